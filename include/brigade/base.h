@@ -1,0 +1,114 @@
+/*
+ * base.h: what every other header needs: visibility, status codes, errors, element types, shapes.
+ *
+ * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). On
+ * failure the error holds one line saying what, where, which value, and what would be right. The first cause
+ * wins; outer layers prepend where it happened. Nothing here allocates, so running out of memory can be reported.
+ *
+ * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
+ * directly is borrowed from its parent. `*_destroy(NULL)` is fine. On failure `*out` is untouched.
+ */
+#ifndef BRIGADE_BASE_H
+#define BRIGADE_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define BG_API               __attribute__((visibility("default")))
+#define BG_PRINTF(at, first) __attribute__((format(printf, at, first)))
+#else
+#define BG_API
+#define BG_PRINTF(at, first)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One code for each thing a caller can do about a failure. */
+typedef enum bg_status {
+    BG_OK = 0,
+    BG_ERROR_INVALID,       /* an argument or option is wrong: mend the call */
+    BG_ERROR_SHAPE,         /* shapes or types do not fit together: mend the model */
+    BG_ERROR_PARSE,         /* a file's content is wrong: mend the file */
+    BG_ERROR_NOT_FOUND,     /* a named thing does not exist */
+    BG_ERROR_MEMORY,        /* the allocator returned nothing */
+    BG_ERROR_BUDGET,        /* the plan does not fit a device's memory budget */
+    BG_ERROR_UNSUPPORTED,   /* correct, but not possible here */
+    BG_ERROR_IO,            /* the operating system refused */
+    BG_ERROR_COMMUNICATION, /* a peer failed or went away */
+    BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
+    BG_ERROR_CANCELLED,     /* the caller asked to stop */
+    BG_ERROR_INTERNAL       /* a defect in the library itself */
+} bg_status;
+
+#define BG_ERROR_MESSAGE_BYTES 4096
+
+/* Caller-held. Zero-initialise, or let the first failure fill it. */
+typedef struct bg_error {
+    bg_status status;
+    char message[BG_ERROR_MESSAGE_BYTES];
+} bg_error;
+
+/* A short name for a status ("shape", "budget", ...); never NULL. */
+BG_API const char *bg_status_name(bg_status status);
+
+/* For users' own ops and data sets: record a failure, printf style, and return `status`. A cause that is already
+ * recorded is kept. `error` may be NULL. */
+BG_API bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
+
+/* Prepends "where: " to the recorded message and returns `status`. `error` may be NULL. */
+BG_API bg_status bg_error_context(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
+
+/* Empties an error for re-use. */
+BG_API void bg_error_clear(bg_error *error);
+
+/* ---- element types and shapes ---- */
+
+typedef enum bg_dtype {
+    BG_DTYPE_NONE = 0,
+    BG_FLOAT32,
+    BG_BFLOAT16,
+    BG_FLOAT64, /* gradient checks; every reference kernel takes it */
+    BG_INT32,
+    BG_UINT8,
+    BG_DTYPE_COUNT
+} bg_dtype;
+
+#define BG_MAX_RANK 6
+
+/* An element type and a shape. Values are dense and row-major; rank 0 is a scalar. dims[rank..] are zero. */
+typedef struct bg_type {
+    bg_dtype dtype;
+    uint32_t rank;
+    int64_t dims[BG_MAX_RANK];
+} bg_type;
+
+BG_API size_t bg_dtype_size_bytes(bg_dtype dtype); /* 0 for BG_DTYPE_NONE and unknown values */
+BG_API const char *bg_dtype_name(bg_dtype dtype);  /* "float32", ...; "none" if unknown */
+BG_API bg_dtype bg_dtype_find(const char *name);   /* BG_DTYPE_NONE when there is no such type */
+BG_API bool bg_dtype_is_float(bg_dtype dtype);
+BG_API bg_type bg_type_make(bg_dtype dtype, uint32_t rank, const int64_t *dims);
+BG_API bg_type bg_scalar(bg_dtype dtype);
+BG_API bg_type bg_vector(bg_dtype dtype, int64_t d0);
+BG_API bg_type bg_matrix(bg_dtype dtype, int64_t d0, int64_t d1);
+BG_API bg_type bg_tensor3(bg_dtype dtype, int64_t d0, int64_t d1, int64_t d2);
+BG_API bg_type bg_tensor4(bg_dtype dtype, int64_t d0, int64_t d1, int64_t d2, int64_t d3);
+BG_API int64_t bg_type_element_count(const bg_type *type); /* 1 for a scalar */
+BG_API size_t bg_type_size_bytes(const bg_type *type);
+BG_API bool bg_type_equal(const bg_type *a, const bg_type *b);
+
+/* Rejects unknown dtypes, ranks above BG_MAX_RANK, dims below 1 and sizes that overflow. */
+BG_API bg_status bg_type_validate(const bg_type *type, bg_error *error);
+
+#define BG_TYPE_TEXT_BYTES 160
+/* Writes "float32[40,1,28,28]" into `text` (BG_TYPE_TEXT_BYTES) and returns `text`. */
+BG_API const char *bg_type_text(const bg_type *type, char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

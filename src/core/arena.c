@@ -1,0 +1,150 @@
+/*
+ * arena.c: chunks in a list; each chunk doubles the one before up to a bound.
+ */
+#include "core/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_MALLOC_EACH 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_MALLOC_EACH 1
+#endif
+#endif
+#ifndef ARENA_MALLOC_EACH
+#define ARENA_MALLOC_EACH 0
+#endif
+
+enum { ALIGNMENT = 16, FIRST_CHUNK_BYTES = 4096, LARGEST_CHUNK_BYTES = 1 << 20 };
+
+struct bgi_arena_chunk {
+    struct bgi_arena_chunk *next;
+    size_t used_bytes;
+    size_t size_bytes;
+    size_t pad; /* keeps data 16-byte aligned */
+    unsigned char data[];
+};
+
+void bgi_arena_clear(bgi_arena *arena)
+{
+    struct bgi_arena_chunk *chunk = arena->chunks;
+
+    while (chunk != NULL) {
+        struct bgi_arena_chunk *next = chunk->next;
+        free(chunk);
+        chunk = next;
+    }
+    memset(arena, 0, sizeof *arena);
+}
+
+static struct bgi_arena_chunk *add_chunk(bgi_arena *arena, size_t wanted_bytes)
+{
+    size_t size = arena->next_chunk_bytes == 0 ? FIRST_CHUNK_BYTES : arena->next_chunk_bytes;
+    struct bgi_arena_chunk *chunk;
+
+    if (ARENA_MALLOC_EACH || size < wanted_bytes)
+        size = wanted_bytes;
+    if (size > SIZE_MAX - sizeof *chunk)
+        return NULL;
+    chunk = calloc(1, sizeof *chunk + size);
+    if (chunk == NULL)
+        return NULL;
+    chunk->size_bytes = size;
+    chunk->next = arena->chunks;
+    arena->chunks = chunk;
+    arena->next_chunk_bytes = size >= LARGEST_CHUNK_BYTES ? LARGEST_CHUNK_BYTES : 2 * size;
+    if (arena->next_chunk_bytes < FIRST_CHUNK_BYTES)
+        arena->next_chunk_bytes = FIRST_CHUNK_BYTES;
+    return chunk;
+}
+
+void *bgi_arena_take(bgi_arena *arena, size_t count, size_t element_bytes)
+{
+    struct bgi_arena_chunk *chunk = arena->chunks;
+    size_t size;
+    void *taken;
+
+    if (element_bytes != 0 && count > (SIZE_MAX - ALIGNMENT) / element_bytes)
+        return NULL;
+    size = count * element_bytes;
+    if (!ARENA_MALLOC_EACH)
+        size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (ARENA_MALLOC_EACH || chunk == NULL || chunk->size_bytes - chunk->used_bytes < size)
+        chunk = add_chunk(arena, size);
+    if (chunk == NULL)
+        return NULL;
+    taken = chunk->data + chunk->used_bytes;
+    chunk->used_bytes += size;
+    return taken;
+}
+
+void *bgi_arena_copy(bgi_arena *arena, const void *source, size_t size_bytes)
+{
+    void *copy = bgi_arena_take(arena, 1, size_bytes);
+
+    if (copy != NULL && size_bytes > 0)
+        memcpy(copy, source, size_bytes);
+    return copy;
+}
+
+char *bgi_arena_text(bgi_arena *arena, const char *text)
+{
+    return bgi_arena_copy(arena, text, strlen(text) + 1);
+}
+
+char *bgi_arena_format(bgi_arena *arena, const char *format, ...)
+{
+    va_list arguments;
+    char *text;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return NULL;
+    text = bgi_arena_take(arena, 1, (size_t)length + 1);
+    if (text == NULL)
+        return NULL;
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+_Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t element_bytes)
+{
+    size_t wanted = *capacity < 8 ? 8 : *capacity;
+    void *grown;
+
+    if (needed <= *capacity)
+        return 1;
+    while (wanted < needed) {
+        if (wanted > SIZE_MAX / 2)
+            return 0;
+        wanted *= 2;
+    }
+    if (wanted > SIZE_MAX / element_bytes)
+        return 0;
+    grown = realloc(*array, wanted * element_bytes);
+    if (grown == NULL)
+        return 0;
+    *array = grown;
+    *capacity = wanted;
+    return 1;
+}
+
+void *bgi_aligned_take(size_t alignment, size_t size_bytes)
+{
+    void *memory = NULL;
+
+    if (posix_memalign(&memory, alignment, size_bytes == 0 ? alignment : size_bytes) != 0)
+        return NULL;
+    memset(memory, 0, size_bytes);
+    return memory;
+}

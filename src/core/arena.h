@@ -1,0 +1,32 @@
+/*
+ * arena.h: bump allocation for things that die together. One arena per long-lived owner (graph, plan, trace) and
+ * one scratch arena per compile. Nothing in an arena is freed on its own. Memory comes zeroed.
+ *
+ * Built with address sanitizer every object is its own malloc, so that an overrun of one object is seen.
+ */
+#ifndef BGI_CORE_ARENA_H
+#define BGI_CORE_ARENA_H
+
+#include <stddef.h>
+
+typedef struct bgi_arena {
+    struct bgi_arena_chunk *chunks; /* newest first */
+    size_t next_chunk_bytes;
+} bgi_arena;
+
+/* An all-zero arena is valid and empty. */
+void bgi_arena_clear(bgi_arena *arena);
+
+/* Zeroed, 16-byte aligned; NULL when memory is out or the product overflows. Zero sizes give a valid pointer. */
+void *bgi_arena_take(bgi_arena *arena, size_t count, size_t element_bytes);
+void *bgi_arena_copy(bgi_arena *arena, const void *source, size_t size_bytes);
+char *bgi_arena_text(bgi_arena *arena, const char *text);
+char *bgi_arena_format(bgi_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Grows a malloc'ed array so that it can hold `needed` elements; false when memory is out (array is unchanged). */
+_Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t element_bytes);
+
+/* size_bytes of zeroed memory aligned to `alignment` (a power of two); release with free(). */
+void *bgi_aligned_take(size_t alignment, size_t size_bytes);
+
+#endif

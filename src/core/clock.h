@@ -1,0 +1,12 @@
+/*
+ * clock.h: the one clock everything is timed by.
+ */
+#ifndef BGI_CORE_CLOCK_H
+#define BGI_CORE_CLOCK_H
+
+#include <stdint.h>
+
+/* Nanoseconds of CLOCK_MONOTONIC; only differences mean something. */
+uint64_t bgi_clock_ns(void);
+
+#endif

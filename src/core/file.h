@@ -1,0 +1,60 @@
+/*
+ * file.h: whole files in, whole files out.
+ *
+ * Writing goes to a temporary name in the target's folder, is flushed to disk and only then renamed over the target, so
+ * that whoever opens the target finds either the old content or the new, never half of it.
+ */
+#ifndef BGI_CORE_FILE_H
+#define BGI_CORE_FILE_H
+
+#include <brigade/base.h>
+
+#include <stdio.h>
+
+/* A file being written. Zero-initialise; end with exactly one of commit or abandon after a successful begin. */
+typedef struct bgi_file_writer {
+    FILE *stream; /* write here, with stdio or with bgi_file_write */
+    char *path;
+    char *temporary_path;
+    int first_errno; /* of the first bgi_file_write that failed; 0 while all is well */
+} bgi_file_writer;
+
+/* Errors: BG_ERROR_IO (naming path and the system's reason), BG_ERROR_MEMORY. */
+bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error);
+
+/* May be called without looking: a failure is kept and reported by commit. */
+void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes);
+
+/* Flush, fsync, rename, fsync the folder. On failure the temporary file is gone and the target is untouched. */
+bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error);
+
+/* Removes the temporary file. Fine on a writer that was never begun, or is already ended. */
+void bgi_file_writer_abandon(bgi_file_writer *writer);
+
+/* The three above in one call. */
+bg_status bgi_file_save(const char *path, const void *data, size_t size_bytes, bg_error *error);
+
+/*
+ * The whole of a file in malloc'ed memory, with a zero byte after its end that *out_size_bytes does not count.
+ * Errors: BG_ERROR_NOT_FOUND (no such file), BG_ERROR_IO (cannot be read, or is a folder), BG_ERROR_INVALID (longer
+ * than limit_bytes), BG_ERROR_MEMORY.
+ */
+bg_status bgi_file_load(const char *path, size_t limit_bytes, char **out_data, size_t *out_size_bytes, bg_error *error);
+
+/* Opens for reading; the same errors as bgi_file_load. */
+bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error);
+
+/* True for something that can be opened as a regular file's path (a file or a link to one). */
+bool bgi_file_exists(const char *path);
+
+/* Creates a folder and those above it; fine when it exists. */
+bg_status bgi_folder_create(const char *path, bg_error *error);
+
+/* "folder/name" in malloc'ed memory; NULL when memory is out. An empty folder gives `name`. */
+char *bgi_path_join(const char *folder, const char *name);
+
+/* The system's reason for an errno value, in `text`; safe with threads. */
+enum { BGI_ERRNO_TEXT_BYTES = 128 };
+const char *bgi_errno_text(int error_number, char text[BGI_ERRNO_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * text.h: text that grows. Running out of memory is remembered and reported once, by finish.
+ */
+#ifndef BGI_CORE_TEXT_H
+#define BGI_CORE_TEXT_H
+
+#include <brigade/base.h>
+
+/* All-zero is empty. */
+typedef struct bgi_text {
+    char *data; /* NUL-terminated once something was added */
+    size_t length;
+    size_t capacity;
+    bool failed;
+} bgi_text;
+
+void bgi_text_add(bgi_text *text, const char *format, ...) BG_PRINTF(2, 3);
+/* Hands the malloc'ed text over ("" when nothing was added) and empties `text`. */
+bg_status bgi_text_finish(bgi_text *text, char **out, bg_error *error);
+void bgi_text_clear(bgi_text *text);
+
+#endif

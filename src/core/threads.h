@@ -1,0 +1,67 @@
+/*
+ * threads.h: what threads wait with. Knows nothing of what they wait for.
+ *
+ * A counter only grows; it has a cache line of its own, because one thread writes what others poll.
+ *
+ * An event count lets a thread sleep until something may have changed, without a lock or a system call for those who
+ * change things while nobody sleeps:
+ *
+ *     sleeper: key = prepare; look again; nothing there? wait(key), else cancel      changer: change; notify
+ *
+ * `prepare` announces the sleeper before it looks, `notify` looks for sleepers after the change. Announcement, change
+ * and both looks are sequentially consistent, so at least one of the two sees the other.
+ */
+#ifndef BGI_CORE_THREADS_H
+#define BGI_CORE_THREADS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BGI_CACHE_LINE_BYTES = 64 };
+
+typedef struct bgi_counter {
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t value;
+} bgi_counter;
+
+/* Tells the processor that this is a spin loop. */
+static inline void bgi_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+typedef struct bgi_event_count {
+    _Atomic uint32_t sleepers; /* prepared or waiting */
+    _Atomic uint64_t epoch;    /* grows with every notify that found sleepers; written under the mutex */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+} bgi_event_count;
+
+/* False when the system refuses. */
+bool bgi_event_count_init(bgi_event_count *events);
+void bgi_event_count_clear(bgi_event_count *events);
+
+uint64_t bgi_event_count_prepare(bgi_event_count *events);
+void bgi_event_count_cancel(bgi_event_count *events);
+void bgi_event_count_wait(bgi_event_count *events, uint64_t key);
+
+static inline bool bgi_event_count_has_sleepers(bgi_event_count *events)
+{
+    return atomic_load(&events->sleepers) != 0;
+}
+
+/* Wakes one sleeper, or all. The change must have been made with a sequentially consistent store. */
+void bgi_event_count_notify_one(bgi_event_count *events);
+void bgi_event_count_notify_all(bgi_event_count *events);
+
+/* A condition whose timed waits use the monotonic clock; false when the system refuses. */
+bool bgi_condition_init(pthread_cond_t *condition);
+/* Waits at most `timeout_ns`; may wake early. */
+void bgi_condition_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t timeout_ns);
+
+#endif

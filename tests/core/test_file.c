@@ -1,0 +1,231 @@
+/*
+ * Atomic writing and bounded reading of files.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/file.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct fixture {
+    char folder[64];
+    char path[128];
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    if (f == NULL)
+        return -1;
+    strcpy(f->folder, "/tmp/brigade-file-XXXXXX");
+    if (mkdtemp(f->folder) == NULL)
+        return -1;
+    snprintf(f->path, sizeof f->path, "%s/file", f->folder);
+    *state = f;
+    return 0;
+}
+
+static int count_entries(const char *folder)
+{
+    DIR *directory = opendir(folder);
+    int count = 0;
+
+    while (directory != NULL && readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count - 2;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    char path[512];
+    DIR *directory = opendir(f->folder);
+
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", f->folder, entry->d_name);
+        remove(path);
+    }
+    closedir(directory);
+    rmdir(f->folder);
+    free(f);
+    return 0;
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    char *data = NULL;
+    size_t size = 0;
+    bg_error error = {0};
+
+    assert_int_equal(bgi_file_load(path, 1 << 20, &data, &size, &error), BG_OK);
+    assert_int_equal(size, strlen(expected));
+    assert_string_equal(data, expected);
+    free(data);
+}
+
+static void test_save_and_load(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    struct stat about;
+    mode_t mask = umask(022);
+
+    assert_int_equal(bgi_file_save(f->path, "first", 5, &error), BG_OK);
+    assert_content(f->path, "first");
+    assert_int_equal(bgi_file_save(f->path, "second!", 7, &error), BG_OK);
+    assert_content(f->path, "second!");
+    assert_int_equal(bgi_file_save(f->path, NULL, 0, &error), BG_OK);
+    assert_content(f->path, "");
+    assert_int_equal(count_entries(f->folder), 1);
+    assert_int_equal(stat(f->path, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0644);
+    umask(mask);
+}
+
+static void test_target_is_old_until_commit(void **state)
+{
+    fixture *f = *state;
+    bgi_file_writer writer = {0};
+    bg_error error = {0};
+
+    assert_int_equal(bgi_file_save(f->path, "old", 3, &error), BG_OK);
+    assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
+    bgi_file_write(&writer, "new", 3);
+    fflush(writer.stream);
+    assert_content(f->path, "old");
+    assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_OK);
+    assert_content(f->path, "new");
+    bgi_file_writer_abandon(&writer); /* already ended: nothing happens */
+    assert_content(f->path, "new");
+}
+
+static void test_abandon_leaves_nothing(void **state)
+{
+    fixture *f = *state;
+    bgi_file_writer writer = {0};
+    bg_error error = {0};
+
+    assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
+    bgi_file_write(&writer, "new", 3);
+    bgi_file_writer_abandon(&writer);
+    assert_int_equal(count_entries(f->folder), 0);
+}
+
+/* A target that is a folder lets everything succeed up to the rename. */
+static void test_failed_rename_leaves_nothing(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+
+    assert_int_equal(mkdir(f->path, 0755), 0);
+    assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, f->path));
+    assert_non_null(strstr(error.message, "cannot write"));
+    assert_int_equal(count_entries(f->folder), 1);
+}
+
+static void test_full_disk_is_reported_at_commit(void **state)
+{
+    bgi_file_writer writer = {0};
+    bg_error error = {0};
+    fixture *f = *state;
+    FILE *full = fopen("/dev/full", "wb");
+
+    if (full == NULL)
+        skip();
+    assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
+    fclose(writer.stream);
+    writer.stream = full;
+    bgi_file_write(&writer, "data", 4);
+    assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "No space left"));
+    assert_int_equal(count_entries(f->folder), 0);
+}
+
+static void test_missing_folder_and_file(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    char path[256], *data = NULL;
+    size_t size = 0;
+
+    snprintf(path, sizeof path, "%s/absent/file", f->folder);
+    assert_int_equal(bgi_file_save(path, "x", 1, &error), BG_ERROR_NOT_FOUND);
+    assert_non_null(strstr(error.message, path));
+    assert_non_null(strstr(error.message, "No such file or directory"));
+    bg_error_clear(&error);
+    assert_int_equal(bgi_file_load(path, 10, &data, &size, &error), BG_ERROR_NOT_FOUND);
+    assert_non_null(strstr(error.message, "No such file or directory"));
+    bg_error_clear(&error);
+    assert_int_equal(bgi_file_load(f->folder, 10, &data, &size, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "is a folder"));
+    assert_null(data);
+}
+
+static void test_load_limit(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    char *data = NULL;
+    size_t size = 0;
+
+    assert_int_equal(bgi_file_save(f->path, "0123456789", 10, &error), BG_OK);
+    assert_int_equal(bgi_file_load(f->path, 9, &data, &size, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "limit of 9 bytes"));
+    assert_null(data);
+    bg_error_clear(&error);
+    assert_int_equal(bgi_file_load(f->path, 10, &data, &size, &error), BG_OK);
+    assert_int_equal(size, 10);
+    free(data);
+    /* A file without a size (a device) is bounded as well. */
+    data = NULL;
+    assert_int_equal(bgi_file_load("/dev/zero", 100000, &data, &size, &error), BG_ERROR_INVALID);
+    assert_null(data);
+}
+
+static void test_folder_create_and_join(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    char *path = bgi_path_join(f->folder, "a/b");
+    char *same = bgi_path_join("x/", "y"), *bare = bgi_path_join("", "y");
+
+    assert_string_equal(same, "x/y");
+    assert_string_equal(bare, "y");
+    assert_int_equal(bgi_folder_create(path, &error), BG_OK);
+    assert_int_equal(bgi_folder_create(path, &error), BG_OK);
+    assert_false(bgi_file_exists(path));
+    assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_OK);
+    assert_true(bgi_file_exists(f->path));
+    assert_int_equal(bgi_folder_create(f->path, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "is not a folder"));
+    rmdir(path);
+    free(path);
+    free(same);
+    free(bare);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_save_and_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_target_is_old_until_commit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_abandon_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_failed_rename_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_full_disk_is_reported_at_commit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_missing_folder_and_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_load_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folder_create_and_join, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("core/file", tests, NULL, NULL);
+}
