@@ -1,0 +1,165 @@
+/*
+ * graph.h: a model as data: typed values and the ops that make them, inside named blocks.
+ *
+ * A graph is built once and then compiled by sessions. Building is sticky: after a first error further adds return
+ * the null value and do nothing, and bg_graph_check (or the session) reports that first error with the op's name.
+ * The graph knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
+ */
+#ifndef BRIGADE_GRAPH_H
+#define BRIGADE_GRAPH_H
+
+#include <brigade/base.h>
+#include <brigade/kernel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bg_graph bg_graph;
+
+/* A value of one graph; id 0 is the null value ("none"). */
+typedef struct bg_value {
+    uint32_t id;
+} bg_value;
+
+static inline bool bg_value_is_null(bg_value value)
+{
+    return value.id == 0;
+}
+
+/* ---- op types ---- */
+
+/* What shape rules, costs and kernel selection see of an op. */
+typedef struct bg_op_signature {
+    const char *name;     /* of the op instance, for messages */
+    const bg_type *types; /* inputs, then outputs (outputs are absent in `infer`) */
+    uint32_t input_count;
+    uint32_t output_count;
+    const void *attributes;
+} bg_op_signature;
+
+/* What a gradient rule sees and fills. It adds ops to `graph` that compute the gradients of the inputs. */
+typedef struct bg_op_gradient {
+    bg_graph *graph;
+    bg_op_signature op;
+    const bg_value *inputs;
+    const bg_value *outputs;
+    const bg_value *output_gradients; /* null where no gradient flows into that output */
+    const bool *needs;                /* which inputs need a gradient */
+    bg_value *input_gradients;        /* to fill; comes zeroed; leave null for "no gradient" */
+} bg_op_gradient;
+
+typedef enum bg_kernel_policy {
+    BG_KERNELS_FAST = 0,  /* the best kernel for this processor */
+    BG_KERNELS_REFERENCE, /* plain C, as plain as it gets */
+} bg_kernel_policy;
+
+#define BG_NO_OPERAND UINT32_MAX
+
+typedef struct bg_op_type {
+    const char *name; /* "conv2d" */
+    uint32_t minimum_inputs;
+    uint32_t maximum_inputs;
+    uint32_t output_count;   /* most outputs; infer may leave trailing ones untyped (dtype NONE): absent */
+    size_t attributes_bytes; /* copied into the graph with each op */
+    uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
+    uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; else BG_NO_OPERAND */
+    uint32_t reuse_input;    /* output 0 may overwrite this input (same size); else BG_NO_OPERAND */
+    /* The shape rule: checks inputs and attributes and types the outputs, or says what is wrong and what would be
+     * right (without the op's name: the graph adds it). */
+    bg_status (*infer)(const bg_op_signature *op, bg_type *outputs, bg_error *error);
+    /* NULL: no gradient flows through. */
+    bg_status (*gradient)(bg_op_gradient *gradient, bg_error *error);
+    /* NULL: no flops; reads its inputs, writes its outputs. */
+    bg_cost (*cost)(const bg_op_signature *op);
+    bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
+    /* A loss with a mean over a number of elements that is known at run time only: the output that holds that number
+     * (float32 scalar), so that micro-batches are weighted by it. BG_NO_OPERAND: every micro-batch counts the same. */
+    uint32_t weight_output;
+} bg_op_type;
+
+/* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
+#define BG_OP_TYPE_DEFAULTS .alias_input = BG_NO_OPERAND, .reuse_input = BG_NO_OPERAND, .weight_output = BG_NO_OPERAND
+
+/* ---- graphs ---- */
+
+/* How a variable's first value is made: a function of (seed, the variable's number, element), so the same in every
+ * strategy. */
+typedef enum bg_initialiser_kind {
+    BG_INITIALISE_CONSTANT = 0, /* a */
+    BG_INITIALISE_UNIFORM,      /* in [a, b) */
+    BG_INITIALISE_NORMAL        /* mean a, standard deviation b */
+} bg_initialiser_kind;
+
+typedef struct bg_initialiser {
+    bg_initialiser_kind kind;
+    double a, b;
+} bg_initialiser;
+
+typedef enum bg_variable_role {
+    BG_ROLE_PARAMETER = 0, /* trained */
+    BG_ROLE_BUFFER,        /* kept and saved but not trained (running statistics) */
+    BG_ROLE_ACCUMULATOR,   /* gradients over the micro-batches of a step */
+    BG_ROLE_STATE,         /* the optimiser's */
+    BG_ROLE_HYPER          /* learning rate and the like: written by the host between runs */
+} bg_variable_role;
+
+BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
+BG_API void bg_graph_destroy(bg_graph *graph);
+
+/* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's. */
+BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
+/* `data` (type's size) is copied. */
+BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
+/* Names of variables are unique in a graph; they are the names in weight files. */
+BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
+                                  const bg_initialiser *initialiser);
+/* bg_graph_variable with BG_ROLE_PARAMETER. */
+BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type,
+                                   const bg_initialiser *initialiser);
+
+/* Adds an op. `name` NULL: a name is made. Null inputs mark absent optional operands at the end of the list only.
+ * `outputs` receives op_type->output_count values (null for absent outputs); NULL when output 0 is all that is wanted.
+ * Returns output 0, or the null value after an error. The op type must outlive the graph. */
+BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *name, const bg_value *inputs,
+                             uint32_t input_count, const void *attributes, bg_value *outputs);
+
+/* Marks a value that sessions return to the host, under a name. */
+BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
+
+/* The first error of the building, if any. */
+BG_API bg_status bg_graph_check(const bg_graph *graph, bg_error *error);
+/* For layers and models that find something wrong before adding an op: makes it the graph's error. */
+BG_API void bg_graph_fail(bg_graph *graph, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
+
+BG_API bg_type bg_graph_type(const bg_graph *graph, bg_value value);     /* zeroed type for null values */
+BG_API const char *bg_graph_name(const bg_graph *graph, bg_value value); /* "" for null values */
+/* The variable of that name; null when there is none. */
+BG_API bg_value bg_graph_find_variable(const bg_graph *graph, const char *name);
+BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
+/* A number that differs for each call on this graph: the identity of a random op, the same in every strategy. */
+BG_API uint32_t bg_graph_next_random_id(bg_graph *graph);
+
+/* ---- blocks ---- */
+
+#define BG_DEVICE_NONE UINT32_MAX
+
+/* A scope: ops added until bg_block_end belong to block `name`; after the end there is no current block, and an op
+ * added then is an error when the model is partitioned. The same name in several places is the same block. `name`
+ * NULL: "0", "1", ... counted over unnamed blocks. `device`: see strategies; BG_DEVICE_NONE for none. */
+BG_API void bg_block_begin(bg_graph *graph, const char *name, uint32_t device);
+BG_API void bg_block_end(bg_graph *graph);
+/* The block lasts from here until the next bg_block_start, or the end of the enclosing scope. */
+BG_API void bg_block_start(bg_graph *graph, const char *name, uint32_t device);
+
+/* ---- printing ---- */
+
+/* One line an op: "%7 float32[40,10] = linear(%5, %w, %b)  # B4 `layer4.fc`". malloc'ed. */
+BG_API bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error);
+BG_API bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * kernel.h: one kernel call as the engine sees it. Library kernels and users' own kernels have the same form.
+ *
+ * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts, a number that is a
+ * function of shapes alone, never of the number of threads: parts may run in any order on any thread and the
+ * result has the same bits. Parts write disjoint memory (outputs or their own piece of `scratch`); `finish`, when
+ * present, runs once after all parts, for reductions that combine partial results in part order.
+ */
+#ifndef BRIGADE_KERNEL_H
+#define BRIGADE_KERNEL_H
+
+#include <brigade/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a kernel may know about the moment it runs at. The same under every strategy. */
+typedef struct bg_kernel_env {
+    uint64_t seed;        /* the session's seed */
+    uint64_t step;        /* weight updates done so far, over the life of the weights */
+    uint32_t micro_batch; /* within the step, counted over all replicas: m * replicas + replica */
+    uint32_t accumulated; /* micro-batches already accumulated on this replica in this step (0 = first) */
+    bool training;
+} bg_kernel_env;
+
+typedef struct bg_kernel_call {
+    const bg_type *types;  /* of the operands: inputs first, then outputs */
+    void *const *operands; /* addresses, 64-byte aligned; same order */
+    uint32_t input_count;
+    uint32_t output_count;
+    const void *attributes; /* the op's attributes */
+    void *scratch;          /* scratch_bytes, 64-byte aligned, shared by all parts; contents undefined at entry */
+    const bg_kernel_env *env;
+    void *state; /* the kernel's `state` */
+} bg_kernel_call;
+
+typedef void (*bg_kernel_function)(const bg_kernel_call *call, uint32_t part);
+
+typedef struct bg_kernel {
+    const char *name; /* static text for traces: "conv2d.avx512" */
+    bg_kernel_function run;
+    void (*finish)(const bg_kernel_call *call); /* or NULL */
+    uint32_t part_count;                        /* at least 1 */
+    size_t scratch_bytes;
+    void *state; /* made at plan time, read-only while running; or NULL */
+    void (*destroy)(void *state);
+} bg_kernel;
+
+/* Static cost of one call. */
+typedef struct bg_cost {
+    double flops;
+    double bytes_read;
+    double bytes_written;
+} bg_cost;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,356 @@
+/*
+ * graph.c: the builder. Sticky: the first error stays in the graph, later adds return the null value. It knows op types
+ * as data only, never a particular op.
+ */
+#include "graph/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+enum { MAXIMUM_OPERANDS = 64 };
+
+bg_status bg_graph_create(bg_graph **out, bg_error *error)
+{
+    bg_graph *graph = calloc(1, sizeof *graph);
+    void *values = NULL, *blocks = NULL;
+
+    if (graph == NULL || !bgi_array_reserve(&values, &graph->value_capacity, 64, sizeof *graph->values) ||
+        !bgi_array_reserve(&blocks, &graph->block_capacity, 8, sizeof *graph->blocks)) {
+        free(values);
+        free(graph);
+        return bgi_error_memory(error, "a graph", sizeof *graph);
+    }
+    graph->values = values;
+    graph->blocks = blocks;
+    graph->values[0] = (bgi_value){.kind = BGI_VALUE_NONE, .name = ""};
+    graph->value_count = 1;
+    graph->blocks[0] = (bgi_block){.name = "", .device = BG_DEVICE_NONE};
+    graph->block_count = 1;
+    *out = graph;
+    return BG_OK;
+}
+
+void bg_graph_destroy(bg_graph *graph)
+{
+    if (graph == NULL)
+        return;
+    free(graph->values);
+    free(graph->ops);
+    free(graph->blocks);
+    free(graph->outputs);
+    bgi_arena_clear(&graph->arena);
+    free(graph);
+}
+
+static bool has_failed(const bg_graph *graph)
+{
+    return graph->error.status != BG_OK;
+}
+
+void bg_graph_fail(bg_graph *graph, bg_status status, const char *format, ...)
+{
+    char message[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    bg_error_set(&graph->error, status, "%s", message);
+}
+
+bg_status bg_graph_check(const bg_graph *graph, bg_error *error)
+{
+    if (!has_failed(graph))
+        return BG_OK;
+    return bg_error_set(error, graph->error.status, "%s", graph->error.message);
+}
+
+static bool fail_memory(bg_graph *graph, const char *what)
+{
+    bgi_error_memory(&graph->error, what, 0);
+    return false;
+}
+
+static bool is_value_of(const bg_graph *graph, bg_value value)
+{
+    return value.id < graph->value_count;
+}
+
+/* Appends a value; null after an error. */
+static bg_value add_value(bg_graph *graph, const bgi_value *value)
+{
+    const bg_value id = {(uint32_t)graph->value_count};
+
+    if (!bgi_array_reserve((void **)&graph->values, &graph->value_capacity, graph->value_count + 1,
+                           sizeof *graph->values)) {
+        fail_memory(graph, "a graph value");
+        return (bg_value){0};
+    }
+    graph->values[graph->value_count++] = *value;
+    return id;
+}
+
+/* Values that no op makes: checks the type and copies the name. */
+static bg_value add_leaf(bg_graph *graph, const char *what, const char *name, const bg_type *type, bgi_value *value)
+{
+    if (has_failed(graph))
+        return (bg_value){0};
+    if (name == NULL || name[0] == '\0') {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s without a name", what);
+        return (bg_value){0};
+    }
+    if (bg_type_validate(type, &graph->error) != BG_OK) {
+        bg_error_context(&graph->error, graph->error.status, "%s `%s`", what, name);
+        return (bg_value){0};
+    }
+    value->type = *type;
+    value->name = bgi_arena_text(&graph->arena, name);
+    if (value->name == NULL) {
+        fail_memory(graph, "a name");
+        return (bg_value){0};
+    }
+    return add_value(graph, value);
+}
+
+bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type)
+{
+    bgi_value value = {.kind = BGI_VALUE_INPUT};
+
+    if (!has_failed(graph) && type->rank == 0)
+        bg_graph_fail(graph, BG_ERROR_SHAPE, "input `%s`: an input has the micro-batch as its first dimension", name);
+    for (size_t i = 1; i < graph->value_count && !has_failed(graph); i++)
+        if (graph->values[i].kind == BGI_VALUE_INPUT && strcmp(graph->values[i].name, name) == 0)
+            bg_graph_fail(graph, BG_ERROR_INVALID, "input `%s` exists already; names of inputs are unique", name);
+    return add_leaf(graph, "input", name, type, &value);
+}
+
+bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data)
+{
+    bgi_value value = {.kind = BGI_VALUE_CONSTANT};
+    bg_error ignored = {0};
+
+    if (!has_failed(graph) && bg_type_validate(type, &ignored) == BG_OK) {
+        value.data = bgi_arena_copy(&graph->arena, data, bg_type_size_bytes(type));
+        if (value.data == NULL)
+            fail_memory(graph, "a constant");
+    }
+    return add_leaf(graph, "constant", name, type, &value);
+}
+
+bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
+                           const bg_initialiser *initialiser)
+{
+    bgi_value value = {.kind = BGI_VALUE_VARIABLE, .role = role, .variable = graph->variable_count};
+    bg_value added;
+
+    if (initialiser != NULL)
+        value.initialiser = *initialiser;
+    if (!has_failed(graph) && name != NULL && !bg_value_is_null(bg_graph_find_variable(graph, name)))
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
+    added = add_leaf(graph, "variable", name, type, &value);
+    if (!bg_value_is_null(added))
+        graph->variable_count++;
+    return added;
+}
+
+bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initialiser *initialiser)
+{
+    return bg_graph_variable(graph, name, type, BG_ROLE_PARAMETER, initialiser);
+}
+
+/* ---- ops ---- */
+
+/* Operand count, existence and writability; on success *out_count is the count less trailing null operands. */
+static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_value *inputs, uint32_t input_count,
+                         uint32_t *out_count)
+{
+    while (input_count > 0 && bg_value_is_null(inputs[input_count - 1]))
+        input_count--;
+    if (input_count < op_type->minimum_inputs || input_count > op_type->maximum_inputs ||
+        input_count + op_type->output_count > MAXIMUM_OPERANDS) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%u operands given; it takes %u to %u", input_count,
+                      op_type->minimum_inputs, op_type->maximum_inputs);
+        return false;
+    }
+    for (uint32_t i = 0; i < input_count; i++) {
+        if (bg_value_is_null(inputs[i]) || !is_value_of(graph, inputs[i])) {
+            bg_graph_fail(graph, BG_ERROR_INVALID, "operand %u is not a value of this graph", i);
+            return false;
+        }
+        if (i < 32 && (op_type->written_inputs >> i & 1u) != 0 &&
+            graph->values[inputs[i].id].kind != BGI_VALUE_VARIABLE &&
+            graph->values[inputs[i].id].kind != BGI_VALUE_RESULT) {
+            bg_graph_fail(graph, BG_ERROR_INVALID, "operand %u (`%s`) is changed in place, so it must be a variable", i,
+                          graph->values[inputs[i].id].name);
+            return false;
+        }
+    }
+    *out_count = input_count;
+    return true;
+}
+
+/* Copies what the op refers to into the arena. */
+static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, const char *name, const bg_value *inputs,
+                    const void *attributes)
+{
+    op->name = name != NULL ? bgi_arena_text(&graph->arena, name)
+                            : bgi_arena_format(&graph->arena, "%s_%zu", op_type->name, graph->op_count);
+    op->inputs = bgi_arena_take(&graph->arena, op->input_count, sizeof *op->inputs);
+    op->outputs = bgi_arena_take(&graph->arena, op_type->output_count, sizeof *op->outputs);
+    if (op_type->attributes_bytes > 0)
+        op->attributes = bgi_arena_copy(&graph->arena, attributes, op_type->attributes_bytes);
+    if (op->name == NULL || op->inputs == NULL || op->outputs == NULL ||
+        (op_type->attributes_bytes > 0 && op->attributes == NULL))
+        return fail_memory(graph, "an op");
+    if (op->input_count > 0)
+        memcpy(op->inputs, inputs, op->input_count * sizeof *inputs);
+    return true;
+}
+
+static bool infer_outputs(bg_graph *graph, const bgi_op *op, bg_type *output_types)
+{
+    bg_type types[MAXIMUM_OPERANDS];
+    const bg_op_signature signature = {
+        .name = op->name, .types = types, .input_count = op->input_count, .attributes = op->attributes};
+
+    for (uint32_t i = 0; i < op->input_count; i++)
+        types[i] = graph->values[op->inputs[i].id].type;
+    if (op->type->infer(&signature, output_types, &graph->error) != BG_OK) {
+        bg_error_set(&graph->error, BG_ERROR_INTERNAL, "the shape rule failed without saying why");
+        return false;
+    }
+    for (uint32_t i = 0; i < op->type->output_count; i++)
+        if (output_types[i].dtype != BG_DTYPE_NONE && bg_type_validate(&output_types[i], &graph->error) != BG_OK) {
+            bg_error_context(&graph->error, graph->error.status, "output %u", i);
+            return false;
+        }
+    return true;
+}
+
+static bool add_outputs(bg_graph *graph, bgi_op *op, const bg_type *output_types)
+{
+    op->output_count = 0;
+    for (uint32_t i = 0; i < op->type->output_count; i++) {
+        bgi_value value = {
+            .kind = BGI_VALUE_RESULT, .type = output_types[i], .op = (uint32_t)graph->op_count, .output = i};
+
+        if (output_types[i].dtype == BG_DTYPE_NONE)
+            continue;
+        value.name = i == 0 ? op->name : bgi_arena_format(&graph->arena, "%s.%u", op->name, i);
+        if (value.name == NULL)
+            return fail_memory(graph, "a name");
+        op->outputs[i] = add_value(graph, &value);
+        if (bg_value_is_null(op->outputs[i]))
+            return false;
+        op->output_count = i + 1;
+    }
+    return true;
+}
+
+bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *name, const bg_value *inputs,
+                      uint32_t input_count, const void *attributes, bg_value *outputs)
+{
+    bg_type output_types[MAXIMUM_OPERANDS] = {{0}};
+    bgi_op op = {.type = op_type, .phase = graph->phase, .block = graph->current_block};
+
+    if (outputs != NULL)
+        for (uint32_t i = 0; i < op_type->output_count; i++)
+            outputs[i] = (bg_value){0};
+    if (has_failed(graph))
+        return (bg_value){0};
+    if (!check_inputs(graph, op_type, inputs, input_count, &op.input_count) ||
+        !fill_op(graph, &op, op_type, name, inputs, attributes) || !infer_outputs(graph, &op, output_types)) {
+        bg_error_context(&graph->error, graph->error.status, "%s `%s`", op_type->name,
+                         op.name != NULL ? op.name
+                         : name != NULL  ? name
+                                         : "?");
+        return (bg_value){0};
+    }
+    if (!bgi_array_reserve((void **)&graph->ops, &graph->op_capacity, graph->op_count + 1, sizeof *graph->ops)) {
+        fail_memory(graph, "an op");
+        return (bg_value){0};
+    }
+    if (!add_outputs(graph, &op, output_types))
+        return (bg_value){0};
+    graph->ops[graph->op_count++] = op;
+    if (outputs != NULL)
+        for (uint32_t i = 0; i < op_type->output_count; i++)
+            outputs[i] = op.outputs[i];
+    return op_type->output_count > 0 ? op.outputs[0] : (bg_value){0};
+}
+
+void bg_graph_output(bg_graph *graph, const char *name, bg_value value)
+{
+    bgi_output output = {.value = value};
+
+    if (has_failed(graph))
+        return;
+    if (bg_value_is_null(value) || !is_value_of(graph, value)) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "output `%s` is not a value of this graph", name);
+        return;
+    }
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->outputs[i].name, name) == 0) {
+            bg_graph_fail(graph, BG_ERROR_INVALID, "output `%s` exists already; names of outputs are unique", name);
+            return;
+        }
+    output.name = bgi_arena_text(&graph->arena, name);
+    if (output.name == NULL || !bgi_array_reserve((void **)&graph->outputs, &graph->output_capacity,
+                                                  graph->output_count + 1, sizeof *graph->outputs)) {
+        fail_memory(graph, "an output");
+        return;
+    }
+    graph->outputs[graph->output_count++] = output;
+}
+
+/* ---- questions ---- */
+
+bg_type bg_graph_type(const bg_graph *graph, bg_value value)
+{
+    return is_value_of(graph, value) ? graph->values[value.id].type : (bg_type){0};
+}
+
+const char *bg_graph_name(const bg_graph *graph, bg_value value)
+{
+    return is_value_of(graph, value) ? graph->values[value.id].name : "";
+}
+
+bg_value bg_graph_find_variable(const bg_graph *graph, const char *name)
+{
+    for (uint32_t i = 1; i < graph->value_count; i++)
+        if (graph->values[i].kind == BGI_VALUE_VARIABLE && strcmp(graph->values[i].name, name) == 0)
+            return (bg_value){i};
+    return (bg_value){0};
+}
+
+uint32_t bg_graph_op_count(const bg_graph *graph)
+{
+    return (uint32_t)graph->op_count;
+}
+
+uint32_t bg_graph_next_random_id(bg_graph *graph)
+{
+    return graph->random_count++;
+}
+
+uint32_t bgi_op_operand_count(const bgi_op *op)
+{
+    return op->input_count + op->output_count;
+}
+
+bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types)
+{
+    for (uint32_t i = 0; i < op->input_count; i++)
+        types[i] = graph->values[op->inputs[i].id].type;
+    for (uint32_t i = 0; i < op->output_count; i++)
+        types[op->input_count + i] = graph->values[op->outputs[i].id].type;
+    return (bg_op_signature){.name = op->name,
+                             .types = types,
+                             .input_count = op->input_count,
+                             .output_count = op->output_count,
+                             .attributes = op->attributes};
+}

@@ -1,0 +1,103 @@
+/*
+ * graph.h: the graph as the passes see it: dense arrays of values, ops and blocks, indexed by id.
+ */
+#ifndef BGI_GRAPH_GRAPH_H
+#define BGI_GRAPH_GRAPH_H
+
+#include <brigade/graph.h>
+
+#include "core/arena.h"
+
+typedef enum bgi_value_kind {
+    BGI_VALUE_NONE = 0, /* only id 0 */
+    BGI_VALUE_INPUT,
+    BGI_VALUE_CONSTANT,
+    BGI_VALUE_VARIABLE,
+    BGI_VALUE_RESULT
+} bgi_value_kind;
+
+typedef struct bgi_value {
+    bgi_value_kind kind;
+    bg_type type;
+    const char *name;
+    uint32_t op;      /* of a result: its op */
+    uint32_t output;  /* of a result: which output */
+    const void *data; /* of a constant */
+    bg_variable_role role;
+    bg_initialiser initialiser;
+    uint32_t variable; /* of a variable: its number, counted over the graph */
+    bg_value owner;    /* of accumulators and optimiser state: the parameter they serve */
+    bool is_remote;    /* of a variable: lives in a remote buffer */
+    bg_value copy_of;  /* of a variable: the one of which this is another stage's copy */
+} bgi_value;
+
+/* When an op runs. Forward and backward once a micro-batch, update once a step. */
+typedef enum bgi_op_phase {
+    BGI_PHASE_FORWARD = 0,
+    BGI_PHASE_BACKWARD,
+    BGI_PHASE_WEIGHTS,
+    BGI_PHASE_UPDATE
+} bgi_op_phase;
+
+typedef struct bgi_op {
+    const bg_op_type *type;
+    const char *name;
+    bgi_op_phase phase;
+    uint32_t block; /* index; BGI_BLOCK_NONE after a scope has closed */
+    uint32_t input_count, output_count;
+    bg_value *inputs;
+    bg_value *outputs; /* null ids where absent */
+    const void *attributes;
+} bgi_op;
+
+#define BGI_BLOCK_NONE UINT32_MAX
+
+/* Block 0 holds what comes before any annotation; its name is "". */
+typedef struct bgi_block {
+    const char *name;
+    uint32_t device; /* BG_DEVICE_NONE: not given */
+} bgi_block;
+
+typedef struct bgi_output {
+    const char *name;
+    bg_value value;
+} bgi_output;
+
+struct bg_graph {
+    bgi_arena arena;
+    bgi_value *values; /* [0] is the null value */
+    size_t value_count, value_capacity;
+    bgi_op *ops;
+    size_t op_count, op_capacity;
+    bgi_block *blocks;
+    size_t block_count, block_capacity;
+    bgi_output *outputs;
+    size_t output_count, output_capacity;
+    uint32_t variable_count;
+    uint32_t random_count;
+    uint32_t automatic_block_count;
+    bgi_op_phase phase; /* given to ops that are added now */
+    /* the block of ops added now, and the blocks of enclosing scopes */
+    uint32_t current_block;
+    uint32_t scopes[32];
+    uint32_t scope_count;
+    bg_error error; /* the first; building stops there */
+};
+
+static inline const bgi_value *bgi_graph_value(const bg_graph *graph, bg_value value)
+{
+    return &graph->values[value.id];
+}
+
+/* A deep copy with the same ids (bigger passes start from it). The op types are shared. */
+bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error);
+
+/* The signature of an op of the graph; `types` has room for its inputs and outputs. */
+bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
+uint32_t bgi_op_operand_count(const bgi_op *op);
+
+/* Proves what every pass may rely on: operands defined before use, types as the shape rules say, written inputs are
+ * variables, phases ascend along data flow, aliases have equal sizes. */
+bg_status bgi_graph_verify(const bg_graph *graph, bg_error *error);
+
+#endif

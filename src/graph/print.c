@@ -1,0 +1,107 @@
+/*
+ * print.c: text and DOT forms of a graph.
+ */
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/text.h"
+
+static const char *phase_name(bgi_op_phase phase)
+{
+    static const char *const names[] = {"forward", "backward", "weights", "update"};
+    return names[phase];
+}
+
+static void print_operand(bgi_text *text, const bg_graph *graph, bg_value value)
+{
+    const bgi_value *v = bgi_graph_value(graph, value);
+
+    if (v->kind == BGI_VALUE_RESULT || v->kind == BGI_VALUE_NONE)
+        bgi_text_add(text, "%%%u", value.id);
+    else
+        bgi_text_add(text, "%%%s", v->name);
+}
+
+static void print_leaf(bgi_text *text, const bgi_value *value)
+{
+    static const char *const kinds[] = {"none", "input", "constant", "variable", "result"};
+    char type[BG_TYPE_TEXT_BYTES];
+
+    bgi_text_add(text, "%s %%%s %s\n", kinds[value->kind], value->name, bg_type_text(&value->type, type));
+}
+
+static void print_op(bgi_text *text, const bg_graph *graph, const bgi_op *op)
+{
+    char type[BG_TYPE_TEXT_BYTES];
+
+    for (uint32_t i = 0; i < op->output_count; i++) {
+        if (i > 0)
+            bgi_text_add(text, ", ");
+        print_operand(text, graph, op->outputs[i]);
+        if (!bg_value_is_null(op->outputs[i]))
+            bgi_text_add(text, " %s", bg_type_text(&bgi_graph_value(graph, op->outputs[i])->type, type));
+    }
+    bgi_text_add(text, "%s%s(", op->output_count > 0 ? " = " : "", op->type->name);
+    for (uint32_t i = 0; i < op->input_count; i++) {
+        if (i > 0)
+            bgi_text_add(text, ", ");
+        print_operand(text, graph, op->inputs[i]);
+    }
+    bgi_text_add(text, ")  # %s %s `%s`\n", phase_name(op->phase),
+                 op->block == BGI_BLOCK_NONE ? "-" : graph->blocks[op->block].name, op->name);
+}
+
+bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    BGI_TRY(bg_graph_check(graph, error));
+    for (size_t i = 1; i < graph->value_count; i++)
+        if (graph->values[i].kind != BGI_VALUE_RESULT)
+            print_leaf(&text, &graph->values[i]);
+    for (size_t i = 0; i < graph->op_count; i++)
+        print_op(&text, graph, &graph->ops[i]);
+    for (size_t i = 0; i < graph->output_count; i++) {
+        bgi_text_add(&text, "output %s = ", graph->outputs[i].name);
+        print_operand(&text, graph, graph->outputs[i].value);
+        bgi_text_add(&text, "\n");
+    }
+    return bgi_text_finish(&text, out_text, error);
+}
+
+bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+    char type[BG_TYPE_TEXT_BYTES];
+
+    BGI_TRY(bg_graph_check(graph, error));
+    bgi_text_add(&text, "digraph graph_ {\n  node [shape=box, fontname=\"sans-serif\"];\n");
+    for (size_t b = 0; b < graph->block_count; b++) {
+        bgi_text_add(&text, "  subgraph cluster_%zu {\n    label=\"%s\";\n", b, graph->blocks[b].name);
+        for (size_t o = 0; o < graph->op_count; o++)
+            if (graph->ops[o].block == b)
+                bgi_text_add(&text, "    op%zu [label=\"%s\\n%s\"];\n", o, graph->ops[o].type->name,
+                             graph->ops[o].name);
+        bgi_text_add(&text, "  }\n");
+    }
+    for (size_t v = 1; v < graph->value_count; v++)
+        if (graph->values[v].kind != BGI_VALUE_RESULT)
+            bgi_text_add(&text, "  v%zu [shape=ellipse, label=\"%s\\n%s\"];\n", v, graph->values[v].name,
+                         bg_type_text(&graph->values[v].type, type));
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
+            const bg_value input = graph->ops[o].inputs[i];
+            const bgi_value *value = bgi_graph_value(graph, input);
+            if (value->kind == BGI_VALUE_RESULT)
+                bgi_text_add(&text, "  op%u -> op%zu [label=\"%s\"];\n", value->op, o,
+                             bg_type_text(&value->type, type));
+            else
+                bgi_text_add(&text, "  v%u -> op%zu;\n", input.id, o);
+        }
+    bgi_text_add(&text, "}\n");
+    return bgi_text_finish(&text, out_text, error);
+}

@@ -1,0 +1,61 @@
+/*
+ * verify.c: what every pass may rely on and must leave true.
+ */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+
+static bg_status verify_input(const bg_graph *graph, const bgi_op *op, uint32_t op_index, uint32_t i, bg_error *error)
+{
+    const bgi_value *value;
+
+    if (op->inputs[i].id == 0 || op->inputs[i].id >= graph->value_count)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is no value", op->name, i);
+    value = bgi_graph_value(graph, op->inputs[i]);
+    if (value->kind != BGI_VALUE_RESULT)
+        return BG_OK;
+    if (value->op >= op_index)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` (%u) reads `%s` before op %u makes it", op->name,
+                            op_index, value->name, value->op);
+    if (graph->ops[value->op].phase > op->phase)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` reads `%s`, which a later phase makes", op->name,
+                            value->name);
+    return BG_OK;
+}
+
+static bg_status verify_outputs(const bg_graph *graph, const bgi_op *op, uint32_t op_index, bg_error *error)
+{
+    for (uint32_t i = 0; i < op->output_count; i++) {
+        const bgi_value *value;
+
+        if (bg_value_is_null(op->outputs[i]))
+            continue;
+        value = bgi_graph_value(graph, op->outputs[i]);
+        if (value->kind != BGI_VALUE_RESULT || value->op != op_index || value->output != i)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: output %u is not its own", op->name, i);
+    }
+    if (op->type->alias_input != BG_NO_OPERAND) {
+        const bg_type in = bg_graph_type(graph, op->inputs[op->type->alias_input]);
+        const bg_type out = bg_graph_type(graph, op->outputs[0]);
+        if (bg_type_size_bytes(&in) != bg_type_size_bytes(&out))
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: an alias of another size", op->name);
+    }
+    return BG_OK;
+}
+
+bg_status bgi_graph_verify(const bg_graph *graph, bg_error *error)
+{
+    BGI_TRY(bg_graph_check(graph, error));
+    for (uint32_t o = 0; o < graph->op_count; o++) {
+        const bgi_op *op = &graph->ops[o];
+
+        for (uint32_t i = 0; i < op->input_count; i++)
+            BGI_TRY(verify_input(graph, op, o, i, error));
+        BGI_TRY(verify_outputs(graph, op, o, error));
+        if (op->block != BGI_BLOCK_NONE && op->block >= graph->block_count)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: block %u does not exist", op->name, op->block);
+    }
+    return BG_OK;
+}
