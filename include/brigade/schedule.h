@@ -1,0 +1,183 @@
+/*
+ * schedule.h: who does what in which order. A schedule is, for each device, an ordered list of actions for one step
+ * (one weight update in training; one pass over the micro-batches in inference). It knows stages and edges, not
+ * graphs or memory.
+ *
+ *     problem --generator--> compute order --complete--> full schedule --verify--> analysis
+ *                                            (SEND, RECEIVE, HOST_IN, HOST_OUT)     (depths, bubble)
+ *
+ * Every strategy is one generator: a pure function from a problem to the order of compute actions on each device.
+ * Everything else (communication, verification, slot depths, simulation, text) is shared.
+ *
+ * Edges. An edge is a bundle of values that lives from one action to later ones: between stages on two devices (a
+ * message), between stages on one device, or from a stage's forward to its own backward (a stash). It lives in
+ * `depth` slots on the receiving device; micro-batch number n of the run uses slot n % depth. A slot is taken when
+ * the producer starts (a producer writes straight into the receiver's slot) and is free again when the last consumer
+ * has finished. An action that needs a slot that is not free, or a value that is not there, waits.
+ */
+#ifndef BRIGADE_SCHEDULE_H
+#define BRIGADE_SCHEDULE_H
+
+#include <brigade/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum bg_action_kind {
+    BG_ACTION_FORWARD = 0, /* F */
+    BG_ACTION_BACKWARD,    /* B: gradients of the stage's inputs; of its weights too unless the problem splits them */
+    BG_ACTION_WEIGHTS,     /* W: gradients of the stage's weights, accumulated */
+    BG_ACTION_RECOMPUTE,   /* R: forward again from the stashed inputs */
+    BG_ACTION_UPDATE,      /* U: one level of the weight update */
+    BG_ACTION_SEND,
+    BG_ACTION_RECEIVE,
+    BG_ACTION_LOAD, /* remote buffer to device */
+    BG_ACTION_STORE,
+    BG_ACTION_GATHER, /* over a replica group */
+    BG_ACTION_REDUCE,
+    BG_ACTION_HOST_IN,
+    BG_ACTION_HOST_OUT,
+    BG_ACTION_KIND_COUNT
+} bg_action_kind;
+
+/* "F", "B", "W", "R", "U", "SEND", ... */
+BG_API const char *bg_action_kind_name(bg_action_kind kind);
+
+typedef struct bg_action {
+    bg_action_kind kind;
+    uint32_t stage;       /* of compute and host actions; of the sender for SEND, of the receiver for RECEIVE */
+    uint32_t micro_batch; /* within the step; 0 for UPDATE */
+    uint32_t index; /* UPDATE: level. SEND, RECEIVE: edge. LOAD, STORE: buffer. GATHER, REDUCE: collective. Else 0 */
+} bg_action;
+
+/* `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last one.
+ * Kinds are FORWARD, BACKWARD, WEIGHTS (same micro-batch at both ends) or UPDATE (both ends; once a step); inference
+ * has FORWARD only, and WEIGHTS is there only when the problem splits weights. */
+typedef struct bg_schedule_edge {
+    bg_action_kind from_kind;
+    uint32_t from_stage;
+    uint32_t from_level; /* UPDATE only */
+    bg_action_kind to_kind;
+    bg_action_kind last_kind;
+    uint32_t to_stage;
+    uint32_t to_level;
+    size_t size_bytes;
+} bg_schedule_edge;
+
+typedef struct bg_stage_cost {
+    double forward_ns;
+    double backward_ns; /* of B alone when the problem splits W off */
+    double weights_ns;
+    double update_ns; /* of all levels together */
+} bg_stage_cost;
+
+typedef struct bg_schedule_problem {
+    uint32_t stage_count; /* forward stages, numbered along the data flow */
+    uint32_t device_count;
+    const uint32_t *stage_devices; /* device of each stage */
+    uint32_t micro_batch_count;
+    bool training;
+    bool splits_weights;         /* W actions are emitted apart from B */
+    bool merges_loss;            /* the last stage's F and B of a micro-batch run back to back */
+    uint32_t update_level_count; /* training: at least 1 */
+    bool reduces_gradients;      /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
+    const bg_schedule_edge *edges;
+    uint32_t edge_count;
+    const bool *stage_host_in;  /* NULL: only stage 0 */
+    const bool *stage_host_out; /* NULL: only the last stage */
+    const bg_stage_cost *costs; /* NULL: every F, B, W costs 1, U costs 0 */
+    double bytes_per_ns;        /* of messages between devices, for the simulator; 0: free */
+    uint32_t send_ahead;        /* slots of a message beyond what the receiver's own order needs; default 1. 0 gives the
+                                   fewest slots; producers then wait more. See bg_schedule_edge_depth. */
+} bg_schedule_problem;
+
+/* Training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; the rest is zero. */
+BG_API void bg_schedule_problem_init(bg_schedule_problem *problem);
+
+/* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash) to a problem made by hand; the edges
+ * are malloc'ed and yours to free. For tests and `brigade schedule`. */
+BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes,
+                                           bg_schedule_edge **out_edges, bg_error *error);
+
+typedef struct bg_schedule bg_schedule;
+
+typedef struct bg_schedule_generator {
+    const char *name;    /* "interleaved" */
+    const char *summary; /* one line for listings */
+    /* Emits the compute actions of every device, in order, with bg_schedule_emit. */
+    bg_status (*generate)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
+    /* The smallest micro-batch count IPU software accepted for N stages; below it is a warning (`ipu_limits`: error).
+     */
+    uint32_t (*minimum_micro_batches)(uint32_t stage_count, bool training);
+} bg_schedule_generator;
+
+/* Generators by table order: single, sharded, sequential, grouped, interleaved. NULL past the end / when unknown. */
+BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
+BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
+
+/* Generates, completes with communication, and verifies. */
+BG_API bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
+                                    bg_schedule **out, bg_error *error);
+BG_API void bg_schedule_destroy(bg_schedule *schedule);
+
+/* For generators: appends an action to a device's list. */
+BG_API bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action action, bg_error *error);
+
+BG_API uint32_t bg_schedule_device_count(const bg_schedule *schedule);
+BG_API uint32_t bg_schedule_action_count(const bg_schedule *schedule, uint32_t device);
+BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_t device);
+
+/* Slots of an edge on its receiving device, as the verifier computed it; 0 before that. Of an edge on one device: the
+ * micro-batches its list holds at once. Of a message: those between RECEIVE and last reader and send_ahead more; with
+ * send_ahead also at least what is under way at once when every action takes one step, so that an edge which skips
+ * stages does not throttle a pipeline. Where that deadlocks, as many more as it takes. 1 to micro_batch_count; 1 for
+ * UPDATE edges. */
+BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
+/* The most micro-batches for which a stage's forward has begun and its backward is not done; 1 in inference, 0 before
+ * the schedule was verified. */
+BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
+
+/* Proves a completed schedule (made by a generator, read from a file, or damaged by a test): each action of the problem
+ * exactly once on the right device, each value made before it is read, gradients of a stage accumulated in ascending
+ * micro-batch order, updates after the last backward, communication matched, and no deadlock over two consecutive steps
+ * with the computed depths. Fills the depths. */
+BG_API bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
+
+typedef struct bg_schedule_timing {
+    double makespan;     /* ns, or unit costs */
+    double bubble;       /* idle share of device time between step begin and end, 0..1 */
+    double *device_busy; /* per device; owned by the timing */
+    struct bg_schedule_event {
+        bg_action action;
+        uint32_t device;
+        double start, end;
+    } * events; /* in order of start; owned by the timing */
+    size_t event_count;
+} bg_schedule_timing;
+
+/* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order; a
+ * message is there size / bytes_per_ns after its SEND, and messages do not slow each other down; a producer waits for a
+ * free slot. A RECEIVE lasts from when the device turns to it until the message is there, all other actions start after
+ * their wait; busy time is that of F, B, W and U. */
+BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem,
+                                      bg_schedule_timing *out, bg_error *error);
+BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
+
+/* Text: one line a device, "device 0: F0.0 SEND0.0:0 ... U0:0"; reads back to the same lists. malloc'ed. An action is
+ * kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a comment. A text that is
+ * wrong gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; what reads is still to be verified. */
+BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
+BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
+/* A timetable, each F, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch) or
+ * "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
+ * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. With few
+ * micro-batches two strategies may give the same orders, hence the same picture. malloc'ed. */
+BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
+                                       bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

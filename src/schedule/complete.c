@@ -1,0 +1,77 @@
+/*
+ * complete.c: puts communication around the compute actions that a generator emitted.
+ *
+ *     F1.4   -->   HOST_IN1.4 RECEIVE1.4:e F1.4 SEND1.4:f HOST_OUT1.4
+ *
+ * needs    compute actions only
+ * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
+ *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE before the
+ *          stage's first U where replicas share gradients
+ * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
+ *
+ * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
+ * waits, because the producer wrote into a slot of the receiver that was free when it started.
+ */
+#include "schedule/layout.h"
+
+#include "core/error.h"
+
+#include <stdlib.h>
+
+static bg_status emit_messages(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
+                               const bgi_schedule_incidence *incidence, uint32_t row, uint32_t micro_batch,
+                               bg_error *error)
+{
+    const bool is_receive = incidence == &layout->to;
+
+    for (uint32_t i = incidence->begin[row]; i < incidence->begin[row + 1]; i++) {
+        const bgi_schedule_edge_rows *edge = &layout->edges[incidence->edges[i]];
+        if (edge->crosses)
+            BGI_TRY(bg_schedule_emit(
+                schedule, device,
+                bgi_schedule_layout_action(layout, is_receive ? edge->receive : edge->send, micro_batch), error));
+    }
+    return BG_OK;
+}
+
+static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
+                                 const bg_action *action, bg_error *error)
+{
+    const bool is_forward = action->kind == BG_ACTION_FORWARD;
+    bg_action added = {.stage = action->stage, .micro_batch = action->micro_batch};
+    uint32_t row;
+
+    if (!bgi_schedule_layout_find(layout, action, &row))
+        return bg_schedule_emit(schedule, device, *action, error);
+    added.kind = BG_ACTION_HOST_IN;
+    if (is_forward && bgi_schedule_stage_has_host_in(layout->problem, action->stage))
+        BGI_TRY(bg_schedule_emit(schedule, device, added, error));
+    added.kind = BG_ACTION_REDUCE;
+    if (layout->problem->reduces_gradients && action->kind == BG_ACTION_UPDATE && action->index == 0)
+        BGI_TRY(bg_schedule_emit(schedule, device, added, error));
+    BGI_TRY(emit_messages(layout, schedule, device, &layout->to, row, action->micro_batch, error));
+    BGI_TRY(bg_schedule_emit(schedule, device, *action, error));
+    BGI_TRY(emit_messages(layout, schedule, device, &layout->from, row, action->micro_batch, error));
+    added.kind = BG_ACTION_HOST_OUT;
+    if (is_forward && bgi_schedule_stage_has_host_out(layout->problem, action->stage))
+        BGI_TRY(bg_schedule_emit(schedule, device, added, error));
+    return BG_OK;
+}
+
+bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
+{
+    bgi_schedule_layout layout;
+    bg_status status;
+
+    BGI_TRY(bgi_schedule_layout_init(&layout, problem, error));
+    status = BG_OK;
+    for (uint32_t device = 0; status == BG_OK && device < schedule->device_count; device++) {
+        const bgi_schedule_list compute = schedule->lists[device];
+        schedule->lists[device] = (bgi_schedule_list){0};
+        for (size_t i = 0; status == BG_OK && i < compute.count; i++)
+            status = emit_surrounded(&layout, schedule, device, &compute.actions[i], error);
+        free(compute.actions);
+    }
+    bgi_schedule_layout_clear(&layout);
+    return status;
+}

@@ -1,0 +1,60 @@
+/*
+ * layout.h: which actions a problem asks for, numbered, and which edges begin and end at each.
+ *
+ * A row is a family of actions that differ in the micro-batch only: (F, stage), (B, stage), (W, stage), (HOST_IN,
+ * stage), (HOST_OUT, stage), (REDUCE, stage), (U, stage, level), (SEND, edge), (RECEIVE, edge). A row has `count`
+ * instances: one per micro-batch, one for REDUCE and U, none when the problem has no such action. Instances of all rows
+ * are numbered through.
+ */
+#ifndef BGI_SCHEDULE_LAYOUT_H
+#define BGI_SCHEDULE_LAYOUT_H
+
+#include "core/arena.h"
+#include "schedule/schedule.h"
+
+typedef struct bgi_schedule_row {
+    bg_action_kind kind;
+    uint32_t stage;
+    uint32_t index;
+    uint32_t device;
+    uint32_t count;
+    uint32_t first; /* number of its instance 0 */
+} bgi_schedule_row;
+
+/* The edges of row r are edges[begin[r]] .. edges[begin[r + 1] - 1], ascending. */
+typedef struct bgi_schedule_incidence {
+    uint32_t *begin;
+    uint32_t *edges;
+} bgi_schedule_incidence;
+
+typedef struct bgi_schedule_edge_rows {
+    uint32_t from, to, last;
+    uint32_t send, receive; /* rows without instances when the edge stays on a device */
+    bool crosses;           /* from one device to another */
+} bgi_schedule_edge_rows;
+
+typedef struct bgi_schedule_layout {
+    const bg_schedule_problem *problem;
+    bgi_schedule_row *rows;
+    uint32_t row_count;
+    uint32_t instance_count;
+    bgi_schedule_edge_rows *edges;
+    bgi_schedule_incidence from, to, last; /* edges by the row of that end */
+    bgi_arena arena;
+} bgi_schedule_layout;
+
+/* The problem must have passed bgi_schedule_problem_check. All zero is an empty layout that may be cleared. */
+bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedule_problem *problem, bg_error *error);
+void bgi_schedule_layout_clear(bgi_schedule_layout *layout);
+
+/* The row of an action, whatever numbers it holds; false when the problem has no such action. */
+bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action *action, uint32_t *out_row);
+
+/* The action of an instance of a row. */
+bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t row, uint32_t micro_batch);
+
+/* The row of F (B, W, HOST_IN, HOST_OUT, REDUCE) of a stage, or of a level of U. The numbers must be in range. */
+uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
+                                 uint32_t level);
+
+#endif

@@ -1,0 +1,217 @@
+/*
+ * problem.c: the scheduling problem: defaults, a plain chain of stages, and the checks that let every other file of the
+ * room index with a problem's numbers. Knows no strategy.
+ */
+#include "schedule/schedule.h"
+
+#include "core/error.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* With these the products below stay far inside 64 bits, and instance numbers inside 32. */
+enum {
+    LARGEST_STAGE_COUNT = 1 << 20,
+    LARGEST_DEVICE_COUNT = 1 << 20,
+    LARGEST_MICRO_BATCH_COUNT = 1 << 24,
+    LARGEST_LEVEL_COUNT = 1 << 10,
+    LARGEST_EDGE_COUNT = 1 << 22,
+    LARGEST_ACTION_COUNT = 1 << 30
+};
+
+void bg_schedule_problem_init(bg_schedule_problem *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    problem->device_count = 1;
+    problem->micro_batch_count = 1;
+    problem->training = true;
+    problem->merges_loss = true;
+    problem->update_level_count = 1;
+    problem->send_ahead = 1;
+}
+
+bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage)
+{
+    return problem->stage_host_in != NULL ? problem->stage_host_in[stage] : stage == 0;
+}
+
+bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_t stage)
+{
+    return problem->stage_host_out != NULL ? problem->stage_host_out[stage] : stage + 1 == problem->stage_count;
+}
+
+double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action)
+{
+    const bg_stage_cost *cost = problem->costs != NULL ? &problem->costs[action->stage] : NULL;
+
+    switch (action->kind) {
+    case BG_ACTION_FORWARD:
+        return cost != NULL ? cost->forward_ns : 1.0;
+    case BG_ACTION_BACKWARD:
+        return cost != NULL ? cost->backward_ns : 1.0;
+    case BG_ACTION_WEIGHTS:
+        return cost != NULL ? cost->weights_ns : 1.0;
+    case BG_ACTION_UPDATE:
+        return cost != NULL ? cost->update_ns / problem->update_level_count : 0.0;
+    default:
+        return 0.0;
+    }
+}
+
+static bg_status check_count(const char *name, uint32_t value, uint32_t largest, bg_error *error)
+{
+    if (value < 1 || value > largest)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s is %" PRIu32 "; it must be 1 to %" PRIu32, name, value,
+                            largest);
+    return BG_OK;
+}
+
+static bg_status check_counts(const bg_schedule_problem *problem, bg_error *error)
+{
+    const uint64_t micro_batches = problem->micro_batch_count;
+    uint64_t actions;
+
+    BGI_TRY(check_count("stage_count", problem->stage_count, LARGEST_STAGE_COUNT, error));
+    BGI_TRY(check_count("device_count", problem->device_count, LARGEST_DEVICE_COUNT, error));
+    BGI_TRY(check_count("micro_batch_count", problem->micro_batch_count, LARGEST_MICRO_BATCH_COUNT, error));
+    if (problem->training)
+        BGI_TRY(check_count("update_level_count", problem->update_level_count, LARGEST_LEVEL_COUNT, error));
+    if (problem->edge_count > LARGEST_EDGE_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "edge_count is %" PRIu32 "; it must be at most %d",
+                            problem->edge_count, LARGEST_EDGE_COUNT);
+    actions = problem->stage_count * (5 * micro_batches + (problem->training ? problem->update_level_count : 0)) +
+              2 * problem->edge_count * micro_batches;
+    if (actions > LARGEST_ACTION_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%" PRIu32 " stages, %" PRIu32 " edges and %" PRIu32 " micro-batches make up to %" PRIu64
+                            " actions a step; the limit is %d",
+                            problem->stage_count, problem->edge_count, problem->micro_batch_count, actions,
+                            LARGEST_ACTION_COUNT);
+    return BG_OK;
+}
+
+static bg_status check_stages(const bg_schedule_problem *problem, bg_error *error)
+{
+    if (problem->stage_devices == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "stage_devices is NULL; it must name the device of each stage");
+    for (uint32_t stage = 0; stage < problem->stage_count; stage++)
+        if (problem->stage_devices[stage] >= problem->device_count)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "stage %" PRIu32 " is on device %" PRIu32 ", but there are %" PRIu32 " devices", stage,
+                                problem->stage_devices[stage], problem->device_count);
+    for (uint32_t stage = 0; problem->costs != NULL && stage < problem->stage_count; stage++) {
+        const bg_stage_cost *cost = &problem->costs[stage];
+        const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns, cost->update_ns};
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+            if (!isfinite(values[i]) || values[i] < 0)
+                return bg_error_set(error, BG_ERROR_INVALID,
+                                    "a cost of stage %" PRIu32 " is %g ns; it must be zero or more", stage, values[i]);
+    }
+    if (!isfinite(problem->bytes_per_ns) || problem->bytes_per_ns < 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "bytes_per_ns is %g; it must be zero (free) or more",
+                            problem->bytes_per_ns);
+    return BG_OK;
+}
+
+/* `end` is "from", "to" or "last". */
+static bg_status check_edge_end(const bg_schedule_problem *problem, uint32_t edge, const char *end, bg_action_kind kind,
+                                uint32_t stage, uint32_t level, bg_error *error)
+{
+    if (stage >= problem->stage_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": its %s stage is %" PRIu32 ", but there are %" PRIu32, edge, end, stage,
+                            problem->stage_count);
+    if (kind != BG_ACTION_FORWARD && kind != BG_ACTION_BACKWARD && kind != BG_ACTION_WEIGHTS &&
+        kind != BG_ACTION_UPDATE)
+        return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": its %s kind is %s; it must be F, B, W or U",
+                            edge, end, bg_action_kind_name(kind));
+    if (kind != BG_ACTION_FORWARD && !problem->training)
+        return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": its %s kind is %s; inference has only F", edge,
+                            end, bg_action_kind_name(kind));
+    if (kind == BG_ACTION_WEIGHTS && !problem->splits_weights)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": its %s kind is W, but the problem does not split weights; use B", edge,
+                            end);
+    if (kind == BG_ACTION_UPDATE && level >= problem->update_level_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": its %s level is %" PRIu32 ", but there are %" PRIu32, edge, end, level,
+                            problem->update_level_count);
+    return BG_OK;
+}
+
+static bg_status check_edge(const bg_schedule_problem *problem, uint32_t index, bg_error *error)
+{
+    const bg_schedule_edge *edge = &problem->edges[index];
+    const bool is_update = edge->from_kind == BG_ACTION_UPDATE;
+    const bool is_loop = edge->from_kind == edge->to_kind && edge->from_stage == edge->to_stage &&
+                         (!is_update || edge->from_level == edge->to_level);
+
+    BGI_TRY(check_edge_end(problem, index, "from", edge->from_kind, edge->from_stage, edge->from_level, error));
+    BGI_TRY(check_edge_end(problem, index, "to", edge->to_kind, edge->to_stage, edge->to_level, error));
+    BGI_TRY(check_edge_end(problem, index, "last", edge->last_kind, edge->to_stage, edge->to_level, error));
+    if (is_update != (edge->to_kind == BG_ACTION_UPDATE) || is_update != (edge->last_kind == BG_ACTION_UPDATE))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": goes from %s to %s and %s; an edge has U at all ends or at none", index,
+                            bg_action_kind_name(edge->from_kind), bg_action_kind_name(edge->to_kind),
+                            bg_action_kind_name(edge->last_kind));
+    if (edge->last_kind < edge->to_kind)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": its last reader %s runs before its first reader %s", index,
+                            bg_action_kind_name(edge->last_kind), bg_action_kind_name(edge->to_kind));
+    if (is_loop)
+        return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": goes from %s of stage %" PRIu32 " to itself",
+                            index, bg_action_kind_name(edge->from_kind), edge->from_stage);
+    return BG_OK;
+}
+
+bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error)
+{
+    if (problem == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "the schedule problem is NULL");
+    BGI_TRY(check_counts(problem, error));
+    BGI_TRY(check_stages(problem, error));
+    if (problem->edges == NULL && problem->edge_count > 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "edges is NULL, but edge_count is %" PRIu32, problem->edge_count);
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        BGI_TRY(check_edge(problem, edge, error));
+    return BG_OK;
+}
+
+static bg_schedule_edge make_edge(bg_action_kind from_kind, uint32_t from_stage, bg_action_kind to_kind,
+                                  bg_action_kind last_kind, uint32_t to_stage, size_t size_bytes)
+{
+    return (bg_schedule_edge){.from_kind = from_kind,
+                              .from_stage = from_stage,
+                              .to_kind = to_kind,
+                              .last_kind = last_kind,
+                              .to_stage = to_stage,
+                              .size_bytes = size_bytes};
+}
+
+bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes, bg_schedule_edge **out_edges,
+                                    bg_error *error)
+{
+    /* Gradients that reach a stage are read by its W too, where there is one; so is the stash. */
+    const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
+    const size_t room = 3 * (size_t)problem->stage_count;
+    bg_schedule_edge *edges;
+    uint32_t count = 0;
+
+    BGI_TRY(check_count("stage_count", problem->stage_count, LARGEST_STAGE_COUNT, error));
+    edges = calloc(room, sizeof *edges);
+    if (edges == NULL)
+        return bgi_error_memory(error, "the edges of a chain", room * sizeof *edges);
+    for (uint32_t stage = 0; stage + 1 < problem->stage_count; stage++)
+        edges[count++] =
+            make_edge(BG_ACTION_FORWARD, stage, BG_ACTION_FORWARD, BG_ACTION_FORWARD, stage + 1, edge_bytes);
+    for (uint32_t stage = 0; problem->training && stage + 1 < problem->stage_count; stage++)
+        edges[count++] = make_edge(BG_ACTION_BACKWARD, stage + 1, BG_ACTION_BACKWARD, last, stage, edge_bytes);
+    for (uint32_t stage = 0; problem->training && stage < problem->stage_count; stage++)
+        edges[count++] = make_edge(BG_ACTION_FORWARD, stage, BG_ACTION_BACKWARD, last, stage, edge_bytes);
+    problem->edges = edges;
+    problem->edge_count = count;
+    *out_edges = edges;
+    return BG_OK;
+}

@@ -1,0 +1,245 @@
+/*
+ * run.c: abstract execution. Knows rows, edges and counters; no strategy.
+ *
+ * Each edge counts what was sent and what was consumed. Number n of a run (step * micro-batches + micro-batch) may be
+ * produced once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times
+ * of those two events: exactly the numbers that can still be asked for are kept.
+ */
+#include "schedule/run.h"
+
+#include "core/error.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+typedef enum wait_kind { WAITS_NOT = 0, WAITS_FOR_MESSAGE, WAITS_FOR_SLOT } wait_kind;
+
+typedef struct device_state {
+    uint32_t step;
+    uint32_t position;
+    double time;
+    wait_kind wait;
+    uint32_t wait_edge;
+} device_state;
+
+typedef struct edge_state {
+    uint64_t sent;
+    uint64_t consumed;
+    double *arrivals; /* by slot; timed runs */
+    double *releases;
+} edge_state;
+
+typedef struct execution {
+    bgi_schedule_run *run;
+    device_state *devices;
+    edge_state *edges;
+    uint32_t *ready; /* stack of devices that may go on; a device is on it at most once */
+    uint32_t ready_count;
+    bgi_arena arena;
+} execution;
+
+static bg_status prepare(execution *exec, bg_error *error)
+{
+    const uint32_t device_count = exec->run->schedule->device_count;
+    const uint32_t edge_count = exec->run->layout->problem->edge_count;
+
+    exec->devices = bgi_arena_take(&exec->arena, device_count, sizeof *exec->devices);
+    exec->ready = bgi_arena_take(&exec->arena, device_count, sizeof *exec->ready);
+    exec->edges = bgi_arena_take(&exec->arena, edge_count, sizeof *exec->edges);
+    if (exec->devices == NULL || exec->ready == NULL || exec->edges == NULL)
+        return bgi_error_memory(error, "executing a schedule", device_count * sizeof *exec->devices);
+    for (uint32_t edge = 0; exec->run->is_timed && edge < edge_count; edge++) {
+        const size_t depth = exec->run->depths[edge];
+        double *times = bgi_arena_take(&exec->arena, 2 * depth, sizeof *times);
+        if (times == NULL)
+            return bgi_error_memory(error, "the times of messages", 2 * depth * sizeof *times);
+        exec->edges[edge].arrivals = times;
+        exec->edges[edge].releases = times + depth;
+    }
+    for (uint32_t device = device_count; device-- > 0;)
+        exec->ready[exec->ready_count++] = device;
+    return BG_OK;
+}
+
+static void wake(execution *exec, uint32_t device, wait_kind wait, uint32_t edge)
+{
+    device_state *state = &exec->devices[device];
+
+    if (state->wait != wait || state->wait_edge != edge)
+        return;
+    state->wait = WAITS_NOT;
+    exec->ready[exec->ready_count++] = device;
+}
+
+static bool park(device_state *state, wait_kind wait, uint32_t edge)
+{
+    state->wait = wait;
+    state->wait_edge = edge;
+    return false;
+}
+
+static void record(execution *exec, uint32_t device, double start, double end)
+{
+    bgi_schedule_run *run = exec->run;
+    device_state *state = &exec->devices[device];
+
+    state->time = end;
+    if (run->records != NULL)
+        run->records[run->record_count++] =
+            (bgi_schedule_record){.device = device, .position = state->position, .start = start, .end = end};
+}
+
+static double latest(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static bool try_receive(execution *exec, uint32_t device, uint32_t edge, uint64_t number)
+{
+    const edge_state *state = &exec->edges[edge];
+    const double start = exec->devices[device].time;
+
+    if (state->sent <= number)
+        return park(&exec->devices[device], WAITS_FOR_MESSAGE, edge);
+    record(exec, device, start,
+           exec->run->is_timed ? latest(start, state->arrivals[number % exec->run->depths[edge]]) : 0.0);
+    return true;
+}
+
+static void send(execution *exec, uint32_t device, uint32_t edge, uint64_t number)
+{
+    const bgi_schedule_layout *layout = exec->run->layout;
+    const double speed = layout->problem->bytes_per_ns;
+    const double time = exec->devices[device].time;
+
+    if (exec->run->is_timed)
+        exec->edges[edge].arrivals[number % exec->run->depths[edge]] =
+            time + (speed > 0 ? (double)layout->problem->edges[edge].size_bytes / speed : 0.0);
+    record(exec, device, time, time);
+    exec->edges[edge].sent++;
+    wake(exec, layout->rows[layout->edges[edge].to].device, WAITS_FOR_MESSAGE, edge);
+}
+
+static bool try_compute(execution *exec, uint32_t device, uint32_t row, uint64_t number, const bg_action *action)
+{
+    const bgi_schedule_run *run = exec->run;
+    const bgi_schedule_layout *layout = run->layout;
+    double start = exec->devices[device].time, end;
+
+    for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++) {
+        const uint32_t edge = layout->from.edges[i], depth = run->depths[edge];
+        if (number >= depth && exec->edges[edge].consumed <= number - depth)
+            return park(&exec->devices[device], WAITS_FOR_SLOT, edge);
+        if (run->is_timed && number >= depth)
+            start = latest(start, exec->edges[edge].releases[number % depth]);
+    }
+    end = start + (run->is_timed ? bgi_schedule_cost(layout->problem, action) : 0.0);
+    record(exec, device, start, end);
+    for (uint32_t i = layout->last.begin[row]; i < layout->last.begin[row + 1]; i++) {
+        const uint32_t edge = layout->last.edges[i];
+        if (run->is_timed)
+            exec->edges[edge].releases[number % run->depths[edge]] = end;
+        exec->edges[edge].consumed++;
+        wake(exec, layout->rows[layout->edges[edge].from].device, WAITS_FOR_SLOT, edge);
+    }
+    return true;
+}
+
+/* False when the action has to wait; the device is then parked. */
+static bool try_action(execution *exec, uint32_t device)
+{
+    const bgi_schedule_layout *layout = exec->run->layout;
+    const device_state *state = &exec->devices[device];
+    const bg_action *action = &exec->run->schedule->lists[device].actions[state->position];
+    uint32_t row = 0;
+    const bool is_known = bgi_schedule_layout_find(layout, action, &row);
+    const uint64_t number = (uint64_t)state->step * layout->rows[row].count + action->micro_batch;
+
+    assert(is_known); /* bgi_schedule_check has proven it */
+    (void)is_known;
+    if (action->kind == BG_ACTION_RECEIVE)
+        return try_receive(exec, device, action->index, number);
+    if (action->kind == BG_ACTION_SEND)
+        send(exec, device, action->index, number);
+    else if (action->kind == BG_ACTION_HOST_IN || action->kind == BG_ACTION_HOST_OUT)
+        record(exec, device, state->time, state->time);
+    else
+        return try_compute(exec, device, row, number, action);
+    return true;
+}
+
+static void advance(execution *exec, uint32_t device)
+{
+    device_state *state = &exec->devices[device];
+    const size_t count = exec->run->schedule->lists[device].count;
+
+    while (state->step < exec->run->step_count && count > 0) {
+        if (!try_action(exec, device))
+            return;
+        if (++state->position == count) {
+            state->position = 0;
+            state->step++;
+        }
+    }
+}
+
+/* Gives one more slot to an edge that the lowest possible device waits for. */
+static bool deepen(execution *exec)
+{
+    const bgi_schedule_layout *layout = exec->run->layout;
+
+    for (uint32_t device = 0; exec->run->may_deepen && device < exec->run->schedule->device_count; device++) {
+        const device_state *state = &exec->devices[device];
+        const uint32_t edge = state->wait_edge;
+        if (state->wait != WAITS_FOR_SLOT || exec->run->depths[edge] >= layout->rows[layout->edges[edge].from].count)
+            continue;
+        exec->run->depths[edge]++;
+        wake(exec, device, WAITS_FOR_SLOT, edge);
+        return true;
+    }
+    return false;
+}
+
+/* Each awaited action is in its device's list (the schedule was checked), so a device that waits waits for one that
+ * waits too. */
+static bg_status report_deadlock(const execution *exec, uint32_t device, bg_error *error)
+{
+    const device_state *state = &exec->devices[device];
+    const bgi_schedule_layout *layout = exec->run->layout;
+    const bgi_schedule_edge_rows *edge = &layout->edges[state->wait_edge];
+    const bg_action *waiting = &exec->run->schedule->lists[device].actions[state->position];
+    const bool is_message = state->wait == WAITS_FOR_MESSAGE;
+    const uint32_t row = is_message ? edge->from : edge->last, count = layout->rows[row].count;
+    const uint64_t number = (uint64_t)state->step * count + waiting->micro_batch;
+    const uint64_t awaited_number = is_message ? number : number - exec->run->depths[state->wait_edge];
+    const bg_action awaited = bgi_schedule_layout_action(layout, row, (uint32_t)(awaited_number % count));
+    char waiting_text[BGI_ACTION_TEXT_BYTES], awaited_text[BGI_ACTION_TEXT_BYTES];
+
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "deadlock: in step %" PRIu32 " device %" PRIu32 ", action %" PRIu32
+                        " (%s), micro-batch %" PRIu32 ", waits for %s of edge %" PRIu32 " by %s on device %" PRIu32
+                        ", which waits as well; one of them must do earlier what the other needs",
+                        state->step, device, state->position, bgi_action_text(waiting, waiting_text),
+                        waiting->micro_batch, is_message ? "the message" : "the release of a slot", state->wait_edge,
+                        bgi_action_text(&awaited, awaited_text), layout->rows[row].device);
+}
+
+bg_status bgi_schedule_execute(bgi_schedule_run *run, bg_error *error)
+{
+    execution exec = {.run = run};
+    bg_status status;
+
+    run->record_count = 0;
+    BGI_TRY_CLEANUP(prepare(&exec, error));
+    do
+        while (exec.ready_count > 0)
+            advance(&exec, exec.ready[--exec.ready_count]);
+    while (deepen(&exec));
+    for (uint32_t device = 0; status == BG_OK && device < run->schedule->device_count; device++)
+        if (exec.devices[device].wait != WAITS_NOT)
+            status = report_deadlock(&exec, device, error);
+
+cleanup:
+    bgi_arena_clear(&exec.arena);
+    return status;
+}

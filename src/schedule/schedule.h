@@ -1,0 +1,100 @@
+/*
+ * schedule.h: what the files of this room share: the schedule object, checks of a problem, the helpers generators are
+ * written with, and the text buffer of the printers.
+ */
+#ifndef BGI_SCHEDULE_SCHEDULE_H
+#define BGI_SCHEDULE_SCHEDULE_H
+
+#include <brigade/schedule.h>
+
+typedef struct bgi_schedule_list {
+    bg_action *actions;
+    size_t count; /* fits in 32 bits */
+    size_t capacity;
+} bgi_schedule_list;
+
+struct bg_schedule {
+    uint32_t device_count;
+    bgi_schedule_list *lists; /* one per device */
+    /* Filled by bg_schedule_verify; NULL and 0 before. */
+    uint32_t *edge_depths;
+    uint32_t edge_count;
+    uint32_t *stage_in_flight;
+    uint32_t stage_count;
+};
+
+/* ---- schedule.c ---- */
+
+/* A schedule without actions. */
+bg_status bgi_schedule_create(uint32_t device_count, bg_schedule **out, bg_error *error);
+
+/* Actions of all devices together. */
+size_t bgi_schedule_total(const bg_schedule *schedule);
+
+#define BGI_ACTION_TEXT_BYTES 64
+/* Writes "F2.5", "U0:1", "SEND0.3:7" into `text` (BGI_ACTION_TEXT_BYTES) and returns `text`. */
+const char *bgi_action_text(const bg_action *action, char *text);
+
+/* Whether an action of this kind belongs to a micro-batch, and whether its index means something. */
+bool bgi_action_has_micro_batch(bg_action_kind kind);
+bool bgi_action_has_index(bg_action_kind kind);
+
+/* ---- problem.c ---- */
+
+/* Everything the rest of the room relies on: counts in range, pointers present, edges between actions that exist. */
+bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
+
+bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage);
+bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_t stage);
+
+/* Duration of a compute action; 0 for every other one. */
+double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);
+
+/* ---- order.c: what generators are made of ---- */
+
+/* Appends F, or B (with its W where the problem splits weights), to the device of the stage. */
+bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
+                                    uint32_t stage, uint32_t micro_batch, bg_error *error);
+
+/* As above for the micro-batch that position `offset` of a pipeline holds at `step`, when a new micro-batch enters
+ * every `stride` steps; nothing when it holds none. */
+bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
+                               uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
+
+/* All levels of the weight update, level by level; nothing in inference. */
+bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
+
+/* One micro-batch after the other through all stages and back, then the update. */
+bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
+
+/* Inference: every stage works on another micro-batch. */
+bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,
+                                             bg_error *error);
+
+extern const bg_schedule_generator bgi_schedule_single;
+extern const bg_schedule_generator bgi_schedule_sharded;
+extern const bg_schedule_generator bgi_schedule_sequential;
+extern const bg_schedule_generator bgi_schedule_grouped;
+extern const bg_schedule_generator bgi_schedule_interleaved;
+
+/* ---- complete.c ---- */
+
+/* Adds SEND, RECEIVE, HOST_IN and HOST_OUT around the compute actions. */
+bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
+
+/* ---- text.c ---- */
+
+/* Text that grows. A failed allocation sticks; it is reported by bgi_schedule_text_finish. */
+typedef struct bgi_schedule_text {
+    char *data;
+    size_t length;
+    size_t capacity;
+    bool is_failed;
+} bgi_schedule_text;
+
+void bgi_schedule_text_add(bgi_schedule_text *text, const char *format, ...) BG_PRINTF(2, 3);
+void bgi_schedule_text_pad(bgi_schedule_text *text, size_t space_count);
+/* Hands the text over, or frees it and reports that memory is out. */
+bg_status bgi_schedule_text_finish(bgi_schedule_text *text, char **out_text, bg_error *error);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * sequential.c: one micro-batch at a time over the devices (TensorFlow for IPU: PipelineSchedule.Sequential). Stores
+ * one set of activations per stage; for debugging, and for models that only must fit.
+ *
+ *     dev0 F0 .  .  B0 F1 .  .  B1
+ *     dev1 .  F0 B0 .  .  F1 B1 .
+ */
+#include "schedule/schedule.h"
+
+static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    return bgi_schedule_emit_one_at_a_time(problem, schedule, error);
+}
+
+static uint32_t find_minimum(uint32_t stage_count, bool training)
+{
+    (void)stage_count;
+    (void)training;
+    return 1;
+}
+
+const bg_schedule_generator bgi_schedule_sequential = {
+    .name = "sequential",
+    .summary = "one micro-batch at a time over the devices (TensorFlow for IPU)",
+    .generate = generate,
+    .minimum_micro_batches = find_minimum,
+};

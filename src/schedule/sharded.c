@@ -1,0 +1,27 @@
+/*
+ * sharded.c: stages on several devices, one micro-batch at a time, one device busy at a time (PopTorch's
+ * ShardedExecution). Same order as "sequential", which is TensorFlow's name for it.
+ *
+ *     dev0 F0 .  .  B0 F1 .  .  B1
+ *     dev1 .  F0 B0 .  .  F1 B1 .
+ */
+#include "schedule/schedule.h"
+
+static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    return bgi_schedule_emit_one_at_a_time(problem, schedule, error);
+}
+
+static uint32_t find_minimum(uint32_t stage_count, bool training)
+{
+    (void)stage_count;
+    (void)training;
+    return 1;
+}
+
+const bg_schedule_generator bgi_schedule_sharded = {
+    .name = "sharded",
+    .summary = "stages on several devices, one micro-batch at a time (PopTorch)",
+    .generate = generate,
+    .minimum_micro_batches = find_minimum,
+};

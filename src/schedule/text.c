@@ -1,0 +1,237 @@
+/*
+ * text.c: a schedule as text, and back.
+ *
+ *     # comments and empty lines are skipped
+ *     device 0: HOST_IN0.0 F0.0 SEND0.0:0 RECEIVE0.0:1 B0.0 U0:0
+ *     device 1: RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 U1:0
+ *
+ * An action is its kind and stage, then .micro-batch, then :index where the kind has one (U: the level; SEND, RECEIVE:
+ * the edge). Devices come in order from 0. What the numbers mean is the verifier's affair: a text that reads is a list
+ * of actions, not yet a schedule of any problem.
+ */
+#include "schedule/schedule.h"
+
+#include "core/arena.h"
+#include "core/error.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bgi_schedule_text_add(bgi_schedule_text *text, const char *format, ...)
+{
+    va_list arguments, again;
+    int length;
+
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    length = vsnprintf(NULL, 0, format, arguments);
+    if (!text->is_failed && length >= 0) {
+        text->is_failed =
+            !bgi_array_reserve((void **)&text->data, &text->capacity, text->length + (size_t)length + 1, 1);
+        if (!text->is_failed) {
+            vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+            text->length += (size_t)length;
+        }
+    }
+    va_end(again);
+    va_end(arguments);
+}
+
+void bgi_schedule_text_pad(bgi_schedule_text *text, size_t space_count)
+{
+    if (text->is_failed ||
+        !bgi_array_reserve((void **)&text->data, &text->capacity, text->length + space_count + 1, 1)) {
+        text->is_failed = true;
+        return;
+    }
+    memset(text->data + text->length, ' ', space_count);
+    text->length += space_count;
+    text->data[text->length] = '\0';
+}
+
+bg_status bgi_schedule_text_finish(bgi_schedule_text *text, char **out_text, bg_error *error)
+{
+    if (text->is_failed || text->data == NULL) {
+        free(text->data);
+        text->data = NULL;
+        return bgi_error_memory(error, "a schedule's text", text->length);
+    }
+    *out_text = text->data;
+    return BG_OK;
+}
+
+bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error)
+{
+    bgi_schedule_text text = {0};
+    char action[BGI_ACTION_TEXT_BYTES];
+
+    for (uint32_t device = 0; device < schedule->device_count; device++) {
+        const bgi_schedule_list *list = &schedule->lists[device];
+        bgi_schedule_text_add(&text, "device %" PRIu32 ":", device);
+        for (size_t i = 0; i < list->count; i++)
+            bgi_schedule_text_add(&text, " %s", bgi_action_text(&list->actions[i], action));
+        bgi_schedule_text_add(&text, "\n");
+    }
+    return bgi_schedule_text_finish(&text, out_text, error);
+}
+
+typedef struct reader {
+    const char *at;
+    const char *line_begin;
+    size_t line;
+    const char *file_name;
+    bg_error *error;
+} reader;
+
+static bg_status reject(const reader *in, const char *at, const char *expected)
+{
+    char found[32];
+    size_t length = 0;
+
+    /* Shows the offending word, never a control character. */
+    while (length + 1 < sizeof found && at[length] > ' ' && at[length] < 127) {
+        found[length] = at[length];
+        length++;
+    }
+    found[length] = '\0';
+    if (length == 0)
+        strcpy(found, at[0] == '\0' ? "the end of the text" : at[0] == '\n' ? "the end of the line" : "a blank");
+    if (length == 0 && at[0] != '\0' && at[0] != '\n' && at[0] != ' ' && at[0] != '\t' && at[0] != '\r')
+        snprintf(found, sizeof found, "the byte 0x%02x", (unsigned)(unsigned char)at[0]);
+    return bg_error_set(in->error, BG_ERROR_PARSE, "%s:%zu:%zu: expected %s, found %s", in->file_name, in->line,
+                        (size_t)(at - in->line_begin) + 1, expected, found);
+}
+
+static void skip_blanks(reader *in)
+{
+    while (*in->at == ' ' || *in->at == '\t' || *in->at == '\r')
+        in->at++;
+    if (*in->at == '#')
+        in->at += strcspn(in->at, "\n");
+}
+
+static void skip_empty_lines(reader *in)
+{
+    for (skip_blanks(in); *in->at == '\n'; skip_blanks(in)) {
+        in->line_begin = ++in->at;
+        in->line++;
+    }
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bg_status read_number(reader *in, const char *expected, uint32_t *out)
+{
+    const char *begin = in->at;
+    uint64_t value = 0;
+
+    if (!is_digit(*in->at))
+        return reject(in, begin, expected);
+    for (; is_digit(*in->at); in->at++) {
+        value = 10 * value + (uint64_t)(*in->at - '0');
+        if (value > UINT32_MAX)
+            return reject(in, begin, "a number below 4294967296");
+    }
+    *out = (uint32_t)value;
+    return BG_OK;
+}
+
+static bg_status read_kind(reader *in, bg_action_kind *out)
+{
+    const size_t length = strspn(in->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+
+    for (bg_action_kind kind = BG_ACTION_FORWARD; kind < BG_ACTION_KIND_COUNT; kind++) {
+        const char *name = bg_action_kind_name(kind);
+        if (strlen(name) == length && memcmp(name, in->at, length) == 0) {
+            in->at += length;
+            *out = kind;
+            return BG_OK;
+        }
+    }
+    return reject(in, in->at, "an action such as F0.1, B0.1, U0:0, SEND0.1:2 or HOST_IN0.1");
+}
+
+static bg_status read_action(reader *in, bg_action *action)
+{
+    *action = (bg_action){0};
+    BGI_TRY(read_kind(in, &action->kind));
+    BGI_TRY(read_number(in, "a stage number", &action->stage));
+    if (*in->at == '.') {
+        in->at++;
+        BGI_TRY(read_number(in, "a micro-batch number", &action->micro_batch));
+    } else if (bgi_action_has_micro_batch(action->kind)) {
+        return reject(in, in->at, "'.' and a micro-batch number");
+    }
+    if (*in->at == ':') {
+        in->at++;
+        BGI_TRY(read_number(in, "a number", &action->index));
+    } else if (bgi_action_has_index(action->kind)) {
+        return reject(in, in->at, "':' and a number (U: the level; SEND, RECEIVE: the edge)");
+    }
+    if (*in->at != '\0' && strchr(" \t\r\n#", *in->at) == NULL)
+        return reject(in, in->at, "a blank after the action");
+    return BG_OK;
+}
+
+/* One line, from "device" to its end. */
+static bg_status read_device(reader *in, bg_schedule *schedule, uint32_t expected_device)
+{
+    const char *begin = in->at;
+    char expected[48];
+    uint32_t device;
+
+    snprintf(expected, sizeof expected, "\"device %" PRIu32 ":\"", expected_device);
+    if (strncmp(in->at, "device", 6) != 0)
+        return reject(in, begin, expected);
+    in->at += 6;
+    skip_blanks(in);
+    begin = in->at;
+    BGI_TRY(read_number(in, "a device number", &device));
+    if (device != expected_device)
+        return reject(in, begin, expected);
+    if (*in->at != ':')
+        return reject(in, in->at, "':' after the device number");
+    in->at++;
+    for (skip_blanks(in); *in->at != '\n' && *in->at != '\0'; skip_blanks(in)) {
+        bg_action action;
+        BGI_TRY(read_action(in, &action));
+        BGI_TRY(bg_schedule_emit(schedule, device, action, in->error));
+    }
+    return BG_OK;
+}
+
+bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error)
+{
+    reader in = {.line = 1, .at = text, .line_begin = text, .error = error};
+    bg_schedule *schedule = NULL;
+    size_t capacity = 0;
+    bg_status status;
+
+    if (text == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "the text of a schedule is NULL");
+    in.file_name = file_name != NULL ? file_name : "schedule";
+    BGI_TRY(bgi_schedule_create(0, &schedule, error));
+    skip_empty_lines(&in);
+    if (*in.at == '\0')
+        BGI_TRY_CLEANUP(reject(&in, in.at, "\"device 0:\""));
+    for (; *in.at != '\0'; skip_empty_lines(&in)) {
+        const uint32_t device = schedule->device_count;
+        if (!bgi_array_reserve((void **)&schedule->lists, &capacity, (size_t)device + 1, sizeof *schedule->lists))
+            BGI_TRY_CLEANUP(bgi_error_memory(error, "a schedule's devices", device * sizeof *schedule->lists));
+        schedule->lists[device] = (bgi_schedule_list){0};
+        schedule->device_count = device + 1;
+        BGI_TRY_CLEANUP(read_device(&in, schedule, device));
+    }
+    *out = schedule;
+    return BG_OK;
+
+cleanup:
+    bg_schedule_destroy(schedule);
+    return status;
+}

@@ -1,0 +1,167 @@
+/*
+ * verify.c: proves a schedule and finds how many slots each edge needs. Knows no strategy: a list from a generator,
+ * from a file and from a damaged copy are all the same to it.
+ *
+ *     check.c: each device by itself
+ *     execute with as many slots as micro-batches: does it deadlock at all?
+ *     depths: of an edge on one device, what its list holds at once;
+ *             of an edge between devices, the larger of
+ *                 what the receiver's list holds at once between RECEIVE and last reader, and send_ahead more
+ *                 what is under way at once in the lockstep picture (matters for edges that skip stages; with
+ *                 send_ahead 0 memory counts for more than pace, and this is left out)
+ *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another
+ *
+ * What is enabled with few slots is enabled with more, so a schedule that passes the first execution passes the last
+ * one, and a depth raised on the way does not spoil what was executed before.
+ */
+#include "schedule/verify.h"
+
+#include "core/error.h"
+#include "schedule/steps.h"
+
+#include <stdlib.h>
+
+/* The most instances begun and not ended, with places in one order: instance m begins at begins[m] and ends at ends[m],
+ * both ascending. */
+static uint32_t count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count)
+{
+    uint32_t most = 0, ended = 0;
+
+    for (uint32_t begun = 0; begun < count; begun++) {
+        while (ends[ended] < begins[begun])
+            ended++;
+        if (begun + 1 - ended > most)
+            most = begun + 1 - ended;
+    }
+    return most;
+}
+
+static uint32_t find_depth(const bgi_schedule_facts *facts, const uint32_t *steps, uint32_t index)
+{
+    const bgi_schedule_layout *layout = &facts->layout;
+    const bgi_schedule_edge_rows *edge = &layout->edges[index];
+    const bgi_schedule_row *from = &layout->rows[edge->from], *last = &layout->rows[edge->last];
+    const uint32_t first = edge->crosses ? layout->rows[edge->receive].first : from->first;
+    const uint32_t held = count_overlap(&facts->positions[first], &facts->positions[last->first], from->count);
+    uint64_t depth = held;
+
+    if (edge->crosses)
+        depth += layout->problem->send_ahead;
+    if (edge->crosses && layout->problem->send_ahead > 0 && bgi_schedule_row_has_steps(from)) {
+        const uint32_t under_way = count_overlap(&steps[from->first], &steps[last->first], from->count);
+        depth = under_way > depth ? under_way : depth;
+    }
+    return depth < from->count ? (uint32_t)depth : from->count;
+}
+
+static uint32_t find_in_flight(const bgi_schedule_facts *facts, uint32_t stage)
+{
+    const bgi_schedule_layout *layout = &facts->layout;
+    const bgi_schedule_row *forward = &layout->rows[bgi_schedule_layout_row(layout, BG_ACTION_FORWARD, stage, 0)];
+    const bgi_schedule_row *backward = &layout->rows[bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0)];
+
+    if (backward->count == 0)
+        return 1;
+    return count_overlap(&facts->positions[forward->first], &facts->positions[backward->first], forward->count);
+}
+
+static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule, bg_error *error)
+{
+    const bg_schedule_problem *problem = facts->layout.problem;
+    const size_t total = bgi_schedule_total(schedule);
+
+    facts->positions = bgi_arena_take(&facts->arena, facts->layout.instance_count, sizeof *facts->positions);
+    facts->depths = bgi_arena_take(&facts->arena, problem->edge_count, sizeof *facts->depths);
+    facts->in_flight = bgi_arena_take(&facts->arena, problem->stage_count, sizeof *facts->in_flight);
+    facts->records = bgi_arena_take(&facts->arena, total, sizeof *facts->records);
+    if (facts->positions == NULL || facts->depths == NULL || facts->in_flight == NULL || facts->records == NULL)
+        return bgi_error_memory(error, "verifying a schedule", total * sizeof *facts->records);
+    return BG_OK;
+}
+
+static bg_status find_facts(bgi_schedule_facts *facts, const bg_schedule *schedule, bg_error *error)
+{
+    const bgi_schedule_layout *layout = &facts->layout;
+    const bg_schedule_problem *problem = layout->problem;
+    uint32_t *steps = bgi_arena_take(&facts->arena, layout->instance_count, sizeof *steps);
+    bgi_schedule_run run = {
+        .schedule = schedule, .layout = layout, .step_count = 1, .depths = facts->depths, .records = facts->records};
+
+    if (steps == NULL)
+        return bgi_error_memory(error, "verifying a schedule", layout->instance_count * sizeof *steps);
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        facts->depths[edge] = layout->rows[layout->edges[edge].from].count;
+    BGI_TRY(bgi_schedule_execute(&run, error));
+    facts->record_count = run.record_count;
+    BGI_TRY(bgi_schedule_steps(layout, schedule, facts->records, facts->record_count, BGI_PICTURE_SINGLE, true, steps,
+                               error));
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        facts->depths[edge] = find_depth(facts, steps, edge);
+    for (uint32_t stage = 0; stage < problem->stage_count; stage++)
+        facts->in_flight[stage] = find_in_flight(facts, stage);
+    run.step_count = 2;
+    run.may_deepen = true;
+    run.records = NULL;
+    return bgi_schedule_execute(&run, error);
+}
+
+bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *schedule,
+                                  const bg_schedule_problem *problem, bg_error *error)
+{
+    bg_status status;
+
+    *facts = (bgi_schedule_facts){0};
+    if (schedule == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "the schedule is NULL");
+    BGI_TRY(bgi_schedule_problem_check(problem, error));
+    BGI_TRY(bgi_schedule_layout_init(&facts->layout, problem, error));
+    BGI_TRY_CLEANUP(allocate(facts, schedule, error));
+    BGI_TRY_CLEANUP(bgi_schedule_check(&facts->layout, schedule, facts->positions, error));
+    BGI_TRY_CLEANUP(find_facts(facts, schedule, error));
+    return BG_OK;
+
+cleanup:
+    bgi_schedule_facts_clear(facts);
+    return status;
+}
+
+void bgi_schedule_facts_clear(bgi_schedule_facts *facts)
+{
+    bgi_schedule_layout_clear(&facts->layout);
+    bgi_arena_clear(&facts->arena);
+    *facts = (bgi_schedule_facts){0};
+}
+
+static uint32_t *copy_numbers(const uint32_t *numbers, uint32_t count)
+{
+    uint32_t *copy = calloc(count == 0 ? 1 : count, sizeof *copy);
+
+    for (uint32_t i = 0; copy != NULL && i < count; i++)
+        copy[i] = numbers[i];
+    return copy;
+}
+
+bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
+{
+    bgi_schedule_facts facts;
+    uint32_t *depths, *in_flight;
+    bg_status status = BG_OK;
+
+    BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
+    depths = copy_numbers(facts.depths, problem->edge_count);
+    in_flight = copy_numbers(facts.in_flight, problem->stage_count);
+    if (depths == NULL || in_flight == NULL) {
+        free(depths);
+        free(in_flight);
+        status = bgi_error_memory(error, "slot depths", problem->edge_count * sizeof *depths);
+    } else {
+        free(schedule->edge_depths);
+        free(schedule->stage_in_flight);
+        schedule->edge_depths = depths;
+        schedule->edge_count = problem->edge_count;
+        schedule->stage_in_flight = in_flight;
+        schedule->stage_count = problem->stage_count;
+    }
+    bgi_schedule_facts_clear(&facts);
+    return status;
+}

@@ -1,0 +1,31 @@
+/*
+ * verify.h: what is known about a schedule that passed its checks.
+ */
+#ifndef BGI_SCHEDULE_VERIFY_H
+#define BGI_SCHEDULE_VERIFY_H
+
+#include "schedule/run.h"
+
+typedef struct bgi_schedule_facts {
+    bgi_schedule_layout layout;
+    uint32_t *positions;          /* by instance: 1 + place in its device's list */
+    uint32_t *depths;             /* by edge */
+    uint32_t *in_flight;          /* by stage */
+    bgi_schedule_record *records; /* one step of the schedule in a topological order, without times */
+    size_t record_count;
+    bgi_arena arena;
+} bgi_schedule_facts;
+
+/* Checks a schedule and finds slot depths with which it does not deadlock. On failure nothing needs clearing. */
+bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *schedule,
+                                  const bg_schedule_problem *problem, bg_error *error);
+void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
+
+/* ---- check.c ---- */
+
+/* What can be seen without executing: every action of the problem once, on its device, in its place among the others of
+ * that device. Fills positions. */
+bg_status bgi_schedule_check(const bgi_schedule_layout *layout, const bg_schedule *schedule, uint32_t *positions,
+                             bg_error *error);
+
+#endif
