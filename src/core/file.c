@@ -127,7 +127,7 @@ static int create_like_open(char *temporary_path)
 
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error)
 {
-    static const char suffix[] = ".tmp-XXXXXX";
+    static const char suffix[] = ".tmp-______";
     const size_t path_bytes = strlen(path);
     int descriptor, kept_errno;
 

@@ -8,15 +8,15 @@
 #include <cmocka.h>
 
 #include "core/file.h"
+#include "support/folder.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct fixture {
-    char folder[64];
+    char folder[TEST_FOLDER_BYTES];
     char path[128];
 } fixture;
 
@@ -26,37 +26,17 @@ static int set_up(void **state)
 
     if (f == NULL)
         return -1;
-    strcpy(f->folder, "/tmp/brigade-file-XXXXXX");
-    if (mkdtemp(f->folder) == NULL)
-        return -1;
+    test_folder_create(f->folder);
     snprintf(f->path, sizeof f->path, "%s/file", f->folder);
     *state = f;
     return 0;
 }
 
-static int count_entries(const char *folder)
-{
-    DIR *directory = opendir(folder);
-    int count = 0;
-
-    while (directory != NULL && readdir(directory) != NULL)
-        count++;
-    closedir(directory);
-    return count - 2;
-}
-
 static int tear_down(void **state)
 {
     fixture *f = *state;
-    char path[512];
-    DIR *directory = opendir(f->folder);
 
-    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", f->folder, entry->d_name);
-        remove(path);
-    }
-    closedir(directory);
-    rmdir(f->folder);
+    test_folder_remove(f->folder);
     free(f);
     return 0;
 }
@@ -86,7 +66,7 @@ static void test_save_and_load(void **state)
     assert_content(f->path, "second!");
     assert_int_equal(bgi_file_save(f->path, NULL, 0, &error), BG_OK);
     assert_content(f->path, "");
-    assert_int_equal(count_entries(f->folder), 1);
+    assert_int_equal(test_folder_count(f->folder), 1);
     assert_int_equal(stat(f->path, &about), 0);
     assert_int_equal(about.st_mode & 0777, 0644);
     umask(mask);
@@ -118,7 +98,7 @@ static void test_abandon_leaves_nothing(void **state)
     assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
     bgi_file_write(&writer, "new", 3);
     bgi_file_writer_abandon(&writer);
-    assert_int_equal(count_entries(f->folder), 0);
+    assert_int_equal(test_folder_count(f->folder), 0);
 }
 
 /* A target that is a folder lets everything succeed up to the rename. */
@@ -131,7 +111,7 @@ static void test_failed_rename_leaves_nothing(void **state)
     assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, f->path));
     assert_non_null(strstr(error.message, "cannot write"));
-    assert_int_equal(count_entries(f->folder), 1);
+    assert_int_equal(test_folder_count(f->folder), 1);
 }
 
 static void test_full_disk_is_reported_at_commit(void **state)
@@ -149,7 +129,7 @@ static void test_full_disk_is_reported_at_commit(void **state)
     bgi_file_write(&writer, "data", 4);
     assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, "No space left"));
-    assert_int_equal(count_entries(f->folder), 0);
+    assert_int_equal(test_folder_count(f->folder), 0);
 }
 
 static void test_missing_folder_and_file(void **state)
@@ -209,7 +189,6 @@ static void test_folder_create_and_join(void **state)
     assert_true(bgi_file_exists(f->path));
     assert_int_equal(bgi_folder_create(f->path, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, "is not a folder"));
-    rmdir(path);
     free(path);
     free(same);
     free(bare);

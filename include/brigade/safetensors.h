@@ -1,0 +1,66 @@
+/*
+ * safetensors.h: named tensors in a file, in the safetensors format that other frameworks read and write.
+ *
+ * A file is 8 bytes of little-endian header length, a JSON header, then the tensors' bytes one after the other:
+ * {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}.
+ * This machine's byte order must be little-endian, as the format's is.
+ */
+#ifndef BRIGADE_SAFETENSORS_H
+#define BRIGADE_SAFETENSORS_H
+
+#include <brigade/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bg_safetensors_entry {
+    const char *name; /* UTF-8, not "__metadata__" */
+    bg_type type;     /* float32 (F32), bfloat16 (BF16), float64 (F64), int32 (I32), uint8 (U8) */
+    const void *data; /* aligned for its type */
+} bg_safetensors_entry;
+
+typedef struct bg_safetensors_metadata {
+    const char *key;
+    const char *value;
+} bg_safetensors_metadata;
+
+/*
+ * Writes a file that appears complete or not at all. The order in the file is by element size, largest first, then by
+ * name (bytes), and data begin at a multiple of 8: the same content gives the same file, and every tensor is aligned.
+ * Errors: BG_ERROR_INVALID (a name or key twice, reserved, or not UTF-8), BG_ERROR_SHAPE, BG_ERROR_IO,
+ * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
+ */
+BG_API bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                      const bg_safetensors_metadata *metadata, size_t metadata_count, bg_error *error);
+
+/* A file that was opened: its tensors in memory. Immutable, so threads may share it. */
+typedef struct bg_safetensors bg_safetensors;
+
+/*
+ * Opens and checks a file. Its data are mapped, so they are read when they are used (but for tensors that a foreign
+ * writer left unaligned: these are copied). Nothing in a hostile file is believed: the
+ * tensors must fill the file exactly, without holes or overlap. Tensors of a dtype that Brigade has no type for, empty
+ * ones and those above BG_MAX_RANK dimensions are BG_ERROR_UNSUPPORTED.
+ * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY. The file must not be
+ * changed in place while it is open (replacing it, as bg_safetensors_write does, is fine).
+ */
+BG_API bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error);
+
+BG_API void bg_safetensors_destroy(bg_safetensors *file);
+
+/* Tensors in the order of their names (bytes). */
+BG_API size_t bg_safetensors_count(const bg_safetensors *file);
+BG_API const bg_safetensors_entry *bg_safetensors_at(const bg_safetensors *file, size_t index);
+BG_API const bg_safetensors_entry *bg_safetensors_find(const bg_safetensors *file, const char *name); /* or NULL */
+
+/* Metadata in the order of their keys (bytes). */
+BG_API size_t bg_safetensors_metadata_count(const bg_safetensors *file);
+BG_API const bg_safetensors_metadata *bg_safetensors_metadata_at(const bg_safetensors *file, size_t index);
+BG_API const char *bg_safetensors_metadata_find(const bg_safetensors *file, const char *key); /* or NULL */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * dataset.c: samples by index, from arrays in memory or from a callback. Knows nothing of order or threads.
+ */
+#include "data/dataset.h"
+
+#include "core/error.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bg_status check_counts(uint64_t sample_count, uint32_t tensor_count, bg_error *error)
+{
+    if (sample_count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: is empty, expected at least 1 sample");
+    if (sample_count > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: %" PRIu64 " samples are above the limit of %" PRIu32,
+                            sample_count, UINT32_MAX);
+    if (tensor_count == 0 || tensor_count > BG_DATASET_MAX_TENSORS)
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: %" PRIu32 " tensors for each sample, expected 1 to %d",
+                            tensor_count, BG_DATASET_MAX_TENSORS);
+    return BG_OK;
+}
+
+bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error)
+{
+    bg_dataset *dataset;
+
+    BGI_TRY(check_counts(options->sample_count, options->tensor_count, error));
+    if (options->get == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: no function to get samples from");
+    for (uint32_t t = 0; t < options->tensor_count; t++) {
+        const bg_status status = bg_type_validate(&options->sample_types[t], error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "data set: tensor %" PRIu32, t);
+    }
+    dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL)
+        return bgi_error_memory(error, "a data set", sizeof *dataset);
+    dataset->sample_count = options->sample_count;
+    dataset->tensor_count = options->tensor_count;
+    dataset->get = options->get;
+    dataset->user = options->user;
+    for (uint32_t t = 0; t < options->tensor_count; t++) {
+        dataset->types[t] = options->sample_types[t];
+        dataset->sample_bytes[t] = bg_type_size_bytes(&options->sample_types[t]);
+    }
+    *out = dataset;
+    return BG_OK;
+}
+
+static bg_status check_arrays(const bg_array *arrays, uint32_t array_count, bg_error *error)
+{
+    for (uint32_t t = 0; t < array_count; t++) {
+        const bg_type *type = &arrays[t].type;
+        bg_status status = bg_type_validate(type, error);
+
+        if (status == BG_OK && (type->rank == 0 || arrays[t].data == NULL))
+            status = bg_error_set(error, BG_ERROR_SHAPE, "has no dimension for the samples or no data");
+        if (status == BG_OK && type->dims[0] != arrays[0].type.dims[0])
+            status = bg_error_set(error, BG_ERROR_SHAPE, "has %" PRId64 " samples, but array 0 has %" PRId64,
+                                  type->dims[0], arrays[0].type.dims[0]);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "data set: array %" PRIu32, t);
+    }
+    return BG_OK;
+}
+
+bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error)
+{
+    bg_dataset *dataset;
+
+    /* The number of samples is known only once the arrays are; 1 stands for it until then. */
+    BGI_TRY(check_counts(1, array_count, error));
+    BGI_TRY(check_arrays(arrays, array_count, error));
+    BGI_TRY(check_counts((uint64_t)arrays[0].type.dims[0], array_count, error));
+    dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL)
+        return bgi_error_memory(error, "a data set", sizeof *dataset);
+    dataset->sample_count = (uint64_t)arrays[0].type.dims[0];
+    dataset->tensor_count = array_count;
+    for (uint32_t t = 0; t < array_count; t++) {
+        const bg_type *type = &arrays[t].type;
+
+        dataset->types[t] = bg_type_make(type->dtype, type->rank - 1, type->dims + 1);
+        dataset->sample_bytes[t] = bg_type_size_bytes(&dataset->types[t]);
+        dataset->rows[t] = arrays[t].data;
+    }
+    *out = dataset;
+    return BG_OK;
+}
+
+void bg_dataset_destroy(bg_dataset *dataset)
+{
+    free(dataset);
+}
+
+uint64_t bg_dataset_sample_count(const bg_dataset *dataset)
+{
+    return dataset->sample_count;
+}
+
+uint32_t bg_dataset_tensor_count(const bg_dataset *dataset)
+{
+    return dataset->tensor_count;
+}
+
+const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t tensor_index)
+{
+    return &dataset->types[tensor_index];
+}
+
+/* ---- gathering ---- */
+
+/* Shuffled rows are cache misses, and the processor sees only the one it is copying: ask for a later one meanwhile. */
+static void prefetch_row(const unsigned char *row, size_t row_bytes)
+{
+#if defined(__GNUC__)
+    for (size_t at = 0; at < row_bytes && at < 1024; at += 64)
+        __builtin_prefetch(row + at);
+#else
+    (void)row;
+    (void)row_bytes;
+#endif
+}
+
+static void gather_rows(const unsigned char *rows, size_t row_bytes, const uint32_t *indices, size_t count,
+                        unsigned char *out)
+{
+    enum { AHEAD = 4 };
+
+    if (row_bytes == 1) { /* class labels */
+        for (size_t i = 0; i < count; i++)
+            out[i] = rows[indices[i]];
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            prefetch_row(rows + indices[i + AHEAD] * row_bytes, row_bytes);
+        memcpy(out + i * row_bytes, rows + indices[i] * row_bytes, row_bytes);
+    }
+}
+
+static bg_status gather_from_callback(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                                      unsigned char *const tensors[], size_t *out_failed, bg_error *error)
+{
+    void *outputs[BG_DATASET_MAX_TENSORS];
+
+    for (size_t i = 0; i < count; i++) {
+        bg_status status;
+
+        for (uint32_t t = 0; t < dataset->tensor_count; t++)
+            outputs[t] = tensors[t] + i * dataset->sample_bytes[t];
+        status = dataset->get(dataset->user, epoch, indices[i], outputs, error);
+        if (status != BG_OK) {
+            *out_failed = i;
+            if (error != NULL && error->status == BG_OK)
+                bg_error_set(error, status, "the data set reported '%s' without a message", bg_status_name(status));
+            return bg_error_context(error, status, "sample %" PRIu32, indices[i]);
+        }
+    }
+    return BG_OK;
+}
+
+bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                             unsigned char *const tensors[], size_t *out_failed, bg_error *error)
+{
+    if (dataset->get != NULL)
+        return gather_from_callback(dataset, epoch, indices, count, tensors, out_failed, error);
+    for (uint32_t t = 0; t < dataset->tensor_count; t++)
+        gather_rows(dataset->rows[t], dataset->sample_bytes[t], indices, count, tensors[t]);
+    return BG_OK;
+}

@@ -1,0 +1,527 @@
+/*
+ * loader.c: batches ahead of the consumer. Knows data sets by bgi_dataset_gather and order by order.h, and nothing of
+ * what becomes of a batch.
+ *
+ * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
+ *
+ *        handed out | first_sequence ...  claim_sequence ...  next_sequence
+ *   free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet
+ *
+ *   open   one worker writes down the next batch's sample indices (shuffling when an epoch begins, outside the lock)
+ *   claim  workers take chunks of opened batches, oldest first, and copy samples outside the lock
+ *   next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
+ *
+ * Opening is sequential, and samples go to the place their index is written at: so the content of a batch does not
+ * depend on how many workers there are or who is faster. Nobody opens beyond the last free slot: that is the
+ * back-pressure. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
+ *
+ * Everything in bg_loader is guarded by `mutex`, but: options and order (constant), `order_indices` (the opener's, of
+ * whom there is one), a slot's indices and tensors (the opener's until opened; then of those who claimed its chunks;
+ * then the consumer's).
+ */
+#include "data/dataset.h"
+#include "data/order.h"
+
+#include "core/arena.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/file.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_WORKERS = 256,
+    MAX_PREFETCH_DEPTH = 1024,
+    TENSOR_ALIGNMENT = 64,
+    /* A copied sample costs less than claiming does; a called-back one may cost milliseconds, and a restart waits. */
+    LEAST_CHUNK_COPIED = 256,
+    LARGEST_CHUNK_CALLED = 16
+};
+
+typedef struct slot {
+    uint64_t epoch;
+    uint64_t position;
+    size_t sample_count;
+    size_t claimed_count; /* samples in chunks that were claimed */
+    size_t done_count;    /* samples in chunks that were filled, or failed */
+    uint32_t *indices;
+    unsigned char *tensors[BG_DATASET_MAX_TENSORS];
+    const void *views[BG_DATASET_MAX_TENSORS];
+    size_t failed_at; /* the lowest sample that failed, so that the message does not depend on who was first */
+    bg_error error;
+} slot;
+
+struct bg_loader {
+    const bg_dataset *dataset;
+    bg_loader_options options;
+    bgi_order order;
+    uint64_t batch_count;
+    size_t largest_batch;
+    size_t chunk_samples;
+    uint32_t *order_indices; /* the order of epoch order_epoch, of all samples */
+    uint64_t order_epoch;
+    bool order_is_filled;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work;     /* workers: a slot became free or was opened; or the end */
+    pthread_cond_t progress; /* the consumer: a batch is done; or the workers are idle */
+    pthread_t *threads;
+    uint32_t thread_count;
+    bool is_begun;
+    bool is_paused;
+    bool is_ending;
+    bool is_opening;
+    uint32_t busy_count; /* workers filling a chunk */
+
+    slot *slots;
+    size_t slot_count;
+    uint64_t first_sequence;
+    uint64_t claim_sequence;
+    uint64_t next_sequence;
+    bool is_held;           /* the slot of first_sequence - 1 is the consumer's */
+    uint64_t next_epoch;    /* of the batch next_sequence */
+    uint64_t next_position; /* below batch_count */
+
+    uint64_t epoch;    /* the consumer's */
+    uint64_t position; /* of the batch it gets next; batch_count: the epoch has ended */
+    bool has_failed;   /* it was told of the failure of the batch first_sequence */
+    bg_loader_statistics statistics;
+};
+
+static slot *slot_of(bg_loader *loader, uint64_t sequence)
+{
+    return &loader->slots[sequence % loader->slot_count];
+}
+
+/* ---- opening and filling, without the lock ---- */
+
+static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t position)
+{
+    const bgi_order_part part = bgi_order_part_of(&loader->order, epoch);
+    const uint64_t start = position * loader->options.batch_size;
+    const uint64_t left = part.count - start;
+
+    /* Without shuffling every epoch has the same order. */
+    if (!loader->order_is_filled || (loader->order.shuffle && loader->order_epoch != epoch)) {
+        bgi_order_fill(&loader->order, epoch, loader->order_indices);
+        loader->order_epoch = epoch;
+        loader->order_is_filled = true;
+    }
+    s->epoch = epoch;
+    s->position = position;
+    s->sample_count = left < loader->options.batch_size ? (size_t)left : (size_t)loader->options.batch_size;
+    s->claimed_count = s->done_count = 0;
+    s->failed_at = SIZE_MAX;
+    bg_error_clear(&s->error);
+    memcpy(s->indices, loader->order_indices + part.start + start, s->sample_count * sizeof *s->indices);
+}
+
+/* The epoch and position of the batch after this one. */
+static void advance(const bg_loader *loader, uint64_t *epoch, uint64_t *position)
+{
+    if (++*position == loader->batch_count) {
+        ++*epoch;
+        *position = 0;
+    }
+}
+
+/* On failure *failed_at is the sample's place in the batch. */
+static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start, size_t count, size_t *failed_at,
+                            bg_error *error)
+{
+    unsigned char *places[BG_DATASET_MAX_TENSORS];
+    size_t failed = 0;
+    bg_status status;
+
+    for (uint32_t t = 0; t < loader->dataset->tensor_count; t++)
+        places[t] = s->tensors[t] + start * loader->dataset->sample_bytes[t];
+    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, count, places, &failed, error);
+    *failed_at = start + failed;
+    return status;
+}
+
+/* ---- workers; all with the lock held ---- */
+
+static bool can_open(const bg_loader *loader)
+{
+    const uint64_t in_use = loader->next_sequence - loader->first_sequence + loader->is_held;
+
+    return !loader->is_opening && in_use < loader->slot_count;
+}
+
+static void open_next(bg_loader *loader)
+{
+    slot *s = slot_of(loader, loader->next_sequence);
+    const uint64_t epoch = loader->next_epoch, position = loader->next_position;
+
+    loader->is_opening = true;
+    pthread_mutex_unlock(&loader->mutex);
+    open_slot(loader, s, epoch, position);
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_opening = false;
+    loader->next_sequence++;
+    advance(loader, &loader->next_epoch, &loader->next_position);
+    pthread_cond_broadcast(&loader->work);
+    if (loader->is_paused)
+        pthread_cond_signal(&loader->progress);
+}
+
+static void note_failure(slot *s, size_t failed_at, const bg_error *error)
+{
+    if (failed_at >= s->failed_at)
+        return;
+    s->failed_at = failed_at;
+    s->error = *error;
+}
+
+static void fill_next(bg_loader *loader, bg_error *error)
+{
+    slot *s = slot_of(loader, loader->claim_sequence);
+    const size_t start = s->claimed_count, left = s->sample_count - start;
+    const size_t count = left < loader->chunk_samples ? left : loader->chunk_samples;
+    size_t failed_at = 0;
+    bg_status status;
+
+    s->claimed_count += count;
+    if (s->claimed_count == s->sample_count)
+        loader->claim_sequence++;
+    loader->busy_count++;
+    pthread_mutex_unlock(&loader->mutex);
+
+    bg_error_clear(error);
+    status = fill_chunk(loader, s, start, count, &failed_at, error);
+
+    pthread_mutex_lock(&loader->mutex);
+    loader->busy_count--;
+    s->done_count += count;
+    if (status != BG_OK)
+        note_failure(s, failed_at, error);
+    if (s->done_count == s->sample_count || loader->is_paused)
+        pthread_cond_signal(&loader->progress);
+}
+
+static void *run_worker(void *argument)
+{
+    bg_loader *loader = argument;
+    bg_error error = {0};
+
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->is_ending) {
+        const bool may_work = loader->is_begun && !loader->is_paused;
+
+        /* Finish what is open before opening more: the consumer may be waiting for it. */
+        if (may_work && loader->claim_sequence < loader->next_sequence)
+            fill_next(loader, &error);
+        else if (may_work && can_open(loader))
+            open_next(loader);
+        else
+            pthread_cond_wait(&loader->work, &loader->mutex);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+/* ---- creation ---- */
+
+bg_loader_options bg_loader_options_default(void)
+{
+    return (bg_loader_options){
+        .batch_size = 1, .drop_last = true, .worker_count = 1, .prefetch_depth = 3, .process_count = 1};
+}
+
+static bg_status check_options(const bg_dataset *dataset, const bg_loader_options *options, bg_error *error)
+{
+    if (options->batch_size == 0 || options->batch_size > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: batch size %" PRIu64 ", expected 1 to %" PRIu32,
+                            options->batch_size, UINT32_MAX);
+    if (options->worker_count > MAX_WORKERS)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " workers, expected 0 to %d",
+                            options->worker_count, MAX_WORKERS);
+    if (options->prefetch_depth < 1 || options->prefetch_depth > MAX_PREFETCH_DEPTH)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: prefetch depth %" PRIu32 ", expected 1 to %d",
+                            options->prefetch_depth, MAX_PREFETCH_DEPTH);
+    if (options->process_count == 0 || options->process_index >= options->process_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: process %" PRIu32 " of %" PRIu32 ", expected an index below the count",
+                            options->process_index, options->process_count);
+    if (options->drop_last && dataset->sample_count / options->batch_size < options->process_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: %" PRIu64 " samples do not make one whole batch of %" PRIu64
+                            " for each of %" PRIu32
+                            " processes; expected more samples, a smaller batch, or drop_last off",
+                            dataset->sample_count, options->batch_size, options->process_count);
+    if (!options->drop_last && dataset->sample_count < options->process_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: %" PRIu64 " samples are too few for %" PRIu32 " processes", dataset->sample_count,
+                            options->process_count);
+    return BG_OK;
+}
+
+static size_t choose_chunk(const bg_loader *loader)
+{
+    const size_t batch = loader->largest_batch, workers = loader->options.worker_count;
+    size_t chunk;
+
+    if (workers == 0)
+        return batch;
+    chunk = (batch + 2 * workers - 1) / (2 * workers);
+    if (loader->dataset->get == NULL && chunk < LEAST_CHUNK_COPIED)
+        chunk = LEAST_CHUNK_COPIED;
+    if (loader->dataset->get != NULL && chunk > LARGEST_CHUNK_CALLED)
+        chunk = LARGEST_CHUNK_CALLED;
+    return chunk;
+}
+
+static bg_status allocate_slots(bg_loader *loader, bg_error *error)
+{
+    const size_t batch = loader->largest_batch;
+
+    loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
+    if (loader->slots == NULL)
+        return bgi_error_memory(error, "the loader's ring", loader->slot_count * sizeof *loader->slots);
+    for (size_t i = 0; i < loader->slot_count; i++) {
+        slot *s = &loader->slots[i];
+
+        s->indices = calloc(batch, sizeof *s->indices);
+        if (s->indices == NULL)
+            return bgi_error_memory(error, "a batch's indices", batch * sizeof *s->indices);
+        for (uint32_t t = 0; t < loader->dataset->tensor_count; t++) {
+            const size_t sample_bytes = loader->dataset->sample_bytes[t];
+
+            if (sample_bytes <= SIZE_MAX / 2 / batch)
+                s->tensors[t] = bgi_aligned_take(TENSOR_ALIGNMENT, batch * sample_bytes);
+            if (s->tensors[t] == NULL)
+                return bgi_error_memory(error, "a batch", batch * sample_bytes);
+            s->views[t] = s->tensors[t];
+        }
+    }
+    loader->order_indices = calloc(loader->order.sample_count, sizeof *loader->order_indices);
+    if (loader->order_indices == NULL)
+        return bgi_error_memory(error, "the order of samples",
+                                loader->order.sample_count * sizeof *loader->order_indices);
+    return BG_OK;
+}
+
+static bg_status start_workers(bg_loader *loader, bg_error *error)
+{
+    const uint32_t count = loader->options.worker_count;
+
+    if (count == 0)
+        return BG_OK;
+    loader->threads = calloc(count, sizeof *loader->threads);
+    if (loader->threads == NULL)
+        return bgi_error_memory(error, "the loader's threads", count * sizeof *loader->threads);
+    while (loader->thread_count < count) {
+        char reason[BGI_ERRNO_TEXT_BYTES];
+        const int result = pthread_create(&loader->threads[loader->thread_count], NULL, run_worker, loader);
+
+        if (result != 0)
+            return bg_error_set(error, BG_ERROR_IO, "loader: cannot start worker %" PRIu32 " of %" PRIu32 ": %s",
+                                loader->thread_count, count, bgi_errno_text(result, reason));
+        loader->thread_count++;
+    }
+    return BG_OK;
+}
+
+bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *options, bg_loader **out,
+                           bg_error *error)
+{
+    bg_loader *loader;
+    uint64_t part;
+    bg_status status;
+
+    BGI_TRY(check_options(dataset, options, error));
+    loader = calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return bgi_error_memory(error, "a loader", sizeof *loader);
+    loader->dataset = dataset;
+    loader->options = *options;
+    loader->order = (bgi_order){.sample_count = dataset->sample_count,
+                                .batch_size = options->batch_size,
+                                .seed = options->seed,
+                                .process_index = options->process_index,
+                                .process_count = options->process_count,
+                                .shuffle = options->shuffle,
+                                .drop_last = options->drop_last};
+    loader->batch_count = bgi_order_batch_count(&loader->order);
+    part = bgi_order_part_of(&loader->order, 0).count;
+    loader->largest_batch = (size_t)(part < options->batch_size ? part : options->batch_size);
+    loader->chunk_samples = choose_chunk(loader);
+    /* The one in the consumer's hands, and those ahead of it. */
+    loader->slot_count = options->worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->work, NULL);
+    pthread_cond_init(&loader->progress, NULL);
+    status = allocate_slots(loader, error);
+    if (status == BG_OK)
+        status = start_workers(loader, error);
+    if (status != BG_OK) {
+        bg_loader_destroy(loader);
+        return status;
+    }
+    *out = loader;
+    return BG_OK;
+}
+
+void bg_loader_destroy(bg_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_ending = true;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+    for (uint32_t i = 0; i < loader->thread_count; i++)
+        pthread_join(loader->threads[i], NULL);
+    pthread_cond_destroy(&loader->progress);
+    pthread_cond_destroy(&loader->work);
+    pthread_mutex_destroy(&loader->mutex);
+    for (size_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
+        free(loader->slots[i].indices);
+        for (uint32_t t = 0; t < loader->dataset->tensor_count; t++)
+            free(loader->slots[i].tensors[t]);
+    }
+    free(loader->slots);
+    free(loader->order_indices);
+    free(loader->threads);
+    free(loader);
+}
+
+uint64_t bg_loader_batch_count(const bg_loader *loader)
+{
+    return loader->batch_count;
+}
+
+uint64_t bg_loader_batch_size(const bg_loader *loader)
+{
+    return loader->options.batch_size;
+}
+
+bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader)
+{
+    return loader->statistics; /* only the consumer writes it */
+}
+
+/* ---- the consumer ---- */
+
+/* Is the first batch of the ring, opened or not, the one at (epoch, position)? */
+static bool is_ahead(const bg_loader *loader, uint64_t epoch, uint64_t position)
+{
+    uint64_t first_epoch = loader->epoch, first_position = loader->position;
+
+    if (!loader->is_begun || loader->has_failed)
+        return false;
+    if (first_position == loader->batch_count) {
+        first_epoch++;
+        first_position = 0;
+    }
+    return epoch == first_epoch && position == first_position;
+}
+
+static void empty_ring(bg_loader *loader, uint64_t epoch, uint64_t position)
+{
+    loader->is_paused = true;
+    while (loader->busy_count > 0 || loader->is_opening)
+        pthread_cond_wait(&loader->progress, &loader->mutex);
+    loader->is_paused = false;
+    loader->first_sequence = loader->claim_sequence = loader->next_sequence = 0;
+    loader->next_epoch = epoch;
+    loader->next_position = position;
+    loader->is_begun = true;
+}
+
+bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t position, bg_error *error)
+{
+    const bool is_at_end = position == loader->batch_count;
+    const uint64_t ring_epoch = is_at_end ? epoch + 1 : epoch, ring_position = is_at_end ? 0 : position;
+
+    if (position > loader->batch_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: cannot begin at batch %" PRIu64 " of epoch %" PRIu64 ", expected 0 to %" PRIu64,
+                            position, epoch, loader->batch_count);
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_held = false;
+    if (!is_ahead(loader, ring_epoch, ring_position))
+        empty_ring(loader, ring_epoch, ring_position);
+    loader->epoch = epoch;
+    loader->position = position;
+    loader->has_failed = false;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+    return BG_OK;
+}
+
+bg_status bg_loader_begin_epoch(bg_loader *loader, uint64_t epoch, bg_error *error)
+{
+    return bg_loader_begin_at(loader, epoch, 0, error);
+}
+
+static bool is_ready(const bg_loader *loader)
+{
+    const slot *s = &loader->slots[loader->first_sequence % loader->slot_count];
+
+    return loader->next_sequence > loader->first_sequence && s->done_count == s->sample_count;
+}
+
+static void wait_until_ready(bg_loader *loader)
+{
+    const uint64_t start_ns = bgi_clock_ns();
+
+    loader->statistics.miss_count++;
+    while (!is_ready(loader)) {
+        if (loader->thread_count > 0) {
+            pthread_cond_wait(&loader->progress, &loader->mutex);
+        } else {
+            bg_error error = {0};
+
+            if (loader->claim_sequence == loader->next_sequence)
+                open_next(loader);
+            fill_next(loader, &error);
+        }
+    }
+    loader->statistics.wait_ns += bgi_clock_ns() - start_ns;
+}
+
+static bg_status take_batch(bg_loader *loader, bg_batch *out, bg_error *error)
+{
+    slot *s;
+
+    if (loader->is_held) {
+        loader->is_held = false;
+        pthread_cond_signal(&loader->work);
+    }
+    if (loader->position == loader->batch_count) {
+        *out = (bg_batch){.position = loader->position, .epoch = loader->epoch};
+        return BG_OK;
+    }
+    if (!is_ready(loader))
+        wait_until_ready(loader);
+    s = slot_of(loader, loader->first_sequence);
+    if (s->error.status != BG_OK) {
+        loader->has_failed = true;
+        bg_error_set(error, s->error.status, "%s", s->error.message);
+        return bg_error_context(error, s->error.status, "loader: epoch %" PRIu64 ", batch %" PRIu64, s->epoch,
+                                s->position);
+    }
+    *out = (bg_batch){.tensors = s->views, .sample_count = s->sample_count, .position = s->position, .epoch = s->epoch};
+    loader->is_held = true;
+    loader->first_sequence++;
+    loader->position++;
+    loader->statistics.batch_count++;
+    return BG_OK;
+}
+
+bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error)
+{
+    bg_status status;
+
+    if (!loader->is_begun)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: no epoch was begun (bg_loader_begin_epoch)");
+    pthread_mutex_lock(&loader->mutex);
+    status = take_batch(loader, out, error);
+    pthread_mutex_unlock(&loader->mutex);
+    return status;
+}

@@ -1,0 +1,22 @@
+/*
+ * mnist.h: the names of the four MNIST files, shared by the finder, the writer and the download.
+ */
+#ifndef BGI_DATA_MNIST_H
+#define BGI_DATA_MNIST_H
+
+#include <brigade/data.h>
+
+enum { BGI_MNIST_FILE_COUNT = 4, BGI_MNIST_NAME_FORMS = 4 };
+
+/* Train images, train labels, test images, test labels; split s and kind k (images 0, labels 1) is file 2 * s + k. */
+typedef struct bgi_mnist_file {
+    const char *names[BGI_MNIST_NAME_FORMS]; /* the first is what a download is called */
+    const char *md5;                         /* of the unpacked file */
+} bgi_mnist_file;
+
+extern const bgi_mnist_file bgi_mnist_files[BGI_MNIST_FILE_COUNT];
+
+/* The path of the file in `folder` under any of its names, malloc'ed; *out_path is NULL when it is not there. */
+bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **out_path, bg_error *error);
+
+#endif

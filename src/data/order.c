@@ -1,0 +1,38 @@
+/*
+ * order.c: the shuffle of an epoch and its division among processes.
+ */
+#include "data/order.h"
+
+#include "core/random.h"
+
+bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch)
+{
+    const uint64_t n = order->sample_count, processes = order->process_count, index = order->process_index;
+
+    if (order->drop_last) {
+        /* One process has nothing to share out; what it leaves over is simply the end. */
+        const uint64_t each = order->batch_size * (n / order->batch_size / processes);
+        const uint64_t left_over = processes > 1 ? n - each * processes : 0;
+
+        return (bgi_order_part){index * each + (epoch % 2 == 1 ? left_over : 0), each};
+    }
+    const uint64_t each = n / processes, longer = n % processes;
+    return (bgi_order_part){index * each + (index < longer ? index : longer), each + (index < longer ? 1 : 0)};
+}
+
+uint64_t bgi_order_batch_count(const bgi_order *order)
+{
+    const uint64_t count = bgi_order_part_of(order, 0).count;
+
+    return count / order->batch_size + (count % order->batch_size > 0);
+}
+
+void bgi_order_fill(const bgi_order *order, uint64_t epoch, uint32_t *indices)
+{
+    for (uint64_t i = 0; i < order->sample_count; i++)
+        indices[i] = (uint32_t)i;
+    if (order->shuffle) {
+        bgi_random random = bgi_random_make(bgi_random_domain(order->seed, BGI_RANDOM_LOADER), epoch);
+        bgi_random_shuffle(&random, indices, order->sample_count);
+    }
+}

@@ -1,0 +1,33 @@
+/*
+ * order.h: which sample comes when: a function of (seed, epoch, process), with no state but a buffer. Knows no samples.
+ */
+#ifndef BGI_DATA_ORDER_H
+#define BGI_DATA_ORDER_H
+
+#include <brigade/base.h>
+
+typedef struct bgi_order {
+    uint64_t sample_count;
+    uint64_t batch_size;
+    uint64_t seed;
+    uint32_t process_index;
+    uint32_t process_count;
+    bool shuffle;
+    bool drop_last;
+} bgi_order;
+
+/* A process's stretch of the epoch's (shuffled) order of all samples. */
+typedef struct bgi_order_part {
+    uint64_t start;
+    uint64_t count;
+} bgi_order_part;
+
+bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch);
+
+/* Batches of this process in every epoch: parts shift from epoch to epoch but do not change size. */
+uint64_t bgi_order_batch_count(const bgi_order *order);
+
+/* Fills indices[sample_count] with the epoch's order of all samples. */
+void bgi_order_fill(const bgi_order *order, uint64_t epoch, uint32_t *indices);
+
+#endif

@@ -1,0 +1,780 @@
+/*
+ * Data sets and the loader: every worker count gives the same batches, each sample comes once an epoch, and starting
+ * over, failing and ending early leave nothing hanging. Build with the thread sanitizer to check the locking.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "data/order.h"
+#include "support/allocations.h"
+
+#include <brigade/data.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const uint32_t worker_counts[] = {0, 1, 2, 8};
+enum { WORKER_COUNT_CASES = 4 };
+
+/* ---- a data set whose samples tell their index ---- */
+
+enum { SAMPLES = 103, PIXELS = 6 };
+
+typedef struct samples {
+    bg_array images, labels;
+    bg_dataset *dataset;
+} samples;
+
+static void make_samples(samples *s, int64_t count)
+{
+    const bg_type images = bg_tensor3(BG_UINT8, count, 2, 3), labels = bg_vector(BG_INT32, count);
+    bg_error error = {0};
+
+    assert_int_equal(bg_array_init(&s->images, &images, &error), BG_OK);
+    assert_int_equal(bg_array_init(&s->labels, &labels, &error), BG_OK);
+    for (int64_t i = 0; i < count; i++) {
+        ((int32_t *)s->labels.data)[i] = (int32_t)i;
+        for (int64_t j = 0; j < PIXELS; j++)
+            ((uint8_t *)s->images.data)[i * PIXELS + j] = (uint8_t)(i * 7 + j);
+    }
+    assert_int_equal(bg_dataset_create_arrays((bg_array[]){s->images, s->labels}, 2, &s->dataset, &error), BG_OK);
+}
+
+static void clear_samples(samples *s)
+{
+    bg_dataset_destroy(s->dataset);
+    bg_array_clear(&s->images);
+    bg_array_clear(&s->labels);
+}
+
+/* The same samples through a callback, which can fail from one of them on, and counts its calls. */
+typedef struct called {
+    int64_t fail_at; /* none below 0 */
+    pthread_mutex_t mutex;
+    uint64_t calls;
+    long sleep_ns;
+} called;
+
+static bg_status get_sample(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)
+{
+    called *c = user;
+    int64_t fail_at;
+    (void)epoch;
+
+    pthread_mutex_lock(&c->mutex);
+    c->calls++;
+    fail_at = c->fail_at;
+    pthread_mutex_unlock(&c->mutex);
+    if (c->sleep_ns > 0)
+        nanosleep(&(struct timespec){.tv_nsec = c->sleep_ns}, NULL);
+    if (fail_at >= 0 && (int64_t)index >= fail_at)
+        return bg_error_set(error, BG_ERROR_IO, "the disk is gone");
+    for (int j = 0; j < PIXELS; j++)
+        ((uint8_t *)outputs[0])[j] = (uint8_t)((int)index * 7 + j);
+    *(int32_t *)outputs[1] = (int32_t)index;
+    return BG_OK;
+}
+
+static bg_dataset *make_called(called *c, uint64_t count)
+{
+    const bg_type types[] = {bg_matrix(BG_UINT8, 2, 3), bg_scalar(BG_INT32)};
+    const bg_dataset_options options = {
+        .sample_count = count, .tensor_count = 2, .sample_types = types, .get = get_sample, .user = c};
+    bg_dataset *dataset = NULL;
+    bg_error error = {0};
+
+    *c = (called){.fail_at = -1};
+    pthread_mutex_init(&c->mutex, NULL);
+    assert_int_equal(bg_dataset_create(&options, &dataset, &error), BG_OK);
+    return dataset;
+}
+
+static bg_loader *make_loader(const bg_dataset *dataset, const bg_loader_options *options)
+{
+    bg_loader *loader = NULL;
+    bg_error error = {0};
+
+    if (bg_loader_create(dataset, options, &loader, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return loader;
+}
+
+static void begin(bg_loader *loader, uint64_t epoch)
+{
+    bg_error error = {0};
+    assert_int_equal(bg_loader_begin_epoch(loader, epoch, &error), BG_OK);
+}
+
+static bg_batch next(bg_loader *loader)
+{
+    bg_batch batch = {0};
+    bg_error error = {0};
+
+    if (bg_loader_next(loader, &batch, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return batch;
+}
+
+/* Checks a batch against its own labels and appends these; returns how many. */
+static size_t append_labels(const bg_batch *batch, int32_t *labels)
+{
+    const uint8_t *images = batch->sample_count > 0 ? batch->tensors[0] : NULL;
+
+    for (uint64_t i = 0; i < batch->sample_count; i++) {
+        labels[i] = ((const int32_t *)batch->tensors[1])[i];
+        for (int j = 0; j < PIXELS; j++)
+            assert_int_equal(images[i * PIXELS + (uint64_t)j], (uint8_t)(labels[i] * 7 + j));
+    }
+    return batch->sample_count;
+}
+
+static size_t read_epoch(bg_loader *loader, uint64_t epoch, int32_t *labels)
+{
+    size_t count = 0;
+    uint64_t position = 0;
+
+    for (bg_batch batch = next(loader); batch.sample_count > 0; batch = next(loader)) {
+        assert_int_equal(batch.position, position++);
+        assert_int_equal(batch.epoch, epoch);
+        count += append_labels(&batch, labels + count);
+    }
+    assert_int_equal(position, bg_loader_batch_count(loader));
+    return count;
+}
+
+static void assert_permutation(const int32_t *labels, size_t count)
+{
+    char *seen = calloc(count, 1);
+
+    for (size_t i = 0; i < count; i++) {
+        assert_in_range(labels[i], 0, count - 1);
+        assert_int_equal(seen[labels[i]]++, 0);
+    }
+    free(seen);
+}
+
+/* ---- order ---- */
+
+static void test_order_is_the_same_for_any_worker_count(void **state)
+{
+    int32_t expected[4][SAMPLES], found[SAMPLES];
+    bg_loader_options options = bg_loader_options_default();
+    samples s;
+    called c;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.batch_size = 10;
+    options.shuffle = true;
+    options.drop_last = false;
+    options.seed = 42;
+    for (int source = 0; source < 2; source++) {
+        bg_dataset *dataset = source == 0 ? s.dataset : make_called(&c, SAMPLES);
+
+        for (int i = 0; i < WORKER_COUNT_CASES; i++) {
+            options.worker_count = worker_counts[i];
+            bg_loader *loader = make_loader(dataset, &options);
+
+            for (uint64_t epoch = 0; epoch < 4; epoch++) {
+                begin(loader, epoch);
+                assert_int_equal(read_epoch(loader, epoch, found), SAMPLES);
+                assert_permutation(found, SAMPLES);
+                if (source == 0 && i == 0)
+                    memcpy(expected[epoch], found, sizeof found);
+                assert_memory_equal(found, expected[epoch], sizeof found);
+            }
+            bg_loader_destroy(loader);
+        }
+        if (source == 1)
+            bg_dataset_destroy(dataset);
+    }
+    for (int epoch = 1; epoch < 4; epoch++)
+        assert_memory_not_equal(expected[0], expected[epoch], sizeof found);
+    clear_samples(&s);
+}
+
+static void test_seed_changes_the_order(void **state)
+{
+    int32_t a[SAMPLES], b[SAMPLES];
+    bg_loader_options options = bg_loader_options_default();
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.shuffle = true;
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        options.seed = seed;
+        bg_loader *loader = make_loader(s.dataset, &options);
+        begin(loader, 0);
+        read_epoch(loader, 0, seed == 0 ? a : b);
+        bg_loader_destroy(loader);
+    }
+    assert_memory_not_equal(a, b, sizeof a);
+    clear_samples(&s);
+}
+
+static void test_without_shuffle_ascending(void **state)
+{
+    int32_t labels[SAMPLES];
+    bg_loader_options options = bg_loader_options_default();
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.batch_size = 10;
+    bg_loader *loader = make_loader(s.dataset, &options);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        begin(loader, epoch);
+        assert_int_equal(read_epoch(loader, epoch, labels), 100);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(labels[i], i);
+    }
+    bg_loader_destroy(loader);
+    clear_samples(&s);
+}
+
+/* ---- how many ---- */
+
+static void test_batch_counts(void **state)
+{
+    static const struct {
+        uint64_t samples, batch;
+        bool drop_last;
+        uint64_t batches;
+    } cases[] = {{60000, 4000, true, 15}, {10000, 800, true, 12}, {10000, 800, false, 13}, {100, 10, false, 10},
+                 {101, 6, false, 17},     {5, 10, false, 1},      {10, 10, true, 1}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_loader_options options = bg_loader_options_default();
+        called c;
+        bg_dataset *dataset = make_called(&c, cases[i].samples);
+
+        options.batch_size = cases[i].batch;
+        options.drop_last = cases[i].drop_last;
+        options.worker_count = 0;
+        bg_loader *loader = make_loader(dataset, &options);
+        assert_int_equal(bg_loader_batch_count(loader), cases[i].batches);
+        bg_loader_destroy(loader);
+        bg_dataset_destroy(dataset);
+    }
+}
+
+static void test_last_batch_reports_its_size(void **state)
+{
+    bg_loader_options options = bg_loader_options_default();
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.batch_size = 40;
+    options.drop_last = false;
+    bg_loader *loader = make_loader(s.dataset, &options);
+    begin(loader, 0);
+    assert_int_equal(next(loader).sample_count, 40);
+    assert_int_equal(next(loader).sample_count, 40);
+    assert_int_equal(next(loader).sample_count, 23);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(next(loader).sample_count, 0);
+        assert_null(next(loader).tensors);
+    }
+    bg_loader_destroy(loader);
+    clear_samples(&s);
+}
+
+/* ---- processes ---- */
+
+static void test_processes_take_disjoint_parts(void **state)
+{
+    enum { PROCESSES = 3 };
+    int32_t labels[SAMPLES];
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    for (int drop_last = 0; drop_last < 2; drop_last++) {
+        size_t count = 0;
+
+        for (uint32_t process = 0; process < PROCESSES; process++) {
+            bg_loader_options options = bg_loader_options_default();
+            options.batch_size = 4;
+            options.shuffle = true;
+            options.drop_last = drop_last;
+            options.process_index = process;
+            options.process_count = PROCESSES;
+            bg_loader *loader = make_loader(s.dataset, &options);
+            begin(loader, 5);
+            count += read_epoch(loader, 5, labels + count);
+            bg_loader_destroy(loader);
+        }
+        assert_int_equal(count, drop_last ? 96 : SAMPLES); /* 3 * 4 * floor(103 / 12) */
+        char seen[SAMPLES] = {0};
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(seen[labels[i]]++, 0);
+    }
+    clear_samples(&s);
+}
+
+static void test_left_over_window_alternates(void **state)
+{
+    bgi_order order = {.sample_count = 103, .batch_size = 4, .process_count = 3, .drop_last = true};
+    (void)state;
+
+    assert_int_equal(bgi_order_part_of(&order, 0).start, 0);
+    assert_int_equal(bgi_order_part_of(&order, 0).count, 32);
+    assert_int_equal(bgi_order_part_of(&order, 1).start, 7);
+    order.process_index = 2;
+    assert_int_equal(bgi_order_part_of(&order, 0).start, 64);
+    assert_int_equal(bgi_order_part_of(&order, 1).start + bgi_order_part_of(&order, 1).count, 103);
+    assert_int_equal(bgi_order_part_of(&order, 2).start, 64);
+    order.drop_last = false;
+    assert_int_equal(bgi_order_part_of(&order, 1).start, 69);
+    assert_int_equal(bgi_order_part_of(&order, 1).count, 34);
+}
+
+/* ---- starting over ---- */
+
+static void test_restart_and_resume(void **state)
+{
+    int32_t whole[2][SAMPLES], found[SAMPLES];
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    for (int i = 0; i < WORKER_COUNT_CASES; i++) {
+        bg_loader_options options = bg_loader_options_default();
+        bg_error error = {0};
+        bg_batch batch;
+
+        options.batch_size = 10;
+        options.shuffle = true;
+        options.worker_count = worker_counts[i];
+        bg_loader *loader = make_loader(s.dataset, &options);
+        for (uint64_t epoch = 0; epoch < 2; epoch++) {
+            begin(loader, epoch);
+            assert_int_equal(read_epoch(loader, epoch, whole[epoch]), 100);
+        }
+        /* Back to the past, from its middle to the beginning, and on. */
+        begin(loader, 0);
+        for (int n = 0; n < 3; n++)
+            next(loader);
+        begin(loader, 0);
+        assert_int_equal(read_epoch(loader, 0, found), 100);
+        assert_memory_equal(found, whole[0], 100 * sizeof found[0]);
+        begin(loader, 1);
+        assert_int_equal(read_epoch(loader, 1, found), 100);
+        assert_memory_equal(found, whole[1], 100 * sizeof found[0]);
+        /* Into the middle, into the end, beyond. */
+        assert_int_equal(bg_loader_begin_at(loader, 1, 7, &error), BG_OK);
+        batch = next(loader);
+        assert_int_equal(batch.position, 7);
+        append_labels(&batch, found);
+        assert_memory_equal(found, whole[1] + 70, 10 * sizeof found[0]);
+        assert_int_equal(bg_loader_begin_at(loader, 0, 10, &error), BG_OK);
+        assert_int_equal(next(loader).sample_count, 0);
+        begin(loader, 1);
+        assert_int_equal(read_epoch(loader, 1, found), 100);
+        assert_memory_equal(found, whole[1], 100 * sizeof found[0]);
+        assert_int_equal(bg_loader_begin_at(loader, 0, 11, &error), BG_ERROR_INVALID);
+        bg_loader_destroy(loader);
+    }
+    clear_samples(&s);
+}
+
+/* With one batch an epoch the ring spans several epochs. */
+static void test_prefetch_crosses_epochs(void **state)
+{
+    called c;
+    bg_dataset *dataset = make_called(&c, 5);
+    bg_loader_options options = bg_loader_options_default();
+    int32_t labels[5];
+    (void)state;
+
+    options.batch_size = 5;
+    options.shuffle = true;
+    options.prefetch_depth = 3;
+    bg_loader *loader = make_loader(dataset, &options);
+    for (uint64_t epoch = 0; epoch < 20; epoch++) {
+        begin(loader, epoch);
+        assert_int_equal(read_epoch(loader, epoch, labels), 5);
+        assert_permutation(labels, 5);
+    }
+    bg_loader_destroy(loader);
+    /* Nothing was made twice, and no more than the ring holds beyond what was used: begin_epoch kept what was ahead. */
+    assert_in_range(c.calls, 100, 100 + 4 * 5);
+    bg_dataset_destroy(dataset);
+}
+
+static uint64_t count_calls(called *c)
+{
+    uint64_t calls;
+
+    pthread_mutex_lock(&c->mutex);
+    calls = c->calls;
+    pthread_mutex_unlock(&c->mutex);
+    return calls;
+}
+
+static void test_back_pressure(void **state)
+{
+    called c;
+    bg_dataset *dataset = make_called(&c, 1000);
+    bg_loader_options options = bg_loader_options_default();
+    (void)state;
+
+    options.batch_size = 10;
+    options.worker_count = 2;
+    bg_loader *loader = make_loader(dataset, &options);
+    begin(loader, 0);
+    next(loader);
+    /* The one in hand and three ahead; a busy machine may need a while to get there, but must stop there. */
+    for (int i = 0; i < 10000 && count_calls(&c) < 40; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    assert_int_equal(count_calls(&c), 40);
+    bg_loader_destroy(loader);
+    bg_dataset_destroy(dataset);
+}
+
+static void test_batch_stays_until_the_next_call(void **state)
+{
+    samples s;
+    bg_loader_options options = bg_loader_options_default();
+    int32_t labels[10], again[10];
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.batch_size = 10;
+    options.shuffle = true;
+    options.worker_count = 2;
+    bg_loader *loader = make_loader(s.dataset, &options);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        begin(loader, epoch);
+        for (bg_batch batch = next(loader); batch.sample_count > 0; batch = next(loader)) {
+            append_labels(&batch, labels);
+            nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+            append_labels(&batch, again);
+            assert_memory_equal(labels, again, sizeof labels);
+        }
+    }
+    bg_loader_destroy(loader);
+    clear_samples(&s);
+}
+
+/* ---- ending and failing ---- */
+
+static void test_early_destroy(void **state)
+{
+    called c;
+    (void)state;
+
+    for (int i = 0; i < WORKER_COUNT_CASES; i++)
+        for (int used = -1; used < 4; used++) {
+            bg_dataset *dataset = make_called(&c, SAMPLES);
+            bg_loader_options options = bg_loader_options_default();
+
+            c.sleep_ns = 50000;
+            options.batch_size = 10;
+            options.worker_count = worker_counts[i];
+            bg_loader *loader = make_loader(dataset, &options);
+            if (used >= 0)
+                begin(loader, 0);
+            for (int n = 0; n < used; n++)
+                next(loader);
+            bg_loader_destroy(loader);
+            if (used < 0)
+                assert_int_equal(c.calls, 0); /* a loader that never began costs nothing */
+            bg_dataset_destroy(dataset);
+        }
+    bg_loader_destroy(NULL);
+    bg_dataset_destroy(NULL);
+}
+
+static void test_callback_failure_reaches_the_consumer(void **state)
+{
+    called c;
+    (void)state;
+
+    for (int i = 0; i < WORKER_COUNT_CASES; i++) {
+        bg_dataset *dataset = make_called(&c, SAMPLES);
+        bg_loader_options options = bg_loader_options_default();
+        bg_error error = {0};
+        bg_batch batch;
+        int32_t labels[SAMPLES];
+
+        c.fail_at = 25;
+        options.batch_size = 10;
+        options.worker_count = worker_counts[i];
+        bg_loader *loader = make_loader(dataset, &options);
+        begin(loader, 0);
+        next(loader);
+        next(loader);
+        for (int n = 0; n < 2; n++) { /* and again when asked again */
+            bg_error_clear(&error);
+            assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
+            assert_string_equal(error.message, "loader: epoch 0, batch 2: sample 25: the disk is gone");
+        }
+        /* After a repair the same epoch can be begun again; the mutex makes the change visible to the workers. */
+        pthread_mutex_lock(&c.mutex);
+        c.fail_at = -1;
+        pthread_mutex_unlock(&c.mutex);
+        begin(loader, 0);
+        assert_int_equal(read_epoch(loader, 0, labels), 100);
+        bg_loader_destroy(loader);
+        bg_dataset_destroy(dataset);
+    }
+}
+
+static void test_lowest_failing_sample_is_reported(void **state)
+{
+    (void)state;
+
+    for (int i = 0; i < WORKER_COUNT_CASES; i++) {
+        called c;
+        bg_dataset *dataset = make_called(&c, 100);
+        bg_loader_options options = bg_loader_options_default();
+        bg_error error = {0};
+        bg_batch batch;
+
+        c.fail_at = 3;
+        options.batch_size = 100;
+        options.worker_count = worker_counts[i];
+        bg_loader *loader = make_loader(dataset, &options);
+        begin(loader, 0);
+        assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
+        assert_non_null(strstr(error.message, "sample 3:"));
+        assert_int_equal(bg_loader_next(loader, &batch, NULL), BG_ERROR_IO);
+        bg_loader_destroy(loader);
+        bg_dataset_destroy(dataset);
+    }
+}
+
+static void assert_refused(const bg_dataset *dataset, const bg_loader_options *options, const char *text)
+{
+    bg_loader *loader = NULL;
+    bg_error error = {0};
+
+    assert_int_equal(bg_loader_create(dataset, options, &loader, &error), BG_ERROR_INVALID);
+    assert_null(loader);
+    if (strstr(error.message, text) == NULL)
+        fail_msg("\"%s\" does not contain \"%s\"", error.message, text);
+}
+
+static void test_bad_options(void **state)
+{
+    const bg_loader_options good = bg_loader_options_default();
+    bg_loader_options options;
+    bg_error error = {0};
+    bg_batch batch;
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options = good;
+    options.batch_size = 0;
+    assert_refused(s.dataset, &options, "batch size 0");
+    options = good;
+    options.batch_size = SAMPLES + 1;
+    assert_refused(s.dataset, &options, "103 samples do not make one whole batch of 104");
+    options = good;
+    options.prefetch_depth = 0;
+    assert_refused(s.dataset, &options, "prefetch depth 0");
+    options = good;
+    options.worker_count = 100000;
+    assert_refused(s.dataset, &options, "100000 workers");
+    options = good;
+    options.process_index = 1;
+    assert_refused(s.dataset, &options, "process 1 of 1");
+    options = good;
+    options.drop_last = false;
+    options.process_count = SAMPLES + 1;
+    assert_refused(s.dataset, &options, "too few");
+    bg_loader *loader = make_loader(s.dataset, &good);
+    assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "no epoch was begun"));
+    bg_loader_destroy(loader);
+    clear_samples(&s);
+}
+
+static void test_bad_datasets(void **state)
+{
+    uint8_t byte = 0;
+    bg_array scalar = {.type = bg_scalar(BG_UINT8), .data = &byte};
+    bg_array one = {.type = bg_vector(BG_UINT8, 1), .data = &byte}, two = one, empty = {0};
+    bg_dataset *dataset = NULL;
+    bg_dataset_options options = {.sample_count = 0};
+    bg_error error = {0};
+    (void)state;
+
+    two.type.dims[0] = 2;
+    assert_int_equal(bg_dataset_create_arrays(&scalar, 1, &dataset, &error), BG_ERROR_SHAPE);
+    bg_error_clear(&error);
+    assert_int_equal(bg_dataset_create_arrays((bg_array[]){one, two}, 2, &dataset, &error), BG_ERROR_SHAPE);
+    assert_string_equal(error.message, "data set: array 1: has 2 samples, but array 0 has 1");
+    bg_error_clear(&error);
+    assert_int_equal(bg_dataset_create_arrays(&empty, 1, &dataset, &error), BG_ERROR_SHAPE);
+    assert_int_equal(bg_dataset_create_arrays(NULL, 0, &dataset, NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_dataset_create(&options, &dataset, NULL), BG_ERROR_INVALID);
+    options.sample_count = (uint64_t)1 << 32;
+    options.tensor_count = 1;
+    assert_int_equal(bg_dataset_create(&options, &dataset, NULL), BG_ERROR_INVALID);
+    options.sample_count = 1;
+    assert_int_equal(bg_dataset_create(&options, &dataset, NULL), BG_ERROR_INVALID); /* no callback */
+    assert_null(dataset);
+}
+
+static void test_statistics(void **state)
+{
+    samples s;
+    bg_loader_options options = bg_loader_options_default();
+    int32_t labels[SAMPLES];
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.worker_count = 0;
+    bg_loader *loader = make_loader(s.dataset, &options);
+    begin(loader, 0);
+    read_epoch(loader, 0, labels);
+    assert_int_equal(bg_loader_statistics_of(loader).batch_count, SAMPLES);
+    assert_int_equal(bg_loader_statistics_of(loader).miss_count, SAMPLES); /* made when asked for */
+    bg_loader_destroy(loader);
+    clear_samples(&s);
+}
+
+static void test_no_allocation_after_creation(void **state)
+{
+    samples s;
+    int32_t labels[SAMPLES];
+    (void)state;
+
+    if (!test_allocations_available())
+        skip();
+    make_samples(&s, SAMPLES);
+    for (int i = 0; i < WORKER_COUNT_CASES; i++) {
+        bg_loader_options options = bg_loader_options_default();
+        options.batch_size = 10;
+        options.shuffle = true;
+        options.worker_count = worker_counts[i];
+        bg_loader *loader = make_loader(s.dataset, &options);
+        begin(loader, 0);
+        next(loader); /* the workers have started */
+        const uint64_t before = test_allocations_count();
+        for (uint64_t epoch = 1; epoch < 5; epoch++) {
+            begin(loader, epoch);
+            read_epoch(loader, epoch, labels);
+        }
+        assert_int_equal(test_allocations_count(), before);
+        bg_loader_destroy(loader);
+    }
+    clear_samples(&s);
+}
+
+static void test_creation_without_memory(void **state)
+{
+    samples s;
+    bg_loader_options options = bg_loader_options_default();
+    bg_status status = BG_ERROR_MEMORY;
+    (void)state;
+
+    if (!test_allocations_available())
+        skip();
+    make_samples(&s, SAMPLES);
+    options.batch_size = 10;
+    options.worker_count = 0; /* starting a thread takes memory too, but glibc keeps it for the next one */
+    const int64_t live = test_allocations_live();
+    for (uint64_t n = 1; status != BG_OK; n++) {
+        bg_loader *loader = NULL;
+        bg_error error = {0};
+
+        test_allocations_fail(n);
+        status = bg_loader_create(s.dataset, &options, &loader, &error);
+        if (status == BG_OK) {
+            assert_false(test_allocations_have_failed());
+            assert_true(n > 5);
+        } else {
+            assert_int_equal(status, BG_ERROR_MEMORY);
+            assert_null(loader);
+        }
+        test_allocations_fail(0);
+        bg_loader_destroy(loader);
+        assert_int_equal(test_allocations_live(), live);
+    }
+    clear_samples(&s);
+}
+
+/* Random walks over everything a consumer can do, each checked against a loader without threads. */
+static void test_random_walks(void **state)
+{
+    const int walks = getenv("BRIGADE_TEST_ALL") != NULL ? 400 : 40;
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    for (int walk = 0; walk < walks; walk++) {
+        bgi_random random = bgi_random_make(99, (uint64_t)walk);
+        bg_loader_options options = bg_loader_options_default();
+        int32_t a[SAMPLES], b[SAMPLES];
+
+        options.batch_size = 1 + bgi_random_below(&random, 50);
+        options.shuffle = bgi_random_below(&random, 2);
+        options.drop_last = bgi_random_below(&random, 2);
+        options.prefetch_depth = 1 + bgi_random_below(&random, 4);
+        options.worker_count = 1 + bgi_random_below(&random, 4);
+        bg_loader *fast = make_loader(s.dataset, &options);
+        options.worker_count = 0;
+        bg_loader *plain = make_loader(s.dataset, &options);
+        begin(fast, 0);
+        begin(plain, 0);
+        for (int step = 0; step < 60; step++) {
+            if (bgi_random_below(&random, 8) == 0) {
+                const uint64_t epoch = bgi_random_below(&random, 4);
+                begin(fast, epoch);
+                begin(plain, epoch);
+            }
+            const bg_batch x = next(fast), y = next(plain);
+            assert_int_equal(x.sample_count, y.sample_count);
+            assert_int_equal(x.position, y.position);
+            assert_int_equal(x.epoch, y.epoch);
+            append_labels(&x, a);
+            append_labels(&y, b);
+            assert_memory_equal(a, b, x.sample_count * sizeof a[0]);
+        }
+        bg_loader_destroy(fast);
+        bg_loader_destroy(plain);
+    }
+    clear_samples(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_is_the_same_for_any_worker_count),
+        cmocka_unit_test(test_seed_changes_the_order),
+        cmocka_unit_test(test_without_shuffle_ascending),
+        cmocka_unit_test(test_batch_counts),
+        cmocka_unit_test(test_last_batch_reports_its_size),
+        cmocka_unit_test(test_processes_take_disjoint_parts),
+        cmocka_unit_test(test_left_over_window_alternates),
+        cmocka_unit_test(test_restart_and_resume),
+        cmocka_unit_test(test_prefetch_crosses_epochs),
+        cmocka_unit_test(test_back_pressure),
+        cmocka_unit_test(test_batch_stays_until_the_next_call),
+        cmocka_unit_test(test_early_destroy),
+        cmocka_unit_test(test_callback_failure_reaches_the_consumer),
+        cmocka_unit_test(test_lowest_failing_sample_is_reported),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_bad_datasets),
+        cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_no_allocation_after_creation),
+        cmocka_unit_test(test_creation_without_memory),
+        cmocka_unit_test(test_random_walks),
+    };
+    return cmocka_run_group_tests_name("data/loader", tests, NULL, NULL);
+}

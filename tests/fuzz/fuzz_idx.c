@@ -1,0 +1,25 @@
+/*
+ * fuzz_idx.c: IDX content from anywhere, plain and gzipped. What reads has as many bytes as its type says.
+ */
+#include "data/idx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    bg_array array = {0};
+    bg_error error = {0};
+
+    if (bgi_idx_parse("input", data, size, &array, &error) == BG_OK) {
+        if (bg_type_validate(&array.type, NULL) != BG_OK)
+            abort();
+        memset(array.data, 1, bg_type_size_bytes(&array.type));
+    } else if (error.message[0] == '\0' || strchr(error.message, '\n') != NULL) {
+        abort();
+    }
+    bg_array_clear(&array);
+    return 0;
+}
