@@ -154,7 +154,7 @@ BG_API void bg_block_start(bg_graph *graph, const char *name, uint32_t device);
 
 /* ---- printing ---- */
 
-/* One line an op: "%7 float32[40,10] = linear(%5, %w, %b)  # B4 `layer4.fc`". malloc'ed. */
+/* One line an op: "%7 float32[40,10] = linear(%5, %w, %b)  # forward B4 `layer4`". malloc'ed. */
 BG_API bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error);
 BG_API bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *error);
 

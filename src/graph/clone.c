@@ -17,6 +17,19 @@ static bool copy_array(void **to, size_t *to_capacity, const void *from, size_t 
     return true;
 }
 
+/* Ids and names are the same, so the slots are too. */
+static bool copy_variable_table(bg_graph *to, const bg_graph *from)
+{
+    if (from->variable_table_size == 0)
+        return true;
+    to->variable_table = malloc(from->variable_table_size * sizeof *to->variable_table);
+    if (to->variable_table == NULL)
+        return false;
+    memcpy(to->variable_table, from->variable_table, from->variable_table_size * sizeof *to->variable_table);
+    to->variable_table_size = from->variable_table_size;
+    return true;
+}
+
 /* Replaces pointers into the old graph's arena by copies in the new one's. */
 static bool copy_owned(bg_graph *to)
 {
@@ -54,8 +67,9 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
         return bgi_error_memory(error, "a copy of a graph", sizeof *copy);
     *copy = *graph;
     memset(&copy->arena, 0, sizeof copy->arena);
-    copy->values = NULL, copy->ops = NULL, copy->blocks = NULL, copy->outputs = NULL;
+    copy->values = NULL, copy->ops = NULL, copy->blocks = NULL, copy->outputs = NULL, copy->variable_table = NULL;
     copy->value_capacity = copy->op_capacity = copy->block_capacity = copy->output_capacity = 0;
+    copy->variable_table_size = 0;
     if (!copy_array((void **)&copy->values, &copy->value_capacity, graph->values, graph->value_count,
                     sizeof *graph->values) ||
         !copy_array((void **)&copy->ops, &copy->op_capacity, graph->ops, graph->op_count, sizeof *graph->ops) ||
@@ -63,6 +77,7 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
                     sizeof *graph->blocks) ||
         !copy_array((void **)&copy->outputs, &copy->output_capacity, graph->outputs, graph->output_count,
                     sizeof *graph->outputs) ||
+        !copy_variable_table(copy, graph) ||
         !copy_owned(copy)) {
         bg_graph_destroy(copy);
         return bgi_error_memory(error, "a copy of a graph", 0);

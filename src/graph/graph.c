@@ -42,6 +42,7 @@ void bg_graph_destroy(bg_graph *graph)
     free(graph->ops);
     free(graph->blocks);
     free(graph->outputs);
+    free(graph->variable_table);
     bgi_arena_clear(&graph->arena);
     free(graph);
 }
@@ -74,6 +75,50 @@ static bool fail_memory(bg_graph *graph, const char *what)
     bgi_error_memory(&graph->error, what, 0);
     return false;
 }
+
+/* ---- variables by name ---- */
+
+static uint32_t hash_name(const char *name)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return hash;
+}
+
+/* Where the variable of that name is in the table, or would be. The table has free slots. */
+static uint32_t *find_slot(const bg_graph *graph, const char *name)
+{
+    size_t slot = hash_name(name) & (graph->variable_table_size - 1);
+
+    while (graph->variable_table[slot] != 0 && strcmp(graph->values[graph->variable_table[slot]].name, name) != 0)
+        slot = (slot + 1) & (graph->variable_table_size - 1);
+    return &graph->variable_table[slot];
+}
+
+/* Room in the table for one more variable. */
+static bool reserve_variable(bg_graph *graph)
+{
+    uint32_t *old = graph->variable_table;
+    const size_t old_size = graph->variable_table_size;
+    uint32_t *table;
+
+    if (2 * ((size_t)graph->variable_count + 1) <= old_size)
+        return true;
+    table = calloc(old_size == 0 ? 64 : 2 * old_size, sizeof *table);
+    if (table == NULL)
+        return fail_memory(graph, "the names of variables");
+    graph->variable_table = table;
+    graph->variable_table_size = old_size == 0 ? 64 : 2 * old_size;
+    for (size_t i = 0; i < old_size; i++)
+        if (old[i] != 0)
+            *find_slot(graph, graph->values[old[i]].name) = old[i];
+    free(old);
+    return true;
+}
+
+/* ---- values ---- */
 
 static bool is_value_of(const bg_graph *graph, bg_value value)
 {
@@ -120,9 +165,9 @@ bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type)
 {
     bgi_value value = {.kind = BGI_VALUE_INPUT};
 
-    if (!has_failed(graph) && type->rank == 0)
+    if (!has_failed(graph) && name != NULL && type->rank == 0)
         bg_graph_fail(graph, BG_ERROR_SHAPE, "input `%s`: an input has the micro-batch as its first dimension", name);
-    for (size_t i = 1; i < graph->value_count && !has_failed(graph); i++)
+    for (size_t i = 1; i < graph->value_count && name != NULL && !has_failed(graph); i++)
         if (graph->values[i].kind == BGI_VALUE_INPUT && strcmp(graph->values[i].name, name) == 0)
             bg_graph_fail(graph, BG_ERROR_INVALID, "input `%s` exists already; names of inputs are unique", name);
     return add_leaf(graph, "input", name, type, &value);
@@ -133,6 +178,8 @@ bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *typ
     bgi_value value = {.kind = BGI_VALUE_CONSTANT};
     bg_error ignored = {0};
 
+    if (!has_failed(graph) && data == NULL)
+        bg_graph_fail(graph, BG_ERROR_INVALID, "constant `%s` has no data", name != NULL ? name : "");
     if (!has_failed(graph) && bg_type_validate(type, &ignored) == BG_OK) {
         value.data = bgi_arena_copy(&graph->arena, data, bg_type_size_bytes(type));
         if (value.data == NULL)
@@ -151,9 +198,13 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
         value.initialiser = *initialiser;
     if (!has_failed(graph) && name != NULL && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
+    if (has_failed(graph) || !reserve_variable(graph))
+        return (bg_value){0};
     added = add_leaf(graph, "variable", name, type, &value);
-    if (!bg_value_is_null(added))
+    if (!bg_value_is_null(added)) {
         graph->variable_count++;
+        *find_slot(graph, graph->values[added.id].name) = added.id;
+    }
     return added;
 }
 
@@ -163,6 +214,18 @@ bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *ty
 }
 
 /* ---- ops ---- */
+
+bool bgi_op_type_writes(const bg_op_type *type, uint32_t input)
+{
+    return input < 32 && (type->written_inputs >> input & 1u) != 0;
+}
+
+bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase)
+{
+    const bgi_value_kind kind = graph->values[value.id].kind;
+
+    return kind == BGI_VALUE_VARIABLE || (kind == BGI_VALUE_RESULT && phase == BGI_PHASE_UPDATE);
+}
 
 /* Operand count, existence and writability; on success *out_count is the count less trailing null operands. */
 static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_value *inputs, uint32_t input_count,
@@ -181,13 +244,16 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
             bg_graph_fail(graph, BG_ERROR_INVALID, "operand %u is not a value of this graph", i);
             return false;
         }
-        if (i < 32 && (op_type->written_inputs >> i & 1u) != 0 &&
-            graph->values[inputs[i].id].kind != BGI_VALUE_VARIABLE &&
-            graph->values[inputs[i].id].kind != BGI_VALUE_RESULT) {
+        if (bgi_op_type_writes(op_type, i) && !bgi_value_is_writable(graph, inputs[i], graph->phase)) {
             bg_graph_fail(graph, BG_ERROR_INVALID, "operand %u (`%s`) is changed in place, so it must be a variable", i,
                           graph->values[inputs[i].id].name);
             return false;
         }
+    }
+    if (op_type->alias_input != BG_NO_OPERAND && op_type->alias_input >= input_count) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "output 0 is an alias of operand %u, which is absent",
+                      op_type->alias_input);
+        return false;
     }
     *out_count = input_count;
     return true;
@@ -197,6 +263,10 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
 static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, const char *name, const bg_value *inputs,
                     const void *attributes)
 {
+    if (op_type->attributes_bytes > 0 && attributes == NULL) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "no attributes given; it takes %zu bytes", op_type->attributes_bytes);
+        return false;
+    }
     op->name = name != NULL ? bgi_arena_text(&graph->arena, name)
                             : bgi_arena_format(&graph->arena, "%s_%zu", op_type->name, graph->op_count);
     op->inputs = bgi_arena_take(&graph->arena, op->input_count, sizeof *op->inputs);
@@ -228,6 +298,13 @@ static bool infer_outputs(bg_graph *graph, const bgi_op *op, bg_type *output_typ
             bg_error_context(&graph->error, graph->error.status, "output %u", i);
             return false;
         }
+    if (op->type->alias_input != BG_NO_OPERAND &&
+        bg_type_size_bytes(&output_types[0]) != bg_type_size_bytes(&types[op->type->alias_input])) {
+        bg_graph_fail(graph, BG_ERROR_SHAPE, "output 0 is an alias of operand %u but has %zu bytes instead of %zu",
+                      op->type->alias_input, bg_type_size_bytes(&output_types[0]),
+                      bg_type_size_bytes(&types[op->type->alias_input]));
+        return false;
+    }
     return true;
 }
 
@@ -289,6 +366,10 @@ void bg_graph_output(bg_graph *graph, const char *name, bg_value value)
 
     if (has_failed(graph))
         return;
+    if (name == NULL || name[0] == '\0') {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "output without a name");
+        return;
+    }
     if (bg_value_is_null(value) || !is_value_of(graph, value)) {
         bg_graph_fail(graph, BG_ERROR_INVALID, "output `%s` is not a value of this graph", name);
         return;
@@ -321,10 +402,9 @@ const char *bg_graph_name(const bg_graph *graph, bg_value value)
 
 bg_value bg_graph_find_variable(const bg_graph *graph, const char *name)
 {
-    for (uint32_t i = 1; i < graph->value_count; i++)
-        if (graph->values[i].kind == BGI_VALUE_VARIABLE && strcmp(graph->values[i].name, name) == 0)
-            return (bg_value){i};
-    return (bg_value){0};
+    if (name == NULL || graph->variable_table_size == 0)
+        return (bg_value){0};
+    return (bg_value){*find_slot(graph, name)};
 }
 
 uint32_t bg_graph_op_count(const bg_graph *graph)

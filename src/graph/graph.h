@@ -73,6 +73,8 @@ struct bg_graph {
     size_t block_count, block_capacity;
     bgi_output *outputs;
     size_t output_count, output_capacity;
+    uint32_t *variable_table; /* value ids by hash of the name, open addressing; 0: free */
+    size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
     uint32_t random_count;
     uint32_t automatic_block_count;
@@ -96,8 +98,14 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
 bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 uint32_t bgi_op_operand_count(const bgi_op *op);
 
+/* Whether input `input` of ops of this type is changed in place. */
+bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
+/* Whether an op of that phase may change the value in place. */
+bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);
+
 /* Proves what every pass may rely on: operands defined before use, types as the shape rules say, written inputs are
- * variables, phases ascend along data flow, aliases have equal sizes. */
+ * variables (in the update also results: what was loaded from a remote buffer), phases ascend along data flow, aliases
+ * have equal sizes. */
 bg_status bgi_graph_verify(const bg_graph *graph, bg_error *error);
 
 #endif

@@ -73,6 +73,22 @@ bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error
     return bgi_text_finish(&text, out_text, error);
 }
 
+/* Names come from the user: quotes and backslashes must not end the label. */
+static void print_label(bgi_text *text, const char *label)
+{
+    for (; *label != '\0'; label++)
+        bgi_text_add(text, *label == '"' || *label == '\\' ? "\\%c" : "%c", *label);
+}
+
+static void print_dot_op(bgi_text *text, const bg_graph *graph, size_t o)
+{
+    bgi_text_add(text, "    op%zu [label=\"", o);
+    print_label(text, graph->ops[o].type->name);
+    bgi_text_add(text, "\\n");
+    print_label(text, graph->ops[o].name);
+    bgi_text_add(text, "\"];\n");
+}
+
 bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *error)
 {
     bgi_text text = {0};
@@ -81,17 +97,23 @@ bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *e
     BGI_TRY(bg_graph_check(graph, error));
     bgi_text_add(&text, "digraph graph_ {\n  node [shape=box, fontname=\"sans-serif\"];\n");
     for (size_t b = 0; b < graph->block_count; b++) {
-        bgi_text_add(&text, "  subgraph cluster_%zu {\n    label=\"%s\";\n", b, graph->blocks[b].name);
+        bgi_text_add(&text, "  subgraph cluster_%zu {\n    label=\"", b);
+        print_label(&text, graph->blocks[b].name);
+        bgi_text_add(&text, "\";\n");
         for (size_t o = 0; o < graph->op_count; o++)
             if (graph->ops[o].block == b)
-                bgi_text_add(&text, "    op%zu [label=\"%s\\n%s\"];\n", o, graph->ops[o].type->name,
-                             graph->ops[o].name);
+                print_dot_op(&text, graph, o);
         bgi_text_add(&text, "  }\n");
     }
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].block == BGI_BLOCK_NONE)
+            print_dot_op(&text, graph, o);
     for (size_t v = 1; v < graph->value_count; v++)
-        if (graph->values[v].kind != BGI_VALUE_RESULT)
-            bgi_text_add(&text, "  v%zu [shape=ellipse, label=\"%s\\n%s\"];\n", v, graph->values[v].name,
-                         bg_type_text(&graph->values[v].type, type));
+        if (graph->values[v].kind != BGI_VALUE_RESULT) {
+            bgi_text_add(&text, "  v%zu [shape=ellipse, label=\"", v);
+            print_label(&text, graph->values[v].name);
+            bgi_text_add(&text, "\\n%s\"];\n", bg_type_text(&graph->values[v].type, type));
+        }
     for (size_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
             const bg_value input = graph->ops[o].inputs[i];

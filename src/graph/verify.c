@@ -14,6 +14,9 @@ static bg_status verify_input(const bg_graph *graph, const bgi_op *op, uint32_t 
     if (op->inputs[i].id == 0 || op->inputs[i].id >= graph->value_count)
         return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is no value", op->name, i);
     value = bgi_graph_value(graph, op->inputs[i]);
+    if (bgi_op_type_writes(op->type, i) && !bgi_value_is_writable(graph, op->inputs[i], op->phase))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` changes `%s`, which is no variable", op->name,
+                            value->name);
     if (value->kind != BGI_VALUE_RESULT)
         return BG_OK;
     if (value->op >= op_index)
@@ -45,6 +48,25 @@ static bg_status verify_outputs(const bg_graph *graph, const bgi_op *op, uint32_
     return BG_OK;
 }
 
+/* Passes may have put other operands in: the shape rule must still say the same. */
+static bg_status verify_types(const bg_graph *graph, const bgi_op *op, bg_error *error)
+{
+    bg_type types[64], outputs[64] = {{0}};
+    bg_op_signature signature = bgi_op_signature(graph, op, types);
+
+    signature.output_count = 0;
+    if (op->type->infer(&signature, outputs, error) != BG_OK)
+        return bg_error_context(error, BG_ERROR_INTERNAL, "op `%s`", op->name);
+    for (uint32_t i = 0; i < op->output_count; i++) {
+        const bg_type have = bg_graph_type(graph, op->outputs[i]);
+        char have_text[BG_TYPE_TEXT_BYTES], want_text[BG_TYPE_TEXT_BYTES];
+        if (!bg_type_equal(&have, &outputs[i]))
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: output %u is %s; its shape rule says %s", op->name,
+                                i, bg_type_text(&have, have_text), bg_type_text(&outputs[i], want_text));
+    }
+    return BG_OK;
+}
+
 bg_status bgi_graph_verify(const bg_graph *graph, bg_error *error)
 {
     BGI_TRY(bg_graph_check(graph, error));
@@ -54,6 +76,7 @@ bg_status bgi_graph_verify(const bg_graph *graph, bg_error *error)
         for (uint32_t i = 0; i < op->input_count; i++)
             BGI_TRY(verify_input(graph, op, o, i, error));
         BGI_TRY(verify_outputs(graph, op, o, error));
+        BGI_TRY(verify_types(graph, op, error));
         if (op->block != BGI_BLOCK_NONE && op->block >= graph->block_count)
             return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: block %u does not exist", op->name, op->block);
     }

@@ -84,17 +84,4 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
 
 /* ---- text.c ---- */
 
-/* Text that grows. A failed allocation sticks; it is reported by bgi_schedule_text_finish. */
-typedef struct bgi_schedule_text {
-    char *data;
-    size_t length;
-    size_t capacity;
-    bool is_failed;
-} bgi_schedule_text;
-
-void bgi_schedule_text_add(bgi_schedule_text *text, const char *format, ...) BG_PRINTF(2, 3);
-void bgi_schedule_text_pad(bgi_schedule_text *text, size_t space_count);
-/* Hands the text over, or frees it and reports that memory is out. */
-bg_status bgi_schedule_text_finish(bgi_schedule_text *text, char **out_text, bg_error *error);
-
 #endif

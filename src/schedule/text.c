@@ -13,69 +13,26 @@
 
 #include "core/arena.h"
 #include "core/error.h"
+#include "core/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void bgi_schedule_text_add(bgi_schedule_text *text, const char *format, ...)
-{
-    va_list arguments, again;
-    int length;
-
-    va_start(arguments, format);
-    va_copy(again, arguments);
-    length = vsnprintf(NULL, 0, format, arguments);
-    if (!text->is_failed && length >= 0) {
-        text->is_failed =
-            !bgi_array_reserve((void **)&text->data, &text->capacity, text->length + (size_t)length + 1, 1);
-        if (!text->is_failed) {
-            vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
-            text->length += (size_t)length;
-        }
-    }
-    va_end(again);
-    va_end(arguments);
-}
-
-void bgi_schedule_text_pad(bgi_schedule_text *text, size_t space_count)
-{
-    if (text->is_failed ||
-        !bgi_array_reserve((void **)&text->data, &text->capacity, text->length + space_count + 1, 1)) {
-        text->is_failed = true;
-        return;
-    }
-    memset(text->data + text->length, ' ', space_count);
-    text->length += space_count;
-    text->data[text->length] = '\0';
-}
-
-bg_status bgi_schedule_text_finish(bgi_schedule_text *text, char **out_text, bg_error *error)
-{
-    if (text->is_failed || text->data == NULL) {
-        free(text->data);
-        text->data = NULL;
-        return bgi_error_memory(error, "a schedule's text", text->length);
-    }
-    *out_text = text->data;
-    return BG_OK;
-}
-
 bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error)
 {
-    bgi_schedule_text text = {0};
+    bgi_text text = {0};
     char action[BGI_ACTION_TEXT_BYTES];
 
     for (uint32_t device = 0; device < schedule->device_count; device++) {
         const bgi_schedule_list *list = &schedule->lists[device];
-        bgi_schedule_text_add(&text, "device %" PRIu32 ":", device);
+        bgi_text_add(&text, "device %" PRIu32 ":", device);
         for (size_t i = 0; i < list->count; i++)
-            bgi_schedule_text_add(&text, " %s", bgi_action_text(&list->actions[i], action));
-        bgi_schedule_text_add(&text, "\n");
+            bgi_text_add(&text, " %s", bgi_action_text(&list->actions[i], action));
+        bgi_text_add(&text, "\n");
     }
-    return bgi_schedule_text_finish(&text, out_text, error);
+    return bgi_text_finish(&text, out_text, error);
 }
 
 typedef struct reader {
@@ -184,7 +141,7 @@ static bg_status read_device(reader *in, bg_schedule *schedule, uint32_t expecte
 {
     const char *begin = in->at;
     char expected[48];
-    uint32_t device;
+    uint32_t device = 0;
 
     snprintf(expected, sizeof expected, "\"device %" PRIu32 ":\"", expected_device);
     if (strncmp(in->at, "device", 6) != 0)
@@ -199,7 +156,7 @@ static bg_status read_device(reader *in, bg_schedule *schedule, uint32_t expecte
         return reject(in, in->at, "':' after the device number");
     in->at++;
     for (skip_blanks(in); *in->at != '\n' && *in->at != '\0'; skip_blanks(in)) {
-        bg_action action;
+        bg_action action = {0};
         BGI_TRY(read_action(in, &action));
         BGI_TRY(bg_schedule_emit(schedule, device, action, in->error));
     }

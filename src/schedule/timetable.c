@@ -16,6 +16,7 @@
 #include "schedule/verify.h"
 
 #include "core/error.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ typedef struct drawing {
     uint32_t step_count;
     bool names_stages; /* a device has several */
     size_t cell_width;
-    bgi_schedule_text text;
+    bgi_text text;
 } drawing;
 
 static bg_status choose_picture(const bg_schedule *schedule, const bgi_schedule_facts *facts, uint32_t *steps,
@@ -111,9 +112,9 @@ static void end_cell(drawing *draw, size_t begin, uint32_t step)
     const size_t used = draw->text.length - begin;
 
     if (step + 1 < draw->step_count)
-        bgi_schedule_text_pad(&draw->text, draw->cell_width > used ? draw->cell_width + 1 - used : 1);
+        bgi_text_add(&draw->text, "%*s", (int)(draw->cell_width > used ? draw->cell_width + 1 - used : 1), "");
     else
-        bgi_schedule_text_add(&draw->text, "\n");
+        bgi_text_add(&draw->text, "\n");
 }
 
 static void draw_device(drawing *draw, uint32_t device)
@@ -123,12 +124,12 @@ static void draw_device(drawing *draw, uint32_t device)
     size_t position = 0;
     uint32_t next_step = 0;
 
-    for (uint32_t step = 0; step < draw->step_count && !draw->text.is_failed; step++) {
+    for (uint32_t step = 0; step < draw->step_count && !draw->text.failed; step++) {
         const size_t begin = draw->text.length;
         while (next_drawn(draw, list, &position, &next_step) && next_step == step)
-            bgi_schedule_text_add(&draw->text, "%s", format_action(draw, &list->actions[position++], text));
+            bgi_text_add(&draw->text, "%s", format_action(draw, &list->actions[position++], text));
         if (draw->text.length == begin)
-            bgi_schedule_text_add(&draw->text, ".");
+            bgi_text_add(&draw->text, ".");
         end_cell(draw, begin, step);
     }
 }
@@ -140,15 +141,15 @@ static void draw_all(drawing *draw)
 
     measure(draw);
     label_width = snprintf(label, sizeof label, "dev%" PRIu32, draw->schedule->device_count - 1);
-    bgi_schedule_text_add(&draw->text, "%-*s ", label_width, "step");
-    for (uint32_t step = 0; step < draw->step_count && !draw->text.is_failed; step++) {
+    bgi_text_add(&draw->text, "%-*s ", label_width, "step");
+    for (uint32_t step = 0; step < draw->step_count && !draw->text.failed; step++) {
         const size_t begin = draw->text.length;
-        bgi_schedule_text_add(&draw->text, "%" PRIu32, step);
+        bgi_text_add(&draw->text, "%" PRIu32, step);
         end_cell(draw, begin, step);
     }
     for (uint32_t device = 0; device < draw->schedule->device_count; device++) {
         snprintf(label, sizeof label, "dev%" PRIu32, device);
-        bgi_schedule_text_add(&draw->text, "%-*s ", label_width, label);
+        bgi_text_add(&draw->text, "%-*s ", label_width, label);
         draw_device(draw, device);
     }
 }
@@ -172,7 +173,7 @@ bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_p
     draw.steps = steps;
     draw.names_stages = stages_share_devices(&facts, device_has_stage);
     draw_all(&draw);
-    status = bgi_schedule_text_finish(&draw.text, out_text, error);
+    status = bgi_text_finish(&draw.text, out_text, error);
 
 cleanup:
     bgi_arena_clear(&scratch);
