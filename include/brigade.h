@@ -1,0 +1,27 @@
+/*
+ * brigade.h: the whole library: training and running neural networks that are split over several devices.
+ *
+ *     graph, ops, nn    describe a network, in blocks
+ *     options, plan     say how it runs: strategy, stages, batches, memory; compile it
+ *     session           run it
+ *     data              feed it
+ *     profile           look at what it did
+ */
+#ifndef BRIGADE_H
+#define BRIGADE_H
+
+#include <brigade/base.h>
+#include <brigade/data.h>
+#include <brigade/graph.h>
+#include <brigade/kernel.h>
+#include <brigade/nn.h>
+#include <brigade/ops.h>
+#include <brigade/options.h>
+#include <brigade/plan.h>
+#include <brigade/profile.h>
+#include <brigade/random.h>
+#include <brigade/safetensors.h>
+#include <brigade/schedule.h>
+#include <brigade/session.h>
+
+#endif

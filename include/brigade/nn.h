@@ -1,0 +1,87 @@
+/*
+ * nn.h: layers and models, written with ops only. A layer is an op together with its parameters, which get the names
+ * and the first values that PyTorch's module of that name gives them, so that weight files can be exchanged.
+ *
+ * Parameters are float32. When a layer's input has another float type (bfloat16), the parameters are cast where they
+ * are used; gradients and updates stay in float32.
+ *
+ * Layers are as sticky as the graph: after an error they return the null value, and bg_graph_check says why.
+ */
+#ifndef BRIGADE_NN_H
+#define BRIGADE_NN_H
+
+#include <brigade/graph.h>
+#include <brigade/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- layers ---- */
+
+/* x [..., in] -> [..., out_features]. Parameters `name.weight` [out, in] and, with `bias`, `name.bias` [out]; both
+ * uniform in +-1/sqrt(in). */
+BG_API bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features, bool bias);
+
+/* x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW], `name.bias`; both
+ * uniform in +-1/sqrt(C / groups * KH * KW). options NULL: stride 1, no padding. */
+BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
+                                int64_t kernel_height, int64_t kernel_width, bool bias,
+                                const bg_conv2d_options *options);
+
+/* Over the last dimension. `name.weight` 1, `name.bias` 0. PyTorch's epsilon is 1e-5. */
+BG_API bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
+
+/* x [N, C] or [N, C, H, W]. `name.weight` 1, `name.bias` 0; buffers `name.running_mean` 0 and `name.running_var` 1
+ * (there is no num_batches_tracked). Computed in float32 whatever the type of x. PyTorch's momentum is 0.1, its epsilon
+ * 1e-5. */
+BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
+
+/* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width], normal with mean 0 and deviation 1. The
+ * row padding_index (-1: none) gets no gradient; unlike PyTorch's it does not begin as zeros. */
+BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
+                                   int64_t padding_index, bg_dtype dtype);
+
+/* ---- the digit network ---- */
+
+/*
+ * The network of Graphcore's PopTorch tutorial on pipelining, for images of 28 x 28: 90,026 parameters.
+ *
+ *     B1  standardise, layer1.conv 5x5 1 -> 10,  max-pool 2, ReLU   [N, 10, 12, 12]
+ *     B2              layer2.conv 5x5 10 -> 20, max-pool 2, ReLU   [N, 20, 4, 4]
+ *     B3  flatten,    layer3      320 -> 256,   ReLU               [N, 256]
+ *     B4              layer4      256 -> 10,    cross-entropy      [N, 10]
+ */
+typedef enum bg_convnet_output {
+    BG_CONVNET_LOGITS = 1,  /* "logits" [N, 10] */
+    BG_CONVNET_LOSS = 2,    /* "loss": mean cross-entropy, float32 scalar */
+    BG_CONVNET_CORRECT = 4, /* "correct": images whose largest logit is at the label, int32 scalar */
+    BG_CONVNET_ALL = 7
+} bg_convnet_output;
+
+typedef struct bg_convnet_options {
+    int64_t micro_batch;  /* images in a micro-batch */
+    bg_dtype dtype;       /* of the activations: BG_FLOAT32 or BG_BFLOAT16 (BG_FLOAT64 for checks) */
+    bg_dtype label_dtype; /* BG_UINT8 or BG_INT32 */
+    uint32_t outputs;     /* which are marked as the graph's outputs: BG_CONVNET_... added up */
+} bg_convnet_options;
+
+/* 40 images, float32, uint8 labels, all outputs. */
+BG_API bg_convnet_options bg_convnet_defaults(void);
+
+typedef struct bg_convnet {
+    bg_value images; /* input "images" uint8 [N, 1, 28, 28] */
+    bg_value labels; /* input "labels" [N]; null without BG_CONVNET_LOSS and BG_CONVNET_CORRECT */
+    bg_value logits;
+    bg_value loss;    /* null without labels */
+    bg_value correct; /* null without labels */
+} bg_convnet;
+
+/* Adds the network to a graph, in blocks "B1" to "B4". options NULL: the defaults. Errors are the graph's. */
+BG_API bg_convnet bg_convnet_build(bg_graph *graph, const bg_convnet_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * options.h: how a graph is trained or run: strategy, stages, batches, memory, cores. One struct, filled by
+ * bg_options_defaults, checked as a whole when a plan is made.
+ */
+#ifndef BRIGADE_OPTIONS_H
+#define BRIGADE_OPTIONS_H
+
+#include <brigade/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum bg_strategy {
+    BG_STRATEGY_SINGLE = 0, /* one device, no partition */
+    BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time */
+    BG_STRATEGY_PIPELINED   /* stages on devices, micro-batches overlap as the schedule says */
+} bg_strategy;
+
+typedef enum bg_accumulation {
+    BG_ACCUMULATE_MEAN = 0, /* over all counted elements of the step (all micro-batches, all replicas) */
+    BG_ACCUMULATE_SUM
+} bg_accumulation;
+
+/* What a run returns of an output that is computed for each micro-batch; per replica. */
+typedef enum bg_output_mode {
+    BG_OUTPUT_DEFAULT = 0, /* final in training, all in inference */
+    BG_OUTPUT_FINAL,       /* the last micro-batch of the last device iteration */
+    BG_OUTPUT_ALL,         /* every micro-batch: [device iteration][accumulation][replica] */
+    BG_OUTPUT_SUM,         /* the sum over all of them, in order (not over replicas) */
+    BG_OUTPUT_EVERY_N      /* those of device iterations n, 2n, ... */
+} bg_output_mode;
+
+/* An output mode for one output, instead of the options' common one; also a second form of the same output. */
+typedef struct bg_output_request {
+    const char *output; /* name in the graph */
+    const char *name;   /* name in the session; NULL: the same */
+    bg_output_mode mode;
+    uint32_t period; /* EVERY_N */
+} bg_output_request;
+
+typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
+typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
+
+typedef struct bg_options {
+    uint32_t cookie; /* set by bg_options_defaults: catches a struct that nobody initialised */
+    bg_strategy strategy;
+    /* PIPELINED: name of a schedule generator ("interleaved", "grouped", "sequential"); NULL: "interleaved". */
+    const char *schedule;
+    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". NULL: automatic: blocks with
+     * device ids form one stage for each run of equal ids; without any ids each block is a stage. */
+    const char *stages;
+    uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
+    uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
+    uint32_t replicas;              /* data-parallel copies of all stages */
+    bg_accumulation accumulation;
+    size_t device_memory_bytes; /* budget of each device; 0: unlimited */
+    uint32_t cores;             /* worker threads; 0: as many as the process may use, at most one a device */
+    uint64_t seed;
+    bool offload_optimiser; /* optimiser state lives in remote buffers */
+    bg_output_mode output_mode;
+    uint32_t output_period;                   /* EVERY_N */
+    const bg_output_request *output_requests; /* further forms of outputs */
+    uint32_t output_request_count;
+    bool requests_only;    /* return the requests alone; inference leaves out what they do not need */
+    bool ipu_limits;       /* the limits of IPU software are errors instead of warnings */
+    double wait_limit_s;   /* a wait longer than this ends the run with an error; default 120 */
+    bool trace;            /* record every action */
+    uint32_t trace_events; /* events kept for each device; default 65536 */
+    bg_kernel_policy kernels;
+    bool no_fusion;      /* leave ops as written */
+    bg_log_function log; /* NULL: silent */
+    void *log_user;
+} bg_options;
+
+BG_API bg_options bg_options_defaults(void);
+
+/* "pipelined" and the like; -1 / false when there is no such name. */
+BG_API const char *bg_strategy_name(bg_strategy strategy);
+BG_API bool bg_strategy_find(const char *name, bg_strategy *out);
+BG_API const char *bg_output_mode_name(bg_output_mode mode);
+BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
+
+/* ---- optimisers ---- */
+
+typedef enum bg_optimiser_kind { BG_SGD = 0, BG_ADAM, BG_ADAMW } bg_optimiser_kind;
+
+/* Equations and defaults are torch.optim's. All numbers may be changed between runs (bg_session_set_optimiser). */
+typedef struct bg_optimiser {
+    bg_optimiser_kind kind;
+    double learning_rate;
+    double weight_decay; /* SGD 0, Adam 0, AdamW 0.01 */
+    double momentum;     /* SGD */
+    double dampening;    /* SGD */
+    bool nesterov;       /* SGD; needs momentum > 0 and dampening 0 */
+    double beta1, beta2; /* Adam, AdamW: 0.9, 0.999 */
+    double epsilon;      /* Adam, AdamW: 1e-8 */
+} bg_optimiser;
+
+BG_API bg_optimiser bg_sgd(double learning_rate);
+BG_API bg_optimiser bg_adam(double learning_rate);
+BG_API bg_optimiser bg_adamw(double learning_rate);
+/* Every number in its range, with the reason and the remedy. */
+BG_API bg_status bg_optimiser_validate(const bg_optimiser *optimiser, bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

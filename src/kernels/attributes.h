@@ -1,0 +1,207 @@
+/*
+ * attributes.h: the attributes and operand orders of the library's kernels: the contract between ops and kernels.
+ * In the operand lists "->" parts inputs from outputs, "?" marks operands that may be absent (trailing only), and "!"
+ * marks inputs that are changed in place. Letters: N batch, C channels in, O channels out, G groups.
+ */
+#ifndef BGI_KERNELS_ATTRIBUTES_H
+#define BGI_KERNELS_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+/* CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
+ * CONV2D_BACKWARD_INPUT    dy, w -> dx            (dx's shape is the output type)
+ * CONV2D_BACKWARD_WEIGHTS  dy, x -> dw, db?
+ *
+ * The fused class (stride, dilation, groups 1; windows do not overlap): convolution, bias, max pool, optional relu:
+ * CONV2D_POOL                   x, w, b -> y, where
+ * CONV2D_POOL_BACKWARD_INPUT    dy, where, w -> dx
+ * CONV2D_POOL_BACKWARD_WEIGHTS  dy, where, x -> dw, db
+ * where is uint8: the offset of the largest element in its window, row-major; 255: relu is on and nothing is above 0.
+ */
+typedef struct bgi_conv2d_attributes {
+    bg_conv2d_options options;
+} bgi_conv2d_attributes;
+
+typedef struct bgi_conv2d_pool_attributes {
+    int64_t padding[2]; /* of the convolution */
+    int64_t pool[2];    /* window and stride */
+    bool relu;
+} bgi_conv2d_pool_attributes;
+
+/* Attributes of backward ops say what their shape rules cannot see in the operands. The forward op's come first, so
+ * that kernels may read these as if they were those. */
+typedef struct bgi_conv2d_backward_attributes {
+    bgi_conv2d_attributes forward;
+    bg_type result; /* of dx or dw */
+    bool with_bias; /* BACKWARD_WEIGHTS: make db too */
+} bgi_conv2d_backward_attributes;
+
+typedef struct bgi_conv2d_pool_backward_attributes {
+    bgi_conv2d_pool_attributes forward;
+    bg_type result; /* of dx or dw */
+} bgi_conv2d_pool_backward_attributes;
+
+/* MAX_POOL2D           x -> y, where (int32: index of the largest in its H x W plane)
+ * MAX_POOL2D_BACKWARD  dy, where -> dx
+ * AVG_POOL2D           x -> y
+ * AVG_POOL2D_BACKWARD  dy -> dx */
+typedef struct bgi_pool2d_attributes {
+    bg_pool2d_options options; /* stride resolved */
+} bgi_pool2d_attributes;
+
+typedef struct bgi_pool2d_backward_attributes {
+    bgi_pool2d_attributes forward;
+    bg_type result; /* of dx */
+} bgi_pool2d_backward_attributes;
+
+/* LINEAR                   x [..., in], w [out, in], b? [out] -> y [..., out]
+ * LINEAR_BACKWARD_INPUT    dy, w -> dx
+ * LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes)
+ * MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) */
+typedef struct bgi_matmul_attributes {
+    bool transpose_a, transpose_b;
+} bgi_matmul_attributes;
+
+typedef struct bgi_linear_backward_attributes {
+    bool bias; /* db is wanted */
+} bgi_linear_backward_attributes;
+
+/* UNARY           x -> y
+ * UNARY_BACKWARD  dy, x, y -> dx
+ * So that only one of x and y must be kept for the backward pass, the other operand may be the same one again: kernels
+ * use y for RELU, TANH, SIGMOID, EXP, SQRT and RECIPROCAL (x may be y), and x for the rest (y may be x). */
+typedef struct bgi_unary_attributes {
+    bg_unary function;
+} bgi_unary_attributes;
+
+/* BINARY           a, b -> y                      (broadcasting)
+ * SELECT_GRADIENT  dy, a, b -> da                 (for MAXIMUM, MINIMUM: dy where a wins, half where equal; dy's shape)
+ */
+typedef struct bgi_binary_attributes {
+    bg_binary function;
+} bgi_binary_attributes;
+
+/* SCALE        x -> y = alpha x + beta */
+typedef struct bgi_scale_attributes {
+    double alpha, beta;
+} bgi_scale_attributes;
+
+/* CAST         x -> y                             (kernels look at the types only)
+ * STANDARDISE  x -> y */
+typedef struct bgi_standardise_attributes {
+    float divisor, mean, deviation;
+    bg_dtype dtype; /* of y */
+} bgi_standardise_attributes;
+
+typedef struct bgi_cast_attributes {
+    bg_dtype dtype;
+} bgi_cast_attributes;
+
+/* REDUCE           x -> y      (y keeps reduced dims with size 1 when keep_dims)
+ * REDUCE_MAX_BACKWARD  dy, x, y -> dx  (to the first largest)
+ * BROADCAST        x -> y      (bgi_dims_attributes; kernels look at the types only)
+ * ARGMAX           x -> y int32 */
+typedef struct bgi_reduce_attributes {
+    bg_reduction function;
+    uint32_t axes; /* bit i: dim i is reduced */
+    bool keep_dims;
+} bgi_reduce_attributes;
+
+/* The shape of a result that the operands do not give away: of BROADCAST and reshape. */
+typedef struct bgi_dims_attributes {
+    uint32_t rank;
+    int64_t dims[BG_MAX_RANK];
+} bgi_dims_attributes;
+
+/* COPY       x -> y  (reshape when it cannot alias; loads and stores of remote buffers)
+ * TRANSPOSE  x -> y */
+typedef struct bgi_transpose_attributes {
+    uint32_t permutation[BG_MAX_RANK];
+} bgi_transpose_attributes;
+
+/* SLICE           x -> y
+ * SLICE_BACKWARD  dy -> dx  (zero elsewhere; bgi_slice_backward_attributes) */
+typedef struct bgi_slice_attributes {
+    uint32_t axis;
+    int64_t start, stop, step; /* resolved: 0 <= start < stop <= dim */
+} bgi_slice_attributes;
+
+typedef struct bgi_slice_backward_attributes {
+    bgi_slice_attributes slice;
+    int64_t size; /* of dx along the axis */
+} bgi_slice_backward_attributes;
+
+/* CONCAT  x0, x1, ... -> y */
+typedef struct bgi_axis_attributes {
+    uint32_t axis;
+} bgi_axis_attributes;
+
+/* SOFTMAX, LOG_SOFTMAX                    x -> y       (bgi_axis_attributes)
+ * SOFTMAX_BACKWARD, LOG_SOFTMAX_BACKWARD  dy, y -> dx  (bgi_axis_attributes)
+ * LAYER_NORM           x, gamma?, beta? -> y, mean, rstd   (mean, rstd: x's shape less the last dim)
+ * LAYER_NORM_BACKWARD  dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta?
+ * BATCH_NORM           x, gamma, beta, running_mean!, running_variance! -> y, mean [C], rstd [C]
+ * BATCH_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta
+ * mean and rstd = 1 / sqrt(variance + epsilon) are float32, float64 for float64 x. */
+typedef struct bgi_norm_attributes {
+    double epsilon, momentum;
+} bgi_norm_attributes;
+
+/* EMBEDDING           table, ids -> y
+ * EMBEDDING_BACKWARD  dy, ids -> dtable */
+typedef struct bgi_embedding_attributes {
+    int64_t padding_index;
+} bgi_embedding_attributes;
+
+typedef struct bgi_embedding_backward_attributes {
+    bgi_embedding_attributes forward;
+    bg_type result; /* of dtable */
+} bgi_embedding_backward_attributes;
+
+/* DROPOUT           x -> y   (in training; copies otherwise)
+ * The mask of element e of sample n is word e % 4 of Philox4x32-10(counter {e / 4, global sample, random_id, step low},
+ * key {seed low, seed high ^ step high}), kept when word * 2^-32 >= probability; global sample = micro_batch * N + n.
+ * Its gradient is the same kernel applied to dy. */
+typedef struct bgi_dropout_attributes {
+    double probability;
+    uint32_t random_id;
+} bgi_dropout_attributes;
+
+/* CROSS_ENTROPY           logits, labels -> loss, log_sum_exp, weight?
+ *                         log_sum_exp is float64 in labels' shape: large logits would lose the gradient's digits in
+ *                         float32. weight (MEAN only): the number of labels that count, a float32 scalar
+ * CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight? -> dlogits
+ * MSE                     prediction, target -> loss      (bgi_loss_attributes)
+ * MSE_BACKWARD            dloss, prediction, target -> dprediction
+ * CORRECT_COUNT           logits, labels -> count int32 */
+typedef struct bgi_loss_attributes {
+    bg_loss_reduction reduction;
+    int64_t ignore_index;
+} bgi_loss_attributes;
+
+/* ACCUMULATE  accumulator!, gradient     (no outputs: the first micro-batch of a step sets, later ones add)
+ * ADD_N       x0, x1, ... -> y           (in order)
+ * TOTAL_SCALE total -> y                 (scalars; y = 1 / total, 0 when total is 0)
+ *
+ * Optimisers. hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
+ * SGD_UPDATE   parameter!, gradient, hyper, scale, velocity?!      (bgi_sgd_attributes)
+ * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
+ * t = env->step + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, in its order of operations, float32. */
+enum {
+    BGI_HYPER_LEARNING_RATE = 0,
+    BGI_HYPER_WEIGHT_DECAY,
+    BGI_HYPER_MOMENTUM, /* SGD */
+    BGI_HYPER_DAMPENING,
+    BGI_HYPER_BETA1 = BGI_HYPER_MOMENTUM, /* Adam */
+    BGI_HYPER_BETA2 = BGI_HYPER_DAMPENING,
+    BGI_HYPER_EPSILON,
+    BGI_HYPER_COUNT = 8
+};
+typedef struct bgi_sgd_attributes {
+    bool nesterov;
+} bgi_sgd_attributes;
+typedef struct bgi_adam_attributes {
+    bool decoupled_decay; /* AdamW */
+} bgi_adam_attributes;
+
+#endif

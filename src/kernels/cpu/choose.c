@@ -1,0 +1,82 @@
+/*
+ * choose.c: from a request to a fast kernel: the table of shapes, and the choices that kernels.def names.
+ */
+#include "kernels/cpu/variant.h"
+
+static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
+    [BGI_KERNEL_CONV2D] = bgi_cpu_shape_conv2d,
+    [BGI_KERNEL_CONV2D_BACKWARD_INPUT] = bgi_cpu_shape_conv2d_backward_input,
+    [BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS] = bgi_cpu_shape_conv2d_backward_weights,
+    [BGI_KERNEL_CONV2D_POOL] = bgi_cpu_shape_conv2d_pool,
+    [BGI_KERNEL_CONV2D_POOL_BACKWARD_INPUT] = bgi_cpu_shape_conv2d_pool_backward_input,
+    [BGI_KERNEL_CONV2D_POOL_BACKWARD_WEIGHTS] = bgi_cpu_shape_conv2d_pool_backward_weights,
+    [BGI_KERNEL_LINEAR] = bgi_cpu_shape_linear,
+    [BGI_KERNEL_LINEAR_BACKWARD_INPUT] = bgi_cpu_shape_linear_backward_input,
+    [BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS] = bgi_cpu_shape_linear_backward_weights,
+    [BGI_KERNEL_MATMUL] = bgi_cpu_shape_matmul,
+    [BGI_KERNEL_UNARY] = bgi_cpu_shape_unary,
+    [BGI_KERNEL_UNARY_BACKWARD] = bgi_cpu_shape_unary_backward,
+    [BGI_KERNEL_BINARY] = bgi_cpu_shape_binary,
+    [BGI_KERNEL_SCALE] = bgi_cpu_shape_scale,
+    [BGI_KERNEL_CAST] = bgi_cpu_shape_cast,
+    [BGI_KERNEL_STANDARDISE] = bgi_cpu_shape_standardise,
+    [BGI_KERNEL_CROSS_ENTROPY] = bgi_cpu_shape_cross_entropy,
+    [BGI_KERNEL_CROSS_ENTROPY_BACKWARD] = bgi_cpu_shape_cross_entropy_backward,
+    [BGI_KERNEL_CORRECT_COUNT] = bgi_cpu_shape_correct_count,
+    [BGI_KERNEL_ACCUMULATE] = bgi_cpu_shape_accumulate,
+    [BGI_KERNEL_SGD_UPDATE] = bgi_cpu_shape_sgd_update,
+    [BGI_KERNEL_ADAM_UPDATE] = bgi_cpu_shape_adam_update,
+};
+
+static const bgi_cpu_variant *find_variant(bgi_isa isa)
+{
+#if defined(__x86_64__)
+    if (isa == BGI_ISA_AVX512)
+        return &bgi_cpu_avx512;
+    if (isa == BGI_ISA_AVX2)
+        return &bgi_cpu_avx2;
+#endif
+    (void)isa;
+    return &bgi_cpu_portable;
+}
+
+bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *out)
+{
+    const bgi_cpu_variant *variant = find_variant(isa);
+    const bgi_cpu_routine *routine = &variant->routines[request->id];
+    bg_kernel kernel = {.name = routine->name, .run = routine->run, .finish = routine->finish, .part_count = 1};
+
+    if (!shapes[request->id] || !routine->run || !shapes[request->id](request, variant->lanes, &kernel))
+        return false;
+    *out = kernel;
+    return true;
+}
+
+#define CHOICE(name)                                                                                                   \
+    bool name(const bgi_kernel_request *request, bg_kernel *out)                                                       \
+    {                                                                                                                  \
+        return bgi_cpu_select(request, bgi_cpu_isa(), out);                                                            \
+    }
+
+CHOICE(bgi_cpu_conv2d)
+CHOICE(bgi_cpu_conv2d_backward_input)
+CHOICE(bgi_cpu_conv2d_backward_weights)
+CHOICE(bgi_cpu_conv2d_pool)
+CHOICE(bgi_cpu_conv2d_pool_backward_input)
+CHOICE(bgi_cpu_conv2d_pool_backward_weights)
+CHOICE(bgi_cpu_linear)
+CHOICE(bgi_cpu_linear_backward_input)
+CHOICE(bgi_cpu_linear_backward_weights)
+CHOICE(bgi_cpu_matmul)
+CHOICE(bgi_cpu_unary)
+CHOICE(bgi_cpu_unary_backward)
+CHOICE(bgi_cpu_binary)
+CHOICE(bgi_cpu_scale)
+CHOICE(bgi_cpu_cast)
+CHOICE(bgi_cpu_standardise)
+CHOICE(bgi_cpu_accumulate)
+CHOICE(bgi_cpu_sgd_update)
+CHOICE(bgi_cpu_adam_update)
+CHOICE(bgi_cpu_cross_entropy)
+CHOICE(bgi_cpu_cross_entropy_backward)
+CHOICE(bgi_cpu_correct_count)

@@ -1,0 +1,43 @@
+/*
+ * conv.c: which convolutions are taken, their parts and their scratch. The work itself is in conv_body.h.
+ */
+#include "kernels/cpu/conv.h"
+
+static bool is_fast_float(bg_dtype dtype)
+{
+    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
+}
+
+bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_conv2d_attributes *attributes = request->attributes;
+    const bgi_conv s = bgi_conv_read(&request->types[0], &request->types[1], &request->types[request->input_count],
+                                     &attributes->options);
+    const bgi_gemm g = bgi_conv_forward_plan(&s, lanes);
+
+    kernel->part_count = g.parts;
+    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    return is_fast_float(s.dtype);
+}
+
+bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_conv2d_attributes *attributes = request->attributes;
+    const bgi_conv s = bgi_conv_read(&request->types[2], &request->types[1], &request->types[0], &attributes->options);
+    const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, lanes);
+
+    kernel->part_count = plan.parts;
+    kernel->scratch_bytes = plan.parts * (size_t)plan.part_floats * sizeof(float);
+    return is_fast_float(s.dtype);
+}
+
+bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_conv2d_attributes *attributes = request->attributes;
+    const bgi_conv s = bgi_conv_read(&request->types[1], &request->types[2], &request->types[0], &attributes->options);
+    const bgi_gemm g = bgi_conv_weights_plan(&s, lanes);
+
+    kernel->part_count = g.parts;
+    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    return is_fast_float(s.dtype);
+}

@@ -1,0 +1,53 @@
+/*
+ * gemm.c: which matrix products are taken, their parts and their scratch. The work itself is in gemm_body.h and
+ * linear_body.h.
+ */
+#include "kernels/cpu/gemm.h"
+
+static bool is_fast_float(bg_dtype dtype)
+{
+    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
+}
+
+static bool take(bg_kernel *kernel, bg_dtype dtype, int64_t lanes, int64_t batch, int64_t m, int64_t n, int64_t k)
+{
+    const bgi_gemm g = bgi_gemm_plan(batch, m, n, k, 1, lanes, dtype == BG_FLOAT32);
+
+    kernel->part_count = g.parts;
+    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    return true;
+}
+
+bool bgi_cpu_shape_linear(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bg_type *w = &request->types[1];
+    const bgi_linear_dims d = bgi_linear_read(w, &request->types[0], w->dims[1]);
+
+    return is_fast_float(w->dtype) && take(kernel, w->dtype, lanes, 1, d.rows, d.out, d.in);
+}
+
+bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bg_type *w = &request->types[1];
+    const bgi_linear_dims d = bgi_linear_read(w, &request->types[0], w->dims[0]);
+
+    return is_fast_float(w->dtype) && take(kernel, w->dtype, lanes, 1, d.rows, d.in, d.out);
+}
+
+bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bg_type *dw = &request->types[2];
+    const bgi_linear_dims d = bgi_linear_read(dw, &request->types[0], dw->dims[0]);
+
+    return is_fast_float(dw->dtype) && take(kernel, dw->dtype, lanes, 1, d.out, d.in, d.rows);
+}
+
+bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_matmul_attributes *attributes = request->attributes;
+    const bg_type *a = &request->types[0], *y = &request->types[2];
+    const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
+    const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
+
+    return is_fast_float(y->dtype) && take(kernel, y->dtype, lanes, bg_type_element_count(y) / (m * n), m, n, k);
+}

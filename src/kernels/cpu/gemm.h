@@ -1,0 +1,70 @@
+/*
+ * gemm.h: the geometry of matrix products: C [M,N] = A [M,K] B [K,N], for every layout, in batches.
+ *
+ * B is read in panels: a few vectors of columns, all of a block of K. A block of rows of A meets a run of panels: that
+ * is one unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks of KC: partial
+ * sums of a block are added to what stands in C.
+ */
+#ifndef BGI_CPU_GEMM_H
+#define BGI_CPU_GEMM_H
+
+#include "kernels/attributes.h"
+#include "kernels/cpu/variant.h"
+
+enum {
+    BGI_GEMM_PANEL_VECTORS = 3,
+    BGI_GEMM_ROWS = 256,   /* of A in a unit: with KC columns they stay in a second-level cache */
+    BGI_GEMM_DEPTH = 384,  /* KC, at most */
+    BGI_GEMM_FEW_ROWS = 64 /* that do not pay for packing a row-major B */
+};
+#define BGI_GEMM_UNIT_FLOPS 3e6
+
+typedef struct bgi_gemm {
+    int64_t batch, m, n, k;
+    int64_t panels, row_blocks, column_blocks; /* column_blocks: runs of panels */
+    int64_t depth_blocks, depth;
+    int64_t units;
+    uint32_t parts;
+    int64_t panel_floats; /* a packed panel, and a spare one */
+    int64_t a_floats;     /* a widened block of A, 0 for float32 */
+    int64_t c_floats;     /* a block of C in float32, 0 for float32 */
+    int64_t part_floats;
+} bgi_gemm;
+
+static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t repeats, int64_t lanes,
+                                     bool is_float32)
+{
+    const double flops = 2.0 * (double)m * (double)n * (double)k * (double)repeats;
+    const int64_t vectors = (n + lanes - 1) / lanes, width = BGI_GEMM_PANEL_VECTORS * lanes;
+    bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k};
+
+    g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
+    g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, BGI_GEMM_UNIT_FLOPS);
+    g.depth_blocks = (k + BGI_GEMM_DEPTH - 1) / BGI_GEMM_DEPTH;
+    g.depth = (k + g.depth_blocks - 1) / g.depth_blocks;
+    g.units = batch * g.row_blocks * g.column_blocks;
+    g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
+    g.panel_floats = 2 * bgi_cpu_round_up(width * g.depth, 16); /* one to widen into, one to pack into */
+    if (!is_float32) {
+        const int64_t rows = (m + g.row_blocks - 1) / g.row_blocks;
+        const int64_t columns = ((g.panels + g.column_blocks - 1) / g.column_blocks) * width;
+
+        g.a_floats = bgi_cpu_round_up(rows * g.depth, 16);
+        g.c_floats = bgi_cpu_round_up(rows * columns, 16);
+    }
+    g.part_floats = g.panel_floats + g.a_floats + g.c_floats;
+    return g;
+}
+
+/* Dims of the linear layer's three products, as (M, N, K). */
+typedef struct bgi_linear_dims {
+    int64_t rows, in, out;
+} bgi_linear_dims;
+
+static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *with_rows, int64_t last)
+{
+    return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
+}
+
+#endif

@@ -1,0 +1,280 @@
+/*
+ * gemm_body.h: one unit of a matrix product: a block of rows of A against a run of panels of B. Geometry: gemm.h.
+ *
+ * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B comes in packed panels (or straight from
+ * memory where a panel would be used once), A is read where it lies, one element broadcast at a time. How B is packed
+ * is the caller's: that is how convolutions become products without a matrix of their patches in memory.
+ */
+#ifndef BGI_CPU_GEMM_BODY_H
+#define BGI_CPU_GEMM_BODY_H
+
+#include "kernels/cpu/convert_body.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/transpose_body.h"
+
+#if LANES == 16
+#define TILE_ROWS 8
+#else
+#define TILE_ROWS 4
+#endif
+
+typedef struct gemm_job gemm_job;
+struct gemm_job {
+    const bgi_gemm *gemm;
+    bg_dtype dtype, c_dtype;
+    int64_t repeats; /* 0 is 1: so many products are added up, A a_repeat apart; `pack` is told which */
+    int64_t a_repeat;
+    const void *a; /* a_row, a_column: strides in elements */
+    int64_t a_start, a_row, a_column;
+    const void *b; /* one of b_row, b_column is 1, unless `pack` is set */
+    int64_t b_start, b_row, b_column;
+    void *c; /* rows c_row apart, columns side by side */
+    int64_t c_start, c_row;
+    const void *column_bias; /* or NULL */
+    const void *row_bias;    /* or NULL */
+    /* Rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many floats.
+     * NULL: B is a matrix. */
+    void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
+                 int64_t width, float *to, float *spare);
+    const void *source; /* for `pack` */
+    int64_t batch;      /* likewise */
+};
+
+/* ---- a tile ---- */
+
+typedef struct gemm_tile {
+    const float *a;
+    int64_t a_row, a_column;
+    const float *b;
+    int64_t b_row;
+    int64_t depth;
+    float *c;
+    int64_t c_row;
+    int64_t columns;          /* valid ones */
+    bool add;                 /* to what is in C, else to the biases */
+    const float *column_bias; /* or NULL */
+    const float *row_bias;    /* or NULL */
+} gemm_tile;
+
+ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int vectors)
+{
+    const int64_t a_row = t->a_row, a_column = t->a_column, b_row = t->b_row;
+    const int64_t last = t->columns - (vectors - 1) * LANES;
+    /* three rows of A share a pointer: x86 addresses can add one or two strides to it */
+    const float *a0 = t->a, *a3 = a0 + 3 * a_row, *a6 = a0 + 6 * a_row, *b = t->b;
+    vf sum[TILE_ROWS][BGI_GEMM_PANEL_VECTORS];
+
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int v = 0; v < vectors; v++)
+        sum[r][v] = vset(0.0f);
+    for (int64_t k = 0; k < t->depth; k++) {
+        vf line[BGI_GEMM_PANEL_VECTORS];
+
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            line[v] = vload(b + v * LANES);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vf x = vset((r < 3 ? a0 : r < 6 ? a3 : a6)[r % 3 * a_row]);
+
+            UNROLL
+            for (int v = 0; v < vectors; v++)
+                sum[r][v] = vfma(x, line[v], sum[r][v]);
+        }
+        a0 += a_column;
+        a3 += a_column;
+        a6 += a_column;
+        b += b_row;
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int v = 0; v < vectors; v++) {
+        const int64_t live = v == vectors - 1 ? last : LANES;
+        float *at = t->c + r * t->c_row + v * LANES;
+
+        if (t->add)
+            sum[r][v] += vload_n(at, live);
+        else if (t->column_bias)
+            sum[r][v] += vload_n(t->column_bias + v * LANES, live);
+        else if (t->row_bias)
+            sum[r][v] += vset(t->row_bias[r]);
+        vstore_n(at, sum[r][v], live);
+    }
+}
+
+#define TILE(rows, vectors)                                                                                            \
+    static void multiply_tile_##rows##_##vectors(const gemm_tile *t)                                                   \
+    {                                                                                                                  \
+        multiply_tile(t, rows, vectors);                                                                               \
+    }
+#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
+#define TILE_NAMES(rows)                                                                                               \
+    {                                                                                                                  \
+        multiply_tile_##rows##_1, multiply_tile_##rows##_2, multiply_tile_##rows##_3                                   \
+    }
+TILES(1)
+TILES(2)
+TILES(3)
+TILES(4)
+#if TILE_ROWS == 8
+TILES(5)
+TILES(6)
+TILES(7) TILES(8)
+#endif
+
+    static void (*const tile_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const gemm_tile *t) = {
+        TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
+#if TILE_ROWS == 8
+        TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+#endif
+};
+
+/* ---- packing ---- */
+
+/* The panel of a matrix: rows are copied, or blocks transposed; `spare` takes widened elements. */
+static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
+                        int64_t width, float *to, float *spare)
+{
+    const int64_t start = job->b_start + k0 * job->b_row + n0 * job->b_column;
+
+    (void)repeat;
+    if (job->b_column == 1 && job->dtype == BG_FLOAT32 && count == width) {
+        const float *from = (const float *)job->b + start;
+
+        for (int64_t k = 0; k < k_count; k++)
+            vcopy(from + k * job->b_row, width, to + k * width);
+    } else if (job->b_column == 1) {
+        for (int64_t k = 0; k < k_count; k++) {
+            if (count < width)
+                memset(to + k * width, 0, (size_t)width * sizeof(float));
+            read_floats(job->dtype, job->b, start + k * job->b_row, count, to + k * width);
+        }
+    } else if (job->dtype == BG_FLOAT32) {
+        transpose_matrix((const float *)job->b + start, job->b_column, count, k_count, to, width, width);
+    } else {
+        for (int64_t n = 0; n < count; n++)
+            widen((const uint16_t *)job->b + start + n * job->b_column, k_count, spare + n * k_count);
+        transpose_matrix(spare, k_count, count, k_count, to, width, width);
+    }
+}
+
+/* ---- a unit ---- */
+
+/* A's rows m0.. and columns k0.. as float32. */
+static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0,
+                              int64_t k_count, float *buffer, int64_t *row, int64_t *column)
+{
+    const int64_t start = job->a_start + repeat * job->a_repeat + m0 * job->a_row + k0 * job->a_column;
+
+    *row = job->a_row;
+    *column = job->a_column;
+    if (job->dtype == BG_FLOAT32)
+        return (const float *)job->a + start;
+    if (job->a_column == 1) {
+        for (int64_t m = 0; m < m_count; m++)
+            widen((const uint16_t *)job->a + start + m * job->a_row, k_count, buffer + m * k_count);
+        *row = k_count;
+        return buffer;
+    }
+    for (int64_t k = 0; k < k_count; k++)
+        widen((const uint16_t *)job->a + start + k * job->a_column, m_count, buffer + k * m_count);
+    *column = m_count;
+    return buffer;
+}
+
+/* One panel, for all rows of the unit: tiles as even as can be. */
+static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors)
+{
+    const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
+    const gemm_tile whole = tile;
+
+    for (int64_t i = 0; i < tiles; i++) {
+        const int64_t from = m_count * i / tiles, to = m_count * (i + 1) / tiles;
+
+        tile.a = whole.a + from * whole.a_row;
+        tile.c = whole.c + from * whole.c_row;
+        tile.row_bias = whole.row_bias ? whole.row_bias + from : NULL;
+        tile_table[to - from - 1][vectors - 1](&tile);
+    }
+}
+
+/* A unit's scratch: panel, spare panel, widened A, C in float32. */
+typedef struct gemm_scratch {
+    float *packed, *spare, *a, *c;
+} gemm_scratch;
+
+/* The run of panels p0..p1 for one block of depth; the tile comes with A, C and depth. */
+static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat, int64_t k0, int64_t m_count,
+                            int64_t p0, int64_t p1, const gemm_scratch *scratch)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t vectors = (g->n + LANES - 1) / LANES, first = vectors * p0 / g->panels * LANES;
+    const bool may_read_in_place = !job->pack && job->dtype == BG_FLOAT32 && job->b_column == 1;
+    float *c = tile.c;
+    float bias[BGI_GEMM_PANEL_VECTORS * LANES];
+
+    for (int64_t p = p0; p < p1; p++) {
+        const int64_t from = vectors * p / g->panels, to = vectors * (p + 1) / g->panels;
+        const int64_t n0 = from * LANES, width = (to - from) * LANES;
+
+        tile.columns = g->n - n0 < width ? g->n - n0 : width;
+        tile.c = c + (n0 - first);
+        if (job->column_bias)
+            tile.column_bias = view_floats(job->dtype, job->column_bias, n0, tile.columns, bias);
+        if (may_read_in_place && tile.columns == width && m_count <= BGI_GEMM_FEW_ROWS) {
+            tile.b = (const float *)job->b + job->b_start + k0 * job->b_row + n0;
+            tile.b_row = job->b_row;
+        } else {
+            (job->pack ? job->pack : pack_matrix)(job, repeat, k0, tile.depth, n0, tile.columns, width, scratch->packed,
+                                                  scratch->spare);
+            tile.b = scratch->packed;
+            tile.b_row = width;
+        }
+        multiply_panel(tile, m_count, to - from);
+    }
+}
+
+/* Rows m0..m1 by panels p0..p1. */
+static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
+{
+    const bgi_gemm *g = job->gemm;
+    const bool is_float32 = job->c_dtype == BG_FLOAT32;
+    const int64_t vectors = (g->n + LANES - 1) / LANES;
+    const int64_t first = vectors * p0 / g->panels * LANES, m_count = m1 - m0;
+    const int64_t end = vectors * p1 / g->panels * LANES < g->n ? vectors * p1 / g->panels * LANES : g->n;
+    const int64_t repeats = job->repeats ? job->repeats : 1;
+    const gemm_scratch cut = {scratch, scratch + g->panel_floats / 2, scratch + g->panel_floats,
+                              scratch + g->panel_floats + g->a_floats};
+    gemm_tile tile = {.c = is_float32 ? (float *)job->c + job->c_start + m0 * job->c_row + first : cut.c,
+                      .c_row = is_float32 ? job->c_row : end - first};
+    float bias[BGI_GEMM_ROWS];
+
+    if (job->row_bias)
+        tile.row_bias = view_floats(job->dtype, job->row_bias, m0, m_count, bias);
+    for (int64_t repeat = 0; repeat < repeats; repeat++)
+        for (int64_t k0 = 0; k0 < g->k; k0 += g->depth) {
+            tile.depth = g->k - k0 < g->depth ? g->k - k0 : g->depth;
+            tile.add = repeat > 0 || k0 > 0;
+            tile.a = view_rows(job, repeat, m0, m_count, k0, tile.depth, cut.a, &tile.a_row, &tile.a_column);
+            multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &cut);
+        }
+    if (!is_float32)
+        for (int64_t m = 0; m < m_count; m++)
+            narrow(cut.c + m * tile.c_row, end - first,
+                   (uint16_t *)job->c + job->c_start + (m0 + m) * job->c_row + first);
+}
+
+/* Unit `unit` of one matrix (not counting the batch). */
+static void multiply_matrix_unit(const gemm_job *job, int64_t unit, float *scratch)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t row = unit / g->column_blocks, column = unit % g->column_blocks;
+
+    multiply_unit(job, g->m * row / g->row_blocks, g->m * (row + 1) / g->row_blocks,
+                  g->panels * column / g->column_blocks, g->panels * (column + 1) / g->column_blocks, scratch);
+}
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * linear_body.h: the linear layer's three products, and matmul, as products of gemm_body.h.
+ */
+#ifndef BGI_CPU_LINEAR_BODY_H
+#define BGI_CPU_LINEAR_BODY_H
+
+#include "kernels/cpu/gemm_body.h"
+
+static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_gemm *g = job->gemm;
+    float *scratch = (float *)call->scratch + part * g->part_floats;
+
+    for (int64_t unit = bgi_cpu_part_start(g->units, part, g->parts);
+         unit < bgi_cpu_part_start(g->units, part + 1, g->parts); unit++)
+        multiply_matrix_unit(job, unit, scratch);
+}
+
+/* y [rows, out] = x [rows, in] w^T + b */
+static void run_linear(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *w = &call->types[1];
+    const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[1]);
+    const bgi_gemm g = bgi_gemm_plan(1, d.rows, d.out, d.in, 1, LANES, w->dtype == BG_FLOAT32);
+    gemm_job job = {.gemm = &g,
+                    .dtype = w->dtype,
+                    .c_dtype = w->dtype,
+                    .a = call->operands[0],
+                    .a_row = d.in,
+                    .a_column = 1,
+                    .b = call->operands[1],
+                    .b_row = 1,
+                    .b_column = d.in,
+                    .c = call->operands[call->input_count],
+                    .c_row = d.out,
+                    .column_bias = call->input_count > 2 ? call->operands[2] : NULL};
+
+    run_units(&job, call, part);
+}
+
+/* dx [rows, in] = dy [rows, out] w */
+static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *w = &call->types[1];
+    const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[0]);
+    const bgi_gemm g = bgi_gemm_plan(1, d.rows, d.in, d.out, 1, LANES, w->dtype == BG_FLOAT32);
+    gemm_job job = {.gemm = &g,
+                    .dtype = w->dtype,
+                    .c_dtype = w->dtype,
+                    .a = call->operands[0],
+                    .a_row = d.out,
+                    .a_column = 1,
+                    .b = call->operands[1],
+                    .b_row = d.in,
+                    .b_column = 1,
+                    .c = call->operands[2],
+                    .c_row = d.in};
+
+    run_units(&job, call, part);
+}
+
+/* sums[j] = the sum of column from + j of `rows` rows, in row order. */
+static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t from, int64_t count,
+                        void *sums)
+{
+    for (int64_t j = 0; j < count; j += LANES) {
+        const int64_t live = count - j < LANES ? count - j : LANES;
+        float lane[LANES];
+        vf sum = vset(0.0f);
+
+        for (int64_t r = 0; r < rows; r++)
+            if (dtype == BG_FLOAT32) {
+                sum += vload_n((const float *)data + r * columns + from + j, live);
+            } else {
+                widen((const uint16_t *)data + r * columns + from + j, live, lane);
+                sum += vload_n(lane, live);
+            }
+        vstore(lane, sum);
+        write_floats(dtype, sums, from + j, live, lane);
+    }
+}
+
+/* dw [out, in] = dy^T x; db [out] = the sums of dy's columns, by the units that own a row block's first panels. */
+static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *dw = &call->types[2];
+    const bgi_linear_dims d = bgi_linear_read(dw, &call->types[0], dw->dims[0]);
+    const bgi_gemm g = bgi_gemm_plan(1, d.out, d.in, d.rows, 1, LANES, dw->dtype == BG_FLOAT32);
+    gemm_job job = {.gemm = &g,
+                    .dtype = dw->dtype,
+                    .c_dtype = dw->dtype,
+                    .a = call->operands[0],
+                    .a_row = 1,
+                    .a_column = d.out,
+                    .b = call->operands[1],
+                    .b_row = d.in,
+                    .b_column = 1,
+                    .c = call->operands[2],
+                    .c_row = d.in};
+
+    run_units(&job, call, part);
+    if (call->output_count < 2)
+        return;
+    for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
+         unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++)
+        if (unit % g.column_blocks == 0) {
+            const int64_t row = unit / g.column_blocks, from = g.m * row / g.row_blocks;
+
+            sum_columns(dw->dtype, call->operands[0], d.rows, d.out, from, g.m * (row + 1) / g.row_blocks - from,
+                        call->operands[3]);
+        }
+}
+
+/* Which matrix of a batched operand belongs to matrix `batch` of the output: broadcast dims do not move. */
+static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand, int64_t batch)
+{
+    int64_t matrix = 0, stride = 1;
+
+    for (uint32_t back = 3; back <= output->rank && back <= operand->rank; back++) {
+        const int64_t size = operand->dims[operand->rank - back];
+
+        if (size != 1)
+            matrix += batch % size * stride;
+        stride *= size;
+        batch /= output->dims[output->rank - back];
+    }
+    return matrix;
+}
+
+static void run_matmul(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_matmul_attributes *attributes = call->attributes;
+    const bg_type *a = &call->types[0], *b = &call->types[1], *y = &call->types[2];
+    const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
+    const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
+    const bgi_gemm g = bgi_gemm_plan(bg_type_element_count(y) / (m * n), m, n, k, 1, LANES, y->dtype == BG_FLOAT32);
+    const int64_t units_per_matrix = g.row_blocks * g.column_blocks;
+    gemm_job job = {.gemm = &g,
+                    .dtype = y->dtype,
+                    .c_dtype = y->dtype,
+                    .a = call->operands[0],
+                    .a_row = attributes->transpose_a ? 1 : k,
+                    .a_column = attributes->transpose_a ? m : 1,
+                    .b = call->operands[1],
+                    .b_row = attributes->transpose_b ? 1 : n,
+                    .b_column = attributes->transpose_b ? k : 1,
+                    .c = call->operands[2],
+                    .c_row = n};
+
+    for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
+         unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++) {
+        const int64_t batch = unit / units_per_matrix;
+
+        job.a_start = find_operand_matrix(y, a, batch) * m * k;
+        job.b_start = find_operand_matrix(y, b, batch) * k * n;
+        job.c_start = batch * m * n;
+        multiply_matrix_unit(&job, unit % units_per_matrix, (float *)call->scratch + part * g.part_floats);
+    }
+}
+
+#endif

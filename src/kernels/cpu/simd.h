@@ -1,0 +1,322 @@
+/*
+ * simd.h: one vector of floats, in the width of the instruction set this file is compiled for.
+ *
+ * Only variant_*.c include it, each compiled with its own flags; every kernel body is written once in these terms.
+ * The idea: GCC's vector types give + - * / and bit operations in every width; what they lack (fused multiply-add,
+ * partial loads, compares that select) is named here. LANES is the width, vf a vector of floats, vi of 32-bit integers,
+ * vm the result of a compare.
+ */
+#ifndef BGI_CPU_SIMD_H
+#define BGI_CPU_SIMD_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define BGI_VARIANT_NAME "avx512"
+#define LANES            16
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define BGI_VARIANT_NAME "avx2"
+#define LANES            8
+#else
+#define BGI_VARIANT_NAME "portable"
+#define LANES            4
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+#endif
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 64")
+#endif
+
+/* Makes the compiler forget how a pointer came about, so that it steps it along instead of holding many of its sums. */
+#define FORGET(pointer) __asm__("" : "+r"(pointer))
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef float vf_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t vi_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+ALWAYS_INLINE vf vload(const float *p)
+{
+    return *(const vf_loose *)p;
+}
+
+ALWAYS_INLINE void vstore(float *p, vf v)
+{
+    *(vf_loose *)p = v;
+}
+
+ALWAYS_INLINE vi vload_int(const int32_t *p)
+{
+    return *(const vi_loose *)p;
+}
+
+ALWAYS_INLINE void vstore_int(int32_t *p, vi v)
+{
+    *(vi_loose *)p = v;
+}
+
+#if LANES == 16
+
+typedef __mmask16 vm;
+
+ALWAYS_INLINE vf vset(float x)
+{
+    return (vf)_mm512_set1_ps(x);
+}
+ALWAYS_INLINE vi vset_int(int32_t x)
+{
+    return (vi)_mm512_set1_epi32(x);
+}
+/* a b + c, rounded once (portable x86: twice) */
+ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
+{
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+/* The first n lanes (n up to LANES); the others are zero and their memory is not touched. */
+ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
+{
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+}
+ALWAYS_INLINE void vstore_n(float *p, vf v, int64_t n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+}
+ALWAYS_INLINE void vstore_bytes_n(uint8_t *p, vi v, int64_t n)
+{
+    _mm512_mask_cvtepi32_storeu_epi8(p, (__mmask16)((1u << n) - 1u), (__m512i)v);
+}
+ALWAYS_INLINE vm vgreater(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+}
+ALWAYS_INLINE vm vis_nan(vf a)
+{
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
+}
+/* a > b, or a is NaN and b is not: what replaces the largest so far when NaN wins */
+ALWAYS_INLINE vm vwins(vf a, vf b)
+{
+    return _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask((__m512)b, (__m512)b, _CMP_ORD_Q), (__m512)a, (__m512)b,
+                                   _CMP_NLE_UQ);
+}
+ALWAYS_INLINE vm vmask_or(vm a, vm b)
+{
+    return (vm)(a | b);
+}
+ALWAYS_INLINE vf vselect(vm m, vf yes, vf no)
+{
+    return (vf)_mm512_mask_blend_ps(m, (__m512)no, (__m512)yes);
+}
+ALWAYS_INLINE vi vselect_int(vm m, vi yes, vi no)
+{
+    return (vi)_mm512_mask_blend_epi32(m, (__m512i)no, (__m512i)yes);
+}
+ALWAYS_INLINE vf vsqrt(vf a)
+{
+    return (vf)_mm512_sqrt_ps((__m512)a);
+}
+ALWAYS_INLINE vf vround(vf a)
+{
+    return (vf)_mm512_roundscale_ps((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+ALWAYS_INLINE vi vto_int(vf a)
+{
+    return (vi)_mm512_cvtps_epi32((__m512)a);
+}
+ALWAYS_INLINE vf vto_float(vi a)
+{
+    return (vf)_mm512_cvtepi32_ps((__m512i)a);
+}
+
+#else
+
+typedef vi vm;
+
+ALWAYS_INLINE vf vset(float x)
+{
+    return (vf){0} + x;
+}
+ALWAYS_INLINE vi vset_int(int32_t x)
+{
+    return (vi){0} + x;
+}
+ALWAYS_INLINE vm vgreater(vf a, vf b)
+{
+    return (vm)(a > b);
+}
+ALWAYS_INLINE vm vis_nan(vf a)
+{
+    return (vm)(a != a);
+}
+ALWAYS_INLINE vm vwins(vf a, vf b)
+{
+    return (vm)(b == b) & ~(vm)(a <= b);
+}
+ALWAYS_INLINE vm vmask_or(vm a, vm b)
+{
+    return a | b;
+}
+ALWAYS_INLINE vi vselect_int(vm m, vi yes, vi no)
+{
+    return (yes & m) | (no & ~m);
+}
+ALWAYS_INLINE vf vselect(vm m, vf yes, vf no)
+{
+    return (vf)vselect_int(m, (vi)yes, (vi)no);
+}
+ALWAYS_INLINE void vstore_bytes_n(uint8_t *p, vi v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (uint8_t)v[i];
+}
+
+#if LANES == 8
+ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
+{
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+ALWAYS_INLINE __m256i lane_mask(int64_t n)
+{
+    const vi index = {0, 1, 2, 3, 4, 5, 6, 7};
+
+    return (__m256i)(index < vset_int((int32_t)n));
+}
+ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
+{
+    return (vf)_mm256_maskload_ps(p, lane_mask(n));
+}
+ALWAYS_INLINE void vstore_n(float *p, vf v, int64_t n)
+{
+    _mm256_maskstore_ps(p, lane_mask(n), (__m256)v);
+}
+ALWAYS_INLINE vf vsqrt(vf a)
+{
+    return (vf)_mm256_sqrt_ps((__m256)a);
+}
+ALWAYS_INLINE vf vround(vf a)
+{
+    return (vf)_mm256_round_ps((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+ALWAYS_INLINE vi vto_int(vf a)
+{
+    return (vi)_mm256_cvtps_epi32((__m256)a);
+}
+ALWAYS_INLINE vf vto_float(vi a)
+{
+    return (vf)_mm256_cvtepi32_ps((__m256i)a);
+}
+#else
+ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
+{
+#if defined(__aarch64__)
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
+{
+    vf v = {0};
+
+    if (n == LANES)
+        return vload(p);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = p[i];
+    return v;
+}
+ALWAYS_INLINE void vstore_n(float *p, vf v, int64_t n)
+{
+    if (n == LANES) {
+        vstore(p, v);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        p[i] = v[i];
+}
+ALWAYS_INLINE vf vsqrt(vf a)
+{
+    return (vf){sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])};
+}
+ALWAYS_INLINE vf vround(vf a)
+{
+    return (vf){rintf(a[0]), rintf(a[1]), rintf(a[2]), rintf(a[3])};
+}
+/* Values that do not fit are the caller's to keep out. */
+ALWAYS_INLINE vi vto_int(vf a)
+{
+    return (vi){(int32_t)rintf(a[0]), (int32_t)rintf(a[1]), (int32_t)rintf(a[2]), (int32_t)rintf(a[3])};
+}
+ALWAYS_INLINE vf vto_float(vi a)
+{
+    return (vf){(float)a[0], (float)a[1], (float)a[2], (float)a[3]};
+}
+#endif
+#endif
+
+ALWAYS_INLINE vf vmax(vf a, vf b)
+{
+    return vselect(vgreater(a, b), a, b);
+}
+ALWAYS_INLINE vf vmin(vf a, vf b)
+{
+    return vselect(vgreater(b, a), a, b);
+}
+
+/* To the nearest bfloat16, ties to even; NaN stays NaN. */
+ALWAYS_INLINE vf vround_bfloat16(vf a)
+{
+    const vi bits = (vi)a;
+    const vi rounded = bits + vset_int(0x7fff) + ((bits >> 16) & vset_int(1));
+
+    return vselect(vis_nan(a), a, (vf)(rounded & vset_int((int32_t)0xffff0000u)));
+}
+
+/* Copies `count` floats. */
+ALWAYS_INLINE void vcopy(const float *from, int64_t count, float *to)
+{
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES)
+        vstore(to + i, vload(from + i));
+    if (i < count)
+        vstore_n(to + i, vload_n(from + i, count - i), count - i);
+}
+
+/* The lanes added pairwise: halves, then quarters, and so on. */
+ALWAYS_INLINE float vsum(vf v)
+{
+    float lane[LANES];
+
+    vstore(lane, v);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            lane[i] += lane[i + width];
+    return lane[0];
+}
+
+/* a[0] b[0] a[1] b[1] ... taken apart: even positions of the pair (a, b), then odd ones. */
+ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
+{
+#if LANES == 16
+    *even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif LANES == 8
+    *even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    *even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+    *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#endif
+}
+
+#endif

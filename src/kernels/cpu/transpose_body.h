@@ -1,0 +1,96 @@
+/*
+ * transpose_body.h: matrix transposition in blocks of LANES x LANES, kept in registers where the width pays.
+ */
+#ifndef BGI_CPU_TRANSPOSE_BODY_H
+#define BGI_CPU_TRANSPOSE_BODY_H
+
+#include "kernels/cpu/simd.h"
+
+#if LANES == 16
+/* r[i] lane j <-> r[j] lane i, where quarter q of r[i], i < 4, comes from row 4 q + i: the rows' quarters were
+ * exchanged while loading, so that two steps within quarters remain. */
+ALWAYS_INLINE void transpose_quarters(const __m512 r[4], __m512 out[4])
+{
+    const __m512 t0 = _mm512_unpacklo_ps(r[0], r[1]), t1 = _mm512_unpackhi_ps(r[0], r[1]);
+    const __m512 t2 = _mm512_unpacklo_ps(r[2], r[3]), t3 = _mm512_unpackhi_ps(r[2], r[3]);
+
+    out[0] = _mm512_shuffle_ps(t0, t2, 0x44);
+    out[1] = _mm512_shuffle_ps(t0, t2, 0xee);
+    out[2] = _mm512_shuffle_ps(t1, t3, 0x44);
+    out[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+}
+
+/* Four columns from `from` on, of rows i, 4 + i, 8 + i, 12 + i side by side; rows from `rows` on are zero. */
+ALWAYS_INLINE __m512 load_quarters(const float *from, int64_t stride, int64_t rows, __mmask8 in)
+{
+    __m512 v = _mm512_castps128_ps512(_mm_maskz_loadu_ps(in, from));
+
+    v = _mm512_maskz_mov_ps(0x000f, v);
+    if (rows > 4)
+        v = _mm512_mask_broadcast_f32x4(v, 0x00f0, _mm_maskz_loadu_ps(in, from + 4 * stride));
+    if (rows > 8)
+        v = _mm512_mask_broadcast_f32x4(v, 0x0f00, _mm_maskz_loadu_ps(in, from + 8 * stride));
+    if (rows > 12)
+        v = _mm512_mask_broadcast_f32x4(v, 0xf000, _mm_maskz_loadu_ps(in, from + 12 * stride));
+    return v;
+}
+
+ALWAYS_INLINE void transpose_columns(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
+                                     int64_t to_stride, __mmask16 out)
+{
+    const __mmask8 in = (__mmask8)((1u << cols) - 1u);
+    __m512 r[4], t[4];
+
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        r[i] = rows > i ? load_quarters(from + i * from_stride, from_stride, rows - i, in) : _mm512_setzero_ps();
+    transpose_quarters(r, t);
+    UNROLL
+    for (int j = 0; j < 4; j++)
+        if (j < cols)
+            _mm512_mask_storeu_ps(to + j * to_stride, out, t[j]);
+}
+
+/* to[j][i] = from[i][j] for i < rows, j < cols, both up to 16; lanes rows..width-1 of each row of `to` get zeros. */
+ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
+                                   int64_t to_stride, int64_t width)
+{
+    const __mmask16 out = (__mmask16)((1u << width) - 1u);
+    int64_t j = 0;
+
+    for (; j + 4 <= cols; j += 4)
+        transpose_columns(from + j, from_stride, rows, 4, to + j * to_stride, to_stride, out);
+    if (j < cols)
+        transpose_columns(from + j, from_stride, rows, cols - j, to + j * to_stride, to_stride, out);
+}
+#else
+ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
+                                   int64_t to_stride, int64_t width)
+{
+    for (int64_t j = 0; j < cols; j++) {
+        float *line = to + j * to_stride;
+        int64_t i = 0;
+
+        for (; i < rows; i++)
+            line[i] = from[i * from_stride + j];
+        for (; i < width; i++)
+            line[i] = 0.0f;
+    }
+}
+#endif
+
+/* to[j][i] = from[i][j]; each row of `to` is filled with zeros up to `width` >= rows. */
+static void transpose_matrix(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
+                             int64_t to_stride, int64_t width)
+{
+    for (int64_t i = 0; i < width; i += 16) {
+        const int64_t block_rows = rows - i < 0 ? 0 : rows - i < 16 ? rows - i : 16;
+        const int64_t block_width = width - i < 16 ? width - i : 16;
+
+        for (int64_t j = 0; j < cols; j += 16)
+            transpose_block(from + i * from_stride + j, from_stride, block_rows, cols - j < 16 ? cols - j : 16,
+                            to + j * to_stride + i, to_stride, block_width);
+    }
+}
+
+#endif

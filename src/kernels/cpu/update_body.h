@@ -1,0 +1,191 @@
+/*
+ * update_body.h: adding gradients up, and the optimisers' updates, in PyTorch's order of operations: every product and
+ * sum rounded on its own, so that the bits are the reference's. Only scalars are computed in double.
+ */
+#ifndef BGI_CPU_UPDATE_BODY_H
+#define BGI_CPU_UPDATE_BODY_H
+
+#include "kernels/cpu/elementwise_body.h"
+
+static void run_accumulate(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    float a[BGI_ELEMENTWISE_CHUNK], g[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
+
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+        const float *gradient = view_floats(call->types[1].dtype, call->operands[1], i, chunk, g);
+
+        if (call->env->accumulated == 0) {
+            write_floats(dtype, call->operands[0], i, chunk, gradient);
+            continue;
+        }
+        add_loop(view_floats(dtype, call->operands[0], i, chunk, a), gradient,
+                 begin_output(dtype, call->operands[0], i, out), chunk);
+        end_output(dtype, call->operands[0], i, chunk, out);
+    }
+}
+
+/* ---- updates ---- */
+
+enum { UPDATE_PARAMETER = 0, UPDATE_GRADIENT, UPDATE_HYPER, UPDATE_SCALE, UPDATE_STATE };
+
+/* The float32 copies of one chunk's operands; float32 operands are their own copies. */
+typedef struct update_chunk {
+    float *parameter, *first, *second; /* read and written; first and second: the optimiser's state */
+    const float *gradient;
+    int64_t count;
+} update_chunk;
+
+typedef struct update_buffers {
+    float parameter[BGI_ELEMENTWISE_CHUNK], gradient[BGI_ELEMENTWISE_CHUNK], first[BGI_ELEMENTWISE_CHUNK],
+        second[BGI_ELEMENTWISE_CHUNK];
+} update_buffers;
+
+static float *begin_update(const bg_kernel_call *call, uint32_t input, int64_t index, int64_t count, float *buffer)
+{
+    if (input >= call->input_count)
+        return NULL;
+    if (call->types[input].dtype == BG_FLOAT32)
+        return (float *)call->operands[input] + index;
+    widen((const uint16_t *)call->operands[input] + index, count, buffer);
+    return buffer;
+}
+
+static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int64_t count, update_buffers *buffers)
+{
+    return (update_chunk){begin_update(call, UPDATE_PARAMETER, index, count, buffers->parameter),
+                          begin_update(call, UPDATE_STATE, index, count, buffers->first),
+                          begin_update(call, UPDATE_STATE + 1, index, count, buffers->second),
+                          begin_update(call, UPDATE_GRADIENT, index, count, buffers->gradient), count};
+}
+
+static void end_updates(const bg_kernel_call *call, int64_t index, int64_t count, const update_buffers *buffers)
+{
+    end_output(call->types[UPDATE_PARAMETER].dtype, call->operands[UPDATE_PARAMETER], index, count, buffers->parameter);
+    if (UPDATE_STATE < call->input_count)
+        end_output(call->types[UPDATE_STATE].dtype, call->operands[UPDATE_STATE], index, count, buffers->first);
+    if (UPDATE_STATE + 1 < call->input_count)
+        end_output(call->types[UPDATE_STATE + 1].dtype, call->operands[UPDATE_STATE + 1], index, count,
+                   buffers->second);
+}
+
+static float read_scale(const bg_kernel_call *call)
+{
+    float scale;
+
+    read_floats(call->types[UPDATE_SCALE].dtype, call->operands[UPDATE_SCALE], 0, 1, &scale);
+    return scale;
+}
+
+typedef struct sgd_factors {
+    float scale, step_size, decay, momentum, admitted;
+    bool has_velocity, is_first, nesterov;
+} sgd_factors;
+
+static void update_sgd(const sgd_factors *f, const update_chunk *c)
+{
+    for (int64_t i = 0; i < c->count; i += LANES) {
+        const int64_t live = clip(c->count - i, LANES);
+        const vf parameter = vload_n(c->parameter + i, live);
+        vf direction = vload_n(c->gradient + i, live) * vset(f->scale);
+
+        if (f->decay != 0.0f)
+            direction = direction + vset(f->decay) * parameter;
+        if (f->has_velocity) {
+            vf velocity = direction;
+
+            if (!f->is_first)
+                velocity = vload_n(c->first + i, live) * vset(f->momentum) + vset(f->admitted) * direction;
+            vstore_n(c->first + i, velocity, live);
+            direction = f->nesterov ? direction + vset(f->momentum) * velocity : velocity;
+        }
+        vstore_n(c->parameter + i, parameter + vset(f->step_size) * direction, live);
+    }
+}
+
+static void run_sgd_update(const bg_kernel_call *call, uint32_t part)
+{
+    const double *hyper = call->operands[UPDATE_HYPER];
+    const sgd_factors factors = {.scale = read_scale(call),
+                                 .step_size = (float)-hyper[BGI_HYPER_LEARNING_RATE],
+                                 .decay = (float)hyper[BGI_HYPER_WEIGHT_DECAY],
+                                 .momentum = (float)hyper[BGI_HYPER_MOMENTUM],
+                                 .admitted = (float)(1.0 - hyper[BGI_HYPER_DAMPENING]),
+                                 .has_velocity =
+                                     call->input_count > UPDATE_STATE && (float)hyper[BGI_HYPER_MOMENTUM] != 0.0f,
+                                 .is_first = call->env->step == 0,
+                                 .nesterov = ((const bgi_sgd_attributes *)call->attributes)->nesterov};
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    update_buffers buffers;
+
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
+
+        update_sgd(&factors, &chunk);
+        end_updates(call, i, chunk.count, &buffers);
+    }
+}
+
+typedef struct adam_factors {
+    float scale, decay, beta1, admitted1, beta2, admitted2, root_correction2, epsilon, step_size;
+    bool is_decoupled;
+} adam_factors;
+
+static adam_factors make_adam_factors(const bg_kernel_call *call)
+{
+    const double *hyper = call->operands[UPDATE_HYPER];
+    const double t = (double)(call->env->step + 1);
+    const double rate = hyper[BGI_HYPER_LEARNING_RATE], decay = hyper[BGI_HYPER_WEIGHT_DECAY];
+    const double beta1 = hyper[BGI_HYPER_BETA1], beta2 = hyper[BGI_HYPER_BETA2];
+    const bool is_decoupled = ((const bgi_adam_attributes *)call->attributes)->decoupled_decay;
+
+    return (adam_factors){.scale = read_scale(call),
+                          .decay = (float)(is_decoupled ? 1.0 - rate * decay : decay),
+                          .beta1 = (float)beta1,
+                          .admitted1 = (float)(1.0 - beta1),
+                          .beta2 = (float)beta2,
+                          .admitted2 = (float)(1.0 - beta2),
+                          .root_correction2 = (float)sqrt(1.0 - pow(beta2, t)),
+                          .epsilon = (float)hyper[BGI_HYPER_EPSILON],
+                          .step_size = (float)-(rate / (1.0 - pow(beta1, t))),
+                          .is_decoupled = is_decoupled};
+}
+
+static void update_adam(const adam_factors *f, const update_chunk *c)
+{
+    for (int64_t i = 0; i < c->count; i += LANES) {
+        const int64_t live = clip(c->count - i, LANES);
+        vf parameter = vload_n(c->parameter + i, live), gradient = vload_n(c->gradient + i, live) * vset(f->scale);
+        vf m = vload_n(c->first + i, live), v = vload_n(c->second + i, live), denominator;
+
+        if (f->is_decoupled)
+            parameter = parameter * vset(f->decay);
+        else if (f->decay != 0.0f)
+            gradient = gradient + vset(f->decay) * parameter;
+        m = m * vset(f->beta1) + vset(f->admitted1) * gradient;
+        v = v * vset(f->beta2) + vset(f->admitted2) * gradient * gradient;
+        denominator = vsqrt(v) / vset(f->root_correction2) + vset(f->epsilon);
+        parameter = parameter + vset(f->step_size) * m / denominator;
+        vstore_n(c->parameter + i, parameter, live);
+        vstore_n(c->first + i, m, live);
+        vstore_n(c->second + i, v, live);
+    }
+}
+
+static void run_adam_update(const bg_kernel_call *call, uint32_t part)
+{
+    const adam_factors factors = make_adam_factors(call);
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    update_buffers buffers;
+
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
+
+        update_adam(&factors, &chunk);
+        end_updates(call, i, chunk.count, &buffers);
+    }
+}
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * variant.h: the fast kernels as compiled for each instruction set, and how one is chosen.
+ *
+ * A kernel has two halves. Its *shape* (a function in this folder's .c files, free of any instruction set) says whether
+ * a request fits, how many parts it has and how much scratch it needs. Its *body* (the *_body.h files) computes; it is
+ * compiled once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so a
+ * kernel needs no state.
+ */
+#ifndef BGI_CPU_VARIANT_H
+#define BGI_CPU_VARIANT_H
+
+#include "kernels/kernels.h"
+
+typedef struct bgi_cpu_routine {
+    const char *name;
+    bg_kernel_function run; /* NULL: not written for this instruction set */
+    void (*finish)(const bg_kernel_call *call);
+} bgi_cpu_routine;
+
+typedef struct bgi_cpu_variant {
+    int64_t lanes; /* floats in a vector */
+    bgi_cpu_routine routines[BGI_KERNEL_COUNT];
+} bgi_cpu_variant;
+
+extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_portable;
+
+/* A kernel's shape: false declines. `kernel` comes with name, run and finish filled, one part and no scratch. */
+typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+
+/* As the table's choices, for a given instruction set (which the processor must have). */
+bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *out);
+
+bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_conv2d_pool(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_conv2d_pool_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_conv2d_pool_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_linear(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_unary(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_unary_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_binary(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_scale(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_cast(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_standardise(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_cross_entropy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_cross_entropy_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_correct_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_accumulate(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_sgd_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_adam_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+
+/* How to cut `items` equal pieces of work into parts: about `flops_per_part` each, never more than items or 64. A
+ * function of shapes alone, as the contract of kernels demands. */
+static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double flops_per_part)
+{
+    const double wanted = flops / flops_per_part;
+    const int64_t limit = items < 64 ? items : 64;
+
+    return wanted <= 1.0 ? 1 : wanted >= (double)limit ? (uint32_t)limit : (uint32_t)wanted;
+}
+
+/* Where part `part` of `parts` begins in `items`; part + 1 gives its end. */
+static inline int64_t bgi_cpu_part_start(int64_t items, uint32_t part, uint32_t parts)
+{
+    return items * part / parts;
+}
+
+/* Sizes in scratch are counted in floats and kept in whole cache lines. */
+static inline int64_t bgi_cpu_round_up(int64_t count, int64_t to)
+{
+    return (count + to - 1) / to * to;
+}
+
+#endif

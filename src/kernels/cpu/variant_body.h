@@ -1,0 +1,42 @@
+/*
+ * variant_body.h: every fast kernel, for the instruction set of the including file, and their table. The includer
+ * defines BGI_VARIANT, the table's name.
+ */
+#include "kernels/cpu/conv_body.h"
+#include "kernels/cpu/conv_pool_backward_body.h"
+#include "kernels/cpu/conv_pool_forward_body.h"
+#include "kernels/cpu/linear_body.h"
+#include "kernels/cpu/loss_body.h"
+#include "kernels/cpu/update_body.h"
+
+#define ROUTINE(id, name, run, finish) [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, run, finish}
+
+const bgi_cpu_variant BGI_VARIANT = {
+    .lanes = LANES,
+    .routines =
+        {
+            ROUTINE(CONV2D, "conv2d", run_conv2d, NULL),
+            ROUTINE(CONV2D_BACKWARD_INPUT, "conv2d_backward_input", run_conv2d_backward_input, NULL),
+            ROUTINE(CONV2D_BACKWARD_WEIGHTS, "conv2d_backward_weights", run_conv2d_backward_weights, NULL),
+            ROUTINE(CONV2D_POOL, "conv2d_pool", run_conv2d_pool, NULL),
+            ROUTINE(CONV2D_POOL_BACKWARD_INPUT, "conv2d_pool_backward_input", run_conv2d_pool_backward_input, NULL),
+            ROUTINE(CONV2D_POOL_BACKWARD_WEIGHTS, "conv2d_pool_backward_weights", run_conv2d_pool_backward_weights,
+                    finish_conv2d_pool_backward_weights),
+            ROUTINE(LINEAR, "linear", run_linear, NULL),
+            ROUTINE(LINEAR_BACKWARD_INPUT, "linear_backward_input", run_linear_backward_input, NULL),
+            ROUTINE(LINEAR_BACKWARD_WEIGHTS, "linear_backward_weights", run_linear_backward_weights, NULL),
+            ROUTINE(MATMUL, "matmul", run_matmul, NULL),
+            ROUTINE(UNARY, "unary", run_unary, NULL),
+            ROUTINE(UNARY_BACKWARD, "unary_backward", run_unary_backward, NULL),
+            ROUTINE(BINARY, "binary", run_binary, NULL),
+            ROUTINE(SCALE, "scale", run_scale, NULL),
+            ROUTINE(CAST, "cast", run_cast, NULL),
+            ROUTINE(STANDARDISE, "standardise", run_standardise, NULL),
+            ROUTINE(CROSS_ENTROPY, "cross_entropy", run_cross_entropy, finish_cross_entropy),
+            ROUTINE(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", run_cross_entropy_backward, NULL),
+            ROUTINE(CORRECT_COUNT, "correct_count", run_correct_count, finish_correct_count),
+            ROUTINE(ACCUMULATE, "accumulate", run_accumulate, NULL),
+            ROUTINE(SGD_UPDATE, "sgd_update", run_sgd_update, NULL),
+            ROUTINE(ADAM_UPDATE, "adam_update", run_adam_update, NULL),
+        },
+};

@@ -1,0 +1,54 @@
+/*
+ * kernels.h: the narrow table between ops and compute. An op family fills a request (a kernel id, operand types and
+ * attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists them: each has a plain C reference that is
+ * kept for ever and, where it pays, a fast choice that either fits the request or declines.
+ *
+ * Reference kernels take every float type through bgi_load/bgi_store and add in double, in index order. Fast kernels
+ * are compared with them in tests.
+ */
+#ifndef BGI_KERNELS_H
+#define BGI_KERNELS_H
+
+#include <brigade/graph.h>
+#include <brigade/kernel.h>
+
+typedef enum bgi_kernel_id {
+#define BGI_KERNEL(id, name, reference, fast) BGI_KERNEL_##id,
+#include "kernels/kernels.def"
+#undef BGI_KERNEL
+    BGI_KERNEL_COUNT
+} bgi_kernel_id;
+
+typedef struct bgi_kernel_request {
+    bgi_kernel_id id;
+    const bg_type *types; /* inputs, then outputs */
+    uint32_t input_count;
+    uint32_t output_count;
+    const void *attributes;
+} bgi_kernel_request;
+
+/* Fills `out` when the request is of this kernel's class on this processor; else leaves it alone and returns false. */
+typedef bool (*bgi_kernel_choice)(const bgi_kernel_request *request, bg_kernel *out);
+
+bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
+                            bg_error *error);
+/* The same from an op's signature. */
+bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
+                            bg_error *error);
+const char *bgi_kernel_name(bgi_kernel_id id);
+
+#define BGI_KERNEL(id, name, reference, fast)                                                                          \
+    void reference(const bg_kernel_call *call, uint32_t part);                                                         \
+    bool fast(const bgi_kernel_request *request, bg_kernel *out);
+#include "kernels/kernels.def"
+#undef BGI_KERNEL
+
+/* For rows of the table without a fast kernel. */
+bool bgi_no_fast_kernel(const bgi_kernel_request *request, bg_kernel *out);
+
+/* ---- what the processor can do, asked once a selection ---- */
+
+typedef enum bgi_isa { BGI_ISA_PORTABLE = 0, BGI_ISA_AVX2, BGI_ISA_AVX512 } bgi_isa;
+bgi_isa bgi_cpu_isa(void);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * broadcast.h: where an element of a broadcast operand lies, for the kernels that follow NumPy's rule.
+ */
+#ifndef BGI_REFERENCE_BROADCAST_H
+#define BGI_REFERENCE_BROADCAST_H
+
+#include <brigade/base.h>
+
+/* The index in `operand` of what stands at `index` of `output`, which operand's shape broadcasts to. */
+static inline int64_t bgi_broadcast_index(const bg_type *output, const bg_type *operand, int64_t index)
+{
+    int64_t found = 0, stride = 1;
+
+    for (uint32_t i = 1; i <= operand->rank; i++) {
+        const int64_t size = output->dims[output->rank - i];
+
+        if (operand->dims[operand->rank - i] != 1)
+            found += index % size * stride;
+        index /= size;
+        stride *= operand->dims[operand->rank - i];
+    }
+    return found;
+}
+
+#endif

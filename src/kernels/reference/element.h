@@ -1,0 +1,78 @@
+/*
+ * element.h: reading and writing one element of any type as a double: what lets each reference kernel be written once.
+ */
+#ifndef BGI_REFERENCE_ELEMENT_H
+#define BGI_REFERENCE_ELEMENT_H
+
+#include <brigade/base.h>
+
+#include <math.h>
+#include <string.h>
+
+static inline float bgi_bfloat16_to_float(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* Round to nearest, ties to even; NaN stays NaN. */
+static inline uint16_t bgi_bfloat16_from_float(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((bits >> 16) | 0x40u);
+    bits += 0x7fffu + ((bits >> 16) & 1u);
+    return (uint16_t)(bits >> 16);
+}
+
+static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
+{
+    switch (dtype) {
+    case BG_FLOAT32:
+        return ((const float *)data)[index];
+    case BG_BFLOAT16:
+        return bgi_bfloat16_to_float(((const uint16_t *)data)[index]);
+    case BG_FLOAT64:
+        return ((const double *)data)[index];
+    case BG_INT32:
+        return ((const int32_t *)data)[index];
+    case BG_UINT8:
+        return ((const uint8_t *)data)[index];
+    default:
+        return NAN;
+    }
+}
+
+/* Integers truncate and saturate. bfloat16 rounds through float32. */
+static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double value)
+{
+    switch (dtype) {
+    case BG_FLOAT32:
+        ((float *)data)[index] = (float)value;
+        break;
+    case BG_BFLOAT16:
+        ((uint16_t *)data)[index] = bgi_bfloat16_from_float((float)value);
+        break;
+    case BG_FLOAT64:
+        ((double *)data)[index] = value;
+        break;
+    case BG_INT32:
+        ((int32_t *)data)[index] = value >= 2147483647.0    ? INT32_MAX
+                                   : value <= -2147483648.0 ? INT32_MIN
+                                   : value != value         ? 0
+                                                            : (int32_t)value;
+        break;
+    case BG_UINT8:
+        ((uint8_t *)data)[index] = value >= 255.0 ? 255 : value > 0.0 ? (uint8_t)value : 0;
+        break;
+    default:
+        break;
+    }
+}
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * embedding.c: rows of a table by id, in plain C. An id outside the table reads as zeros and gets no gradient.
+ */
+#include "kernels/kernels.h"
+
+#include "kernels/attributes.h"
+#include "kernels/reference/element.h"
+#include "kernels/reference/operands.h"
+
+void bgi_reference_embedding(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *table = bgi_input_type(call, 0);
+    const int64_t id_count = bg_type_element_count(bgi_input_type(call, 1));
+    const int64_t height = table->dims[0], width = table->dims[1];
+    const int32_t *ids = call->operands[1];
+
+    (void)part;
+    for (int64_t i = 0; i < id_count; i++)
+        for (int64_t j = 0; j < width; j++)
+            bgi_store(table->dtype, bgi_output(call, 0), i * width + j,
+                      ids[i] < 0 || ids[i] >= height ? 0.0
+                                                     : bgi_load(table->dtype, call->operands[0], ids[i] * width + j));
+}
+
+static bool is_first_use(const int32_t *ids, int64_t i)
+{
+    for (int64_t earlier = 0; earlier < i; earlier++)
+        if (ids[earlier] == ids[i])
+            return false;
+    return true;
+}
+
+/* The gradient of one row: what all uses of the id bring, in order, kept in double for a few columns at a time. */
+static void sum_row(const bg_kernel_call *call, const int32_t *ids, int64_t id_count, int64_t first_use)
+{
+    enum { COLUMNS = 64 };
+    const bg_type *table = bgi_output_type(call, 0);
+    const int64_t width = table->dims[1];
+
+    for (int64_t begin = 0; begin < width; begin += COLUMNS) {
+        const int64_t columns = width - begin < COLUMNS ? width - begin : COLUMNS;
+        double sums[COLUMNS] = {0};
+
+        for (int64_t i = first_use; i < id_count; i++)
+            for (int64_t j = 0; ids[i] == ids[first_use] && j < columns; j++)
+                sums[j] += bgi_load(table->dtype, call->operands[0], i * width + begin + j);
+        for (int64_t j = 0; j < columns; j++)
+            bgi_store(table->dtype, bgi_output(call, 0), ids[first_use] * width + begin + j, sums[j]);
+    }
+}
+
+void bgi_reference_embedding_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_embedding_attributes *attributes = call->attributes;
+    const bg_type *table = bgi_output_type(call, 0);
+    const int64_t id_count = bg_type_element_count(bgi_input_type(call, 1));
+    const int32_t *ids = call->operands[1];
+
+    (void)part;
+    memset(bgi_output(call, 0), 0, bg_type_size_bytes(table));
+    for (int64_t i = 0; i < id_count; i++)
+        if (ids[i] >= 0 && ids[i] < table->dims[0] && ids[i] != attributes->padding_index && is_first_use(ids, i))
+            sum_row(call, ids, id_count, i);
+}

@@ -1,0 +1,169 @@
+/*
+ * loss.c: cross-entropy, mean squared error and the count of correct rows, in plain C. Rows are counted over all dims
+ * but the last; sums run over rows in index order.
+ */
+#include "kernels/kernels.h"
+
+#include "kernels/attributes.h"
+#include "kernels/reference/element.h"
+#include "kernels/reference/operands.h"
+
+/* ---- cross-entropy ---- */
+
+typedef struct logit_rows {
+    const void *data;
+    bg_dtype dtype;
+    int64_t count, classes;
+} logit_rows;
+
+static logit_rows read_logits(const bg_kernel_call *call, uint32_t input)
+{
+    const bg_type *type = bgi_input_type(call, input);
+    const int64_t classes = type->dims[type->rank - 1];
+
+    return (logit_rows){call->operands[input], type->dtype, bg_type_element_count(type) / classes, classes};
+}
+
+static double logit_at(const logit_rows *logits, int64_t row, int64_t class_index)
+{
+    return bgi_load(logits->dtype, logits->data, row * logits->classes + class_index);
+}
+
+static int64_t label_at(const bg_kernel_call *call, uint32_t input, int64_t row)
+{
+    return (int64_t)bgi_load(bgi_input_type(call, input)->dtype, call->operands[input], row);
+}
+
+static double log_sum_exp(const logit_rows *logits, int64_t row)
+{
+    double maximum = -INFINITY, sum = 0.0;
+
+    for (int64_t c = 0; c < logits->classes; c++)
+        if (logit_at(logits, row, c) > maximum)
+            maximum = logit_at(logits, row, c);
+    for (int64_t c = 0; c < logits->classes; c++)
+        sum += exp(logit_at(logits, row, c) - maximum);
+    return maximum + log(sum);
+}
+
+void bgi_reference_cross_entropy(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_attributes *attributes = call->attributes;
+    const logit_rows logits = read_logits(call, 0);
+    const bg_dtype loss_dtype = bgi_output_type(call, 0)->dtype;
+    double total = 0.0, weight = 0.0;
+
+    (void)part;
+    for (int64_t row = 0; row < logits.count; row++) {
+        const int64_t label = label_at(call, 1, row);
+        const double log_sum = log_sum_exp(&logits, row);
+        double loss = 0.0;
+
+        bgi_store(BG_FLOAT64, bgi_output(call, 1), row, log_sum);
+        if (label != attributes->ignore_index) {
+            loss = label < 0 || label >= logits.classes ? (double)NAN : log_sum - logit_at(&logits, row, label);
+            weight += 1.0;
+        }
+        if (attributes->reduction == BG_LOSS_NONE)
+            bgi_store(loss_dtype, bgi_output(call, 0), row, loss);
+        total += loss;
+    }
+    if (attributes->reduction == BG_LOSS_SUM)
+        bgi_store(loss_dtype, bgi_output(call, 0), 0, total);
+    if (attributes->reduction == BG_LOSS_MEAN) {
+        bgi_store(loss_dtype, bgi_output(call, 0), 0, weight > 0.0 ? total / weight : 0.0);
+        bgi_store(bgi_output_type(call, 2)->dtype, bgi_output(call, 2), 0, weight);
+    }
+}
+
+/* dlogits = scale (softmax - one at the label); scale is the row's dloss, or dloss / weight for a mean. dlogits may
+ * overwrite the logits. */
+void bgi_reference_cross_entropy_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_attributes *attributes = call->attributes;
+    const logit_rows logits = read_logits(call, 1);
+    const bg_dtype loss_dtype = bgi_input_type(call, 0)->dtype;
+    double scale = bgi_load(loss_dtype, call->operands[0], 0);
+
+    (void)part;
+    if (attributes->reduction == BG_LOSS_MEAN)
+        scale /= bgi_load(bgi_input_type(call, 4)->dtype, call->operands[4], 0);
+    for (int64_t row = 0; row < logits.count; row++) {
+        const int64_t label = label_at(call, 2, row);
+        const bool is_ignored = label == attributes->ignore_index;
+        const bool is_invalid = label < 0 || label >= logits.classes;
+        const double log_sum = bgi_load(BG_FLOAT64, call->operands[3], row);
+
+        if (attributes->reduction == BG_LOSS_NONE)
+            scale = bgi_load(loss_dtype, call->operands[0], row);
+        for (int64_t c = 0; c < logits.classes; c++) {
+            const double softmax = exp(logit_at(&logits, row, c) - log_sum);
+            const double gradient = is_invalid ? (double)NAN : scale * (softmax - (c == label ? 1.0 : 0.0));
+
+            bgi_store(logits.dtype, bgi_output(call, 0), row * logits.classes + c, is_ignored ? 0.0 : gradient);
+        }
+    }
+}
+
+/* ---- mean squared error ---- */
+
+void bgi_reference_mse(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_attributes *attributes = call->attributes;
+    const bg_type *type = bgi_input_type(call, 0);
+    const bg_dtype loss_dtype = bgi_output_type(call, 0)->dtype;
+    const int64_t count = bg_type_element_count(type);
+    double total = 0.0;
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        const double difference =
+            bgi_load(type->dtype, call->operands[0], i) - bgi_load(type->dtype, call->operands[1], i);
+
+        if (attributes->reduction == BG_LOSS_NONE)
+            bgi_store(loss_dtype, bgi_output(call, 0), i, difference * difference);
+        total += difference * difference;
+    }
+    if (attributes->reduction != BG_LOSS_NONE)
+        bgi_store(loss_dtype, bgi_output(call, 0), 0,
+                  attributes->reduction == BG_LOSS_MEAN ? total / (double)count : total);
+}
+
+/* dprediction = 2 dloss (prediction - target), over the count for a mean. It may overwrite the prediction. */
+void bgi_reference_mse_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_attributes *attributes = call->attributes;
+    const bg_type *type = bgi_input_type(call, 1);
+    const int64_t count = bg_type_element_count(type);
+    const double divisor = attributes->reduction == BG_LOSS_MEAN ? (double)count : 1.0;
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        const double dloss =
+            bgi_load(bgi_input_type(call, 0)->dtype, call->operands[0], attributes->reduction == BG_LOSS_NONE ? i : 0);
+        const double difference =
+            bgi_load(type->dtype, call->operands[1], i) - bgi_load(type->dtype, call->operands[2], i);
+
+        bgi_store(type->dtype, bgi_output(call, 0), i, 2.0 * dloss * difference / divisor);
+    }
+}
+
+/* ---- correct rows ---- */
+
+void bgi_reference_correct_count(const bg_kernel_call *call, uint32_t part)
+{
+    const logit_rows logits = read_logits(call, 0);
+    int64_t count = 0;
+
+    (void)part;
+    for (int64_t row = 0; row < logits.count; row++) {
+        int64_t largest = 0;
+
+        for (int64_t c = 1; c < logits.classes; c++)
+            if (logit_at(&logits, row, c) > logit_at(&logits, row, largest) ||
+                (isnan(logit_at(&logits, row, c)) && !isnan(logit_at(&logits, row, largest))))
+                largest = c;
+        count += label_at(call, 1, row) == largest;
+    }
+    bgi_store(BG_INT32, bgi_output(call, 0), 0, (double)count);
+}

@@ -1,0 +1,175 @@
+/*
+ * optimiser.c: adding gradients up, and the weight updates. The updates follow PyTorch's torch.optim (SGD, Adam, AdamW:
+ * single tensor, float32) operation by operation, because a trained network is what comes of many thousand of them.
+ *
+ * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives the very
+ * bits of float32 arithmetic (double has more than twice float32's digits and two more). So one text serves float32,
+ * bfloat16 (whose mathematics is float32) and, without the rounding, float64.
+ */
+#include "kernels/attributes.h"
+#include "kernels/kernels.h"
+#include "kernels/reference/element.h"
+
+void bgi_reference_accumulate(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+    const bool is_first = call->env->accumulated == 0;
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        const double gradient = bgi_load(call->types[1].dtype, call->operands[1], i);
+
+        bgi_store(dtype, call->operands[0], i, is_first ? gradient : bgi_load(dtype, call->operands[0], i) + gradient);
+    }
+}
+
+void bgi_reference_add_n(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        double sum = bgi_load(dtype, call->operands[0], i);
+
+        for (uint32_t input = 1; input < call->input_count; input++)
+            sum += bgi_load(dtype, call->operands[input], i);
+        bgi_store(dtype, call->operands[call->input_count], i, sum);
+    }
+}
+
+void bgi_reference_total_scale(const bg_kernel_call *call, uint32_t part)
+{
+    const double total = bgi_load(call->types[0].dtype, call->operands[0], 0);
+
+    (void)part;
+    bgi_store(BG_FLOAT32, call->operands[1], 0, total == 0.0 ? 0.0 : 1.0 / total);
+}
+
+/* ---- updates ---- */
+
+enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
+
+static double round_to(bool in_double, double value)
+{
+    return in_double ? value : (double)(float)value;
+}
+
+/* a + b * c, each operation rounded. */
+static double add_product(bool in_double, double a, double b, double c)
+{
+    return round_to(in_double, a + round_to(in_double, b * c));
+}
+
+static double load_gradient(const bg_kernel_call *call, int64_t i, bool in_double)
+{
+    const double gradient = bgi_load(call->types[GRADIENT].dtype, call->operands[GRADIENT], i);
+    const double scale = bgi_load(BG_FLOAT32, call->operands[SCALE], 0);
+
+    return round_to(in_double, round_to(in_double, gradient) * scale);
+}
+
+void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
+{
+    const bool nesterov = ((const bgi_sgd_attributes *)call->attributes)->nesterov;
+    const double *hyper = call->operands[HYPER];
+    const bg_dtype dtype = call->types[PARAMETER].dtype;
+    const bool in_double = dtype == BG_FLOAT64;
+    const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
+    const double step_size = round_to(in_double, -hyper[BGI_HYPER_LEARNING_RATE]);
+    const double decay = round_to(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]);
+    const double momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]);
+    const double admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
+    const bool has_velocity = call->input_count > STATE && momentum != 0.0;
+    const bool is_first = call->env->step == 0; /* the first velocity is the gradient, not dampened */
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        const double parameter = bgi_load(dtype, call->operands[PARAMETER], i);
+        double direction = load_gradient(call, i, in_double);
+
+        if (decay != 0.0)
+            direction = add_product(in_double, direction, decay, parameter);
+        if (has_velocity) {
+            const bg_dtype state_dtype = call->types[STATE].dtype;
+            double velocity = direction;
+
+            if (!is_first)
+                velocity = add_product(in_double,
+                                       round_to(in_double, bgi_load(state_dtype, call->operands[STATE], i) * momentum),
+                                       admitted, direction);
+            bgi_store(state_dtype, call->operands[STATE], i, velocity);
+            direction = nesterov ? add_product(in_double, direction, momentum, velocity) : velocity;
+        }
+        bgi_store(dtype, call->operands[PARAMETER], i, add_product(in_double, parameter, step_size, direction));
+    }
+}
+
+/* What Adam's formulas need besides the elements: computed in double, then in the precision of the update. */
+typedef struct adam_factors {
+    bool in_double, is_decoupled;
+    double decay; /* of the gradient (L2), or the factor of the parameter (decoupled) */
+    double beta1, admitted1;
+    double beta2, admitted2;
+    double root_correction2;
+    double epsilon;
+    double step_size; /* negative */
+} adam_factors;
+
+static adam_factors make_factors(const bg_kernel_call *call)
+{
+    const double *hyper = call->operands[HYPER];
+    const double t = (double)(call->env->step + 1);
+    const double rate = hyper[BGI_HYPER_LEARNING_RATE], decay = hyper[BGI_HYPER_WEIGHT_DECAY];
+    const double beta1 = hyper[BGI_HYPER_BETA1], beta2 = hyper[BGI_HYPER_BETA2];
+    const bool in_double = call->types[PARAMETER].dtype == BG_FLOAT64;
+    const bool is_decoupled = ((const bgi_adam_attributes *)call->attributes)->decoupled_decay;
+
+    return (adam_factors){
+        .in_double = in_double,
+        .is_decoupled = is_decoupled,
+        .decay = round_to(in_double, is_decoupled ? 1.0 - rate * decay : decay),
+        .beta1 = round_to(in_double, beta1),
+        .admitted1 = round_to(in_double, 1.0 - beta1),
+        .beta2 = round_to(in_double, beta2),
+        .admitted2 = round_to(in_double, 1.0 - beta2),
+        .root_correction2 = round_to(in_double, sqrt(1.0 - pow(beta2, t))),
+        .epsilon = round_to(in_double, hyper[BGI_HYPER_EPSILON]),
+        .step_size = round_to(in_double, -(rate / (1.0 - pow(beta1, t)))),
+    };
+}
+
+static void update_adam(const adam_factors *f, double gradient, double *parameter, double *m, double *v)
+{
+    const bool d = f->in_double;
+    double denominator;
+
+    if (f->is_decoupled)
+        *parameter = round_to(d, *parameter * f->decay);
+    else if (f->decay != 0.0)
+        gradient = add_product(d, gradient, f->decay, *parameter);
+    *m = add_product(d, round_to(d, *m * f->beta1), f->admitted1, gradient);
+    *v = add_product(d, round_to(d, *v * f->beta2), round_to(d, f->admitted2 * gradient), gradient);
+    denominator = round_to(d, round_to(d, round_to(d, sqrt(*v)) / f->root_correction2) + f->epsilon);
+    *parameter = round_to(d, *parameter + round_to(d, round_to(d, f->step_size * *m) / denominator));
+}
+
+void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
+{
+    const adam_factors factors = make_factors(call);
+    const bg_dtype dtype = call->types[PARAMETER].dtype, state_dtype = call->types[STATE].dtype;
+    const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        double parameter = bgi_load(dtype, call->operands[PARAMETER], i);
+        double m = bgi_load(state_dtype, call->operands[STATE], i);
+        double v = bgi_load(state_dtype, call->operands[STATE + 1], i);
+
+        update_adam(&factors, load_gradient(call, i, factors.in_double), &parameter, &m, &v);
+        bgi_store(dtype, call->operands[PARAMETER], i, parameter);
+        bgi_store(state_dtype, call->operands[STATE], i, m);
+        bgi_store(state_dtype, call->operands[STATE + 1], i, v);
+    }
+}

@@ -1,0 +1,19 @@
+/*
+ * evaluate.h: running ops of a graph one after the other with reference kernels: no plan, no threads, a buffer for
+ * every value. The gradient checker and the tests' interpreter are made of it.
+ */
+#ifndef BGI_OPS_EVALUATE_H
+#define BGI_OPS_EVALUATE_H
+
+#include "graph/graph.h"
+
+/* Runs ops first_op, first_op + 1, ... below end_op. buffers[id] holds value id (64-byte aligned, its type's size); the
+ * operands of those ops must have one. */
+bg_status bgi_evaluate(const bg_graph *graph, uint32_t first_op, uint32_t end_op, const bg_kernel_env *env,
+                       void *const *buffers, bg_error *error);
+
+/* A zeroed buffer for every value of the graph as it is now; constants are filled in. */
+bg_status bgi_evaluate_create_buffers(const bg_graph *graph, void ***out, bg_error *error);
+void bgi_evaluate_destroy_buffers(const bg_graph *graph, void **buffers);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * norm.c: layer and batch normalisation and their gradients. The forward ops keep mean and 1 / standard deviation for
+ * the backward, in float32 (float64 for float64 operands).
+ */
+#include <brigade/ops.h>
+
+#include "ops/ops.h"
+#include "ops/shape.h"
+
+static bg_status check_epsilon(const bgi_norm_attributes *attributes, bg_error *error)
+{
+    if (attributes->epsilon >= 0.0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be at least 0", attributes->epsilon);
+}
+
+/* gamma and beta, or what else has one element for each of `count`. */
+static bg_status check_vector(const bg_type *type, const char *operand, bg_dtype dtype, int64_t count,
+                              const char *because, bg_error *error)
+{
+    const bg_type wanted = bg_vector(dtype, count);
+
+    return bgi_shape_equal(type, operand, &wanted, because, error);
+}
+
+/* Two passes for the statistics, one for the result; about twice that backward. */
+static bg_cost cost_forward(const bg_op_signature *op)
+{
+    return bgi_cost_once(op, 8.0 * bgi_type_elements(&op->types[0]));
+}
+
+static bg_cost cost_backward(const bg_op_signature *op)
+{
+    return bgi_cost_once(op, 14.0 * bgi_type_elements(&op->types[0]));
+}
+
+/* ---- layer norm: x, gamma?, beta? -> y, mean, rstd ---- */
+
+static bg_status infer_layer_norm(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type *x = &op->types[0];
+
+    BGI_TRY(check_epsilon(op->attributes, error));
+    BGI_TRY(bgi_shape_float(x, "x", error));
+    BGI_TRY(bgi_shape_minimum_rank(x, "x", 1, "[..., last]", error));
+    if (op->input_count == 2)
+        return bg_error_set(error, BG_ERROR_INVALID, "gamma is given without beta: give both or neither");
+    if (op->input_count == 3) {
+        BGI_TRY(check_vector(&op->types[1], "gamma", x->dtype, x->dims[x->rank - 1], "x's last dimension", error));
+        BGI_TRY(check_vector(&op->types[2], "beta", x->dtype, x->dims[x->rank - 1], "x's last dimension", error));
+    }
+    outputs[0] = *x;
+    outputs[1] = outputs[2] = bgi_type_rows(x, bgi_statistics_dtype(x->dtype));
+    return BG_OK;
+}
+
+static bg_status differentiate_layer_norm(bg_op_gradient *gradient, bg_error *error)
+{
+    const bool is_affine = gradient->op.input_count > 1;
+    bg_value inputs[5] = {{0}, gradient->inputs[0], gradient->outputs[1], gradient->outputs[2]};
+    bg_value outputs[3];
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
+    if (is_affine)
+        inputs[4] = gradient->inputs[1];
+    bg_graph_add(gradient->graph, &bgi_op_layer_norm_backward, NULL, inputs, is_affine ? 5 : 4, gradient->op.attributes,
+                 outputs);
+    for (uint32_t i = 0; i < gradient->op.input_count; i++)
+        if (gradient->needs[i])
+            gradient->input_gradients[i] = outputs[i];
+    return bg_graph_check(gradient->graph, error);
+}
+
+BGI_OP_KERNEL(select_layer_norm, LAYER_NORM)
+
+const bg_op_type bgi_op_layer_norm = {
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = 0,
+    .weight_output = BG_NO_OPERAND,
+    .name = "layer_norm",
+    .minimum_inputs = 1,
+    .maximum_inputs = 3,
+    .output_count = 3,
+    .attributes_bytes = sizeof(bgi_norm_attributes),
+    .infer = infer_layer_norm,
+    .gradient = differentiate_layer_norm,
+    .cost = cost_forward,
+    .kernel = select_layer_norm,
+};
+
+/* dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta? */
+static bg_status infer_layer_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type *x = &op->types[1];
+    bg_type statistics;
+
+    BGI_TRY(bgi_shape_float(x, "x", error));
+    BGI_TRY(bgi_shape_minimum_rank(x, "x", 1, "[..., last]", error));
+    statistics = bgi_type_rows(x, bgi_statistics_dtype(x->dtype));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", x, "x's type", error));
+    BGI_TRY(bgi_shape_equal(&op->types[2], "mean", &statistics, "the forward op's", error));
+    BGI_TRY(bgi_shape_equal(&op->types[3], "rstd", &statistics, "the forward op's", error));
+    outputs[0] = *x;
+    if (op->input_count > 4) {
+        BGI_TRY(check_vector(&op->types[4], "gamma", x->dtype, x->dims[x->rank - 1], "x's last dimension", error));
+        outputs[1] = outputs[2] = op->types[4];
+    }
+    return BG_OK;
+}
+
+BGI_OP_KERNEL(select_layer_norm_backward, LAYER_NORM_BACKWARD)
+
+const bg_op_type bgi_op_layer_norm_backward = {
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = 0,
+    .weight_output = BG_NO_OPERAND,
+    .name = "layer_norm_backward",
+    .minimum_inputs = 4,
+    .maximum_inputs = 5,
+    .output_count = 3,
+    .attributes_bytes = sizeof(bgi_norm_attributes),
+    .infer = infer_layer_norm_backward,
+    .cost = cost_backward,
+    .kernel = select_layer_norm_backward,
+};
+
+bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta, double epsilon)
+{
+    const bgi_norm_attributes attributes = {.epsilon = epsilon};
+    const bg_value inputs[] = {x, gamma, beta};
+
+    /* After an earlier error both are null, and this adds nothing. */
+    return bg_graph_add(graph, &bgi_op_layer_norm, name, inputs, 3, &attributes, NULL);
+}
+
+/* ---- batch norm: x, gamma, beta, running_mean!, running_variance! -> y, mean, rstd ---- */
+
+static bg_status check_running(const bg_type *type, const char *operand, const bg_type *x, bg_error *error)
+{
+    const bg_dtype dtype = type->dtype == x->dtype ? x->dtype : bgi_statistics_dtype(x->dtype);
+
+    return check_vector(type, operand, dtype, x->dims[1], "C of x; x's element type or float32", error);
+}
+
+static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_norm_attributes *attributes = op->attributes;
+    const bg_type *x = &op->types[0];
+
+    BGI_TRY(check_epsilon(attributes, error));
+    if (!(attributes->momentum >= 0.0 && attributes->momentum <= 1.0))
+        return bg_error_set(error, BG_ERROR_INVALID, "momentum is %g: it must be between 0 and 1",
+                            attributes->momentum);
+    BGI_TRY(bgi_shape_float(x, "x", error));
+    BGI_TRY(bgi_shape_minimum_rank(x, "x", 2, "[N,C] or [N,C,H,W]", error));
+    BGI_TRY(check_vector(&op->types[1], "gamma", x->dtype, x->dims[1], "C of x", error));
+    BGI_TRY(check_vector(&op->types[2], "beta", x->dtype, x->dims[1], "C of x", error));
+    BGI_TRY(check_running(&op->types[3], "running_mean", x, error));
+    BGI_TRY(check_running(&op->types[4], "running_variance", x, error));
+    outputs[0] = *x;
+    outputs[1] = outputs[2] = bg_vector(bgi_statistics_dtype(x->dtype), x->dims[1]);
+    return BG_OK;
+}
+
+/* Of the training mode: through the micro-batch's own statistics. */
+static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
+{
+    const bg_type *x = &gradient->op.types[0];
+    const bg_value *values = gradient->inputs;
+    bg_value inputs[5] = {{0}, values[0], gradient->outputs[1], gradient->outputs[2], values[1]};
+    char text[BG_TYPE_TEXT_BYTES];
+    bg_value outputs[3];
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
+    if (bg_type_element_count(x) == x->dims[1])
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "x is %s: training needs more than 1 value a channel (a micro-batch of 2 or more)",
+                            bg_type_text(x, text));
+    bg_graph_add(gradient->graph, &bgi_op_batch_norm_backward, NULL, inputs, 5, gradient->op.attributes, outputs);
+    for (uint32_t i = 0; i < 3; i++)
+        if (gradient->needs[i])
+            gradient->input_gradients[i] = outputs[i];
+    return bg_graph_check(gradient->graph, error);
+}
+
+BGI_OP_KERNEL(select_batch_norm, BATCH_NORM)
+
+const bg_op_type bgi_op_batch_norm = {
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = 0,
+    .weight_output = BG_NO_OPERAND,
+    .name = "batch_norm",
+    .minimum_inputs = 5,
+    .maximum_inputs = 5,
+    .output_count = 3,
+    .attributes_bytes = sizeof(bgi_norm_attributes),
+    .written_inputs = 1u << 3 | 1u << 4,
+    .infer = infer_batch_norm,
+    .gradient = differentiate_batch_norm,
+    .cost = cost_forward,
+    .kernel = select_batch_norm,
+};
+
+/* dy, x, mean, rstd, gamma -> dx, dgamma, dbeta */
+static bg_status infer_batch_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type *x = &op->types[1];
+    const bg_dtype statistics = bgi_statistics_dtype(x->dtype);
+
+    BGI_TRY(bgi_shape_float(x, "x", error));
+    BGI_TRY(bgi_shape_minimum_rank(x, "x", 2, "[N,C] or [N,C,H,W]", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", x, "x's type", error));
+    BGI_TRY(check_vector(&op->types[2], "mean", statistics, x->dims[1], "the forward op's", error));
+    BGI_TRY(check_vector(&op->types[3], "rstd", statistics, x->dims[1], "the forward op's", error));
+    BGI_TRY(check_vector(&op->types[4], "gamma", x->dtype, x->dims[1], "C of x", error));
+    outputs[0] = *x;
+    outputs[1] = outputs[2] = op->types[4];
+    return BG_OK;
+}
+
+BGI_OP_KERNEL(select_batch_norm_backward, BATCH_NORM_BACKWARD)
+
+const bg_op_type bgi_op_batch_norm_backward = {
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = 0,
+    .weight_output = BG_NO_OPERAND,
+    .name = "batch_norm_backward",
+    .minimum_inputs = 5,
+    .maximum_inputs = 5,
+    .output_count = 3,
+    .attributes_bytes = sizeof(bgi_norm_attributes),
+    .infer = infer_batch_norm_backward,
+    .cost = cost_backward,
+    .kernel = select_batch_norm_backward,
+};
+
+bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
+                       bg_value running_mean, bg_value running_variance, double momentum, double epsilon)
+{
+    const bgi_norm_attributes attributes = {.epsilon = epsilon, .momentum = momentum};
+    const bg_value inputs[] = {x, gamma, beta, running_mean, running_variance};
+
+    return bg_graph_add(graph, &bgi_op_batch_norm, name, inputs, 5, &attributes, NULL);
+}

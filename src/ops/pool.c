@@ -1,0 +1,272 @@
+/*
+ * pool.c: max and average pooling of images and their gradients.
+ *
+ * Output sizes follow PyTorch: floor((H + 2 padding - dilation (KH-1) - 1) / stride) + 1, or the ceiling; a last window
+ * that ceil_mode adds is dropped when it would begin in the padding after the image.
+ */
+#include <brigade/ops.h>
+
+#include "ops/ops.h"
+#include "ops/shape.h"
+
+static const int64_t largest_size = INT32_MAX;
+
+static bg_status check_options(const bg_pool2d_options *options, bg_error *error)
+{
+    for (int dim = 0; dim < 2; dim++) {
+        const struct {
+            const char *name;
+            int64_t value, least, most;
+        } rules[] = {{"kernel", options->kernel[dim], 1, largest_size},
+                     {"stride", options->stride[dim], 1, largest_size},
+                     {"dilation", options->dilation[dim], 1, largest_size},
+                     {"padding", options->padding[dim], 0, options->kernel[dim] / 2}};
+
+        for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+            if (rules[i].value < rules[i].least || rules[i].value > rules[i].most)
+                return bg_error_set(error, BG_ERROR_INVALID, "%s[%d] is %lld: it must be between %lld and %lld%s",
+                                    rules[i].name, dim, (long long)rules[i].value, (long long)rules[i].least,
+                                    (long long)rules[i].most, i == 3 ? " (half the kernel)" : "");
+    }
+    return BG_OK;
+}
+
+/* The windows along one dim of `size` elements; 0 when none fits. */
+static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t size)
+{
+    const int64_t stride = options->stride[dim], padding = options->padding[dim];
+    const int64_t room = size + 2 * padding - options->dilation[dim] * (options->kernel[dim] - 1) - 1 +
+                         (options->ceil_mode ? stride - 1 : 0);
+    int64_t count;
+
+    if (room < 0)
+        return 0;
+    count = room / stride + 1;
+    if (options->ceil_mode && (count - 1) * stride >= size + padding)
+        count--;
+    return count;
+}
+
+/* With dilation a window can step over the whole image: then it has no largest element. */
+static bool every_window_sees_the_image(const bg_pool2d_options *options, int dim, int64_t size, int64_t count)
+{
+    for (int64_t out = 0; options->dilation[dim] > 1 && out < count; out++) {
+        int64_t at = out * options->stride[dim] - options->padding[dim];
+
+        while (at < 0)
+            at += options->dilation[dim];
+        if (at >= size)
+            return false;
+    }
+    return true;
+}
+
+static bg_status infer_pooled(const bg_type *x, const bg_pool2d_options *options, bg_type *out_y, bg_error *error)
+{
+    char text[BG_TYPE_TEXT_BYTES];
+    bg_type y = *x;
+
+    BGI_TRY(check_options(options, error));
+    BGI_TRY(bgi_shape_float(x, "x", error));
+    BGI_TRY(bgi_shape_rank(x, "x", 4, "[N,C,H,W]", error));
+    if (x->dims[2] > largest_size / x->dims[3])
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: height x width must be at most %lld",
+                            bg_type_text(x, text), (long long)largest_size);
+    for (int dim = 0; dim < 2; dim++) {
+        y.dims[2 + dim] = count_windows(options, dim, x->dims[2 + dim]);
+        if (y.dims[2 + dim] < 1)
+            return bg_error_set(
+                error, BG_ERROR_SHAPE,
+                "x is %s: its dimension %d with padding %lld must be at least %lld (kernel %lld, dilation %lld)",
+                bg_type_text(x, text), 2 + dim, (long long)options->padding[dim],
+                (long long)(options->dilation[dim] * (options->kernel[dim] - 1) + 1), (long long)options->kernel[dim],
+                (long long)options->dilation[dim]);
+        if (!every_window_sees_the_image(options, dim, x->dims[2 + dim], y.dims[2 + dim]))
+            return bg_error_set(error, BG_ERROR_SHAPE,
+                                "x is %s: a window lies in the padding alone along dimension %d; dilation %lld must be "
+                                "at most %lld",
+                                bg_type_text(x, text), 2 + dim, (long long)options->dilation[dim],
+                                (long long)x->dims[2 + dim]);
+    }
+    *out_y = y;
+    return BG_OK;
+}
+
+static bg_cost cost_pool(const bg_op_signature *op)
+{
+    const bgi_pool2d_attributes *attributes = op->attributes;
+    const bg_type *y = &op->types[op->input_count];
+
+    return bgi_cost_once(op, bgi_type_elements(y) * (double)attributes->options.kernel[0] *
+                                 (double)attributes->options.kernel[1]);
+}
+
+static bg_cost cost_pool_backward(const bg_op_signature *op)
+{
+    const bgi_pool2d_backward_attributes *attributes = op->attributes;
+
+    return bgi_cost_once(op, bgi_type_elements(&op->types[0]) * (double)attributes->forward.options.kernel[0] *
+                                 (double)attributes->forward.options.kernel[1]);
+}
+
+static bgi_pool2d_backward_attributes backward_attributes(const bg_op_gradient *gradient)
+{
+    return (bgi_pool2d_backward_attributes){.forward = *(const bgi_pool2d_attributes *)gradient->op.attributes,
+                                            .result = gradient->op.types[0]};
+}
+
+/* The rule of both backward ops: dy is what pooling dx's type gives. */
+static bg_status infer_pool_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_pool2d_backward_attributes *attributes = op->attributes;
+    bg_type y;
+
+    BGI_TRY(infer_pooled(&attributes->result, &attributes->forward.options, &y, error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the pooled output", error));
+    outputs[0] = attributes->result;
+    return BG_OK;
+}
+
+/* ---- max ---- */
+
+static bg_type where_type(bg_type pooled)
+{
+    pooled.dtype = BG_INT32;
+    return pooled;
+}
+
+static bg_status infer_max_pool2d(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_pool2d_attributes *attributes = op->attributes;
+
+    BGI_TRY(infer_pooled(&op->types[0], &attributes->options, &outputs[0], error));
+    outputs[1] = where_type(outputs[0]);
+    return BG_OK;
+}
+
+static bg_status differentiate_max_pool2d(bg_op_gradient *gradient, bg_error *error)
+{
+    const bgi_pool2d_backward_attributes attributes = backward_attributes(gradient);
+    bg_value inputs[2] = {{0}, gradient->outputs[1]};
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
+    if (gradient->needs[0])
+        gradient->input_gradients[0] =
+            bg_graph_add(gradient->graph, &bgi_op_max_pool2d_backward, NULL, inputs, 2, &attributes, NULL);
+    return bg_graph_check(gradient->graph, error);
+}
+
+BGI_OP_KERNEL(select_max_pool2d, MAX_POOL2D)
+
+const bg_op_type bgi_op_max_pool2d = {
+    BG_OP_TYPE_DEFAULTS,       .name = "max_pool2d",
+    .minimum_inputs = 1,       .maximum_inputs = 1,
+    .output_count = 2,         .attributes_bytes = sizeof(bgi_pool2d_attributes),
+    .infer = infer_max_pool2d, .gradient = differentiate_max_pool2d,
+    .cost = cost_pool,         .kernel = select_max_pool2d,
+};
+
+static bg_status infer_max_pool2d_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type where = where_type(op->types[0]);
+
+    BGI_TRY(infer_pool_backward(op, outputs, error));
+    return bgi_shape_equal(&op->types[1], "where", &where, "the indices of the forward op", error);
+}
+
+BGI_OP_KERNEL(select_max_pool2d_backward, MAX_POOL2D_BACKWARD)
+
+const bg_op_type bgi_op_max_pool2d_backward = {
+    BG_OP_TYPE_DEFAULTS,
+    .name = "max_pool2d_backward",
+    .minimum_inputs = 2,
+    .maximum_inputs = 2,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_pool2d_backward_attributes),
+    .infer = infer_max_pool2d_backward,
+    .cost = cost_pool_backward,
+    .kernel = select_max_pool2d_backward,
+};
+
+/* ---- average ---- */
+
+static bg_status infer_avg_pool2d(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_pool2d_attributes *attributes = op->attributes;
+
+    if (attributes->options.dilation[0] != 1 || attributes->options.dilation[1] != 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "dilation is %lld x %lld: average pooling takes 1 only",
+                            (long long)attributes->options.dilation[0], (long long)attributes->options.dilation[1]);
+    return infer_pooled(&op->types[0], &attributes->options, &outputs[0], error);
+}
+
+static bg_status differentiate_avg_pool2d(bg_op_gradient *gradient, bg_error *error)
+{
+    const bgi_pool2d_backward_attributes attributes = backward_attributes(gradient);
+    bg_value dy;
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &dy, error));
+    if (gradient->needs[0])
+        gradient->input_gradients[0] =
+            bg_graph_add(gradient->graph, &bgi_op_avg_pool2d_backward, NULL, &dy, 1, &attributes, NULL);
+    return bg_graph_check(gradient->graph, error);
+}
+
+BGI_OP_KERNEL(select_avg_pool2d, AVG_POOL2D)
+
+const bg_op_type bgi_op_avg_pool2d = {
+    BG_OP_TYPE_DEFAULTS,       .name = "avg_pool2d",
+    .minimum_inputs = 1,       .maximum_inputs = 1,
+    .output_count = 1,         .attributes_bytes = sizeof(bgi_pool2d_attributes),
+    .infer = infer_avg_pool2d, .gradient = differentiate_avg_pool2d,
+    .cost = cost_pool,         .kernel = select_avg_pool2d,
+};
+
+BGI_OP_KERNEL(select_avg_pool2d_backward, AVG_POOL2D_BACKWARD)
+
+const bg_op_type bgi_op_avg_pool2d_backward = {
+    BG_OP_TYPE_DEFAULTS,
+    .name = "avg_pool2d_backward",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_pool2d_backward_attributes),
+    .infer = infer_pool_backward,
+    .cost = cost_pool_backward,
+    .kernel = select_avg_pool2d_backward,
+};
+
+/* ---- builders ---- */
+
+bg_pool2d_options bg_pool2d_defaults(int64_t kernel_size)
+{
+    return (bg_pool2d_options){
+        .kernel = {kernel_size, kernel_size}, .dilation = {1, 1}, .ceil_mode = false, .count_include_pad = true};
+}
+
+static bg_value add_pool(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x,
+                         const bg_pool2d_options *options)
+{
+    bgi_pool2d_attributes attributes;
+
+    if (options == NULL) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s `%s`: options is NULL; start from bg_pool2d_defaults(kernel)",
+                      op_type->name, name != NULL ? name : "");
+        return (bg_value){0};
+    }
+    attributes.options = *options;
+    for (int dim = 0; dim < 2; dim++)
+        if (attributes.options.stride[dim] == 0)
+            attributes.options.stride[dim] = attributes.options.kernel[dim];
+    return bg_graph_add(graph, op_type, name, &x, 1, &attributes, NULL);
+}
+
+bg_value bg_max_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options)
+{
+    return add_pool(graph, &bgi_op_max_pool2d, name, x, options);
+}
+
+bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options)
+{
+    return add_pool(graph, &bgi_op_avg_pool2d, name, x, options);
+}

@@ -1,0 +1,392 @@
+/*
+ * reshape.c: ops that move elements or only look at them under another shape: reshape (an alias: no data moves), copy,
+ * transpose, slice, concat. Every element type passes through.
+ */
+#include "ops/ops.h"
+#include "ops/shape.h"
+
+#include <stdio.h>
+
+BGI_OP_KERNEL(select_copy, COPY)
+BGI_OP_KERNEL(select_transpose, TRANSPOSE)
+BGI_OP_KERNEL(select_slice, SLICE)
+BGI_OP_KERNEL(select_slice_backward, SLICE_BACKWARD)
+BGI_OP_KERNEL(select_concat, CONCAT)
+
+/* ---- reshape and copy ---- */
+
+/* Replaces the one -1 by what is left of x's elements. */
+static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attributes, bg_type *out, bg_error *error)
+{
+    const int64_t count = bg_type_element_count(x);
+    uint32_t open = BG_MAX_RANK;
+    int64_t known = 1;
+
+    for (uint32_t i = 0; i < attributes->rank; i++) {
+        const int64_t dim = attributes->dims[i];
+
+        if (dim == -1 && open != BG_MAX_RANK)
+            return bg_error_set(error, BG_ERROR_SHAPE, "dimensions %u and %u are both -1; one at most can be left open",
+                                (unsigned)open, (unsigned)i);
+        if (dim == -1)
+            open = i;
+        else if (dim < 1)
+            return bg_error_set(error, BG_ERROR_SHAPE,
+                                "dimension %u is %lld; it must be at least 1, or -1 for the rest", (unsigned)i,
+                                (long long)dim);
+        else if (known > count / dim + 1)
+            known = count + 1; /* more elements than x has: refused by the caller, and no overflow here */
+        else
+            known *= dim;
+    }
+    *out = bg_type_make(x->dtype, attributes->rank, attributes->dims);
+    if (open != BG_MAX_RANK && count % known == 0)
+        out->dims[open] = count / known;
+    return BG_OK;
+}
+
+static bg_status infer_reshape(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_dims_attributes *attributes = op->attributes;
+    const bg_type *x = &op->types[0];
+    char text[BG_TYPE_TEXT_BYTES], wanted_text[BG_TYPE_TEXT_BYTES];
+    bg_error ignored = {0};
+    bg_type wanted;
+
+    if (attributes->rank > BG_MAX_RANK)
+        return bg_error_set(error, BG_ERROR_SHAPE, "rank %u is above the limit of %d", (unsigned)attributes->rank,
+                            BG_MAX_RANK);
+    BGI_TRY(resolve_dims(x, attributes, &wanted, error));
+    if (bg_type_validate(&wanted, &ignored) != BG_OK || bg_type_element_count(&wanted) != bg_type_element_count(x))
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s, which has %lld elements; they do not fill %s exactly",
+                            bg_type_text(x, text), (long long)bg_type_element_count(x),
+                            bg_type_text(&wanted, wanted_text));
+    outputs[0] = wanted;
+    return BG_OK;
+}
+
+static bg_status derive_reshape(bg_op_gradient *gradient, bg_error *error)
+{
+    if (gradient->needs[0])
+        gradient->input_gradients[0] =
+            bgi_reshape_to(gradient->graph, gradient->output_gradients[0], &gradient->op.types[0]);
+    return bg_graph_check(gradient->graph, error);
+}
+
+static bg_cost cost_nothing(const bg_op_signature *op)
+{
+    (void)op;
+    return (bg_cost){0};
+}
+
+const bg_op_type bgi_op_reshape = {
+    .name = "reshape",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_dims_attributes),
+    .alias_input = 0,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_reshape,
+    .gradient = derive_reshape,
+    .cost = cost_nothing,
+    .kernel = select_copy,
+};
+
+bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims)
+{
+    bgi_dims_attributes attributes = {.rank = rank};
+
+    for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
+        attributes.dims[i] = dims[i];
+    return bg_graph_add(graph, &bgi_op_reshape, name, &x, 1, &attributes, NULL);
+}
+
+bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type)
+{
+    const bg_type from = bg_graph_type(graph, x);
+
+    if (bg_value_is_null(x) || bgi_type_same_dims(&from, type))
+        return x;
+    return bg_reshape(graph, NULL, x, type->rank, type->dims);
+}
+
+bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    const int64_t dims[] = {type.rank > 0 ? type.dims[0] : 1, -1};
+
+    return bg_reshape(graph, name, x, 2, dims);
+}
+
+static bg_status infer_copy(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    (void)error;
+    outputs[0] = op->types[0];
+    return BG_OK;
+}
+
+static bg_status derive_copy(bg_op_gradient *gradient, bg_error *error)
+{
+    (void)error;
+    if (gradient->needs[0])
+        gradient->input_gradients[0] = gradient->output_gradients[0];
+    return BG_OK;
+}
+
+const bg_op_type bgi_op_copy = {
+    .name = "copy",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_copy,
+    .gradient = derive_copy,
+    .kernel = select_copy,
+};
+
+bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x)
+{
+    return bg_graph_add(graph, &bgi_op_copy, name, &x, 1, NULL, NULL);
+}
+
+/* ---- transpose ---- */
+
+static bg_status infer_transpose(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_transpose_attributes *attributes = op->attributes;
+    const bg_type *x = &op->types[0];
+    uint32_t seen = 0;
+    bg_type y = *x;
+
+    for (uint32_t i = 0; i < x->rank; i++) {
+        const uint32_t from = attributes->permutation[i];
+
+        if (from >= x->rank)
+            return bg_error_set(error, BG_ERROR_SHAPE, "permutation[%u] is %u; x has dimensions 0 to %u", (unsigned)i,
+                                (unsigned)from, (unsigned)x->rank - 1u);
+        if ((seen >> from & 1u) != 0)
+            return bg_error_set(error, BG_ERROR_SHAPE,
+                                "permutation[%u] is %u, which comes twice; each dimension must come "
+                                "once",
+                                (unsigned)i, (unsigned)from);
+        seen |= 1u << from;
+        y.dims[i] = x->dims[from];
+    }
+    outputs[0] = y;
+    return BG_OK;
+}
+
+static bg_status derive_transpose(bg_op_gradient *gradient, bg_error *error)
+{
+    const bgi_transpose_attributes *attributes = gradient->op.attributes;
+    uint32_t inverse[BG_MAX_RANK] = {0};
+
+    for (uint32_t i = 0; i < gradient->op.types[0].rank; i++)
+        inverse[attributes->permutation[i]] = i;
+    if (gradient->needs[0])
+        gradient->input_gradients[0] = bg_transpose(gradient->graph, NULL, gradient->output_gradients[0], inverse);
+    return bg_graph_check(gradient->graph, error);
+}
+
+const bg_op_type bgi_op_transpose = {
+    .name = "transpose",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_transpose_attributes),
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_transpose,
+    .gradient = derive_transpose,
+    .kernel = select_transpose,
+};
+
+bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation)
+{
+    const uint32_t rank = bg_graph_type(graph, x).rank;
+    bgi_transpose_attributes attributes = {{0}};
+
+    for (uint32_t i = 0; i < rank; i++)
+        attributes.permutation[i] = permutation[i];
+    return bg_graph_add(graph, &bgi_op_transpose, name, &x, 1, &attributes, NULL);
+}
+
+/* ---- slice ---- */
+
+static bg_status check_slice(const bgi_slice_attributes *slice, int64_t size, bg_error *error)
+{
+    if (slice->step < 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "step is %lld; it must be at least 1", (long long)slice->step);
+    if (slice->start < 0 || slice->start >= slice->stop || slice->stop > size)
+        return bg_error_set(
+            error, BG_ERROR_SHAPE,
+            "elements %lld to %lld (not included) of axis %u, which has %lld; 0 <= start < stop <= %lld "
+            "must hold",
+            (long long)slice->start, (long long)slice->stop, (unsigned)slice->axis, (long long)size, (long long)size);
+    return BG_OK;
+}
+
+static int64_t count_slice(const bgi_slice_attributes *slice)
+{
+    return (slice->stop - slice->start + slice->step - 1) / slice->step;
+}
+
+static bg_status infer_slice(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_slice_attributes *slice = op->attributes;
+    const bg_type *x = &op->types[0];
+
+    BGI_TRY(bgi_shape_minimum_rank(x, "x", slice->axis + 1, "as axis says", error));
+    BGI_TRY(check_slice(slice, x->dims[slice->axis], error));
+    outputs[0] = *x;
+    outputs[0].dims[slice->axis] = count_slice(slice);
+    return BG_OK;
+}
+
+static bg_value add_slice_backward(bg_graph *graph, bg_value dy, const bgi_slice_attributes *slice, int64_t size)
+{
+    const bgi_slice_backward_attributes attributes = {.slice = *slice, .size = size};
+
+    return bg_graph_add(graph, &bgi_op_slice_backward, NULL, &dy, 1, &attributes, NULL);
+}
+
+static bg_status derive_slice(bg_op_gradient *gradient, bg_error *error)
+{
+    const bgi_slice_attributes *slice = gradient->op.attributes;
+
+    if (gradient->needs[0])
+        gradient->input_gradients[0] = add_slice_backward(gradient->graph, gradient->output_gradients[0], slice,
+                                                          gradient->op.types[0].dims[slice->axis]);
+    return bg_graph_check(gradient->graph, error);
+}
+
+/* Reads only what it passes on. */
+static bg_cost cost_slice(const bg_op_signature *op)
+{
+    const double bytes = (double)bg_type_size_bytes(&op->types[1]);
+
+    return (bg_cost){.bytes_read = bytes, .bytes_written = bytes};
+}
+
+const bg_op_type bgi_op_slice = {
+    .name = "slice",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_slice_attributes),
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_slice,
+    .gradient = derive_slice,
+    .cost = cost_slice,
+    .kernel = select_slice,
+};
+
+static bg_status infer_slice_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_slice_backward_attributes *attributes = op->attributes;
+    const bg_type *dy = &op->types[0];
+
+    BGI_TRY(bgi_shape_minimum_rank(dy, "dy", attributes->slice.axis + 1, "as axis says", error));
+    BGI_TRY(check_slice(&attributes->slice, attributes->size, error));
+    BGI_TRY(bgi_shape_dim(dy, "dy", attributes->slice.axis, count_slice(&attributes->slice), "the slice", error));
+    outputs[0] = *dy;
+    outputs[0].dims[attributes->slice.axis] = attributes->size;
+    return BG_OK;
+}
+
+const bg_op_type bgi_op_slice_backward = {
+    .name = "slice_backward",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_slice_backward_attributes),
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_slice_backward,
+    .kernel = select_slice_backward,
+};
+
+bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
+                  int64_t step)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    bgi_slice_attributes attributes = {.step = step};
+    int64_t size;
+
+    if (!bgi_graph_axis(graph, &bgi_op_slice, name, x, axis, &attributes.axis))
+        return (bg_value){0};
+    size = type.dims[attributes.axis];
+    attributes.start = start < 0 ? start + size : start;
+    attributes.stop = stop < 0 ? stop + size : stop;
+    return bg_graph_add(graph, &bgi_op_slice, name, &x, 1, &attributes, NULL);
+}
+
+/* ---- concat ---- */
+
+static bg_status infer_concat(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const uint32_t axis = ((const bgi_axis_attributes *)op->attributes)->axis;
+    bg_type y = op->types[0];
+
+    BGI_TRY(bgi_shape_minimum_rank(&y, "operand 0", axis + 1, "as axis says", error));
+    for (uint32_t i = 1; i < op->input_count; i++) {
+        const bg_type *x = &op->types[i];
+        bg_type wanted = op->types[0];
+        char operand[32];
+
+        snprintf(operand, sizeof operand, "operand %u", (unsigned)i);
+        if (axis < x->rank)
+            wanted.dims[axis] = x->dims[axis];
+        BGI_TRY(bgi_shape_equal(x, operand, &wanted, "as operand 0, except along the axis", error));
+        y.dims[axis] += x->dims[axis];
+    }
+    outputs[0] = y;
+    return BG_OK;
+}
+
+static bg_status derive_concat(bg_op_gradient *gradient, bg_error *error)
+{
+    const uint32_t axis = ((const bgi_axis_attributes *)gradient->op.attributes)->axis;
+    int64_t start = 0;
+
+    for (uint32_t i = 0; i < gradient->op.input_count; i++) {
+        const int64_t stop = start + gradient->op.types[i].dims[axis];
+
+        if (gradient->needs[i])
+            gradient->input_gradients[i] =
+                bg_slice(gradient->graph, NULL, gradient->output_gradients[0], (int32_t)axis, start, stop, 1);
+        start = stop;
+    }
+    return bg_graph_check(gradient->graph, error);
+}
+
+const bg_op_type bgi_op_concat = {
+    .name = "concat",
+    .minimum_inputs = 1,
+    .maximum_inputs = BGI_MAXIMUM_VARIADIC,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_axis_attributes),
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_concat,
+    .gradient = derive_concat,
+    .kernel = select_concat,
+};
+
+bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis)
+{
+    bgi_axis_attributes attributes = {0};
+
+    if (count > 0 && !bgi_graph_axis(graph, &bgi_op_concat, name, values[0], axis, &attributes.axis))
+        return (bg_value){0};
+    return bg_graph_add(graph, &bgi_op_concat, name, values, count, &attributes, NULL);
+}

@@ -1,0 +1,60 @@
+/*
+ * shape.h: what shape rules have in common: checks that say which operand is wrong, what it is and what would be right.
+ * `operand` is the name by which the user knows it; `because` is the reason that ends the message. (The ops that change
+ * shapes are in reshape.c.)
+ */
+#ifndef BGI_OPS_SHAPE_H
+#define BGI_OPS_SHAPE_H
+
+#include <brigade/graph.h>
+
+#include "core/error.h"
+#include "kernels/kernels.h"
+
+bg_status bgi_shape_float(const bg_type *type, const char *operand, bg_error *error);
+bg_status bgi_shape_dtype(const bg_type *type, const char *operand, bg_dtype wanted, const char *because,
+                          bg_error *error);
+bg_status bgi_shape_same_dtype(const bg_type *a, const char *operand_a, const bg_type *b, const char *operand_b,
+                               bg_error *error);
+bg_status bgi_shape_rank(const bg_type *type, const char *operand, uint32_t wanted, const char *layout,
+                         bg_error *error);
+bg_status bgi_shape_minimum_rank(const bg_type *type, const char *operand, uint32_t least, const char *layout,
+                                 bg_error *error);
+bg_status bgi_shape_dim(const bg_type *type, const char *operand, uint32_t dim, int64_t wanted, const char *because,
+                        bg_error *error);
+/* Element type and shape; the second the shape only. */
+bg_status bgi_shape_equal(const bg_type *type, const char *operand, const bg_type *wanted, const char *because,
+                          bg_error *error);
+bg_status bgi_shape_same_dims(const bg_type *type, const char *operand, const bg_type *wanted, const char *because,
+                              bg_error *error);
+/* An axis that may count from the end, as 0 .. rank-1. */
+bg_status bgi_shape_axis(const bg_type *type, const char *operand, int32_t axis, uint32_t *out_axis, bg_error *error);
+/* NumPy's rule over the leading dims of both types, all but the last `kept` ones: *out gets a's dtype and the broadcast
+ * dims, followed by room for `kept` more. */
+bg_status bgi_shape_broadcast(const bg_type *a, const char *operand_a, const bg_type *b, const char *operand_b,
+                              uint32_t kept, bg_type *out, bg_error *error);
+bool bgi_type_same_dims(const bg_type *a, const bg_type *b);
+
+/* The element type of statistics and losses over elements of `dtype`: float32, or float64 for float64. */
+bg_dtype bgi_statistics_dtype(bg_dtype dtype);
+/* `type` without its last dim, in `dtype`. */
+bg_type bgi_type_rows(const bg_type *type, bg_dtype dtype);
+double bgi_type_elements(const bg_type *type); /* 0 for an absent operand */
+/* Every operand read or written once. */
+bg_cost bgi_cost_once(const bg_op_signature *op, double flops);
+
+/* For builders: the same with a failure recorded in the graph. A null x passes: bg_graph_add will refuse it. */
+bool bgi_graph_axis(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x, int32_t axis,
+                    uint32_t *out_axis);
+
+/* For ops whose only differentiable output is output 0: its gradient, or why there is none. */
+bg_status bgi_gradient_of_result(const bg_op_gradient *gradient, bg_value *out, bg_error *error);
+
+/* Defines the `kernel` function of an op type that always asks for the same row of the kernels table. */
+#define BGI_OP_KERNEL(function, id)                                                                                    \
+    static bg_status function(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)     \
+    {                                                                                                                  \
+        return bgi_kernel_for_op(BGI_KERNEL_##id, op, policy, out, error);                                             \
+    }
+
+#endif

@@ -1,0 +1,243 @@
+/*
+ * test_graph.c: the builder, over a table of toy ops.
+ */
+#include "graph/toy_ops.h"
+
+#include <stdio.h>
+
+static void test_values_have_types_and_names(void **state)
+{
+    bg_graph *graph = toy_graph();
+    const bg_value x = toy_input(graph, "x"), w = toy_variable(graph, "w");
+    const toy_sum_attributes with_note = {1};
+    bg_value outputs[2], y;
+    bg_type type;
+
+    (void)state;
+    y = bg_graph_add(graph, &toy_sum, "first", (bg_value[]){x, w}, 2, &with_note, outputs);
+    assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+    assert_int_equal(y.id, outputs[0].id);
+    assert_string_equal(bg_graph_name(graph, y), "first");
+    assert_string_equal(bg_graph_name(graph, outputs[1]), "first.1");
+    type = bg_graph_type(graph, outputs[1]);
+    assert_int_equal(type.rank, 0);
+    assert_string_equal(bg_graph_name(graph, toy_add(graph, NULL, x, w)), "sum_1");
+    assert_int_equal(bg_graph_op_count(graph), 2);
+    assert_string_equal(bg_graph_name(graph, (bg_value){0}), "");
+    assert_int_equal(bg_graph_type(graph, (bg_value){999}).dtype, BG_DTYPE_NONE);
+    bg_graph_destroy(graph);
+    bg_graph_destroy(NULL);
+}
+
+static void test_absent_operands(void **state)
+{
+    bg_graph *graph = toy_graph();
+    const bg_value x = toy_input(graph, "x");
+    bg_value outputs[2] = {{77}, {77}};
+    const toy_sum_attributes plain = {0};
+
+    (void)state;
+    /* A trailing null input is an absent one; an output that the shape rule does not type is null. */
+    bg_graph_add(graph, &toy_sum, NULL, (bg_value[]){x, {0}}, 2, &plain, outputs);
+    assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+    assert_int_equal(graph->ops[0].input_count, 1);
+    assert_int_equal(graph->ops[0].output_count, 1);
+    assert_true(bg_value_is_null(outputs[1]));
+    bg_graph_add(graph, &toy_sum, "hole", (bg_value[]){{0}, x}, 2, &plain, outputs);
+    toy_expect_error(graph, BG_ERROR_INVALID, "sum `hole`: operand 0 is not a value of this graph");
+    bg_graph_destroy(graph);
+}
+
+static void test_first_error_stays(void **state)
+{
+    bg_graph *graph = toy_graph();
+    const bg_type other = bg_vector(BG_FLOAT32, 4);
+    const bg_value x = toy_input(graph, "x"), z = bg_graph_parameter(graph, "z", &other, NULL);
+
+    (void)state;
+    assert_true(bg_value_is_null(toy_add(graph, "bad", x, z)));
+    assert_true(bg_value_is_null(toy_add(graph, "good", x, x)));
+    assert_true(bg_value_is_null(toy_input(graph, "y")));
+    bg_graph_output(graph, "o", x);
+    bg_block_end(graph);
+    bg_graph_fail(graph, BG_ERROR_INVALID, "later");
+    toy_expect_error(graph, BG_ERROR_SHAPE, "sum `bad`: float32[2,3] and float32[4] cannot be added");
+    assert_int_equal(bg_graph_op_count(graph), 0);
+    bg_graph_destroy(graph);
+}
+
+static const float zeros[6];
+
+static void add_wrong_input_count(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, &toy_view, "v", (bg_value[]){x, x}, 2, NULL, NULL);
+}
+static void add_without_attributes(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, &toy_sum, "s", &x, 1, NULL, NULL);
+}
+static void add_write_of_input(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, &toy_tick, "t", (bg_value[]){x, x}, 2, NULL, NULL);
+}
+static void add_write_of_result(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, &toy_tick, "t", (bg_value[]){toy_add(g, NULL, x, x), x}, 2, NULL, NULL);
+}
+static void add_foreign_value(bg_graph *g, bg_value x)
+{
+    toy_add(g, "s", x, (bg_value){1000});
+}
+static void add_input_twice(bg_graph *g, bg_value x)
+{
+    (void)x;
+    toy_input(g, "x");
+}
+static void add_variable_twice(bg_graph *g, bg_value x)
+{
+    (void)x;
+    toy_variable(g, "w");
+    toy_variable(g, "w");
+}
+static void add_nameless_input(bg_graph *g, bg_value x)
+{
+    (void)x;
+    toy_input(g, NULL);
+}
+static void add_scalar_input(bg_graph *g, bg_value x)
+{
+    const bg_type type = bg_scalar(BG_FLOAT32);
+    (void)x;
+    bg_graph_input(g, "s", &type);
+}
+static void add_bad_type(bg_graph *g, bg_value x)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 0);
+    (void)x;
+    bg_graph_parameter(g, "p", &type, NULL);
+}
+static void add_constant_without_data(bg_graph *g, bg_value x)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+    (void)x;
+    bg_graph_constant(g, "c", &type, NULL);
+}
+static void add_output_twice(bg_graph *g, bg_value x)
+{
+    bg_graph_output(g, "o", x);
+    bg_graph_output(g, "o", x);
+}
+static void add_null_output(bg_graph *g, bg_value x)
+{
+    (void)x;
+    bg_graph_output(g, "o", (bg_value){0});
+}
+static void add_nameless_output(bg_graph *g, bg_value x)
+{
+    bg_graph_output(g, NULL, x);
+}
+static void add_alias_of_other_size(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_sum;
+    type.infer = toy_infer_view;
+    type.alias_input = 0;
+    const toy_sum_attributes attributes = {0};
+    /* The rule gives all elements of operand 0; the alias is said to be of operand 1, which is smaller. */
+    type.alias_input = 1;
+    const bg_type small = bg_vector(BG_FLOAT32, 2);
+    bg_graph_add(g, &type, "a", (bg_value[]){x, bg_graph_constant(g, "c", &small, zeros)}, 2, &attributes, NULL);
+}
+static void add_alias_of_absent(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    const toy_sum_attributes attributes = {0};
+    type = toy_sum;
+    type.alias_input = 1;
+    bg_graph_add(g, &type, "a", &x, 1, &attributes, NULL);
+}
+
+static void test_errors(void **state)
+{
+    static const struct {
+        void (*add)(bg_graph *, bg_value);
+        bg_status status;
+        const char *part;
+    } cases[] = {
+        {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands given; it takes 1 to 1"},
+        {add_without_attributes, BG_ERROR_INVALID, "no attributes given"},
+        {add_write_of_input, BG_ERROR_INVALID, "operand 0 (`x`) is changed in place, so it must be a variable"},
+        {add_write_of_result, BG_ERROR_INVALID, "must be a variable"},
+        {add_foreign_value, BG_ERROR_INVALID, "operand 1 is not a value of this graph"},
+        {add_input_twice, BG_ERROR_INVALID, "input `x` exists already"},
+        {add_variable_twice, BG_ERROR_INVALID, "variable `w` exists already"},
+        {add_nameless_input, BG_ERROR_INVALID, "input without a name"},
+        {add_scalar_input, BG_ERROR_SHAPE, "micro-batch as its first dimension"},
+        {add_bad_type, BG_ERROR_SHAPE, "variable `p`"},
+        {add_constant_without_data, BG_ERROR_INVALID, "constant `c` has no data"},
+        {add_output_twice, BG_ERROR_INVALID, "output `o` exists already"},
+        {add_null_output, BG_ERROR_INVALID, "output `o` is not a value"},
+        {add_nameless_output, BG_ERROR_INVALID, "output without a name"},
+        {add_alias_of_other_size, BG_ERROR_SHAPE, "is an alias of operand 1 but has 24 bytes instead of 8"},
+        {add_alias_of_absent, BG_ERROR_INVALID, "alias of operand 1, which is absent"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_graph *graph = toy_graph();
+        cases[i].add(graph, toy_input(graph, "x"));
+        toy_expect_error(graph, cases[i].status, cases[i].part);
+        bg_graph_destroy(graph);
+    }
+}
+
+static void test_many_variables_are_found(void **state)
+{
+    bg_graph *graph = toy_graph();
+    char name[32];
+
+    (void)state;
+    assert_true(bg_value_is_null(bg_graph_find_variable(graph, "v0")));
+    for (uint32_t i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "v%u", i);
+        assert_int_equal(toy_variable(graph, name).id, i + 1);
+    }
+    for (uint32_t i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "v%u", i);
+        assert_int_equal(bg_graph_find_variable(graph, name).id, i + 1);
+        assert_int_equal(graph->values[i + 1].variable, i);
+    }
+    assert_true(bg_value_is_null(bg_graph_find_variable(graph, "v3000")));
+    assert_true(bg_value_is_null(bg_graph_find_variable(graph, NULL)));
+    bg_graph_destroy(graph);
+}
+
+static void test_data_is_copied(void **state)
+{
+    bg_graph *graph = toy_graph();
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+    float data[2] = {1, 2};
+    char name[] = "c";
+    bg_value c;
+
+    (void)state;
+    c = bg_graph_constant(graph, name, &type, data);
+    data[0] = 9;
+    name[0] = 'z';
+    assert_true(((const float *)graph->values[c.id].data)[0] == 1.0f);
+    assert_string_equal(bg_graph_name(graph, c), "c");
+    assert_int_equal(bg_graph_next_random_id(graph), 0);
+    assert_int_equal(bg_graph_next_random_id(graph), 1);
+    bg_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values_have_types_and_names), cmocka_unit_test(test_absent_operands),
+        cmocka_unit_test(test_first_error_stays),           cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_many_variables_are_found),    cmocka_unit_test(test_data_is_copied),
+    };
+
+    return cmocka_run_group_tests_name("graph/graph", tests, NULL, NULL);
+}

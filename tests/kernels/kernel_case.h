@@ -1,0 +1,232 @@
+/*
+ * kernel_case.h: one kernel request with its data, run with the reference and with the fast kernels of every
+ * instruction set this processor has, parts in several orders.
+ *
+ * Every operand lies in its own allocation of exactly its size, so that the address sanitizer sees a vector that
+ * reaches too far.
+ */
+#ifndef TESTS_KERNELS_KERNEL_CASE_H
+#define TESTS_KERNELS_KERNEL_CASE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "kernels/attributes.h"
+#include "kernels/cpu/variant.h"
+#include "kernels/reference/element.h"
+
+#define CASE_OPERANDS 12
+#define REFERENCE     ((bgi_isa)-1)
+
+typedef struct kernel_case {
+    bgi_kernel_id id;
+    const void *attributes;
+    bg_type types[CASE_OPERANDS];
+    void *initial[CASE_OPERANDS];
+    uint32_t input_count, output_count;
+    bg_kernel_env env;
+    double relative, absolute; /* tolerances; both 0: the same bits */
+} kernel_case;
+
+typedef struct random_state {
+    uint64_t state;
+} random_state;
+
+static inline uint32_t draw(random_state *random)
+{
+    random->state = random->state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random->state >> 33);
+}
+
+/* low..high, both included */
+static inline int64_t draw_between(random_state *random, int64_t low, int64_t high)
+{
+    return low + draw(random) % (high - low + 1);
+}
+
+static inline double draw_real(random_state *random, double low, double high)
+{
+    return low + (high - low) * draw(random) / 2147483648.0;
+}
+
+static inline void *take_operand(const bg_type *type)
+{
+    void *data = NULL;
+
+    assert_int_equal(posix_memalign(&data, 64, bg_type_size_bytes(type)), 0);
+    return data;
+}
+
+static inline void *case_input(kernel_case *c, bg_type type, random_state *random, double low, double high)
+{
+    const int64_t count = bg_type_element_count(&type);
+    void *data = take_operand(&type);
+
+    for (int64_t i = 0; i < count; i++)
+        bgi_store(type.dtype, data, i,
+                  bg_dtype_is_float(type.dtype) ? draw_real(random, low, high)
+                                                : (double)draw_between(random, (int64_t)low, (int64_t)high));
+    c->types[c->input_count] = type;
+    c->initial[c->input_count++] = data;
+    return data;
+}
+
+/* Outputs begin as garbage: NaN, or bytes of 0xee. */
+static inline void case_output(kernel_case *c, bg_type type)
+{
+    const uint32_t i = c->input_count + c->output_count++;
+    const int64_t count = bg_type_element_count(&type);
+
+    c->types[i] = type;
+    c->initial[i] = take_operand(&type);
+    memset(c->initial[i], 0xee, bg_type_size_bytes(&type));
+    if (bg_dtype_is_float(type.dtype))
+        for (int64_t e = 0; e < count; e++)
+            bgi_store(type.dtype, c->initial[i], e, NAN);
+}
+
+static inline void case_clear(kernel_case *c)
+{
+    for (uint32_t i = 0; i < c->input_count + c->output_count; i++)
+        free(c->initial[i]);
+}
+
+/* Parts in order, backwards, or interleaved: 0, 1, 2. */
+static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
+{
+    const uint32_t half = (count + 1) / 2;
+
+    return order == 0 ? i : order == 1 ? count - 1 - i : i < half ? 2 * i : 2 * (i - half) + 1;
+}
+
+/* Runs on copies; `results` are the caller's to free. False: the fast kernel declines. */
+static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void **results)
+{
+    const bgi_kernel_request request = {c->id, c->types, c->input_count, c->output_count, c->attributes};
+    bg_kernel kernel;
+    bg_kernel_call call = {.types = c->types,
+                           .operands = results,
+                           .input_count = c->input_count,
+                           .output_count = c->output_count,
+                           .attributes = c->attributes,
+                           .env = &c->env};
+
+    if (isa == REFERENCE)
+        assert_int_equal(bgi_kernel_select(&request, BG_KERNELS_REFERENCE, &kernel, NULL), BG_OK);
+    else if (!bgi_cpu_select(&request, isa, &kernel))
+        return false;
+    for (uint32_t i = 0; i < c->input_count + c->output_count; i++) {
+        results[i] = take_operand(&c->types[i]);
+        memcpy(results[i], c->initial[i], bg_type_size_bytes(&c->types[i]));
+    }
+    if (kernel.scratch_bytes) {
+        assert_int_equal(posix_memalign(&call.scratch, 64, kernel.scratch_bytes), 0);
+        memset(call.scratch, 0xff, kernel.scratch_bytes); /* NaN */
+    }
+    for (uint32_t i = 0; i < kernel.part_count; i++)
+        kernel.run(&call, order_part(i, kernel.part_count, order));
+    if (kernel.finish)
+        kernel.finish(&call);
+    free(call.scratch);
+    return true;
+}
+
+static inline void free_results(const kernel_case *c, void **results)
+{
+    for (uint32_t i = 0; i < c->input_count + c->output_count; i++)
+        free(results[i]);
+}
+
+static inline bool is_close(double got, double wanted, double relative, double absolute)
+{
+    if (isnan(got) || isnan(wanted))
+        return isnan(got) && isnan(wanted);
+    if (isinf(got) || isinf(wanted))
+        return got == wanted;
+    return fabs(got - wanted) <= absolute + relative * fabs(wanted);
+}
+
+static inline void fail_element(const kernel_case *c, bgi_isa isa, uint32_t operand, int64_t element, double got,
+                                double wanted)
+{
+    char shapes[CASE_OPERANDS * BG_TYPE_TEXT_BYTES] = "";
+
+    for (uint32_t i = 0; i < c->input_count + c->output_count; i++) {
+        char text[BG_TYPE_TEXT_BYTES];
+
+        strcat(strcat(shapes, " "), bg_type_text(&c->types[i], text));
+    }
+    fail_msg("%s (isa %d): operand %u element %lld is %.9g, the reference says %.9g; operands%s",
+             bgi_kernel_name(c->id), (int)isa, operand, (long long)element, got, wanted, shapes);
+}
+
+/* Float operands within the tolerances; integers equal, except bytes (`where` of near-ties): fewer than one in
+ * `bytes_per_miss` may differ; 0: none. */
+static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got, void **wanted, int64_t bytes_per_miss)
+{
+    for (uint32_t i = 0; i < c->input_count + c->output_count; i++) {
+        const bg_dtype dtype = c->types[i].dtype;
+        const int64_t count = bg_type_element_count(&c->types[i]);
+        const bool is_float = bg_dtype_is_float(dtype);
+        int64_t misses = 0;
+
+        for (int64_t e = 0; e < count; e++) {
+            const double a = bgi_load(dtype, got[i], e), b = bgi_load(dtype, wanted[i], e);
+
+            if (is_close(a, b, is_float ? c->relative : 0.0, is_float ? c->absolute : 0.0))
+                continue;
+            if (dtype != BG_UINT8 || bytes_per_miss == 0 || ++misses * bytes_per_miss > count + bytes_per_miss)
+                fail_element(c, isa, i, e, a, b);
+        }
+    }
+}
+
+/* The whole check; returns how many instruction sets took the case. */
+static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
+{
+    void *wanted[CASE_OPERANDS];
+    int taken = 0;
+
+    assert_true(case_run(c, REFERENCE, 0, wanted));
+    for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++) {
+        void *got[CASE_OPERANDS], *again[CASE_OPERANDS];
+
+        if (!case_run(c, (bgi_isa)isa, 0, got))
+            continue;
+        taken++;
+        compare_results(c, (bgi_isa)isa, got, wanted, bytes_per_miss);
+        for (int order = 1; order < 3; order++) {
+            assert_true(case_run(c, (bgi_isa)isa, order, again));
+            for (uint32_t i = 0; i < c->input_count + c->output_count; i++)
+                assert_memory_equal(again[i], got[i], bg_type_size_bytes(&c->types[i]));
+            free_results(c, again);
+        }
+        free_results(c, got);
+    }
+    free_results(c, wanted);
+    return taken;
+}
+
+/* What a float32 sum of `terms` products of numbers up to 1 may be off by: rounding errors grow as the square root of
+ * the number of terms, and so do the partial sums that are rounded. */
+static inline double sum_tolerance(double terms)
+{
+    return 4e-6 + 6e-8 * terms;
+}
+
+/* One unit in the last place of the type, relative to 1. */
+static inline double unit_of(bg_dtype dtype)
+{
+    return dtype == BG_BFLOAT16 ? 1.0 / 128 : dtype == BG_FLOAT32 ? 1.1920929e-7 : 2.3e-16;
+}
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * test_conv.c: convolutions of any stride, padding, dilation and groups against the reference.
+ */
+#include "kernels/kernel_case.h"
+
+typedef struct shape {
+    int64_t n, c, h, w, o, kh, kw;
+    bgi_conv2d_attributes attributes;
+    bg_dtype dtype;
+    bool bias;
+} shape;
+
+static int64_t out_size(const shape *s, int dim)
+{
+    const bg_conv2d_options *o = &s->attributes.options;
+    const int64_t size = dim ? s->w : s->h, kernel = dim ? s->kw : s->kh;
+
+    return (size + 2 * o->padding[dim] - o->dilation[dim] * (kernel - 1) - 1) / o->stride[dim] + 1;
+}
+
+static shape draw_shape(random_state *random)
+{
+    const int64_t groups = draw_between(random, 0, 2) ? 1 : draw_between(random, 2, 4);
+    shape s = {.n = draw_between(random, 1, 3),
+               .c = groups * draw_between(random, 1, 9),
+               .o = groups * draw_between(random, 1, 12),
+               .kh = draw_between(random, 1, 5),
+               .kw = draw_between(random, 1, 5),
+               .dtype = draw_between(random, 0, 3) ? BG_FLOAT32 : BG_BFLOAT16,
+               .bias = draw_between(random, 0, 1)};
+    bg_conv2d_options *o = &s.attributes.options;
+
+    o->groups = groups;
+    for (int dim = 0; dim < 2; dim++) {
+        const int64_t kernel = dim ? s.kw : s.kh;
+
+        o->stride[dim] = draw_between(random, 0, 1) ? 1 : draw_between(random, 1, 3);
+        o->dilation[dim] = draw_between(random, 0, 2) ? 1 : 2;
+        o->padding[dim] = draw_between(random, 0, kernel);
+        *(dim ? &s.w : &s.h) = draw_between(random, o->dilation[dim] * (kernel - 1) + 1, 24);
+    }
+    return s;
+}
+
+static bg_type x_type(const shape *s)
+{
+    return bg_tensor4(s->dtype, s->n, s->c, s->h, s->w);
+}
+
+static bg_type w_type(const shape *s)
+{
+    return bg_tensor4(s->dtype, s->o, s->c / s->attributes.options.groups, s->kh, s->kw);
+}
+
+static bg_type y_type(const shape *s)
+{
+    return bg_tensor4(s->dtype, s->n, s->o, out_size(s, 0), out_size(s, 1));
+}
+
+static kernel_case begin_case(bgi_kernel_id id, const shape *s, int64_t terms)
+{
+    return (kernel_case){.id = id,
+                         .attributes = &s->attributes,
+                         .relative = 2 * unit_of(s->dtype),
+                         .absolute = sum_tolerance((double)terms)};
+}
+
+static void finish_case(kernel_case *c)
+{
+    assert_int_equal(case_check(c, 0), (int)bgi_cpu_isa() + 1);
+    case_clear(c);
+}
+
+static void check(const shape *s, random_state *random)
+{
+    kernel_case forward = begin_case(BGI_KERNEL_CONV2D, s, s->c * s->kh * s->kw);
+    kernel_case input = begin_case(BGI_KERNEL_CONV2D_BACKWARD_INPUT, s, s->o * s->kh * s->kw);
+    kernel_case weights =
+        begin_case(BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS, s, s->n * out_size(s, 0) * out_size(s, 1));
+
+    case_input(&forward, x_type(s), random, -1, 1);
+    case_input(&forward, w_type(s), random, -1, 1);
+    if (s->bias)
+        case_input(&forward, bg_vector(s->dtype, s->o), random, -1, 1);
+    case_output(&forward, y_type(s));
+    finish_case(&forward);
+
+    case_input(&input, y_type(s), random, -1, 1);
+    case_input(&input, w_type(s), random, -1, 1);
+    case_output(&input, x_type(s));
+    finish_case(&input);
+
+    case_input(&weights, y_type(s), random, -1, 1);
+    case_input(&weights, x_type(s), random, -1, 1);
+    case_output(&weights, w_type(s));
+    if (s->bias)
+        case_output(&weights, bg_vector(s->dtype, s->o));
+    finish_case(&weights);
+}
+
+static void test_random_shapes(void **state)
+{
+    random_state random = {77};
+    const int rounds = getenv("BRIGADE_TEST_ALL") ? 2000 : 80;
+
+    (void)state;
+    for (int i = 0; i < rounds; i++) {
+        const shape s = draw_shape(&random);
+
+        check(&s, &random);
+    }
+}
+
+/* Several units and parts, blocks of channels, depth in blocks. */
+static void test_larger_shapes(void **state)
+{
+    random_state random = {78};
+    const shape shapes[] = {
+        {2, 48, 20, 21, 40, 3, 3, {{{1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {1, 12, 50, 40, 20, 5, 5, {{{2, 2}, {2, 2}, {1, 1}, 2}}, BG_FLOAT32, true},
+        {1, 8, 90, 91, 6, 3, 3, {{{1, 1}, {1, 1}, {1, 1}, 1}}, BG_BFLOAT16, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check(&shapes[i], &random);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_shapes), cmocka_unit_test(test_larger_shapes)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/*
+ * test_elementwise.c: element-by-element kernels, accumulation and the optimisers against the reference.
+ */
+#include "kernels/kernel_case.h"
+
+static int rounds(int quick)
+{
+    return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
+}
+
+static bg_dtype draw_float(random_state *random)
+{
+    return draw_between(random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16;
+}
+
+/* Mostly small; sometimes several parts. */
+static int64_t draw_count(random_state *random)
+{
+    return draw_between(random, 0, 9) ? draw_between(random, 1, 700) : draw_between(random, 30000, 140000);
+}
+
+static void finish_case(kernel_case *c)
+{
+    assert_int_equal(case_check(c, 0), (int)bgi_cpu_isa() + 1);
+    case_clear(c);
+}
+
+static bool is_exact(bg_unary function)
+{
+    return function == BG_RELU || function == BG_SQRT || function == BG_SQUARE || function == BG_NEGATE ||
+           function == BG_ABS || function == BG_RECIPROCAL;
+}
+
+/* Numbers of every size a function can meet, and those that are no numbers. */
+static void spice(float *x, int64_t count)
+{
+    static const float values[] = {0.0f,  -0.0f,  1e-30f, -1e-30f, 1e-40f, 0.6249f, 0.6251f,  88.0f,     89.5f, -87.0f,
+                                   -95.f, -110.f, 1e10f,  -1e10f,  20.0f,  -20.0f,  INFINITY, -INFINITY, NAN,   3e-5f};
+
+    for (int64_t i = 0; i < count && i < (int64_t)(sizeof values / sizeof *values); i++)
+        x[i] = values[i];
+}
+
+static void check_unary(bg_unary function, random_state *random)
+{
+    const bg_dtype dtype = draw_float(random);
+    const bgi_unary_attributes attributes = {function};
+    const int64_t count = draw_count(random);
+    const bg_type type = bg_vector(dtype, count);
+    const bool is_narrow = dtype != BG_FLOAT32;
+    kernel_case c = {.id = BGI_KERNEL_UNARY, .attributes = &attributes};
+    kernel_case back = {.id = BGI_KERNEL_UNARY_BACKWARD, .attributes = &attributes};
+    float *x;
+
+    if (!is_exact(function)) {
+        /* far out, gelu's relative error is that of its exponent */
+        c.relative = is_narrow ? 1.0 / 128 : function == BG_GELU ? 5e-6 : 5e-7;
+        c.absolute = function == BG_GELU_TANH ? 2e-6 : function == BG_GELU ? 1e-14 : 1e-37;
+    }
+    x = case_input(&c, type, random, -12, 12);
+    if (!is_narrow && function != BG_GELU_TANH)
+        spice(x, count);
+    if (function == BG_SQRT)
+        for (int64_t i = 0; i < count; i++)
+            bgi_store(dtype, x, i, fabs(bgi_load(dtype, x, i)));
+    case_output(&c, type);
+    if (function == BG_LOG) {
+        assert_int_equal(case_check(&c, 0), 0);
+        case_clear(&c);
+    } else {
+        finish_case(&c);
+    }
+
+    back.relative = is_narrow ? 1.0 / 128 : 1e-6;
+    back.absolute = function == BG_RELU || function == BG_NEGATE ? 0 : 3e-6;
+    case_input(&back, type, random, -1, 1);
+    case_input(&back, type, random, -12, 12);
+    case_input(&back, type, random, -3, 12);
+    case_output(&back, type);
+    finish_case(&back);
+}
+
+static void test_unary(void **state)
+{
+    random_state random = {1};
+
+    (void)state;
+    for (int i = 0; i < rounds(5); i++)
+        for (int function = 0; function < BG_UNARY_COUNT; function++)
+            check_unary((bg_unary)function, &random);
+}
+
+/* Shapes that broadcast along dims side by side, on either side. */
+static void test_binary(void **state)
+{
+    random_state random = {2};
+
+    (void)state;
+    for (int i = 0; i < rounds(120); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const bgi_binary_attributes attributes = {(bg_binary)draw_between(&random, 0, BG_BINARY_COUNT - 1)};
+        const int64_t dims[4] = {draw_between(&random, 1, 5), draw_between(&random, 1, 9), draw_between(&random, 1, 7),
+                                 draw_between(&random, 1, 40)};
+        const uint32_t first = (uint32_t)draw_between(&random, 0, 4), last = (uint32_t)draw_between(&random, first, 4);
+        const uint32_t drop = (uint32_t)draw_between(&random, 0, first);
+        kernel_case c = {.id = BGI_KERNEL_BINARY, .attributes = &attributes};
+        const bg_type full = bg_type_make(dtype, 4, dims);
+        int64_t own[4];
+        bg_type part;
+
+        for (uint32_t d = 0; d < 4; d++)
+            own[d] = d >= first && d < last ? dims[d] : 1;
+        part = bg_type_make(dtype, 4 - drop, own + drop);
+        if (draw_between(&random, 0, 1)) {
+            case_input(&c, full, &random, -3, 3);
+            case_input(&c, part, &random, -3, 3);
+        } else {
+            case_input(&c, part, &random, -3, 3);
+            case_input(&c, full, &random, -3, 3);
+        }
+        if (dtype == BG_FLOAT32)
+            *(float *)c.initial[0] = NAN;
+        case_output(&c, full);
+        finish_case(&c);
+    }
+}
+
+static void test_binary_declines_scattered_dims(void **state)
+{
+    random_state random = {3};
+    const bgi_binary_attributes attributes = {BG_ADD};
+    kernel_case c = {.id = BGI_KERNEL_BINARY, .attributes = &attributes};
+
+    (void)state;
+    case_input(&c, bg_tensor3(BG_FLOAT32, 2, 3, 4), &random, -1, 1);
+    case_input(&c, bg_tensor3(BG_FLOAT32, 2, 1, 4), &random, -1, 1);
+    case_output(&c, bg_tensor3(BG_FLOAT32, 2, 3, 4));
+    assert_int_equal(case_check(&c, 0), 0);
+    case_clear(&c);
+}
+
+static void test_scale_and_cast(void **state)
+{
+    random_state random = {4};
+    static const bg_dtype sources[] = {BG_FLOAT32, BG_BFLOAT16, BG_UINT8, BG_INT32};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const bgi_scale_attributes attributes = {draw_real(&random, -2, 2), draw_real(&random, -2, 2)};
+        const bg_dtype dtype = draw_float(&random), from = sources[draw_between(&random, 0, 3)];
+        const int64_t count = draw_count(&random);
+        kernel_case scale = {.id = BGI_KERNEL_SCALE,
+                             .attributes = &attributes,
+                             .relative = 2 * unit_of(dtype),
+                             .absolute = 4e-7};
+        kernel_case cast = {.id = BGI_KERNEL_CAST};
+
+        case_input(&scale, bg_vector(dtype, count), &random, -2, 2);
+        case_output(&scale, bg_vector(dtype, count));
+        finish_case(&scale);
+        case_input(&cast, bg_vector(from, count), &random, from == BG_UINT8 ? 0 : -100000,
+                   from == BG_UINT8 ? 255 : 100000);
+        case_output(&cast, bg_vector(dtype, count));
+        finish_case(&cast);
+    }
+}
+
+/* The very bits. */
+static void test_standardise(void **state)
+{
+    random_state random = {5};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        const bgi_standardise_attributes attributes = {
+            i ? (float)draw_real(&random, 1, 300) : 255.0f, i ? (float)draw_real(&random, -1, 1) : 0.1307f,
+            i ? (float)draw_real(&random, 0.1, 2) : 0.3081f, i ? draw_float(&random) : BG_FLOAT32};
+        const int64_t count = draw_count(&random);
+        kernel_case c = {.id = BGI_KERNEL_STANDARDISE, .attributes = &attributes};
+
+        case_input(&c, bg_vector(BG_UINT8, count), &random, 0, 255);
+        case_output(&c, bg_vector(attributes.dtype, count));
+        finish_case(&c);
+    }
+}
+
+static void test_accumulate(void **state)
+{
+    random_state random = {6};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t count = draw_count(&random);
+        kernel_case c = {.id = BGI_KERNEL_ACCUMULATE, .env = {.accumulated = i % 2}};
+
+        case_input(&c, bg_vector(dtype, count), &random, -1, 1);
+        case_input(&c, bg_vector(i % 3 ? dtype : BG_FLOAT32, count), &random, -1, 1);
+        finish_case(&c);
+    }
+}
+
+/* parameter, gradient, hyper, scale, states: float32 results have the reference's bits. */
+static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count, const double *hyper,
+                                uint32_t states)
+{
+    const bg_dtype state_dtype = draw_between(random, 0, 1) ? dtype : BG_FLOAT32;
+
+    case_input(c, bg_vector(dtype, count), random, -1, 1);
+    case_input(c, bg_vector(dtype, count), random, -1, 1);
+    memcpy(case_input(c, bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), random, 0, 0), hyper,
+           BGI_HYPER_COUNT * sizeof(double));
+    case_input(c, bg_scalar(BG_FLOAT32), random, 0.01, 1);
+    for (uint32_t i = 0; i < states; i++)
+        case_input(c, bg_vector(state_dtype, count), random, 0, 1);
+}
+
+static void test_sgd(void **state)
+{
+    random_state random = {7};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const double hyper[BGI_HYPER_COUNT] = {0.05, draw_between(&random, 0, 1) * 0.01,
+                                               draw_between(&random, 0, 1) * 0.9, draw_between(&random, 0, 1) * 0.1};
+        const bgi_sgd_attributes attributes = {draw_between(&random, 0, 1)};
+        kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE,
+                         .attributes = &attributes,
+                         .env = {.step = (uint64_t)draw_between(&random, 0, 2)}};
+
+        add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper,
+                            (uint32_t)draw_between(&random, 0, 1));
+        finish_case(&c);
+    }
+}
+
+static void test_adam(void **state)
+{
+    random_state random = {8};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const double hyper[BGI_HYPER_COUNT] = {0.001, draw_between(&random, 0, 1) * 0.01, 0.9, 0.999, 1e-8};
+        const bgi_adam_attributes attributes = {draw_between(&random, 0, 1)};
+        kernel_case c = {.id = BGI_KERNEL_ADAM_UPDATE,
+                         .attributes = &attributes,
+                         .env = {.step = (uint64_t)draw_between(&random, 0, 1000)}};
+
+        add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper, 2);
+        finish_case(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_unary),
+                                       cmocka_unit_test(test_binary),
+                                       cmocka_unit_test(test_binary_declines_scattered_dims),
+                                       cmocka_unit_test(test_scale_and_cast),
+                                       cmocka_unit_test(test_standardise),
+                                       cmocka_unit_test(test_accumulate),
+                                       cmocka_unit_test(test_sgd),
+                                       cmocka_unit_test(test_adam)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

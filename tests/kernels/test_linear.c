@@ -1,0 +1,127 @@
+/*
+ * test_linear.c: matrix products of every layout against the reference.
+ */
+#include "kernels/kernel_case.h"
+
+static const int every_isa = 1;
+
+static kernel_case begin_case(bgi_kernel_id id, const void *attributes, bg_dtype dtype, int64_t terms)
+{
+    return (kernel_case){
+        .id = id, .attributes = attributes, .relative = 2 * unit_of(dtype), .absolute = sum_tolerance((double)terms)};
+}
+
+static void finish_case(kernel_case *c)
+{
+    assert_int_equal(case_check(c, 0), (int)bgi_cpu_isa() + every_isa);
+    case_clear(c);
+}
+
+static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int64_t in, int64_t out, bool bias)
+{
+    const bgi_linear_backward_attributes attributes = {bias};
+    kernel_case forward = begin_case(BGI_KERNEL_LINEAR, NULL, dtype, in);
+    kernel_case backward = begin_case(BGI_KERNEL_LINEAR_BACKWARD_INPUT, NULL, dtype, out);
+    kernel_case weights = begin_case(BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS, &attributes, dtype, rows);
+
+    case_input(&forward, bg_matrix(dtype, rows, in), random, -1, 1);
+    case_input(&forward, bg_matrix(dtype, out, in), random, -1, 1);
+    if (bias)
+        case_input(&forward, bg_vector(dtype, out), random, -1, 1);
+    case_output(&forward, bg_matrix(dtype, rows, out));
+    finish_case(&forward);
+
+    case_input(&backward, bg_matrix(dtype, rows, out), random, -1, 1);
+    case_input(&backward, bg_matrix(dtype, out, in), random, -1, 1);
+    case_output(&backward, bg_matrix(dtype, rows, in));
+    finish_case(&backward);
+
+    case_input(&weights, bg_matrix(dtype, rows, out), random, -1, 1);
+    case_input(&weights, bg_matrix(dtype, rows, in), random, -1, 1);
+    case_output(&weights, bg_matrix(dtype, out, in));
+    if (bias)
+        case_output(&weights, bg_vector(dtype, out));
+    finish_case(&weights);
+}
+
+static void test_linear_shapes(void **state)
+{
+    random_state random = {1};
+    const int rounds = getenv("BRIGADE_TEST_ALL") ? 1000 : 60;
+
+    (void)state;
+    for (int i = 0; i < rounds; i++)
+        check_linear(&random, draw_between(&random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16, draw_between(&random, 1, 41),
+                     draw_between(&random, 1, 70), draw_between(&random, 1, 70), draw_between(&random, 0, 1));
+}
+
+/* Several blocks of rows, panels and depth. */
+static void test_linear_blocks(void **state)
+{
+    random_state random = {2};
+
+    (void)state;
+    check_linear(&random, BG_FLOAT32, 40, 320, 256, true);
+    check_linear(&random, BG_FLOAT32, 1, 400, 130, true);
+    check_linear(&random, BG_FLOAT32, 300, 797, 67, true);
+    check_linear(&random, BG_BFLOAT16, 270, 400, 150, true);
+    check_linear(&random, BG_FLOAT32, 21, 150, 600, false);
+}
+
+static void check_matmul(random_state *random, const bg_type *a, const bg_type *b, const bg_type *y,
+                         bgi_matmul_attributes attributes)
+{
+    const int64_t k = a->dims[attributes.transpose_a ? a->rank - 2 : a->rank - 1];
+    kernel_case c = begin_case(BGI_KERNEL_MATMUL, &attributes, a->dtype, k);
+
+    case_input(&c, *a, random, -1, 1);
+    case_input(&c, *b, random, -1, 1);
+    case_output(&c, *y);
+    finish_case(&c);
+}
+
+static bg_type make_operand(bg_dtype dtype, const int64_t *batch, uint32_t batch_rank, int64_t rows, int64_t columns,
+                            bool transpose)
+{
+    int64_t dims[BG_MAX_RANK];
+
+    for (uint32_t i = 0; i < batch_rank; i++)
+        dims[i] = batch[i];
+    dims[batch_rank] = transpose ? columns : rows;
+    dims[batch_rank + 1] = transpose ? rows : columns;
+    return bg_type_make(dtype, batch_rank + 2, dims);
+}
+
+/* Leading dims broadcast on either side. */
+static void test_matmul_shapes(void **state)
+{
+    random_state random = {3};
+    const int rounds = getenv("BRIGADE_TEST_ALL") ? 1000 : 80;
+
+    (void)state;
+    for (int i = 0; i < rounds; i++) {
+        const bg_dtype dtype = draw_between(&random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16;
+        const bgi_matmul_attributes attributes = {draw_between(&random, 0, 1), draw_between(&random, 0, 1)};
+        const int64_t m = draw_between(&random, 1, 30), n = draw_between(&random, 1, 70),
+                      k = draw_between(&random, 1, 50);
+        const int64_t full[2] = {draw_between(&random, 1, 3), draw_between(&random, 1, 4)};
+        const int64_t part[2] = {draw_between(&random, 0, 1) ? full[0] : 1, draw_between(&random, 0, 1) ? full[1] : 1};
+        const uint32_t drop = (uint32_t)draw_between(&random, 0, 2); /* leading dims that one operand lacks */
+        const bool a_is_full = draw_between(&random, 0, 1);
+        const bg_type a =
+            make_operand(dtype, a_is_full ? full : part + drop, a_is_full ? 2 : 2 - drop, m, k, attributes.transpose_a);
+        const bg_type b =
+            make_operand(dtype, a_is_full ? part + drop : full, a_is_full ? 2 - drop : 2, k, n, attributes.transpose_b);
+        const bg_type y = make_operand(dtype, full, 2, m, n, false);
+
+        check_matmul(&random, &a, &b, &y, attributes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_blocks),
+                                       cmocka_unit_test(test_matmul_shapes)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/*
+ * test_loss.c: cross-entropy and the count of correct rows against the reference.
+ */
+#include "kernels/kernel_case.h"
+
+static void finish_case(kernel_case *c)
+{
+    assert_int_equal(case_check(c, 0), (int)bgi_cpu_isa() + 1);
+    case_clear(c);
+}
+
+typedef struct rows_case {
+    bg_dtype dtype, label_dtype;
+    int64_t rows, classes;
+    bgi_loss_attributes attributes;
+    double size; /* of logits */
+} rows_case;
+
+static rows_case draw_rows(random_state *random)
+{
+    const bool is_wide = draw_between(random, 0, 9) == 0;
+
+    return (rows_case){draw_between(random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16,
+                       draw_between(random, 0, 1) ? BG_UINT8 : BG_INT32,
+                       draw_between(random, 1, is_wide ? 30 : 50),
+                       is_wide ? draw_between(random, 500, 1500) : draw_between(random, 1, 40),
+                       {(bg_loss_reduction)draw_between(random, 0, 2), draw_between(random, 0, 1) ? -100 : 1},
+                       draw_between(random, 0, 4) ? 5 : 90};
+}
+
+/* Labels within the classes, now and then one that is not. */
+static void add_labels(kernel_case *c, const rows_case *s, random_state *random)
+{
+    const double last = s->classes > 200 ? 199 : (double)s->classes - 1;
+
+    case_input(c, bg_vector(s->label_dtype, s->rows), random, 0, draw_between(random, 0, 5) ? last : last + 1);
+}
+
+static bg_type loss_type(const rows_case *s)
+{
+    return s->attributes.reduction == BG_LOSS_NONE ? bg_vector(BG_FLOAT32, s->rows) : bg_scalar(BG_FLOAT32);
+}
+
+static void check_forward(const rows_case *s, random_state *random)
+{
+    kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY, .attributes = &s->attributes, .relative = 1e-6, .absolute = 2e-6};
+
+    case_input(&c, bg_matrix(s->dtype, s->rows, s->classes), random, -s->size, s->size);
+    add_labels(&c, s, random);
+    case_output(&c, loss_type(s));
+    case_output(&c, bg_vector(BG_FLOAT64, s->rows));
+    if (s->attributes.reduction == BG_LOSS_MEAN)
+        case_output(&c, bg_scalar(BG_FLOAT32));
+    finish_case(&c);
+}
+
+static void check_backward(const rows_case *s, random_state *random)
+{
+    kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY_BACKWARD,
+                     .attributes = &s->attributes,
+                     .relative = s->dtype == BG_FLOAT32 ? 1e-6 : 1.0 / 128,
+                     .absolute = 1e-12};
+    double *log_sums, highest;
+
+    case_input(&c, loss_type(s), random, 0.5, 2);
+    case_input(&c, bg_matrix(s->dtype, s->rows, s->classes), random, -s->size, s->size);
+    add_labels(&c, s, random);
+    log_sums = case_input(&c, bg_vector(BG_FLOAT64, s->rows), random, 0, 0);
+    for (int64_t row = 0; row < s->rows; row++) {
+        double sum = 0.0;
+
+        highest = -INFINITY;
+        for (int64_t i = 0; i < s->classes; i++)
+            highest = fmax(highest, bgi_load(s->dtype, c.initial[1], row * s->classes + i));
+        for (int64_t i = 0; i < s->classes; i++)
+            sum += exp(bgi_load(s->dtype, c.initial[1], row * s->classes + i) - highest);
+        log_sums[row] = highest + log(sum);
+    }
+    if (s->attributes.reduction == BG_LOSS_MEAN)
+        case_input(&c, bg_scalar(BG_FLOAT32), random, 3, 40);
+    case_output(&c, bg_matrix(s->dtype, s->rows, s->classes));
+    finish_case(&c);
+}
+
+static void check_count(const rows_case *s, random_state *random)
+{
+    kernel_case c = {.id = BGI_KERNEL_CORRECT_COUNT};
+    float *logits = case_input(&c, bg_matrix(s->dtype, s->rows, s->classes), random, -3, 3);
+
+    if (s->dtype == BG_FLOAT32) {
+        if (s->rows > 2)
+            logits[s->classes + s->classes / 2] = logits[2 * s->classes] = NAN;
+        for (int64_t i = 0; i < s->classes; i++)
+            logits[(s->rows - 1) * s->classes + i] = s->rows % 2 ? -INFINITY : 1.0f; /* a tie */
+    }
+    add_labels(&c, s, random);
+    case_output(&c, bg_scalar(BG_INT32));
+    finish_case(&c);
+}
+
+static void test_random_rows(void **state)
+{
+    random_state random = {1};
+    const int rounds = getenv("BRIGADE_TEST_ALL") ? 3000 : 150;
+
+    (void)state;
+    for (int i = 0; i < rounds; i++) {
+        const rows_case s = draw_rows(&random);
+
+        check_forward(&s, &random);
+        check_backward(&s, &random);
+        check_count(&s, &random);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_rows)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

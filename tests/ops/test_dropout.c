@@ -1,0 +1,191 @@
+/*
+ * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, whatever the micro-batch;
+ * the gradient has the same mask.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include <brigade/random.h>
+
+#include "ops/ops.h"
+#include "support/interpret.h"
+#include "support/op_case.h"
+
+enum { SAMPLES = 4, ELEMENTS = 6 * 7 /* not a multiple of 4 */, COUNT = SAMPLES * ELEMENTS };
+
+/* Dropout of ones for `samples` samples. */
+static void drop(int64_t samples, double probability, uint32_t random_id, const bg_kernel_env *env, double *out)
+{
+    const bg_type type = bg_tensor3(BG_FLOAT64, samples, 6, 7);
+    const bgi_dropout_attributes attributes = {probability, random_id};
+    bgi_test_interpreter interpreter;
+    bg_graph *graph = NULL;
+    double ones[COUNT];
+    bg_value x, y;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &type);
+    y = bg_graph_add(graph, &bgi_op_dropout, "dropout", &x, 1, &attributes, NULL);
+    bgi_test_interpreter_init(&interpreter, graph);
+    interpreter.env = *env;
+    for (int i = 0; i < COUNT; i++)
+        ones[i] = 1.0;
+    bgi_test_set(&interpreter, x, ones);
+    bgi_test_interpret(&interpreter);
+    bgi_test_get(&interpreter, y, out);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
+static void test_mask_is_the_documented_one(void **state)
+{
+    const bg_kernel_env env = {.seed = 0x123456789abcdef0u, .step = 0x5500000003u, .micro_batch = 9, .training = true};
+    double y[COUNT];
+
+    (void)state;
+    drop(SAMPLES, 0.3, 77, &env, y);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const uint32_t element = i % ELEMENTS, sample = 9 * SAMPLES + i / ELEMENTS;
+        uint32_t words[4];
+
+        bg_philox((const uint32_t[]){element / 4, sample, 77, 3}, (const uint32_t[]){0x9abcdef0u, 0x12345678u ^ 0x55u},
+                  words);
+        assert_true(y[i] == (words[element % 4] * 0x1p-32 >= 0.3 ? 1.0 / 0.7 : 0.0));
+    }
+}
+
+/* One micro-batch of four samples has the masks of two micro-batches of two: splitting changes nothing. */
+static void test_mask_follows_the_sample(void **state)
+{
+    const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
+    double expected[COUNT], y[COUNT];
+
+    (void)state;
+    drop(4, 0.5, 1, &whole, expected);
+    for (uint32_t half = 0; half < 2; half++) {
+        const bg_kernel_env env = {.seed = 5, .step = 2, .micro_batch = 6 + half, .training = true};
+
+        drop(2, 0.5, 1, &env, &y[half * COUNT / 2]);
+    }
+    assert_memory_equal(y, expected, sizeof y);
+}
+
+static uint32_t count_kept(const double *y, double *out_differences, const double *other)
+{
+    uint32_t kept = 0;
+
+    *out_differences = 0;
+    for (int i = 0; i < COUNT; i++) {
+        kept += y[i] != 0.0;
+        *out_differences += y[i] != other[i];
+    }
+    return kept;
+}
+
+/* Every coordinate of a random number matters, and about the asked share is kept. */
+static void test_masks_differ(void **state)
+{
+    const bg_kernel_env base = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
+    bg_kernel_env others[] = {base, base, base, base};
+    double y[COUNT], other[COUNT], differences;
+
+    (void)state;
+    others[0].seed = 6;
+    others[1].seed = 5 + (1ull << 32);
+    others[2].step = 3;
+    others[3].micro_batch = 4;
+    drop(SAMPLES, 0.5, 1, &base, y);
+    for (int i = 0; i < 5; i++) {
+        uint32_t kept;
+
+        drop(SAMPLES, 0.5, i == 4 ? 2 : 1, i == 4 ? &base : &others[i], other);
+        kept = count_kept(other, &differences, y);
+        assert_in_range(kept, COUNT * 35 / 100, COUNT * 65 / 100);
+        assert_true(differences > COUNT * 0.35);
+    }
+}
+
+static void test_edges(void **state)
+{
+    const bg_kernel_env training = {.seed = 1, .training = true}, inference = {.seed = 1};
+    double y[COUNT];
+
+    (void)state;
+    drop(SAMPLES, 0.0, 0, &training, y);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(y[i] == 1.0);
+    drop(SAMPLES, 1.0, 0, &training, y);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(y[i] == 0.0);
+    drop(SAMPLES, 1.0, 0, &inference, y);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(y[i] == 1.0);
+}
+
+static void test_gradient(void **state)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 3, 10);
+    const bgi_dropout_attributes attributes = {0.4, 3};
+    bg_error error = {0};
+
+    (void)state;
+    if (bg_gradient_check(&bgi_op_dropout, &attributes, &type, NULL, 1, NULL, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void test_builder(void **state)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 3, 10), scalar = bg_scalar(BG_FLOAT32);
+    const bgi_dropout_attributes good = {0.5, 0};
+    const double bad[] = {-0.1, 1.1, NAN};
+    bgi_test_interpreter interpreter;
+    bg_graph *graph = NULL;
+    double ones[30], first[30], second[30];
+    bg_value x, a, b;
+
+    (void)state;
+    /* two dropouts of one graph have different masks */
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &type);
+    a = bg_dropout(graph, "a", x, 0.5);
+    b = bg_dropout(graph, "b", x, 0.5);
+    bgi_test_interpreter_init(&interpreter, graph);
+    for (int i = 0; i < 30; i++)
+        ones[i] = 1.0;
+    bgi_test_set(&interpreter, x, ones);
+    bgi_test_interpret(&interpreter);
+    bgi_test_get(&interpreter, a, first);
+    bgi_test_get(&interpreter, b, second);
+    assert_memory_not_equal(first, second, sizeof first);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const bgi_dropout_attributes attributes = {bad[i], 0};
+
+        bgi_test_op_refuses(&bgi_op_dropout, &attributes, &type, 1, BG_ERROR_INVALID,
+                            (const char *const[]){"probability is", "between 0 and 1", NULL});
+    }
+    bgi_test_op_refuses(&bgi_op_dropout, &good, &scalar, 1, BG_ERROR_SHAPE,
+                        (const char *const[]){"x is float32[]", "samples first", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mask_is_the_documented_one),
+        cmocka_unit_test(test_mask_follows_the_sample),
+        cmocka_unit_test(test_masks_differ),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_builder),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,344 @@
+/*
+ * test_optimiser.c: weight updates step by step against torch.optim, gradient accumulation, sums of many values.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "ops/ops.h"
+#include "support/build_case.h"
+#include "support/interpret.h"
+
+enum { STEPS = 8, ELEMENTS = 6 };
+
+static bgi_test_oracle *oracle;
+
+static int open_oracle(void **state)
+{
+    (void)state;
+    oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
+    return 0;
+}
+
+static int close_oracle(void **state)
+{
+    (void)state;
+    bgi_test_oracle_close(oracle);
+    return 0;
+}
+
+typedef struct update_case {
+    const char *name;
+    bool is_adam;
+    bool flag; /* nesterov, or decoupled decay */
+    bool has_velocity;
+    double hyper[BGI_HYPER_COUNT];
+} update_case;
+
+/* hyper: learning rate, weight decay, momentum or beta1, dampening or beta2, epsilon */
+static const update_case cases[] = {
+    {"sgd", false, false, false, {0.1}},
+    {"sgd", false, false, true, {0.1}}, /* a velocity without momentum stays unused */
+    {"sgd_decay", false, false, false, {0.1, 0.05}},
+    {"sgd_momentum", false, false, true, {0.1, 0.05, 0.9}},
+    {"sgd_dampening", false, false, true, {0.1, 0.0, 0.9, 0.3}},
+    {"sgd_nesterov", false, true, true, {0.1, 0.05, 0.9}},
+    {"adam", true, false, false, {0.01, 0.0, 0.9, 0.999, 1e-8}},
+    {"adam_decay", true, false, false, {0.01, 0.1, 0.8, 0.95, 1e-6}},
+    {"adamw", true, true, false, {0.01, 0.01, 0.9, 0.999, 1e-8}},
+    {"adamw_decay", true, true, false, {0.02, 0.1, 0.85, 0.99, 1e-6}},
+};
+
+typedef struct update_graph {
+    bg_graph *graph;
+    bg_value parameter, gradient, hyper, scale, states[2];
+    bgi_test_interpreter interpreter;
+} update_graph;
+
+static void create_update(update_graph *u, const update_case *c, bg_dtype dtype, bg_dtype gradient_dtype)
+{
+    const bg_type type = bg_vector(dtype, ELEMENTS), gradient = bg_vector(gradient_dtype, ELEMENTS);
+    const bg_type state = bg_vector(dtype == BG_FLOAT64 ? BG_FLOAT64 : BG_FLOAT32, ELEMENTS);
+    const bg_type hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), scalar = bg_scalar(BG_FLOAT32);
+
+    memset(u, 0, sizeof *u);
+    assert_int_equal(bg_graph_create(&u->graph, NULL), BG_OK);
+    u->parameter = bg_graph_parameter(u->graph, "p", &type, NULL);
+    u->gradient = bg_graph_variable(u->graph, "g", &gradient, BG_ROLE_ACCUMULATOR, NULL);
+    u->hyper = bg_graph_variable(u->graph, "hyper", &hyper, BG_ROLE_HYPER, NULL);
+    u->scale = bg_graph_variable(u->graph, "scale", &scalar, BG_ROLE_BUFFER, NULL);
+    if (c->is_adam || c->has_velocity)
+        u->states[0] = bg_graph_variable(u->graph, "m", &state, BG_ROLE_STATE, NULL);
+    if (c->is_adam) {
+        u->states[1] = bg_graph_variable(u->graph, "v", &state, BG_ROLE_STATE, NULL);
+        bgi_adam_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0], u->states[1],
+                        c->flag);
+    } else {
+        bgi_sgd_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0], c->flag);
+    }
+    assert_int_equal(bg_graph_check(u->graph, NULL), BG_OK);
+    bgi_test_interpreter_init(&u->interpreter, u->graph);
+    bgi_test_set(&u->interpreter, u->hyper, c->hyper);
+    bgi_test_set(&u->interpreter, u->parameter, bgi_test_oracle_find(oracle, c->name, "start")->values);
+    bgi_test_set(&u->interpreter, u->scale, (double[]){1.0});
+}
+
+static void destroy_update(update_graph *u)
+{
+    bgi_test_interpreter_clear(&u->interpreter);
+    bg_graph_destroy(u->graph);
+}
+
+static void run_step(update_graph *u, uint64_t step, const double *gradient)
+{
+    u->interpreter.env.step = step;
+    bgi_test_set(&u->interpreter, u->gradient, gradient);
+    bgi_test_interpret(&u->interpreter);
+}
+
+static void compare_state(const update_graph *u, const update_case *c, bg_value value, const char *name)
+{
+    const bgi_test_tensor *wanted = bgi_test_oracle_try(oracle, c->name, name);
+    double elements[ELEMENTS];
+
+    if (wanted == NULL)
+        return;
+    bgi_test_get(&u->interpreter, value, elements);
+    bgi_test_compare(wanted, elements, 1e-7, 2e-6);
+}
+
+/* Eight steps; as in the oracle, the learning rate is halved before the fifth. */
+static void follow_oracle(const update_case *c, bg_dtype dtype, bg_dtype gradient_dtype, double scale, double absolute)
+{
+    const double *gradients = bgi_test_oracle_find(oracle, c->name, "gradients")->values;
+    const bgi_test_tensor *history = bgi_test_oracle_find(oracle, c->name, "history");
+    double found[STEPS * ELEMENTS];
+    update_graph u;
+
+    create_update(&u, c, dtype, gradient_dtype);
+    bgi_test_set(&u.interpreter, u.scale, &scale);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        double gradient[ELEMENTS];
+
+        if (step == 4)
+            ((double *)bgi_test_data(&u.interpreter, u.hyper))[BGI_HYPER_LEARNING_RATE] *= 0.5;
+        for (int i = 0; i < ELEMENTS; i++)
+            gradient[i] = gradients[step * ELEMENTS + (uint64_t)i] / scale;
+        run_step(&u, step, gradient);
+        bgi_test_get(&u.interpreter, u.parameter, found + step * ELEMENTS);
+    }
+    bgi_test_compare(history, found, absolute, absolute);
+    if (dtype == BG_FLOAT32) {
+        compare_state(&u, c, u.states[0], c->is_adam ? "exp_avg" : "momentum_buffer");
+        compare_state(&u, c, u.states[1], "exp_avg_sq");
+    }
+    destroy_update(&u);
+}
+
+static void test_updates_follow_pytorch(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        follow_oracle(&cases[i], BG_FLOAT32, BG_FLOAT32, 1.0, 5e-7);
+        follow_oracle(&cases[i], BG_FLOAT64, BG_FLOAT64, 1.0, 5e-6);
+        follow_oracle(&cases[i], BG_BFLOAT16, BG_FLOAT32, 1.0, 0.06);
+    }
+}
+
+/* A power of two scales without rounding, so the loss scale of 1/4 leaves the very same numbers. */
+static void test_scale_multiplies_the_gradient_first(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        follow_oracle(&cases[i], BG_FLOAT32, BG_FLOAT32, 0.25, 5e-7);
+}
+
+/* Steps 5 to 8 from saved state are steps 5 to 8: t and the velocity come from what is kept, nothing else. */
+static void test_a_resumed_update_continues(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const double *gradients = bgi_test_oracle_find(oracle, cases[i].name, "gradients")->values;
+        double kept[3][ELEMENTS], whole[ELEMENTS], resumed[ELEMENTS];
+        update_graph u;
+
+        create_update(&u, &cases[i], BG_FLOAT32, BG_FLOAT32);
+        for (uint64_t step = 0; step < STEPS; step++) {
+            run_step(&u, step, gradients + step * ELEMENTS);
+            if (step != 3)
+                continue;
+            bgi_test_get(&u.interpreter, u.parameter, kept[0]);
+            for (int s = 0; s < 2; s++)
+                if (!bg_value_is_null(u.states[s]))
+                    bgi_test_get(&u.interpreter, u.states[s], kept[1 + s]);
+        }
+        bgi_test_get(&u.interpreter, u.parameter, whole);
+        destroy_update(&u);
+
+        create_update(&u, &cases[i], BG_FLOAT32, BG_FLOAT32);
+        bgi_test_set(&u.interpreter, u.parameter, kept[0]);
+        for (int s = 0; s < 2; s++)
+            if (!bg_value_is_null(u.states[s]))
+                bgi_test_set(&u.interpreter, u.states[s], kept[1 + s]);
+        for (uint64_t step = 4; step < STEPS; step++)
+            run_step(&u, step, gradients + step * ELEMENTS);
+        bgi_test_get(&u.interpreter, u.parameter, resumed);
+        destroy_update(&u);
+        assert_memory_equal(whole, resumed, sizeof whole);
+    }
+}
+
+static void test_accumulate_sets_then_adds(void **state)
+{
+    const bg_dtype dtypes[][2] = {{BG_FLOAT32, BG_FLOAT32}, {BG_FLOAT32, BG_BFLOAT16}, {BG_FLOAT64, BG_FLOAT64}};
+
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        const bg_type accumulator = bg_vector(dtypes[d][0], 2), gradient = bg_vector(dtypes[d][1], 2);
+        bgi_test_interpreter interpreter;
+        bg_graph *graph = NULL;
+        bg_value a, g;
+        double found[2];
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        a = bg_graph_variable(graph, "a", &accumulator, BG_ROLE_ACCUMULATOR, NULL);
+        g = bg_graph_input(graph, "g", &gradient);
+        bgi_accumulate(graph, NULL, a, g);
+        bgi_test_interpreter_init(&interpreter, graph);
+        bgi_test_set(&interpreter, a, (double[]){99.0, NAN}); /* what an earlier step left */
+        for (uint32_t m = 0; m < 3; m++) {
+            interpreter.env.accumulated = m;
+            bgi_test_set(&interpreter, g, (double[]){1.5, -2.0 * m});
+            bgi_test_interpret(&interpreter);
+        }
+        bgi_test_get(&interpreter, a, found);
+        assert_true(found[0] == 4.5 && found[1] == -6.0);
+        bgi_test_interpreter_clear(&interpreter);
+        bg_graph_destroy(graph);
+    }
+}
+
+/* More values than one op takes, so it becomes several ops. */
+static void test_add_n_adds_many(void **state)
+{
+    enum { COUNT = 150 };
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+    bgi_test_interpreter interpreter;
+    bg_value values[COUNT], sum;
+    bg_graph *graph = NULL;
+    double found[2];
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    for (int i = 0; i < COUNT; i++) {
+        const float data[] = {(float)i, 1.0f};
+
+        values[i] = bg_graph_constant(graph, "c", &type, data);
+    }
+    sum = bgi_add_n(graph, "sum", values, COUNT);
+    assert_int_equal(bg_graph_op_count(graph), 3);
+    assert_int_equal(bgi_add_n(graph, NULL, values, 1).id, values[0].id);
+    bgi_test_interpreter_init(&interpreter, graph);
+    bgi_test_interpret(&interpreter);
+    bgi_test_get(&interpreter, sum, found);
+    assert_true(found[0] == COUNT * (COUNT - 1) / 2.0 && found[1] == COUNT);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
+static void test_add_n_gradient(void **state)
+{
+    const bg_type types[] = {bg_vector(BG_FLOAT64, 3), bg_vector(BG_FLOAT64, 3), bg_vector(BG_FLOAT64, 3)};
+
+    (void)state;
+    bgi_test_gradient(&bgi_op_add_n, NULL, types, 3, -1.0, 1.0);
+}
+
+static void test_total_scale_is_the_reciprocal_or_zero(void **state)
+{
+    const bg_dtype dtypes[] = {BG_FLOAT32, BG_INT32, BG_FLOAT64};
+
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        const bg_type type = bg_scalar(dtypes[d]);
+        bgi_test_interpreter interpreter;
+        bg_graph *graph = NULL;
+        bg_value total, y;
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        total = bg_graph_variable(graph, "total", &type, BG_ROLE_ACCUMULATOR, NULL);
+        y = bgi_total_scale(graph, NULL, total);
+        bgi_test_interpreter_init(&interpreter, graph);
+        bgi_test_interpret(&interpreter);
+        assert_true(*(float *)bgi_test_data(&interpreter, y) == 0.0f);
+        bgi_test_set(&interpreter, total, (double[]){3.0});
+        bgi_test_interpret(&interpreter);
+        assert_true(*(float *)bgi_test_data(&interpreter, y) == 1.0f / 3.0f);
+        bgi_test_interpreter_clear(&interpreter);
+        bg_graph_destroy(graph);
+    }
+}
+
+static bg_value build_sgd(bg_graph *graph, const bg_value *inputs, const void *argument)
+{
+    (void)argument;
+    bgi_sgd_update(graph, "u", inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], false);
+    return (bg_value){0};
+}
+
+static bg_value build_accumulate(bg_graph *graph, const bg_value *inputs, const void *argument)
+{
+    (void)argument;
+    bgi_accumulate(graph, "a", inputs[0], inputs[1]);
+    return (bg_value){0};
+}
+
+static bg_value build_add_n(bg_graph *graph, const bg_value *inputs, const void *argument)
+{
+    return bgi_add_n(graph, "n", inputs, *(const uint32_t *)argument);
+}
+
+static void test_shape_errors_say_what_would_be_right(void **state)
+{
+    const bg_type p = bg_vector(BG_FLOAT32, 3), hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT),
+                  scale = bg_scalar(BG_FLOAT32);
+    const bg_type half = bg_vector(BG_BFLOAT16, 3), other = bg_vector(BG_FLOAT32, 4);
+    const uint32_t two = 2, none = 0;
+
+    (void)state;
+    bgi_test_build_fails(build_sgd, NULL, (bg_type[]){p, other, hyper, scale}, 4, BG_ERROR_SHAPE,
+                         "sgd_update `u`: the gradient is float32[4]: it must be float32[3] (the parameter's shape)");
+    bgi_test_build_fails(build_sgd, NULL, (bg_type[]){p, p, p, scale}, 4, BG_ERROR_SHAPE,
+                         "hyper is float32[3]: it must be float64[8]");
+    bgi_test_build_fails(build_sgd, NULL, (bg_type[]){half, half, hyper, scale, half}, 5, BG_ERROR_SHAPE,
+                         "the velocity is bfloat16[3]: it must be float32[3]");
+    bgi_test_build_fails(build_accumulate, NULL, (bg_type[]){half, p}, 2, BG_ERROR_SHAPE,
+                         "the accumulator is bfloat16[3]: its elements must be float32 (or the gradient's type)");
+    bgi_test_build_fails(build_accumulate, NULL, (bg_type[]){other, p}, 2, BG_ERROR_SHAPE,
+                         "the accumulator is float32[4]: it must be float32[3]");
+    bgi_test_build_fails(build_add_n, &two, (bg_type[]){p, other}, 2, BG_ERROR_SHAPE,
+                         "operand 1 is float32[4]: it must be float32[3] (as operand 0)");
+    bgi_test_build_fails(build_add_n, &none, &p, 1, BG_ERROR_INVALID, "nothing to add");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_updates_follow_pytorch),
+        cmocka_unit_test(test_scale_multiplies_the_gradient_first),
+        cmocka_unit_test(test_a_resumed_update_continues),
+        cmocka_unit_test(test_accumulate_sets_then_adds),
+        cmocka_unit_test(test_add_n_adds_many),
+        cmocka_unit_test(test_add_n_gradient),
+        cmocka_unit_test(test_total_scale_is_the_reciprocal_or_zero),
+        cmocka_unit_test(test_shape_errors_say_what_would_be_right),
+    };
+
+    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+}

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Makes ops_b.txt: PyTorch's results and gradients for linear, elementwise, reduction and shape ops, and its optimisers.
+
+    python3 tests/oracle/ops_b.py > tests/oracle/ops_b.txt
+
+One line a tensor: case, tensor, [dims], values. Operands in0, in1, ... -> result y; seed dy -> gradients d0, d1, ...
+Operands are float32 values; results are computed in float64 unless a case is about float32 itself.
+"""
+import sys
+
+import torch
+
+torch.manual_seed(20)
+
+
+def emit(case, name, tensor):
+    dims = ",".join(str(d) for d in tensor.shape)
+    values = " ".join("%.9g" % v for v in tensor.detach().to(torch.float64).flatten().tolist())
+    print(f"{case} {name} [{dims}] {values}")
+
+
+def draw(*dims, low=-2.0, high=2.0):
+    return (torch.rand(*dims) * (high - low) + low).to(torch.float32)
+
+
+def differentiate(case, function, *operands):
+    inputs = [o.to(torch.float64).requires_grad_(True) for o in operands]
+    y = function(*inputs)
+    dy = draw(*y.shape) if y.dim() > 0 else draw(1).reshape(())
+    y.backward(dy.to(torch.float64))
+    for i, o in enumerate(operands):
+        emit(case, f"in{i}", o)
+    emit(case, "y", y)
+    emit(case, "dy", dy)
+    for i, o in enumerate(inputs):
+        emit(case, f"d{i}", o.grad if o.grad is not None else torch.zeros_like(o))
+
+
+def linear():
+    f = torch.nn.functional.linear
+    differentiate("linear", f, draw(4, 5), draw(3, 5))
+    differentiate("linear_bias", f, draw(4, 5), draw(3, 5), draw(3))
+    differentiate("linear_deep", f, draw(2, 3, 5), draw(4, 5), draw(4))
+    differentiate("linear_vector", f, draw(5), draw(3, 5), draw(3))
+    for ta in (False, True):
+        for tb in (False, True):
+            a = draw(2, 4, 3) if ta else draw(2, 3, 4)
+            b = draw(2, 5, 4) if tb else draw(2, 4, 5)
+
+            def product(x, y, ta=ta, tb=tb):
+                return torch.matmul(x.transpose(-1, -2) if ta else x, y.transpose(-1, -2) if tb else y)
+
+            differentiate(f"matmul_{int(ta)}{int(tb)}", product, a, b)
+            differentiate(f"matmul_shared_{int(ta)}{int(tb)}", product, draw(3, 1, *a.shape[1:]), b)
+            differentiate(f"matmul_flat_{int(ta)}{int(tb)}", product, a, b[0])
+
+
+def elementwise():
+    functions = {
+        "relu": torch.relu, "gelu": torch.nn.functional.gelu,
+        "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"), "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid, "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "square": torch.square,
+        "negate": torch.neg, "abs": torch.abs, "reciprocal": torch.reciprocal}
+    for name, f in functions.items():
+        x = draw(3, 5, low=0.1, high=3.0) if name in ("log", "sqrt") else draw(3, 5, low=-3.0, high=3.0)
+        if name in ("relu", "abs"):
+            x[1, 2] = 0.0
+        differentiate(f"unary_{name}", f, x)
+    binaries = {"add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div,
+                "maximum": torch.maximum, "minimum": torch.minimum}
+    for name, f in binaries.items():
+        a, b, c = draw(2, 3, 4), draw(3, 1), draw(2, 3, 4)
+        b[:, 0] += 3.0 if name == "divide" else 0.0
+        c += 3.0 if name == "divide" else 0.0
+        a[0, 1, 2] = b[1, 0]
+        a[1, 2, 3] = c[1, 2, 3]
+        differentiate(f"binary_{name}", f, a, c)
+        differentiate(f"binary_{name}_right", f, a, b)
+        differentiate(f"binary_{name}_left", f, draw(4) + 2.0, c)
+        differentiate(f"binary_{name}_both", f, draw(4, 1, 3), draw(5, 1) + 3.0)
+        differentiate(f"binary_{name}_scalar", f, a, draw(1).reshape(()) + 4.0)
+    differentiate("scale", lambda x: 1.5 * x - 0.25, draw(7))
+
+
+def conversions():
+    pixels = torch.arange(256, dtype=torch.uint8)
+    emit("standardise", "in0", pixels)
+    emit("standardise", "y", (pixels.to(torch.float32).div(255)).sub(0.1307).div(0.3081))
+    x = torch.cat([draw(40, low=-100.0, high=100.0), torch.tensor([0.0, 1.00390625, 1.01171875, 3.4e38, 1e-40])])
+    emit("bfloat16", "in0", x)
+    emit("bfloat16", "y", x.to(torch.bfloat16))
+
+
+def reductions():
+    x = draw(2, 3, 4, 2)
+    for name, f in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax)):
+        differentiate(f"reduce_{name}_all", lambda t: f(t, dim=(0, 1, 2, 3)), x)
+        differentiate(f"reduce_{name}_last", lambda t: f(t, dim=-1), x)
+        differentiate(f"reduce_{name}_outer", lambda t: f(t, dim=(0, 2), keepdim=True), x)
+    differentiate("broadcast", lambda t: t.expand(2, 5, 3), draw(5, 1))
+    emit("argmax", "in0", x)
+    emit("argmax", "y", torch.argmax(x, -1))
+
+
+def shapes():
+    differentiate("reshape", lambda t: t.reshape(4, 3, 2), draw(2, 3, 4))
+    differentiate("flatten", lambda t: t.flatten(1), draw(2, 3, 4))
+    differentiate("transpose", lambda t: t.permute(2, 0, 3, 1), draw(2, 3, 4, 2))
+    differentiate("slice", lambda t: t[:, 1:4], draw(2, 5, 3))
+    differentiate("slice_step", lambda t: t[:, :, 1:7:3], draw(2, 2, 8))
+    differentiate("slice_negative", lambda t: t[-3:-1], draw(5, 2))
+    differentiate("concat", lambda a, b, c: torch.cat([a, b, c], 1), draw(2, 1, 3), draw(2, 4, 3), draw(2, 2, 3))
+
+
+def optimise(case, make, states):
+    """Eight float32 steps; the learning rate is halved before the fifth. The gradient of step i is in `gradients`."""
+    p = draw(6).requires_grad_(True)
+    gradients = draw(8, 6)
+    gradients[2, 3] = 0.0
+    optimiser = make([p])
+    emit(case, "start", p)
+    emit(case, "gradients", gradients)
+    history = []
+    for i in range(8):
+        if i == 4:
+            optimiser.param_groups[0]["lr"] *= 0.5
+        p.grad = gradients[i].clone()
+        optimiser.step()
+        history.append(p.detach().clone())
+    emit(case, "history", torch.stack(history))
+    for name in states:
+        emit(case, name, optimiser.state[p][name])
+
+
+def optimisers():
+    sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+    velocity = ["momentum_buffer"]
+    optimise("sgd", lambda p: sgd(p, lr=0.1), [])
+    optimise("sgd_decay", lambda p: sgd(p, lr=0.1, weight_decay=0.05), [])
+    optimise("sgd_momentum", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.05), velocity)
+    optimise("sgd_dampening", lambda p: sgd(p, lr=0.1, momentum=0.9, dampening=0.3), velocity)
+    optimise("sgd_nesterov", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.05, nesterov=True), velocity)
+    moments = ["exp_avg", "exp_avg_sq"]
+    optimise("adam", lambda p: adam(p, lr=0.01), moments)
+    optimise("adam_decay", lambda p: adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1), moments)
+    optimise("adamw", lambda p: adamw(p, lr=0.01), moments)
+    optimise("adamw_decay", lambda p: adamw(p, lr=0.02, betas=(0.85, 0.99), eps=1e-6, weight_decay=0.1), moments)
+
+
+print(f"# made by tests/oracle/ops_b.py with PyTorch {torch.__version__}")
+linear()
+elementwise()
+conversions()
+reductions()
+shapes()
+optimisers()
+sys.stdout.flush()

@@ -1,0 +1,41 @@
+/*
+ * oracle.h: another framework's numbers, from tests/oracle/<name>.txt (made by <name>.py beside it).
+ *
+ * One line a tensor: case, tensor, dims in brackets, values:
+ *
+ *     linear_bias x [2,3] 0.25 -1 ...
+ *
+ * Everything here fails the test (cmocka) when something is missing, so tests need not check.
+ */
+#ifndef BGI_TEST_ORACLE_H
+#define BGI_TEST_ORACLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <brigade/base.h>
+
+typedef struct bgi_test_tensor {
+    char case_name[64], name[64];
+    uint32_t rank;
+    int64_t dims[BG_MAX_RANK];
+    int64_t count;
+    double *values;
+} bgi_test_tensor;
+
+typedef struct bgi_test_oracle {
+    bgi_test_tensor *tensors;
+    size_t count, capacity;
+} bgi_test_oracle;
+
+/* Tests run in the repository's root: path is "tests/oracle/ops_b.txt". */
+bgi_test_oracle *bgi_test_oracle_open(const char *path);
+void bgi_test_oracle_close(bgi_test_oracle *oracle);
+const bgi_test_tensor *bgi_test_oracle_find(const bgi_test_oracle *oracle, const char *case_name, const char *name);
+/* NULL when there is none. */
+const bgi_test_tensor *bgi_test_oracle_try(const bgi_test_oracle *oracle, const char *case_name, const char *name);
+bg_type bgi_test_tensor_type(const bgi_test_tensor *tensor, bg_dtype dtype);
+/* |actual - wanted| <= absolute + relative |wanted| for every element, or the message names tensor and element. */
+void bgi_test_compare(const bgi_test_tensor *wanted, const double *actual, double absolute, double relative);
+
+#endif
