@@ -1,0 +1,609 @@
+/*
+ * compile.c: from a user's graph to an executable plan.
+ *
+ *   graph --prune, fuse--> --stages--> --training--> --shared copies--> --cut--> segments, crossings
+ *         --> schedule problem --generator--> schedule --> layout --> programs --> budget
+ *
+ * Nothing here depends on a particular model or op. Fusion happens before stages are known, so that the decomposition
+ * of the arithmetic, and with it every bit of the result, is the same under every strategy.
+ */
+#include "plan/compile.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "plan/describe.h"
+
+/* The device model behind static costs: what one core of a current server does with small kernels. */
+#define MODEL_FLOPS_PER_NS 80.0
+#define MODEL_BYTES_PER_NS 20.0
+#define MODEL_CALL_NS      300.0
+
+/* ---- options and outputs into the plan ---- */
+
+static bg_status copy_text(bg_plan *plan, const char **text, bg_error *error)
+{
+    if (*text == NULL)
+        return BG_OK;
+    *text = bgi_arena_text(&plan->arena, *text);
+    return *text != NULL ? BG_OK : bgi_error_memory(error, "options", 0);
+}
+
+static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error *error)
+{
+    bg_output_request *requests;
+
+    plan->options = *options;
+    BGI_TRY(copy_text(plan, &plan->options.schedule, error));
+    BGI_TRY(copy_text(plan, &plan->options.stages, error));
+    requests = bgi_arena_copy(&plan->arena, options->output_requests,
+                              options->output_request_count * sizeof *options->output_requests);
+    if (requests == NULL)
+        return bgi_error_memory(error, "options", 0);
+    for (uint32_t i = 0; i < options->output_request_count; i++) {
+        BGI_TRY(copy_text(plan, &requests[i].output, error));
+        BGI_TRY(copy_text(plan, &requests[i].name, error));
+    }
+    plan->options.output_requests = requests;
+    return BG_OK;
+}
+
+static bg_value find_output(const bg_graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->outputs[i].name, name) == 0)
+            return graph->outputs[i].value;
+    return (bg_value){0};
+}
+
+static bg_status unknown_output(const bg_graph *graph, const char *name, bg_error *error)
+{
+    bgi_text names = {0};
+
+    for (size_t i = 0; i < graph->output_count; i++)
+        bgi_text_add(&names, "%s`%s`", i == 0 ? "" : ", ", graph->outputs[i].name);
+    bg_error_set(error, BG_ERROR_NOT_FOUND, "output request: the graph has no output `%s`; it has %s", name,
+                 names.data != NULL ? names.data : "none");
+    bgi_text_clear(&names);
+    return BG_ERROR_NOT_FOUND;
+}
+
+static bg_output_mode resolve_mode(const bg_plan *plan, bg_output_mode mode)
+{
+    if (mode == BG_OUTPUT_DEFAULT)
+        mode = plan->options.output_mode;
+    if (mode == BG_OUTPUT_DEFAULT)
+        mode = plan->training ? BG_OUTPUT_FINAL : BG_OUTPUT_ALL;
+    return mode;
+}
+
+static bg_status add_output(bgi_compiler *c, const char *name, const char *output, bg_output_mode mode, uint32_t period,
+                            bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const bg_value value = find_output(c->graph, output);
+    const bg_value root = bg_value_is_null(value) ? value : c->partition.roots[value.id];
+    bgi_plan_output *added = &plan->outputs[plan->output_count];
+
+    if (bg_value_is_null(value))
+        return unknown_output(c->graph, output, error);
+    for (uint32_t i = 0; i < plan->output_count; i++)
+        if (strcmp(plan->outputs[i].name, name) == 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "two outputs of the session are named `%s`; name the request",
+                                name);
+    if (bgi_graph_value(c->graph, root)->kind != BGI_VALUE_RESULT)
+        return bg_error_set(error, BG_ERROR_INVALID, "output `%s` is no result of an op but an input or a variable",
+                            output);
+    added->mode = resolve_mode(plan, mode);
+    added->period = period != 0 ? period : plan->options.output_period;
+    if (added->mode == BG_OUTPUT_EVERY_N &&
+        (added->period == 0 || plan->options.device_iterations % added->period != 0))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "output `%s`: period %u must be at least 1 and divide the %u device iterations", name,
+                            added->period, plan->options.device_iterations);
+    added->type = bg_graph_type(c->graph, value);
+    added->name = bgi_arena_text(&plan->arena, name);
+    if (added->name == NULL)
+        return bgi_error_memory(error, "outputs", 0);
+    c->output_values[plan->output_count++] = value;
+    return BG_OK;
+}
+
+static bg_status resolve_outputs(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const bg_options *options = &plan->options;
+    const size_t most = c->graph->output_count + options->output_request_count;
+
+    plan->outputs = bgi_arena_take(&plan->arena, most, sizeof *plan->outputs);
+    c->output_values = bgi_arena_take(&c->scratch, most, sizeof *c->output_values);
+    if (plan->outputs == NULL || c->output_values == NULL)
+        return bgi_error_memory(error, "outputs", most * sizeof *plan->outputs);
+    for (size_t i = 0; !options->requests_only && i < c->graph->output_count; i++)
+        BGI_TRY(add_output(c, c->graph->outputs[i].name, c->graph->outputs[i].name, BG_OUTPUT_DEFAULT, 0, error));
+    for (uint32_t i = 0; i < options->output_request_count; i++) {
+        const bg_output_request *request = &options->output_requests[i];
+        BGI_TRY(add_output(c, request->name != NULL ? request->name : request->output, request->output, request->mode,
+                           request->period, error));
+    }
+    return BG_OK;
+}
+
+static bg_status list_inputs(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+
+    plan->inputs = bgi_arena_take(&plan->arena, c->graph->value_count, sizeof *plan->inputs);
+    if (plan->inputs == NULL)
+        return bgi_error_memory(error, "inputs", 0);
+    for (size_t v = 1; v < c->graph->value_count; v++)
+        if (c->graph->values[v].kind == BGI_VALUE_INPUT) {
+            bgi_plan_input *input = &plan->inputs[plan->input_count++];
+            input->name = bgi_arena_text(&plan->arena, c->graph->values[v].name);
+            input->type = c->graph->values[v].type;
+            if (input->name == NULL)
+                return bgi_error_memory(error, "inputs", 0);
+        }
+    return BG_OK;
+}
+
+/* ---- graph passes ---- */
+
+static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *loss, bg_error *error)
+{
+    const bg_options *options = &c->plan->options;
+    bg_graph *pruned = NULL;
+    bg_status status;
+
+    BGI_TRY(bg_graph_check(graph, error));
+    if (!c->plan->training) {
+        const char **wanted = NULL;
+        if (options->requests_only) {
+            wanted = bgi_arena_take(&c->scratch, options->output_request_count, sizeof *wanted);
+            if (wanted == NULL)
+                return bgi_error_memory(error, "outputs", 0);
+            for (uint32_t i = 0; i < options->output_request_count; i++) {
+                wanted[i] = options->output_requests[i].output;
+                if (bg_value_is_null(find_output(graph, wanted[i])))
+                    return unknown_output(graph, wanted[i], error);
+            }
+        }
+        BGI_TRY(bgi_prune(graph, wanted, options->output_request_count, &pruned, error));
+        graph = pruned;
+    }
+    status = options->no_fusion ? bgi_graph_clone(graph, &c->graph, error) : bgi_fuse(graph, loss, &c->graph, error);
+    bg_graph_destroy(pruned);
+    BGI_TRY(status);
+    if (c->graph->op_count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "the graph computes nothing: it has no ops%s",
+                            c->plan->training ? "" : " that its outputs need");
+    if (options->strategy == BG_STRATEGY_SINGLE)
+        for (size_t o = 0; o < c->graph->op_count; o++)
+            if (c->graph->ops[o].block == BGI_BLOCK_NONE)
+                c->graph->ops[o].block = 0;
+    return BG_OK;
+}
+
+/* The first sample dimension is what the host calls the micro-batch; all inputs must agree on it. */
+static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
+{
+    for (uint32_t i = 1; i < c->plan->input_count; i++)
+        if (c->plan->inputs[i].type.dims[0] != c->plan->inputs[0].type.dims[0])
+            return bg_error_set(error, BG_ERROR_SHAPE,
+                                "inputs `%s` and `%s` have different micro-batches: %" PRId64 " and %" PRId64
+                                " samples",
+                                c->plan->inputs[0].name, c->plan->inputs[i].name, c->plan->inputs[0].type.dims[0],
+                                c->plan->inputs[i].type.dims[0]);
+    return BG_OK;
+}
+
+/* ---- the schedule ---- */
+
+static double model_ns(const bg_cost *cost)
+{
+    const double compute = cost->flops / MODEL_FLOPS_PER_NS;
+    const double memory = (cost->bytes_read + cost->bytes_written) / MODEL_BYTES_PER_NS;
+
+    return MODEL_CALL_NS + (compute > memory ? compute : memory);
+}
+
+static bg_status estimate_costs(bgi_compiler *c, bg_error *error)
+{
+    bg_stage_cost *costs = bgi_arena_take(&c->plan->arena, c->stages.stage_count, sizeof *costs);
+    bg_type types[64];
+
+    if (costs == NULL)
+        return bgi_error_memory(error, "costs", 0);
+    for (size_t o = 0; o < c->graph->op_count; o++) {
+        const bgi_op *op = &c->graph->ops[o];
+        const bg_op_signature signature = bgi_op_signature(c->graph, op, types);
+        const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[o]];
+        bg_stage_cost *stage = &costs[segment->stage];
+        double *const sums[] = {&stage->forward_ns, &stage->backward_ns, &stage->weights_ns, &stage->update_ns};
+        bg_cost cost = {0};
+        if (bgi_op_is_alias(c, op))
+            continue;
+        if (op->type->cost != NULL)
+            cost = op->type->cost(&signature);
+        *sums[segment->kind] += model_ns(&cost);
+        if (segment->kind != BGI_SEGMENT_UPDATE)
+            c->plan->summary.flops_per_micro_batch += cost.flops;
+    }
+    c->plan->problem.costs = costs;
+    return BG_OK;
+}
+
+static bg_status mark_host_stages(bgi_compiler *c, bg_error *error)
+{
+    const uint32_t stages = c->stages.stage_count;
+    bool *in = bgi_arena_take(&c->plan->arena, stages, sizeof *in);
+    bool *out = bgi_arena_take(&c->plan->arena, stages, sizeof *out);
+
+    if (in == NULL || out == NULL)
+        return bgi_error_memory(error, "host streams", 0);
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++)
+            if (bgi_graph_value(c->graph, c->partition.roots[c->graph->ops[o].inputs[i].id])->kind == BGI_VALUE_INPUT)
+                in[c->partition.op_stages[o]] = true;
+    for (uint32_t i = 0; i < c->plan->output_count; i++) {
+        const bg_value root = c->partition.roots[c->output_values[i].id];
+        out[c->partition.op_stages[bgi_graph_value(c->graph, root)->op]] = true;
+    }
+    c->plan->problem.stage_host_in = in;
+    c->plan->problem.stage_host_out = out;
+    return BG_OK;
+}
+
+static bg_status make_problem(bgi_compiler *c, bg_error *error)
+{
+    bg_schedule_problem *problem = &c->plan->problem;
+
+    bg_schedule_problem_init(problem);
+    problem->stage_count = c->stages.stage_count;
+    problem->device_count = c->stages.device_count;
+    problem->stage_devices =
+        bgi_arena_copy(&c->plan->arena, c->stages.stage_devices, c->stages.stage_count * sizeof(uint32_t));
+    if (problem->stage_devices == NULL)
+        return bgi_error_memory(error, "stages", 0);
+    problem->micro_batch_count = c->plan->micro_batches;
+    problem->training = c->plan->training;
+    problem->merges_loss = c->plan->training;
+    problem->update_level_count = c->partition.level_count;
+    problem->reduces_gradients = c->plan->training && c->plan->replicas > 1;
+    problem->edges = c->edges;
+    problem->edge_count = c->edge_count;
+    problem->bytes_per_ns = MODEL_BYTES_PER_NS;
+    BGI_TRY(mark_host_stages(c, error));
+    return estimate_costs(c, error);
+}
+
+static void warn(const bg_plan *plan, const char *text)
+{
+    if (plan->options.log != NULL)
+        plan->options.log(plan->options.log_user, BG_LOG_WARNING, text);
+}
+
+static const bg_schedule_generator *choose_generator(const bg_plan *plan, bg_error *error)
+{
+    const bg_options *options = &plan->options;
+    const char *name = options->strategy == BG_STRATEGY_SINGLE    ? "single"
+                       : options->strategy == BG_STRATEGY_SHARDED ? "sharded"
+                       : options->schedule != NULL                ? options->schedule
+                                                                  : "interleaved";
+    const bg_schedule_generator *generator;
+    bgi_text names = {0};
+
+    /* With one device there is nothing to overlap: pipelining is switched off. */
+    if (options->strategy == BG_STRATEGY_PIPELINED && plan->device_count == 1 && plan->stage_count > 1) {
+        warn(plan, "all stages are on one device: they run one micro-batch at a time, without a pipeline");
+        name = "sequential";
+    }
+    generator = bg_schedule_generator_find(name);
+    if (generator != NULL)
+        return generator;
+    for (uint32_t i = 0; bg_schedule_generator_at(i) != NULL; i++)
+        bgi_text_add(&names, "%s%s", i == 0 ? "" : ", ", bg_schedule_generator_at(i)->name);
+    bg_error_set(error, BG_ERROR_INVALID, "there is no schedule `%s`; there are %s", name,
+                 names.data != NULL ? names.data : "none");
+    bgi_text_clear(&names);
+    return NULL;
+}
+
+/* What IPU software accepted: PopTorch's pipeline, which has one order only, wants 2 N - 1 micro-batches in training;
+ * the named schedules have limits of their own. */
+static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator)
+{
+    if (plan->stage_count < 2)
+        return 1;
+    if (plan->options.strategy == BG_STRATEGY_PIPELINED && plan->options.schedule == NULL && plan->training)
+        return 2 * plan->stage_count - 1;
+    return generator->minimum_micro_batches(plan->stage_count, plan->training);
+}
+
+/* IPU software refused pipelines with too few micro-batches; here that is a warning with the idle time it means. */
+static bg_status check_minimum(const bg_plan *plan, const bg_schedule_generator *generator, bg_error *error)
+{
+    const uint32_t minimum = find_minimum(plan, generator);
+    const char *option = plan->training ? "gradient accumulation" : "device iterations";
+    char text[320];
+
+    if (plan->micro_batches >= minimum)
+        return BG_OK;
+    if (plan->options.ipu_limits)
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%s is %u: a pipeline of N = %u stages with schedule `%s` needs at least %u%s on IPUs; raise "
+            "it, or use fewer stages",
+            option, plan->micro_batches, plan->stage_count, generator->name, minimum,
+            minimum == 2 * plan->stage_count - 1 ? " (2 N - 1)" : "");
+    snprintf(
+        text, sizeof text,
+        "%s is %u, below the %u that fill a pipeline of %u stages with schedule `%s`: devices are idle for %.0f%% of "
+        "the time",
+        option, plan->micro_batches, minimum, plan->stage_count, generator->name, 100.0 * plan->summary.idle_share);
+    warn(plan, text);
+    return BG_OK;
+}
+
+static bg_status make_schedule(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const bg_schedule_generator *generator = choose_generator(plan, error);
+    bg_schedule_timing timing = {0};
+
+    if (generator == NULL)
+        return BG_ERROR_INVALID;
+    BGI_TRY(bg_schedule_create(&plan->problem, generator, &plan->schedule, error));
+    BGI_TRY(bg_schedule_simulate(plan->schedule, &plan->problem, &timing, error));
+    plan->summary.idle_share = timing.bubble;
+    bg_schedule_timing_clear(&timing);
+    return check_minimum(plan, generator, error);
+}
+
+/* ---- variables and constants of the plan ---- */
+
+static void list_places(const bgi_compiler *c, size_t v, bgi_operand *places, uint32_t *count)
+{
+    const uint32_t devices = c->stages.device_count;
+
+    for (uint32_t d = 0; d < devices; d++)
+        if (c->is_placed[v * devices + d])
+            places[(*count)++] = c->places[v * devices + d];
+}
+
+static uint32_t count_places(const bgi_compiler *c, size_t v)
+{
+    const uint32_t devices = c->stages.device_count;
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < devices; d++)
+        count += c->is_placed[v * devices + d];
+    return count;
+}
+
+/* `next_copy`: by value, the next copy of the same variable. */
+static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint32_t v, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const bgi_value *value = &c->graph->values[v];
+    bgi_plan_variable *variable = &plan->variables[plan->variable_count];
+    bgi_operand *places;
+    uint32_t count = 0;
+
+    if (value->kind != BGI_VALUE_VARIABLE || !bg_value_is_null(value->copy_of) || count_places(c, v) == 0)
+        return BG_OK; /* no op reads it */
+    for (uint32_t copy = v; copy != 0; copy = next_copy[copy])
+        count += count_places(c, copy);
+    places = bgi_arena_take(&plan->arena, count, sizeof *places);
+    variable->name = bgi_arena_text(&plan->arena, value->name);
+    if (places == NULL || variable->name == NULL)
+        return bgi_error_memory(error, "variables", 0);
+    count = 0;
+    for (uint32_t copy = v; copy != 0; copy = next_copy[copy])
+        list_places(c, copy, places, &count);
+    variable->type = value->type;
+    variable->role = value->role;
+    variable->initialiser = value->initialiser;
+    variable->number = value->variable;
+    variable->places = places;
+    variable->place_count = count;
+    if (value->role == BG_ROLE_HYPER)
+        plan->hyper_variable = plan->variable_count;
+    plan->variable_count++;
+    return BG_OK;
+}
+
+static bg_status list_constants(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const uint32_t devices = c->stages.device_count;
+    uint32_t count = 0;
+
+    for (size_t v = 1; v < c->graph->value_count; v++)
+        if (c->graph->values[v].kind == BGI_VALUE_CONSTANT)
+            count += count_places(c, v);
+    plan->constants = bgi_arena_take(&plan->arena, count, sizeof *plan->constants);
+    if (plan->constants == NULL)
+        return bgi_error_memory(error, "constants", 0);
+    for (size_t v = 1; v < c->graph->value_count; v++)
+        for (uint32_t d = 0; c->graph->values[v].kind == BGI_VALUE_CONSTANT && d < devices; d++)
+            if (c->is_placed[v * devices + d]) {
+                bgi_plan_constant *constant = &plan->constants[plan->constant_count++];
+                constant->place = c->places[v * devices + d];
+                constant->size_bytes = bg_type_size_bytes(&c->graph->values[v].type);
+                constant->data = bgi_arena_copy(&plan->arena, c->graph->values[v].data, constant->size_bytes);
+                if (constant->data == NULL)
+                    return bgi_error_memory(error, "constants", constant->size_bytes);
+            }
+    return BG_OK;
+}
+
+static bg_status list_leaves(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    uint32_t *next_copy;
+
+    plan->hyper_variable = UINT32_MAX;
+    plan->variables = bgi_arena_take(&plan->arena, c->graph->variable_count + 1, sizeof *plan->variables);
+    if (plan->variables == NULL)
+        return bgi_error_memory(error, "variables", 0);
+    next_copy = bgi_arena_take(&c->scratch, c->graph->value_count, sizeof *next_copy);
+    if (next_copy == NULL)
+        return bgi_error_memory(error, "variables", 0);
+    for (uint32_t v = (uint32_t)c->graph->value_count; v-- > 1;) {
+        const uint32_t original = c->graph->values[v].copy_of.id;
+        if (original != 0) {
+            next_copy[v] = next_copy[original];
+            next_copy[original] = v;
+        }
+    }
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        BGI_TRY(list_variable(c, next_copy, v, error));
+    return list_constants(c, error);
+}
+
+static bg_status list_blocks(bgi_compiler *c, bg_error *error)
+{
+    struct bgi_plan_block *blocks = bgi_arena_take(&c->plan->arena, c->graph->block_count, sizeof *blocks);
+    uint32_t count = 0;
+
+    if (blocks == NULL)
+        return bgi_error_memory(error, "blocks", 0);
+    for (size_t b = 0; b < c->graph->block_count; b++) {
+        if (c->stages.block_stages[b] == UINT32_MAX || (b == 0 && c->graph->block_count > 1))
+            continue;
+        blocks[count].name = bgi_arena_text(&c->plan->arena, c->graph->blocks[b].name);
+        blocks[count].stage = c->stages.block_stages[b];
+        if (blocks[count++].name == NULL)
+            return bgi_error_memory(error, "blocks", 0);
+    }
+    c->plan->blocks = blocks;
+    c->plan->block_count = count;
+    return BG_OK;
+}
+
+/* ---- the driver ---- */
+
+static void summarise(bg_plan *plan)
+{
+    bg_plan_summary *summary = &plan->summary;
+
+    summary->stage_count = plan->stage_count;
+    summary->device_count = plan->device_count;
+    summary->replicas = plan->replicas;
+    summary->micro_batch = plan->input_count > 0 ? (uint32_t)plan->inputs[0].type.dims[0] : 0;
+    summary->micro_batches_per_step = plan->micro_batches;
+    summary->steps_per_run = plan->iterations;
+    summary->samples_per_run = (uint64_t)summary->micro_batch * plan->micro_batches * plan->iterations * plan->replicas;
+}
+
+static bg_status check_budget(const bg_plan *plan, bg_error *error)
+{
+    const size_t budget = plan->options.device_memory_bytes;
+
+    for (uint32_t d = 0; budget != 0 && d < plan->device_count; d++)
+        if (plan->devices[d].arena_bytes > budget)
+            return bgi_describe_over_budget(plan, error);
+    return BG_OK;
+}
+
+static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+
+    BGI_TRY(take_forward(c, graph, &loss, error));
+    /* Stages that are given are those of the whole model: what pruning left out of them does not count. Blocks keep
+     * their numbers. */
+    BGI_TRY(bgi_assign_stages(plan->options.stages != NULL ? graph : c->graph, &plan->options, &c->stages, error));
+    if (plan->training)
+        BGI_TRY(bgi_make_training(c->graph, loss, &plan->optimiser, &plan->options, error));
+    BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
+    plan->stage_count = c->stages.stage_count;
+    plan->device_count = c->stages.device_count;
+    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, false, &c->partition, error));
+    BGI_TRY(resolve_outputs(c, error));
+    BGI_TRY(list_inputs(c, error));
+    BGI_TRY(check_micro_batch(c, error));
+    BGI_TRY(bgi_group_edges(c, error));
+    BGI_TRY(make_problem(c, error));
+    plan->stage_devices = plan->problem.stage_devices;
+    BGI_TRY(make_schedule(c, error));
+    BGI_TRY(bgi_select_kernels(c, error));
+    BGI_TRY(bgi_lay_out(c, error));
+    BGI_TRY(bgi_write_programs(c, error));
+    BGI_TRY(list_leaves(c, error));
+    BGI_TRY(list_blocks(c, error));
+    summarise(plan);
+    return check_budget(plan, error);
+}
+
+static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss, const bg_optimiser *optimiser,
+                             const bg_options *options, bg_plan **out, bg_error *error)
+{
+    const uint64_t start_ns = bgi_clock_ns();
+    bgi_compiler compiler = {0};
+    bg_plan *plan;
+    bg_status status;
+
+    BGI_TRY(bgi_options_validate(options, training, error));
+    if (optimiser != NULL)
+        BGI_TRY(bg_optimiser_validate(optimiser, error));
+    plan = calloc(1, sizeof *plan);
+    if (plan == NULL)
+        return bgi_error_memory(error, "a plan", sizeof *plan);
+    plan->training = training;
+    plan->replicas = options->replicas;
+    plan->micro_batches = training ? options->gradient_accumulation : options->device_iterations;
+    plan->iterations = training ? options->device_iterations : 1;
+    if (optimiser != NULL)
+        plan->optimiser = *optimiser;
+    compiler.plan = plan;
+    status = copy_options(plan, options, error);
+    if (status == BG_OK)
+        status = compile(&compiler, graph, loss, error);
+    bg_graph_destroy(compiler.graph);
+    bgi_stages_clear(&compiler.stages);
+    bgi_partition_clear(&compiler.partition);
+    bgi_arena_clear(&compiler.scratch);
+    if (status != BG_OK) {
+        bg_plan_destroy(plan);
+        return status;
+    }
+    plan->summary.compile_ms = (double)(bgi_clock_ns() - start_ns) / 1e6;
+    *out = plan;
+    return BG_OK;
+}
+
+bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimiser *optimiser,
+                                  const bg_options *options, bg_plan **out, bg_error *error)
+{
+    if (bg_graph_check(graph, error) != BG_OK)
+        return bg_graph_check(graph, NULL);
+    if (bg_value_is_null(loss) || loss.id >= graph->value_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "the loss is not a value of the graph");
+    if (optimiser == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "training needs an optimiser: bg_sgd(0.01), bg_adamw(0.001), ...");
+    return create_plan(graph, true, loss, optimiser, options, out, error);
+}
+
+bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out, bg_error *error)
+{
+    return create_plan(graph, false, (bg_value){0}, NULL, options, out, error);
+}
+
+void bg_plan_destroy(bg_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (uint32_t i = 0; i < plan->kernel_count; i++)
+        if (plan->kernels[i].destroy != NULL)
+            plan->kernels[i].destroy(plan->kernels[i].state);
+    bg_schedule_destroy(plan->schedule);
+    bgi_arena_clear(&plan->arena);
+    free(plan);
+}

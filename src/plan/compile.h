@@ -1,0 +1,63 @@
+/*
+ * compile.h: what the files of this room share while a plan is made.
+ *
+ *     compile.c   drives the passes, makes the schedule problem and the schedule
+ *     layout.c    where every value lives: variables, slots of edges, transients
+ *     program.c   instructions and calls
+ *     describe.c  tables and listings of a finished plan
+ */
+#ifndef BGI_PLAN_COMPILE_H
+#define BGI_PLAN_COMPILE_H
+
+#include "plan/options.h"
+#include "plan/plan.h"
+#include "transform/transform.h"
+
+typedef struct bgi_compiler {
+    bg_plan *plan;
+    bg_graph *graph; /* after all passes */
+    bgi_stages stages;
+    bgi_partition partition;
+    bgi_arena scratch;
+    /* by crossing */
+    uint32_t *crossing_edges; /* BGI_NO_EDGE: none is needed (a variable on the same device) */
+    size_t *crossing_offsets; /* inside a slot */
+    bg_schedule_edge *edges;  /* of the schedule problem; same numbers as plan->edges */
+    uint32_t edge_count;
+    /* by value: storage of roots. Variables and constants by device: see bgi_variable_place. */
+    bgi_operand *storage; /* of results: where their producer writes */
+    bool *is_transient;
+    uint32_t *writer_stage;    /* of variables; UINT32_MAX */
+    bgi_operand *places;       /* [value * device_count + device] of variables and constants; valid when placed */
+    bool *is_placed;           /* the same index */
+    bgi_operand *input_places; /* [value * stage_count + stage] of inputs */
+    bool *input_is_used;       /* the same index */
+    size_t *segment_peaks;     /* transient bytes, by segment */
+    size_t *scratch_offsets;   /* by op */
+    bg_kernel *kernels;        /* by op */
+    /* what outputs of the plan are */
+    bg_value *output_values;
+} bgi_compiler;
+
+/* layout.c, in this order */
+bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
+
+/* program.c */
+bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
+/* Where an op (in its segment) finds an operand. */
+bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
+bool bgi_op_is_alias(const bgi_compiler *compiler, const bgi_op *op);
+
+static inline uint32_t bgi_stage_device(const bgi_compiler *compiler, uint32_t stage)
+{
+    return compiler->stages.stage_devices[stage];
+}
+
+static inline size_t bgi_align(size_t size)
+{
+    return (size + 63) / 64 * 64;
+}
+
+#endif

@@ -1,0 +1,251 @@
+/*
+ * describe.c: a finished plan in words: memory, placement, programs.
+ */
+#include "plan/describe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/text.h"
+
+const char *bg_memory_class_name(bg_memory_class memory_class)
+{
+    static const char *const names[BG_MEMORY_CLASS_COUNT] = {"weights",   "gradients", "state", "stash",
+                                                             "transient", "stream",    "remote"};
+
+    return (unsigned)memory_class < BG_MEMORY_CLASS_COUNT ? names[memory_class] : "unknown";
+}
+
+bg_plan_summary bg_plan_summarise(const bg_plan *plan)
+{
+    return plan->summary;
+}
+
+size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class)
+{
+    if (device >= plan->device_count || (unsigned)memory_class >= BG_MEMORY_CLASS_COUNT)
+        return 0;
+    return plan->devices[device].class_bytes[memory_class];
+}
+
+size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device)
+{
+    return device < plan->device_count ? plan->devices[device].arena_bytes : 0;
+}
+
+const bg_schedule *bg_plan_schedule(const bg_plan *plan)
+{
+    return plan->schedule;
+}
+
+bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error)
+{
+    return bg_schedule_timetable(plan->schedule, &plan->problem, out_text, error);
+}
+
+/* "1.23 MB": thousands, three figures. */
+static const char *bytes_text(size_t bytes, char text[32])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+
+    while (value >= 1000.0 && unit + 1 < sizeof units / sizeof units[0])
+        value /= 1000.0, unit++;
+    snprintf(text, 32,
+             unit == 0       ? "%.0f %s"
+             : value < 10.0  ? "%.2f %s"
+             : value < 100.0 ? "%.1f %s"
+                             : "%.0f %s",
+             value, units[unit]);
+    return text;
+}
+
+/* ---- memory ---- */
+
+static void add_memory_rows(bgi_text *text, const bg_plan *plan)
+{
+    bgi_text_add(text, "%-8s", "bytes");
+    for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
+        if (k != BG_MEMORY_REMOTE)
+            bgi_text_add(text, " %11s", bg_memory_class_name((bg_memory_class)k));
+    bgi_text_add(text, " %11s %11s %11s\n", "device", "budget", "remote");
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        const bgi_plan_device *device = &plan->devices[d];
+        bgi_text_add(text, "device %u", d);
+        for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
+            if (k != BG_MEMORY_REMOTE)
+                bgi_text_add(text, " %11zu", device->class_bytes[k]);
+        bgi_text_add(text, " %11zu", device->arena_bytes);
+        if (plan->options.device_memory_bytes != 0)
+            bgi_text_add(text, " %11zu", plan->options.device_memory_bytes);
+        else
+            bgi_text_add(text, " %11s", "unlimited");
+        bgi_text_add(text, " %11zu\n", device->remote_bytes);
+    }
+}
+
+bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    add_memory_rows(&text, plan);
+    return bgi_text_finish(&text, out_text, error);
+}
+
+/* The largest class on a device and what would make it smaller. */
+static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_class *out_class)
+{
+    bg_memory_class largest = BG_MEMORY_WEIGHTS;
+
+    for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
+        if (k != BG_MEMORY_REMOTE && plan->devices[device].class_bytes[k] > plan->devices[device].class_bytes[largest])
+            largest = (bg_memory_class)k;
+    *out_class = largest;
+    switch (largest) {
+    case BG_MEMORY_STATE:
+        return "offload the optimiser's state (--offload-optimiser), or use more stages";
+    case BG_MEMORY_STASH:
+        return "use schedule `interleaved` or `sequential`, which keep fewer micro-batches in flight, or a smaller "
+               "micro-batch";
+    case BG_MEMORY_TRANSIENT:
+    case BG_MEMORY_STREAM:
+        return "use a smaller micro-batch, or more stages";
+    default:
+        return plan->training && !plan->options.offload_optimiser
+                   ? "use more stages, or offload the optimiser's state (--offload-optimiser)"
+                   : "use more stages";
+    }
+}
+
+/* The variable or edge that takes most of a device's arena. */
+static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
+{
+    size_t most = 0;
+    char size[32];
+    const char *name = "", *kind = "variable";
+    uint32_t edge = BGI_NO_EDGE;
+
+    for (uint32_t v = 0; v < plan->variable_count; v++)
+        for (uint32_t p = 0; p < plan->variables[v].place_count; p++)
+            if (plan->variables[v].places[p].device == device && !plan->variables[v].places[p].is_remote &&
+                bg_type_size_bytes(&plan->variables[v].type) > most) {
+                most = bg_type_size_bytes(&plan->variables[v].type);
+                name = plan->variables[v].name;
+            }
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        if (plan->edges[e].to_device == device && plan->edges[e].slot_bytes * plan->edges[e].depth > most) {
+            most = plan->edges[e].slot_bytes * plan->edges[e].depth;
+            edge = e;
+        }
+    if (edge != BGI_NO_EDGE)
+        bgi_text_add(text, "%s of stage %u, %u slots of %zu bytes, %s",
+                     plan->edges[edge].is_stash ? "the stash" : "the stream", plan->problem.edges[edge].to_stage,
+                     plan->edges[edge].depth, plan->edges[edge].slot_bytes, bytes_text(most, size));
+    else
+        bgi_text_add(text, "%s `%s`, %s", kind, name, bytes_text(most, size));
+}
+
+bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
+{
+    bgi_text text = {0};
+    char need[32], have[32], part[32];
+    uint32_t worst = 0;
+    bg_memory_class largest;
+    const char *remedy;
+
+    for (uint32_t d = 1; d < plan->device_count; d++)
+        if (plan->devices[d].arena_bytes > plan->devices[worst].arena_bytes)
+            worst = d;
+    remedy = remedy_for(plan, worst, &largest);
+    bgi_text_add(
+        &text,
+        "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s), the largest single part ",
+        worst, bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
+        bytes_text(plan->options.device_memory_bytes, have), plan->options.device_memory_bytes,
+        bg_memory_class_name(largest), bytes_text(plan->devices[worst].class_bytes[largest], part));
+    add_largest(&text, plan, worst);
+    bgi_text_add(&text, "; %s\n", remedy);
+    add_memory_rows(&text, plan);
+    if (text.length > 0 && !text.failed)
+        text.data[text.length - 1] = '\0'; /* no newline at the end of an error */
+    bg_error_set(error, BG_ERROR_BUDGET, "%s", text.data != NULL ? text.data : "a device is over its budget");
+    bgi_text_clear(&text);
+    return BG_ERROR_BUDGET;
+}
+
+/* ---- placement ---- */
+
+bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    for (uint32_t b = 0; b < plan->block_count; b++)
+        bgi_text_add(&text, "block %s: stage %u, device %u\n", plan->blocks[b].name, plan->blocks[b].stage,
+                     plan->stage_devices[plan->blocks[b].stage]);
+    return bgi_text_finish(&text, out_text, error);
+}
+
+/* ---- programs ---- */
+
+static void add_operand(bgi_text *text, const bgi_operand *operand)
+{
+    bgi_text_add(text, "%s%u+%zu", operand->is_remote ? "remote " : "d", operand->device, operand->offset);
+    if (operand->edge != BGI_NO_EDGE)
+        bgi_text_add(text, "[e%u]", operand->edge);
+}
+
+static void add_call(bgi_text *text, const bgi_call *call)
+{
+    bgi_text_add(text, "    %s `%s`", call->kernel.name, call->name);
+    for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
+        bgi_text_add(text, "%s", i == call->input_count ? " -> " : i == 0 ? " " : ", ");
+        add_operand(text, &call->operands[i]);
+    }
+    bgi_text_add(text, "\n");
+}
+
+static void add_instruction(bgi_text *text, const bgi_instruction *instruction)
+{
+    const bg_action *action = &instruction->action;
+
+    bgi_text_add(text, "  %s stage %u micro-batch %u", bg_action_kind_name(action->kind), action->stage,
+                 action->micro_batch);
+    if (action->kind == BG_ACTION_SEND || action->kind == BG_ACTION_RECEIVE)
+        bgi_text_add(text, " edge %u", action->index);
+    if (action->kind == BG_ACTION_UPDATE)
+        bgi_text_add(text, " level %u", action->index);
+    for (uint32_t i = 0; i < instruction->acquire_count; i++)
+        bgi_text_add(text, " acquire e%u", instruction->acquires[i]);
+    for (uint32_t i = 0; i < instruction->release_count; i++)
+        bgi_text_add(text, " release e%u", instruction->releases[i]);
+    bgi_text_add(text, "\n");
+    for (uint32_t i = 0; i < instruction->call_count; i++)
+        add_call(text, &instruction->calls[i]);
+    for (uint32_t i = 0; i < instruction->copy_count; i++) {
+        bgi_text_add(text, "    copy %zu bytes ", instruction->copies[i].size_bytes);
+        add_operand(text, &instruction->copies[i].operand);
+        bgi_text_add(text, "\n");
+    }
+}
+
+bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        bgi_text_add(&text, "edge %u: device %u -> %u, %u slots of %zu bytes at %zu%s%s\n", e,
+                     plan->edges[e].from_device, plan->edges[e].to_device, plan->edges[e].depth,
+                     plan->edges[e].slot_bytes, plan->edges[e].offset, plan->edges[e].is_stash ? ", stash" : "",
+                     plan->edges[e].per_step ? ", once a step" : "");
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        bgi_text_add(&text, "device %u: %zu bytes, %zu remote\n", d, plan->devices[d].arena_bytes,
+                     plan->devices[d].remote_bytes);
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            add_instruction(&text, &plan->devices[d].instructions[i]);
+    }
+    return bgi_text_finish(&text, out_text, error);
+}

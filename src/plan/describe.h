@@ -1,0 +1,12 @@
+/*
+ * describe.h: what the room itself needs of describe.c.
+ */
+#ifndef BGI_PLAN_DESCRIBE_H
+#define BGI_PLAN_DESCRIBE_H
+
+#include "plan/plan.h"
+
+/* BG_ERROR_BUDGET with the device, what it needs and has, the largest things on it, the remedy, and the whole table. */
+bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error);
+
+#endif

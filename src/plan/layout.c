@@ -1,0 +1,500 @@
+/*
+ * layout.c: where every value lives.
+ *
+ *   a device's arena:  | weights | gradients | state | stash slots | stream slots, host buffers | transients |
+ *
+ * A value that stays inside its segment is transient: it gets an offset by its life time there, and all segments of a
+ * device share that space, for they run one at a time. A value that crosses to another segment lives in the slots of an
+ * edge. Its producer writes straight into a slot: of a local edge when there is one, else of the first receiver's;
+ * further edges are copied to. Sizes are multiples of 64 bytes.
+ */
+#include "plan/compile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+static const bg_action_kind action_of[] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS, BG_ACTION_UPDATE};
+
+/* ---- edges: crossings with the same ends ---- */
+
+static bg_schedule_edge edge_of(const bgi_compiler *c, const bgi_crossing *crossing)
+{
+    const bgi_segment *from = &c->partition.segments[crossing->from_segment];
+
+    return (bg_schedule_edge){.from_kind = action_of[from->kind],
+                              .from_stage = from->stage,
+                              .from_level = from->level,
+                              .to_kind = action_of[crossing->to_kind],
+                              .last_kind = action_of[crossing->last_kind],
+                              .to_stage = crossing->to_stage,
+                              .to_level = crossing->to_level};
+}
+
+static bool same_ends(const bg_schedule_edge *a, const bg_schedule_edge *b)
+{
+    return a->from_kind == b->from_kind && a->from_stage == b->from_stage && a->from_level == b->from_level &&
+           a->to_kind == b->to_kind && a->last_kind == b->last_kind && a->to_stage == b->to_stage &&
+           a->to_level == b->to_level;
+}
+
+static bool needs_no_edge(const bgi_compiler *c, const bgi_crossing *crossing)
+{
+    const bgi_segment *from = &c->partition.segments[crossing->from_segment];
+
+    return bgi_graph_value(c->graph, crossing->value)->kind == BGI_VALUE_VARIABLE &&
+           bgi_stage_device(c, from->stage) == bgi_stage_device(c, crossing->to_stage);
+}
+
+bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
+{
+    const uint32_t count = c->partition.crossing_count;
+
+    c->edges = bgi_arena_take(&c->plan->arena, count, sizeof *c->edges);
+    c->crossing_edges = bgi_arena_take(&c->scratch, count, sizeof *c->crossing_edges);
+    c->crossing_offsets = bgi_arena_take(&c->scratch, count, sizeof *c->crossing_offsets);
+    c->plan->edges = bgi_arena_take(&c->plan->arena, count, sizeof *c->plan->edges);
+    if (c->edges == NULL || c->crossing_edges == NULL || c->crossing_offsets == NULL || c->plan->edges == NULL)
+        return bgi_error_memory(error, "edges", count * sizeof *c->edges);
+    for (uint32_t i = 0; i < count; i++) {
+        const bgi_crossing *crossing = &c->partition.crossings[i];
+        const bg_schedule_edge edge = edge_of(c, crossing);
+        const size_t size = bg_type_size_bytes(&bgi_graph_value(c->graph, crossing->value)->type);
+        uint32_t e = 0;
+        if (needs_no_edge(c, crossing)) {
+            c->crossing_edges[i] = BGI_NO_EDGE;
+            continue;
+        }
+        while (e < c->edge_count && !same_ends(&c->edges[e], &edge))
+            e++;
+        if (e == c->edge_count) {
+            c->edges[e] = edge;
+            c->plan->edges[e] =
+                (bgi_plan_edge){.from_device = bgi_stage_device(c, edge.from_stage),
+                                .to_device = bgi_stage_device(c, edge.to_stage),
+                                .per_step = edge.from_kind == BG_ACTION_UPDATE,
+                                .is_stash = edge.from_kind == BG_ACTION_FORWARD && edge.last_kind != BG_ACTION_FORWARD};
+            c->edge_count++;
+        }
+        c->crossing_edges[i] = e;
+        c->crossing_offsets[i] = c->plan->edges[e].slot_bytes;
+        c->plan->edges[e].slot_bytes += bgi_align(size);
+        c->plan->edges[e].payload_bytes += size;
+        c->edges[e].size_bytes += size;
+    }
+    c->plan->edge_count = c->edge_count;
+    return BG_OK;
+}
+
+/* ---- kernels ---- */
+
+bool bgi_op_is_alias(const bgi_compiler *c, const bgi_op *op)
+{
+    return op->output_count > 0 && op->outputs[0].id != 0 &&
+           c->partition.roots[op->outputs[0].id].id != op->outputs[0].id;
+}
+
+bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
+{
+    bg_type types[64];
+
+    c->kernels = bgi_arena_take(&c->plan->arena, c->graph->op_count, sizeof *c->kernels);
+    if (c->kernels == NULL)
+        return bgi_error_memory(error, "kernels", c->graph->op_count * sizeof *c->kernels);
+    c->plan->kernels = c->kernels;
+    c->plan->kernel_count = (uint32_t)c->graph->op_count;
+    for (size_t o = 0; o < c->graph->op_count; o++) {
+        const bgi_op *op = &c->graph->ops[o];
+        const bg_op_signature signature = bgi_op_signature(c->graph, op, types);
+        bg_status status;
+        if (bgi_op_is_alias(c, op))
+            continue;
+        if (op->type->kernel == NULL)
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED, "op type `%s` has no kernel", op->type->name);
+        status = op->type->kernel(&signature, c->plan->options.kernels, &c->kernels[o], error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "kernel of %s `%s`", op->type->name, op->name);
+        if (c->kernels[o].run == NULL || c->kernels[o].part_count == 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "the kernel of %s `%s` has no function or no parts",
+                                op->type->name, op->name);
+    }
+    return BG_OK;
+}
+
+/* ---- variables and constants ---- */
+
+static void find_writers(bgi_compiler *c)
+{
+    for (size_t v = 0; v < c->graph->value_count; v++)
+        c->writer_stage[v] = UINT32_MAX;
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++)
+            if (bgi_op_type_writes(c->graph->ops[o].type, i))
+                c->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition.op_stages[o];
+}
+
+static bg_memory_class class_of(const bgi_value *value)
+{
+    if (value->kind == BGI_VALUE_CONSTANT)
+        return BG_MEMORY_WEIGHTS;
+    switch (value->role) {
+    case BG_ROLE_ACCUMULATOR:
+        return BG_MEMORY_GRADIENTS;
+    case BG_ROLE_STATE:
+        return value->is_remote ? BG_MEMORY_REMOTE : BG_MEMORY_STATE;
+    default:
+        return BG_MEMORY_WEIGHTS;
+    }
+}
+
+/* Marks the devices on which leaves are needed: a written variable at home only, others wherever they are read. */
+static void mark_places(bgi_compiler *c)
+{
+    const uint32_t devices = c->stages.device_count;
+
+    for (size_t o = 0; o < c->graph->op_count; o++) {
+        const bgi_op *op = &c->graph->ops[o];
+        for (uint32_t i = 0; i < op->input_count; i++) {
+            const uint32_t root = c->partition.roots[op->inputs[i].id].id;
+            const bgi_value *value = &c->graph->values[root];
+            uint32_t stage = c->partition.op_stages[o];
+            if (value->kind == BGI_VALUE_INPUT)
+                c->input_is_used[(size_t)root * c->stages.stage_count + stage] = true;
+            if (value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT)
+                continue;
+            if (value->kind == BGI_VALUE_VARIABLE && c->writer_stage[root] != UINT32_MAX)
+                stage = c->writer_stage[root];
+            c->is_placed[(size_t)root * devices + bgi_stage_device(c, stage)] = true;
+        }
+    }
+}
+
+/* Gives all leaves of one class their offsets, device by device. */
+static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *offsets)
+{
+    const uint32_t devices = c->stages.device_count;
+
+    for (size_t v = 0; v < c->graph->value_count; v++) {
+        const bgi_value *value = &c->graph->values[v];
+        if ((value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT) || class_of(value) != memory_class)
+            continue;
+        for (uint32_t d = 0; d < devices; d++)
+            if (c->is_placed[v * devices + d]) {
+                const size_t size = bgi_align(bg_type_size_bytes(&value->type));
+                c->places[v * devices + d] = (bgi_operand){.device = d,
+                                                           .is_remote = memory_class == BG_MEMORY_REMOTE,
+                                                           .edge = BGI_NO_EDGE,
+                                                           .offset = offsets[d]};
+                offsets[d] += size;
+                c->plan->devices[d].class_bytes[memory_class] += size;
+            }
+    }
+}
+
+/* ---- slots ---- */
+
+static void place_edges(bgi_compiler *c, bool stash, size_t *offsets)
+{
+    for (uint32_t e = 0; e < c->edge_count; e++) {
+        bgi_plan_edge *edge = &c->plan->edges[e];
+        const bg_memory_class memory_class = edge->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM;
+        if (edge->is_stash != stash)
+            continue;
+        edge->depth = bg_schedule_edge_depth(c->plan->schedule, e);
+        edge->offset = offsets[edge->to_device];
+        offsets[edge->to_device] += edge->slot_bytes * edge->depth;
+        c->plan->devices[edge->to_device].class_bytes[memory_class] += edge->slot_bytes * edge->depth;
+    }
+}
+
+static bgi_operand slot_of(const bgi_compiler *c, uint32_t crossing)
+{
+    const bgi_plan_edge *edge = &c->plan->edges[c->crossing_edges[crossing]];
+
+    return (bgi_operand){.device = edge->to_device,
+                         .edge = c->crossing_edges[crossing],
+                         .offset = edge->offset + c->crossing_offsets[crossing]};
+}
+
+/* The crossing whose slot the producer of a value writes: a local one if there is one, else the first; UINT32_MAX:
+ * none. */
+static uint32_t home_crossing(const bgi_compiler *c, bg_value root, uint32_t stage)
+{
+    uint32_t first = UINT32_MAX, next;
+
+    for (uint32_t i = c->partition.first_crossings[root.id]; i != 0; i = next) {
+        const bgi_crossing *crossing = &c->partition.crossings[i - 1];
+        next = crossing->next;
+        if (c->crossing_edges[i - 1] == BGI_NO_EDGE ||
+            c->partition.segments[crossing->from_segment].stage != stage)
+            continue;
+        if (bgi_stage_device(c, crossing->to_stage) == bgi_stage_device(c, stage))
+            return i - 1;
+        if (first == UINT32_MAX)
+            first = i - 1;
+    }
+    return first;
+}
+
+static void place_results(bgi_compiler *c)
+{
+    for (uint32_t v = 1; v < c->graph->value_count; v++) {
+        const bgi_value *value = &c->graph->values[v];
+        uint32_t crossing;
+        if (value->kind != BGI_VALUE_RESULT || c->partition.roots[v].id != v)
+            continue;
+        crossing = home_crossing(c, (bg_value){v}, c->partition.op_stages[value->op]);
+        if (crossing == UINT32_MAX)
+            c->is_transient[v] = true;
+        else
+            c->storage[v] = slot_of(c, crossing);
+    }
+}
+
+/* Inputs: the slot of the stage's own stash when the backward pass reads them, else a buffer for one micro-batch. */
+static void place_inputs(bgi_compiler *c, size_t *offsets)
+{
+    const uint32_t stages = c->stages.stage_count;
+
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        for (uint32_t s = 0; s < stages; s++) {
+            const size_t size = bgi_align(bg_type_size_bytes(&c->graph->values[v].type));
+            const uint32_t device = bgi_stage_device(c, s);
+            uint32_t crossing;
+            if (!c->input_is_used[(size_t)v * stages + s])
+                continue;
+            crossing = home_crossing(c, (bg_value){v}, s);
+            if (crossing != UINT32_MAX) {
+                c->input_places[(size_t)v * stages + s] = slot_of(c, crossing);
+                continue;
+            }
+            c->input_places[(size_t)v * stages + s] =
+                (bgi_operand){.device = device, .edge = BGI_NO_EDGE, .offset = offsets[device]};
+            offsets[device] += size;
+            c->plan->devices[device].class_bytes[BG_MEMORY_STREAM] += size;
+        }
+}
+
+/* ---- transients ---- */
+
+/* Something that needs memory from op `first` to op `last` (positions in the segment). */
+typedef struct bgi_unit {
+    size_t size, offset;
+    uint32_t first, last;
+} bgi_unit;
+
+typedef struct bgi_packer {
+    bgi_unit *units;
+    uint32_t unit_count;
+    uint32_t *unit_of; /* by value */
+    bgi_unit **order;  /* the placed units by offset; at first all by size */
+} bgi_packer;
+
+/* Larger before smaller, then by number: an order that does not depend on the sort. */
+static int compare_units(const void *a, const void *b)
+{
+    const bgi_unit *first = *(bgi_unit *const *)a, *second = *(bgi_unit *const *)b;
+
+    if (first->size != second->size)
+        return first->size > second->size ? -1 : 1;
+    return first < second ? -1 : first > second;
+}
+
+/* Gives the unit the lowest offset at which it meets no placed unit that lives at the same time. */
+static void place_unit(bgi_packer *packer, uint32_t placed_count, bgi_unit *unit)
+{
+    uint32_t at = 0;
+
+    unit->offset = 0;
+    for (uint32_t i = 0; i < placed_count; i++) {
+        const bgi_unit *other = packer->order[i];
+        if (other->last < unit->first || unit->last < other->first)
+            continue;
+        if (other->offset >= unit->offset + unit->size)
+            break;
+        if (other->offset + other->size > unit->offset)
+            unit->offset = other->offset + other->size;
+    }
+    while (at < placed_count && packer->order[at]->offset <= unit->offset)
+        at++;
+    memmove(packer->order + at + 1, packer->order + at, (placed_count - at) * sizeof(bgi_unit *));
+    packer->order[at] = unit;
+}
+
+/* Offsets of all units; the bytes they need together. */
+static size_t pack(bgi_packer *packer)
+{
+    size_t peak = 0;
+
+    for (uint32_t i = 0; i < packer->unit_count; i++)
+        packer->order[i] = &packer->units[i];
+    qsort(packer->order, packer->unit_count, sizeof(bgi_unit *), compare_units);
+    for (uint32_t n = 0; n < packer->unit_count; n++) {
+        bgi_unit *unit = packer->order[n];
+        place_unit(packer, n, unit);
+        if (unit->offset + unit->size > peak)
+            peak = unit->offset + unit->size;
+    }
+    return peak;
+}
+
+/* A result may take over the bytes of an input that dies with this op. */
+static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, const bgi_op *op, uint32_t position,
+                              const uint32_t *last_use)
+{
+    bg_value root;
+    bg_type in, out;
+
+    if (op->type->reuse_input == BG_NO_OPERAND || op->type->reuse_input >= op->input_count)
+        return UINT32_MAX;
+    root = c->partition.roots[op->inputs[op->type->reuse_input].id];
+    in = bg_graph_type(c->graph, root);
+    out = bg_graph_type(c->graph, op->outputs[0]);
+    if (!c->is_transient[root.id] || packer->unit_of[root.id] == UINT32_MAX || last_use[root.id] != position ||
+        bg_type_size_bytes(&in) != bg_type_size_bytes(&out))
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < op->input_count; i++)
+        if (i != op->type->reuse_input && c->partition.roots[op->inputs[i].id].id == root.id)
+            return UINT32_MAX;
+    return packer->unit_of[root.id];
+}
+
+static void add_unit(bgi_packer *packer, size_t size, uint32_t first, uint32_t last)
+{
+    packer->units[packer->unit_count++] = (bgi_unit){.size = bgi_align(size), .first = first, .last = last};
+}
+
+/* Life times of the transients of one segment. */
+static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packer *packer, uint32_t *last_use)
+{
+    for (uint32_t p = 0; p < segment->op_count; p++) {
+        const bgi_op *op = &c->graph->ops[segment->ops[p]];
+        for (uint32_t i = 0; i < op->input_count; i++)
+            last_use[c->partition.roots[op->inputs[i].id].id] = p;
+        for (uint32_t i = 0; i < op->output_count; i++)
+            last_use[c->partition.roots[op->outputs[i].id].id] = p;
+    }
+    for (uint32_t i = 0; i < c->plan->output_count; i++)
+        last_use[c->partition.roots[c->output_values[i].id].id] = segment->op_count; /* the host reads it afterwards */
+    for (uint32_t p = 0; p < segment->op_count; p++) {
+        const bgi_op *op = &c->graph->ops[segment->ops[p]];
+        if (bgi_op_is_alias(c, op))
+            continue;
+        for (uint32_t i = 0; i < op->output_count; i++) {
+            const uint32_t v = op->outputs[i].id;
+            uint32_t reused;
+            if (v == 0 || !c->is_transient[v])
+                continue;
+            reused = i == 0 ? reusable_unit(c, packer, op, p, last_use) : UINT32_MAX;
+            if (reused != UINT32_MAX) {
+                packer->unit_of[v] = reused;
+                packer->units[reused].last = last_use[v];
+                continue;
+            }
+            packer->unit_of[v] = packer->unit_count;
+            add_unit(packer, bg_type_size_bytes(&c->graph->values[v].type), p, last_use[v]);
+        }
+    }
+}
+
+static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, uint32_t *last_use, bg_error *error)
+{
+    const bgi_segment *segment = &c->partition.segments[index];
+    const uint32_t device = bgi_stage_device(c, segment->stage);
+    bgi_arena arena = {0};
+    bgi_packer packer = {0};
+    uint32_t most = 0, scratch;
+
+    for (uint32_t p = 0; p < segment->op_count; p++)
+        most += c->graph->ops[segment->ops[p]].output_count + 1;
+    packer.units = bgi_arena_take(&arena, most, sizeof *packer.units);
+    packer.order = bgi_arena_take(&arena, most, sizeof *packer.order);
+    packer.unit_of = bgi_arena_take(&arena, c->graph->value_count, sizeof *packer.unit_of);
+    if (packer.units == NULL || packer.order == NULL || packer.unit_of == NULL) {
+        bgi_arena_clear(&arena);
+        return bgi_error_memory(error, "life times", most * sizeof *packer.units);
+    }
+    for (size_t v = 0; v < c->graph->value_count; v++)
+        packer.unit_of[v] = UINT32_MAX;
+    collect_units(c, segment, &packer, last_use);
+    scratch = packer.unit_count;
+    for (uint32_t p = 0; p < segment->op_count; p++)
+        if (c->kernels[segment->ops[p]].scratch_bytes > 0)
+            add_unit(&packer, c->kernels[segment->ops[p]].scratch_bytes, p, p);
+    c->segment_peaks[index] = pack(&packer);
+    for (uint32_t v = 0; v < c->graph->value_count; v++)
+        if (packer.unit_of[v] != UINT32_MAX)
+            c->storage[v] = (bgi_operand){
+                .device = device, .edge = BGI_NO_EDGE, .offset = base + packer.units[packer.unit_of[v]].offset};
+    for (uint32_t p = 0; p < segment->op_count; p++)
+        if (c->kernels[segment->ops[p]].scratch_bytes > 0)
+            c->scratch_offsets[segment->ops[p]] = base + packer.units[scratch++].offset;
+    bgi_arena_clear(&arena);
+    return BG_OK;
+}
+
+static bg_status lay_out_transients(bgi_compiler *c, const size_t *offsets, bg_error *error)
+{
+    uint32_t *last_use = bgi_arena_take(&c->scratch, c->graph->value_count, sizeof *last_use);
+
+    if (last_use == NULL)
+        return bgi_error_memory(error, "life times", c->graph->value_count * sizeof *last_use);
+    for (uint32_t s = 0; s < c->partition.segment_count; s++) {
+        const uint32_t device = bgi_stage_device(c, c->partition.segments[s].stage);
+        size_t *transient = &c->plan->devices[device].class_bytes[BG_MEMORY_TRANSIENT];
+        BGI_TRY(lay_out_segment(c, s, offsets[device], last_use, error));
+        if (c->segment_peaks[s] > *transient)
+            *transient = c->segment_peaks[s];
+    }
+    return BG_OK;
+}
+
+static bg_status take_tables(bgi_compiler *c, bg_error *error)
+{
+    const size_t values = c->graph->value_count, devices = c->stages.device_count, stages = c->stages.stage_count;
+
+    c->storage = bgi_arena_take(&c->scratch, values, sizeof *c->storage);
+    c->is_transient = bgi_arena_take(&c->scratch, values, sizeof *c->is_transient);
+    c->writer_stage = bgi_arena_take(&c->scratch, values, sizeof *c->writer_stage);
+    c->places = bgi_arena_take(&c->scratch, values * devices, sizeof *c->places);
+    c->is_placed = bgi_arena_take(&c->scratch, values * devices, sizeof *c->is_placed);
+    c->input_places = bgi_arena_take(&c->scratch, values * stages, sizeof *c->input_places);
+    c->input_is_used = bgi_arena_take(&c->scratch, values * stages, sizeof *c->input_is_used);
+    c->segment_peaks = bgi_arena_take(&c->scratch, c->partition.segment_count, sizeof *c->segment_peaks);
+    c->scratch_offsets = bgi_arena_take(&c->scratch, c->graph->op_count, sizeof *c->scratch_offsets);
+    c->plan->devices = bgi_arena_take(&c->plan->arena, devices, sizeof *c->plan->devices);
+    if (c->storage == NULL || c->is_transient == NULL || c->writer_stage == NULL || c->places == NULL ||
+        c->is_placed == NULL || c->input_places == NULL || c->input_is_used == NULL || c->segment_peaks == NULL ||
+        c->scratch_offsets == NULL || c->plan->devices == NULL)
+        return bgi_error_memory(error, "the layout", values * devices);
+    return BG_OK;
+}
+
+bg_status bgi_lay_out(bgi_compiler *c, bg_error *error)
+{
+    const uint32_t devices = c->stages.device_count;
+    size_t *offsets, *remote_offsets;
+
+    BGI_TRY(take_tables(c, error));
+    offsets = bgi_arena_take(&c->scratch, devices, sizeof *offsets);
+    remote_offsets = bgi_arena_take(&c->scratch, devices, sizeof *remote_offsets);
+    if (offsets == NULL || remote_offsets == NULL)
+        return bgi_error_memory(error, "the layout", devices * sizeof *offsets);
+    find_writers(c);
+    mark_places(c);
+    place_class(c, BG_MEMORY_WEIGHTS, offsets);
+    place_class(c, BG_MEMORY_GRADIENTS, offsets);
+    place_class(c, BG_MEMORY_STATE, offsets);
+    place_class(c, BG_MEMORY_REMOTE, remote_offsets);
+    place_edges(c, true, offsets);
+    place_edges(c, false, offsets);
+    place_results(c);
+    place_inputs(c, offsets);
+    BGI_TRY(lay_out_transients(c, offsets, error));
+    for (uint32_t d = 0; d < devices; d++) {
+        c->plan->devices[d].arena_bytes = offsets[d] + c->plan->devices[d].class_bytes[BG_MEMORY_TRANSIENT];
+        c->plan->devices[d].remote_bytes = remote_offsets[d];
+    }
+    return BG_OK;
+}

@@ -1,0 +1,219 @@
+/*
+ * options.c: defaults, names and ranges of the options. Knows no graph: what an option means for a model is checked
+ * where the model is.
+ */
+#include "plan/options.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <brigade/schedule.h>
+
+/* Any number that uninitialised memory is unlikely to hold. */
+enum { OPTIONS_COOKIE = 0x42726f70 };
+
+bg_options bg_options_defaults(void)
+{
+    return (bg_options){
+        .cookie = OPTIONS_COOKIE,
+        .strategy = BG_STRATEGY_PIPELINED,
+        .device_iterations = 1,
+        .gradient_accumulation = 1,
+        .replicas = 1,
+        .wait_limit_s = 120.0,
+        .trace_events = 65536,
+    };
+}
+
+/* ---- names ---- */
+
+static const char *const strategy_names[] = {
+    [BG_STRATEGY_SINGLE] = "single", [BG_STRATEGY_SHARDED] = "sharded", [BG_STRATEGY_PIPELINED] = "pipelined"};
+static const char *const output_mode_names[] = {[BG_OUTPUT_DEFAULT] = "default",
+                                                [BG_OUTPUT_FINAL] = "final",
+                                                [BG_OUTPUT_ALL] = "all",
+                                                [BG_OUTPUT_SUM] = "sum",
+                                                [BG_OUTPUT_EVERY_N] = "every_n"};
+
+enum {
+    STRATEGY_COUNT = sizeof strategy_names / sizeof strategy_names[0],
+    OUTPUT_MODE_COUNT = sizeof output_mode_names / sizeof output_mode_names[0]
+};
+
+/* Index of `name`, or `count`. */
+static uint32_t find_name(const char *const *names, uint32_t count, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < count && (name == NULL || strcmp(names[i], name) != 0))
+        i++;
+    return i;
+}
+
+const char *bg_strategy_name(bg_strategy strategy)
+{
+    return (uint32_t)strategy < STRATEGY_COUNT ? strategy_names[strategy] : "none";
+}
+
+bool bg_strategy_find(const char *name, bg_strategy *out)
+{
+    uint32_t i = find_name(strategy_names, STRATEGY_COUNT, name);
+
+    if (i == STRATEGY_COUNT)
+        return false;
+    *out = (bg_strategy)i;
+    return true;
+}
+
+const char *bg_output_mode_name(bg_output_mode mode)
+{
+    return (uint32_t)mode < OUTPUT_MODE_COUNT ? output_mode_names[mode] : "none";
+}
+
+bool bg_output_mode_find(const char *name, bg_output_mode *out)
+{
+    uint32_t i = find_name(output_mode_names, OUTPUT_MODE_COUNT, name);
+
+    if (i == OUTPUT_MODE_COUNT)
+        return false;
+    *out = (bg_output_mode)i;
+    return true;
+}
+
+/* ---- ranges ---- */
+
+/* The problems found so far, as one line. */
+typedef struct problem_list {
+    char text[BG_ERROR_MESSAGE_BYTES - 64];
+    size_t length;
+} problem_list;
+
+static void add_problem(problem_list *list, const char *format, ...) BG_PRINTF(2, 3);
+
+static void add_problem(problem_list *list, const char *format, ...)
+{
+    size_t room = sizeof list->text - list->length;
+    va_list arguments;
+    int length;
+
+    if (list->length > 0 && room > 2) {
+        memcpy(list->text + list->length, "; ", 3);
+        list->length += 2;
+        room -= 2;
+    }
+    va_start(arguments, format);
+    length = vsnprintf(list->text + list->length, room, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        list->length += (size_t)length < room ? (size_t)length : room - 1;
+}
+
+static void check_counts(problem_list *list, const bg_options *options, bool training)
+{
+    if (options->device_iterations < 1)
+        add_problem(list, "device_iterations is 0; a run has at least 1 %s",
+                    training ? "weight update" : "micro-batch");
+    if (options->gradient_accumulation < 1)
+        add_problem(list, "gradient_accumulation is 0; a weight update takes at least 1 micro-batch");
+    if (!training && options->gradient_accumulation > 1)
+        add_problem(list,
+                    "gradient_accumulation is %u in inference, where there are no gradients; set it to 1 and raise "
+                    "device_iterations for more micro-batches a run",
+                    options->gradient_accumulation);
+    if (options->replicas < 1)
+        add_problem(list, "replicas is 0; there is at least 1 copy of the model");
+}
+
+/* The micro-batches of a run are counted in 32 bits. */
+static void check_product(problem_list *list, const bg_options *options)
+{
+    uint64_t step = (uint64_t)options->gradient_accumulation * options->replicas;
+
+    if (options->gradient_accumulation < 1 || options->replicas < 1 || options->device_iterations < 1)
+        return;
+    if (step > UINT32_MAX || step * options->device_iterations > UINT32_MAX)
+        add_problem(list,
+                    "device_iterations %u x gradient_accumulation %u x replicas %u micro-batches a run; it must be "
+                    "below 2^32: use fewer device iterations and more runs",
+                    options->device_iterations, options->gradient_accumulation, options->replicas);
+}
+
+static void check_strategy(problem_list *list, const bg_options *options)
+{
+    if ((uint32_t)options->strategy >= STRATEGY_COUNT)
+        add_problem(list, "strategy is %d; it must be BG_STRATEGY_SINGLE, _SHARDED or _PIPELINED",
+                    (int)options->strategy);
+    if (options->schedule == NULL)
+        return;
+    if (bg_schedule_generator_find(options->schedule) == NULL)
+        add_problem(list, "schedule `%s` is unknown; there are interleaved, grouped and sequential", options->schedule);
+    else if (options->strategy != BG_STRATEGY_PIPELINED &&
+             strcmp(options->schedule, bg_strategy_name(options->strategy)) != 0)
+        add_problem(list,
+                    "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or take the "
+                    "pipelined strategy",
+                    options->schedule, bg_strategy_name(options->strategy));
+}
+
+static void check_output_mode(problem_list *list, const char *what, bg_output_mode mode, uint32_t period,
+                              uint32_t iterations)
+{
+    if ((uint32_t)mode >= OUTPUT_MODE_COUNT)
+        add_problem(list, "%s is %d; it must be one of the bg_output_mode values", what, (int)mode);
+    if (mode == BG_OUTPUT_EVERY_N && (period < 1 || iterations % period != 0))
+        add_problem(list, "%s every_n has period %u; it must be at least 1 and divide device_iterations (%u)", what,
+                    period, iterations);
+}
+
+static void check_outputs(problem_list *list, const bg_options *options)
+{
+    check_output_mode(list, "output_mode", options->output_mode, options->output_period, options->device_iterations);
+    if (options->output_request_count > 0 && options->output_requests == NULL) {
+        add_problem(list, "output_request_count is %u and output_requests is NULL", options->output_request_count);
+        return;
+    }
+    for (uint32_t i = 0; i < options->output_request_count; i++) {
+        const bg_output_request *request = &options->output_requests[i];
+        char what[64];
+
+        snprintf(what, sizeof what, "output_requests[%u]", i);
+        if (request->output == NULL)
+            add_problem(list, "%s names no output", what);
+        check_output_mode(list, what, request->mode, request->period, options->device_iterations);
+    }
+}
+
+static void check_rest(problem_list *list, const bg_options *options)
+{
+    if (options->accumulation != BG_ACCUMULATE_MEAN && options->accumulation != BG_ACCUMULATE_SUM)
+        add_problem(list, "accumulation is %d; it must be BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM",
+                    (int)options->accumulation);
+    if (options->kernels != BG_KERNELS_FAST && options->kernels != BG_KERNELS_REFERENCE)
+        add_problem(list, "kernels is %d; it must be BG_KERNELS_FAST or BG_KERNELS_REFERENCE", (int)options->kernels);
+    if (!(options->wait_limit_s > 0.0))
+        add_problem(list, "wait_limit_s is %g; it must be above 0 (120 is the default, INFINITY waits for ever)",
+                    options->wait_limit_s);
+    if (options->trace && options->trace_events < 1)
+        add_problem(list, "trace is on and trace_events is 0; keep at least 1 event for each device");
+}
+
+bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error)
+{
+    problem_list list = {.length = 0};
+
+    if (options == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "options: none given; begin with bg_options_defaults()");
+    if (options->cookie != OPTIONS_COOKIE)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "options: the struct was not made by bg_options_defaults(); begin with it and change what "
+                            "should differ");
+    check_counts(&list, options, training);
+    check_product(&list, options);
+    check_strategy(&list, options);
+    check_outputs(&list, options);
+    check_rest(&list, options);
+    if (list.length > 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "options: %s", list.text);
+    return BG_OK;
+}

@@ -1,0 +1,152 @@
+/*
+ * plan.h: the executable: what the runtime runs and the simulator walks. Plain data: devices with straight programs of
+ * instructions; instructions with kernel calls; calls with operands that are offsets. No decision is left for run time.
+ *
+ *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (arena, offset, slot)
+ *
+ * Sequence numbers. Each edge has slots. At iteration i (steps since the session began) micro-batch m of a plan with M
+ * micro-batches a step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
+ */
+#ifndef BGI_PLAN_PLAN_H
+#define BGI_PLAN_PLAN_H
+
+#include <brigade/plan.h>
+
+#include "core/arena.h"
+
+#define BGI_NO_EDGE UINT32_MAX
+
+typedef struct bgi_operand {
+    uint32_t device; /* whose memory, within the replica */
+    bool is_remote;  /* in the device's remote store instead of its arena */
+    uint32_t edge;   /* slots of this edge, or BGI_NO_EDGE for a fixed place */
+    size_t offset;   /* bytes; of slot 0 for edges */
+} bgi_operand;
+
+/* Memory that lives across actions, and the channel that guards it when it crosses devices. */
+typedef struct bgi_plan_edge {
+    uint32_t from_device, to_device; /* the slots are in to_device's arena */
+    bool per_step;                   /* once a step instead of once a micro-batch */
+    uint32_t depth;
+    size_t slot_bytes;    /* stride between slots; multiple of 64 */
+    size_t offset;        /* of slot 0 in to_device's arena */
+    bool is_stash;        /* kept for the backward pass */
+    size_t payload_bytes; /* of one message, without padding */
+} bgi_plan_edge;
+
+typedef struct bgi_call {
+    bg_kernel kernel;
+    const char *name; /* the op's */
+    const char *block;
+    uint32_t input_count, output_count;
+    const bgi_operand *operands; /* inputs, outputs */
+    const bg_type *types;
+    const void *attributes;
+    size_t scratch_offset; /* in the arena of the device that runs the call */
+    bg_cost cost;
+    bg_action_kind traced_as; /* LOAD and STORE for copies from and to remote stores; else the instruction's kind */
+} bgi_call;
+
+typedef struct bgi_copy {
+    bgi_operand operand; /* SEND: source. HOST_IN: destination. HOST_OUT: source */
+    bgi_operand to;      /* SEND: destination */
+    uint32_t stream;     /* HOST_IN: input. HOST_OUT: output (of plan->outputs) */
+    size_t size_bytes;
+} bgi_copy;
+
+/* REDUCE: a variable that is summed over the replicas, in replica order. */
+typedef struct bgi_reduced {
+    bgi_operand operand;
+    bg_dtype dtype; /* float32 or float64 */
+    int64_t element_count;
+} bgi_reduced;
+
+typedef struct bgi_instruction {
+    bg_action action;
+    uint32_t call_count; /* F, B, W, R, U */
+    const bgi_call *calls;
+    /* Edges to other devices that this action writes: each needs a free slot before the calls begin. */
+    uint32_t acquire_count;
+    const uint32_t *acquires;
+    /* Edges from other devices whose last reader this action is: their slots are free after the calls. */
+    uint32_t release_count;
+    const uint32_t *releases;
+    uint32_t copy_count; /* SEND (values that were not written in place), HOST_IN, HOST_OUT */
+    const bgi_copy *copies;
+    uint32_t reduced_count; /* REDUCE */
+    const bgi_reduced *reduced;
+    size_t transient_bytes; /* the most that is live inside the action */
+} bgi_instruction;
+
+typedef struct bgi_plan_device {
+    size_t arena_bytes;
+    size_t remote_bytes;
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* sums (without REMOTE) to arena_bytes */
+    uint32_t instruction_count;                /* one step */
+    const bgi_instruction *instructions;
+} bgi_plan_device;
+
+typedef struct bgi_plan_variable {
+    const char *name;
+    bg_type type;
+    bg_variable_role role;
+    bg_initialiser initialiser;
+    uint32_t number; /* identity for initialisation */
+    uint32_t place_count;
+    const bgi_operand *places; /* the first is home: read back from there; all are written at upload */
+} bgi_plan_variable;
+
+typedef struct bgi_plan_constant {
+    bgi_operand place;
+    size_t size_bytes;
+    const void *data;
+} bgi_plan_constant;
+
+typedef struct bgi_plan_input {
+    const char *name;
+    bg_type type;
+} bgi_plan_input;
+
+typedef struct bgi_plan_output {
+    const char *name;
+    bg_type type;
+    bg_output_mode mode; /* resolved: never DEFAULT */
+    uint32_t period;
+} bgi_plan_output;
+
+struct bg_plan {
+    bgi_arena arena;
+    bg_options options; /* strings copied */
+    bool training;
+    bg_optimiser optimiser;
+    uint32_t stage_count;
+    const uint32_t *stage_devices;
+    uint32_t device_count; /* of one replica */
+    uint32_t replicas;
+    uint32_t micro_batches; /* a step: gradient accumulation in training, device iterations in inference */
+    uint32_t iterations;    /* steps a run: device iterations in training, 1 in inference */
+    bgi_plan_device *devices;
+    uint32_t edge_count;
+    bgi_plan_edge *edges;
+    uint32_t variable_count;
+    bgi_plan_variable *variables;
+    uint32_t hyper_variable; /* index, or UINT32_MAX */
+    uint32_t constant_count;
+    bgi_plan_constant *constants;
+    uint32_t input_count;
+    bgi_plan_input *inputs;
+    uint32_t output_count;
+    bgi_plan_output *outputs;
+    uint32_t block_count;
+    const struct bgi_plan_block {
+        const char *name;
+        uint32_t stage;
+    } * blocks;
+    uint32_t kernel_count; /* all that the calls refer to; destroyed with the plan */
+    bg_kernel *kernels;
+    bg_schedule *schedule;
+    bg_schedule_problem problem; /* arrays in the arena */
+    bg_plan_summary summary;
+};
+
+#endif

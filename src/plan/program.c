@@ -1,0 +1,422 @@
+/*
+ * program.c: writes each device's instructions from the schedule's actions and the segments' ops.
+ */
+#include "plan/compile.h"
+
+#include <string.h>
+
+#include "core/error.h"
+
+/* ---- operands ---- */
+
+/* The crossing by which a value reaches a stage; UINT32_MAX: none. Updates are told apart by level. */
+static uint32_t find_crossing(const bgi_compiler *c, bg_value root, uint32_t to_stage, uint32_t level)
+{
+    for (uint32_t i = c->partition.first_crossings[root.id]; i != 0; i = c->partition.crossings[i - 1].next)
+        if (c->partition.crossings[i - 1].to_stage == to_stage && c->partition.crossings[i - 1].to_level == level)
+            return i - 1;
+    return UINT32_MAX;
+}
+
+static bgi_operand crossing_slot(const bgi_compiler *c, uint32_t crossing)
+{
+    const bgi_plan_edge *edge = &c->plan->edges[c->crossing_edges[crossing]];
+
+    return (bgi_operand){.device = edge->to_device,
+                         .edge = c->crossing_edges[crossing],
+                         .offset = edge->offset + c->crossing_offsets[crossing]};
+}
+
+static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t stage)
+{
+    return c->places[(size_t)leaf.id * c->stages.device_count + bgi_stage_device(c, stage)];
+}
+
+bgi_operand bgi_find_operand(const bgi_compiler *c, uint32_t op, bg_value value)
+{
+    const bg_value root = c->partition.roots[value.id];
+    const bgi_value *v = bgi_graph_value(c->graph, root);
+    const uint32_t stage = c->partition.op_stages[op];
+    const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[op]];
+    uint32_t crossing;
+
+    if (v->kind == BGI_VALUE_INPUT)
+        return c->input_places[(size_t)root.id * c->stages.stage_count + stage];
+    if (v->kind == BGI_VALUE_CONSTANT)
+        return leaf_place(c, root, stage);
+    if (v->kind == BGI_VALUE_VARIABLE) {
+        const uint32_t home = c->writer_stage[root.id];
+        if (home == UINT32_MAX || home == stage)
+            return leaf_place(c, root, stage);
+        crossing = find_crossing(c, root, stage, segment->level);
+        return crossing == UINT32_MAX || c->crossing_edges[crossing] == BGI_NO_EDGE ? leaf_place(c, root, home)
+                                                                                    : crossing_slot(c, crossing);
+    }
+    if (c->partition.op_segments[v->op] == c->partition.op_segments[op])
+        return c->storage[root.id];
+    crossing = find_crossing(c, root, stage, segment->kind == BGI_SEGMENT_UPDATE ? segment->level : 0);
+    return crossing_slot(c, crossing);
+}
+
+/* ---- calls ---- */
+
+static bg_action_kind traced_kind(const bgi_op *op, bg_action_kind kind)
+{
+    if (op->type == &bgi_op_load)
+        return BG_ACTION_LOAD;
+    return op->type == &bgi_op_store ? BG_ACTION_STORE : kind;
+}
+
+static bg_cost cost_of(const bg_op_signature *op, const bg_op_type *type)
+{
+    bg_cost cost = {0};
+
+    if (type->cost != NULL)
+        return type->cost(op);
+    for (uint32_t i = 0; i < op->input_count; i++)
+        cost.bytes_read += (double)bg_type_size_bytes(&op->types[i]);
+    for (uint32_t i = 0; i < op->output_count; i++)
+        cost.bytes_written += (double)bg_type_size_bytes(&op->types[op->input_count + i]);
+    return cost;
+}
+
+static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, bgi_call *call)
+{
+    bgi_arena *arena = &c->plan->arena;
+    const bgi_op *op = &c->graph->ops[op_index];
+    const uint32_t count = bgi_op_operand_count(op);
+    bg_type *types = bgi_arena_take(arena, count, sizeof *types);
+    bgi_operand *operands = bgi_arena_take(arena, count, sizeof *operands);
+    bg_op_signature signature;
+
+    if (types == NULL || operands == NULL)
+        return false;
+    signature = bgi_op_signature(c->graph, op, types);
+    for (uint32_t i = 0; i < count; i++)
+        operands[i] =
+            bgi_find_operand(c, op_index, i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count]);
+    *call =
+        (bgi_call){.kernel = c->kernels[op_index],
+                   .name = bgi_arena_text(arena, op->name),
+                   .block = bgi_arena_text(arena, op->block == BGI_BLOCK_NONE ? "" : c->graph->blocks[op->block].name),
+                   .input_count = op->input_count,
+                   .output_count = op->output_count,
+                   .operands = operands,
+                   .types = types,
+                   .scratch_offset = c->scratch_offsets[op_index],
+                   .cost = cost_of(&signature, op->type),
+                   .traced_as = traced_kind(op, kind)};
+    if (op->type->attributes_bytes > 0)
+        call->attributes = bgi_arena_copy(arena, op->attributes, op->type->attributes_bytes);
+    return call->name != NULL && call->block != NULL && (op->type->attributes_bytes == 0 || call->attributes != NULL);
+}
+
+static void run_slot_copy(const bg_kernel_call *call, uint32_t part)
+{
+    (void)part;
+    memcpy(call->operands[1], call->operands[0], bg_type_size_bytes(&call->types[0]));
+}
+
+/* A value that lives in several slots of its own device: its producer writes one, the others are copied. */
+static bool write_slot_copy(bgi_compiler *c, uint32_t crossing, bg_action_kind kind, bgi_call *call)
+{
+    bgi_arena *arena = &c->plan->arena;
+    const bgi_crossing *crossed = &c->partition.crossings[crossing];
+    bg_type *types = bgi_arena_take(arena, 2, sizeof *types);
+    bgi_operand *operands = bgi_arena_take(arena, 2, sizeof *operands);
+
+    if (types == NULL || operands == NULL)
+        return false;
+    types[0] = types[1] = bgi_graph_value(c->graph, crossed->value)->type;
+    operands[0] = c->storage[crossed->value.id];
+    operands[1] = crossing_slot(c, crossing);
+    *call = (bgi_call){.kernel = {.name = "copy", .run = run_slot_copy, .part_count = 1},
+                       .name = bgi_arena_text(arena, bgi_graph_value(c->graph, crossed->value)->name),
+                       .block = "",
+                       .input_count = 1,
+                       .output_count = 1,
+                       .operands = operands,
+                       .types = types,
+                       .traced_as = kind};
+    return call->name != NULL;
+}
+
+static bool same_operand(const bgi_operand *a, const bgi_operand *b)
+{
+    return a->device == b->device && a->is_remote == b->is_remote && a->edge == b->edge && a->offset == b->offset;
+}
+
+/* Crossings of a segment's values to other slots of the same device than the one the producer writes. */
+static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing, uint32_t segment)
+{
+    const bgi_crossing *crossed = &c->partition.crossings[crossing];
+    bgi_operand slot;
+
+    if (crossed->from_segment != segment || c->crossing_edges[crossing] == BGI_NO_EDGE ||
+        bgi_graph_value(c->graph, crossed->value)->kind != BGI_VALUE_RESULT ||
+        bgi_stage_device(c, crossed->to_stage) != bgi_stage_device(c, c->partition.segments[segment].stage))
+        return false;
+    slot = crossing_slot(c, crossing);
+    return !same_operand(&slot, &c->storage[crossed->value.id]);
+}
+
+static bool write_calls(bgi_compiler *c, uint32_t segment_index, bg_action_kind kind, bgi_instruction *out)
+{
+    const bgi_segment *segment = &c->partition.segments[segment_index];
+    bgi_call *calls;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
+        count += needs_slot_copy(c, i, segment_index);
+    calls = bgi_arena_take(&c->plan->arena, segment->op_count + count, sizeof *calls);
+    if (calls == NULL)
+        return false;
+    count = 0;
+    for (uint32_t p = 0; p < segment->op_count; p++)
+        if (!bgi_op_is_alias(c, &c->graph->ops[segment->ops[p]]) &&
+            !write_call(c, segment->ops[p], kind, &calls[count++]))
+            return false;
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
+        if (needs_slot_copy(c, i, segment_index) && !write_slot_copy(c, i, kind, &calls[count++]))
+            return false;
+    out->calls = calls;
+    out->call_count = count;
+    out->transient_bytes = c->segment_peaks[segment_index];
+    return true;
+}
+
+/* ---- channels ---- */
+
+static bool crosses_devices(const bgi_compiler *c, uint32_t edge)
+{
+    return c->plan->edges[edge].from_device != c->plan->edges[edge].to_device;
+}
+
+static bool makes(const bg_schedule_edge *edge, const bg_action *action)
+{
+    return edge->from_kind == action->kind && edge->from_stage == action->stage &&
+           (action->kind != BG_ACTION_UPDATE || edge->from_level == action->index);
+}
+
+static bool uses_last(const bg_schedule_edge *edge, const bg_action *action)
+{
+    return edge->last_kind == action->kind && edge->to_stage == action->stage &&
+           (action->kind != BG_ACTION_UPDATE || edge->to_level == action->index);
+}
+
+static bool write_edge_list(bgi_compiler *c, const bg_action *action,
+                            bool (*matches)(const bg_schedule_edge *, const bg_action *), const uint32_t **out_edges,
+                            uint32_t *out_count)
+{
+    uint32_t *edges, count = 0;
+
+    for (uint32_t e = 0; e < c->edge_count; e++)
+        count += crosses_devices(c, e) && matches(&c->edges[e], action);
+    edges = bgi_arena_take(&c->plan->arena, count, sizeof *edges);
+    if (edges == NULL)
+        return false;
+    count = 0;
+    for (uint32_t e = 0; e < c->edge_count; e++)
+        if (crosses_devices(c, e) && matches(&c->edges[e], action))
+            edges[count++] = e;
+    *out_edges = edges;
+    *out_count = count;
+    return true;
+}
+
+/* ---- copies ---- */
+
+/* Where the sender finds a crossing value. */
+static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
+{
+    if (bgi_graph_value(c->graph, crossing->value)->kind == BGI_VALUE_VARIABLE)
+        return leaf_place(c, crossing->value, c->partition.segments[crossing->from_segment].stage);
+    return c->storage[crossing->value.id];
+}
+
+static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
+{
+    bgi_copy *copies;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
+        count += c->crossing_edges[i] == edge;
+    copies = bgi_arena_take(&c->plan->arena, count, sizeof *copies);
+    if (copies == NULL)
+        return false;
+    count = 0;
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
+        const bgi_crossing *crossing = &c->partition.crossings[i];
+        bgi_operand from, to;
+        if (c->crossing_edges[i] != edge)
+            continue;
+        from = source_of(c, crossing);
+        to = crossing_slot(c, i);
+        if (!same_operand(&from, &to))
+            copies[count++] =
+                (bgi_copy){.operand = from,
+                           .to = to,
+                           .size_bytes = bg_type_size_bytes(&bgi_graph_value(c->graph, crossing->value)->type)};
+    }
+    out->copies = copies;
+    out->copy_count = count;
+    return true;
+}
+
+static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
+{
+    bgi_copy *copies = bgi_arena_take(&c->plan->arena, c->plan->input_count, sizeof *copies);
+    uint32_t count = 0, stream = 0;
+
+    if (copies == NULL)
+        return false;
+    for (uint32_t v = 1; v < c->graph->value_count; v++) {
+        const size_t index = (size_t)v * c->stages.stage_count + stage;
+        if (c->graph->values[v].kind != BGI_VALUE_INPUT)
+            continue;
+        if (c->input_is_used[index])
+            copies[count++] = (bgi_copy){.operand = c->input_places[index],
+                                         .stream = stream,
+                                         .size_bytes = bg_type_size_bytes(&c->graph->values[v].type)};
+        stream++;
+    }
+    out->copies = copies;
+    out->copy_count = count;
+    return true;
+}
+
+static bool write_host_out(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
+{
+    bgi_copy *copies = bgi_arena_take(&c->plan->arena, c->plan->output_count, sizeof *copies);
+    uint32_t count = 0;
+
+    if (copies == NULL)
+        return false;
+    for (uint32_t i = 0; i < c->plan->output_count; i++) {
+        const bg_value root = c->partition.roots[c->output_values[i].id];
+        const bgi_value *value = bgi_graph_value(c->graph, root);
+        if (c->partition.op_stages[value->op] == stage)
+            copies[count++] = (bgi_copy){.operand = c->storage[root.id],
+                                         .stream = i,
+                                         .size_bytes = bg_type_size_bytes(&c->plan->outputs[i].type)};
+    }
+    out->copies = copies;
+    out->copy_count = count;
+    return true;
+}
+
+static bool is_accumulated(const bgi_compiler *c, uint32_t v, uint32_t stage)
+{
+    const bgi_value *value = &c->graph->values[v];
+
+    return value->kind == BGI_VALUE_VARIABLE && value->role == BG_ROLE_ACCUMULATOR && c->writer_stage[v] == stage;
+}
+
+static bool write_reduce(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
+{
+    bgi_reduced *reduced;
+    uint32_t count = 0;
+
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        count += is_accumulated(c, v, stage);
+    reduced = bgi_arena_take(&c->plan->arena, count, sizeof *reduced);
+    if (reduced == NULL)
+        return false;
+    count = 0;
+    for (uint32_t v = 1; v < c->graph->value_count; v++) {
+        const bgi_value *value = &c->graph->values[v];
+        if (is_accumulated(c, v, stage))
+            reduced[count++] = (bgi_reduced){.operand = leaf_place(c, (bg_value){v}, stage),
+                                             .dtype = value->type.dtype,
+                                             .element_count = bg_type_element_count(&value->type)};
+    }
+    out->reduced = reduced;
+    out->reduced_count = count;
+    return true;
+}
+
+/* ---- instructions ---- */
+
+/* Calls and lists of one (kind, stage, level) are the same for every micro-batch: written once, shared. */
+typedef struct bgi_written {
+    bg_action action;
+    bgi_instruction instruction;
+} bgi_written;
+
+static bool is_same_kind_of_action(const bg_action *a, const bg_action *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->index == b->index;
+}
+
+static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi_instruction *out, bg_error *error)
+{
+    bgi_segment_kind kind = BGI_SEGMENT_FORWARD;
+    bool good = true;
+
+    switch (action->kind) {
+    case BG_ACTION_SEND:
+        good = write_send(c, action->index, out);
+        break;
+    case BG_ACTION_RECEIVE:
+        break;
+    case BG_ACTION_HOST_IN:
+        good = write_host_in(c, action->stage, out);
+        break;
+    case BG_ACTION_HOST_OUT:
+        good = write_host_out(c, action->stage, out);
+        break;
+    case BG_ACTION_REDUCE:
+        good = write_reduce(c, action->stage, out);
+        break;
+    case BG_ACTION_UPDATE:
+    case BG_ACTION_FORWARD:
+    case BG_ACTION_BACKWARD:
+    case BG_ACTION_WEIGHTS:
+        kind = action->kind == BG_ACTION_FORWARD    ? BGI_SEGMENT_FORWARD
+               : action->kind == BG_ACTION_BACKWARD ? BGI_SEGMENT_BACKWARD
+               : action->kind == BG_ACTION_WEIGHTS  ? BGI_SEGMENT_WEIGHTS
+                                                    : BGI_SEGMENT_UPDATE;
+        good =
+            write_calls(c, bgi_partition_find(&c->partition, kind, action->stage, action->index), action->kind, out) &&
+            write_edge_list(c, action, makes, &out->acquires, &out->acquire_count) &&
+            write_edge_list(c, action, uses_last, &out->releases, &out->release_count);
+        break;
+    default:
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "action %s is not in plans",
+                            bg_action_kind_name(action->kind));
+    }
+    return good ? BG_OK : bgi_error_memory(error, "a program", 0);
+}
+
+static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
+{
+    const uint32_t count = bg_schedule_action_count(c->plan->schedule, device);
+    const bg_action *actions = bg_schedule_actions(c->plan->schedule, device);
+    bgi_instruction *instructions = bgi_arena_take(&c->plan->arena, count, sizeof *instructions);
+    bgi_written *written = bgi_arena_take(&c->scratch, count, sizeof *written);
+    uint32_t written_count = 0;
+
+    if (instructions == NULL || written == NULL)
+        return bgi_error_memory(error, "a program", count * sizeof *instructions);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t w = 0;
+        while (w < written_count && !is_same_kind_of_action(&written[w].action, &actions[i]))
+            w++;
+        if (w == written_count) {
+            written[written_count++].action = actions[i];
+            BGI_TRY(write_instruction(c, &actions[i], &written[w].instruction, error));
+        }
+        instructions[i] = written[w].instruction;
+        instructions[i].action = actions[i];
+    }
+    c->plan->devices[device].instructions = instructions;
+    c->plan->devices[device].instruction_count = count;
+    return BG_OK;
+}
+
+bg_status bgi_write_programs(bgi_compiler *c, bg_error *error)
+{
+    for (uint32_t d = 0; d < c->stages.device_count; d++)
+        BGI_TRY(write_device(c, d, error));
+    return BG_OK;
+}

@@ -1,0 +1,183 @@
+/*
+ * fusion.c: ops that are faster as one.
+ *
+ *     x, w, b -> conv2d -> max_pool2d -> relu -> y       =>      x, w, b -> conv2d_pool -> y
+ *
+ * needs: a forward graph. does: rewrites the chain (with or without relu) where the fused class allows: stride,
+ * dilation and groups 1, windows that do not overlap and cover the plane as a floor division does, at most 254 elements
+ * each, and nobody else reads the values between. keeps: blocks (never across one, so that the partition has no
+ * influence on it), names and the meaning of every output. The convolution's output never reaches memory, and its
+ * gradient is sparse: one element in a window.
+ */
+#include "transform/transform.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "ops/ops.h"
+#include "transform/rebuild.h"
+
+enum { LARGEST_WINDOW = 254 };
+
+typedef struct bgi_chain {
+    const bgi_op *conv;
+    const bgi_op *pool;
+    const bgi_op *relu; /* or NULL */
+} bgi_chain;
+
+/* How many readers each value has, outputs of the graph included. */
+static uint32_t *count_readers(const bg_graph *graph, bg_value loss)
+{
+    uint32_t *readers = calloc(graph->value_count, sizeof *readers);
+
+    if (readers == NULL)
+        return NULL;
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
+            readers[graph->ops[o].inputs[i].id]++;
+    for (size_t i = 0; i < graph->output_count; i++)
+        readers[graph->outputs[i].value.id]++;
+    if (!bg_value_is_null(loss))
+        readers[loss.id]++;
+    return readers;
+}
+
+static bool conv_fits(const bgi_op *conv)
+{
+    const bgi_conv2d_attributes *attributes = conv->attributes;
+    const bg_conv2d_options *options = &attributes->options;
+
+    return conv->input_count == 3 && options->stride[0] == 1 && options->stride[1] == 1 && options->dilation[0] == 1 &&
+           options->dilation[1] == 1 && options->groups == 1;
+}
+
+static bool pool_fits(const bgi_op *pool)
+{
+    const bgi_pool2d_attributes *attributes = pool->attributes;
+    const bg_pool2d_options *options = &attributes->options;
+
+    return options->stride[0] == options->kernel[0] && options->stride[1] == options->kernel[1] &&
+           options->padding[0] == 0 && options->padding[1] == 0 && options->dilation[0] == 1 &&
+           options->dilation[1] == 1 && !options->ceil_mode &&
+           options->kernel[0] * options->kernel[1] <= LARGEST_WINDOW;
+}
+
+/* The op that makes input 0 of `op`, when it is of `type`, in the same block, and only `op` reads its outputs. */
+static const bgi_op *sole_source(const bg_graph *graph, const uint32_t *readers, const bgi_op *op,
+                                 const bg_op_type *type)
+{
+    const bgi_value *value = bgi_graph_value(graph, op->inputs[0]);
+    const bgi_op *source;
+
+    if (value->kind != BGI_VALUE_RESULT || value->output != 0 || readers[op->inputs[0].id] != 1)
+        return NULL;
+    source = &graph->ops[value->op];
+    if (source->type != type || source->block != op->block)
+        return NULL;
+    for (uint32_t i = 1; i < source->output_count; i++)
+        if (source->outputs[i].id != 0 && readers[source->outputs[i].id] != 0)
+            return NULL;
+    return source;
+}
+
+/* The chain that ends in `pool`, if any. */
+static bool match_pool(const bg_graph *graph, const uint32_t *readers, const bgi_op *pool, bgi_chain *out)
+{
+    if (pool->type != &bgi_op_max_pool2d || !pool_fits(pool))
+        return false;
+    for (uint32_t i = 1; i < pool->output_count; i++)
+        if (readers[pool->outputs[i].id] != 0)
+            return false;
+    out->pool = pool;
+    out->relu = NULL;
+    out->conv = sole_source(graph, readers, pool, &bgi_op_conv2d);
+    return out->conv != NULL && conv_fits(out->conv);
+}
+
+static bool match_relu(const bg_graph *graph, const uint32_t *readers, const bgi_op *relu, bgi_chain *out)
+{
+    const bgi_op *pool;
+
+    if (relu->type != &bgi_op_unary || ((const bgi_unary_attributes *)relu->attributes)->function != BG_RELU)
+        return false;
+    pool = sole_source(graph, readers, relu, &bgi_op_max_pool2d);
+    if (pool == NULL || !match_pool(graph, readers, pool, out))
+        return false;
+    out->relu = relu;
+    return true;
+}
+
+/* Marks: 0 copy, 1 part of a chain that a later op ends, 2 the end of a chain. */
+static uint8_t *mark_chains(const bg_graph *graph, const uint32_t *readers)
+{
+    uint8_t *marks = calloc(graph->op_count + 1, 1);
+    bgi_chain chain;
+
+    if (marks == NULL)
+        return NULL;
+    for (size_t o = 0; o < graph->op_count; o++) {
+        const bool by_relu = match_relu(graph, readers, &graph->ops[o], &chain);
+        if (!by_relu && !match_pool(graph, readers, &graph->ops[o], &chain))
+            continue;
+        marks[chain.conv - graph->ops] = 1;
+        marks[chain.pool - graph->ops] = 2;
+        if (chain.relu != NULL) {
+            marks[chain.pool - graph->ops] = 1;
+            marks[chain.relu - graph->ops] = 2;
+        }
+    }
+    return marks;
+}
+
+static void emit_chain(bgi_rebuild *rebuild, const bgi_chain *chain)
+{
+    const bgi_conv2d_attributes *conv = chain->conv->attributes;
+    const bgi_pool2d_attributes *pool = chain->pool->attributes;
+    const bgi_conv2d_pool_attributes attributes = {
+        .padding = {conv->options.padding[0], conv->options.padding[1]},
+        .pool = {pool->options.kernel[0], pool->options.kernel[1]},
+        .relu = chain->relu != NULL,
+    };
+    const bgi_op *last = chain->relu != NULL ? chain->relu : chain->pool;
+    bg_value inputs[3];
+
+    for (uint32_t i = 0; i < 3; i++)
+        inputs[i] = bgi_rebuild_value(rebuild, chain->conv->inputs[i]);
+    bgi_rebuild_place(rebuild, last);
+    rebuild->map[last->outputs[0].id] =
+        bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
+}
+
+bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_error *error)
+{
+    uint32_t *readers = NULL;
+    uint8_t *marks = NULL;
+    bgi_rebuild rebuild = {0};
+    bg_value new_loss;
+    bg_status status;
+
+    BGI_TRY_CLEANUP(bgi_rebuild_begin(&rebuild, graph, NULL, error));
+    readers = count_readers(graph, *loss);
+    marks = readers != NULL ? mark_chains(graph, readers) : NULL;
+    if (marks == NULL) {
+        status = bgi_error_memory(error, "marks", graph->op_count);
+        goto cleanup;
+    }
+    for (size_t o = 0; o < graph->op_count; o++) {
+        bgi_chain chain;
+        if (marks[o] == 0)
+            bgi_rebuild_op(&rebuild, &graph->ops[o]);
+        else if (marks[o] == 2 && (match_relu(graph, readers, &graph->ops[o], &chain) ||
+                                   match_pool(graph, readers, &graph->ops[o], &chain)))
+            emit_chain(&rebuild, &chain);
+    }
+    new_loss = bg_value_is_null(*loss) ? *loss : bgi_rebuild_value(&rebuild, *loss);
+    status = bgi_rebuild_finish(&rebuild, out, error);
+    if (status == BG_OK)
+        *loss = new_loss;
+cleanup:
+    free(readers);
+    free(marks);
+    bgi_rebuild_clear(&rebuild);
+    return status;
+}

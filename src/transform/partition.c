@@ -1,0 +1,355 @@
+/*
+ * partition.c: cuts a graph into segments (what a device runs without talking to others) and lists the values that
+ * cross from one segment to another.
+ *
+ * needs: ops with stages; each variable written by one stage only. does: F holds a stage's forward ops, B its backward
+ * ops, W (when split) those backward ops whose results no other stage and no B op needs, U its update ops by level: an
+ * update op that needs another stage's result is one level after it. keeps: the order of ops.
+ */
+#include "transform/transform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+#define NOWHERE UINT32_MAX
+
+typedef struct bgi_cutter {
+    const bg_graph *graph;
+    const bgi_stages *stages;
+    bgi_partition *out;
+    bgi_segment_kind *kinds; /* by op */
+    uint32_t *levels;        /* by op; updates */
+    uint32_t *writer_stage;  /* by value: stage that writes a variable, NOWHERE */
+    uint32_t *write_level;   /* by value: level of its last write in the update */
+    uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
+    uint32_t *needed_level;  /* by value: lowest level at which the update reads it */
+    bool *is_read_elsewhere; /* by value: in another stage than its op's, or by the host */
+    size_t crossing_capacity;
+} bgi_cutter;
+
+void bgi_partition_clear(bgi_partition *partition)
+{
+    free(partition->crossings);
+    bgi_arena_clear(&partition->arena);
+    memset(partition, 0, sizeof *partition);
+}
+
+uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level)
+{
+    for (uint32_t i = 0; i < partition->segment_count; i++)
+        if (partition->segments[i].kind == kind && partition->segments[i].stage == stage &&
+            (kind != BGI_SEGMENT_UPDATE || partition->segments[i].level == level))
+            return i;
+    return NOWHERE;
+}
+
+static uint32_t at_least(uint32_t level, uint32_t least)
+{
+    return level > least ? level : least;
+}
+
+/* ---- stages, levels, kinds ---- */
+
+static void find_stages(bgi_cutter *c)
+{
+    const bg_graph *graph = c->graph;
+
+    for (size_t o = 0; o < graph->op_count; o++) {
+        const bgi_op *op = &graph->ops[o];
+        c->out->op_stages[o] = op->block == BGI_BLOCK_NONE ? 0 : c->stages->block_stages[op->block];
+        for (uint32_t i = 0; i < op->input_count; i++)
+            if (bgi_op_type_writes(op->type, i) && bgi_graph_value(graph, op->inputs[i])->kind == BGI_VALUE_VARIABLE)
+                c->writer_stage[op->inputs[i].id] = c->out->op_stages[o];
+    }
+}
+
+static uint32_t level_of_update(const bgi_cutter *c, size_t op_index)
+{
+    const bgi_op *op = &c->graph->ops[op_index];
+    const uint32_t stage = c->out->op_stages[op_index];
+    uint32_t level = 0;
+
+    for (uint32_t i = 0; i < op->input_count; i++) {
+        const uint32_t id = op->inputs[i].id;
+        const bgi_value *value = &c->graph->values[id];
+        if (value->kind == BGI_VALUE_RESULT && c->graph->ops[value->op].phase == BGI_PHASE_UPDATE) {
+            level = at_least(level, c->levels[value->op] + (c->out->op_stages[value->op] != stage));
+            level = at_least(level, c->write_level[id]); /* changed in place since: loaded optimiser state */
+        } else if (value->kind == BGI_VALUE_VARIABLE && c->writer_stage[id] != NOWHERE) {
+            level = at_least(level, c->write_level[id] + (c->writer_stage[id] != stage));
+            if (bgi_op_type_writes(op->type, i))
+                level = at_least(level, c->read_level[id]);
+        }
+    }
+    return level;
+}
+
+static void find_levels(bgi_cutter *c)
+{
+    for (size_t o = 0; o < c->graph->op_count; o++) {
+        const bgi_op *op = &c->graph->ops[o];
+        if (op->phase != BGI_PHASE_UPDATE)
+            continue;
+        c->levels[o] = level_of_update(c, o);
+        for (uint32_t i = 0; i < op->input_count; i++) {
+            const uint32_t id = op->inputs[i].id;
+            if (bgi_op_type_writes(op->type, i))
+                c->write_level[id] = at_least(c->write_level[id], c->levels[o]);
+            else if (c->writer_stage[id] == c->out->op_stages[o])
+                c->read_level[id] = at_least(c->read_level[id], c->levels[o]);
+        }
+        c->out->level_count = at_least(c->out->level_count, c->levels[o] + 1);
+    }
+}
+
+/* A load waits for the level that reads it: offloaded state is on the device for its update only. */
+static void sink_loads(bgi_cutter *c)
+{
+    for (size_t v = 0; v < c->graph->value_count; v++)
+        c->needed_level[v] = NOWHERE;
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++) {
+            uint32_t *needed = &c->needed_level[c->graph->ops[o].inputs[i].id];
+            *needed = c->levels[o] < *needed ? c->levels[o] : *needed;
+        }
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        if (c->graph->ops[o].type == &bgi_op_load && c->needed_level[c->graph->ops[o].outputs[0].id] != NOWHERE)
+            c->levels[o] = c->needed_level[c->graph->ops[o].outputs[0].id];
+}
+
+/* Backward ops on the way to another stage are B, the others W; everything is B when W is not split off. */
+static void find_kinds(bgi_cutter *c, bool split_weights)
+{
+    const bg_graph *graph = c->graph;
+
+    for (size_t o = 0; o < graph->op_count; o++) {
+        static const bgi_segment_kind of_phase[] = {BGI_SEGMENT_FORWARD, BGI_SEGMENT_BACKWARD, BGI_SEGMENT_WEIGHTS,
+                                                    BGI_SEGMENT_UPDATE};
+        c->kinds[o] = of_phase[graph->ops[o].phase];
+        if (split_weights && c->kinds[o] == BGI_SEGMENT_BACKWARD)
+            c->kinds[o] = BGI_SEGMENT_WEIGHTS;
+    }
+    for (size_t o = graph->op_count; split_weights && o-- > 0;) {
+        const bgi_op *op = &graph->ops[o];
+        if (op->phase != BGI_PHASE_BACKWARD)
+            continue;
+        for (uint32_t i = 0; i < op->input_count; i++) {
+            const bgi_value *value = bgi_graph_value(graph, op->inputs[i]);
+            if (value->kind == BGI_VALUE_RESULT && graph->ops[value->op].phase == BGI_PHASE_BACKWARD &&
+                (c->out->op_stages[value->op] != c->out->op_stages[o] || c->kinds[o] == BGI_SEGMENT_BACKWARD))
+                c->kinds[value->op] = BGI_SEGMENT_BACKWARD;
+        }
+    }
+}
+
+/* ---- segments ---- */
+
+static bool add_segment(bgi_cutter *c, bgi_segment_kind kind, uint32_t stage, uint32_t level)
+{
+    bgi_partition *out = c->out;
+    bgi_segment *segment = &out->segments[out->segment_count];
+    uint32_t count = 0, *ops;
+
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        if (c->kinds[o] == kind && out->op_stages[o] == stage && c->levels[o] == level)
+            count++;
+    ops = bgi_arena_take(&out->arena, count, sizeof *ops);
+    if (ops == NULL)
+        return false;
+    count = 0;
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        if (c->kinds[o] == kind && out->op_stages[o] == stage && c->levels[o] == level) {
+            ops[count++] = (uint32_t)o;
+            out->op_segments[o] = out->segment_count;
+        }
+    *segment = (bgi_segment){.kind = kind, .stage = stage, .level = level, .op_count = count, .ops = ops};
+    out->segment_count++;
+    return true;
+}
+
+static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
+{
+    const uint32_t stage_count = c->stages->stage_count;
+    const uint32_t kinds = training ? (split_weights ? 3 : 2) : 1;
+    bool good;
+
+    c->out->segments =
+        bgi_arena_take(&c->out->arena, (size_t)stage_count * (kinds + c->out->level_count), sizeof *c->out->segments);
+    good = c->out->segments != NULL;
+    for (uint32_t kind = 0; kind < kinds; kind++)
+        for (uint32_t stage = 0; good && stage < stage_count; stage++)
+            good = add_segment(c, (bgi_segment_kind)kind, stage, 0);
+    for (uint32_t stage = 0; good && stage < stage_count; stage++)
+        for (uint32_t level = 0; good && level < c->out->level_count; level++)
+            good = add_segment(c, BGI_SEGMENT_UPDATE, stage, level);
+    return good;
+}
+
+/* ---- whose bytes a value is ---- */
+
+static void mark_read_elsewhere(bgi_cutter *c)
+{
+    const bg_graph *graph = c->graph;
+
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
+            const bg_value input = graph->ops[o].inputs[i];
+            const bgi_value *value = bgi_graph_value(graph, input);
+            if (value->kind == BGI_VALUE_RESULT && c->out->op_stages[value->op] != c->out->op_stages[o])
+                c->is_read_elsewhere[input.id] = true;
+        }
+    for (size_t i = 0; i < graph->output_count; i++)
+        c->is_read_elsewhere[graph->outputs[i].value.id] = true;
+}
+
+/* An alias of a leaf that another stage or the host reads is given bytes of its own, for leaves do not travel. */
+static void find_roots(bgi_cutter *c)
+{
+    /* An alias may read a variable with a higher number than its own: a copy of a shared one. */
+    for (uint32_t v = 0; v < c->graph->value_count; v++)
+        c->out->roots[v] = (bg_value){v};
+    for (uint32_t v = 0; v < c->graph->value_count; v++) {
+        const bgi_value *value = &c->graph->values[v];
+        const bgi_op *op;
+        bg_value root;
+        if (value->kind != BGI_VALUE_RESULT || value->output != 0)
+            continue;
+        op = &c->graph->ops[value->op];
+        if (op->type->alias_input == BG_NO_OPERAND)
+            continue;
+        root = c->out->roots[op->inputs[op->type->alias_input].id];
+        if (c->graph->values[root.id].kind == BGI_VALUE_RESULT || !c->is_read_elsewhere[v])
+            c->out->roots[v] = root;
+    }
+}
+
+/* ---- crossings ---- */
+
+static bg_status add_crossing(bgi_cutter *c, bg_value root, uint32_t from_segment, uint32_t op, bg_error *error)
+{
+    bgi_partition *out = c->out;
+    const bgi_segment_kind kind = c->kinds[op];
+    const uint32_t stage = out->op_stages[op], level = kind == BGI_SEGMENT_UPDATE ? c->levels[op] : 0;
+    uint32_t newest = 0;
+
+    for (uint32_t i = out->first_crossings[root.id]; i != 0; newest = i, i = out->crossings[i - 1].next) {
+        bgi_crossing *known = &out->crossings[i - 1];
+        if (known->from_segment != from_segment || known->to_stage != stage || known->to_level != level)
+            continue;
+        known->to_kind = kind < known->to_kind ? kind : known->to_kind;
+        known->last_kind = kind > known->last_kind ? kind : known->last_kind;
+        return BG_OK;
+    }
+    if (!bgi_array_reserve((void **)&out->crossings, &c->crossing_capacity, out->crossing_count + 1,
+                           sizeof *out->crossings))
+        return bgi_error_memory(error, "crossings", out->crossing_count * sizeof *out->crossings);
+    out->crossings[out->crossing_count++] = (bgi_crossing){.value = root,
+                                                           .from_segment = from_segment,
+                                                           .to_stage = stage,
+                                                           .to_kind = kind,
+                                                           .last_kind = kind,
+                                                           .to_level = level};
+    if (newest == 0)
+        out->first_crossings[root.id] = out->crossing_count;
+    else
+        out->crossings[newest - 1].next = out->crossing_count;
+    return BG_OK;
+}
+
+/* One operand of one op: does it come from another segment? */
+static bg_status cross_operand(bgi_cutter *c, uint32_t op, bg_value operand, bg_error *error)
+{
+    const bg_value root = c->out->roots[operand.id];
+    const bgi_value *value = bgi_graph_value(c->graph, root);
+    const uint32_t stage = c->out->op_stages[op];
+    uint32_t from = NOWHERE;
+
+    switch (value->kind) {
+    case BGI_VALUE_RESULT:
+        from = c->out->op_segments[value->op];
+        if (c->kinds[op] == BGI_SEGMENT_UPDATE && c->out->segments[from].kind != BGI_SEGMENT_UPDATE)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "update op `%s` reads `%s` of a micro-batch",
+                                c->graph->ops[op].name, value->name);
+        break;
+    case BGI_VALUE_INPUT: /* each stage has the host's data delivered before its forward */
+        from = bgi_partition_find(c->out, BGI_SEGMENT_FORWARD, stage, 0);
+        break;
+    case BGI_VALUE_VARIABLE:
+        if (c->writer_stage[root.id] == NOWHERE || c->writer_stage[root.id] == stage)
+            return BG_OK;
+        if (c->kinds[op] != BGI_SEGMENT_UPDATE)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` reads `%s` of stage %u", c->graph->ops[op].name,
+                                value->name, c->writer_stage[root.id]);
+        from = bgi_partition_find(c->out, BGI_SEGMENT_UPDATE, c->writer_stage[root.id], c->write_level[root.id]);
+        break;
+    default:
+        return BG_OK;
+    }
+    return from == c->out->op_segments[op] ? BG_OK : add_crossing(c, root, from, op, error);
+}
+
+static bool is_alias(const bgi_cutter *c, const bgi_op *op)
+{
+    return op->output_count > 0 && op->outputs[0].id != 0 && c->out->roots[op->outputs[0].id].id != op->outputs[0].id;
+}
+
+static bg_status find_crossings(bgi_cutter *c, bg_error *error)
+{
+    for (uint32_t o = 0; o < c->graph->op_count; o++) {
+        const bgi_op *op = &c->graph->ops[o];
+        if (is_alias(c, op))
+            continue; /* moves nothing; its readers cross for themselves */
+        for (uint32_t i = 0; i < op->input_count; i++)
+            BGI_TRY(cross_operand(c, o, op->inputs[i], error));
+    }
+    return BG_OK;
+}
+
+bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,
+                           bgi_partition *out, bg_error *error)
+{
+    bgi_partition partition = {.stage_count = stages->stage_count, .level_count = training ? 1 : 0};
+    bgi_cutter c = {.graph = graph, .stages = stages, .out = &partition};
+    bgi_arena scratch = {0};
+    bg_status status;
+
+    partition.op_segments = bgi_arena_take(&partition.arena, graph->op_count, sizeof(uint32_t));
+    partition.op_stages = bgi_arena_take(&partition.arena, graph->op_count, sizeof(uint32_t));
+    partition.roots = bgi_arena_take(&partition.arena, graph->value_count, sizeof(bg_value));
+    c.kinds = bgi_arena_take(&scratch, graph->op_count, sizeof *c.kinds);
+    c.levels = bgi_arena_take(&scratch, graph->op_count, sizeof *c.levels);
+    c.writer_stage = bgi_arena_take(&scratch, graph->value_count, sizeof *c.writer_stage);
+    c.write_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.write_level);
+    c.read_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.read_level);
+    c.needed_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.needed_level);
+    c.is_read_elsewhere = bgi_arena_take(&scratch, graph->value_count, sizeof *c.is_read_elsewhere);
+    partition.first_crossings = bgi_arena_take(&partition.arena, graph->value_count, sizeof(uint32_t));
+    if (partition.op_segments == NULL || partition.op_stages == NULL || partition.roots == NULL || c.kinds == NULL ||
+        c.levels == NULL || c.writer_stage == NULL || c.write_level == NULL || c.read_level == NULL ||
+        c.needed_level == NULL || c.is_read_elsewhere == NULL || partition.first_crossings == NULL) {
+        status = bgi_error_memory(error, "the partition", graph->op_count);
+        goto cleanup;
+    }
+    for (size_t v = 0; v < graph->value_count; v++)
+        c.writer_stage[v] = NOWHERE;
+    find_stages(&c);
+    find_levels(&c);
+    sink_loads(&c);
+    find_kinds(&c, split_weights);
+    if (!make_segments(&c, training, split_weights)) {
+        status = bgi_error_memory(error, "segments", 0);
+        goto cleanup;
+    }
+    mark_read_elsewhere(&c);
+    find_roots(&c);
+    BGI_TRY_CLEANUP(find_crossings(&c, error));
+cleanup:
+    bgi_arena_clear(&scratch);
+    if (status == BG_OK)
+        *out = partition;
+    else
+        bgi_partition_clear(&partition);
+    return status;
+}

@@ -1,0 +1,105 @@
+/*
+ * rebuild.c: copying a graph op by op. Variables keep their numbers, so that they are initialised the same.
+ */
+#include "transform/rebuild.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+
+static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
+{
+    bg_value copy = {0};
+
+    switch (value->kind) {
+    case BGI_VALUE_INPUT:
+        return bg_graph_input(rebuild->to, value->name, &value->type);
+    case BGI_VALUE_CONSTANT:
+        return bg_graph_constant(rebuild->to, value->name, &value->type, value->data);
+    case BGI_VALUE_VARIABLE:
+        copy = bg_graph_variable(rebuild->to, value->name, &value->type, value->role, &value->initialiser);
+        if (!bg_value_is_null(copy)) {
+            bgi_value *made = &rebuild->to->values[copy.id];
+            made->variable = value->variable;
+            made->is_remote = value->is_remote;
+        }
+        return copy;
+    default:
+        return copy;
+    }
+}
+
+bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bool *needed, bg_error *error)
+{
+    *rebuild = (bgi_rebuild){.from = from};
+    BGI_TRY(bg_graph_check(from, error));
+    BGI_TRY(bg_graph_create(&rebuild->to, error));
+    rebuild->map = calloc(from->value_count, sizeof *rebuild->map);
+    if (rebuild->map == NULL) {
+        bgi_rebuild_clear(rebuild);
+        return bgi_error_memory(error, "a value map", from->value_count * sizeof *rebuild->map);
+    }
+    /* Blocks keep their indices: they are all entered once, in order. */
+    for (size_t b = 1; b < from->block_count; b++)
+        bg_block_start(rebuild->to, from->blocks[b].name, from->blocks[b].device);
+    /* So do leaves: a run takes inputs, and weight files hold variables, in the order in which they were made. */
+    for (uint32_t v = 1; v < from->value_count; v++)
+        if (from->values[v].kind != BGI_VALUE_RESULT && (needed == NULL || needed[v]))
+            rebuild->map[v] = copy_leaf(rebuild, &from->values[v]);
+    rebuild->to->random_count = from->random_count;
+    return BG_OK;
+}
+
+void bgi_rebuild_clear(bgi_rebuild *rebuild)
+{
+    bg_graph_destroy(rebuild->to);
+    free(rebuild->map);
+    *rebuild = (bgi_rebuild){0};
+}
+
+bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value)
+{
+    return rebuild->map[value.id];
+}
+
+void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op)
+{
+    rebuild->to->current_block = op->block;
+    rebuild->to->phase = op->phase;
+}
+
+void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op)
+{
+    bg_value inputs[64], outputs[64];
+
+    for (uint32_t i = 0; i < op->input_count; i++)
+        inputs[i] = bgi_rebuild_value(rebuild, op->inputs[i]);
+    bgi_rebuild_place(rebuild, op);
+    bg_graph_add(rebuild->to, op->type, op->name, inputs, op->input_count, op->attributes, outputs);
+    for (uint32_t i = 0; i < op->output_count; i++)
+        rebuild->map[op->outputs[i].id] = outputs[i];
+    rebuild->map[0] = (bg_value){0};
+}
+
+bg_status bgi_rebuild_finish(bgi_rebuild *rebuild, bg_graph **out, bg_error *error)
+{
+    const bg_graph *from = rebuild->from;
+    bg_status status;
+
+    for (size_t i = 0; i < from->output_count; i++) {
+        const bg_value value = bgi_rebuild_value(rebuild, from->outputs[i].value);
+        if (!bg_value_is_null(value))
+            bg_graph_output(rebuild->to, from->outputs[i].name, value);
+    }
+    if (rebuild->to->variable_count < from->variable_count)
+        rebuild->to->variable_count = from->variable_count;
+    status = bg_graph_check(rebuild->to, error);
+    if (status == BG_OK)
+        status = bgi_graph_verify(rebuild->to, error);
+    if (status == BG_OK) {
+        *out = rebuild->to;
+        rebuild->to = NULL;
+    }
+    bgi_rebuild_clear(rebuild);
+    return status;
+}

@@ -1,0 +1,28 @@
+/*
+ * rebuild.h: what passes that build a new graph share: leaves are copied at the beginning, in their order, ops one by
+ * one, with a map from old values to new ones.
+ */
+#ifndef BGI_TRANSFORM_REBUILD_H
+#define BGI_TRANSFORM_REBUILD_H
+
+#include "graph/graph.h"
+
+typedef struct bgi_rebuild {
+    const bg_graph *from;
+    bg_graph *to;
+    bg_value *map; /* by old id; null: not (yet) copied */
+} bgi_rebuild;
+
+/* Copies blocks, and the inputs, constants and variables that `needed` marks (by value id; NULL: all). */
+bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bool *needed, bg_error *error);
+/* The new value for an old one; null when it has not been copied. */
+bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value);
+/* Copies an op with its name, block and phase. */
+void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op);
+/* Places ops that are added now where `op` was. */
+void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op);
+/* Maps the outputs that have been copied and hands the graph over. */
+bg_status bgi_rebuild_finish(bgi_rebuild *rebuild, bg_graph **out, bg_error *error);
+void bgi_rebuild_clear(bgi_rebuild *rebuild);
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * transform.h: the passes from a user's graph to segments.
+ *
+ *     graph --fuse--> graph --differentiate--> + backward ops --train--> + accumulators, update ops
+ *           --assign stages--> op -> stage --share--> + copies of tied parameters --cut--> segments and crossings
+ *
+ * Big steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
+ */
+#ifndef BGI_TRANSFORM_TRANSFORM_H
+#define BGI_TRANSFORM_TRANSFORM_H
+
+#include <brigade/options.h>
+
+#include "graph/graph.h"
+
+/* fusion.c: needs a forward graph; does: convolution + max pool (+ relu) of one block become one op where the fused
+ * class allows; keeps values, names and blocks. `*loss` (may be null) is mapped. */
+bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_error *error);
+
+/* prune.c: needs a forward graph; does: keeps what `wanted` (names of outputs; NULL: all outputs) need. */
+bg_status bgi_prune(const bg_graph *graph, const char *const *wanted, uint32_t wanted_count, bg_graph **out,
+                    bg_error *error);
+
+/* autodiff.c: needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
+ * the contributions per block. */
+typedef struct bgi_parameter_gradient {
+    bg_value parameter;
+    uint32_t block;    /* where the parameter is used */
+    bg_value gradient; /* of one micro-batch, from this block's uses */
+} bgi_parameter_gradient;
+/* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The loss's own gradient is its weight (the number
+ * of elements its mean is over) when `weighted`, else 1; `*out_weight` is that value or null. */
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, bgi_parameter_gradient **out_gradients,
+                            uint32_t *out_count, bg_value *out_weight, bg_error *error);
+
+/* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimiser's update (once a step).
+ */
+bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
+                            bg_error *error);
+
+/* Loads and stores of remote variables (offload). */
+extern const bg_op_type bgi_op_load, bgi_op_store;
+/* A tied parameter's copy in another stage takes the new value. */
+extern const bg_op_type bgi_op_refresh;
+
+/* stages.c: which stage and device each block belongs to. */
+typedef struct bgi_stages {
+    uint32_t stage_count, device_count;
+    uint32_t *stage_devices; /* malloc'ed */
+    uint32_t *block_stages;  /* malloc'ed; by block index; UINT32_MAX: a block without ops */
+} bgi_stages;
+bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bgi_stages *out, bg_error *error);
+void bgi_stages_clear(bgi_stages *stages);
+
+/* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
+ * variable that is refreshed after the update. What changes in each micro-batch must stay in one stage. */
+bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, bg_error *error);
+
+/* partition.c */
+typedef enum bgi_segment_kind {
+    BGI_SEGMENT_FORWARD = 0,
+    BGI_SEGMENT_BACKWARD,
+    BGI_SEGMENT_WEIGHTS,
+    BGI_SEGMENT_UPDATE
+} bgi_segment_kind;
+
+typedef struct bgi_segment {
+    bgi_segment_kind kind;
+    uint32_t stage;
+    uint32_t level; /* of updates */
+    uint32_t op_count;
+    const uint32_t *ops;
+} bgi_segment;
+
+/* A stored value that outlives the segment that makes it. */
+typedef struct bgi_crossing {
+    bg_value value; /* a root: no alias */
+    uint32_t from_segment;
+    uint32_t to_stage;
+    bgi_segment_kind to_kind, last_kind; /* first and last reader on to_stage */
+    uint32_t to_level;                   /* updates */
+    uint32_t next;                       /* index + 1 of the value's next crossing; 0 ends */
+} bgi_crossing;
+
+typedef struct bgi_partition {
+    bgi_arena arena;
+    uint32_t stage_count, level_count;
+    uint32_t *op_segments; /* by op */
+    uint32_t *op_stages;
+    bg_value *roots; /* by value id: whose bytes it is; itself unless it is an alias */
+    uint32_t segment_count;
+    bgi_segment *segments; /* all F, all B, all W by stage; then U by stage and level */
+    uint32_t crossing_count;
+    bgi_crossing *crossings;
+    uint32_t *first_crossings; /* by value id: index + 1 of its first crossing; 0: none */
+} bgi_partition;
+
+bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,
+                           bgi_partition *out, bg_error *error);
+void bgi_partition_clear(bgi_partition *partition);
+/* The segment of that kind; UINT32_MAX when the partition has none. */
+uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level);
+
+#endif

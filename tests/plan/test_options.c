@@ -1,0 +1,202 @@
+/*
+ * test_options.c: names that go both ways, and every range that bgi_options_validate holds.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "plan/options.h"
+
+static void test_defaults_are_valid(void **state)
+{
+    bg_options options = bg_options_defaults();
+    (void)state;
+
+    assert_int_equal(bgi_options_validate(&options, true, NULL), BG_OK);
+    assert_int_equal(bgi_options_validate(&options, false, NULL), BG_OK);
+    assert_int_equal(options.strategy, BG_STRATEGY_PIPELINED);
+    assert_true(options.wait_limit_s == 120.0);
+    assert_int_equal(options.trace_events, 65536);
+}
+
+static void test_names(void **state)
+{
+    bg_strategy strategy = BG_STRATEGY_SINGLE;
+    bg_output_mode mode = BG_OUTPUT_DEFAULT;
+    (void)state;
+
+    for (int i = BG_STRATEGY_SINGLE; i <= BG_STRATEGY_PIPELINED; i++) {
+        assert_true(bg_strategy_find(bg_strategy_name((bg_strategy)i), &strategy));
+        assert_int_equal(strategy, i);
+    }
+    for (int i = BG_OUTPUT_DEFAULT; i <= BG_OUTPUT_EVERY_N; i++) {
+        assert_true(bg_output_mode_find(bg_output_mode_name((bg_output_mode)i), &mode));
+        assert_int_equal(mode, i);
+    }
+    assert_false(bg_strategy_find("piped", &strategy));
+    assert_false(bg_output_mode_find("", &mode));
+    assert_false(bg_output_mode_find(NULL, &mode));
+    assert_string_equal(bg_strategy_name((bg_strategy)99), "none");
+}
+
+/* What is refused, and the words that say so. */
+typedef struct bad_case {
+    const char *words;
+    void (*spoil)(bg_options *options);
+    bool inference;
+} bad_case;
+
+static const bg_output_request nameless[] = {{.output = NULL, .mode = BG_OUTPUT_ALL}};
+static const bg_output_request bad_period[] = {{.output = "loss", .mode = BG_OUTPUT_EVERY_N, .period = 3}};
+
+static void spoil_iterations(bg_options *options)
+{
+    options->device_iterations = 0;
+}
+static void spoil_accumulation(bg_options *options)
+{
+    options->gradient_accumulation = 0;
+}
+static void spoil_inference(bg_options *options)
+{
+    options->gradient_accumulation = 4;
+}
+static void spoil_replicas(bg_options *options)
+{
+    options->replicas = 0;
+}
+static void spoil_product(bg_options *options)
+{
+    options->device_iterations = 70000;
+    options->gradient_accumulation = 70000;
+}
+static void spoil_strategy(bg_options *options)
+{
+    options->strategy = (bg_strategy)9;
+}
+static void spoil_schedule(bg_options *options)
+{
+    options->schedule = "zigzag";
+}
+static void spoil_schedule_of_sharded(bg_options *options)
+{
+    options->strategy = BG_STRATEGY_SHARDED;
+    options->schedule = "grouped";
+}
+static void spoil_mode(bg_options *options)
+{
+    options->output_mode = (bg_output_mode)9;
+}
+static void spoil_period(bg_options *options)
+{
+    options->output_mode = BG_OUTPUT_EVERY_N;
+    options->output_period = 0;
+}
+static void spoil_request(bg_options *options)
+{
+    options->output_requests = nameless;
+    options->output_request_count = 1;
+}
+static void spoil_request_period(bg_options *options)
+{
+    options->device_iterations = 10;
+    options->output_requests = bad_period;
+    options->output_request_count = 1;
+}
+static void spoil_request_array(bg_options *options)
+{
+    options->output_request_count = 2;
+}
+static void spoil_reduction(bg_options *options)
+{
+    options->accumulation = (bg_accumulation)5;
+}
+static void spoil_kernels(bg_options *options)
+{
+    options->kernels = (bg_kernel_policy)5;
+}
+static void spoil_wait(bg_options *options)
+{
+    options->wait_limit_s = -1.0;
+}
+static void spoil_trace(bg_options *options)
+{
+    options->trace = true;
+    options->trace_events = 0;
+}
+
+static const bad_case bad_cases[] = {
+    {"device_iterations is 0", spoil_iterations, false},
+    {"gradient_accumulation is 0", spoil_accumulation, false},
+    {"gradient_accumulation is 4 in inference", spoil_inference, true},
+    {"replicas is 0", spoil_replicas, false},
+    {"below 2^32", spoil_product, false},
+    {"strategy is 9", spoil_strategy, false},
+    {"schedule `zigzag`", spoil_schedule, false},
+    {"schedule `grouped` with the sharded", spoil_schedule_of_sharded, false},
+    {"output_mode is 9", spoil_mode, false},
+    {"period 0", spoil_period, false},
+    {"output_requests[0] names no output", spoil_request, false},
+    {"output_requests[0] every_n has period 3", spoil_request_period, false},
+    {"output_requests is NULL", spoil_request_array, false},
+    {"accumulation is 5", spoil_reduction, false},
+    {"kernels is 5", spoil_kernels, false},
+    {"wait_limit_s is -1", spoil_wait, false},
+    {"trace_events is 0", spoil_trace, false},
+};
+
+static void test_each_problem(void **state)
+{
+    (void)state;
+
+    for (size_t i = 0; i < sizeof bad_cases / sizeof bad_cases[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        bad_cases[i].spoil(&options);
+        assert_int_equal(bgi_options_validate(&options, !bad_cases[i].inference, &error), BG_ERROR_INVALID);
+        if (strstr(error.message, bad_cases[i].words) == NULL)
+            fail_msg("`%s` does not say `%s`", error.message, bad_cases[i].words);
+    }
+}
+
+static void test_all_problems_at_once(void **state)
+{
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    (void)state;
+
+    options.device_iterations = 0;
+    options.replicas = 0;
+    options.wait_limit_s = 0.0;
+    assert_int_equal(bgi_options_validate(&options, true, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "device_iterations"));
+    assert_non_null(strstr(error.message, "; replicas"));
+    assert_non_null(strstr(error.message, "; wait_limit_s"));
+}
+
+static void test_uninitialised_struct(void **state)
+{
+    bg_options options;
+    bg_error error = {0};
+    (void)state;
+
+    memset(&options, 0, sizeof options);
+    options.device_iterations = options.gradient_accumulation = options.replicas = 1;
+    assert_int_equal(bgi_options_validate(&options, true, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "bg_options_defaults"));
+    assert_int_equal(bgi_options_validate(NULL, true, NULL), BG_ERROR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_are_valid),   cmocka_unit_test(test_names),
+        cmocka_unit_test(test_each_problem),         cmocka_unit_test(test_all_problems_at_once),
+        cmocka_unit_test(test_uninitialised_struct),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+/*
+ * plan_check.h: proves a plan right without running a kernel. Memory holds names of contents instead of numbers: each
+ * call writes a hash of the op and of what it reads. What arrives in the variables and at the host must be what a
+ * walk over the graph, op by op, gives. A call that overwrites something that is still needed, a slot that is taken too
+ * early, an update that comes too late: all change a hash that somebody reads.
+ *
+ * Everything lies in lines of 64 bytes, so memory is a table of lines; a read of a value that is only partly there
+ * fails at once.
+ */
+#ifndef BGI_TEST_PLAN_CHECK_H
+#define BGI_TEST_PLAN_CHECK_H
+
+#include "plan/plan.h"
+
+typedef enum bgi_test_turns {
+    BGI_TEST_TURNS_FIRST = 0, /* the first device that can go on, as far as it gets */
+    BGI_TEST_TURNS_LAST,
+    BGI_TEST_TURNS_RANDOM,
+    BGI_TEST_TURNS_COUNT
+} bgi_test_turns;
+
+/* Runs `steps` steps of the plan in every order of turns and compares with the graph (as the user built it; `loss` null
+ * for inference). Checks memory classes too. Fails the test on any difference. `what` names the case in messages. */
+void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value loss, uint32_t steps, uint64_t seed,
+                         const char *what);
+
+/* Compiles and checks; a failure to compile fails the test. Optimiser: AdamW (two states) for training. */
+void bgi_test_check_training(const bg_graph *graph, bg_value loss, const bg_options *options, const char *what);
+void bgi_test_check_inference(const bg_graph *graph, const bg_options *options, const char *what);
+
+#endif

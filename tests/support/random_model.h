@@ -1,0 +1,26 @@
+/*
+ * random_model.h: small odd models for laws: values that skip blocks, several readers, weights that several blocks
+ * share, aliases at block borders, casts, integer values, losses that are not last, outputs from anywhere.
+ */
+#ifndef BGI_TEST_RANDOM_MODEL_H
+#define BGI_TEST_RANDOM_MODEL_H
+
+#include <brigade/options.h>
+
+typedef struct bgi_test_model {
+    bg_graph *graph;
+    bg_value loss;
+    uint32_t block_count; /* blocks "B0", "B1", ... in the order of the data flow; each has an op */
+} bgi_test_model;
+
+/* The same model for the same seed. Fails the test when the graph reports an error. */
+bgi_test_model bgi_test_random_model(uint64_t seed);
+
+/* Random strategy, stages, devices and batches for it: such that it compiles. `stages` (256 bytes) must outlive the
+ * options. */
+bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, bool training, char *stages);
+
+/* A number below `bound`. */
+uint32_t bgi_test_random_below(uint64_t *state, uint32_t bound);
+
+#endif
