@@ -1,0 +1,182 @@
+/*
+ * check.c: what the engine believes about a plan, checked once before it runs. A plan that fails here was damaged or
+ * compiled wrongly, so these are BG_ERROR_INTERNAL; what a plan may say but this engine cannot do is
+ * BG_ERROR_UNSUPPORTED. Order and deadlocks are the schedule verifier's subject, not checked again.
+ */
+#include "runtime/engine.h"
+
+#include "core/error.h"
+
+/* An operand of `size_bytes`, every slot of it, lies inside its memory. */
+static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bg_error *error)
+{
+    size_t memory_bytes, last_bytes = size_bytes;
+
+    if (operand->device >= plan->device_count)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "operand on device %u of %u", operand->device,
+                            plan->device_count);
+    memory_bytes =
+        operand->is_remote ? plan->devices[operand->device].remote_bytes : plan->devices[operand->device].arena_bytes;
+    if (operand->edge != BGI_NO_EDGE) {
+        if (operand->edge >= plan->edge_count)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "operand in edge %u of %u", operand->edge, plan->edge_count);
+        last_bytes += (plan->edges[operand->edge].depth - 1) * plan->edges[operand->edge].slot_bytes;
+    }
+    if (operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "operand at %zu of %zu bytes (slots included) passes the end of "
+                            "device %u's %s of %zu bytes",
+                            operand->offset, last_bytes, operand->device, operand->is_remote ? "remote store" : "arena",
+                            memory_bytes);
+    return BG_OK;
+}
+
+static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_call *call, bg_error *error)
+{
+    if (call->kernel.run == NULL || call->kernel.part_count == 0)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a kernel needs a function and at least one part");
+    for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
+        const bg_status status = check_operand(plan, &call->operands[i], bg_type_size_bytes(&call->types[i]), error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "operand %u", i);
+        if (call->operands[i].offset % BGI_CACHE_LINE_BYTES != 0)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u at offset %zu, which is not a multiple of %d", i,
+                                call->operands[i].offset, BGI_CACHE_LINE_BYTES);
+    }
+    return check_operand(plan, &(bgi_operand){device, false, BGI_NO_EDGE, call->scratch_offset},
+                         call->kernel.scratch_bytes, error);
+}
+
+static bg_status check_copy(const bg_plan *plan, bg_action_kind kind, const bgi_copy *copy, bg_error *error)
+{
+    size_t stream_bytes = copy->size_bytes;
+
+    BGI_TRY(check_operand(plan, &copy->operand, copy->size_bytes, error));
+    if (kind == BG_ACTION_SEND)
+        return check_operand(plan, &copy->to, copy->size_bytes, error);
+    if (copy->stream >= (kind == BG_ACTION_HOST_IN ? plan->input_count : plan->output_count))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "stream %u does not exist", copy->stream);
+    stream_bytes = bg_type_size_bytes(kind == BG_ACTION_HOST_IN ? &plan->inputs[copy->stream].type
+                                                                : &plan->outputs[copy->stream].type);
+    if (copy->size_bytes != stream_bytes)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "copy of %zu bytes for a stream of %zu bytes", copy->size_bytes,
+                            stream_bytes);
+    return BG_OK;
+}
+
+/* Edges that an instruction waits for or frees: between two devices, this one at the right end. */
+static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_t *edges, uint32_t count,
+                             bool is_sender, bg_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const bgi_plan_edge *edge = edges[i] < plan->edge_count ? &plan->edges[edges[i]] : NULL;
+        if (edge == NULL)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u of %u", edges[i], plan->edge_count);
+        if (edge->from_device == edge->to_device || (is_sender ? edge->from_device : edge->to_device) != device)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u from device %u to device %u is %s here", edges[i],
+                                edge->from_device, edge->to_device, is_sender ? "written" : "read");
+    }
+    return BG_OK;
+}
+
+static bg_status check_reduced(const bg_plan *plan, const bgi_reduced *reduced, bg_error *error)
+{
+    if (reduced->dtype != BG_FLOAT32 && reduced->dtype != BG_FLOAT64)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; float32 and float64 can be summed",
+                            bg_dtype_name(reduced->dtype));
+    return check_operand(plan, &reduced->operand, (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype),
+                         error);
+}
+
+static bg_status check_instruction(const bg_plan *plan, uint32_t device, const bgi_instruction *instruction,
+                                   bg_error *error)
+{
+    const bg_action *action = &instruction->action;
+    const bool is_send = action->kind == BG_ACTION_SEND;
+
+    if ((unsigned)action->kind >= BG_ACTION_KIND_COUNT)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "unknown action %d", (int)action->kind);
+    if (action->kind == BG_ACTION_GATHER)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "gathering over replicas");
+    if (action->micro_batch >= plan->micro_batches)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "micro-batch %u of %u", action->micro_batch, plan->micro_batches);
+    if (is_send || action->kind == BG_ACTION_RECEIVE)
+        BGI_TRY(check_edges(plan, device, &action->index, 1, is_send, error));
+    BGI_TRY(check_edges(plan, device, instruction->acquires, instruction->acquire_count, true, error));
+    BGI_TRY(check_edges(plan, device, instruction->releases, instruction->release_count, false, error));
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        const bg_status status = check_call(plan, device, &instruction->calls[i], error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "op `%s`", instruction->calls[i].name);
+    }
+    for (uint32_t i = 0; i < instruction->copy_count; i++)
+        BGI_TRY(check_copy(plan, action->kind, &instruction->copies[i], error));
+    for (uint32_t i = 0; i < instruction->reduced_count; i++)
+        BGI_TRY(check_reduced(plan, &instruction->reduced[i], error));
+    return BG_OK;
+}
+
+static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *error)
+{
+    const bgi_plan_edge *edge = &plan->edges[number];
+
+    if (edge->from_device >= plan->device_count || edge->to_device >= plan->device_count || edge->depth == 0 ||
+        edge->slot_bytes % BGI_CACHE_LINE_BYTES != 0 ||
+        (edge->depth > 1 && edge->slot_bytes > SIZE_MAX / 4 / edge->depth))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u: device %u to %u, %u slots of %zu bytes", number,
+                            edge->from_device, edge->to_device, edge->depth, edge->slot_bytes);
+    return BG_OK;
+}
+
+static bg_status check_output(const bgi_plan_output *output, bg_error *error)
+{
+    if (output->mode == BG_OUTPUT_SUM && (output->type.dtype == BG_UINT8 || output->type.dtype == BG_DTYPE_NONE))
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "output `%s`: a sum of %s; cast it first", output->name,
+                            bg_dtype_name(output->type.dtype));
+    if (output->mode == BG_OUTPUT_EVERY_N && output->period == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "output `%s`: every 0 device iterations; the period is at least 1",
+                            output->name);
+    return BG_OK;
+}
+
+static bg_status check_tables(const bg_plan *plan, bg_error *error)
+{
+    if (plan->device_count == 0 || plan->replicas == 0 || plan->micro_batches == 0 || plan->iterations == 0)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%u devices, %u replicas, %u micro-batches, %u iterations",
+                            plan->device_count, plan->replicas, plan->micro_batches, plan->iterations);
+    for (uint32_t i = 0; i < plan->edge_count; i++)
+        BGI_TRY(check_edge(plan, i, error));
+    for (uint32_t i = 0; i < plan->output_count; i++)
+        BGI_TRY(check_output(&plan->outputs[i], error));
+    for (uint32_t i = 0; i < plan->constant_count; i++)
+        BGI_TRY(check_operand(plan, &plan->constants[i].place, plan->constants[i].size_bytes, error));
+    for (uint32_t i = 0; i < plan->variable_count; i++) {
+        const bgi_plan_variable *variable = &plan->variables[i];
+        for (uint32_t p = 0; p < variable->place_count; p++) {
+            const bg_status status =
+                check_operand(plan, &variable->places[p], bg_type_size_bytes(&variable->type), error);
+            if (status != BG_OK)
+                return bg_error_context(error, status, "variable `%s`", variable->name);
+        }
+        if (variable->place_count == 0)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "variable `%s` has no place", variable->name);
+    }
+    return BG_OK;
+}
+
+bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
+{
+    bg_status status = check_tables(plan, error);
+
+    if (status != BG_OK)
+        return bg_error_context(error, status, "plan");
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
+            status = check_instruction(plan, d, &plan->devices[d].instructions[i], error);
+            if (status != BG_OK)
+                return bg_error_context(error, status, "plan: device %u, instruction %u (%s)", d, i,
+                                        bg_action_kind_name(plan->devices[d].instructions[i].action.kind));
+        }
+    }
+    return BG_OK;
+}

@@ -1,0 +1,343 @@
+/*
+ * device.c: the life of a device: its program, step after step, run after run. Every function here is called by the
+ * worker that owns the device.
+ */
+#include "runtime/engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+/* Below this much work a call is over before a sleeping worker would be awake. */
+static const double long_call_flops = 1e6;
+static const double long_call_bytes = 2e5;
+
+/* ---- waiting ---- */
+
+static void wait_for(bgi_device *device, bgi_counter *counter, uint64_t target)
+{
+    atomic_store_explicit(&device->wait_counter, counter, memory_order_relaxed);
+    atomic_store_explicit(&device->wait_target, target, memory_order_relaxed);
+}
+
+bool bgi_device_reached(bgi_device *device, bgi_counter *counter, uint64_t target)
+{
+    if (atomic_load_explicit(&counter->value, memory_order_acquire) >= target)
+        return true;
+    wait_for(device, counter, target);
+    return false;
+}
+
+void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_device *waiting)
+{
+    bgi_event_count *events = &waiting->engine->events;
+
+    atomic_store(&counter->value, value);
+    if (bgi_event_count_has_sleepers(events) && bgi_device_is_ready(waiting))
+        bgi_event_count_notify_one(events);
+}
+
+void bgi_device_fail(bgi_device *device, bg_status status, const char *format, ...)
+{
+    bgi_engine *engine = device->engine;
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(device->failure, sizeof device->failure, format, arguments);
+    va_end(arguments);
+    device->failure_status = status;
+    atomic_store(&engine->has_failed, true);
+    atomic_store(&engine->is_stopping, true);
+    bgi_event_count_notify_all(&engine->events);
+    pthread_mutex_lock(&engine->mutex);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* ---- addresses ---- */
+
+static uint64_t load_iteration(const bgi_device *device)
+{
+    return atomic_load_explicit(&device->iteration, memory_order_relaxed);
+}
+
+static uint64_t find_sequence(const bgi_device *device, const bgi_plan_edge *edge)
+{
+    const uint64_t iteration = load_iteration(device);
+
+    return edge->per_step ? iteration : iteration * device->plan->micro_batches + device->micro_batch;
+}
+
+void *bgi_device_address(bgi_device *device, const bgi_operand *operand, size_t size_bytes)
+{
+    void *const *memory = operand->is_remote ? device->remotes : device->arenas;
+    size_t offset = operand->offset;
+
+    if (operand->edge != BGI_NO_EDGE) {
+        const bgi_plan_edge *edge = &device->plan->edges[operand->edge];
+        if (edge->depth > 1)
+            offset += find_sequence(device, edge) % edge->depth * edge->slot_bytes;
+    }
+    if (bgi_trace_is_on(device) && !operand->is_remote && operand->device == device->number &&
+        offset + size_bytes > device->touched_bytes)
+        device->touched_bytes = offset + size_bytes;
+    return (char *)memory[operand->device] + offset;
+}
+
+/* ---- kernel calls ---- */
+
+static void add_progress(bgi_device *device)
+{
+    const uint64_t progress = atomic_load_explicit(&device->progress, memory_order_relaxed);
+
+    atomic_store_explicit(&device->progress, progress + 1, memory_order_relaxed);
+}
+
+/* A cost of nothing at all means that nobody knows it. */
+static bool is_long(const bg_cost *cost)
+{
+    const double bytes = cost->bytes_read + cost->bytes_written;
+
+    return cost->flops > long_call_flops || bytes > long_call_bytes || !(cost->flops + bytes > 0.0);
+}
+
+static bool is_stopping(const bgi_device *device)
+{
+    return atomic_load_explicit(&device->engine->is_stopping, memory_order_relaxed);
+}
+
+/* After a kernel has returned the plan is touched only while the engine is alive: a kernel that returns late may find
+ * its plan destroyed. */
+static void run_call(bgi_device *device, const bgi_call *call)
+{
+    bg_kernel_call *now = &device->kernel_call;
+    void (*const finish)(const bg_kernel_call *) = call->kernel.finish;
+    const uint32_t operand_count = call->input_count + call->output_count;
+
+    for (uint32_t i = 0; i < operand_count; i++) {
+        const size_t size_bytes = bgi_trace_is_on(device) ? bg_type_size_bytes(&call->types[i]) : 0;
+        device->operands[i] = bgi_device_address(device, &call->operands[i], size_bytes);
+    }
+    if (bgi_trace_is_on(device) && call->kernel.scratch_bytes > 0 &&
+        call->scratch_offset + call->kernel.scratch_bytes > device->touched_bytes)
+        device->touched_bytes = call->scratch_offset + call->kernel.scratch_bytes;
+    now->types = call->types;
+    now->input_count = call->input_count;
+    now->output_count = call->output_count;
+    now->attributes = call->attributes;
+    now->scratch = (char *)device->arenas[device->number] + call->scratch_offset;
+    now->state = call->kernel.state;
+    device->run_part = call->kernel.run;
+    device->part_count = call->kernel.part_count;
+    if (call->kernel.part_count == 1)
+        call->kernel.run(now, 0);
+    else
+        bgi_parts_run(device, is_long(&call->cost));
+    if (finish != NULL && !is_stopping(device))
+        finish(now);
+}
+
+static void set_env(bgi_device *device)
+{
+    const bg_plan *plan = device->plan;
+
+    device->env.step = device->engine->step + (plan->training ? device->run_iteration : 0);
+    device->env.micro_batch = device->micro_batch * plan->replicas + device->replica;
+    device->env.accumulated = device->micro_batch;
+}
+
+/* Contiguous calls that are traced as the same kind make one event. */
+static void run_calls(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    const bool is_traced = bgi_trace_is_on(device);
+    uint64_t start_ns = is_traced ? bgi_clock_ns() : 0;
+
+    set_env(device);
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        const bgi_call *call = &instruction->calls[i];
+        if (is_traced && i > 0 && call->traced_as != call[-1].traced_as)
+            start_ns = bgi_trace_add(device, worker, call[-1].traced_as, start_ns);
+        atomic_store_explicit(&device->call, i, memory_order_relaxed);
+        run_call(device, call);
+        add_progress(device);
+        if (is_stopping(device))
+            return;
+    }
+    atomic_store_explicit(&device->call, BGI_NO_CALL, memory_order_relaxed);
+    if (is_traced)
+        bgi_trace_add(device, worker,
+                      instruction->call_count > 0 ? instruction->calls[instruction->call_count - 1].traced_as
+                                                  : instruction->action.kind,
+                      start_ns);
+}
+
+/* ---- instructions ---- */
+
+/* Messages of an edge leave and are used up one after the other; anything else is a defect of the plan. */
+static bool raise_in_order(bgi_device *device, uint32_t edge_number, bool is_send)
+{
+    const bgi_plan_edge *edge = &device->plan->edges[edge_number];
+    bgi_channel *channel = &device->channels[edge_number];
+    bgi_counter *counter = is_send ? &channel->produced : &channel->consumed;
+    const uint64_t sequence = find_sequence(device, edge);
+    const uint64_t next = atomic_load_explicit(&counter->value, memory_order_relaxed);
+
+    if (next != sequence) {
+        bgi_device_fail(device, BG_ERROR_INTERNAL, "edge %u: message %llu is %s where message %llu is due", edge_number,
+                        (unsigned long long)sequence, is_send ? "sent" : "released", (unsigned long long)next);
+        return false;
+    }
+    /* The other end may wait for it. */
+    bgi_counter_raise(counter, sequence + 1, device - device->number + (is_send ? edge->to_device : edge->from_device));
+    return true;
+}
+
+static void send(bgi_device *device, const bgi_instruction *instruction)
+{
+    for (uint32_t i = 0; i < instruction->copy_count; i++) {
+        const bgi_copy *copy = &instruction->copies[i];
+        memcpy(bgi_device_address(device, &copy->to, copy->size_bytes),
+               bgi_device_address(device, &copy->operand, copy->size_bytes), copy->size_bytes);
+    }
+    raise_in_order(device, instruction->action.index, true);
+}
+
+/* All slots that the instruction writes are free, and the message is there if it receives one. */
+static bool may_begin(bgi_device *device, const bgi_instruction *instruction)
+{
+    for (uint32_t i = 0; i < instruction->acquire_count; i++) {
+        const bgi_plan_edge *edge = &device->plan->edges[instruction->acquires[i]];
+        const uint64_t end = find_sequence(device, edge) + 1;
+        if (end > edge->depth &&
+            !bgi_device_reached(device, &device->channels[instruction->acquires[i]].consumed, end - edge->depth))
+            return false;
+    }
+    if (instruction->action.kind == BG_ACTION_RECEIVE) {
+        const uint32_t edge = instruction->action.index;
+        return bgi_device_reached(device, &device->channels[edge].produced,
+                                  find_sequence(device, &device->plan->edges[edge]) + 1);
+    }
+    return true;
+}
+
+/* True when the instruction is done. */
+static bool perform(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    const bg_action_kind kind = instruction->action.kind;
+    uint64_t start_ns;
+
+    if (kind == BG_ACTION_REDUCE)
+        return bgi_reduce_advance(device, instruction, worker);
+    if (!may_begin(device, instruction))
+        return false;
+    if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN &&
+        kind != BG_ACTION_HOST_OUT) {
+        run_calls(device, instruction, worker);
+        return true;
+    }
+    start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
+    if (kind == BG_ACTION_SEND)
+        send(device, instruction);
+    else if (kind == BG_ACTION_HOST_IN)
+        bgi_stream_in(device, instruction);
+    else if (kind == BG_ACTION_HOST_OUT)
+        bgi_stream_out(device, instruction);
+    if (bgi_trace_is_on(device))
+        bgi_trace_add(device, worker, kind, start_ns);
+    return true;
+}
+
+static void end_run(bgi_device *device)
+{
+    bgi_engine *engine = device->engine;
+
+    device->is_between_runs = true;
+    device->run_count++;
+    if (atomic_fetch_sub(&engine->devices_left.value, 1) == 1) {
+        pthread_mutex_lock(&engine->mutex);
+        pthread_cond_broadcast(&engine->changed);
+        pthread_mutex_unlock(&engine->mutex);
+    }
+}
+
+static void set_place(bgi_device *device, uint64_t iteration, uint32_t instruction)
+{
+    atomic_store_explicit(&device->instruction, instruction, memory_order_relaxed);
+    atomic_store_explicit(&device->iteration, iteration, memory_order_relaxed);
+    atomic_store_explicit(&device->position, iteration << 32 | instruction * device->instruction_share,
+                          memory_order_relaxed);
+}
+
+/* To the next instruction, around to the next step, out of the run. */
+static void step_on(bgi_device *device)
+{
+    const uint32_t next = atomic_load_explicit(&device->instruction, memory_order_relaxed) + 1;
+
+    device->phase = 0;
+    add_progress(device);
+    if (next < device->program->instruction_count) {
+        set_place(device, load_iteration(device), next);
+        return;
+    }
+    set_place(device, load_iteration(device) + 1, 0);
+    if (++device->run_iteration == device->plan->iterations)
+        end_run(device);
+}
+
+static bool begin_run(bgi_device *device)
+{
+    if (!bgi_device_reached(device, &device->engine->runs, device->run_count + 1))
+        return false;
+    device->is_between_runs = false;
+    device->run_iteration = 0;
+    return true;
+}
+
+/* Another device that is ready lags too far behind this one. */
+static bool should_yield(const bgi_device *device)
+{
+    const uint64_t tolerance = device->engine->tolerance;
+    const bgi_device *other;
+
+    if (tolerance == UINT64_MAX || device->is_between_runs)
+        return false;
+    other = bgi_workers_find_device(device->engine);
+    return other != NULL && atomic_load_explicit(&other->position, memory_order_relaxed) + tolerance <
+                                atomic_load_explicit(&device->position, memory_order_relaxed);
+}
+
+static bool release_all(bgi_device *device, const bgi_instruction *instruction)
+{
+    for (uint32_t i = 0; i < instruction->release_count; i++)
+        if (!raise_in_order(device, instruction->releases[i], false))
+            return false;
+    return true;
+}
+
+bool bgi_device_advance(bgi_device *device, const bgi_worker *worker)
+{
+    while (!is_stopping(device)) {
+        const bgi_instruction *instruction = NULL;
+
+        if (device->is_between_runs && !begin_run(device))
+            return false;
+        if (device->program->instruction_count > 0) {
+            instruction =
+                &device->program->instructions[atomic_load_explicit(&device->instruction, memory_order_relaxed)];
+            device->micro_batch = instruction->action.micro_batch;
+            if (!perform(device, instruction, worker))
+                return false;
+            /* A call that was cut short by the end of the engine has nothing to hand over. */
+            if (is_stopping(device) || !release_all(device, instruction))
+                return false;
+        }
+        step_on(device);
+        if (instruction != NULL && instruction->call_count > 0 && should_yield(device)) {
+            wait_for(device, &device->engine->runs, 0);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,266 @@
+/*
+ * engine.h: runs a plan: replicas x devices on worker threads. Knows plans; knows no graphs, weights or files.
+ *
+ * Devices and workers. A virtual device is memory and a straight program; only its order matters, not which thread runs
+ * it. A worker owns at most one device at a time. It takes a device that can go on, advances it instruction by
+ * instruction until the next one must wait, parks it, and takes another.
+ *
+ *     worker --take--> device --advance--> ... --must wait--> park --> look again --> take another | help | sleep
+ *
+ * Of several devices it takes the one that is least advanced in its program, and of equals the last one, which is
+ * nearest the end of the pipeline and frees the most. It leaves a device that could go on, when there are fewer workers
+ * than devices and another one that is ready has fallen behind by more than half a micro-batch. Keeping a device as
+ * long as it can go on lets the devices drift apart until the last workers starve: on 4 devices and 3 workers, 1F1B
+ * with B = 2 F, that keeps workers busy 88% of the time, this 99% (with 2 workers both do, within 1%).
+ *
+ * Waiting has one form. Whatever a device waits for is a counter that only grows, and a number it must reach:
+ *
+ *     RECEIVE          produced  of the channel      >  the message's sequence number
+ *     a free slot      consumed  of the channel      >= sequence number + 1 - depth
+ *     REDUCE           arrivals  of the barrier      >= replicas x (how many reductions this one is)
+ *     the next run     runs      of the engine       >= runs this device has done + 1
+ *
+ * so a parked device is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
+ * is a hint only: whoever takes the device looks again.
+ *
+ * No wake-up is lost. A parker writes the pair, gives ownership up, and looks at the counter once more; whoever raises
+ * a counter then looks whether the device that may wait for it is unowned and ready, and wakes a sleeper if so.
+ * Sleepers announce themselves before their last look (core/threads.h). These stores and looks are sequentially
+ * consistent, hence of any two that could miss each other one sees the other. A raised counter costs no system call
+ * while nobody sleeps, and wakes nobody when its device is running or waits for something else.
+ *
+ * Channels and credits. An edge between devices is a ring of `depth` slots in the receiver's memory and two counters.
+ * The producer writes straight into slot (sequence number % depth) after it has seen that the slot is free, SEND raises
+ * `produced`, the last reader raises `consumed`: flow control by credits, without locks or copies. Sequence numbers
+ * count over the life of the engine, so nothing is reset between steps or runs.
+ *
+ * Helping. A kernel call is cut into parts by its shapes. While a worker is idle, the owner of a call with parts left
+ * publishes them in the device's ticket, one 64-bit word: (generation << 32 | parts left). A part is claimed by a
+ * compare-and-swap that takes one off. A helper that read an old ticket fails, because the generation has moved on; one
+ * that succeeds knows that the call cannot end without its part, so what it reads about the call is stable. The owner
+ * claims parts like everyone, waits for those that others took, and runs `finish`. With nobody idle all this is one
+ * relaxed load a part. Who runs a part never changes a bit: parts write disjoint memory, sums over parts are made by
+ * `finish` in part order.
+ *
+ * Reductions over replicas meet at a barrier (parked, not blocked: one worker can run any number of replicas). Replica
+ * r then adds its r-th slice over replicas 0, 1, 2, ... in this order and writes the sum into every replica's copy; a
+ * second barrier ends it. Each element is thus summed once, in one order, wherever and whenever that happens.
+ *
+ * Failure. The thread in bgi_engine_run wakes now and then and looks whether any device made progress. If none did for
+ * the limit, or a device failed, the engine is dead: workers leave, the run reports the device at fault. A worker that
+ * does not come back from a kernel cannot be ended; it is detached at destroy, and the engine's memory stays until that
+ * kernel returns (the last such worker frees it). The plan's memory is the caller's: keep it until then.
+ */
+#ifndef BGI_RUNTIME_ENGINE_H
+#define BGI_RUNTIME_ENGINE_H
+
+#include <brigade/session.h>
+
+#include "core/threads.h"
+#include "plan/plan.h"
+
+#define BGI_NO_CALL UINT32_MAX
+#define BGI_NO_CPU  UINT32_MAX
+
+typedef struct bgi_engine bgi_engine;
+
+/* One (replica, edge); used when the edge joins two devices. */
+typedef struct bgi_channel {
+    bgi_counter produced, consumed; /* messages */
+} bgi_channel;
+
+/* One plan device: all replicas of it meet here. */
+typedef struct bgi_barrier {
+    bgi_counter arrived, finished;
+} bgi_barrier;
+
+typedef struct bgi_trace_ring {
+    bg_trace_event *events; /* NULL: not tracing */
+    uint32_t capacity;
+    uint64_t count; /* ever recorded; event i is at i % capacity */
+} bgi_trace_ring;
+
+enum { BGI_FAILURE_BYTES = 320 };
+
+/* One (replica, device). */
+typedef struct bgi_device {
+    /* Read by all who look for work. The pair is written by the owner before it gives ownership up. */
+    _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
+    _Atomic(bgi_counter *) wait_counter;
+    _Atomic uint64_t wait_target; /* 0: for nothing */
+    _Atomic uint64_t position;    /* steps << 32 | share of the program that is done x 2^32 */
+
+    /* Helping. */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t ticket; /* generation << 32 | parts left */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
+
+    /* Written by the owner, read at leisure by the watching thread. */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* instructions, calls and parts done */
+    _Atomic uint32_t instruction;                             /* of the program: the one at work or waiting */
+    _Atomic uint32_t call;                                    /* of the instruction: running; or BGI_NO_CALL */
+    _Atomic uint64_t iteration;                               /* steps over the life of the engine */
+
+    /* The owner's; handed on with ownership. */
+    bgi_engine *engine;
+    const bg_plan *plan;
+    const bgi_plan_device *program;
+    uint64_t instruction_share; /* 2^32 / instructions */
+    uint32_t replica, number;   /* number: of the device within the replica */
+    void **arenas, **remotes;   /* of all devices of the replica */
+    bgi_channel *channels;      /* of the replica */
+    bool is_between_runs;
+    uint64_t run_count;     /* runs done */
+    uint32_t run_iteration; /* steps done in this run */
+    uint32_t micro_batch;   /* of the current instruction */
+    uint32_t phase;         /* of REDUCE */
+    uint64_t reductions;    /* done */
+    size_t touched_bytes;   /* of the arena; by operands only while tracing */
+    bgi_trace_ring trace;
+    bg_status failure_status;
+    char failure[BGI_FAILURE_BYTES];
+
+    /* The call that runs; read by helpers that hold a part of it. */
+    bg_kernel_call kernel_call;
+    bg_kernel_env env;
+    bg_kernel_function run_part;
+    uint32_t part_count;
+    void **operands; /* room for the widest call */
+} bgi_device;
+
+typedef struct bgi_worker {
+    bgi_engine *engine;
+    pthread_t thread;
+    uint32_t number;
+    uint32_t cpu;    /* the system's number; BGI_NO_CPU: not bound */
+    bool has_exited; /* under the engine's mutex */
+} bgi_worker;
+
+struct bgi_engine {
+    const bg_plan *plan;
+    uint64_t created_ns;
+    uint32_t device_count; /* of all replicas */
+    bgi_device *devices;   /* [replica][device] */
+    bgi_channel *channels; /* [replica][edge] */
+    bgi_barrier *barriers; /* [device] */
+    void **arenas;         /* [replica][device] */
+    void **remotes;        /* [replica][device]; NULL where there is none */
+    float **sums;          /* [output][replica]: of bfloat16 outputs that are summed; else NULL */
+    uint32_t sum_count;
+    void **operands; /* of all devices */
+
+    /* The run. */
+    const void *const *inputs;
+    void *const *outputs;
+    uint64_t step;            /* of the run's first iteration */
+    bgi_counter runs;         /* begun */
+    bgi_counter devices_left; /* not done with the run; counts down */
+    atomic_bool is_stopping;  /* workers leave */
+    atomic_bool has_failed;   /* a device has recorded a failure */
+    bool is_dead;             /* after a failure or timeout */
+    pthread_mutex_t mutex;    /* guards what follows, and sleeping until the run is done */
+    pthread_cond_t changed;   /* run done, failure, worker exit */
+    uint32_t exited_count;    /* workers */
+    uint32_t orphan_count;    /* detached workers that will come back some day */
+    bool is_orphaned;
+
+    /* Idleness. */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t idle_count; /* workers that look for work, or sleep */
+    bgi_event_count events;
+    uint64_t spin_ns; /* how long a worker looks before it sleeps */
+
+    bgi_worker *workers;
+    uint32_t worker_count;
+    uint64_t tolerance; /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
+};
+
+/* ---- engine.c ---- */
+
+/* Checks the plan, takes memory, uploads constants, starts the workers. */
+bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *error);
+void bgi_engine_destroy(bgi_engine *engine);
+/* One run of the plan; `step` is that of the first iteration. After a failure the engine is dead. */
+bg_status bgi_engine_run(bgi_engine *engine, const void *const *inputs, void *const *outputs, uint64_t step,
+                         bg_error *error);
+/* Address of a fixed place (no edge). Between runs only. */
+void *bgi_engine_address(const bgi_engine *engine, uint32_t replica, const bgi_operand *operand);
+/* Copies `data` there. Between runs only. */
+void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_operand *operand, const void *data,
+                      size_t size_bytes);
+/* Frees an engine whose workers are gone. */
+void bgi_engine_free(bgi_engine *engine);
+
+/* ---- check.c ---- */
+
+/* Everything the engine relies on: indices in range, operands inside their memory, kernels present. */
+bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
+
+/* ---- worker.c ---- */
+
+bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);
+/* The ready device that is least advanced; a hint. NULL when none is ready. */
+bgi_device *bgi_workers_find_device(const bgi_engine *engine);
+/* Tells all to leave and waits for them, at most `limit_ns` (UINT64_MAX: as long as it takes); true when all left. */
+bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
+
+/* ---- device.c ---- */
+
+/* Advances an owned device until it must wait (the pair says for what), the engine stops, or another device should be
+ * run first: true then. */
+bool bgi_device_advance(bgi_device *device, const bgi_worker *worker);
+/* Ends the engine for a reason. For the owner. */
+void bgi_device_fail(bgi_device *device, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
+/* Where an operand is now. */
+void *bgi_device_address(bgi_device *device, const bgi_operand *operand, size_t size_bytes);
+/* Whether the device has nothing to wait for; notes what it waits for when it has. For the owner. */
+bool bgi_device_reached(bgi_device *device, bgi_counter *counter, uint64_t target);
+/* Raises a counter that `waiting` may wait for and sees to it that someone goes on with it. */
+void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_device *waiting);
+
+/* A parked device that can go on; a hint. */
+static inline bool bgi_device_is_ready(bgi_device *device)
+{
+    return !atomic_load(&device->is_owned) &&
+           atomic_load(&atomic_load(&device->wait_counter)->value) >= atomic_load(&device->wait_target);
+}
+
+/* ---- share.c ---- */
+
+/* Runs all parts of the device's call, with help when somebody is idle. `is_long`: worth waking a sleeper for. */
+void bgi_parts_run(bgi_device *device, bool is_long);
+/* Runs parts of the device's call, if it has published any; the number done. */
+uint32_t bgi_parts_help(bgi_device *device);
+static inline bool bgi_parts_wanted(bgi_device *device)
+{
+    return (uint32_t)atomic_load(&device->ticket) != 0;
+}
+
+/* ---- collective.c ---- */
+
+/* One REDUCE as far as it goes; true when it is done. */
+bool bgi_reduce_advance(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker);
+
+/* ---- stream.c ---- */
+
+void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction);
+void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction);
+/* Micro-batches of a run that the caller gives for each input, and gets of an output. */
+uint64_t bgi_stream_input_count(const bg_plan *plan);
+uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output);
+
+/* ---- report.c ---- */
+
+/* Fills the error with the device that keeps the run from going on. */
+bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error);
+
+/* ---- trace.c ---- */
+
+bg_status bgi_trace_init(bgi_trace_ring *ring, uint32_t capacity, bg_error *error);
+void bgi_trace_clear(bgi_trace_ring *ring);
+/* Records an event of the device's current instruction that ends now; returns now. */
+uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
+static inline bool bgi_trace_is_on(const bgi_device *device)
+{
+    return device->trace.events != NULL;
+}
+
+#endif

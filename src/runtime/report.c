@@ -1,0 +1,124 @@
+/*
+ * report.c: why a run does not go on. Reads devices that workers may own: only their atomic fields.
+ *
+ * A kernel that does not return is the cause of whatever waits behind it, so it is named first; else the lowest device
+ * that waits.
+ */
+#include "runtime/engine.h"
+
+#include <stdio.h>
+
+enum { TEXT_BYTES = 256 };
+
+static const bgi_instruction *find_instruction(const bgi_device *device)
+{
+    const uint32_t number = atomic_load_explicit(&device->instruction, memory_order_relaxed);
+
+    return number < device->program->instruction_count ? &device->program->instructions[number] : NULL;
+}
+
+static uint32_t find_running_call(const bgi_device *device, const bgi_instruction *instruction)
+{
+    const uint32_t call = atomic_load_explicit(&device->call, memory_order_relaxed);
+
+    return instruction != NULL && call < instruction->call_count ? call : BGI_NO_CALL;
+}
+
+static void print_action(const bg_action *action, char text[TEXT_BYTES])
+{
+    const char *name = bg_action_kind_name(action->kind);
+
+    switch (action->kind) {
+    case BG_ACTION_UPDATE:
+        snprintf(text, TEXT_BYTES, "%s of stage %u, level %u", name, action->stage, action->index);
+        break;
+    case BG_ACTION_SEND:
+    case BG_ACTION_RECEIVE:
+        snprintf(text, TEXT_BYTES, "%s of edge %u, stage %u, micro-batch %u", name, action->index, action->stage,
+                 action->micro_batch);
+        break;
+    case BG_ACTION_REDUCE:
+        snprintf(text, TEXT_BYTES, "%s of stage %u", name, action->stage);
+        break;
+    default:
+        snprintf(text, TEXT_BYTES, "%s of stage %u, micro-batch %u", name, action->stage, action->micro_batch);
+    }
+}
+
+/* The lowest replica that does not wait at the same barrier. */
+static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_device *device, const bgi_counter *counter)
+{
+    for (uint32_t replica = 0; replica < engine->plan->replicas; replica++) {
+        bgi_device *other = &engine->devices[replica * engine->plan->device_count + device->number];
+        if (atomic_load(&other->wait_counter) != counter)
+            return replica;
+    }
+    return device->replica;
+}
+
+static void print_wait(const bgi_engine *engine, const bgi_device *device, char text[TEXT_BYTES])
+{
+    const bg_plan *plan = engine->plan;
+    const bgi_counter *counter = atomic_load(&device->wait_counter);
+    const bgi_barrier *barrier = &engine->barriers[device->number];
+
+    for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
+        if (counter == &device->channels[edge].produced) {
+            snprintf(text, TEXT_BYTES, "waits for a message on edge %u from device %u", edge,
+                     plan->edges[edge].from_device);
+            return;
+        }
+        if (counter == &device->channels[edge].consumed) {
+            snprintf(text, TEXT_BYTES, "waits for a free slot on edge %u to device %u", edge,
+                     plan->edges[edge].to_device);
+            return;
+        }
+    }
+    if (counter == &barrier->arrived || counter == &barrier->finished)
+        snprintf(text, TEXT_BYTES, "waits for replica %u at the gradient reduction",
+                 find_missing_replica(engine, device, counter));
+    else
+        snprintf(text, TEXT_BYTES, "can go on, but no worker is free");
+}
+
+static bool is_done(const bgi_engine *engine, const bgi_device *device)
+{
+    return !atomic_load(&device->is_owned) && atomic_load(&device->wait_counter) == &engine->runs &&
+           atomic_load(&device->wait_target) != 0;
+}
+
+bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
+{
+    const bgi_device *waiting = NULL, *running = NULL, *stuck;
+    const bgi_instruction *instruction;
+    char action[TEXT_BYTES] = "its program", reason[TEXT_BYTES];
+    uint32_t stuck_count = 0, call;
+
+    for (uint32_t i = 0; i < engine->device_count; i++) {
+        const bgi_device *device = &engine->devices[i];
+        if (is_done(engine, device))
+            continue;
+        stuck_count++;
+        if (running == NULL && find_running_call(device, find_instruction(device)) != BGI_NO_CALL)
+            running = device;
+        if (waiting == NULL)
+            waiting = device;
+    }
+    stuck = running != NULL ? running : waiting;
+    if (stuck == NULL)
+        return bg_error_set(error, BG_ERROR_TIMEOUT, "no device made progress for %.3g s", waited_s);
+    instruction = find_instruction(stuck);
+    if (instruction != NULL)
+        print_action(&instruction->action, action);
+    call = find_running_call(stuck, instruction);
+    if (call != BGI_NO_CALL)
+        snprintf(reason, sizeof reason, "the kernel `%s` of op `%s` has not returned for %.3g s",
+                 instruction->calls[call].kernel.name, instruction->calls[call].name, waited_s);
+    else
+        print_wait(engine, stuck, reason);
+    return bg_error_set(error, BG_ERROR_TIMEOUT,
+                        "no progress for %.3g s (wait_limit_s): replica %u, device %u, %s: %s; %u other device%s not "
+                        "done either",
+                        waited_s, stuck->replica, stuck->number, action, reason, stuck_count - 1,
+                        stuck_count == 2 ? " is" : "s are");
+}

@@ -1,0 +1,440 @@
+/*
+ * session.c: an engine with weights: values go to the devices before a run when somebody has changed them, and come
+ * back when somebody asks.
+ */
+#include <brigade/session.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "kernels/attributes.h"
+#include "runtime/engine.h"
+#include "runtime/initialise.h"
+#include "runtime/weights.h"
+
+typedef struct session_variable {
+    uint32_t weight;  /* UINT32_MAX: not shared */
+    uint64_t version; /* of the weight's value on the devices */
+} session_variable;
+
+struct bg_session {
+    const bg_plan *plan;
+    bgi_engine *engine;
+    bg_weights *weights;
+    bg_optimiser optimiser;
+    session_variable *variables; /* of the plan */
+    uint64_t epoch;              /* of the weights when we last looked */
+    bool has_newest;             /* as of that epoch, all values that training changes are newest here */
+};
+
+/* ---- variables ---- */
+
+static bool is_shared(const bgi_plan_variable *variable)
+{
+    return variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_BUFFER || variable->role == BG_ROLE_STATE;
+}
+
+static void upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
+{
+    const size_t size_bytes = bg_type_size_bytes(&variable->type);
+
+    for (uint32_t replica = 0; replica < session->plan->replicas; replica++)
+        for (uint32_t i = 0; i < variable->place_count; i++)
+            bgi_engine_write(session->engine, replica, &variable->places[i], data, size_bytes);
+}
+
+void bgi_session_download(const bg_session *session, uint32_t variable, void *data)
+{
+    const bgi_plan_variable *from = &session->plan->variables[variable];
+
+    memcpy(data, bgi_engine_address(session->engine, 0, &from->places[0]), bg_type_size_bytes(&from->type));
+}
+
+/* Brings the devices up to date with the weights. */
+static bg_status pull_weights(bg_session *session, bg_error *error)
+{
+    bg_weights *weights = session->weights;
+
+    if (session->epoch == weights->epoch)
+        return BG_OK;
+    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+        session_variable *variable = &session->variables[i];
+        const bgi_weight *weight;
+        if (variable->weight == UINT32_MAX)
+            continue;
+        weight = &weights->items[variable->weight];
+        if (weight->newest != session)
+            BGI_TRY(bgi_weights_pull(weights, variable->weight, error));
+        if (variable->version != weight->version)
+            upload(session, &session->plan->variables[i], weight->data);
+        variable->version = weight->version;
+    }
+    session->epoch = weights->epoch;
+    session->has_newest = false;
+    return BG_OK;
+}
+
+/* After training: the values on the devices are the newest. */
+static void claim_weights(bg_session *session)
+{
+    bg_weights *weights = session->weights;
+
+    if (session->has_newest && session->epoch == weights->epoch)
+        return;
+    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+        session_variable *variable = &session->variables[i];
+        bgi_weight *weight;
+        if (variable->weight == UINT32_MAX)
+            continue;
+        weight = &weights->items[variable->weight];
+        if (weight->newest == session)
+            continue;
+        weight->newest = session;
+        weight->newest_variable = i;
+        variable->version = ++weight->version;
+    }
+    session->epoch = ++weights->epoch;
+    session->has_newest = true;
+}
+
+/* What only a failed session had is gone. */
+static void lose_weights(bg_session *session)
+{
+    bg_weights *weights = session->weights;
+
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].newest != session)
+            continue;
+        weights->items[i].newest = NULL;
+        weights->items[i].is_lost = true;
+        weights->items[i].version++;
+        weights->epoch++;
+    }
+}
+
+static void return_weights(bg_session *session)
+{
+    for (uint32_t i = 0; i < session->weights->count; i++)
+        if (session->weights->items[i].newest == session)
+            bgi_weights_pull(session->weights, i, NULL);
+}
+
+/* Finds or makes the weight of a variable. */
+static bg_status attach(bg_session *session, uint32_t number, bg_error *error)
+{
+    const bgi_plan_variable *variable = &session->plan->variables[number];
+    bg_weights *weights = session->weights;
+    char wanted[BG_TYPE_TEXT_BYTES], have[BG_TYPE_TEXT_BYTES];
+    uint32_t index = bgi_weights_index(weights, variable->name);
+
+    if (index == UINT32_MAX) {
+        index = weights->count;
+        BGI_TRY(bgi_weights_add(weights, variable->name, &variable->type, variable->role, error));
+        bgi_initialise(&variable->type, &variable->initialiser, session->plan->options.seed, variable->number,
+                       weights->items[index].data);
+    } else if (!bg_type_equal(&weights->items[index].type, &variable->type)) {
+        return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, %s in the weights", variable->name,
+                            bg_type_text(&variable->type, wanted), bg_type_text(&weights->items[index].type, have));
+    }
+    session->variables[number].weight = index;
+    return BG_OK;
+}
+
+static bg_status attach_all(bg_session *session, bg_error *error)
+{
+    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+        session->variables[i].weight = UINT32_MAX;
+        if (is_shared(&session->plan->variables[i]))
+            BGI_TRY(attach(session, i, error));
+    }
+    return BG_OK;
+}
+
+/* The plan knows a weight's role better than the file it was read from. */
+static void name_roles(bg_session *session)
+{
+    for (uint32_t i = 0; i < session->plan->variable_count; i++)
+        if (session->variables[i].weight != UINT32_MAX)
+            session->weights->items[session->variables[i].weight].role = session->plan->variables[i].role;
+}
+
+/* ---- the optimiser's numbers ---- */
+
+static void upload_optimiser(bg_session *session)
+{
+    const bg_optimiser *optimiser = &session->optimiser;
+    double hyper[BGI_HYPER_COUNT] = {0};
+
+    if (session->plan->hyper_variable == UINT32_MAX)
+        return;
+    hyper[BGI_HYPER_LEARNING_RATE] = optimiser->learning_rate;
+    hyper[BGI_HYPER_WEIGHT_DECAY] = optimiser->weight_decay;
+    if (optimiser->kind == BG_SGD) {
+        hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
+        hyper[BGI_HYPER_DAMPENING] = optimiser->dampening;
+    } else {
+        hyper[BGI_HYPER_BETA1] = optimiser->beta1;
+        hyper[BGI_HYPER_BETA2] = optimiser->beta2;
+        hyper[BGI_HYPER_EPSILON] = optimiser->epsilon;
+    }
+    upload(session, &session->plan->variables[session->plan->hyper_variable], hyper);
+}
+
+static bg_status check_hyper(const bg_plan *plan, bg_error *error)
+{
+    const bgi_plan_variable *variable;
+
+    if (plan->hyper_variable == UINT32_MAX)
+        return BG_OK;
+    variable = plan->hyper_variable < plan->variable_count ? &plan->variables[plan->hyper_variable] : NULL;
+    if (variable == NULL || variable->type.dtype != BG_FLOAT64 ||
+        bg_type_element_count(&variable->type) != BGI_HYPER_COUNT)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "plan: the optimiser's numbers are not float64[%d]",
+                            BGI_HYPER_COUNT);
+    return BG_OK;
+}
+
+bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *optimiser, bg_error *error)
+{
+    const bg_optimiser *planned = &session->plan->optimiser;
+
+    if (!session->plan->training)
+        return bg_error_set(error, BG_ERROR_INVALID, "a session for inference has no optimiser");
+    BGI_TRY(bg_optimiser_validate(optimiser, error));
+    if (optimiser->kind != planned->kind || optimiser->nesterov != planned->nesterov)
+        return bg_error_set(error, BG_ERROR_INVALID, "the kind of optimiser is part of the plan; make a new plan");
+    if (optimiser->momentum != 0.0 && planned->momentum == 0.0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "momentum %g: the plan was made without momentum and keeps no velocities; make a new plan",
+                            optimiser->momentum);
+    session->optimiser = *optimiser;
+    upload_optimiser(session);
+    return BG_OK;
+}
+
+bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error)
+{
+    bg_optimiser optimiser = session->optimiser;
+
+    optimiser.learning_rate = learning_rate;
+    return bg_session_set_optimiser(session, &optimiser, error);
+}
+
+/* ---- life ---- */
+
+static bg_status open_session(bg_session *session, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    const uint32_t weight_count = session->weights->count;
+    bg_status status;
+
+    session->variables = calloc((size_t)plan->variable_count + 1, sizeof *session->variables);
+    if (session->variables == NULL)
+        return bgi_error_memory(error, "variables", plan->variable_count * sizeof *session->variables);
+    BGI_TRY(check_hyper(plan, error));
+    BGI_TRY(bgi_engine_create(plan, &session->engine, error));
+    /* Versions begin at 1, so everything is uploaded. */
+    status = attach_all(session, error);
+    if (status == BG_OK)
+        status = pull_weights(session, error);
+    if (status != BG_OK) {
+        bgi_weights_truncate(session->weights, weight_count);
+        return status;
+    }
+    name_roles(session);
+    upload_optimiser(session);
+    return BG_OK;
+}
+
+bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error)
+{
+    bg_session *session = calloc(1, sizeof *session);
+    bg_status status;
+
+    if (session == NULL)
+        return bgi_error_memory(error, "a session", sizeof *session);
+    session->plan = plan;
+    session->optimiser = plan->optimiser;
+    session->weights = weights;
+    if (weights != NULL)
+        weights->references++;
+    else
+        BGI_TRY_CLEANUP(bg_weights_create(&session->weights, error));
+    BGI_TRY_CLEANUP(open_session(session, error));
+    *out = session;
+    return BG_OK;
+cleanup:
+    bg_session_destroy(session);
+    return status;
+}
+
+void bg_session_destroy(bg_session *session)
+{
+    if (session == NULL)
+        return;
+    if (session->weights != NULL)
+        return_weights(session);
+    bgi_engine_destroy(session->engine);
+    bg_weights_destroy(session->weights);
+    free(session->variables);
+    free(session);
+}
+
+bg_weights *bg_session_weights(bg_session *session)
+{
+    return session->weights;
+}
+
+uint64_t bg_session_step(const bg_session *session)
+{
+    return session->weights->step;
+}
+
+void bg_session_set_step(bg_session *session, uint64_t step)
+{
+    session->weights->step = step;
+}
+
+/* ---- streams ---- */
+
+uint32_t bg_session_input_count(const bg_session *session)
+{
+    return session->plan->input_count;
+}
+
+uint32_t bg_session_output_count(const bg_session *session)
+{
+    return session->plan->output_count;
+}
+
+static bg_stream make_stream(const char *name, const bg_type *type, uint64_t count)
+{
+    return (bg_stream){.name = name,
+                       .micro_batch_type = *type,
+                       .count = count,
+                       .size_bytes = (size_t)count * bg_type_size_bytes(type)};
+}
+
+bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+
+    if (index >= plan->input_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
+    *out = make_stream(plan->inputs[index].name, &plan->inputs[index].type, bgi_stream_input_count(plan));
+    return BG_OK;
+}
+
+bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+
+    if (index >= plan->output_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, plan->output_count);
+    *out = make_stream(plan->outputs[index].name, &plan->outputs[index].type,
+                       bgi_stream_output_count(plan, &plan->outputs[index]));
+    return BG_OK;
+}
+
+uint32_t bg_session_find_input(const bg_session *session, const char *name)
+{
+    for (uint32_t i = 0; i < session->plan->input_count; i++)
+        if (strcmp(session->plan->inputs[i].name, name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+uint32_t bg_session_find_output(const bg_session *session, const char *name)
+{
+    for (uint32_t i = 0; i < session->plan->output_count; i++)
+        if (strcmp(session->plan->outputs[i].name, name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+/* ---- runs ---- */
+
+bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    bg_status status;
+
+    if ((plan->input_count > 0 && inputs == NULL) || (plan->output_count > 0 && outputs == NULL))
+        return bg_error_set(error, BG_ERROR_INVALID, "the list of %s is missing",
+                            plan->input_count > 0 && inputs == NULL ? "inputs" : "outputs");
+    for (uint32_t i = 0; i < plan->input_count; i++)
+        if (inputs[i] == NULL)
+            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is missing", plan->inputs[i].name);
+    BGI_TRY(pull_weights(session, error));
+    status = bgi_engine_run(session->engine, inputs, outputs, session->weights->step, error);
+    if (!plan->training)
+        return status;
+    if (status != BG_OK) {
+        lose_weights(session);
+        return status;
+    }
+    claim_weights(session);
+    session->weights->step += plan->iterations;
+    return BG_OK;
+}
+
+/* ---- looking inside ---- */
+
+bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    for (uint32_t i = 0; i < session->engine->worker_count; i++) {
+        const bgi_worker *worker = &session->engine->workers[i];
+        if (worker->cpu == BGI_NO_CPU)
+            bgi_text_add(&text, "worker %u on any core\n", worker->number);
+        else
+            bgi_text_add(&text, "worker %u on core %u\n", worker->number, worker->cpu);
+    }
+    return bgi_text_finish(&text, out_text, error);
+}
+
+static bgi_device *find_device(const bg_session *session, uint32_t replica, uint32_t device)
+{
+    const bg_plan *plan = session->plan;
+
+    if (replica >= plan->replicas || device >= plan->device_count)
+        return NULL;
+    return &session->engine->devices[replica * plan->device_count + device];
+}
+
+size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device)
+{
+    const bgi_device *found = find_device(session, replica, device);
+
+    if (found == NULL)
+        return 0;
+    if (!bgi_trace_is_on(found))
+        return found->program->arena_bytes;
+    return (found->touched_bytes + BGI_CACHE_LINE_BYTES - 1) / BGI_CACHE_LINE_BYTES * BGI_CACHE_LINE_BYTES;
+}
+
+uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device)
+{
+    const bgi_device *found = find_device(session, replica, device);
+
+    if (found == NULL || !bgi_trace_is_on(found))
+        return 0;
+    return found->trace.count < found->trace.capacity ? (uint32_t)found->trace.count : found->trace.capacity;
+}
+
+bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
+                                 bg_trace_event *out, bg_error *error)
+{
+    const uint32_t count = bg_session_trace_count(session, replica, device);
+    const bgi_trace_ring *ring;
+
+    if (index >= count)
+        return bg_error_set(error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, count, replica,
+                            device, session->plan->options.trace ? "" : "; the plan's options do not ask for a trace");
+    ring = &find_device(session, replica, device)->trace;
+    *out = ring->events[(ring->count - count + index) % ring->capacity];
+    return BG_OK;
+}

@@ -1,0 +1,108 @@
+/*
+ * share.c: the parts of a kernel call, among the worker that owns the device and those who are idle. The essay in
+ * engine.h says why a claim is safe.
+ */
+#include "runtime/engine.h"
+
+#include <sched.h>
+
+#include "core/clock.h"
+
+enum { SPINS_BEFORE_YIELD = 2000 };
+
+/* A call that has lasted this long, with parts left, is worth waking a sleeper for, whatever its cost was said to be.
+ */
+static const uint64_t long_ns = 10000;
+
+/* Takes one part off the ticket; false when none is left. */
+static bool claim(bgi_device *device, uint32_t *out_left)
+{
+    uint64_t ticket = atomic_load_explicit(&device->ticket, memory_order_acquire);
+
+    while ((uint32_t)ticket != 0) {
+        if (atomic_compare_exchange_weak_explicit(&device->ticket, &ticket, ticket - 1, memory_order_acq_rel,
+                                                  memory_order_acquire)) {
+            *out_left = (uint32_t)ticket;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void run_part(bgi_device *device, uint32_t part)
+{
+    device->run_part(&device->kernel_call, part);
+}
+
+static void add_progress(bgi_device *device)
+{
+    const uint64_t progress = atomic_load_explicit(&device->progress, memory_order_relaxed);
+
+    atomic_store_explicit(&device->progress, progress + 1, memory_order_relaxed);
+}
+
+static void wake_helpers(bgi_engine *engine, uint32_t part_count)
+{
+    if (part_count > 1)
+        bgi_event_count_notify_all(&engine->events);
+    else if (part_count == 1)
+        bgi_event_count_notify_one(&engine->events);
+}
+
+/* Parts from `first` on, together with helpers. */
+static void share(bgi_device *device, uint32_t first, bool is_long)
+{
+    bgi_engine *engine = device->engine;
+    const uint32_t shared = device->part_count - first;
+    const uint64_t generation = (atomic_load_explicit(&device->ticket, memory_order_relaxed) >> 32) + 1;
+    const uint64_t begin_ns = is_long ? 0 : bgi_clock_ns();
+    uint32_t left, own = 0;
+
+    atomic_store_explicit(&device->helped, 0, memory_order_relaxed);
+    atomic_store(&device->ticket, generation << 32 | shared);
+    if (is_long)
+        wake_helpers(engine, shared - 1);
+    while (claim(device, &left)) {
+        if (!is_long && own > 0 && bgi_event_count_has_sleepers(&engine->events) &&
+            bgi_clock_ns() - begin_ns > long_ns) {
+            wake_helpers(engine, left - 1);
+            is_long = true;
+        }
+        run_part(device, device->part_count - left);
+        add_progress(device);
+        own++;
+    }
+    /* Helpers hold parts now, and are running unless the system has taken their processor away. */
+    for (uint32_t spins = 0; atomic_load_explicit(&device->helped, memory_order_acquire) != shared - own; spins++) {
+        if (spins < SPINS_BEFORE_YIELD)
+            bgi_pause();
+        else
+            sched_yield();
+    }
+}
+
+void bgi_parts_run(bgi_device *device, bool is_long)
+{
+    const uint32_t count = device->part_count;
+
+    for (uint32_t part = 0; part < count; part++) {
+        if (part + 1 < count && atomic_load_explicit(&device->engine->idle_count, memory_order_relaxed) != 0) {
+            share(device, part, is_long);
+            return;
+        }
+        run_part(device, part);
+        add_progress(device);
+    }
+}
+
+uint32_t bgi_parts_help(bgi_device *device)
+{
+    uint32_t left, done = 0;
+
+    while (claim(device, &left)) {
+        run_part(device, device->part_count - left);
+        atomic_fetch_add_explicit(&device->helped, 1, memory_order_release);
+        done++;
+    }
+    return done;
+}

@@ -1,0 +1,120 @@
+/*
+ * stream.c: between the caller's arrays and the devices. Inputs lie as [step][micro-batch][replica]; outputs as their
+ * mode says, again with the replica last. In inference a run is one step, and its micro-batches are the device
+ * iterations.
+ */
+#include "runtime/engine.h"
+
+#include <string.h>
+
+#include "kernels/reference/element.h"
+
+static const uint64_t not_wanted = UINT64_MAX;
+
+uint64_t bgi_stream_input_count(const bg_plan *plan)
+{
+    return (uint64_t)plan->iterations * plan->micro_batches * plan->replicas;
+}
+
+uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output)
+{
+    switch (output->mode) {
+    case BG_OUTPUT_ALL:
+        return bgi_stream_input_count(plan);
+    case BG_OUTPUT_EVERY_N:
+        if (plan->training)
+            return (uint64_t)(plan->iterations / output->period) * plan->micro_batches * plan->replicas;
+        return (uint64_t)(plan->micro_batches / output->period) * plan->replicas;
+    default:
+        return plan->replicas;
+    }
+}
+
+/* Which micro-batch of the caller's array this one is; not_wanted when the mode leaves it out. */
+static uint64_t find_place(const bgi_device *device, bg_output_mode mode, uint32_t period)
+{
+    const bg_plan *plan = device->plan;
+    const uint64_t number = (uint64_t)device->run_iteration * plan->micro_batches + device->micro_batch;
+    const uint64_t device_iteration = plan->training ? device->run_iteration : device->micro_batch;
+
+    switch (mode) {
+    case BG_OUTPUT_ALL:
+        return number * plan->replicas + device->replica;
+    case BG_OUTPUT_EVERY_N:
+        if ((device_iteration + 1) % period != 0)
+            return not_wanted;
+        if (plan->training)
+            return (device_iteration / period * plan->micro_batches + device->micro_batch) * plan->replicas +
+                   device->replica;
+        return device_iteration / period * plan->replicas + device->replica;
+    case BG_OUTPUT_SUM:
+        return device->replica;
+    default:
+        return number + 1 == (uint64_t)plan->iterations * plan->micro_batches ? device->replica : not_wanted;
+    }
+}
+
+/* bfloat16 sums are kept in float32 and rounded for the caller after each addition, so that no rounding adds up. */
+static void add_bfloat16(float *sum, uint16_t *to, const uint16_t *term, size_t count, bool is_first)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float value = bgi_bfloat16_to_float(term[i]);
+        sum[i] = is_first ? value : sum[i] + value;
+        to[i] = bgi_bfloat16_from_float(sum[i]);
+    }
+}
+
+/* Adds one micro-batch; the first one of a run begins the sum. int32 wraps around. */
+static void add(const bg_type *type, float *wide_sum, void *to, const void *term, bool is_first)
+{
+    const size_t count = (size_t)bg_type_element_count(type);
+
+    if (type->dtype == BG_BFLOAT16) {
+        add_bfloat16(wide_sum, to, term, count, is_first);
+    } else if (is_first) {
+        memcpy(to, term, bg_type_size_bytes(type));
+    } else if (type->dtype == BG_FLOAT64) {
+        for (size_t i = 0; i < count; i++)
+            ((double *)to)[i] += ((const double *)term)[i];
+    } else if (type->dtype == BG_FLOAT32) {
+        for (size_t i = 0; i < count; i++)
+            ((float *)to)[i] += ((const float *)term)[i];
+    } else {
+        for (size_t i = 0; i < count; i++)
+            ((uint32_t *)to)[i] += ((const uint32_t *)term)[i];
+    }
+}
+
+void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction)
+{
+    const uint64_t place = find_place(device, BG_OUTPUT_ALL, 1);
+
+    for (uint32_t i = 0; i < instruction->copy_count; i++) {
+        const bgi_copy *copy = &instruction->copies[i];
+        const char *from = device->engine->inputs[copy->stream];
+        memcpy(bgi_device_address(device, &copy->operand, copy->size_bytes), from + place * copy->size_bytes,
+               copy->size_bytes);
+    }
+}
+
+void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction)
+{
+    const bool is_first = device->run_iteration == 0 && device->micro_batch == 0;
+
+    for (uint32_t i = 0; i < instruction->copy_count; i++) {
+        const bgi_copy *copy = &instruction->copies[i];
+        const bgi_plan_output *output = &device->plan->outputs[copy->stream];
+        const uint64_t place = find_place(device, output->mode, output->period);
+        const void *from = bgi_device_address(device, &copy->operand, copy->size_bytes);
+        char *to = device->engine->outputs[copy->stream];
+
+        if (to == NULL || place == not_wanted)
+            continue;
+        to += place * copy->size_bytes;
+        if (output->mode == BG_OUTPUT_SUM)
+            add(&output->type, device->engine->sums[copy->stream * device->plan->replicas + device->replica], to, from,
+                is_first);
+        else
+            memcpy(to, from, copy->size_bytes);
+    }
+}

@@ -1,0 +1,47 @@
+/*
+ * trace.c: what each device did, in a ring that is taken once and overwritten from its oldest end. An event is the time
+ * a worker spent on it: waiting is what lies between events.
+ */
+#include "runtime/engine.h"
+
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+
+bg_status bgi_trace_init(bgi_trace_ring *ring, uint32_t capacity, bg_error *error)
+{
+    if (capacity == 0)
+        capacity = 1;
+    ring->events = calloc(capacity, sizeof *ring->events);
+    if (ring->events == NULL)
+        return bgi_error_memory(error, "trace events", capacity * sizeof *ring->events);
+    ring->capacity = capacity;
+    ring->count = 0;
+    return BG_OK;
+}
+
+void bgi_trace_clear(bgi_trace_ring *ring)
+{
+    free(ring->events);
+    ring->events = NULL;
+}
+
+uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns)
+{
+    const bgi_engine *engine = device->engine;
+    bgi_trace_ring *ring = &device->trace;
+    const uint32_t instruction = atomic_load_explicit(&device->instruction, memory_order_relaxed);
+    const uint64_t now_ns = bgi_clock_ns();
+    bg_trace_event *event = &ring->events[ring->count++ % ring->capacity];
+
+    event->start_ns = start_ns - engine->created_ns;
+    event->end_ns = now_ns - engine->created_ns;
+    event->action = device->program->instructions[instruction].action;
+    event->action.kind = kind;
+    event->replica = device->replica;
+    event->device = device->number;
+    event->worker = worker->number;
+    event->step = engine->step + (device->plan->training ? device->run_iteration : 0);
+    return now_ns;
+}

@@ -1,0 +1,276 @@
+/*
+ * test_engine.c: the engine's one promise: whatever runs a plan, and however many, the bits are those of plain loops.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/session.h>
+
+#include "support/allocations.h"
+#include "support/toy_plan.h"
+
+enum { RUNS = 3 };
+
+/* Everything a session computed in some runs, and what the loops say. */
+typedef struct outcome {
+    float *inputs, *outputs, *expected;
+    float weights[TOY_MOST_STAGES * TOY_WIDTH], expected_weights[TOY_MOST_STAGES * TOY_WIDTH];
+    size_t place_count; /* micro-batches of a run */
+} outcome;
+
+static void init_outcome(outcome *result, const toy_options *options)
+{
+    result->place_count = (size_t)options->iterations * options->micro_batches * options->replicas;
+    result->inputs = calloc(result->place_count * TOY_WIDTH, sizeof(float));
+    result->outputs = calloc(result->place_count * TOY_WIDTH, sizeof(float));
+    result->expected = calloc(result->place_count * TOY_WIDTH, sizeof(float));
+    assert_true(result->inputs != NULL && result->outputs != NULL && result->expected != NULL);
+    for (size_t i = 0; i < result->place_count * TOY_WIDTH; i++)
+        result->inputs[i] = toy_input(i / TOY_WIDTH, (uint32_t)(i % TOY_WIDTH));
+}
+
+static void clear_outcome(outcome *result)
+{
+    free(result->inputs);
+    free(result->outputs);
+    free(result->expected);
+}
+
+static void set_weights(bg_weights *weights, const toy_options *options, float *values)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, TOY_WIDTH);
+
+    for (uint32_t s = 0; s < options->stage_count; s++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%u", s);
+        for (uint32_t i = 0; i < TOY_WIDTH; i++)
+            values[s * TOY_WIDTH + i] = toy_first_weight(s, i);
+        assert_int_equal(bg_weights_set(weights, name, &type, &values[s * TOY_WIDTH], NULL), BG_OK);
+    }
+}
+
+static void get_weights(bg_weights *weights, const toy_options *options, float *values)
+{
+    for (uint32_t s = 0; s < options->stage_count; s++) {
+        char name[16];
+        bg_weight weight;
+        snprintf(name, sizeof name, "w%u", s);
+        assert_int_equal(bg_weights_find(weights, name, &weight, NULL), BG_OK);
+        memcpy(&values[s * TOY_WIDTH], weight.data, TOY_WIDTH * sizeof(float));
+    }
+}
+
+static void expect_same_as_loops(const toy_options *options)
+{
+    bg_plan *plan = toy_plan_create(options);
+    bg_session *session = NULL;
+    bg_error error = {0};
+    outcome result;
+
+    assert_non_null(plan);
+    init_outcome(&result, options);
+    if (bg_session_create(plan, NULL, &session, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    set_weights(bg_session_weights(session), options, result.expected_weights);
+    for (uint32_t run = 0; run < RUNS; run++) {
+        const void *inputs[] = {result.inputs};
+        void *outputs[] = {result.outputs};
+        toy_compute(options, (uint64_t)run * options->iterations, result.expected_weights, result.expected);
+        memset(result.outputs, 0xff, result.place_count * TOY_WIDTH * sizeof(float));
+        if (bg_session_run(session, inputs, outputs, &error) != BG_OK)
+            fail_msg("%s", error.message);
+        assert_memory_equal(result.outputs, result.expected, result.place_count * TOY_WIDTH * sizeof(float));
+    }
+    get_weights(bg_session_weights(session), options, result.weights);
+    assert_memory_equal(result.weights, result.expected_weights, options->stage_count * TOY_WIDTH * sizeof(float));
+    assert_int_equal(bg_session_step(session), options->inference ? 0 : RUNS * options->iterations);
+    bg_session_destroy(session);
+    toy_plan_destroy(plan);
+    clear_outcome(&result);
+}
+
+/* ---- strategies, workers, replicas ---- */
+
+static void every_generator_on_any_number_of_workers(void **state)
+{
+    static const char *const generators[] = {"single", "sharded", "sequential", "grouped", "interleaved"};
+    static const uint32_t cores[] = {1, 2, 3, 8};
+
+    (void)state;
+    for (size_t g = 0; g < sizeof generators / sizeof generators[0]; g++)
+        for (size_t c = 0; c < sizeof cores / sizeof cores[0]; c++)
+            for (uint32_t replicas = 1; replicas <= 3; replicas++) {
+                toy_options options = toy_defaults();
+                options.generator = generators[g];
+                options.device_count = g == 0 ? 1 : 4;
+                options.cores = cores[c];
+                options.replicas = replicas;
+                options.iterations = 1 + (replicas + (uint32_t)c) % 3;
+                options.copies_sends = (c + replicas) % 2 == 0;
+                options.part_count = c % 2 == 0 ? 1 : 6;
+                expect_same_as_loops(&options);
+            }
+}
+
+static void every_number_of_devices(void **state)
+{
+    (void)state;
+    for (uint32_t devices = 1; devices <= 4; devices++)
+        for (uint32_t stages = devices; stages <= 6; stages += 2) {
+            toy_options options = toy_defaults();
+            options.generator = devices == 1 ? "single" : stages > devices ? "sharded" : "interleaved";
+            options.device_count = devices;
+            options.stage_count = stages;
+            expect_same_as_loops(&options);
+        }
+}
+
+static void inference(void **state)
+{
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 3; replicas++) {
+        toy_options options = toy_defaults();
+        options.inference = true;
+        options.replicas = replicas;
+        options.micro_batches = 11;
+        expect_same_as_loops(&options);
+    }
+}
+
+static void as_many_workers_as_there_are_cores(void **state)
+{
+    toy_options options = toy_defaults();
+
+    (void)state;
+    options.cores = 0;
+    options.part_count = 48;
+    expect_same_as_loops(&options);
+}
+
+/* Credits: a ring of one slot makes the producer wait for every message. */
+static void slots_of_depth_one(void **state)
+{
+    toy_options options = toy_defaults();
+    bg_plan *plan;
+
+    (void)state;
+    options.generator = "sharded";
+    plan = toy_plan_create(&options);
+    assert_non_null(plan);
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        assert_in_range(plan->edges[e].depth, 1, 2);
+    toy_plan_destroy(plan);
+    for (uint32_t cores = 1; cores <= 4; cores++) {
+        options.cores = cores;
+        expect_same_as_loops(&options);
+    }
+}
+
+/* ---- helping ---- */
+
+/* Parts that take very different time, each a sum of its own. */
+static void uneven_part(const bg_kernel_call *call, uint32_t part)
+{
+    const float *x = call->operands[0], *w = call->operands[1];
+    float *y = call->operands[2];
+    const uint32_t i = part;
+    volatile uint32_t spin = (part * 37 % 11) * 200;
+
+    while (spin > 0)
+        spin--;
+    if (call->output_count > 1) {
+        float *stash = call->operands[3];
+        stash[i] = x[i];
+    }
+    y[i] = x[i] * w[i] + (float)part;
+}
+
+static void uneven_parts_with_helpers(void **state)
+{
+    toy_options options = toy_defaults();
+    bg_error error = {0};
+    float first[8 * TOY_WIDTH];
+
+    (void)state;
+    options.inference = true;
+    options.generator = "sharded";
+    options.part_count = TOY_WIDTH;
+    options.forward = uneven_part;
+    for (uint32_t cores = 1; cores <= 6; cores++) {
+        bg_session *session = NULL;
+        bg_plan *plan;
+        outcome result;
+        options.cores = cores;
+        plan = toy_plan_create(&options);
+        assert_non_null(plan);
+        init_outcome(&result, &options);
+        if (bg_session_create(plan, NULL, &session, &error) != BG_OK)
+            fail_msg("%s", error.message);
+        for (uint32_t run = 0; run < 20; run++) {
+            const void *inputs[] = {result.inputs};
+            void *outputs[] = {result.outputs};
+            if (bg_session_run(session, inputs, outputs, &error) != BG_OK)
+                fail_msg("%s", error.message);
+            if (cores == 1 && run == 0)
+                memcpy(first, result.outputs, sizeof first);
+            assert_memory_equal(first, result.outputs, sizeof first);
+        }
+        bg_session_destroy(session);
+        toy_plan_destroy(plan);
+        clear_outcome(&result);
+    }
+}
+
+/* ---- what a run costs ---- */
+
+static void a_run_allocates_nothing(void **state)
+{
+    toy_options options = toy_defaults();
+    bg_session *session = NULL;
+    uint64_t before;
+    bg_plan *plan;
+    outcome result;
+
+    (void)state;
+    if (!test_allocations_available())
+        skip();
+    options.replicas = 2;
+    options.part_count = 6;
+    options.trace = true;
+    plan = toy_plan_create(&options);
+    assert_non_null(plan);
+    init_outcome(&result, &options);
+    assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+    before = test_allocations_count();
+    for (uint32_t run = 0; run < RUNS; run++) {
+        const void *inputs[] = {result.inputs};
+        void *outputs[] = {result.outputs};
+        assert_int_equal(bg_session_run(session, inputs, outputs, NULL), BG_OK);
+    }
+    assert_int_equal(test_allocations_count() - before, 0);
+    bg_session_destroy(session);
+    toy_plan_destroy(plan);
+    clear_outcome(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_generator_on_any_number_of_workers),
+        cmocka_unit_test(every_number_of_devices),
+        cmocka_unit_test(inference),
+        cmocka_unit_test(as_many_workers_as_there_are_cores),
+        cmocka_unit_test(slots_of_depth_one),
+        cmocka_unit_test(uneven_parts_with_helpers),
+        cmocka_unit_test(a_run_allocates_nothing),
+    };
+
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}

@@ -1,0 +1,46 @@
+/*
+ * toy_plan.h: small plans made by hand for tests of the runtime: a chain of stages that multiply by a weight vector,
+ * its backward pass, sums over micro-batches and replicas, and a plain update; float arithmetic in which any other
+ * order of sums would show. And the same computed by loops, without devices, plans or threads.
+ *
+ *     F of stage k:  y = x w_k + (k + 1) / 16 + micro-batch / 64        stash x (the last stage: y too)
+ *     B of stage k:  dx = dy w_k,  a_k += dy x                           (the last stage: dy = y)
+ *     U of stage k:  w_k -= rate (1 + step / 8) a_k / (M R)
+ */
+#ifndef TESTS_SUPPORT_TOY_PLAN_H
+#define TESTS_SUPPORT_TOY_PLAN_H
+
+#include "plan/plan.h"
+
+enum { TOY_WIDTH = 48, TOY_MOST_STAGES = 8 };
+
+typedef struct toy_options {
+    const char *generator; /* default: interleaved */
+    uint32_t stage_count, device_count;
+    uint32_t micro_batches, iterations, replicas;
+    bool inference;
+    bool copies_sends;   /* messages are made in a local place and copied by SEND */
+    uint32_t part_count; /* of the kernels; a divisor of TOY_WIDTH */
+    uint32_t cores;
+    bool trace;
+    double wait_limit_s;
+    bg_output_mode output_mode; /* of "y", the last stage's result */
+    uint32_t output_period;
+    bg_kernel_function forward, backward; /* instead of the toy's own, for tests of time */
+    void *state;                          /* of these */
+} toy_options;
+
+toy_options toy_defaults(void);
+/* NULL when memory is out or the options are wrong. */
+bg_plan *toy_plan_create(const toy_options *options);
+void toy_plan_destroy(bg_plan *plan);
+/* The instructions of a device, to be damaged. */
+bgi_instruction *toy_instructions(bg_plan *plan, uint32_t device);
+
+float toy_first_weight(uint32_t stage, uint32_t element);
+float toy_input(uint64_t micro_batch, uint32_t element);
+/* `weights`: [stage][TOY_WIDTH], changed in place; `outputs`: every y, [iteration][micro-batch][replica][TOY_WIDTH].
+ * `step`: of the first iteration. Inputs are toy_input(0...) in the caller's order. */
+void toy_compute(const toy_options *options, uint64_t step, float *weights, float *outputs);
+
+#endif
