@@ -25,7 +25,7 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissin
 # Float results must not depend on what a compiler chooses to contract: fused multiply-adds are written out.
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \
 	-Iinclude -Isrc -DBGI_VERSION='"$(VERSION)"' $(PACKAGE_CFLAGS) $(CFLAGS)
-LDLIBS_ALL = $(PACKAGE_LIBS) -ldnnl -lm -pthread $(LDLIBS)
+LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(LDLIBS)
 ifneq ($(SANITIZE),)
 CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
@@ -57,7 +57,7 @@ STATIC := $(BUILD)/libbrigade.a
 SHARED := $(BUILD)/libbrigade.so.$(SOVERSION)
 PROGRAM := $(BUILD)/brigade
 
-.PHONY: all mnist check check-all tests benches deps install uninstall clean format format-check fuzz
+.PHONY: all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -82,6 +82,10 @@ deps:
 
 tests: all $(TESTS) $(REPLAYS)
 benches: all $(BENCHES)
+
+# The digit network beside PyTorch (needs a python3 with torch); see the script's head.
+bench-mnist: all
+	@bench/mnist.sh $(BUILD)
 
 # ---- objects: one rule for each instruction set a file is written for ----
 

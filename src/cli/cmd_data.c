@@ -1,0 +1,124 @@
+/*
+ * cmd_data.c: `brigade data digits`: generated digits as IDX files that `brigade mnist --data-dir` reads, and as one
+ * picture for people (PGM).
+ */
+#include "cli/command.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/data.h>
+
+#include "cli/options.h"
+#include "core/error.h"
+#include "core/file.h"
+
+enum { SHEET_COLUMNS = 20, SHEET_LIMIT = 400 };
+
+typedef struct digits_config {
+    uint64_t count, test_count, seed;
+    const char *folder, *sheet_path;
+} digits_config;
+
+#define AT(field) .offset = offsetof(digits_config, field)
+
+static const cli_option digits_options[] = {
+    {CLI_COUNT, "count", AT(count), .value = "N", .minimum = 1, .maximum = 10000000, .help = "training images"},
+    {CLI_COUNT, "test-count", AT(test_count), .value = "N", .minimum = 1, .maximum = 10000000, .help = "test images"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the digits"},
+    {CLI_TEXT, "dir", AT(folder), .value = "DIR", .help = "where the four IDX files go"},
+    {CLI_TEXT, "out", AT(sheet_path), .value = "FILE.pgm", .help = "a picture of the first training images"},
+    CLI_OPTIONS_END,
+};
+
+/* The first images in rows of SHEET_COLUMNS, as a binary PGM. */
+static bg_status write_sheet(const bg_image_set *set, const char *path, bg_error *error)
+{
+    uint64_t count =
+        (uint64_t)set->images.type.dims[0] < SHEET_LIMIT ? (uint64_t)set->images.type.dims[0] : SHEET_LIMIT;
+    uint64_t rows = (count + SHEET_COLUMNS - 1) / SHEET_COLUMNS;
+    size_t width = SHEET_COLUMNS * BG_DIGITS_COLUMNS, height = (size_t)rows * BG_DIGITS_ROWS;
+    const uint8_t *images = set->images.data;
+    uint8_t *pixels = calloc(height, width);
+    bgi_file_writer writer = {0};
+    bg_status status;
+
+    if (pixels == NULL)
+        return bgi_error_memory(error, "picture", height * width);
+    for (uint64_t i = 0; i < count; i++)
+        for (size_t y = 0; y < BG_DIGITS_ROWS; y++)
+            memcpy(pixels + ((size_t)(i / SHEET_COLUMNS) * BG_DIGITS_ROWS + y) * width +
+                       (size_t)(i % SHEET_COLUMNS) * BG_DIGITS_COLUMNS,
+                   images + (i * BG_DIGITS_ROWS + y) * BG_DIGITS_COLUMNS, BG_DIGITS_COLUMNS);
+    BGI_TRY_CLEANUP(bgi_file_writer_begin(&writer, path, error));
+    fprintf(writer.stream, "P5\n%zu %zu\n255\n", width, height);
+    bgi_file_write(&writer, pixels, height * width);
+    status = bgi_file_writer_commit(&writer, error);
+cleanup:
+    bgi_file_writer_abandon(&writer);
+    free(pixels);
+    return status;
+}
+
+static bg_status write_set(const digits_config *config, bool is_training, bg_error *error)
+{
+    bg_digits_options options = {.seed = config->seed,
+                                 .first_index = is_training ? 0 : config->count,
+                                 .count = is_training ? config->count : config->test_count};
+    bg_image_set set = {.class_count = 0};
+    bg_status status = bg_digits_create(&options, &set, error);
+
+    if (status == BG_OK && config->folder != NULL)
+        status = bg_image_set_write_mnist(&set, config->folder, is_training, true, error);
+    if (status == BG_OK && is_training && config->sheet_path != NULL)
+        status = write_sheet(&set, config->sheet_path, error);
+    bg_image_set_clear(&set);
+    return status;
+}
+
+static bg_status make_digits(const digits_config *config, bg_error *error)
+{
+    if (config->folder != NULL)
+        BGI_TRY(bgi_folder_create(config->folder, error));
+    BGI_TRY(write_set(config, true, error));
+    if (config->folder != NULL)
+        BGI_TRY(write_set(config, false, error));
+    if (config->folder != NULL)
+        printf("%" PRIu64 " training and %" PRIu64 " test images are in %s\n", config->count, config->test_count,
+               config->folder);
+    if (config->sheet_path != NULL)
+        printf("A picture of the first ones is %s\n", config->sheet_path);
+    return BG_OK;
+}
+
+int cli_data(int argc, char **argv)
+{
+    digits_config config = {.count = 60000, .test_count = 10000};
+    const digits_config defaults = config;
+    const char *word = NULL;
+    uint32_t word_count;
+    bool wants_help;
+    bg_error error = {0};
+    bg_status status =
+        cli_options_read(digits_options, argc, argv, &config, &word, 1, &word_count, &wants_help, &error);
+
+    if (status == BG_OK && wants_help) {
+        printf("Usage: brigade data digits [--dir DIR] [--out FILE.pgm] [OPTION]...\n"
+               "Makes handwriting-like digits for `brigade mnist --data-dir DIR`.\n\n");
+        cli_options_help(digits_options, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (status == BG_OK && (word_count == 0 || strcmp(word, "digits") != 0))
+        status = bg_error_set(&error, BG_ERROR_INVALID, "unknown kind of data `%s`; there is: brigade data digits",
+                              word_count > 0 ? word : "");
+    if (status == BG_OK && config.folder == NULL && config.sheet_path == NULL)
+        status = bg_error_set(&error, BG_ERROR_INVALID,
+                              "nothing to write; --dir DIR makes IDX files, --out FILE.pgm a picture");
+    if (status != BG_OK)
+        return cli_fail("data", CLI_USAGE, &error);
+    if (make_digits(&config, &error) != BG_OK)
+        return cli_fail("data", CLI_FAILED, &error);
+    return CLI_DONE;
+}

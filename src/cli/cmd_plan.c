@@ -1,0 +1,79 @@
+/*
+ * cmd_plan.c: `brigade plan mnist`: what a run would do, without running it and without data.
+ */
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/plan.h>
+
+#include "cli/mnist.h"
+#include "core/error.h"
+
+typedef bg_status (*print_function)(const bg_plan *plan, char **out_text, bg_error *error);
+
+static bg_status print_part(const bg_plan *plan, const char *title, print_function print, bg_error *error)
+{
+    char *text = NULL;
+
+    BGI_TRY(print(plan, &text, error));
+    printf("%s\n%s%s\n", title, text, text[0] != '\0' && text[strlen(text) - 1] != '\n' ? "\n" : "");
+    free(text);
+    return BG_OK;
+}
+
+static bg_status print_plan(const mnist_config *config, bg_error *error)
+{
+    mnist_runner_options options = mnist_training_options(config);
+    bg_plan *plan = NULL;
+    bg_plan_summary summary;
+    bg_status status;
+
+    BGI_TRY(mnist_plan_create(config, &options, &plan, error));
+    summary = bg_plan_summarise(plan);
+    printf("%u stages on %u devices, %u replicas; %u micro-batches of %u images an update, %u updates a call\n"
+           "%.2f Mflop a micro-batch; idle share %.1f %% by static costs; compiled in %.1f ms\n\n",
+           summary.stage_count, summary.device_count, summary.replicas, summary.micro_batches_per_step,
+           summary.micro_batch, summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
+           summary.compile_ms);
+    status = print_part(plan, "Stages", bg_plan_print_placement, error);
+    if (status == BG_OK)
+        status = print_part(plan, "Memory", bg_plan_print_memory, error);
+    if (status == BG_OK)
+        status = print_part(plan, "Timetable", bg_plan_print_timetable, error);
+    if (status == BG_OK && config->debug)
+        status = print_part(plan, "Program", bg_plan_print_program, error);
+    bg_plan_destroy(plan);
+    return status;
+}
+
+int cli_plan(int argc, char **argv)
+{
+    mnist_config config = mnist_config_defaults();
+    const mnist_config defaults = config;
+    const char *word = NULL;
+    uint32_t word_count;
+    bool wants_help;
+    bg_error error = {0};
+    bg_status status = cli_options_read(mnist_options, argc, argv, &config, &word, 1, &word_count, &wants_help, &error);
+
+    if (status == BG_OK && wants_help) {
+        printf(
+            "Usage: brigade plan mnist [OPTION]...\n"
+            "Shows stages, memory and timetable of `brigade mnist` with the same options. --debug: the program too.\n");
+        cli_options_help(mnist_options, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (status == BG_OK && word_count == 0)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "which model? There is: brigade plan mnist");
+    if (status == BG_OK && strcmp(word, "mnist") != 0)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "unknown model `%s`; there is mnist", word);
+    if (status == BG_OK)
+        status = mnist_config_check(&config, &error);
+    if (status != BG_OK)
+        return cli_fail("plan", CLI_USAGE, &error);
+    if (print_plan(&config, &error) != BG_OK)
+        return cli_fail("plan", CLI_FAILED, &error);
+    return CLI_DONE;
+}

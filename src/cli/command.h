@@ -1,0 +1,28 @@
+/*
+ * command.h: what main.c knows of a sub-command, and how every sub-command ends.
+ */
+#ifndef BGI_CLI_COMMAND_H
+#define BGI_CLI_COMMAND_H
+
+#include <brigade/base.h>
+
+/* Exit codes. */
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the sub-command's name; returns the exit code */
+} cli_command;
+
+int cli_mnist(int argc, char **argv);
+int cli_data(int argc, char **argv);
+int cli_plan(int argc, char **argv);
+
+/* One line on stderr: "brigade COMMAND: message". Returns `code`. */
+int cli_fail(const char *command, int code, const bg_error *error);
+
+/* Flushes stdout; CLI_FAILED with one line when what was printed could not be written (a full disk, a closed pipe). */
+int cli_finish(const char *command, int code);
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * main.c: the program `brigade`: finds the sub-command and runs it. Sub-commands are rows of a table.
+ */
+#include "cli/command.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options.h"
+#include "core/file.h"
+
+static const cli_command commands[] = {
+    {"mnist", "train the digit network of the pipelining tutorial and test it", cli_mnist},
+    {"plan", "show the plan of a training run without running it", cli_plan},
+    {"data", "make data sets", cli_data},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+int cli_fail(const char *command, int code, const bg_error *error)
+{
+    fflush(stdout);
+    fprintf(stderr, "brigade %s: %s\n", command, error->message);
+    return code;
+}
+
+int cli_finish(const char *command, int code)
+{
+    char text[BGI_ERRNO_TEXT_BYTES];
+    bool failed = ferror(stdout) != 0;
+
+    errno = 0;
+    failed = fflush(stdout) != 0 || failed;
+    if (!failed)
+        return code;
+    fprintf(stderr, "brigade %s: standard output: %s\n", command,
+            errno != 0 ? bgi_errno_text(errno, text) : "writing failed");
+    return code == CLI_DONE ? CLI_FAILED : code;
+}
+
+static void print_help(FILE *stream)
+{
+    fputs("Usage: brigade COMMAND [OPTION]...\n"
+          "Trains and runs neural networks that are split over several devices.\n\nCommands:\n",
+          stream);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the version.\n", stream);
+}
+
+static int report_unknown(const char *name)
+{
+    const char *names[COMMAND_COUNT];
+    const char *nearest;
+
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        names[i] = commands[i].name;
+    nearest = cli_nearest(name, names, COMMAND_COUNT);
+    if (nearest != NULL)
+        fprintf(stderr, "brigade: unknown command `%s`; did you mean `%s`?\n", name, nearest);
+    else
+        fprintf(stderr, "brigade: unknown command `%s`; `brigade --help` lists the commands\n", name);
+    return CLI_USAGE;
+}
+
+/* A reader that went away and a file-size limit become errors of the write, which can be reported. */
+static void ignore_write_signals(void)
+{
+    struct sigaction ignore;
+
+    memset(&ignore, 0, sizeof ignore);
+    ignore.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &ignore, NULL);
+#ifdef SIGXFSZ
+    sigaction(SIGXFSZ, &ignore, NULL);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    ignore_write_signals();
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return cli_finish("help", CLI_DONE);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("brigade %s\n", BGI_VERSION);
+        return cli_finish("--version", CLI_DONE);
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return cli_finish(commands[i].name, commands[i].run(argc - 1, argv + 1));
+    return report_unknown(argv[1]);
+}

@@ -1,0 +1,167 @@
+/*
+ * mnist.h: the parts of `brigade mnist`: its configuration, its data, one compiled model that runs, the log, the
+ * progress line. cmd_mnist.c puts them together.
+ */
+#ifndef BGI_CLI_MNIST_H
+#define BGI_CLI_MNIST_H
+
+#include <brigade/data.h>
+#include <brigade/nn.h>
+#include <brigade/session.h>
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "cli/options.h"
+
+/* ---- configuration (mnist_config.c) ---- */
+
+typedef struct mnist_config {
+    uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
+    double learning_rate;
+    const char *strategy, *schedule, *stages;
+    uint64_t replicas, cores, device_memory_bytes;
+    bool offload_optimiser, ipu_limits;
+    const char *dtype, *output_mode;
+    uint64_t seed, steps; /* steps 0: until the epochs are done */
+    bool no_shuffle;
+    const char *data_dir;
+    bool download;
+    const char *init_path, *save_path, *log_path;
+    bool profile;
+    const char *profile_dir;
+    bool debug, quiet;
+} mnist_config;
+
+extern const cli_option mnist_options[];
+
+mnist_config mnist_config_defaults(void);
+
+/* What one option's range cannot say: options that do not go together. */
+bg_status mnist_config_check(const mnist_config *config, bg_error *error);
+
+/* Whether the data are enough for one call of each phase. */
+bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, uint64_t test_count,
+                                  bg_error *error);
+
+/* Strategy, stages, memory and the like: what training and test have in common. Warnings go to stderr. */
+bg_options mnist_plan_options(const mnist_config *config);
+
+uint64_t mnist_images_per_training_call(const mnist_config *config);
+uint64_t mnist_images_per_test_call(const mnist_config *config);
+
+/* ---- data (mnist_data.c) ---- */
+
+typedef struct mnist_data {
+    bg_image_set train, test;
+    bg_dataset *train_set, *test_set;
+    bool is_generated;
+} mnist_data;
+
+/* MNIST from --data-dir, $BRIGADE_DATA, data, ../shared/data; downloaded if asked; else generated digits. */
+bg_status mnist_data_open(const mnist_config *config, mnist_data *out, bg_error *error);
+void mnist_data_close(mnist_data *data);
+
+/* ---- a compiled model that runs (mnist_runner.c) ---- */
+
+typedef struct mnist_runner_options {
+    bool training;
+    uint64_t micro_batch;
+    uint64_t device_iterations;
+    uint64_t gradient_accumulation;
+    uint64_t replicas;
+    bg_output_mode output_mode;
+    bool logs_all; /* loss and correct of every micro-batch too */
+} mnist_runner_options;
+
+/* The network for training or test, compiled. */
+bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_options *options, bg_plan **out,
+                            bg_error *error);
+
+typedef struct mnist_runner {
+    bg_plan *plan;
+    bg_session *session;
+    mnist_runner_options options;
+    bg_plan_summary summary;
+    const void **inputs; /* in the session's order */
+    void **outputs;
+    uint32_t images, labels; /* indices of inputs */
+    const float *loss;       /* [loss_count]; NULL in inference */
+    const int32_t *correct;  /* [correct_count] */
+    const float *loss_all;   /* [device iteration][accumulation][replica]; NULL unless logs_all */
+    const int32_t *correct_all;
+    uint64_t loss_count, correct_count;
+} mnist_runner;
+
+/* What `config` says of training. */
+mnist_runner_options mnist_training_options(const mnist_config *config);
+
+/* `weights` NULL: fresh ones from the seed. */
+bg_status mnist_runner_create(const mnist_config *config, const mnist_runner_options *options, bg_weights *weights,
+                              mnist_runner *out, bg_error *error);
+void mnist_runner_clear(mnist_runner *runner);
+bg_status mnist_runner_run(mnist_runner *runner, const void *images, const void *labels, bg_error *error);
+
+/* What the outputs of the last run cover: images, the mean loss and the share of right answers in per cent. */
+typedef struct mnist_score {
+    uint64_t image_count;
+    double loss;
+    double accuracy;
+} mnist_score;
+mnist_score mnist_runner_score(const mnist_runner *runner);
+
+/* ---- weight files (mnist_weights.c) ---- */
+
+/* Every parameter must be in the file with the right shape, and nothing else; all that differs is listed. */
+bg_status mnist_weights_load(bg_weights *weights, const char *path, bg_error *error);
+bg_status mnist_weights_save(bg_weights *weights, const char *path, bg_error *error);
+
+/* ---- the log (mnist_log.c): JSON lines ---- */
+
+typedef struct mnist_log {
+    FILE *stream; /* NULL: no log */
+    const char *path;
+    long good_bytes; /* up to the end of the last whole line on disk */
+} mnist_log;
+
+/* Opens the file and writes the first line: configuration, versions, data. A NULL path: no log. */
+bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const mnist_data *data, bg_error *error);
+/* One line for each weight update of a run of `runner`; `first_step` counts from 1. */
+bg_status mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
+                        double images_per_s, bg_error *error);
+bg_status mnist_log_close(mnist_log *log, bg_error *error);
+
+/* ---- the two phases (mnist_phases.c) ---- */
+
+typedef struct mnist_training_result {
+    uint64_t updates, images;
+    double seconds;              /* of the epochs, everything included */
+    bg_loader_statistics loader; /* zero when there were no epochs */
+} mnist_training_result;
+
+/* Trains until epochs, --steps or *stop (set by a signal) end it; a call that runs is finished first. `out` is filled
+ * on failure too. */
+bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
+                      mnist_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error);
+
+/* Prints progress and accuracy. Nothing is printed after *stop. */
+bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
+                     const volatile sig_atomic_t *stop, bg_error *error);
+
+/* ---- progress (mnist_progress.c) ---- */
+
+typedef struct mnist_progress {
+    bool is_terminal, quiet;
+    uint64_t done, total; /* calls */
+    uint64_t images;
+    double start_s, shown_s;
+} mnist_progress;
+
+double mnist_now_s(void); /* monotonic */
+void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total);
+/* After each call. `score` NULL: nothing is known of loss and accuracy. */
+void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_score *score);
+/* Writes the last line for good. */
+void mnist_progress_end(mnist_progress *progress, const mnist_score *score);
+
+#endif

@@ -1,0 +1,116 @@
+/*
+ * mnist_data.c: finds the images. What the user names must be there; what is only looked for may be missing, and then
+ * digits are generated.
+ */
+#include "cli/mnist.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+enum { GENERATED_TRAIN = 60000, GENERATED_TEST = 10000 };
+
+static const char download_folder[] = "data/mnist";
+
+static bg_status check_images(const bg_image_set *set, const char *what, bg_error *error)
+{
+    const bg_type *type = &set->images.type;
+
+    if (type->rank == 3 && type->dims[1] == 28 && type->dims[2] == 28)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_SHAPE,
+                        "%s: the %s images have %" PRId64 " x %" PRId64 " pixels; the network takes 28 x 28",
+                        set->source != NULL ? set->source : "data", what, type->dims[1], type->dims[2]);
+}
+
+static bg_status load_both(const char *const *folders, size_t folder_count, mnist_data *data, bg_error *error)
+{
+    BGI_TRY(bg_mnist_load(folders, folder_count, BG_MNIST_TRAIN, &data->train, error));
+    BGI_TRY(bg_mnist_load(folders, folder_count, BG_MNIST_TEST, &data->test, error));
+    BGI_TRY(check_images(&data->train, "training", error));
+    return check_images(&data->test, "test", error);
+}
+
+static bg_status download(const mnist_config *config, mnist_data *data, bg_error *error)
+{
+    const char *folder = config->data_dir != NULL ? config->data_dir : download_folder;
+    bg_mnist_download_options options = bg_mnist_download_options_default(folder);
+
+    if (!config->quiet) {
+        printf("Downloading MNIST into %s\n", folder);
+        fflush(stdout);
+    }
+    BGI_TRY(bg_mnist_download(&options, error));
+    return load_both(&folder, 1, data, error);
+}
+
+/* Test digits follow the training digits in the one endless sequence of a seed, so none is in both. */
+static bg_status generate(mnist_data *data, bg_error *error)
+{
+    bg_digits_options train = {.seed = 0, .first_index = 0, .count = GENERATED_TRAIN};
+    bg_digits_options test = {.seed = 0, .first_index = GENERATED_TRAIN, .count = GENERATED_TEST};
+
+    BGI_TRY(bg_digits_create(&train, &data->train, error));
+    BGI_TRY(bg_digits_create(&test, &data->test, error));
+    data->is_generated = true;
+    return BG_OK;
+}
+
+static bg_status find(const mnist_config *config, mnist_data *data, bg_error *error)
+{
+    const char *named[] = {config->data_dir};
+    const char *usual[] = {getenv("BRIGADE_DATA"), "data", "../shared/data"};
+    bg_error missing = {0};
+    bg_status status;
+
+    if (config->data_dir != NULL)
+        status = load_both(named, 1, data, &missing);
+    else
+        status = load_both(usual, sizeof usual / sizeof usual[0], data, &missing);
+    if (status == BG_OK)
+        return BG_OK;
+    if (status != BG_ERROR_NOT_FOUND)
+        return bg_error_set(error, status, "%s", missing.message);
+    bg_image_set_clear(&data->train);
+    bg_image_set_clear(&data->test);
+    if (config->download)
+        return download(config, data, error);
+    if (config->data_dir != NULL)
+        return bg_error_set(error, status, "--data-dir: %s (--download fetches them)", missing.message);
+    return generate(data, error);
+}
+
+static bg_status create_set(const bg_image_set *images, bg_dataset **out, bg_error *error)
+{
+    bg_array arrays[] = {images->images, images->labels};
+
+    return bg_dataset_create_arrays(arrays, 2, out, error);
+}
+
+bg_status mnist_data_open(const mnist_config *config, mnist_data *out, bg_error *error)
+{
+    mnist_data data = {.is_generated = false};
+    bg_status status = find(config, &data, error);
+
+    if (status == BG_OK)
+        status = create_set(&data.train, &data.train_set, error);
+    if (status == BG_OK)
+        status = create_set(&data.test, &data.test_set, error);
+    if (status != BG_OK) {
+        mnist_data_close(&data);
+        return status;
+    }
+    *out = data;
+    return BG_OK;
+}
+
+void mnist_data_close(mnist_data *data)
+{
+    bg_dataset_destroy(data->train_set);
+    bg_dataset_destroy(data->test_set);
+    bg_image_set_clear(&data->train);
+    bg_image_set_clear(&data->test);
+    memset(data, 0, sizeof *data);
+}

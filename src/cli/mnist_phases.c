@@ -1,0 +1,234 @@
+/*
+ * mnist_phases.c: training and test: loaders feed a compiled model, call by call.
+ *
+ * While a call runs, the loader's thread prepares the next ones, so a call never waits for data on a machine that can
+ * copy memory.
+ */
+#include "cli/mnist.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+
+/* As in the tutorial. */
+enum { PREFETCH_DEPTH = 3 };
+
+static bg_status create_loader(const mnist_config *config, const bg_dataset *set, uint64_t batch_size, bool shuffle,
+                               bg_loader **out, bg_error *error)
+{
+    bg_loader_options options = bg_loader_options_default();
+
+    options.batch_size = batch_size;
+    options.shuffle = shuffle;
+    options.drop_last = true;
+    options.seed = config->seed;
+    options.prefetch_depth = PREFETCH_DEPTH;
+    return bg_loader_create(set, &options, out, error);
+}
+
+/* ---- training ---- */
+
+typedef struct trainer {
+    const mnist_config *config;
+    mnist_runner *runner;
+    bg_weights *weights;
+    mnist_log *log;
+    const volatile sig_atomic_t *stop;
+    bg_loader *loader;
+    uint64_t update_limit; /* 0: none */
+    mnist_training_result *result;
+} trainer;
+
+static uint64_t updates_left(const trainer *t)
+{
+    return t->update_limit == 0 ? UINT64_MAX : t->update_limit - t->result->updates;
+}
+
+/* One call on the batch with the given model, and its lines of the log. */
+static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batch, bg_error *error)
+{
+    double start_s = mnist_now_s();
+    uint64_t images = runner->summary.samples_per_run;
+
+    BGI_TRY(mnist_runner_run(runner, batch->tensors[0], batch->tensors[1], error));
+    BGI_TRY(mnist_log_run(t->log, runner, t->result->updates + 1, batch->epoch + 1,
+                          (double)images / (mnist_now_s() - start_s), error));
+    t->result->updates += runner->options.device_iterations;
+    t->result->images += images;
+    return BG_OK;
+}
+
+/* Fewer updates than a call has are left: the same network, compiled for just those, on the same weights. */
+static bg_status run_rest(trainer *t, const bg_batch *batch, mnist_score *score, bg_error *error)
+{
+    mnist_runner_options options = t->runner->options;
+    mnist_runner rest;
+    bg_status status;
+
+    options.device_iterations = updates_left(t);
+    BGI_TRY(mnist_runner_create(t->config, &options, t->weights, &rest, error));
+    bg_session_set_step(rest.session, bg_session_step(t->runner->session));
+    status = run_call(t, &rest, batch, error);
+    if (status == BG_OK)
+        *score = mnist_runner_score(&rest);
+    mnist_runner_clear(&rest);
+    return status;
+}
+
+static bg_status run_epoch(trainer *t, uint64_t epoch, bg_error *error)
+{
+    uint64_t per_call = t->runner->options.device_iterations;
+    uint64_t calls = bg_loader_batch_count(t->loader);
+    mnist_progress progress;
+    mnist_score score = {0};
+    bg_batch batch;
+
+    if (updates_left(t) / per_call < calls)
+        calls = (updates_left(t) + per_call - 1) / per_call;
+    if (!t->config->quiet) {
+        printf("Epoch %" PRIu64 "/%" PRIu64 "\n", epoch + 1, t->config->epochs);
+        fflush(stdout);
+    }
+    mnist_progress_begin(&progress, t->config->quiet, calls);
+    BGI_TRY(bg_loader_begin_epoch(t->loader, epoch, error));
+    while (progress.done < calls && !*t->stop) {
+        uint64_t images_before = t->result->images;
+        BGI_TRY(bg_loader_next(t->loader, &batch, error));
+        if (updates_left(t) >= per_call) {
+            BGI_TRY(run_call(t, t->runner, &batch, error));
+            score = mnist_runner_score(t->runner);
+        } else {
+            BGI_TRY(run_rest(t, &batch, &score, error));
+        }
+        mnist_progress_add(&progress, t->result->images - images_before, &score);
+    }
+    mnist_progress_end(&progress, progress.done > 0 ? &score : NULL);
+    return BG_OK;
+}
+
+bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
+                      mnist_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error)
+{
+    trainer t = {.config = config,
+                 .runner = runner,
+                 .weights = weights,
+                 .log = log,
+                 .stop = stop,
+                 .update_limit = config->steps,
+                 .result = out};
+    double start_s = mnist_now_s();
+    bg_status status = BG_OK;
+
+    *out = (mnist_training_result){.updates = 0};
+    if (config->epochs == 0)
+        return BG_OK;
+    BGI_TRY(
+        create_loader(config, data->train_set, runner->summary.samples_per_run, !config->no_shuffle, &t.loader, error));
+    for (uint64_t epoch = 0; status == BG_OK && epoch < config->epochs && updates_left(&t) > 0 && !*stop; epoch++)
+        status = run_epoch(&t, epoch, error);
+    out->seconds = mnist_now_s() - start_s;
+    out->loader = bg_loader_statistics_of(t.loader);
+    bg_loader_destroy(t.loader);
+    return status;
+}
+
+/* ---- test ---- */
+
+typedef struct test_result {
+    uint64_t calls, images, correct;
+    double accuracy_sum; /* of the calls, in per cent */
+} test_result;
+
+static bg_status test_calls(const mnist_config *config, const mnist_data *data, mnist_runner *runner,
+                            const volatile sig_atomic_t *stop, test_result *result, bg_error *error)
+{
+    uint64_t images = runner->summary.samples_per_run;
+    mnist_progress progress;
+    bg_loader *loader = NULL;
+    bg_batch batch;
+    bg_status status;
+
+    /* In order, so that what is left over is the end of the set. */
+    BGI_TRY(create_loader(config, data->test_set, images, false, &loader, error));
+    mnist_progress_begin(&progress, config->quiet, bg_loader_batch_count(loader));
+    BGI_TRY_CLEANUP(bg_loader_begin_epoch(loader, 0, error));
+    while (progress.done < progress.total && !*stop) {
+        mnist_score score;
+        BGI_TRY_CLEANUP(bg_loader_next(loader, &batch, error));
+        BGI_TRY_CLEANUP(mnist_runner_run(runner, batch.tensors[0], batch.tensors[1], error));
+        score = mnist_runner_score(runner);
+        result->accuracy_sum += score.accuracy;
+        for (uint64_t i = 0; i < runner->correct_count; i++)
+            result->correct += (uint64_t)runner->correct[i];
+        result->images += images;
+        result->calls++;
+        mnist_progress_add(&progress, images, NULL);
+    }
+    mnist_progress_end(&progress, NULL);
+cleanup:
+    bg_loader_destroy(loader);
+    return status;
+}
+
+/* The images after the last whole call, in micro-batches of the largest size up to the usual that divides them. */
+static bg_status test_rest(const mnist_config *config, const mnist_data *data, bg_weights *weights, test_result *result,
+                           bg_error *error)
+{
+    uint64_t count = bg_dataset_sample_count(data->test_set) - result->images;
+    mnist_runner_options options = {.training = false,
+                                    .micro_batch = config->test_batch_size,
+                                    .gradient_accumulation = 1,
+                                    .replicas = 1,
+                                    .output_mode = BG_OUTPUT_SUM};
+    mnist_config lenient = *config;
+    mnist_runner runner;
+    bg_status status;
+
+    if (count == 0)
+        return BG_OK;
+    while (count % options.micro_batch != 0)
+        options.micro_batch--;
+    options.device_iterations = count / options.micro_batch;
+    /* This run is not the user's: limits on the number of micro-batches do not apply to it. */
+    lenient.ipu_limits = false;
+    BGI_TRY(mnist_runner_create(&lenient, &options, weights, &runner, error));
+    status = mnist_runner_run(&runner, (const uint8_t *)data->test.images.data + result->images * 28 * 28,
+                              (const uint8_t *)data->test.labels.data + result->images, error);
+    for (uint64_t i = 0; status == BG_OK && i < runner.correct_count; i++)
+        result->correct += (uint64_t)runner.correct[i];
+    if (status == BG_OK)
+        result->images += count;
+    mnist_runner_clear(&runner);
+    return status;
+}
+
+bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
+                     const volatile sig_atomic_t *stop, bg_error *error)
+{
+    mnist_runner_options options = {.training = false,
+                                    .micro_batch = config->test_batch_size,
+                                    .device_iterations = config->device_iterations * config->gradient_accumulation,
+                                    .gradient_accumulation = 1,
+                                    .replicas = config->replicas,
+                                    .output_mode = BG_OUTPUT_SUM};
+    test_result result = {.calls = 0};
+    mnist_runner runner;
+    bg_status status;
+
+    printf("Testing...\n");
+    fflush(stdout);
+    BGI_TRY(mnist_runner_create(config, &options, weights, &runner, error));
+    if (!config->quiet)
+        printf("Graph compilation: %.1f ms\n", runner.summary.compile_ms);
+    status = test_calls(config, data, &runner, stop, &result, error);
+    mnist_runner_clear(&runner);
+    if (status != BG_OK || *stop)
+        return status;
+    printf("Accuracy on test set: %0.2f%%\n", result.accuracy_sum / (double)result.calls);
+    BGI_TRY(test_rest(config, data, weights, &result, error));
+    printf("Accuracy on all %" PRIu64 " test images: %0.2f%%\n", result.images,
+           100.0 * (double)result.correct / (double)result.images);
+    fflush(stdout);
+    return BG_OK;
+}

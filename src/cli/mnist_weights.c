@@ -1,0 +1,104 @@
+/*
+ * mnist_weights.c: trained values to and from safetensors files, under PyTorch's names. Optimiser state is not part of
+ * such a file.
+ */
+#include "cli/mnist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/safetensors.h>
+
+#include "core/error.h"
+#include "core/text.h"
+
+static bool is_model_weight(const bg_weight *weight)
+{
+    return weight->role == BG_ROLE_PARAMETER || weight->role == BG_ROLE_BUFFER;
+}
+
+bg_status mnist_weights_save(bg_weights *weights, const char *path, bg_error *error)
+{
+    const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
+    uint32_t count = bg_weights_count(weights);
+    bg_safetensors_entry *entries = calloc(count + 1, sizeof *entries);
+    size_t entry_count = 0;
+    bg_status status = BG_OK;
+
+    if (entries == NULL)
+        return bgi_error_memory(error, "weight list", (count + 1) * sizeof *entries);
+    /* A weight is valid until the next call on these weights: fetch the newest values first, then collect them. */
+    for (uint32_t i = 0; i < count; i++) {
+        bg_weight weight;
+        BGI_TRY_CLEANUP(bg_weights_at(weights, i, &weight, error));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        bg_weight weight;
+        BGI_TRY_CLEANUP(bg_weights_at(weights, i, &weight, error));
+        if (is_model_weight(&weight))
+            entries[entry_count++] =
+                (bg_safetensors_entry){.name = weight.name, .type = weight.type, .data = weight.data};
+    }
+    status = bg_safetensors_write(path, entries, entry_count, metadata, 1, error);
+cleanup:
+    free(entries);
+    return status;
+}
+
+/* Adds a line's worth of what is wrong with one weight. */
+static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_text *problems)
+{
+    const bg_safetensors_entry *entry = bg_safetensors_find(file, weight->name);
+    char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
+
+    if (entry == NULL)
+        bgi_text_add(problems, "; `%s` is missing", weight->name);
+    else if (!bg_type_equal(&entry->type, &weight->type))
+        bgi_text_add(problems, "; `%s` is %s, the network has %s", weight->name, bg_type_text(&entry->type, given),
+                     bg_type_text(&weight->type, have));
+}
+
+static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, bgi_text *problems, bg_error *error)
+{
+    for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
+        bg_weight weight;
+        BGI_TRY(bg_weights_at(weights, i, &weight, error));
+        if (is_model_weight(&weight))
+            compare(&weight, file, problems);
+    }
+    for (size_t i = 0; i < bg_safetensors_count(file); i++) {
+        const char *name = bg_safetensors_at(file, i)->name;
+        bg_weight weight;
+        bg_status status = bg_weights_find(weights, name, &weight, NULL);
+        if (status != BG_OK || !is_model_weight(&weight))
+            bgi_text_add(problems, "; the network has no `%s`", name);
+    }
+    return BG_OK;
+}
+
+bg_status mnist_weights_load(bg_weights *weights, const char *path, bg_error *error)
+{
+    bg_safetensors *file = NULL;
+    bgi_text problems = {0};
+    char *text = NULL;
+    bg_status status;
+
+    if (bg_safetensors_open(path, &file, error) != BG_OK)
+        return bg_error_context(error, error->status, "--init");
+    BGI_TRY_CLEANUP(find_problems(weights, file, &problems, error));
+    BGI_TRY_CLEANUP(bgi_text_finish(&problems, &text, error));
+    if (text[0] != '\0') {
+        status =
+            bg_error_set(error, BG_ERROR_SHAPE, "--init %s does not hold this network's weights: %s", path, text + 2);
+        goto cleanup;
+    }
+    for (size_t i = 0; i < bg_safetensors_count(file); i++) {
+        const bg_safetensors_entry *entry = bg_safetensors_at(file, i);
+        BGI_TRY_CLEANUP(bg_weights_set(weights, entry->name, &entry->type, entry->data, error));
+    }
+cleanup:
+    bgi_text_clear(&problems);
+    free(text);
+    bg_safetensors_destroy(file);
+    return status;
+}

@@ -1,0 +1,305 @@
+/*
+ * options.c: reads command lines by a table. Not argp or getopt: a mistake gets one line that names the option, the
+ * value and what is allowed, and a mistyped name gets the one that was meant.
+ */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+enum { OPTION_LIMIT = 64, NAME_LIMIT = 48 };
+
+static bool is_end(const cli_option *option)
+{
+    return option->name == NULL && option->help == NULL;
+}
+
+/* ---- near names ---- */
+
+/* Levenshtein's distance, by rows. Names longer than NAME_LIMIT are far from everything. */
+static uint32_t edit_distance(const char *a, const char *b)
+{
+    uint32_t row[NAME_LIMIT + 1];
+    size_t a_length = strlen(a), b_length = strlen(b);
+
+    if (a_length > NAME_LIMIT || b_length > NAME_LIMIT)
+        return UINT32_MAX;
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = (uint32_t)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            uint32_t best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[b_length];
+}
+
+const char *cli_nearest(const char *name, const char *const *names, uint32_t count)
+{
+    const char *best = NULL;
+    uint32_t best_distance = (uint32_t)strlen(name) / 2 + 1;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t distance = edit_distance(name, names[i]);
+        if (distance < best_distance) {
+            best = names[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+static bg_status report_unknown(const cli_option *options, const char *name, bg_error *error)
+{
+    const char *names[OPTION_LIMIT];
+    const char *nearest;
+    uint32_t count = 0;
+
+    for (; !is_end(options) && count < OPTION_LIMIT; options++)
+        if (options->kind != CLI_HEADING)
+            names[count++] = options->name;
+    nearest = cli_nearest(name, names, count);
+    if (nearest != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; did you mean --%s?", name, nearest);
+    return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; --help lists the options", name);
+}
+
+/* ---- values ---- */
+
+/* Decimal digits only: no sign, no blank, no 0x. False also when it does not fit 64 bits. */
+static bool read_digits(const char *text, const char **end, uint64_t *out)
+{
+    uint64_t value = 0;
+
+    if (*text < '0' || *text > '9')
+        return false;
+    for (; *text >= '0' && *text <= '9'; text++) {
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *end = text;
+    *out = value;
+    return true;
+}
+
+static bg_status read_count(const cli_option *option, const char *text, uint64_t *out, bg_error *error)
+{
+    const char *end;
+    uint64_t value;
+
+    if (!read_digits(text, &end, &value) || *end != '\0' || value < option->minimum || value > option->maximum) {
+        if (option->maximum == UINT64_MAX)
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be a whole number of at least %" PRIu64,
+                                option->name, text, option->minimum);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--%s is `%s`; it must be a whole number from %" PRIu64 " to %" PRIu64, option->name, text,
+                            option->minimum, option->maximum);
+    }
+    *out = value;
+    return BG_OK;
+}
+
+static bg_status read_size(const cli_option *option, const char *text, uint64_t *out, bg_error *error)
+{
+    static const char letters[] = "KMGT";
+    const char *end;
+    const char *letter;
+    uint64_t value;
+    unsigned shift = 0;
+    bool is_good = read_digits(text, &end, &value);
+
+    if (is_good && *end != '\0') {
+        letter = strchr(letters, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end);
+        is_good = letter != NULL && (end[1] == '\0' || strcmp(end + 1, "iB") == 0);
+        shift = letter != NULL ? 10u * (unsigned)(letter - letters + 1) : 0;
+    }
+    if (!is_good || value < option->minimum || value > (UINT64_MAX >> shift))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--%s is `%s`; it must be a number of bytes, also with K, M or G behind it (300K, 16M)",
+                            option->name, text);
+    *out = value << shift;
+    return BG_OK;
+}
+
+static bg_status read_real(const cli_option *option, const char *text, double *out, bg_error *error)
+{
+    char *end = NULL;
+    double value;
+
+    errno = 0;
+    value = strtod(text, &end);
+    /* strtod takes leading blanks, "inf", "nan" and hexadecimal; nobody means those. */
+    if (end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(value) ||
+        value < 0.0 || signbit(value))
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be a number of at least 0", option->name,
+                            text);
+    *out = value;
+    return BG_OK;
+}
+
+static bg_status read_choice(const cli_option *option, const char *text, const char **out, bg_error *error)
+{
+    size_t length = strlen(text);
+
+    for (const char *choice = option->choices; choice != NULL; choice = strchr(choice, '|')) {
+        if (*choice == '|')
+            choice++;
+        if (length > 0 && strcspn(choice, "|") == length && strncmp(choice, text, length) == 0) {
+            *out = text;
+            return BG_OK;
+        }
+    }
+    return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be one of %s", option->name, text,
+                        option->choices);
+}
+
+static bg_status read_value(const cli_option *option, const char *text, void *values, bg_error *error)
+{
+    void *value = (char *)values + option->offset;
+
+    switch (option->kind) {
+    case CLI_COUNT:
+        return read_count(option, text, value, error);
+    case CLI_SIZE:
+        return read_size(option, text, value, error);
+    case CLI_REAL:
+        return read_real(option, text, value, error);
+    case CLI_CHOICE:
+        return read_choice(option, text, value, error);
+    case CLI_TEXT:
+        if (text[0] == '\0')
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
+        *(const char **)value = text;
+        return BG_OK;
+    case CLI_FLAG:
+    case CLI_HEADING:
+        break;
+    }
+    return bg_error_set(error, BG_ERROR_INTERNAL, "option table: --%s takes no value", option->name);
+}
+
+/* Reads the option at argv[*index] and moves *index over its value. */
+static bg_status read_option(const cli_option *options, int argc, char **argv, int *index, void *values,
+                             bg_error *error)
+{
+    char name[NAME_LIMIT + 1];
+    const char *text = argv[*index] + 2;
+    size_t length = strcspn(text, "=");
+    const char *value = text[length] == '=' ? text + length + 1 : NULL;
+    const cli_option *option = options;
+
+    if (length > NAME_LIMIT)
+        return bg_error_set(error, BG_ERROR_INVALID, "unknown option %.60s...; --help lists the options", argv[*index]);
+    memcpy(name, text, length);
+    name[length] = '\0';
+    while (!is_end(option) && (option->kind == CLI_HEADING || strcmp(option->name, name) != 0))
+        option++;
+    if (is_end(option))
+        return report_unknown(options, name, error);
+    if (option->kind == CLI_FLAG) {
+        if (value != NULL)
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s takes no value; it was given `%s`", name, value);
+        *(bool *)((char *)values + option->offset) = true;
+        return BG_OK;
+    }
+    if (value == NULL) {
+        if (*index + 1 >= argc)
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s needs a value: --%s %s", name, name, option->value);
+        value = argv[++*index];
+    }
+    return read_value(option, value, values, error);
+}
+
+bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
+                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bg_error *error)
+{
+    *word_count = 0;
+    *wants_help = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
+            *wants_help = true;
+            return BG_OK;
+        }
+    }
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1] == '-' && argv[i][2] != '\0') {
+            BGI_TRY(read_option(options, argc, argv, &i, values, error));
+        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            return bg_error_set(error, BG_ERROR_INVALID, "unknown option %s; options begin with two dashes", argv[i]);
+        } else if (*word_count < word_limit) {
+            words[(*word_count)++] = argv[i];
+        } else {
+            return bg_error_set(error, BG_ERROR_INVALID, "unexpected argument `%s`; --help lists the options", argv[i]);
+        }
+    }
+    return BG_OK;
+}
+
+/* ---- help ---- */
+
+static void print_default(const cli_option *option, const void *values, FILE *stream)
+{
+    const void *value = (const char *)values + option->offset;
+
+    if (option->default_text != NULL) {
+        fprintf(stream, " (default: %s)", option->default_text);
+        return;
+    }
+    switch (option->kind) {
+    case CLI_COUNT:
+    case CLI_SIZE:
+        fprintf(stream, " (default: %" PRIu64 ")", *(const uint64_t *)value);
+        break;
+    case CLI_REAL:
+        fprintf(stream, " (default: %g)", *(const double *)value);
+        break;
+    case CLI_TEXT:
+    case CLI_CHOICE:
+        fprintf(stream, " (default: %s)", *(const char *const *)value != NULL ? *(const char *const *)value : "none");
+        break;
+    case CLI_FLAG:
+        fputs(" (default: off)", stream);
+        break;
+    case CLI_HEADING:
+        break;
+    }
+}
+
+void cli_options_help(const cli_option *options, const void *values, FILE *stream)
+{
+    for (; !is_end(options); options++) {
+        int column;
+        if (options->kind == CLI_HEADING) {
+            fprintf(stream, "\n%s:\n", options->help);
+            continue;
+        }
+        column = fprintf(stream, "  --%s", options->name);
+        if (options->kind == CLI_CHOICE)
+            column += fprintf(stream, " %s", options->choices);
+        else if (options->kind != CLI_FLAG)
+            column += fprintf(stream, " %s", options->value);
+        if (column > 28)
+            fprintf(stream, "\n%30s", "");
+        else
+            fprintf(stream, "%*s", 30 - column, "");
+        fputs(options->help, stream);
+        print_default(options, values, stream);
+        fputc('\n', stream);
+    }
+    fprintf(stream, "  %-28sthis text\n", "-h, --help");
+}

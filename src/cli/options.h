@@ -1,0 +1,53 @@
+/*
+ * options.h: command lines as tables. A sub-command lists its options once; reading, ranges, help and defaults all come
+ * from the list. Values land in a struct of the command, whose first values are the defaults.
+ */
+#ifndef BGI_CLI_OPTIONS_H
+#define BGI_CLI_OPTIONS_H
+
+#include <brigade/base.h>
+
+#include <stdio.h>
+
+typedef enum cli_kind {
+    CLI_HEADING = 0, /* a line between groups of options in the help; only `help` is used */
+    CLI_FLAG,        /* bool: given or not */
+    CLI_COUNT,       /* uint64_t in minimum..maximum */
+    CLI_SIZE,        /* uint64_t bytes: a number with K, M, G (powers of 1024) behind it or not */
+    CLI_REAL,        /* double: finite, at least 0 */
+    CLI_TEXT,        /* const char *, not empty */
+    CLI_CHOICE       /* const char *: one of `choices` */
+} cli_kind;
+
+typedef struct cli_option {
+    cli_kind kind;
+    const char *name;  /* without the dashes */
+    size_t offset;     /* of the value in the command's struct */
+    const char *value; /* what the help calls it: "N", "FILE" */
+    uint64_t minimum, maximum;
+    const char *choices;      /* "a|b|c" */
+    const char *default_text; /* instead of the value, where the value does not say it (NULL paths, 0 for "all") */
+    const char *help;
+} cli_option;
+
+/* A list ends with an option without a name that is no heading. */
+#define CLI_OPTIONS_END                                                                                                \
+    {                                                                                                                  \
+        .name = NULL, .help = NULL                                                                                     \
+    }
+
+/*
+ * Reads argv[1..]: "--name value", "--name=value". What is no option goes to words[], of which at most word_limit.
+ * *wants_help is set by -h and --help (the rest is not looked at). BG_ERROR_INVALID says the option, the value, what is
+ * allowed.
+ */
+bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
+                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bg_error *error);
+
+/* Each option with its default, from `values` as they are before reading. */
+void cli_options_help(const cli_option *options, const void *values, FILE *stream);
+
+/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is near. */
+const char *cli_nearest(const char *name, const char *const *names, uint32_t count);
+
+#endif

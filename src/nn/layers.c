@@ -1,0 +1,209 @@
+/*
+ * layers.c: ops with their parameters. Knows no model and no optimiser. First values are those of PyTorch's modules:
+ * kaiming_uniform with a = sqrt(5) comes to +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), for biases too.
+ */
+#include <brigade/nn.h>
+
+#include <math.h>
+#include <stdio.h>
+
+enum { NAME_BYTES = 256 };
+
+static bool graph_failed(const bg_graph *graph)
+{
+    return bg_graph_check(graph, NULL) != BG_OK;
+}
+
+/* False (and the graph fails) when the layer cannot be built over `x` at all. */
+static bool check_input(bg_graph *graph, const char *layer, const char *name, bg_value x)
+{
+    if (graph_failed(graph))
+        return false;
+    if (name == NULL || name[0] == '\0') {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer: it needs a name, which its parameters begin with", layer);
+        return false;
+    }
+    if (bg_value_is_null(x)) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: the input is the null value", layer, name);
+        return false;
+    }
+    return true;
+}
+
+static bool check_positive(bg_graph *graph, const char *layer, const char *name, const char *what, int64_t value)
+{
+    if (value >= 1)
+        return true;
+    bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: %s is %lld; it must be at least 1", layer, name, what,
+                  (long long)value);
+    return false;
+}
+
+/* The variable `layer.suffix`. */
+static bg_value add_variable(bg_graph *graph, const char *layer, const char *suffix, bg_type type,
+                             bg_variable_role role, bg_initialiser initialiser)
+{
+    char name[NAME_BYTES];
+    int length = snprintf(name, sizeof name, "%s.%s", layer, suffix);
+
+    if (length < 0 || length >= NAME_BYTES) {
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "layer name `%.60s...` is too long: parameter names have at most %d bytes", layer,
+                      NAME_BYTES - 1);
+        return (bg_value){0};
+    }
+    return bg_graph_variable(graph, name, &type, role, &initialiser);
+}
+
+static bg_value add_uniform(bg_graph *graph, const char *layer, const char *suffix, bg_type type, double fan_in)
+{
+    double bound = 1.0 / sqrt(fan_in);
+
+    return add_variable(graph, layer, suffix, type, BG_ROLE_PARAMETER,
+                        (bg_initialiser){.kind = BG_INITIALISE_UNIFORM, .a = -bound, .b = bound});
+}
+
+static bg_value add_constant(bg_graph *graph, const char *layer, const char *suffix, int64_t count,
+                             bg_variable_role role, double value)
+{
+    return add_variable(graph, layer, suffix, bg_vector(BG_FLOAT32, count), role,
+                        (bg_initialiser){.kind = BG_INITIALISE_CONSTANT, .a = value});
+}
+
+/* `value` as it is used by an op on `dtype`. */
+static bg_value as_dtype(bg_graph *graph, bg_value value, bg_dtype dtype)
+{
+    if (bg_value_is_null(value) || bg_graph_type(graph, value).dtype == dtype)
+        return value;
+    return bg_cast(graph, NULL, value, dtype);
+}
+
+bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features, bool bias)
+{
+    bg_value weight, offset = {0};
+    bg_type type;
+    int64_t in_features;
+
+    if (!check_input(graph, "linear", name, x) ||
+        !check_positive(graph, "linear", name, "the number of output features", out_features))
+        return (bg_value){0};
+    type = bg_graph_type(graph, x);
+    if (type.rank < 1 || !bg_dtype_is_float(type.dtype)) {
+        char text[BG_TYPE_TEXT_BYTES];
+        bg_graph_fail(graph, BG_ERROR_SHAPE, "linear layer `%s`: the input is %s; it must be float [..., in]", name,
+                      bg_type_text(&type, text));
+        return (bg_value){0};
+    }
+    in_features = type.dims[type.rank - 1];
+    weight = add_uniform(graph, name, "weight", bg_matrix(BG_FLOAT32, out_features, in_features), (double)in_features);
+    if (bias)
+        offset = add_uniform(graph, name, "bias", bg_vector(BG_FLOAT32, out_features), (double)in_features);
+    return bg_linear(graph, name, x, as_dtype(graph, weight, type.dtype), as_dtype(graph, offset, type.dtype));
+}
+
+/* Channels that each filter sees; 0 (and the graph fails) when the numbers do not fit. */
+static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_type *type, int64_t out_channels,
+                                    int64_t groups)
+{
+    char text[BG_TYPE_TEXT_BYTES];
+
+    if (type->rank != 4 || !bg_dtype_is_float(type->dtype)) {
+        bg_graph_fail(graph, BG_ERROR_SHAPE, "conv2d layer `%s`: the input is %s; it must be float [N, C, H, W]", name,
+                      bg_type_text(type, text));
+        return 0;
+    }
+    if (groups < 1 || type->dims[1] % groups != 0 || out_channels % groups != 0) {
+        bg_graph_fail(graph, BG_ERROR_SHAPE,
+                      "conv2d layer `%s`: %lld groups; it must divide the %lld input and %lld output channels", name,
+                      (long long)groups, (long long)type->dims[1], (long long)out_channels);
+        return 0;
+    }
+    return type->dims[1] / groups;
+}
+
+bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels, int64_t kernel_height,
+                         int64_t kernel_width, bool bias, const bg_conv2d_options *options)
+{
+    bg_conv2d_options used = options != NULL ? *options : bg_conv2d_defaults();
+    bg_value weight, offset = {0};
+    bg_type type;
+    int64_t channels;
+    double fan_in;
+
+    if (!check_input(graph, "conv2d", name, x) ||
+        !check_positive(graph, "conv2d", name, "the number of output channels", out_channels) ||
+        !check_positive(graph, "conv2d", name, "the kernel's height", kernel_height) ||
+        !check_positive(graph, "conv2d", name, "the kernel's width", kernel_width))
+        return (bg_value){0};
+    type = bg_graph_type(graph, x);
+    channels = find_filter_channels(graph, name, &type, out_channels, used.groups);
+    if (channels == 0)
+        return (bg_value){0};
+    fan_in = (double)channels * (double)kernel_height * (double)kernel_width;
+    weight = add_uniform(graph, name, "weight",
+                         bg_tensor4(BG_FLOAT32, out_channels, channels, kernel_height, kernel_width), fan_in);
+    if (bias)
+        offset = add_uniform(graph, name, "bias", bg_vector(BG_FLOAT32, out_channels), fan_in);
+    return bg_conv2d(graph, name, x, as_dtype(graph, weight, type.dtype), as_dtype(graph, offset, type.dtype), &used);
+}
+
+bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon)
+{
+    bg_value gamma, beta;
+    bg_type type;
+
+    if (!check_input(graph, "layer norm", name, x))
+        return (bg_value){0};
+    type = bg_graph_type(graph, x);
+    if (type.rank < 1) {
+        bg_graph_fail(graph, BG_ERROR_SHAPE, "layer norm layer `%s`: the input is a scalar; it must be [..., width]",
+                      name);
+        return (bg_value){0};
+    }
+    gamma = add_constant(graph, name, "weight", type.dims[type.rank - 1], BG_ROLE_PARAMETER, 1.0);
+    beta = add_constant(graph, name, "bias", type.dims[type.rank - 1], BG_ROLE_PARAMETER, 0.0);
+    return bg_layer_norm(graph, name, x, as_dtype(graph, gamma, type.dtype), as_dtype(graph, beta, type.dtype),
+                         epsilon);
+}
+
+bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon)
+{
+    bg_value gamma, beta, mean, variance, y;
+    bg_type type;
+    bg_dtype dtype;
+
+    if (!check_input(graph, "batch norm", name, x))
+        return (bg_value){0};
+    type = bg_graph_type(graph, x);
+    if (type.rank != 2 && type.rank != 4) {
+        char text[BG_TYPE_TEXT_BYTES];
+        bg_graph_fail(graph, BG_ERROR_SHAPE,
+                      "batch norm layer `%s`: the input is %s; it must be [N, C] or [N, C, H, W]", name,
+                      bg_type_text(&type, text));
+        return (bg_value){0};
+    }
+    dtype = type.dtype;
+    gamma = add_constant(graph, name, "weight", type.dims[1], BG_ROLE_PARAMETER, 1.0);
+    beta = add_constant(graph, name, "bias", type.dims[1], BG_ROLE_PARAMETER, 0.0);
+    mean = add_constant(graph, name, "running_mean", type.dims[1], BG_ROLE_BUFFER, 0.0);
+    variance = add_constant(graph, name, "running_var", type.dims[1], BG_ROLE_BUFFER, 1.0);
+    /* The running statistics are changed in place, so they cannot be cast: the input comes to them. */
+    y = bg_batch_norm(graph, name, as_dtype(graph, x, BG_FLOAT32), gamma, beta, mean, variance, momentum, epsilon);
+    return as_dtype(graph, y, dtype);
+}
+
+bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
+                            int64_t padding_index, bg_dtype dtype)
+{
+    bg_value table, y;
+
+    if (!check_input(graph, "embedding", name, ids) ||
+        !check_positive(graph, "embedding", name, "the number of rows", row_count) ||
+        !check_positive(graph, "embedding", name, "the width", width))
+        return (bg_value){0};
+    table = add_variable(graph, name, "weight", bg_matrix(BG_FLOAT32, row_count, width), BG_ROLE_PARAMETER,
+                         (bg_initialiser){.kind = BG_INITIALISE_NORMAL, .a = 0.0, .b = 1.0});
+    y = bg_embedding(graph, name, table, ids, padding_index);
+    /* Casting the rows that were read costs less than casting the table. */
+    return as_dtype(graph, y, dtype);
+}

@@ -1,0 +1,101 @@
+/*
+ * events.c: reads the recorded events and finds the instruction that each belongs to.
+ */
+#include "profile/events.h"
+
+#include "core/error.h"
+
+static bool same_action(const bg_action *a, const bg_action *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->index == b->index;
+}
+
+/* A device runs its program in order and again from the start, so the next event's instruction is nearly always the
+ * next one: the search starts there. */
+static void match_instructions(const bgi_plan_device *device, bgi_device_events *found)
+{
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < found->count; i++) {
+        for (uint32_t tried = 0; tried < device->instruction_count; tried++) {
+            uint32_t at = (next + tried) % device->instruction_count;
+            if (!same_action(&device->instructions[at].action, &found->events[i].action))
+                continue;
+            found->instructions[i] = &device->instructions[at];
+            next = at + 1;
+            break;
+        }
+    }
+}
+
+/* Devices end together, but the oldest events may be missing, of some devices more than of others: so passes are
+ * counted from the end. A pass begins where the place in the program falls. */
+static void count_passes(bgi_device_events *found, bgi_events *all)
+{
+    const bgi_instruction *later = NULL;
+    uint32_t passes = 0;
+
+    for (uint32_t i = found->count; i > 0; i--) {
+        const bgi_instruction *own = found->instructions[i - 1];
+        if (own != NULL && later != NULL && own > later)
+            passes++;
+        if (own != NULL)
+            later = own;
+        found->passes_after[i - 1] = passes;
+    }
+    if (passes + 1 > all->pass_count)
+        all->pass_count = passes + 1;
+}
+
+static bg_status read_device(const bg_session *session, const bg_plan *plan, uint32_t replica, uint32_t device,
+                             bgi_events *all, bg_error *error)
+{
+    bgi_device_events *found = &all->devices[replica * all->device_count + device];
+    uint32_t count = bg_session_trace_count(session, replica, device);
+    bg_trace_event *events = bgi_arena_take(&all->arena, count, sizeof *events);
+
+    found->instructions = bgi_arena_take(&all->arena, count, sizeof *found->instructions);
+    found->passes_after = bgi_arena_take(&all->arena, count, sizeof *found->passes_after);
+    if (events == NULL || found->instructions == NULL || found->passes_after == NULL)
+        return bgi_error_memory(error, "trace events", count * sizeof *events);
+    for (uint32_t i = 0; i < count; i++) {
+        BGI_TRY(bg_session_trace_event(session, replica, device, i, &events[i], error));
+        if (events[i].start_ns < all->start_ns)
+            all->start_ns = events[i].start_ns;
+        if (events[i].end_ns > all->end_ns)
+            all->end_ns = events[i].end_ns;
+    }
+    found->count = count;
+    found->events = events;
+    match_instructions(&plan->devices[device], found);
+    count_passes(found, all);
+    return BG_OK;
+}
+
+bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error)
+{
+    bgi_events events = {.replica_count = plan->replicas, .device_count = plan->device_count, .start_ns = UINT64_MAX};
+    bg_status status = BG_OK;
+
+    if (!plan->options.trace)
+        return bg_error_set(error, BG_ERROR_INVALID, "profile: the session recorded nothing; set options.trace");
+    events.devices = bgi_arena_take(&events.arena, (size_t)plan->replicas * plan->device_count, sizeof *events.devices);
+    if (events.devices == NULL)
+        return bgi_error_memory(error, "trace events", 0);
+    for (uint32_t replica = 0; status == BG_OK && replica < events.replica_count; replica++)
+        for (uint32_t device = 0; status == BG_OK && device < events.device_count; device++)
+            status = read_device(session, plan, replica, device, &events, error);
+    if (status == BG_OK && events.start_ns == UINT64_MAX)
+        status = bg_error_set(error, BG_ERROR_INVALID, "profile: nothing was recorded; run the session first");
+    if (status != BG_OK) {
+        bgi_events_clear(&events);
+        return status;
+    }
+    *out = events;
+    return BG_OK;
+}
+
+void bgi_events_clear(bgi_events *events)
+{
+    bgi_arena_clear(&events->arena);
+}

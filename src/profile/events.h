@@ -1,0 +1,33 @@
+/*
+ * events.h: the recorded events of a session, read once into one array for each device.
+ */
+#ifndef BGI_PROFILE_EVENTS_H
+#define BGI_PROFILE_EVENTS_H
+
+#include <brigade/session.h>
+
+#include "core/arena.h"
+#include "plan/plan.h"
+
+typedef struct bgi_device_events {
+    uint32_t count;
+    const bg_trace_event *events; /* oldest first */
+    /* The instruction that each event is a run of, or NULL (a nested LOAD or STORE). */
+    const bgi_instruction **instructions;
+    /* How many passes through the device's program come after the event's: 0 for the last pass. */
+    uint32_t *passes_after;
+} bgi_device_events;
+
+typedef struct bgi_events {
+    bgi_arena arena;
+    uint32_t replica_count, device_count;
+    bgi_device_events *devices; /* [replica * device_count + device] */
+    uint64_t start_ns, end_ns;  /* of all events */
+    uint32_t pass_count;        /* the most that any device has events of */
+} bgi_events;
+
+/* BG_ERROR_INVALID when there is no event at all. */
+bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
+void bgi_events_clear(bgi_events *events);
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * trace.c: a recorded run as Chrome trace events. The format: "Trace Event Format" (Google, 2016), the part that
+ * Perfetto reads: "X" complete slices, "C" counters, "s"/"f" arrows, "M" names. Times are microseconds.
+ *
+ * Everything written is a number or a name of ours, but blocks' names are the user's: those are escaped.
+ */
+#include <brigade/profile.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "profile/events.h"
+#include "profile/memory.h"
+
+typedef struct trace_writer {
+    FILE *stream;
+    const bg_plan *plan;
+    const bgi_events *events;
+    bool has_items;
+} trace_writer;
+
+/* stdio remembers failures until the file is committed. */
+static void emit(FILE *stream, const char *format, ...) BG_PRINTF(2, 3);
+
+static void emit(FILE *stream, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vfprintf(stream, format, arguments);
+    va_end(arguments);
+}
+
+/* A comma before every item but the first, one item a line. */
+static void begin_item(trace_writer *writer)
+{
+    fputs(writer->has_items ? ",\n" : "\n", writer->stream);
+    writer->has_items = true;
+}
+
+/* With all digits of a nanosecond, without going through a double. */
+static void write_time(FILE *stream, const char *key, uint64_t time_ns)
+{
+    emit(stream, ",\"%s\":%" PRIu64 ".%03u", key, time_ns / 1000, (unsigned)(time_ns % 1000));
+}
+
+static void write_escaped(FILE *stream, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            emit(stream, "\\%c", c);
+        else if (c < 0x20)
+            emit(stream, "\\u%04x", c);
+        else
+            fputc(c, stream);
+    }
+}
+
+/* "device 0 (stage 0: B1)" */
+static void write_device_name(trace_writer *writer, uint32_t device)
+{
+    const bg_plan *plan = writer->plan;
+    FILE *stream = writer->stream;
+    bool is_first = true;
+
+    emit(stream, "device %u (", device);
+    for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
+        const char *separator = ": ";
+        if (plan->stage_devices[stage] != device)
+            continue;
+        emit(stream, "%sstage %u", is_first ? "" : "; ", stage);
+        is_first = false;
+        for (uint32_t i = 0; i < plan->block_count; i++) {
+            if (plan->blocks[i].stage != stage || plan->blocks[i].name[0] == '\0')
+                continue;
+            fputs(separator, stream);
+            write_escaped(stream, plan->blocks[i].name);
+            separator = ", ";
+        }
+    }
+    fputc(')', stream);
+}
+
+static void write_names(trace_writer *writer)
+{
+    for (uint32_t replica = 0; replica < writer->plan->replicas; replica++) {
+        begin_item(writer);
+        emit(writer->stream, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"replica %u\"}}",
+             replica, replica);
+        for (uint32_t device = 0; device < writer->plan->device_count; device++) {
+            begin_item(writer);
+            emit(writer->stream, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"",
+                 replica, device);
+            write_device_name(writer, device);
+            fputs("\"}}", writer->stream);
+        }
+    }
+}
+
+/* "F 3" for what is done for a micro-batch, "U 1" for a level, "SEND 2" for an edge. */
+static uint32_t label_number(const bg_action *action)
+{
+    switch (action->kind) {
+    case BG_ACTION_FORWARD:
+    case BG_ACTION_BACKWARD:
+    case BG_ACTION_WEIGHTS:
+    case BG_ACTION_RECOMPUTE:
+    case BG_ACTION_HOST_IN:
+    case BG_ACTION_HOST_OUT:
+        return action->micro_batch;
+    default:
+        return action->index;
+    }
+}
+
+static void write_slice(trace_writer *writer, const bg_trace_event *event)
+{
+    const char *kind = bg_action_kind_name(event->action.kind);
+
+    begin_item(writer);
+    emit(writer->stream, "{\"ph\":\"X\",\"name\":\"%s %u\",\"cat\":\"%s\",\"pid\":%u,\"tid\":%u", kind,
+         label_number(&event->action), kind, event->replica, event->device);
+    write_time(writer->stream, "ts", event->start_ns);
+    write_time(writer->stream, "dur", event->end_ns - event->start_ns);
+    emit(writer->stream, ",\"args\":{\"step\":%" PRIu64 ",\"micro_batch\":%u,\"stage\":%u,\"worker\":%u}}", event->step,
+         event->action.micro_batch, event->action.stage, event->worker);
+}
+
+/* The two ends of an arrow agree in (cat, name, id). */
+static void write_arrow(trace_writer *writer, const bg_trace_event *event)
+{
+    bool is_start = event->action.kind == BG_ACTION_SEND;
+
+    if (!is_start && event->action.kind != BG_ACTION_RECEIVE)
+        return;
+    begin_item(writer);
+    emit(writer->stream,
+         "{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":\"%u.%u.%" PRIu64
+         ".%u\",\"pid\":%u,\"tid\":%u",
+         is_start ? "s" : "f\",\"bp\":\"e", event->replica, event->action.index, event->step, event->action.micro_batch,
+         event->replica, event->device);
+    write_time(writer->stream, "ts", is_start ? event->start_ns : event->end_ns);
+    fputc('}', writer->stream);
+}
+
+static void write_slices(trace_writer *writer)
+{
+    uint32_t count = writer->events->replica_count * writer->events->device_count;
+
+    for (uint32_t d = 0; d < count; d++) {
+        const bgi_device_events *own = &writer->events->devices[d];
+        for (uint32_t i = 0; i < own->count; i++) {
+            write_slice(writer, &own->events[i]);
+            write_arrow(writer, &own->events[i]);
+        }
+    }
+}
+
+/* One counter event for each moment at which the sum differs. */
+static void write_track(trace_writer *writer, uint32_t replica, uint32_t device, const bgi_memory_track *track)
+{
+    int64_t live = 0;
+
+    for (size_t i = 0; i < track->count; i++) {
+        live += track->changes[i].bytes;
+        if (i + 1 < track->count && track->changes[i + 1].at_ns == track->changes[i].at_ns)
+            continue;
+        begin_item(writer);
+        emit(writer->stream, "{\"ph\":\"C\",\"name\":\"memory of device %u\",\"pid\":%u", device, replica);
+        write_time(writer->stream, "ts", track->changes[i].at_ns);
+        emit(writer->stream, ",\"args\":{\"bytes\":%" PRId64 "}}", live);
+    }
+}
+
+static bg_status write_memory(trace_writer *writer, bg_error *error)
+{
+    uint32_t device_count = writer->plan->device_count;
+    bgi_memory_track *tracks = calloc(device_count + 1, sizeof *tracks);
+    bg_status status = BG_OK;
+
+    if (tracks == NULL)
+        return bgi_error_memory(error, "memory trace", device_count * sizeof *tracks);
+    for (uint32_t replica = 0; status == BG_OK && replica < writer->plan->replicas; replica++) {
+        for (uint32_t device = 0; device < device_count; device++)
+            tracks[device].count = 0;
+        status = bgi_memory_trace(writer->events, writer->plan, replica, tracks, error);
+        for (uint32_t device = 0; status == BG_OK && device < device_count; device++)
+            write_track(writer, replica, device, &tracks[device]);
+    }
+    for (uint32_t device = 0; device < device_count; device++)
+        free(tracks[device].changes);
+    free(tracks);
+    return status;
+}
+
+bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path, bg_error *error)
+{
+    bgi_file_writer file = {0};
+    trace_writer writer = {.plan = plan};
+    bgi_events events;
+    bg_status status;
+
+    BGI_TRY(bgi_events_read(session, plan, &events, error));
+    BGI_TRY_CLEANUP(bgi_file_writer_begin(&file, path, error));
+    writer.stream = file.stream;
+    writer.events = &events;
+    fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", file.stream);
+    write_names(&writer);
+    write_slices(&writer);
+    BGI_TRY_CLEANUP(write_memory(&writer, error));
+    fputs("\n]}\n", file.stream);
+    /* Commit flushes, and reports what stdio could not write. */
+    status = bgi_file_writer_commit(&file, error);
+cleanup:
+    bgi_file_writer_abandon(&file);
+    bgi_events_clear(&events);
+    return status;
+}

@@ -1,0 +1,59 @@
+#!/bin/sh
+# tools/dependencies.sh with a pretended package manager: installs what is missing and only that.
+. "$(dirname "$0")/support.sh"
+
+mkdir "$folder/bin"
+
+# fake NAME: a program before all others, with the script on stdin.
+fake() {
+    { echo '#!/bin/sh'; cat; } >"$folder/bin/$1"
+    chmod +x "$folder/bin/$1"
+}
+
+# With all packages but those named.
+all="gcc make pkg-config libhwloc-dev libjansson-dev zlib1g-dev libcurl4-openssl-dev libcmocka-dev"
+installed_without() {
+    {
+        for package in $all; do
+            case " $* " in *" $package "*) ;; *) echo "echo 'installed $package '" ;; esac
+        done
+    } | fake dpkg-query
+}
+
+run() {
+    rm -f "$folder/calls"
+    PATH="$folder/bin:$PATH" "$root/tools/dependencies.sh" >"$folder/out" 2>"$folder/err"
+    code=$?
+}
+
+fake apt-get <<END
+echo "\$DEBIAN_FRONTEND \$*" >>"$folder/calls"
+END
+fake sudo <<'END'
+exec "$@"
+END
+
+installed_without nothing
+run
+check "all there: done" test $code -eq 0
+check "all there: nothing is called" test ! -e "$folder/calls"
+check "all there: nothing is said" test ! -s "$folder/err"
+
+installed_without libhwloc-dev zlib1g-dev
+run
+check "missing: done" test $code -eq 0
+check "missing: update first" test "$(head -n 1 "$folder/calls")" = "noninteractive -q -y update"
+check "missing: only these" grep -q 'noninteractive -q -y install .* libhwloc-dev zlib1g-dev$' "$folder/calls"
+
+fake apt-get <<'END'
+[ "$3" = update ] || { echo "E: Unable to locate package libhwloc-dev" >&2; exit 100; }
+END
+run
+check "failing: exit code 1" test $code -eq 1
+check "failing: says which and why" grep -q 'could not install libhwloc-dev zlib1g-dev: E: Unable to locate' "$folder/err"
+
+# The list is the Makefile's: what it asks pkg-config for, and what it links.
+for module in $(sed -n 's/^PACKAGES := //p' "$root/Makefile") cmocka; do
+    check "$module is looked for" grep -q "^modules=.*\b$module\b" "$root/tools/dependencies.sh"
+done
+finish

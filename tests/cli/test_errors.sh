@@ -1,0 +1,181 @@
+#!/bin/sh
+# Wrong command lines, wrong files, full disks: the exit code, one line that helps, and no file left half written.
+. "$(dirname "$0")/support.sh"
+
+# ---- the program ----
+
+error 2 'did you mean `mnist`' mnits
+error 2 '`brigade --help`' frobnicate-the-thing
+error 2 'did you mean --epochs' mnist --epoch 3
+error 2 'unknown option --zzzzzzzzzz' mnist --zzzzzzzzzz
+error 2 'two dashes' mnist -e 3
+error 2 'unexpected argument `extra`' mnist extra
+error 2 '--epochs needs a value' mnist --epochs
+error 2 '--profile takes no value' mnist --profile=yes
+error 2 'which model' plan
+error 2 'unknown model `gpt`' plan gpt
+error 2 'unknown kind of data' data letters
+error 2 'nothing to write' data digits
+
+# ---- values: the option, the value, what is allowed ----
+
+for option in batch-size device-iterations gradient-accumulation test-batch-size replicas cores steps; do
+    error 2 "--$option is \`0\`; it must be a whole number" mnist --$option 0
+    error 2 "--$option is \`-1\`; it must be a whole number" mnist --$option -1
+    error 2 "--$option is \`ten\`; it must be a whole number" mnist --$option ten
+    error 2 "--$option is \`10x\`; it must be a whole number" mnist --$option 10x
+    error 2 "--$option is \`1.5\`; it must be a whole number" mnist --$option 1.5
+    error 2 "--$option is \`\`; it must be a whole number" mnist --$option ''
+    error 2 "--$option is \`99999999999999999999\`" mnist --$option=99999999999999999999
+done
+error 2 '--epochs is `-3`' mnist --epochs -3
+error 2 '--seed is `0x10`' mnist --seed 0x10
+for value in fast -0.1 nan inf 1e999 0x1p3 1e-3z ' 1' ''; do
+    error 2 "--learning-rate is \`$value\`; it must be a number of at least 0" mnist --learning-rate "$value"
+done
+for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
+    error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"
+done
+error 2 'pipelined|sharded|single' mnist --strategy parallel
+error 2 'it must be one of' mnist --strategy ''
+error 2 'it must be one of' mnist --strategy 'pipelined|sharded'
+error 2 'interleaved|grouped|sequential' mnist --schedule zigzag
+error 2 'final|all|sum' mnist --output-mode last
+error 2 'float32|bfloat16' mnist --dtype float16
+error 2 'only the pipelined strategy' mnist --strategy sharded --schedule grouped
+error 2 'one stage' mnist --strategy single --stages 'B1|B2'
+error 2 'use one of them' mnist --debug --quiet
+error 2 '--stages is empty' mnist --stages ''
+
+# ---- batches that the data do not have ----
+
+make_digits
+data="--data-dir $folder/data"
+small="$data --batch-size 10 --device-iterations 2 --gradient-accumulation 8 --test-batch-size 5 --epochs 1"
+cd "$folder" || exit 1
+error 2 'images, there are 1600' mnist $data
+error 2 '--batch-size 5000 x' mnist $small --batch-size 5000
+error 2 '--test-batch-size 400 x' mnist $small --test-batch-size 400
+error 2 'images, there are 1600' mnist $small --batch-size 2147483647 --device-iterations 2147483647 \
+    --gradient-accumulation 2147483647 --replicas 65536
+
+# ---- plans that cannot be ----
+
+error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
+error 1 'B2' mnist $small --stages 'B1|B3|B4'
+error 1 'B1' mnist $small --stages 'B1,B2|B1,B3,B4'
+error 1 'gradient accumulation is 2' mnist $small --ipu-limits --gradient-accumulation 2
+
+# The table of what is where follows the line.
+"$program" mnist $small --device-memory 10K >/dev/null 2>"$folder/err"
+check "too little memory is a failure" test $? -eq 1
+check "the first line says device, need and remedy" sh -c \
+    'head -n 1 "$0" | grep -q "^brigade mnist: device 2 needs .* its budget is .*--offload-optimiser"' "$folder/err"
+check "the table has every device" test "$(grep -c '^device [0-3] ' "$folder/err")" -eq 4
+"$program" mnist $small --device-memory 64M --save "$folder/kept.safetensors" >/dev/null 2>"$folder/err"
+check "enough memory is no failure" test $? -eq 0
+
+# ---- places that cannot be written ----
+
+: >"$folder/file"
+error 1 "$folder/file/w.safetensors" mnist $small --save "$folder/file/w.safetensors"
+error 1 "--save: $folder/data is a folder" mnist $small --save "$folder/data"
+error 1 '--save: ' mnist $small --save /proc/no-such-folder/w.safetensors
+error 1 "--log: $folder/file/log" mnist $small --log "$folder/file/log"
+error 1 "--log: $folder/data" mnist $small --log "$folder/data"
+error 1 '--profile-dir' mnist $small --profile --profile-dir "$folder/file/profile"
+error 1 '--profile-dir' mnist $small --profile --profile-dir /proc/profile
+error 1 '--log: ' mnist $small --log "$folder/none/log"
+
+# ---- places of weights ----
+
+error 1 '--init: ' mnist $small --init "$folder/none.safetensors"
+printf 'no safetensors' >"$folder/bad.safetensors"
+error 1 '--init: ' mnist $small --init "$folder/bad.safetensors"
+
+# ---- data that are not there, or not right ----
+
+error 1 '--data-dir' mnist --data-dir "$folder/none"
+
+# damage NAME: a copy of the data to spoil, in $bad.
+damage() {
+    bad="$folder/$1"
+    cp -r "$folder/data" "$bad"
+}
+
+images=train-images-idx3-ubyte labels=train-labels-idx1-ubyte
+damage truncated-gz
+head -c 5000 "$folder/data/$images.gz" >"$bad/$images.gz"
+error 1 "$bad/$images.gz" mnist $small --data-dir "$bad"
+damage garbage
+printf 'this is no IDX file at all' >"$bad/$images.gz"
+error 1 "$bad/$images.gz" mnist $small --data-dir "$bad"
+damage empty
+: >"$bad/$labels.gz"
+error 1 "$bad/$labels.gz" mnist $small --data-dir "$bad"
+damage corrupt-gz
+printf 'XXXXXXXXXXXXXXXX' | dd of="$bad/$images.gz" bs=1 seek=2000 conv=notrunc 2>/dev/null
+error 1 "$bad/$images.gz" mnist $small --data-dir "$bad"
+damage truncated-idx
+gunzip "$bad/$images.gz"
+head -c 100000 "$bad/$images" >"$bad/cut" && mv "$bad/cut" "$bad/$images"
+error 1 "$bad/$images" mnist $small --data-dir "$bad"
+damage too-long
+gunzip "$bad/$labels.gz"
+printf 'x' >>"$bad/$labels"
+error 1 "$bad/$labels" mnist $small --data-dir "$bad"
+damage label-out-of-range
+gunzip "$bad/$labels.gz"
+printf '\013' | dd of="$bad/$labels" bs=1 seek=108 conv=notrunc 2>/dev/null
+error 1 '11' mnist $small --data-dir "$bad"
+damage counts-differ
+cp "$bad/t10k-labels-idx1-ubyte.gz" "$bad/$labels.gz"
+error 1 '500' mnist $small --data-dir "$bad"
+
+# ---- full disks ----
+
+# No file but those that were there: nothing half written, no temporary.
+nothing_new() {
+    [ -z "$(find "$folder/work" -type f)" ]
+}
+
+mkdir "$folder/work"
+cd "$folder/work" || exit 1
+if [ -c /dev/full ]; then
+    error 1 '/dev/full' mnist $small --save "$folder/kept.safetensors" --log /dev/full
+    "$program" --version >/dev/full 2>"$folder/err"
+    check "a full standard output is a failure" test $? -eq 1
+    check "a full standard output is said" grep -q 'standard output' "$folder/err"
+else
+    skipped=$((skipped + 3))
+fi
+
+# limited BLOCKS WORDS ARGUMENT...: as `error 1`, with a limit on the size of files, which stands for a full disk.
+limited() {
+    blocks=$1 words=$2
+    shift 2
+    (
+        ulimit -f "$blocks"
+        "$program" "$@" >/dev/null 2>"$folder/err"
+    )
+    code=$?
+    if [ "$code" -eq 1 ] && [ "$(wc -l <"$folder/err")" -eq 1 ] && grep -q -F -e "$words" "$folder/err"; then
+        pass
+    else
+        fail "limit $blocks, $*: exit code $code:" "$(cat "$folder/err")"
+    fi
+}
+
+limited 100 '--save: ' mnist $small --save w.safetensors
+check "no weights are left" nothing_new
+limited 800 'trace.json' mnist $small --save "$folder/kept.safetensors" --profile --profile-dir p
+limited 4 'log.jsonl' mnist $small --save "$folder/none.safetensors" --log log.jsonl
+check "the log has lines" test "$(wc -l <log.jsonl)" -gt 1
+check "the log ends with a whole line" test "$(tail -c 2 log.jsonl | od -An -c | tr -d ' ')" = '}\n'
+rm -f log.jsonl
+check "no trace is left" nothing_new
+
+printf 'old weights' >"$folder/work/old.safetensors"
+limited 100 '--save: ' mnist $small --save old.safetensors
+check "the old file stays" test "$(cat "$folder/work/old.safetensors")" = 'old weights'
+finish

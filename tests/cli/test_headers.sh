@@ -1,0 +1,22 @@
+#!/bin/sh
+# Every public header stands alone, as C11 and as C++17, under harsh warnings.
+. "$(dirname "$0")/support.sh"
+
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror"
+
+for header in "$root"/include/brigade.h "$root"/include/brigade/*.h; do
+    name=${header#"$root/include/"}
+    printf '#include <%s>\n#include <%s>\nint main(void);\nint main(void) { return 0; }\n' "$name" "$name" >"$folder/a.c"
+    cp "$folder/a.c" "$folder/a.cc"
+    check "$name as C11" ${CC:-cc} -std=c11 $warnings -Wstrict-prototypes -I"$root/include" -fsyntax-only "$folder/a.c"
+    if command -v ${CXX:-c++} >/dev/null 2>&1; then
+        check "$name as C++17" ${CXX:-c++} -std=c++17 $warnings -I"$root/include" -fsyntax-only "$folder/a.cc"
+    else
+        skipped=$((skipped + 1))
+    fi
+done
+# The header of all headers has them all.
+for header in "$root"/include/brigade/*.h; do
+    check "brigade.h includes ${header##*/}" grep -q "<brigade/${header##*/}>" "$root/include/brigade.h"
+done
+finish

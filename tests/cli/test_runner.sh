@@ -1,0 +1,84 @@
+#!/bin/sh
+# tests/run.sh counts what passes, fails, is skipped, crashes, or runs nothing; over a small tree of pretended tests.
+. "$(dirname "$0")/support.sh"
+
+tree=$folder/tree
+mkdir -p "$tree/tests/room" "$tree/build/tests/room"
+cp "$root/tests/run.sh" "$tree/tests/run.sh"
+
+# pretend NAME: a test program with the script on stdin.
+pretend() {
+    : >"$tree/tests/room/test_$1.c"
+    { echo '#!/bin/sh'; cat; } >"$tree/build/tests/room/test_$1"
+    chmod +x "$tree/build/tests/room/test_$1"
+}
+
+clear_tests() {
+    rm -f "$tree"/tests/room/* "$tree"/build/tests/room/*
+}
+
+# expect CODE LAST_LINE
+expect() {
+    "$tree/tests/run.sh" "$tree/build" >"$folder/out" 2>&1
+    run_code=$?
+    check "$2: exit code $run_code" test $run_code -eq "$1"
+    check "$2: $(tail -n 1 "$folder/out")" test "$(tail -n 1 "$folder/out")" = "$2"
+}
+
+good() {
+    pretend "$1" <<END
+echo '[  PASSED  ] 3 test(s).'
+END
+}
+
+good one
+expect 0 "3 passed, 0 failed"
+good two
+expect 0 "6 passed, 0 failed"
+pretend skips <<'END'
+echo '[  PASSED  ] 2 test(s).'
+echo '[  SKIPPED ] 1 test(s), listed below:'
+echo '[  SKIPPED ] test_something'
+END
+expect 0 "8 passed, 0 failed, 1 skipped"
+pretend fails <<'END'
+echo 'the reason'
+echo '[  PASSED  ] 1 test(s).'
+echo '[  FAILED  ] 2 test(s), listed below:'
+echo '[  FAILED  ] test_something'
+exit 2
+END
+expect 1 "9 passed, 2 failed, 1 skipped"
+check "the log of a failure is shown" grep -q 'the reason' "$folder/out"
+
+clear_tests
+good one
+pretend crashes <<'END'
+echo '[  PASSED  ] 4 test(s).'
+kill -SEGV $$
+END
+expect 1 "7 passed, 1 failed"
+check "a crash is called one" grep -q 'crashed: signal 11' "$folder/out"
+
+clear_tests
+good one
+pretend silent <<'END'
+exit 0
+END
+expect 1 "3 passed, 1 failed"
+check "no test is called so" grep -q 'ran no test' "$folder/out"
+
+clear_tests
+good one
+printf '#!/bin/sh\necho "5 passed, 0 failed, 2 skipped"\n' >"$tree/tests/room/test_script.sh"
+chmod +x "$tree/tests/room/test_script.sh"
+expect 0 "8 passed, 0 failed, 2 skipped"
+printf '#!/bin/sh\necho "5 passed, 1 failed"\nexit 1\n' >"$tree/tests/room/test_script.sh"
+expect 1 "8 passed, 1 failed"
+
+clear_tests
+expect 1 "0 passed, 0 failed"
+rm -r "$tree/build"
+"$tree/tests/run.sh" "$tree/build" >"$folder/out" 2>&1
+check "no build folder is a failure" test $? -eq 1
+finish

@@ -1,0 +1,259 @@
+/*
+ * test_layers.c: names, shapes and first values of the layers' parameters, and what layers refuse.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include <brigade/nn.h>
+
+#include "graph/graph.h"
+
+static bg_graph *make_graph(void)
+{
+    bg_graph *graph = NULL;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    return graph;
+}
+
+static void assert_graph_good(const bg_graph *graph)
+{
+    bg_error error = {0};
+
+    if (bg_graph_check(graph, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void assert_type(const bg_graph *graph, bg_value value, bg_type expected)
+{
+    bg_type type = bg_graph_type(graph, value);
+    char text[BG_TYPE_TEXT_BYTES], expected_text[BG_TYPE_TEXT_BYTES];
+
+    assert_string_equal(bg_type_text(&type, text), bg_type_text(&expected, expected_text));
+}
+
+static const bgi_value *find_variable(const bg_graph *graph, const char *name, bg_type type)
+{
+    bg_value value = bg_graph_find_variable(graph, name);
+
+    assert_false(bg_value_is_null(value));
+    assert_type(graph, value, type);
+    return bgi_graph_value(graph, value);
+}
+
+static void assert_uniform(const bgi_value *variable, double bound)
+{
+    assert_int_equal(variable->role, BG_ROLE_PARAMETER);
+    assert_int_equal(variable->initialiser.kind, BG_INITIALISE_UNIFORM);
+    assert_true(variable->initialiser.a == -bound);
+    assert_true(variable->initialiser.b == bound);
+}
+
+static void assert_constant(const bgi_value *variable, bg_variable_role role, double value)
+{
+    assert_int_equal(variable->role, role);
+    assert_int_equal(variable->initialiser.kind, BG_INITIALISE_CONSTANT);
+    assert_true(variable->initialiser.a == value);
+}
+
+/* The graph's first error must be of this status and say both words. */
+static void assert_refused(const bg_graph *graph, bg_status status, const char *first, const char *second)
+{
+    bg_error error = {0};
+
+    assert_int_equal(bg_graph_check(graph, &error), status);
+    if (strstr(error.message, first) == NULL || strstr(error.message, second) == NULL)
+        fail_msg("`%s` does not say `%s` and `%s`", error.message, first, second);
+}
+
+static bg_value add_input(bg_graph *graph, bg_type type)
+{
+    return bg_graph_input(graph, "x", &type);
+}
+
+static void test_linear(void **state)
+{
+    bg_graph *graph = make_graph();
+    bg_value y;
+    (void)state;
+
+    y = bg_linear_layer(graph, "fc", add_input(graph, bg_matrix(BG_FLOAT32, 3, 16)), 5, true);
+    assert_graph_good(graph);
+    assert_type(graph, y, bg_matrix(BG_FLOAT32, 3, 5));
+    assert_uniform(find_variable(graph, "fc.weight", bg_matrix(BG_FLOAT32, 5, 16)), 0.25);
+    assert_uniform(find_variable(graph, "fc.bias", bg_vector(BG_FLOAT32, 5)), 0.25);
+    bg_graph_destroy(graph);
+}
+
+static void test_linear_without_bias(void **state)
+{
+    bg_graph *graph = make_graph();
+    (void)state;
+
+    bg_linear_layer(graph, "fc", add_input(graph, bg_matrix(BG_FLOAT32, 3, 16)), 5, false);
+    assert_graph_good(graph);
+    assert_true(bg_value_is_null(bg_graph_find_variable(graph, "fc.bias")));
+    bg_graph_destroy(graph);
+}
+
+static void test_bfloat16_keeps_float32_parameters(void **state)
+{
+    bg_graph *graph = make_graph();
+    bg_value y;
+    (void)state;
+
+    y = bg_linear_layer(graph, "fc", add_input(graph, bg_matrix(BG_BFLOAT16, 3, 16)), 5, true);
+    y = bg_layer_norm_layer(graph, "norm", y, 1e-5);
+    assert_graph_good(graph);
+    assert_type(graph, y, bg_matrix(BG_BFLOAT16, 3, 5));
+    find_variable(graph, "fc.weight", bg_matrix(BG_FLOAT32, 5, 16));
+    find_variable(graph, "norm.weight", bg_vector(BG_FLOAT32, 5));
+    bg_graph_destroy(graph);
+}
+
+static void test_conv2d(void **state)
+{
+    bg_graph *graph = make_graph();
+    bg_conv2d_options options = bg_conv2d_defaults();
+    double bound = 1.0 / sqrt(2 * 3 * 5);
+    bg_value y;
+    (void)state;
+
+    options.groups = 2;
+    options.padding[0] = 1;
+    y = bg_conv2d_layer(graph, "c", add_input(graph, bg_tensor4(BG_FLOAT32, 2, 4, 9, 9)), 6, 3, 5, true, &options);
+    assert_graph_good(graph);
+    assert_type(graph, y, bg_tensor4(BG_FLOAT32, 2, 6, 9, 5));
+    assert_uniform(find_variable(graph, "c.weight", bg_tensor4(BG_FLOAT32, 6, 2, 3, 5)), bound);
+    assert_uniform(find_variable(graph, "c.bias", bg_vector(BG_FLOAT32, 6)), bound);
+    bg_graph_destroy(graph);
+}
+
+static void test_norms(void **state)
+{
+    bg_graph *graph = make_graph();
+    bg_value y;
+    (void)state;
+
+    y = bg_batch_norm_layer(graph, "bn", add_input(graph, bg_tensor4(BG_FLOAT32, 2, 4, 3, 3)), 0.1, 1e-5);
+    y = bg_layer_norm_layer(graph, "ln", y, 1e-5);
+    assert_graph_good(graph);
+    assert_type(graph, y, bg_tensor4(BG_FLOAT32, 2, 4, 3, 3));
+    assert_constant(find_variable(graph, "bn.weight", bg_vector(BG_FLOAT32, 4)), BG_ROLE_PARAMETER, 1.0);
+    assert_constant(find_variable(graph, "bn.bias", bg_vector(BG_FLOAT32, 4)), BG_ROLE_PARAMETER, 0.0);
+    assert_constant(find_variable(graph, "bn.running_mean", bg_vector(BG_FLOAT32, 4)), BG_ROLE_BUFFER, 0.0);
+    assert_constant(find_variable(graph, "bn.running_var", bg_vector(BG_FLOAT32, 4)), BG_ROLE_BUFFER, 1.0);
+    assert_constant(find_variable(graph, "ln.weight", bg_vector(BG_FLOAT32, 3)), BG_ROLE_PARAMETER, 1.0);
+    assert_constant(find_variable(graph, "ln.bias", bg_vector(BG_FLOAT32, 3)), BG_ROLE_PARAMETER, 0.0);
+    bg_graph_destroy(graph);
+}
+
+static void test_batch_norm_of_bfloat16(void **state)
+{
+    bg_graph *graph = make_graph();
+    bg_value y;
+    (void)state;
+
+    y = bg_batch_norm_layer(graph, "bn", add_input(graph, bg_matrix(BG_BFLOAT16, 8, 4)), 0.1, 1e-5);
+    assert_graph_good(graph);
+    assert_type(graph, y, bg_matrix(BG_BFLOAT16, 8, 4));
+    find_variable(graph, "bn.running_mean", bg_vector(BG_FLOAT32, 4));
+    bg_graph_destroy(graph);
+}
+
+static void test_embedding(void **state)
+{
+    bg_graph *graph = make_graph();
+    const bgi_value *table;
+    bg_value y;
+    (void)state;
+
+    y = bg_embedding_layer(graph, "wte", add_input(graph, bg_matrix(BG_INT32, 2, 7)), 50, 8, -1, BG_BFLOAT16);
+    assert_graph_good(graph);
+    assert_type(graph, y, bg_tensor3(BG_BFLOAT16, 2, 7, 8));
+    table = find_variable(graph, "wte.weight", bg_matrix(BG_FLOAT32, 50, 8));
+    assert_int_equal(table->initialiser.kind, BG_INITIALISE_NORMAL);
+    assert_true(table->initialiser.a == 0.0 && table->initialiser.b == 1.0);
+    bg_graph_destroy(graph);
+}
+
+static void test_refuses_null_input(void **state)
+{
+    bg_graph *graph = make_graph();
+    (void)state;
+
+    assert_true(bg_value_is_null(bg_linear_layer(graph, "fc", (bg_value){0}, 5, true)));
+    assert_refused(graph, BG_ERROR_INVALID, "`fc`", "null");
+    bg_graph_destroy(graph);
+}
+
+static void test_refuses_bad_sizes(void **state)
+{
+    bg_graph *graph = make_graph();
+    (void)state;
+
+    bg_linear_layer(graph, "fc", add_input(graph, bg_matrix(BG_FLOAT32, 3, 16)), 0, true);
+    assert_refused(graph, BG_ERROR_INVALID, "`fc`", "0");
+    bg_graph_destroy(graph);
+
+    graph = make_graph();
+    bg_conv2d_layer(graph, "c", add_input(graph, bg_matrix(BG_FLOAT32, 3, 16)), 4, 3, 3, true, NULL);
+    assert_refused(graph, BG_ERROR_SHAPE, "`c`", "float32[3,16]");
+    bg_graph_destroy(graph);
+
+    graph = make_graph();
+    bg_conv2d_options options = bg_conv2d_defaults();
+    options.groups = 3;
+    bg_conv2d_layer(graph, "c", add_input(graph, bg_tensor4(BG_FLOAT32, 1, 4, 9, 9)), 6, 3, 3, true, &options);
+    assert_refused(graph, BG_ERROR_SHAPE, "`c`", "3 groups");
+    bg_graph_destroy(graph);
+}
+
+static void test_refuses_endless_name(void **state)
+{
+    bg_graph *graph = make_graph();
+    char name[400];
+    (void)state;
+
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    bg_linear_layer(graph, name, add_input(graph, bg_matrix(BG_FLOAT32, 3, 16)), 5, true);
+    assert_refused(graph, BG_ERROR_INVALID, "too long", "255");
+    bg_graph_destroy(graph);
+}
+
+static void test_first_error_stays(void **state)
+{
+    bg_graph *graph = make_graph();
+    bg_value x = bg_linear_layer(graph, "first", (bg_value){0}, 5, true);
+    (void)state;
+
+    x = bg_linear_layer(graph, "second", x, 0, true);
+    assert_true(bg_value_is_null(bg_layer_norm_layer(graph, "third", x, 1e-5)));
+    assert_refused(graph, BG_ERROR_INVALID, "`first`", "null");
+    bg_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_without_bias),
+        cmocka_unit_test(test_bfloat16_keeps_float32_parameters),
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_batch_norm_of_bfloat16),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_refuses_null_input),
+        cmocka_unit_test(test_refuses_bad_sizes),
+        cmocka_unit_test(test_refuses_endless_name),
+        cmocka_unit_test(test_first_error_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

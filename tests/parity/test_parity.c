@@ -1,0 +1,296 @@
+/*
+ * test_parity.c: a strategy is a way to run, never a different result. Every strategy, schedule, number of stages, with
+ * and without offload, on one core or several, gives the weights of the single device, bit for bit.
+ *
+ * A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every fifth cell (sanitizer runs).
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brigade/session.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/models.h"
+
+enum { UPDATES = 20, ACCUMULATION = 5, MICRO_BATCH = 8, MOST_VARIABLES = 64 };
+
+/* What a run leaves: the bytes of every weight and of every loss. */
+typedef struct result {
+    size_t size;
+    unsigned char *bytes;
+} result;
+
+typedef struct cell {
+    bg_strategy strategy;
+    const char *schedule;
+    const char *stages;
+    bool offload;
+    uint32_t cores;
+    uint32_t device_iterations;
+    uint32_t replicas;
+    bool no_fusion;
+} cell;
+
+static void describe(const char *model, const cell *c, char *text, size_t size)
+{
+    snprintf(text, size, "%s: strategy %s schedule %s stages %s offload %d cores %u device-iterations %u replicas %u",
+             model, bg_strategy_name(c->strategy), c->schedule != NULL ? c->schedule : "-",
+             c->stages != NULL ? c->stages : "-", c->offload, c->cores, c->device_iterations, c->replicas);
+}
+
+static void require(bg_status status, const bg_error *error, const char *what)
+{
+    if (status != BG_OK)
+        fail_msg("%s: %s", what, error->message);
+}
+
+static void append(result *r, const void *bytes, size_t size)
+{
+    r->bytes = realloc(r->bytes, r->size + size);
+    assert_non_null(r->bytes);
+    memcpy(r->bytes + r->size, bytes, size);
+    r->size += size;
+}
+
+static bg_plan *make_plan(const test_model *model, const cell *c, const char *what)
+{
+    bg_options options = bg_options_defaults();
+    bg_optimiser optimiser = bg_adamw(0.003);
+    bg_error error = {0};
+    bg_graph *graph;
+    bg_plan *plan = NULL;
+    bg_value loss;
+
+    options.strategy = c->strategy;
+    options.schedule = c->schedule;
+    options.stages = c->stages;
+    options.offload_optimiser = c->offload;
+    options.cores = c->cores;
+    options.replicas = c->replicas;
+    options.device_iterations = c->device_iterations;
+    options.gradient_accumulation = ACCUMULATION;
+    options.output_mode = BG_OUTPUT_ALL;
+    options.seed = 42;
+    options.wait_limit_s = 60;
+    require(bg_graph_create(&graph, &error), &error, what);
+    loss = model->build(graph, MICRO_BATCH);
+    require(bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error), &error, what);
+    bg_graph_destroy(graph);
+    return plan;
+}
+
+static void collect_weights(bg_session *session, result *out, const char *what)
+{
+    bg_weights *weights = bg_session_weights(session);
+    bg_error error = {0};
+
+    for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
+        bg_weight weight;
+        require(bg_weights_at(weights, i, &weight, &error), &error, what);
+        append(out, weight.data, bg_type_size_bytes(&weight.type));
+    }
+}
+
+/* Trains UPDATES updates, over the same data each run. */
+static result train(const test_model *model, const cell *c)
+{
+    char what[256];
+    result r = {0};
+    bg_error error = {0};
+    bg_session *session = NULL;
+    bg_plan *plan;
+    void *inputs[8] = {0};
+    void *outputs[4] = {0};
+    size_t loss_bytes = 0;
+    uint32_t loss_index;
+
+    describe(model->name, c, what, sizeof what);
+    plan = make_plan(model, c, what);
+    require(bg_session_create(plan, NULL, &session, &error), &error, what);
+    for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
+        bg_stream stream;
+        require(bg_session_input(session, i, &stream, &error), &error, what);
+        /* all updates' data at once; each run takes its part */
+        inputs[i] =
+            test_model_input(&stream.micro_batch_type, stream.name, (uint64_t)UPDATES * ACCUMULATION * c->replicas);
+    }
+    loss_index = bg_session_find_output(session, "loss");
+    assert_true(loss_index < 4);
+    {
+        bg_stream stream;
+        require(bg_session_output(session, loss_index, &stream, &error), &error, what);
+        loss_bytes = stream.size_bytes;
+        outputs[loss_index] = malloc(loss_bytes);
+    }
+    for (uint32_t run = 0; run < UPDATES / c->device_iterations; run++) {
+        const void *parts[8] = {0};
+        for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
+            bg_stream stream;
+            require(bg_session_input(session, i, &stream, &error), &error, what);
+            parts[i] = (unsigned char *)inputs[i] + run * stream.size_bytes;
+        }
+        require(bg_session_run(session, parts, outputs, &error), &error, what);
+        append(&r, outputs[loss_index], loss_bytes);
+    }
+    collect_weights(session, &r, what);
+    for (uint32_t i = 0; i < 8; i++)
+        free(inputs[i]);
+    free(outputs[loss_index]);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    return r;
+}
+
+static void assert_same(const test_model *model, const cell *c, const result *expected)
+{
+    char what[256];
+    result r = train(model, c);
+
+    describe(model->name, c, what, sizeof what);
+    if (r.size != expected->size || memcmp(r.bytes, expected->bytes, r.size) != 0) {
+        size_t at = 0;
+        while (at < r.size && at < expected->size && r.bytes[at] == expected->bytes[at])
+            at++;
+        fail_msg("%s: differs from the single device at byte %zu of %zu (%zu expected)", what, at, r.size,
+                 expected->size);
+    }
+    free(r.bytes);
+}
+
+static unsigned every_nth(void)
+{
+    return getenv("BRIGADE_TEST_QUICK") != NULL ? 5 : 1;
+}
+
+static void run_matrix(unsigned model_index, uint32_t replicas)
+{
+    static const char *const stages[] = {"B1,B2|B3,B4", "B1|B2,B3|B4", "B1|B2|B3|B4"};
+    static const struct {
+        bg_strategy strategy;
+        const char *schedule;
+    } ways[] = {{BG_STRATEGY_SHARDED, NULL},
+                {BG_STRATEGY_PIPELINED, "interleaved"},
+                {BG_STRATEGY_PIPELINED, "grouped"},
+                {BG_STRATEGY_PIPELINED, "sequential"}};
+    const test_model *model = test_model_at(model_index);
+    const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
+    result expected = train(model, &single);
+    unsigned number = 0;
+
+    for (uint32_t cores = 1; cores <= 2; cores++)
+        for (int offload = 0; offload < 2; offload++) {
+            cell c = single;
+            c.cores = cores, c.offload = offload, c.device_iterations = 5;
+            assert_same(model, &c, &expected);
+            for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
+                for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {
+                    if (number++ % every_nth() != 0)
+                        continue;
+                    c.strategy = ways[w].strategy;
+                    c.schedule = ways[w].schedule;
+                    c.stages = stages[s];
+                    c.device_iterations = number % 2 == 0 ? 10 : 4;
+                    assert_same(model, &c, &expected);
+                }
+        }
+    free(expected.bytes);
+}
+
+static void test_digits(void **state)
+{
+    (void)state;
+    run_matrix(0, 1);
+}
+
+static void test_residual(void **state)
+{
+    (void)state;
+    run_matrix(1, 1);
+}
+
+static void test_tied(void **state)
+{
+    (void)state;
+    run_matrix(2, 1);
+}
+
+static void test_fan(void **state)
+{
+    (void)state;
+    run_matrix(3, 1);
+}
+
+static void test_replicas_of_the_digits(void **state)
+{
+    (void)state;
+    run_matrix(0, 3);
+}
+
+static void test_replicas_of_the_tied_model(void **state)
+{
+    (void)state;
+    run_matrix(2, 2);
+}
+
+/* Several stages on one device, and devices in another order. */
+static void test_device_mappings(void **state)
+{
+    static const char *const mappings[] = {"B1@1|B2@0|B3@2|B4@3", "B1@0|B2@1|B3@0|B4@1", "B1@0|B2@0|B3@0|B4@0",
+                                           "B1@3|B2@2|B3@1|B4@0"};
+
+    (void)state;
+    for (unsigned m = 0; test_model_at(m) != NULL; m++) {
+        const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
+        result expected = train(test_model_at(m), &single);
+        for (size_t i = 0; i < sizeof mappings / sizeof mappings[0]; i++) {
+            cell c = {.strategy = BG_STRATEGY_PIPELINED,
+                      .schedule = "grouped",
+                      .stages = mappings[i],
+                      .cores = 2,
+                      .device_iterations = 4,
+                      .replicas = 1};
+            assert_same(test_model_at(m), &c, &expected);
+            c.schedule = "sequential";
+            c.offload = true;
+            assert_same(test_model_at(m), &c, &expected);
+        }
+        free(expected.bytes);
+    }
+}
+
+/* The comparison can fail: another seed of the data or another learning rate would differ. */
+static void test_the_comparison_sees_a_difference(void **state)
+{
+    const cell a = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
+    const cell b = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 2};
+    result first, second;
+
+    (void)state;
+    first = train(test_model_at(3), &a);
+    second = train(test_model_at(3), &b);
+    assert_true(first.size != second.size || memcmp(first.bytes, second.bytes, first.size) != 0);
+    free(first.bytes);
+    free(second.bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_residual),
+        cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_fan),
+        cmocka_unit_test(test_replicas_of_the_digits),
+        cmocka_unit_test(test_replicas_of_the_tied_model),
+        cmocka_unit_test(test_device_mappings),
+        cmocka_unit_test(test_the_comparison_sees_a_difference),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/*
+ * models.c: the networks, written with layers as a user would.
+ */
+#include "support/models.h"
+
+#include <brigade/data.h>
+#include <brigade/nn.h>
+#include <brigade/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static bg_value build_digits(bg_graph *graph, int64_t micro_batch)
+{
+    bg_convnet_options options = bg_convnet_defaults();
+
+    options.micro_batch = micro_batch;
+    return bg_convnet_build(graph, &options).loss;
+}
+
+static bg_value build_residual(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type image_type = bg_tensor4(BG_UINT8, micro_batch, 1, 28, 28),
+                  label_type = bg_vector(BG_UINT8, micro_batch);
+    const bg_value images = bg_graph_input(graph, "images", &image_type);
+    const bg_value labels = bg_graph_input(graph, "labels", &label_type);
+    bg_conv2d_options same = bg_conv2d_defaults(), down = bg_conv2d_defaults();
+    const bg_pool2d_options pool = bg_pool2d_defaults(7);
+    bg_value x, skip, y, loss;
+
+    same.padding[0] = same.padding[1] = 1;
+    down.stride[0] = down.stride[1] = 2;
+    down.padding[0] = down.padding[1] = 1;
+    bg_block_begin(graph, "B1", BG_DEVICE_NONE);
+    x = bg_standardise(graph, NULL, images, BG_FLOAT32, 255.0f, 0.13f, 0.31f);
+    x = bg_conv2d_layer(graph, "stem", x, 6, 3, 3, false, &down);
+    x = bg_relu(graph, bg_batch_norm_layer(graph, "stem.norm", x, 0.1, 1e-5));
+    skip = x = bg_conv2d_layer(graph, "down", x, 8, 3, 3, true, &down);
+    bg_block_end(graph);
+    bg_block_begin(graph, "B2", BG_DEVICE_NONE);
+    y = bg_relu(graph, bg_batch_norm_layer(graph, "a.norm", x, 0.1, 1e-5));
+    x = bg_add(graph, x, bg_conv2d_layer(graph, "a.conv", y, 8, 3, 3, true, &same));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B3", BG_DEVICE_NONE);
+    y = bg_relu(graph, bg_batch_norm_layer(graph, "b.norm", x, 0.1, 1e-5));
+    x = bg_add(graph, x, bg_conv2d_layer(graph, "b.conv", y, 8, 3, 3, true, &same));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B4", BG_DEVICE_NONE);
+    x = bg_add(graph, x, skip); /* from B1, over B2 and B3 */
+    x = bg_flatten(graph, NULL, bg_avg_pool2d(graph, NULL, x, &pool));
+    x = bg_linear_layer(graph, "head", x, 10, true);
+    loss = bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, 3); /* digit 3 is not counted */
+    bg_graph_output(graph, "loss", loss);
+    bg_block_end(graph);
+    return loss;
+}
+
+static bg_value build_tied(bg_graph *graph, int64_t micro_batch)
+{
+    enum { LENGTH = 6, VOCABULARY = 20, WIDTH = 16 };
+    const bg_type id_type = bg_matrix(BG_INT32, micro_batch, LENGTH);
+    const bg_initialiser normal = {BG_INITIALISE_NORMAL, 0.0, 0.1};
+    const bg_type table_type = bg_matrix(BG_FLOAT32, VOCABULARY, WIDTH);
+    const bg_value ids = bg_graph_input(graph, "ids", &id_type);
+    const bg_value table = bg_graph_parameter(graph, "embedding.weight", &table_type, &normal);
+    bg_value x, targets, y, loss;
+    const int64_t rows[] = {-1, WIDTH}, flat[] = {-1};
+
+    bg_block_begin(graph, "B1", BG_DEVICE_NONE);
+    x = bg_embedding(graph, "embed", table, bg_slice(graph, "inputs", ids, 1, 0, LENGTH - 1, 1), -1);
+    targets = bg_slice(graph, "targets", ids, 1, 1, LENGTH, 1); /* integers that go to B4 */
+    x = bg_dropout(graph, NULL, x, 0.1);
+    bg_block_end(graph);
+    bg_block_begin(graph, "B2", BG_DEVICE_NONE);
+    y = bg_gelu_tanh(graph, bg_linear_layer(graph, "up", bg_layer_norm_layer(graph, "norm1", x, 1e-5), 32, true));
+    x = bg_add(graph, x, bg_dropout(graph, NULL, bg_linear_layer(graph, "down", y, WIDTH, true), 0.1));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B3", BG_DEVICE_NONE);
+    y = bg_softmax(graph, NULL, bg_matmul(graph, NULL, x, table, false, true), -1);
+    x = bg_add(graph, x, bg_matmul(graph, NULL, y, table, false, false)); /* reads the table of B1 twice */
+    bg_block_end(graph);
+    bg_block_begin(graph, "B4", BG_DEVICE_NONE);
+    x = bg_layer_norm_layer(graph, "norm2", x, 1e-5);
+    x = bg_linear(graph, "logits", bg_reshape(graph, NULL, x, 2, rows), table, (bg_value){0});
+    loss = bg_cross_entropy(graph, "loss", x, bg_reshape(graph, NULL, targets, 1, flat), BG_LOSS_MEAN, -100);
+    bg_graph_output(graph, "loss", loss);
+    bg_block_end(graph);
+    return loss;
+}
+
+static bg_value build_fan(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 24);
+    const bg_value input = bg_graph_input(graph, "x", &x_type);
+    bg_value first, x, parts[3], target, loss;
+
+    bg_block_begin(graph, "B1", BG_DEVICE_NONE);
+    first = bg_tanh(graph, bg_linear_layer(graph, "one", input, 24, true));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B2", BG_DEVICE_NONE);
+    x = bg_sigmoid(graph, bg_linear_layer(graph, "two", first, 24, true));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B3", BG_DEVICE_NONE);
+    x = bg_multiply(graph, x, first);
+    x = bg_gelu(graph, bg_linear_layer(graph, "three", x, 12, false));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B4", BG_DEVICE_NONE);
+    parts[0] = x, parts[1] = first, parts[2] = input;
+    x = bg_linear_layer(graph, "four", bg_concat(graph, NULL, parts, 3, 1), 8, true);
+    target = bg_slice(graph, NULL, input, 1, 8, 16, 1);
+    loss = bg_mse_loss(graph, "loss", x, target, BG_LOSS_MEAN);
+    bg_graph_output(graph, "loss", loss);
+    bg_block_end(graph);
+    return loss;
+}
+
+const test_model *test_model_at(unsigned index)
+{
+    static const test_model models[] = {
+        {"digits", build_digits}, {"residual", build_residual}, {"tied", build_tied}, {"fan", build_fan}};
+
+    return index < sizeof models / sizeof models[0] ? &models[index] : NULL;
+}
+
+void *test_model_input(const bg_type *type, const char *name, uint64_t micro_batches)
+{
+    const size_t size = bg_type_size_bytes(type) * micro_batches;
+    const uint64_t samples = (uint64_t)type->dims[0] * micro_batches;
+    uint8_t *data = calloc(1, size), *other = malloc(samples * 784);
+    const bg_digits_options digits = {.seed = 7, .count = samples};
+
+    if (data == NULL || other == NULL)
+        abort();
+    if (strcmp(name, "images") == 0)
+        bg_digits_generate(&digits, data, other);
+    else if (strcmp(name, "labels") == 0)
+        bg_digits_generate(&digits, other, data);
+    else if (type->dtype == BG_INT32)
+        for (size_t i = 0; i < size / 4; i++)
+            ((int32_t *)data)[i] = (int32_t)((i * 7 + i / 5 * 3 + (i >> 3)) % 20);
+    else
+        for (size_t i = 0; i < size / 4; i++)
+            ((float *)data)[i] = (float)((i * 2654435761u >> 8) % 2001) / 1000.0f - 1.0f;
+    free(other);
+    return data;
+}

@@ -1,0 +1,24 @@
+/*
+ * models.h: small networks that are hard on the engine in different ways, for tests that run whole sessions.
+ */
+#ifndef TEST_SUPPORT_MODELS_H
+#define TEST_SUPPORT_MODELS_H
+
+#include <brigade/graph.h>
+
+typedef struct test_model {
+    const char *name;
+    /* Adds the network for a micro-batch size, in blocks "B1" to "B4"; returns the loss. */
+    bg_value (*build)(bg_graph *graph, int64_t micro_batch);
+} test_model;
+
+/* 0: the digit network. 1: a residual net with batch norm and a skip over three stages. 2: embeddings tied to the
+ * output layer, layer norm and dropout, integer data that crosses stages. 3: a perceptron whose first stage's values
+ * are read by every later one. NULL past the end. */
+const test_model *test_model_at(unsigned index);
+
+/* Fills the inputs that the model's graph has ("images", "labels", "ids", "x") for `samples` samples: `data` is
+ * malloc'ed. Deterministic. */
+void *test_model_input(const bg_type *micro_batch_type, const char *name, uint64_t micro_batches);
+
+#endif
