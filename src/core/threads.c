@@ -14,8 +14,8 @@ bool bgi_condition_init(pthread_cond_t *condition)
 
     if (pthread_condattr_init(&attributes) != 0)
         return false;
-    is_ready = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-               pthread_cond_init(condition, &attributes) == 0;
+    is_ready =
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(condition, &attributes) == 0;
     pthread_condattr_destroy(&attributes);
     return is_ready;
 }

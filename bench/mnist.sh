@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# The digit network's speed: `brigade mnist` in several strategies beside PyTorch, as one table with ratios.
+#
+#   bench/mnist.sh [BUILD]          also: make bench-mnist
+#   ROUNDS=3 EPOCHS=4               each row is the best epoch of ROUNDS runs of EPOCHS epochs
+#   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it)
+#
+# Prints markdown; the same numbers go to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail"; the exit
+# code is 1 when one fails. What is compared:
+#
+#   Brigade  the whole program: batches drawn in random order and copied by its loader, pixels standardised by the
+#            network, forward, backward, AdamW; images over the wall time of an epoch. Micro-batch 40, 10 of them a
+#            weight update, 10 updates a call.
+#   PyTorch  the same network, loss and optimiser on images that are in memory, in order, standardised beforehand.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export LC_ALL=C
+build=${1:-${BUILD:-build}}
+program=$build/brigade
+rounds=${ROUNDS:-3}
+epochs=${EPOCHS:-4}
+cores=2
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+
+die() {
+    echo "mnist.sh: $*" >&2
+    exit 1
+}
+
+[ -x "$program" ] || die "$program is not there; run make"
+if [ "$(nproc)" -lt "$cores" ]; then die "needs $cores cores, this process may use $(nproc)"; fi
+
+python=
+for candidate in ${PYTHON:-$(type -ap python3)}; do
+    if "$candidate" -c 'import torch' 2>"$scratch/why"; then
+        python=$candidate
+        break
+    fi
+done
+[ -n "$python" ] || die "no python3 has torch (on Debian: apt-get install python3-torch): $(tail -n 1 "$scratch/why")"
+
+# ---- data: MNIST where `brigade mnist` looks for it, else generated digits ----
+
+mnist=
+for folder in "${BRIGADE_DATA:-}" data ../shared/data; do
+    for place in "$folder" "$folder/mnist"; do
+        [ -n "$folder" ] && [ -z "$mnist" ] && ls "$place"/train-images*idx3-ubyte* >/dev/null 2>&1 && mnist=$place
+    done
+done
+if [ -n "$mnist" ]; then
+    data_name=MNIST
+else
+    data_name="generated digits"
+    mnist=$scratch/digits
+    "$program" data digits --dir "$mnist" >/dev/null || die "cannot generate digits"
+fi
+# Ten thousand test images are over in a moment: inference is timed on the sixty thousand of the training set.
+mkdir "$scratch/inference"
+for file in "$mnist"/train-*; do
+    for split in train t10k; do
+        name=$(basename "$file")
+        ln -s "$(realpath "$file")" "$scratch/inference/$split${name#train}"
+    done
+done
+
+# ---- Brigade ----
+
+load=$(cut -d ' ' -f 1 /proc/loadavg)
+
+# name | arguments; the first row is the one that is compared
+rows="pipelined, 4 stages, $cores cores|--cores $cores
+pipelined, 4 stages, 1 core|--cores 1
+pipelined grouped, $cores cores|--schedule grouped --cores $cores
+sharded, $cores cores|--strategy sharded --cores $cores
+single device, 1 core|--strategy single --cores 1
+single device, $cores cores|--strategy single --cores $cores
+single device x 2 replicas, $cores cores|--strategy single --replicas 2 --cores $cores
+pipelined, bfloat16, $cores cores|--dtype bfloat16 --cores $cores"
+
+run() { # arguments: every progress line's images/s
+    "$program" mnist "$@" >"$scratch/out" 2>"$scratch/err" || die "brigade mnist $*: $(cat "$scratch/err")"
+    sed -n 's/.*\] .* \([0-9]*\) images\/s$/\1/p' "$scratch/out"
+}
+
+best() { # file: the largest number in it
+    sort -n "$1" | tail -n 1
+}
+
+for round in $(seq "$rounds"); do
+    index=0
+    while IFS='|' read -r name arguments; do
+        index=$((index + 1))
+        # shellcheck disable=SC2086
+        run $arguments --data-dir "$mnist" --epochs "$epochs" --save "$scratch/weights" >"$scratch/rates"
+        head -n "$epochs" "$scratch/rates" >>"$scratch/training.$index"
+        # shellcheck disable=SC2086
+        run $arguments --data-dir "$scratch/inference" --epochs 0 --test-batch-size 40 >>"$scratch/inference.$index"
+    done <<<"$rows"
+    # The peer runs in every round, so that whatever else the machine does hits both.
+    "$python" bench/mnist_torch.py --threads "1,$cores" --rounds 1 --seconds 1 >"$scratch/torch" || exit 1
+    cat "$scratch/torch" >>"$scratch/torch.all"
+    echo "round $round of $rounds done" >&2
+done
+
+# ---- PyTorch: the best of each row, in the order of the first round ----
+
+torch_version=$(sed -n 's/^# torch //p' "$scratch/torch")
+awk -F, '/^(training|inference),/ {
+        key = $1 "," $2 "," $3 "," $4
+        if (!(key in best)) order[++count] = key
+        if ($5 > best[key]) best[key] = $5
+    }
+    END { for (i = 1; i <= count; i++) print order[i] "," best[order[i]] }' "$scratch/torch.all" >"$scratch/torch.csv"
+torch_best() { # training|inference
+    awk -F, -v mode="$1" '$1 == mode && $5 > best { best = $5 } END { print best + 0 }' "$scratch/torch.csv"
+}
+torch_training=$(torch_best training)
+torch_inference=$(torch_best inference)
+
+# ---- the table ----
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
+
+csv=$build/bench/mnist.csv
+mkdir -p "$build/bench"
+echo "system,setting,training_images_per_s,inference_images_per_s" >"$csv"
+processor=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1)
+echo "Processor: ${processor:-unknown}, $(nproc) cores. $("$program" --version), torch $torch_version. Data: $data_name." \
+    "Best of $rounds rounds, images a second. Load average before: $load."
+echo
+echo "| | training | x torch | inference | x torch |"
+echo "|---|---:|---:|---:|---:|"
+index=0
+while IFS='|' read -r name arguments; do
+    index=$((index + 1))
+    training=$(best "$scratch/training.$index")
+    inference=$(best "$scratch/inference.$index")
+    echo "| Brigade, $name | $training | $(ratio "$training" "$torch_training") | $inference |" \
+        "$(ratio "$inference" "$torch_inference") |"
+    echo "brigade,\"$name\",$training,$inference" >>"$csv"
+    case $name in
+    "pipelined, 4 stages, $cores cores") pipelined=$training pipelined_inference=$inference ;;
+    "single device, 1 core") single=$training ;;
+    esac
+done <<<"$rows"
+while IFS=, read -r mode threads batch accumulation rate; do
+    name="$threads thread$([ "$threads" = 1 ] || echo s), batch $batch"
+    [ "$accumulation" = 1 ] || name="$name x $accumulation accumulated"
+    if [ "$mode" = training ]; then
+        echo "| torch, $name | $rate | $(ratio "$rate" "$torch_training") | | |"
+        echo "torch,\"$name\",$rate," >>"$csv"
+    else
+        echo "| torch, $name | | | $rate | $(ratio "$rate" "$torch_inference") |"
+        echo "torch,\"$name\",,$rate" >>"$csv"
+    fi
+done <"$scratch/torch.csv"
+echo
+
+failed=0
+check() { # what, value, bound
+    if awk -v a="$2" -v b="$3" 'BEGIN { exit !(a >= b) }'; then
+        echo "pass: $1: $2 (at least $3)"
+    else
+        echo "fail: $1: $2 (at least $3)"
+        failed=1
+    fi
+}
+check "training, pipelined on $cores cores over the fastest torch row" "$(ratio "$pipelined" "$torch_training")" 5
+check "inference, pipelined on $cores cores over the fastest torch row" \
+    "$(ratio "$pipelined_inference" "$torch_inference")" 5
+check "training, pipelined on $cores cores over one device on 1 core" "$(ratio "$pipelined" "$single")" 1.85
+exit $failed

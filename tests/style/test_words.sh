@@ -1,0 +1,31 @@
+#!/bin/sh
+# Words and symbols: what must not stand in the tree or in the library. Usage: test_words.sh [BUILD]
+cd "$(dirname "$0")/../.." || exit 1
+build=${1:-${BRIGADE_BUILD:-build}}
+passed=0 failed=0
+
+check() { # name, text of findings ("" is good)
+    if [ -n "$2" ]; then
+        printf '%s:\n%s\n' "$1" "$2" | head -20
+        failed=$((failed + 1))
+    else
+        passed=$((passed + 1))
+    fi
+}
+
+files=$(git ls-files 2>/dev/null | grep -v '^tests/style/test_words.sh$')
+check "paths of a machine" "$(grep -nIE '/w[o]rk/|/r[o]ot/|/h[o]me/[a-z]|/tmp/b[a]sh' $files 2>/dev/null)"
+check "unfinished work" "$(grep -nIE 'T[O]DO|F[I]XME|X[X]X|not i[m]plemented|for n[o]w' $(echo "$files" | grep -E '\.(c|h|sh|md)$|Makefile') 2>/dev/null)"
+check "files without a head comment" "$(for f in $(echo "$files" | grep -E '^(src|include|tests|bench|examples)/.*\.[ch]$'); do
+    head -c 2 "$f" | grep -q '/\*' || echo "$f"; done)"
+check "the library prints, exits or aborts" "$(grep -nE '(^|[^a-z_])(printf|puts|putchar|perror|exit|abort|fprintf)[[:space:]]*\(' $(echo "$files" | grep -E '^src/' | grep -v '^src/cli/') 2>/dev/null |
+    grep -vE '^[^:]*:[0-9]*:[[:space:]]*(/?\*|//)')"
+if [ -f "$build/libbrigade.so.0" ]; then
+    check "exported symbols that are not bg_" "$(nm -D --defined-only "$build/libbrigade.so.0" | awk '$2 ~ /[TDBR]/ && $3 !~ /^bg_/ && $3 !~ /^(_init|_fini|_edata|_end|__bss_start)$/ { print $3 }')"
+    # Constant tables of pointers lie in .data.rel.ro: written by the loader once, read-only from then on.
+    check "variables that can change (global state)" "$(find "$build/src" -name '*.o' ! -path '*/cli/*' | while read -r object; do
+        objdump -t "$object" | awk -v o="$object" '$0 ~ / O / { section = $(NF - 2); if (section ~ /^\.(data|bss)/ && section !~ /^\.data\.rel\.ro/) print o ": " $NF }'
+        done | grep -vE '__|\.str|asan|ubsan|tsan')"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
