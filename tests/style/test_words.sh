@@ -14,8 +14,8 @@ check() { # name, text of findings ("" is good)
 }
 
 files=$(git ls-files 2>/dev/null | grep -v '^tests/style/test_words.sh$')
-check "paths of a machine" "$(grep -nIE '/w[o]rk/|/r[o]ot/|/h[o]me/[a-z]|/tmp/b[a]sh' $files 2>/dev/null)"
-check "unfinished work" "$(grep -nIE 'T[O]DO|F[I]XME|X[X]X|not i[m]plemented|for n[o]w' $(echo "$files" | grep -E '\.(c|h|sh|md)$|Makefile') 2>/dev/null)"
+check "paths of a machine" "$(grep -nIE '(^|[ "=])/w[o]rk/|(^|[ "=])/r[o]ot/|/h[o]me/[a-z]|/tmp/b[a]sh' $files 2>/dev/null)"
+check "unfinished work" "$(grep -nIE 'T[O]DO|F[I]XME|(^|[^X])X[X]X([^X]|$)|not i[m]plemented|for n[o]w' $(echo "$files" | grep -E '\.(c|h|sh|md)$|Makefile') 2>/dev/null)"
 check "files without a head comment" "$(for f in $(echo "$files" | grep -E '^(src|include|tests|bench|examples)/.*\.[ch]$'); do
     head -c 2 "$f" | grep -q '/\*' || echo "$f"; done)"
 check "the library prints, exits or aborts" "$(grep -nE '(^|[^a-z_])(printf|puts|putchar|perror|exit|abort|fprintf)[[:space:]]*\(' $(echo "$files" | grep -E '^src/' | grep -v '^src/cli/') 2>/dev/null |
