@@ -2,7 +2,7 @@
 # The digit network's speed: `brigade mnist` in several strategies beside PyTorch, as one table with ratios.
 #
 #   bench/mnist.sh [BUILD]          also: make bench-mnist
-#   ROUNDS=3 EPOCHS=4               each row is the best epoch of ROUNDS runs of EPOCHS epochs
+#   ROUNDS=5 EPOCHS=3               each row is the best epoch of ROUNDS runs of EPOCHS epochs
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it)
 #
 # Prints markdown; the same numbers go to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail"; the exit
@@ -17,8 +17,8 @@ cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
 build=${1:-${BUILD:-build}}
 program=$build/brigade
-rounds=${ROUNDS:-3}
-epochs=${EPOCHS:-4}
+rounds=${ROUNDS:-5}
+epochs=${EPOCHS:-3}
 cores=2
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
@@ -144,17 +144,15 @@ while IFS='|' read -r name arguments; do
     "single device, 1 core") single=$training ;;
     esac
 done <<<"$rows"
-while IFS=, read -r mode threads batch accumulation rate; do
+while IFS=, read -r threads batch accumulation; do
     name="$threads thread$([ "$threads" = 1 ] || echo s), batch $batch"
     [ "$accumulation" = 1 ] || name="$name x $accumulation accumulated"
-    if [ "$mode" = training ]; then
-        echo "| torch, $name | $rate | $(ratio "$rate" "$torch_training") | | |"
-        echo "torch,\"$name\",$rate," >>"$csv"
-    else
-        echo "| torch, $name | | | $rate | $(ratio "$rate" "$torch_inference") |"
-        echo "torch,\"$name\",,$rate" >>"$csv"
-    fi
-done <"$scratch/torch.csv"
+    training=$(sed -n "s/^training,$threads,$batch,$accumulation,//p" "$scratch/torch.csv")
+    inference=$(sed -n "s/^inference,$threads,$batch,$accumulation,//p" "$scratch/torch.csv")
+    echo "| torch, $name | $training | $(ratio "$training" "$torch_training") | $inference |" \
+        "${inference:+$(ratio "$inference" "$torch_inference")} |"
+    echo "torch,\"$name\",$training,$inference" >>"$csv"
+done < <(sed -n "s/^training,\([^,]*,[^,]*,[^,]*\),.*/\1/p" "$scratch/torch.csv")
 echo
 
 failed=0

@@ -61,8 +61,12 @@ BG_API uint32_t bg_session_find_input(const bg_session *session, const char *nam
 BG_API uint32_t bg_session_find_output(const bg_session *session, const char *name);
 
 /* One run: `device_iterations` weight updates (training) or micro-batches (inference). `inputs[i]` and `outputs[i]`
- * have the sizes of the streams; an output may be NULL when it is not wanted. After an error or a timeout the session
- * cannot run again. */
+ * have the sizes of the streams; an output may be NULL when it is not wanted.
+ * Errors: BG_ERROR_TIMEOUT when no device made progress for options.wait_limit_s, naming the device, its action and
+ * what it waits for; the failure of the lowest device otherwise. After either the session cannot run again, and weights
+ * whose newest values only this session had are lost: reading them is an error until they are set again. Should a
+ * kernel not return, keep its plan until it does: destroying the session works, and the session's memory is freed then.
+ */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
 /* New numbers for the optimiser, from the next run on; the kind must stay. */
@@ -73,11 +77,14 @@ BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API void bg_session_set_step(bg_session *session, uint64_t step);
 /* Which worker runs where: "worker 0 on core 0", one a line. malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
-/* The most bytes of its arena that a device of the session has touched: equals the plan's figure. */
+/* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
+ * operand when options.trace is on; else the size of the arena. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
 
 /* ---- trace ---- */
 
+/* The time a worker spent on an action; waiting lies between events. Copies to and from remote buffers are events of
+ * their own (LOAD, STORE) inside the action's place in the order. */
 typedef struct bg_trace_event {
     uint64_t start_ns, end_ns; /* monotonic clock, 0 = the session's creation */
     bg_action action;

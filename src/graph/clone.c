@@ -77,8 +77,7 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
                     sizeof *graph->blocks) ||
         !copy_array((void **)&copy->outputs, &copy->output_capacity, graph->outputs, graph->output_count,
                     sizeof *graph->outputs) ||
-        !copy_variable_table(copy, graph) ||
-        !copy_owned(copy)) {
+        !copy_variable_table(copy, graph) || !copy_owned(copy)) {
         bg_graph_destroy(copy);
         return bgi_error_memory(error, "a copy of a graph", 0);
     }

@@ -73,7 +73,7 @@ struct bg_graph {
     size_t block_count, block_capacity;
     bgi_output *outputs;
     size_t output_count, output_capacity;
-    uint32_t *variable_table; /* value ids by hash of the name, open addressing; 0: free */
+    uint32_t *variable_table;   /* value ids by hash of the name, open addressing; 0: free */
     size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
     uint32_t random_count;

@@ -299,8 +299,8 @@ static const bg_schedule_generator *choose_generator(const bg_plan *plan, bg_err
     bgi_text names = {0};
 
     /* With one device there is nothing to overlap: pipelining is switched off. */
-    if (options->strategy == BG_STRATEGY_PIPELINED && plan->device_count == 1 && plan->stage_count > 1) {
-        warn(plan, "all stages are on one device: they run one micro-batch at a time, without a pipeline");
+    if (options->strategy == BG_STRATEGY_PIPELINED && plan->device_count == 1) {
+        warn(plan, "all stages are on one device: one micro-batch runs at a time, without a pipeline");
         name = "sequential";
     }
     generator = bg_schedule_generator_find(name);

@@ -109,13 +109,14 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     case BG_MEMORY_STATE:
         return "offload the optimiser's state (--offload-optimiser), or use more stages";
     case BG_MEMORY_STASH:
-        return "use schedule `interleaved` or `sequential`, which keep fewer micro-batches in flight, or a smaller "
-               "micro-batch";
+        return plan->device_count > 1 ? "use schedule `interleaved` or `sequential`, which keep fewer micro-batches in "
+                                        "flight, or a smaller micro-batch"
+                                      : "use more stages, or a smaller micro-batch";
     case BG_MEMORY_TRANSIENT:
     case BG_MEMORY_STREAM:
         return "use a smaller micro-batch, or more stages";
     default:
-        return plan->training && !plan->options.offload_optimiser
+        return plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0
                    ? "use more stages, or offload the optimiser's state (--offload-optimiser)"
                    : "use more stages";
     }
@@ -126,7 +127,7 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
 {
     size_t most = 0;
     char size[32];
-    const char *name = "", *kind = "variable";
+    const char *name = "";
     uint32_t edge = BGI_NO_EDGE;
 
     for (uint32_t v = 0; v < plan->variable_count; v++)
@@ -142,11 +143,11 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
             edge = e;
         }
     if (edge != BGI_NO_EDGE)
-        bgi_text_add(text, "%s of stage %u, %u slots of %zu bytes, %s",
+        bgi_text_add(text, ", the largest single part %s of stage %u, %u slots of %zu bytes, %s",
                      plan->edges[edge].is_stash ? "the stash" : "the stream", plan->problem.edges[edge].to_stage,
                      plan->edges[edge].depth, plan->edges[edge].slot_bytes, bytes_text(most, size));
-    else
-        bgi_text_add(text, "%s `%s`, %s", kind, name, bytes_text(most, size));
+    else if (most > 0)
+        bgi_text_add(text, ", the largest single part variable `%s`, %s", name, bytes_text(most, size));
 }
 
 bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
@@ -161,12 +162,10 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
         if (plan->devices[d].arena_bytes > plan->devices[worst].arena_bytes)
             worst = d;
     remedy = remedy_for(plan, worst, &largest);
-    bgi_text_add(
-        &text,
-        "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s), the largest single part ",
-        worst, bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
-        bytes_text(plan->options.device_memory_bytes, have), plan->options.device_memory_bytes,
-        bg_memory_class_name(largest), bytes_text(plan->devices[worst].class_bytes[largest], part));
+    bgi_text_add(&text, "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s)", worst,
+                 bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
+                 bytes_text(plan->options.device_memory_bytes, have), plan->options.device_memory_bytes,
+                 bg_memory_class_name(largest), bytes_text(plan->devices[worst].class_bytes[largest], part));
     add_largest(&text, plan, worst);
     bgi_text_add(&text, "; %s\n", remedy);
     add_memory_rows(&text, plan);

@@ -226,8 +226,7 @@ static uint32_t home_crossing(const bgi_compiler *c, bg_value root, uint32_t sta
     for (uint32_t i = c->partition.first_crossings[root.id]; i != 0; i = next) {
         const bgi_crossing *crossing = &c->partition.crossings[i - 1];
         next = crossing->next;
-        if (c->crossing_edges[i - 1] == BGI_NO_EDGE ||
-            c->partition.segments[crossing->from_segment].stage != stage)
+        if (c->crossing_edges[i - 1] == BGI_NO_EDGE || c->partition.segments[crossing->from_segment].stage != stage)
             continue;
         if (bgi_stage_device(c, crossing->to_stage) == bgi_stage_device(c, stage))
             return i - 1;

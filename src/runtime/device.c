@@ -88,13 +88,6 @@ void *bgi_device_address(bgi_device *device, const bgi_operand *operand, size_t 
 
 /* ---- kernel calls ---- */
 
-static void add_progress(bgi_device *device)
-{
-    const uint64_t progress = atomic_load_explicit(&device->progress, memory_order_relaxed);
-
-    atomic_store_explicit(&device->progress, progress + 1, memory_order_relaxed);
-}
-
 /* A cost of nothing at all means that nobody knows it. */
 static bool is_long(const bg_cost *cost)
 {
@@ -161,7 +154,7 @@ static void run_calls(bgi_device *device, const bgi_instruction *instruction, co
             start_ns = bgi_trace_add(device, worker, call[-1].traced_as, start_ns);
         atomic_store_explicit(&device->call, i, memory_order_relaxed);
         run_call(device, call);
-        add_progress(device);
+        bgi_device_add_progress(device);
         if (is_stopping(device))
             return;
     }
@@ -276,7 +269,7 @@ static void step_on(bgi_device *device)
     const uint32_t next = atomic_load_explicit(&device->instruction, memory_order_relaxed) + 1;
 
     device->phase = 0;
-    add_progress(device);
+    bgi_device_add_progress(device);
     if (next < device->program->instruction_count) {
         set_place(device, load_iteration(device), next);
         return;

@@ -241,7 +241,7 @@ static uint64_t count_progress(const bgi_engine *engine)
     uint64_t progress = 0;
 
     for (uint32_t i = 0; i < engine->device_count; i++)
-        progress += atomic_load_explicit(&engine->devices[i].progress, memory_order_relaxed);
+        progress += atomic_load_explicit(&engine->devices[i].progress, memory_order_acquire);
     return progress;
 }
 

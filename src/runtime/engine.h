@@ -216,6 +216,15 @@ bool bgi_device_reached(bgi_device *device, bgi_counter *counter, uint64_t targe
 /* Raises a counter that `waiting` may wait for and sees to it that someone goes on with it. */
 void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_device *waiting);
 
+/* For the owner. Release: the watching thread that gives up on a kernel has seen all that came before it, such as the
+ * reading of the caller's inputs. */
+static inline void bgi_device_add_progress(bgi_device *device)
+{
+    const uint64_t progress = atomic_load_explicit(&device->progress, memory_order_relaxed);
+
+    atomic_store_explicit(&device->progress, progress + 1, memory_order_release);
+}
+
 /* A parked device that can go on; a hint. */
 static inline bool bgi_device_is_ready(bgi_device *device)
 {

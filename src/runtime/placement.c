@@ -63,8 +63,9 @@ void bgi_placement_init(bgi_placement *placement)
     placement->topology = load_topology();
     allowed = placement->topology != NULL ? hwloc_bitmap_alloc() : NULL;
     if (allowed != NULL) {
-        if (hwloc_get_cpubind(placement->topology, allowed, HWLOC_CPUBIND_THREAD) == 0 ||
-            hwloc_get_cpubind(placement->topology, allowed, HWLOC_CPUBIND_PROCESS) == 0)
+        /* Of the process: the calling thread alone may be bound to one processor. */
+        if (hwloc_get_cpubind(placement->topology, allowed, HWLOC_CPUBIND_PROCESS) == 0 ||
+            hwloc_get_cpubind(placement->topology, allowed, HWLOC_CPUBIND_THREAD) == 0)
             list_cpus(placement, allowed);
         hwloc_bitmap_free(allowed);
     }

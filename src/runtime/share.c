@@ -34,13 +34,6 @@ static void run_part(bgi_device *device, uint32_t part)
     device->run_part(&device->kernel_call, part);
 }
 
-static void add_progress(bgi_device *device)
-{
-    const uint64_t progress = atomic_load_explicit(&device->progress, memory_order_relaxed);
-
-    atomic_store_explicit(&device->progress, progress + 1, memory_order_relaxed);
-}
-
 static void wake_helpers(bgi_engine *engine, uint32_t part_count)
 {
     if (part_count > 1)
@@ -69,7 +62,7 @@ static void share(bgi_device *device, uint32_t first, bool is_long)
             is_long = true;
         }
         run_part(device, device->part_count - left);
-        add_progress(device);
+        bgi_device_add_progress(device);
         own++;
     }
     /* Helpers hold parts now, and are running unless the system has taken their processor away. */
@@ -91,7 +84,7 @@ void bgi_parts_run(bgi_device *device, bool is_long)
             return;
         }
         run_part(device, part);
-        add_progress(device);
+        bgi_device_add_progress(device);
     }
 }
 

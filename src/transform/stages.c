@@ -2,9 +2,9 @@
  * stages.c: which stage and device each block belongs to.
  *
  * Three ways. Single: everything is stage 0. Explicit: the text "B1,B2|B3,B4@0" lists the blocks of each stage; a stage
- * runs on the device behind @, else on the device of its own number. Automatic: blocks in the order in which they are
- * met; with device ids, neighbours on one device form a stage; without any, each block is a stage of its own. Ops
- * before the first annotation belong to stage 0.
+ * runs on the device behind @, else on the device of its own position; neighbours on one device become one stage.
+ * Automatic: blocks in the order in which they are met; with device ids, neighbours on one device form a stage; without
+ * any, each block is a stage of its own. Ops before the first annotation belong to stage 0.
  */
 #include "transform/transform.h"
 
@@ -34,6 +34,11 @@ static bool add_stage(bgi_stages *stages, uint32_t device)
     stages->stage_devices = grown;
     grown[stages->stage_count++] = device;
     return true;
+}
+
+static bool is_on_last_device(const bgi_stages *stages, uint32_t device)
+{
+    return stages->stage_count > 0 && stages->stage_devices[stages->stage_count - 1] == device;
 }
 
 /* ---- explicit ---- */
@@ -73,30 +78,34 @@ static bg_status put_block(const bg_graph *graph, bgi_stages *stages, const char
     return unknown_block(graph, name, length, error);
 }
 
-/* "B1,B2@3": the blocks of one stage and its device. */
-static bg_status put_stage(const bg_graph *graph, bgi_stages *stages, const char *text, size_t length, bg_error *error)
+/* "B1,B2@3": the blocks of one stage and its device. Neighbours on one device are one stage: nothing lies between. */
+static bg_status put_stage(const bg_graph *graph, bgi_stages *stages, uint32_t position, const char *text,
+                           size_t length, bg_error *error)
 {
-    const uint32_t stage = stages->stage_count;
     const char *at = memchr(text, '@', length);
-    uint32_t device = stage;
+    uint32_t device = position;
 
     if (at != NULL) {
+        const char *digits = at + 1;
         char *end;
-        const unsigned long parsed = strtoul(at + 1, &end, 10);
+        unsigned long parsed;
+        while (digits < text + length && isspace((unsigned char)*digits))
+            digits++;
+        parsed = strtoul(digits, &end, 10);
         while (end < text + length && isspace((unsigned char)*end))
             end++;
-        if (!isdigit((unsigned char)at[1]) || end != text + length || parsed >= MOST_DEVICES)
+        if (!isdigit((unsigned char)*digits) || end != text + length || parsed >= MOST_DEVICES)
             return bg_error_set(error, BG_ERROR_INVALID, "stages: `%.*s` is no device number (in stage %u, after @)",
-                                (int)(text + length - at - 1), at + 1, stage);
+                                (int)(text + length - at - 1), at + 1, position);
         device = (uint32_t)parsed;
         length = (size_t)(at - text);
     }
-    if (!add_stage(stages, device))
+    if (!is_on_last_device(stages, device) && !add_stage(stages, device))
         return bgi_error_memory(error, "stages", 0);
     for (size_t begin = 0; begin <= length;) {
         const char *comma = memchr(text + begin, ',', length - begin);
         const size_t end = comma != NULL ? (size_t)(comma - text) : length;
-        BGI_TRY(put_block(graph, stages, text + begin, end - begin, stage, error));
+        BGI_TRY(put_block(graph, stages, text + begin, end - begin, stages->stage_count - 1, error));
         begin = end + 1;
     }
     return BG_OK;
@@ -104,9 +113,11 @@ static bg_status put_stage(const bg_graph *graph, bgi_stages *stages, const char
 
 static bg_status assign_explicit(const bg_graph *graph, const char *text, bgi_stages *stages, bg_error *error)
 {
-    for (const char *begin = text; begin != NULL;) {
+    uint32_t position = 0;
+
+    for (const char *begin = text; begin != NULL; position++) {
         const char *bar = strchr(begin, '|');
-        BGI_TRY(put_stage(graph, stages, begin, bar != NULL ? (size_t)(bar - begin) : strlen(begin), error));
+        BGI_TRY(put_stage(graph, stages, position, begin, bar != NULL ? (size_t)(bar - begin) : strlen(begin), error));
         begin = bar != NULL ? bar + 1 : NULL;
     }
     return BG_OK;
@@ -121,7 +132,6 @@ static bg_status assign_automatic(const bg_graph *graph, bgi_stages *stages, bg_
     for (size_t o = 0; o < graph->op_count; o++) {
         const uint32_t b = graph->ops[o].block;
         const bgi_block *block = &graph->blocks[b];
-        bool continues;
         if (b == 0 || b == BGI_BLOCK_NONE || stages->block_stages[b] != NO_STAGE)
             continue;
         if (block->device != BG_DEVICE_NONE)
@@ -134,9 +144,8 @@ static bg_status assign_automatic(const bg_graph *graph, bgi_stages *stages, bg_
                 "block `%s` has device %u but block `%s` has none; give all blocks a device, or none, or "
                 "say which blocks form stages",
                 with_device->name, with_device->device, without_device->name);
-        continues = block->device != BG_DEVICE_NONE && stages->stage_count > 0 &&
-                    stages->stage_devices[stages->stage_count - 1] == block->device;
-        if (!continues && !add_stage(stages, block->device == BG_DEVICE_NONE ? stages->stage_count : block->device))
+        if (!(block->device != BG_DEVICE_NONE && is_on_last_device(stages, block->device)) &&
+            !add_stage(stages, block->device == BG_DEVICE_NONE ? stages->stage_count : block->device))
             return bgi_error_memory(error, "stages", 0);
         stages->block_stages[b] = stages->stage_count - 1;
     }

@@ -65,11 +65,12 @@ static void test_broken_graphs_are_not_copied(void **state)
 
 static void test_failed_allocations(void **state)
 {
-    bg_graph *graph = small_graph();
+    bg_graph *graph;
 
     (void)state;
     if (!test_allocations_available())
         skip();
+    graph = small_graph();
     for (uint64_t n = 1;; n++) {
         bg_graph *copy = NULL;
         bg_error error = {0};

@@ -53,8 +53,9 @@ static inline bg_status toy_infer_nothing(const bg_op_signature *op, bg_type *ou
     return BG_OK;
 }
 
-static const bg_op_type toy_sum = {BG_OP_TYPE_DEFAULTS, .name = "sum",      .minimum_inputs = 1,
-                                   .maximum_inputs = 2, .output_count = 2,  .attributes_bytes = sizeof(toy_sum_attributes),
+static const bg_op_type toy_sum = {BG_OP_TYPE_DEFAULTS,   .name = "sum",
+                                   .minimum_inputs = 1,   .maximum_inputs = 2,
+                                   .output_count = 2,     .attributes_bytes = sizeof(toy_sum_attributes),
                                    .infer = toy_infer_sum};
 static const bg_op_type toy_view = {.name = "view",
                                     .minimum_inputs = 1,
@@ -64,8 +65,8 @@ static const bg_op_type toy_view = {.name = "view",
                                     .reuse_input = BG_NO_OPERAND,
                                     .weight_output = BG_NO_OPERAND,
                                     .infer = toy_infer_view};
-static const bg_op_type toy_tick = {BG_OP_TYPE_DEFAULTS,  .name = "tick",     .minimum_inputs = 2,
-                                    .maximum_inputs = 2,  .written_inputs = 1, .infer = toy_infer_nothing};
+static const bg_op_type toy_tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",      .minimum_inputs = 2,
+                                    .maximum_inputs = 2, .written_inputs = 1, .infer = toy_infer_nothing};
 
 static inline bg_value toy_add(bg_graph *graph, const char *name, bg_value a, bg_value b)
 {

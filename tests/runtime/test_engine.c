@@ -228,6 +228,43 @@ static void uneven_parts_with_helpers(void **state)
     }
 }
 
+/* ---- waking up ---- */
+
+/* Kernels of a length that makes workers fall asleep between them now and then; a wake-up that got lost would end a run
+ * by its time limit, which is far above what a run takes. */
+static void no_wake_up_is_lost(void **state)
+{
+    const uint32_t run_count = getenv("BRIGADE_TEST_ALL") != NULL ? 20000 : 400;
+    toy_options options = toy_defaults();
+    bg_error error = {0};
+
+    (void)state;
+    options.inference = true;
+    options.part_count = TOY_WIDTH;
+    options.forward = uneven_part;
+    options.micro_batches = 2;
+    for (uint32_t cores = 2; cores <= 5; cores++) {
+        bg_session *session = NULL;
+        bg_plan *plan;
+        outcome result;
+        options.cores = cores;
+        options.replicas = 1 + cores % 2;
+        plan = toy_plan_create(&options);
+        assert_non_null(plan);
+        init_outcome(&result, &options);
+        assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+        for (uint32_t run = 0; run < run_count; run++) {
+            const void *inputs[] = {result.inputs};
+            void *outputs[] = {result.outputs};
+            if (bg_session_run(session, inputs, outputs, &error) != BG_OK)
+                fail_msg("%u cores, run %u: %s", cores, run, error.message);
+        }
+        bg_session_destroy(session);
+        toy_plan_destroy(plan);
+        clear_outcome(&result);
+    }
+}
+
 /* ---- what a run costs ---- */
 
 static void a_run_allocates_nothing(void **state)
@@ -269,6 +306,7 @@ int main(void)
         cmocka_unit_test(as_many_workers_as_there_are_cores),
         cmocka_unit_test(slots_of_depth_one),
         cmocka_unit_test(uneven_parts_with_helpers),
+        cmocka_unit_test(no_wake_up_is_lost),
         cmocka_unit_test(a_run_allocates_nothing),
     };
 

@@ -102,9 +102,8 @@ static void walk_op(const bg_graph *graph, const bgi_op *op, uint64_t *contents)
     for (uint32_t i = 0; i < op->output_count; i++)
         if (op->outputs[i].id != 0)
             contents[op->outputs[i].id] =
-                is_transparent(op->type)
-                    ? inputs[0]
-                    : hash_op(op->name, graph->blocks[op->block].name, i, inputs, op->input_count);
+                is_transparent(op->type) ? inputs[0]
+                                         : hash_op(op->name, graph->blocks[op->block].name, i, inputs, op->input_count);
     for (uint32_t i = 0; i < op->input_count; i++)
         if (bgi_op_type_writes(op->type, i))
             contents[op->inputs[i].id] =
@@ -133,8 +132,7 @@ static uint64_t *walk_graph(const bg_graph *graph, const bg_plan *plan, uint32_t
             for (uint32_t i = 0; i < plan->output_count; i++)
                 for (size_t k = 0; k < graph->output_count; k++)
                     if (strcmp(graph->outputs[k].name, plan->outputs[i].name) == 0)
-                        outputs[((size_t)i * steps + step) * micro_batches + m] =
-                            contents[graph->outputs[k].value.id];
+                        outputs[((size_t)i * steps + step) * micro_batches + m] = contents[graph->outputs[k].value.id];
         }
         for (size_t o = 0; o < graph->op_count; o++)
             if (graph->ops[o].phase == BGI_PHASE_UPDATE)
@@ -251,8 +249,8 @@ static void run_call(machine *m, uint32_t device, uint32_t micro_batch, const bg
         put(find_lines(m, device, false, call->scratch_offset, call->kernel.scratch_bytes, call->name),
             call->kernel.scratch_bytes, m->garbage += 12345);
     for (uint32_t i = 0; i < call->input_count; i++)
-        inputs[i] = read_operand(m, device, &call->operands[i], micro_batch, bg_type_size_bytes(&call->types[i]),
-                                 call->name);
+        inputs[i] =
+            read_operand(m, device, &call->operands[i], micro_batch, bg_type_size_bytes(&call->types[i]), call->name);
     if (is_store) {
         write_operand(m, device, &call->operands[0], micro_batch, bg_type_size_bytes(&call->types[0]), inputs[1],
                       call->name);
@@ -262,8 +260,7 @@ static void run_call(machine *m, uint32_t device, uint32_t micro_batch, const bg
         fail_msg("%s: no op `%s` in the graph", m->what, call->name);
     for (uint32_t i = 0; i < call->output_count; i++) {
         const bool is_copy = copies || is_transparent(op->type);
-        const uint64_t hash =
-            is_copy ? inputs[0] : hash_op(call->name, call->block, i, inputs, call->input_count);
+        const uint64_t hash = is_copy ? inputs[0] : hash_op(call->name, call->block, i, inputs, call->input_count);
         write_operand(m, device, &call->operands[call->input_count + i], micro_batch,
                       bg_type_size_bytes(&call->types[call->input_count + i]), hash, call->name);
     }
@@ -377,7 +374,8 @@ static void fill_leaves(machine *m)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         for (uint32_t p = 0; p < plan->variables[v].place_count; p++)
             write_operand(m, plan->variables[v].places[p].device, &plan->variables[v].places[p], 0,
-                          bg_type_size_bytes(&plan->variables[v].type), hash_variable(plan->variables[v].name), "upload");
+                          bg_type_size_bytes(&plan->variables[v].type), hash_variable(plan->variables[v].name),
+                          "upload");
 }
 
 static void fill_constants(machine *m)
@@ -405,8 +403,8 @@ static void compare(machine *m, const uint64_t *contents, const uint64_t *output
         for (size_t n = 0; n < (size_t)m->steps * plan->micro_batches; n++)
             if (m->outputs[i * (size_t)m->steps * plan->micro_batches + n] !=
                 outputs[i * (size_t)m->steps * plan->micro_batches + n])
-                fail_msg("%s: output `%s`, micro-batch %zu is not what the graph says", m->what,
-                         plan->outputs[i].name, n);
+                fail_msg("%s: output `%s`, micro-batch %zu is not what the graph says", m->what, plan->outputs[i].name,
+                         n);
 }
 
 static void run_machine(const bg_plan *plan, const bg_graph *graph, const uint64_t *contents, const uint64_t *outputs,

@@ -109,9 +109,8 @@ static bg_value add_op(builder *b)
 /* Reads the labels; may stand before the last block. */
 static bg_value add_loss(builder *b, bg_value labels)
 {
-    bg_value loss =
-        bg_cross_entropy(b->graph, NULL, bg_linear(b->graph, NULL, pick(b), weight(b), (bg_value){0}), labels,
-                         BG_LOSS_MEAN, -100);
+    bg_value loss = bg_cross_entropy(b->graph, NULL, bg_linear(b->graph, NULL, pick(b), weight(b), (bg_value){0}),
+                                     labels, BG_LOSS_MEAN, -100);
 
     if (below(b, 3) == 0)
         loss = bg_scale(b->graph, NULL, loss, 0.5, 0.0);

@@ -131,8 +131,8 @@ static void test_many_contributions(void **state)
 static void test_no_gradient_where_none_flows(void **state)
 {
     bg_graph *graph = small_create();
-    const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"), v = small_weight(graph, "behind_integers"),
-                   u = small_weight(graph, "unused");
+    const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"),
+                   v = small_weight(graph, "behind_integers"), u = small_weight(graph, "unused");
     bg_value integers;
     derived d;
 
@@ -198,8 +198,8 @@ static void test_errors(void **state)
                      NULL);
     loss = small_loss(graph, "loss", y);
     bg_error_clear(&error);
-    small_expect(bgi_differentiate(graph, loss, false, &d.gradients, &d.count, &d.weight, &error),
-                 BG_ERROR_UNSUPPORTED, &error, "gradient of linear `mine`");
+    small_expect(bgi_differentiate(graph, loss, false, &d.gradients, &d.count, &d.weight, &error), BG_ERROR_UNSUPPORTED,
+                 &error, "gradient of linear `mine`");
     assert_int_equal(bgi_differentiate(graph, loss, false, &d.gradients, &d.count, &d.weight, NULL),
                      BG_ERROR_UNSUPPORTED);
     assert_null(d.gradients);

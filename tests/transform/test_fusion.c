@@ -4,11 +4,11 @@
 #include "transform/small.h"
 
 typedef struct chain {
-    bool other_block;     /* the pool stands in another block */
-    bool second_reader;   /* somebody else reads the convolution */
-    bool is_output;       /* the pool's result is an output of the graph */
-    bool overlapping;     /* windows overlap */
-    bool strided;         /* the convolution has stride 2 */
+    bool other_block;   /* the pool stands in another block */
+    bool second_reader; /* somebody else reads the convolution */
+    bool is_output;     /* the pool's result is an output of the graph */
+    bool overlapping;   /* windows overlap */
+    bool strided;       /* the convolution has stride 2 */
     bool without_bias;
     bool without_relu;
     bool ceil_mode;

@@ -13,10 +13,8 @@ typedef struct cut {
 
 static cut make_cut(bg_graph *graph, bg_value loss, bool offload, bool split_weights)
 {
-    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED,
-                                .gradient_accumulation = 2,
-                                .replicas = 1,
-                                .offload_optimiser = offload};
+    const bg_options options = {
+        .strategy = BG_STRATEGY_PIPELINED, .gradient_accumulation = 2, .replicas = 1, .offload_optimiser = offload};
     const bg_optimiser optimiser = bg_adam(0.1);
     const bool training = !bg_value_is_null(loss);
     cut c = {.graph = graph};
@@ -68,7 +66,8 @@ static void test_skip_over_a_stage(void **state)
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     b = small_linear(graph, "b", a, small_weight(graph, "wb"));
     bg_block_start(graph, "C", BG_DEVICE_NONE);
-    loss = bg_reduce(graph, "loss", BG_REDUCE_SUM, bg_elementwise_binary(graph, "c", BG_MULTIPLY, a, b), NULL, 0, false);
+    loss =
+        bg_reduce(graph, "loss", BG_REDUCE_SUM, bg_elementwise_binary(graph, "c", BG_MULTIPLY, a, b), NULL, 0, false);
     c = make_cut(graph, loss, false, false);
     /* Names of gradients are made from numbers, so only their ends are told here. */
     assert_int_equal(c.partition.level_count, 1);
@@ -219,9 +218,9 @@ static void test_split_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skip_over_a_stage),         cmocka_unit_test(test_inference_crossings),
-        cmocka_unit_test(test_aliases_of_leaves),         cmocka_unit_test(test_levels_of_offloaded_state),
-        cmocka_unit_test(test_levels_of_tied_weights),    cmocka_unit_test(test_split_weights),
+        cmocka_unit_test(test_skip_over_a_stage),      cmocka_unit_test(test_inference_crossings),
+        cmocka_unit_test(test_aliases_of_leaves),      cmocka_unit_test(test_levels_of_offloaded_state),
+        cmocka_unit_test(test_levels_of_tied_weights), cmocka_unit_test(test_split_weights),
     };
 
     return cmocka_run_group_tests_name("transform/partition", tests, NULL, NULL);

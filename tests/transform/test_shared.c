@@ -16,9 +16,9 @@ static bg_graph *train_tied(bgi_stages *stages)
     bg_block_start(graph, "A", BG_DEVICE_NONE);
     x = small_linear(graph, "a", x, w);
     bg_block_start(graph, "B", BG_DEVICE_NONE);
-    x = small_linear(graph, "b", x,
-                     bg_reshape(graph, NULL, bg_reshape(graph, NULL, w, 1, (const int64_t[]){9}), 2,
-                                (const int64_t[]){3, 3}));
+    x = small_linear(
+        graph, "b", x,
+        bg_reshape(graph, NULL, bg_reshape(graph, NULL, w, 1, (const int64_t[]){9}), 2, (const int64_t[]){3, 3}));
     bg_block_start(graph, "C", BG_DEVICE_NONE);
     x = small_linear(graph, "c2", small_linear(graph, "c1", x, w), w);
     x = small_loss(graph, "loss", x);
@@ -82,8 +82,8 @@ static bg_status infer_tick(const bg_op_signature *op, bg_type *outputs, bg_erro
 /* Running statistics: changed once a micro-batch. */
 static void test_what_micro_batches_change_is_not_shared(void **state)
 {
-    static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",      .minimum_inputs = 2,
-                                    .maximum_inputs = 2, .output_count = 1,   .written_inputs = 1u << 1,
+    static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",    .minimum_inputs = 2,
+                                    .maximum_inputs = 2, .output_count = 1, .written_inputs = 1u << 1,
                                     .infer = infer_tick};
 
     (void)state;

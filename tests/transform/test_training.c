@@ -27,9 +27,8 @@ static bg_graph *build(bool counted, bg_value *loss)
     bg_block_start(graph, "A", BG_DEVICE_NONE);
     y = small_linear(graph, "fc", x, small_weight(graph, "w"));
     bg_block_start(graph, "B", BG_DEVICE_NONE);
-    *loss = counted
-                ? bg_cross_entropy(graph, "loss", y, bg_graph_input(graph, "labels", &type), BG_LOSS_MEAN, -100)
-                : small_loss(graph, "loss", y);
+    *loss = counted ? bg_cross_entropy(graph, "loss", y, bg_graph_input(graph, "labels", &type), BG_LOSS_MEAN, -100)
+                    : small_loss(graph, "loss", y);
     small_require(graph);
     return graph;
 }

@@ -13,8 +13,13 @@ static void find_inside(const bgi_conv *s, int64_t kx, int64_t *first, int64_t *
 {
     const int64_t stride = s->options.stride[1], offset = kx * s->options.dilation[1] - s->options.padding[1];
 
-    *first = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    *end = s->w - offset <= 0 ? 0 : (s->w - offset - 1) / stride + 1;
+    if (stride == 1) {
+        *first = offset < 0 ? -offset : 0;
+        *end = s->w - offset;
+    } else {
+        *first = offset < 0 ? (-offset + stride - 1) / stride : 0;
+        *end = s->w - offset <= 0 ? 0 : (s->w - offset - 1) / stride + 1;
+    }
     *end = *end < s->ow ? *end : s->ow;
 }
 
@@ -36,13 +41,13 @@ static void gather_columns(const bgi_conv *s, const void *x, int64_t row, int64_
     }
 }
 
-/* One row of the patches' matrix: tap (c, ky, kx) at output positions p0..p0 + count - 1. `plane` is where channel c of
- * the image begins. */
-static void pack_patch_row(const bgi_conv *s, const void *x, int64_t plane, int64_t ky, int64_t kx, int64_t p0,
-                           int64_t count, float *to)
+/* One row of the patches' matrix: tap (c, ky, kx) at `count` output positions from (oy, ox) on. `plane` is where
+ * channel c of the image begins. */
+static void pack_patch_row(const bgi_conv *s, const void *x, int64_t plane, int64_t ky, int64_t kx, int64_t oy,
+                           int64_t ox, int64_t count, float *to)
 {
     const int64_t offset = kx * s->options.dilation[1] - s->options.padding[1];
-    int64_t first, end, oy = p0 / s->ow, ox = p0 % s->ow;
+    int64_t first, end;
 
     find_inside(s, kx, &first, &end);
     while (count > 0) {
@@ -71,9 +76,10 @@ static void pack_patch_rows(const bgi_conv *s, const void *x, int64_t image, int
                             int64_t p0, int64_t count, int64_t stride, float *to)
 {
     int64_t c = k0 / s->taps, ky = k0 % s->taps / s->kw, kx = k0 % s->kw;
+    const int64_t oy = p0 / s->ow, ox = p0 % s->ow;
 
     for (int64_t k = 0; k < k_count; k++, to += stride) {
-        pack_patch_row(s, x, (image * s->c + group * s->cg + c) * s->h * s->w, ky, kx, p0, count, to);
+        pack_patch_row(s, x, (image * s->c + group * s->cg + c) * s->h * s->w, ky, kx, oy, ox, count, to);
         for (int64_t i = count; i < stride; i++)
             to[i] = 0.0f;
         if (++kx == s->kw) {

@@ -245,8 +245,10 @@ static const patch_function spread_table[BLOCK_ROWS][BLOCK_VECTORS] = PATCH_TABL
     }
 SHORT_PATCHES(1)
 SHORT_PATCHES(2)
-SHORT_PATCHES(3) SHORT_PATCHES(4) SHORT_PATCHES(5) static const patch_function short_table[BLOCK_ROWS][BLOCK_VECTORS] =
-    {{sum_short_patches_1}, {sum_short_patches_2}, {sum_short_patches_3}, {sum_short_patches_4}, {sum_short_patches_5}};
+SHORT_PATCHES(3)
+SHORT_PATCHES(4)
+SHORT_PATCHES(5) static const patch_function short_table[BLOCK_ROWS][BLOCK_VECTORS] = {
+    {sum_short_patches_1}, {sum_short_patches_2}, {sum_short_patches_3}, {sum_short_patches_4}, {sum_short_patches_5}};
 #endif
 
 static const patch_function (*choose_sum_table(const bgi_conv_pool *s, const bgi_conv_pool_patches *p))[BLOCK_VECTORS]

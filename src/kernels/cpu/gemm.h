@@ -13,9 +13,11 @@
 
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
-    BGI_GEMM_ROWS = 256,   /* of A in a unit: with KC columns they stay in a second-level cache */
-    BGI_GEMM_DEPTH = 384,  /* KC, at most */
-    BGI_GEMM_FEW_ROWS = 64 /* that do not pay for packing a row-major B */
+    BGI_GEMM_ROWS = 256,      /* of A in a unit: with KC columns they stay in a second-level cache */
+    BGI_GEMM_DEPTH = 256,     /* KC, at most */
+    BGI_GEMM_MANY_UNITS = 64, /* enough for every worker: no need to cut columns further */
+    BGI_GEMM_FEW_ROWS = 64,   /* that do not pay for packing A, nor a row-major B */
+    BGI_GEMM_TILE_ROWS = 8    /* at most, of any instruction set */
 };
 #define BGI_GEMM_UNIT_FLOPS 3e6
 
@@ -26,7 +28,7 @@ typedef struct bgi_gemm {
     int64_t units;
     uint32_t parts;
     int64_t panel_floats; /* a packed panel, and a spare one */
-    int64_t a_floats;     /* a widened block of A, 0 for float32 */
+    int64_t a_floats;     /* a block of A, packed; and before that widened, unless it is float32 */
     int64_t c_floats;     /* a block of C in float32, 0 for float32 */
     int64_t part_floats;
 } bgi_gemm;
@@ -37,27 +39,30 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     const double flops = 2.0 * (double)m * (double)n * (double)k * (double)repeats;
     const int64_t vectors = (n + lanes - 1) / lanes, width = BGI_GEMM_PANEL_VECTORS * lanes;
     bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k};
+    int64_t rows, columns; /* of a unit, at most */
 
     g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
     g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
     g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, BGI_GEMM_UNIT_FLOPS);
+    columns = (BGI_GEMM_MANY_UNITS + batch * g.row_blocks - 1) / (batch * g.row_blocks);
+    g.column_blocks = g.column_blocks < columns ? g.column_blocks : columns;
     g.depth_blocks = (k + BGI_GEMM_DEPTH - 1) / BGI_GEMM_DEPTH;
     g.depth = (k + g.depth_blocks - 1) / g.depth_blocks;
     g.units = batch * g.row_blocks * g.column_blocks;
     g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
-    g.panel_floats = 2 * bgi_cpu_round_up(width * g.depth, 16); /* one to widen into, one to pack into */
-    if (!is_float32) {
-        const int64_t rows = (m + g.row_blocks - 1) / g.row_blocks;
-        const int64_t columns = ((g.panels + g.column_blocks - 1) / g.column_blocks) * width;
 
-        g.a_floats = bgi_cpu_round_up(rows * g.depth, 16);
+    rows = (m + g.row_blocks - 1) / g.row_blocks;
+    columns = ((g.panels + g.column_blocks - 1) / g.column_blocks) * width;
+    g.panel_floats = 2 * bgi_cpu_round_up(width * g.depth, 16);
+    if (m > BGI_GEMM_FEW_ROWS || !is_float32)
+        g.a_floats = 2 * bgi_cpu_round_up(bgi_cpu_round_up(rows, BGI_GEMM_TILE_ROWS) * g.depth, 16);
+    if (!is_float32)
         g.c_floats = bgi_cpu_round_up(rows * columns, 16);
-    }
     g.part_floats = g.panel_floats + g.a_floats + g.c_floats;
     return g;
 }
 
-/* Dims of the linear layer's three products, as (M, N, K). */
+/* Dims of the linear layer's three products. */
 typedef struct bgi_linear_dims {
     int64_t rows, in, out;
 } bgi_linear_dims;

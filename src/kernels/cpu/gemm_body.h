@@ -45,6 +45,7 @@ struct gemm_job {
 typedef struct gemm_tile {
     const float *a;
     int64_t a_row, a_column;
+    int64_t a_tile; /* where the next tile's A begins; 0: where its first row does */
     const float *b;
     int64_t b_row;
     int64_t depth;
@@ -122,13 +123,14 @@ TILES(4)
 #if TILE_ROWS == 8
 TILES(5)
 TILES(6)
-TILES(7) TILES(8)
+TILES(7)
+TILES(8)
 #endif
 
-    static void (*const tile_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const gemm_tile *t) = {
-        TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
+static void (*const tile_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const gemm_tile *t) = {
+    TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
 #if TILE_ROWS == 8
-        TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+    TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
 #endif
 };
 
@@ -185,6 +187,29 @@ static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, i
     return buffer;
 }
 
+/* Lays a block of a transposed A out tile by tile, [k][rows of the tile]: what the tiles read in order. Its columns lie far
+ * apart in memory, and would fall out of the cache between two tiles. */
+static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
+{
+    const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
+
+    for (int64_t i = 0; i < tiles; i++) {
+        const int64_t from = m_count * i / tiles, rows = m_count * (i + 1) / tiles - from;
+        const float *a = tile->a + from;
+        float *strip = to + i * TILE_ROWS * tile->depth;
+
+        for (int64_t k = 0; k < tile->depth; k++, a += tile->a_column, strip += TILE_ROWS)
+            if (rows == TILE_ROWS)
+                memcpy(strip, a, TILE_ROWS * sizeof(float));
+            else
+                for (int64_t r = 0; r < rows; r++)
+                    strip[r] = a[r];
+    }
+    tile->a = to;
+    tile->a_column = TILE_ROWS;
+    tile->a_tile = TILE_ROWS * tile->depth;
+}
+
 /* One panel, for all rows of the unit: tiles as even as can be. */
 static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors)
 {
@@ -194,14 +219,14 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors)
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t from = m_count * i / tiles, to = m_count * (i + 1) / tiles;
 
-        tile.a = whole.a + from * whole.a_row;
+        tile.a = whole.a + (whole.a_tile ? i * whole.a_tile : from * whole.a_row);
         tile.c = whole.c + from * whole.c_row;
         tile.row_bias = whole.row_bias ? whole.row_bias + from : NULL;
         tile_table[to - from - 1][vectors - 1](&tile);
     }
 }
 
-/* A unit's scratch: panel, spare panel, widened A, C in float32. */
+/* A unit's scratch: panel, spare panel, A widened and packed, C in float32. */
 typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
@@ -259,6 +284,9 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
             tile.depth = g->k - k0 < g->depth ? g->k - k0 : g->depth;
             tile.add = repeat > 0 || k0 > 0;
             tile.a = view_rows(job, repeat, m0, m_count, k0, tile.depth, cut.a, &tile.a_row, &tile.a_column);
+            tile.a_tile = 0;
+            if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)
+                pack_rows(&tile, m_count, cut.a + g->a_floats / 2);
             multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &cut);
         }
     if (!is_float32)

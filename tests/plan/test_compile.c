@@ -1,0 +1,393 @@
+/*
+ * test_compile.c: from graphs and options to plans: odd graphs by symbolic execution (support/plan_check.h), outputs,
+ * streams, warnings, refusals, failed allocations, and time.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/nn.h>
+
+#include "support/allocations.h"
+#include "support/plan_check.h"
+
+typedef struct model {
+    bg_graph *graph;
+    bg_value loss;
+} model;
+
+/* Blocks A, B, C, D of one linear layer; outputs "hidden" (of B), "logits", "loss". */
+static model make_model(void)
+{
+    static const char *const blocks[] = {"A", "B", "C", "D"};
+    const bg_type x_type = bg_matrix(BG_FLOAT32, 6, 8), label_type = bg_vector(BG_INT32, 6);
+    model m = {0};
+    bg_value x, labels;
+
+    assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
+    labels = bg_graph_input(m.graph, "labels", &label_type);
+    x = bg_graph_input(m.graph, "x", &x_type);
+    for (int i = 0; i < 4; i++) {
+        bg_block_begin(m.graph, blocks[i], BG_DEVICE_NONE);
+        x = bg_linear_layer(m.graph, blocks[i], x, 8, true);
+        if (i == 1)
+            bg_graph_output(m.graph, "hidden", x);
+        if (i < 3)
+            x = bg_relu(m.graph, x);
+        else
+            m.loss = bg_cross_entropy(m.graph, "loss", x, labels, BG_LOSS_MEAN, -100);
+        bg_block_end(m.graph);
+    }
+    bg_graph_output(m.graph, "logits", x);
+    bg_graph_output(m.graph, "loss", m.loss);
+    assert_int_equal(bg_graph_check(m.graph, NULL), BG_OK);
+    return m;
+}
+
+static void expect(bg_status have, bg_status want, const bg_error *error, const char *part)
+{
+    if (have != want || (part != NULL && strstr(error->message, part) == NULL))
+        fail_msg("status %s, message `%s`; expected %s, `%s`", bg_status_name(have), error->message,
+                 bg_status_name(want), part != NULL ? part : "");
+}
+
+static void expect_training(const model *m, const bg_options *options, bg_status want, const char *part)
+{
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    expect(bg_plan_create_training(m->graph, m->loss, &optimiser, options, &plan, &error), want, &error, part);
+    bg_plan_destroy(plan);
+}
+
+/* ---- odd graphs ---- */
+
+static void test_a_graph_of_one_op(void **state)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 4, 6);
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.device_iterations = 3;
+    for (int alias = 0; alias < 2; alias++) {
+        bg_graph *graph = NULL;
+        bg_value x;
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        x = bg_graph_input(graph, "x", &type);
+        bg_graph_output(graph, "y",
+                        alias ? bg_reshape(graph, NULL, x, 1, (const int64_t[]){24}) : bg_scale(graph, NULL, x, 2, 0));
+        bgi_test_check_inference(graph, &options, alias ? "an alias" : "one op");
+        bg_graph_destroy(graph);
+    }
+}
+
+static void test_a_loss_in_the_middle(void **state)
+{
+    model m = make_model();
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    bg_block_begin(m.graph, "E", BG_DEVICE_NONE); /* a stage without a backward pass */
+    bg_graph_output(m.graph, "scaled", bg_scale(m.graph, NULL, m.loss, 10, 0));
+    bg_block_end(m.graph);
+    options.gradient_accumulation = 9;
+    bgi_test_check_training(m.graph, m.loss, &options, "loss before the last stage");
+    options.schedule = "grouped";
+    options.stages = "A@0|B@1|C@0|D@1|E@0";
+    bgi_test_check_training(m.graph, m.loss, &options, "loss before the last stage, two devices");
+    bg_graph_destroy(m.graph);
+}
+
+static void test_convnet(void **state)
+{
+    bg_graph *graph = NULL;
+    bg_convnet net;
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    net = bg_convnet_build(graph, NULL);
+    options.gradient_accumulation = 10;
+    for (int offload = 0; offload < 2; offload++) {
+        options.offload_optimiser = offload != 0;
+        bgi_test_check_training(graph, net.loss, &options, "the digit network");
+    }
+    options = bg_options_defaults();
+    options.device_iterations = 7;
+    bgi_test_check_inference(graph, &options, "the digit network, inference");
+    bg_graph_destroy(graph);
+}
+
+/* ---- inputs, outputs, streams ---- */
+
+static void test_inputs_keep_their_order(void **state)
+{
+    model m = make_model();
+    const bg_optimiser optimiser = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        bg_plan *plan = NULL;
+        options.no_fusion = no_fusion != 0;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
+        assert_int_equal(plan->input_count, 2);
+        assert_string_equal(plan->inputs[0].name, "labels");
+        assert_string_equal(plan->inputs[1].name, "x");
+        assert_string_equal(plan->variables[0].name, "A.weight");
+        bg_plan_destroy(plan);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+static void test_output_modes(void **state)
+{
+    model m = make_model();
+    const bg_output_request requests[] = {{"loss", "total", BG_OUTPUT_SUM, 0},
+                                          {"logits", "some", BG_OUTPUT_EVERY_N, 5}};
+    const bg_optimiser optimiser = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+    bg_plan *plan = NULL;
+
+    (void)state;
+    options.device_iterations = 10;
+    options.output_requests = requests;
+    options.output_request_count = 2;
+    assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
+    assert_int_equal(plan->output_count, 5);
+    assert_string_equal(plan->outputs[0].name, "hidden");
+    assert_int_equal(plan->outputs[0].mode, BG_OUTPUT_FINAL);
+    assert_string_equal(plan->outputs[3].name, "total");
+    assert_int_equal(plan->outputs[3].mode, BG_OUTPUT_SUM);
+    assert_int_equal(plan->outputs[4].period, 5);
+    assert_int_equal(bg_plan_summarise(plan).samples_per_run, 60);
+    bg_plan_destroy(plan);
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, NULL), BG_OK);
+    assert_int_equal(plan->outputs[0].mode, BG_OUTPUT_ALL);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
+/* Stages that are given stay those of the model when nothing is left of the last two. */
+static void test_inference_leaves_out(void **state)
+{
+    model m = make_model();
+    const bg_output_request request = {.output = "hidden"};
+    bg_options options = bg_options_defaults();
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    options.output_requests = &request;
+    options.output_request_count = 1;
+    options.requests_only = true;
+    options.device_iterations = 5;
+    for (int given = 0; given < 2; given++) {
+        options.stages = given ? "A|B|C|D" : NULL;
+        expect(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK, &error, NULL);
+        assert_int_equal(plan->stage_count, given ? 4 : 2);
+        assert_int_equal(plan->input_count, 1);
+        assert_int_equal(plan->variable_count, 4);
+        bg_plan_destroy(plan);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* ---- refusals and warnings ---- */
+
+static void test_refusals(void **state)
+{
+    model m = make_model();
+    const bg_output_request unknown = {.output = "nothing"}, twice = {.output = "loss"},
+                            uneven = {"loss", "l", BG_OUTPUT_EVERY_N, 3};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.stages = "A|B";
+    expect_training(&m, &options, BG_ERROR_INVALID, "block `C` is in no stage");
+    options = bg_options_defaults();
+    options.stages = "A@0|B@1|C@0|D@1";
+    expect_training(&m, &options, BG_ERROR_INVALID, "share device 0");
+    options = bg_options_defaults();
+    options.output_requests = &unknown;
+    options.output_request_count = 1;
+    expect_training(&m, &options, BG_ERROR_NOT_FOUND, "no output `nothing`; it has `hidden`, `logits`, `loss`");
+    options.output_requests = &twice;
+    expect_training(&m, &options, BG_ERROR_INVALID, "two outputs of the session are named `loss`");
+    options.output_requests = &uneven;
+    options.device_iterations = 10;
+    expect_training(&m, &options, BG_ERROR_INVALID, "period 3");
+    options = bg_options_defaults();
+    options.ipu_limits = true;
+    options.schedule = "grouped";
+    options.gradient_accumulation = 6;
+    expect_training(&m, &options, BG_ERROR_INVALID, "needs at least 7 (2 N - 1)");
+    options.gradient_accumulation = 7;
+    expect_training(&m, &options, BG_OK, NULL);
+    options = bg_options_defaults();
+    options.device_memory_bytes = 1000;
+    expect_training(&m, &options, BG_ERROR_BUDGET, "its budget is 1.00 kB (1000 bytes)");
+    m.loss = (bg_value){0};
+    options = bg_options_defaults();
+    expect_training(&m, &options, BG_ERROR_INVALID, "the loss is not a value of the graph");
+    bg_graph_destroy(m.graph);
+}
+
+static void test_inference_refusals(void **state)
+{
+    const bg_type six = bg_vector(BG_FLOAT32, 6), four = bg_vector(BG_FLOAT32, 4);
+    const bg_output_request unknown = {.output = "nothing"};
+    bg_options options = bg_options_defaults();
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    bg_value a, b;
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    expect(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_INVALID, &error, "computes nothing");
+    a = bg_graph_input(graph, "a", &six);
+    b = bg_graph_input(graph, "b", &four);
+    bg_graph_output(graph, "y", bg_scale(graph, NULL, a, 2, 0));
+    bg_graph_output(graph, "z", bg_scale(graph, NULL, b, 2, 0));
+    bg_error_clear(&error);
+    expect(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_SHAPE, &error,
+           "inputs `a` and `b` have different micro-batches: 6 and 4 samples");
+    options.requests_only = true;
+    options.output_requests = &unknown;
+    options.output_request_count = 1;
+    bg_error_clear(&error);
+    expect(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_NOT_FOUND, &error,
+           "no output `nothing`; it has `y`, `z`");
+    bg_graph_destroy(graph);
+}
+
+static void count_warning(void *user, bg_log_level level, const char *text)
+{
+    if (level == BG_LOG_WARNING)
+        snprintf(user, 512, "%s", text);
+}
+
+static void test_warnings(void **state)
+{
+    model m = make_model();
+    char text[512] = "";
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.log = count_warning;
+    options.log_user = text;
+    options.schedule = "grouped";
+    options.gradient_accumulation = 2;
+    expect_training(&m, &options, BG_OK, NULL);
+    if (strstr(text, "gradient accumulation is 2, below the 7 that fill a pipeline of 4 stages") == NULL)
+        fail_msg("%s", text);
+    options.stages = "A@0|B@0|C@0|D@0";
+    expect_training(&m, &options, BG_OK, NULL);
+    assert_non_null(strstr(text, "all stages are on one device"));
+    text[0] = '\0';
+    options.stages = NULL;
+    options.gradient_accumulation = 8;
+    expect_training(&m, &options, BG_OK, NULL);
+    assert_string_equal(text, "");
+    bg_graph_destroy(m.graph);
+}
+
+/* ---- robustness ---- */
+
+static void test_failed_allocations(void **state)
+{
+    model m;
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    if (!test_allocations_available())
+        skip();
+    m = make_model();
+    options.gradient_accumulation = 4;
+    for (uint64_t n = 1;; n++) {
+        bg_plan *plan = NULL;
+        bg_error error = {0};
+        const int64_t before = test_allocations_live();
+        test_allocations_fail(n);
+        const bg_status status = bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, &error);
+        const bool have_failed = test_allocations_have_failed();
+        test_allocations_fail(0);
+        if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK)
+            fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
+        bg_plan_destroy(plan);
+        assert_int_equal(test_allocations_live(), before);
+        if (!have_failed)
+            break;
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* 96 blocks of 52 ops: loops over loops would show. */
+static void test_large_models_compile_fast(void **state)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), label_type = bg_vector(BG_INT32, 4);
+    model m = {0};
+    bg_value x, labels;
+    char name[32];
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
+    x = bg_graph_input(m.graph, "x", &x_type);
+    labels = bg_graph_input(m.graph, "labels", &label_type);
+    for (int block = 0; block < 96; block++) {
+        snprintf(name, sizeof name, "B%d", block);
+        bg_block_begin(m.graph, name, BG_DEVICE_NONE);
+        for (int k = 0; k < 13; k++) {
+            bg_value y;
+            snprintf(name, sizeof name, "fc%d.%d", block, k);
+            y = bg_gelu_tanh(m.graph, bg_linear_layer(m.graph, name, x, 16, true));
+            snprintf(name, sizeof name, "ln%d.%d", block, k);
+            x = bg_add(m.graph, x, bg_layer_norm_layer(m.graph, name, y, 1e-5));
+        }
+        if (block == 95)
+            m.loss = bg_cross_entropy(m.graph, "loss", x, labels, BG_LOSS_MEAN, -100);
+        bg_block_end(m.graph);
+    }
+    bg_graph_output(m.graph, "loss", m.loss);
+    for (int single = 0; single < 2; single++) {
+        const bg_optimiser optimiser = bg_adamw(0.01);
+        bg_options options = bg_options_defaults();
+        bg_plan *plan = NULL;
+        options.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+        options.gradient_accumulation = 32;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
+        /* Some 200 ms where this was written; with a quadratic step in it, many seconds. */
+        if (bg_plan_summarise(plan).compile_ms > 5000)
+            fail_msg("%u ops take %.0f ms", bg_graph_op_count(m.graph), bg_plan_summarise(plan).compile_ms);
+        bg_plan_destroy(plan);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_graph_of_one_op),
+        cmocka_unit_test(test_a_loss_in_the_middle),
+        cmocka_unit_test(test_convnet),
+        cmocka_unit_test(test_inputs_keep_their_order),
+        cmocka_unit_test(test_output_modes),
+        cmocka_unit_test(test_inference_leaves_out),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_inference_refusals),
+        cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_failed_allocations),
+        cmocka_unit_test(test_large_models_compile_fast),
+    };
+
+    return cmocka_run_group_tests_name("plan/compile", tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/*
+ * test_describe.c: golden texts of a small plan, and the message of one that does not fit.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/ops.h>
+
+#include "plan/plan.h"
+
+/* x [4, 16] -> A: linear -> B: linear, mean. */
+static bg_status make_plan(size_t budget, bg_plan **out, bg_error *error)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
+    const bg_optimiser optimiser = bg_sgd(0.1);
+    bg_options options = bg_options_defaults();
+    bg_graph *graph = NULL;
+    bg_value x, loss;
+    bg_status status;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &x_type);
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = bg_linear(graph, "fc1", x, bg_graph_parameter(graph, "w1", &w_type, NULL), (bg_value){0});
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    x = bg_linear(graph, "fc2", x, bg_graph_parameter(graph, "w2", &w_type, NULL), (bg_value){0});
+    loss = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
+    bg_graph_output(graph, "loss", loss);
+    options.gradient_accumulation = 3;
+    options.device_memory_bytes = budget;
+    options.kernels = BG_KERNELS_REFERENCE;
+    status = bg_plan_create_training(graph, loss, &optimiser, &options, out, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+static bg_plan *small_plan(void)
+{
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    if (make_plan(0, &plan, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return plan;
+}
+
+static void expect_text(const bg_plan *plan, bg_status (*print)(const bg_plan *, char **, bg_error *),
+                        const char *expected)
+{
+    char *text = NULL;
+
+    assert_int_equal(print(plan, &text, NULL), BG_OK);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void test_placement(void **state)
+{
+    bg_plan *plan = small_plan();
+
+    (void)state;
+    expect_text(plan, bg_plan_print_placement, "block A: stage 0, device 0\nblock B: stage 1, device 1\n");
+    bg_plan_destroy(plan);
+}
+
+static void test_memory(void **state)
+{
+    bg_plan *plan = small_plan();
+
+    (void)state;
+    expect_text(
+        plan, bg_plan_print_memory,
+        "bytes        weights   gradients       state       stash   transient      stream      device      budget"
+        "      remote\n"
+        "device 0        1152        1024           0         512        1024         512        4224   unlimited"
+        "           0\n"
+        "device 1        1216        1024           0         512        1280           0        4032   unlimited"
+        "           0\n");
+    assert_int_equal(bg_plan_memory_bytes(plan, 7, BG_MEMORY_STASH), 0);
+    assert_int_equal(bg_plan_memory_bytes(plan, 0, BG_MEMORY_CLASS_COUNT), 0);
+    assert_int_equal(bg_plan_device_bytes(plan, 7), 0);
+    assert_string_equal(bg_memory_class_name(BG_MEMORY_STREAM), "stream");
+    assert_string_equal(bg_memory_class_name(BG_MEMORY_CLASS_COUNT), "unknown");
+    bg_plan_destroy(plan);
+}
+
+static void test_timetable(void **state)
+{
+    bg_plan *plan = small_plan();
+
+    (void)state;
+    expect_text(plan, bg_plan_print_timetable,
+                "step 0  1  2  3  4  5  6  7\n"
+                "dev0 F0 .  F1 B0 F2 B1 .  B2\n"
+                "dev1 .  F0 B0 F1 B1 F2 B2 .\n");
+    bg_plan_destroy(plan);
+}
+
+static const char *const program_parts[] = {
+    "edge 0: device 0 -> 1, 2 slots of 256 bytes at 2240, stash\n",
+    "edge 2: device 0 -> 0, 2 slots of 256 bytes at 2176, stash\n",
+    "device 0: 4224 bytes, 0 remote\n  HOST_IN stage 0 micro-batch 0\n    copy 256 bytes d0+2176[e2]\n",
+    "  F stage 0 micro-batch 0 acquire e0\n    linear `fc1` d0+2176[e2], d0+0 -> d1+2240[e0]\n",
+    "  SEND stage 0 micro-batch 0 edge 0\n",
+    "  RECEIVE stage 0 micro-batch 0 edge 1\n  B stage 0 micro-batch 0 release e1\n",
+    "  U stage 0 micro-batch 0 level 0\n",
+    "  HOST_OUT stage 1 micro-batch 2\n",
+};
+
+/* Instructions of each kind, and the edges. */
+static void test_program(void **state)
+{
+    bg_plan *plan = small_plan();
+    char *text = NULL;
+
+    (void)state;
+    assert_int_equal(bg_plan_print_program(plan, &text, NULL), BG_OK);
+    for (size_t i = 0; i < sizeof program_parts / sizeof program_parts[0]; i++)
+        if (strstr(text, program_parts[i]) == NULL)
+            fail_msg("no `%s` in\n%s", program_parts[i], text);
+    free(text);
+    bg_plan_destroy(plan);
+}
+
+static void test_over_budget(void **state)
+{
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    assert_int_equal(make_plan(2000, &plan, &error), BG_ERROR_BUDGET);
+    assert_null(plan);
+    assert_string_equal(error.message,
+                        "device 0 needs 4.22 kB (4224 bytes), its budget is 2.00 kB (2000 bytes); most is weights "
+                        "(1.15 kB), the largest single part variable `w1`, 1.02 kB; use more stages\n"
+                        "bytes        weights   gradients       state       stash   transient      stream      device"
+                        "      budget      remote\n"
+                        "device 0        1152        1024           0         512        1024         512        4224"
+                        "        2000           0\n"
+                        "device 1        1216        1024           0         512        1280           0        4032"
+                        "        2000           0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_placement), cmocka_unit_test(test_memory),      cmocka_unit_test(test_timetable),
+        cmocka_unit_test(test_program),   cmocka_unit_test(test_over_budget),
+    };
+
+    return cmocka_run_group_tests_name("plan/describe", tests, NULL, NULL);
+}
