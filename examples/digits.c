@@ -1,139 +1,89 @@
-/*
- * digits.c: the digit network in four pipeline stages, through Brigade's public interface: build a graph in blocks,
- * compile it for training and for testing, let both share weights, feed it with a loader.
- *
- *     cc digits.c $(pkg-config --cflags --libs brigade) -o digits && ./digits
- */
+/* digits.c: the digit network in four pipeline stages, trained and tested through Brigade's public interface.
+ *     cc digits.c $(pkg-config --cflags --libs brigade) -o digits && ./digits */
 #include <brigade.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MICRO_BATCH = 20, ACCUMULATION = 8, UPDATES_PER_RUN = 5, TRAIN_COUNT = 8000, TEST_COUNT = 2000, EPOCHS = 3 };
-
 static bg_error error;
-
 static void check(bg_status status)
 {
-    if (status != BG_OK) {
-        fprintf(stderr, "digits: %s\n", error.message);
-        exit(1);
-    }
+    if (status != BG_OK)
+        exit((fprintf(stderr, "digits: %s\n", error.message), 1));
 }
 
-/* Four blocks; each becomes a stage on a device of its own. Returns the loss. */
-static bg_value build(bg_graph *graph)
+/* Each block becomes a pipeline stage on a device of its own. */
+static bg_value build(bg_graph *g, int64_t micro_batch)
 {
-    const bg_type images = bg_tensor4(BG_UINT8, MICRO_BATCH, 1, 28, 28), labels = bg_vector(BG_UINT8, MICRO_BATCH);
+    const bg_type image = bg_tensor4(BG_UINT8, micro_batch, 1, 28, 28), label = bg_vector(BG_UINT8, micro_batch);
     const bg_pool2d_options pool = bg_pool2d_defaults(2);
-    bg_value x = bg_graph_input(graph, "images", &images), loss;
-
-    bg_block_begin(graph, "B1", BG_DEVICE_NONE);
-    x = bg_standardise(graph, "standardise", x, BG_FLOAT32, 255.0f, 0.1307f, 0.3081f);
-    x = bg_relu(graph, bg_max_pool2d(graph, NULL, bg_conv2d_layer(graph, "conv1", x, 10, 5, 5, true, NULL), &pool));
-    bg_block_end(graph);
-    bg_block_begin(graph, "B2", BG_DEVICE_NONE);
-    x = bg_relu(graph, bg_max_pool2d(graph, NULL, bg_conv2d_layer(graph, "conv2", x, 20, 5, 5, true, NULL), &pool));
-    bg_block_end(graph);
-    bg_block_begin(graph, "B3", BG_DEVICE_NONE);
-    x = bg_relu(graph, bg_linear_layer(graph, "fc1", bg_flatten(graph, NULL, x), 256, true));
-    bg_block_end(graph);
-    bg_block_begin(graph, "B4", BG_DEVICE_NONE);
-    x = bg_linear_layer(graph, "fc2", x, 10, true);
-    bg_value target = bg_graph_input(graph, "labels", &labels);
-    loss = bg_cross_entropy(graph, "loss", x, target, BG_LOSS_MEAN, -100);
-    bg_graph_output(graph, "loss", loss);
-    bg_graph_output(graph, "correct", bg_correct_count(graph, NULL, x, target));
-    bg_block_end(graph);
+    bg_value x = bg_graph_input(g, "images", &image), labels = bg_graph_input(g, "labels", &label);
+    bg_block_start(g, "B1", BG_DEVICE_NONE);
+    x = bg_standardise(g, NULL, x, BG_FLOAT32, 255, 0.1307f, 0.3081f);
+    x = bg_relu(g, bg_max_pool2d(g, NULL, bg_conv2d_layer(g, "layer1.conv", x, 10, 5, 5, true, NULL), &pool));
+    bg_block_start(g, "B2", BG_DEVICE_NONE);
+    x = bg_relu(g, bg_max_pool2d(g, NULL, bg_conv2d_layer(g, "layer2.conv", x, 20, 5, 5, true, NULL), &pool));
+    bg_block_start(g, "B3", BG_DEVICE_NONE);
+    x = bg_relu(g, bg_linear_layer(g, "layer3", bg_flatten(g, NULL, x), 256, true));
+    bg_block_start(g, "B4", BG_DEVICE_NONE);
+    x = bg_linear_layer(g, "layer4", x, 10, true);
+    bg_value loss = bg_cross_entropy(g, "loss", x, labels, BG_LOSS_MEAN, -100);
+    bg_graph_output(g, "loss", loss);
+    bg_graph_output(g, "correct", bg_correct_count(g, NULL, x, labels));
     return loss;
 }
 
-/* A loader over generated digits: each batch is what one run of the session takes. */
-static bg_loader *open_digits(uint64_t first, uint64_t count, const bg_plan *plan, bg_image_set *set, bg_dataset **data)
-{
-    const bg_digits_options digits = {.seed = 1, .first_index = first, .count = count};
-    bg_loader_options options = bg_loader_options_default();
-    bg_loader *loader;
-
-    check(bg_digits_create(&digits, set, &error));
-    check(bg_dataset_create_arrays((const bg_array[]){set->images, set->labels}, 2, data, &error));
-    options.batch_size = bg_plan_summarise(plan).samples_per_run;
-    options.shuffle = true;
-    check(bg_loader_create(*data, &options, &loader, &error));
-    return loader;
-}
-
-/* Runs one epoch; the outputs of a run are sums over its micro-batches. */
+/* One epoch: a batch of the loader is what one run takes; the outputs of a run are sums over its micro-batches. */
 static void run_epoch(bg_session *session, bg_loader *loader, uint64_t epoch, const char *what)
 {
-    const uint32_t images = bg_session_find_input(session, "images"), labels = bg_session_find_input(session, "labels");
-    const uint32_t at_loss = bg_session_find_output(session, "loss"),
-                   at_correct = bg_session_find_output(session, "correct");
-    double loss_sum = 0.0, correct_sum = 0.0, samples = 0.0;
+    double losses = 0, right = 0, count = 0;
+    float loss;
+    int32_t correct;
+    void *outputs[] = {&loss, &correct};
     bg_batch batch;
-
     check(bg_loader_begin_epoch(loader, epoch, &error));
     for (check(bg_loader_next(loader, &batch, &error)); batch.sample_count > 0;
          check(bg_loader_next(loader, &batch, &error))) {
-        const void *inputs[2];
-        void *outputs[2];
-        float loss;
-        int32_t correct;
-        inputs[images] = batch.tensors[0];
-        inputs[labels] = batch.tensors[1];
-        outputs[at_loss] = &loss;
-        outputs[at_correct] = &correct;
-        check(bg_session_run(session, inputs, outputs, &error));
-        loss_sum += loss;
-        correct_sum += correct;
-        samples += (double)batch.sample_count;
+        check(bg_session_run(session, batch.tensors, outputs, &error));
+        losses += loss * 20, right += correct, count += (double)batch.sample_count;
     }
-    printf("%s: loss %.4f, accuracy %.2f %%\n", what, loss_sum * MICRO_BATCH / samples, 100.0 * correct_sum / samples);
+    printf("%s: loss %.4f, accuracy %.2f %%\n", what, losses / count, 100 * right / count);
 }
 
 int main(void)
 {
     const bg_optimiser optimiser = bg_adamw(0.002);
+    const bg_digits_options train_digits = {.seed = 1, .count = 8000}, test_digits = {.seed = 2, .count = 2000};
     bg_options options = bg_options_defaults();
+    bg_loader_options loading = bg_loader_options_default();
+    bg_image_set images[2];
+    bg_dataset *data[2];
+    bg_loader *loader[2];
     bg_graph *graph;
-    bg_plan *train_plan, *test_plan;
-    bg_session *train, *test;
-    bg_image_set train_images, test_images;
-    bg_dataset *train_data, *test_data;
-    bg_value loss;
+    bg_plan *plan[2];
+    bg_session *session[2]; /* 0 trains, 1 tests with the same weights */
 
     check(bg_graph_create(&graph, &error));
-    loss = build(graph);
-
-    options.strategy = BG_STRATEGY_PIPELINED;
-    options.stages = "B1|B2|B3|B4";
-    options.output_mode = BG_OUTPUT_SUM;
-    options.device_iterations = UPDATES_PER_RUN;
-    options.gradient_accumulation = ACCUMULATION;
-    check(bg_plan_create_training(graph, loss, &optimiser, &options, &train_plan, &error));
-    check(bg_session_create(train_plan, NULL, &train, &error));
-
-    options.device_iterations = UPDATES_PER_RUN * ACCUMULATION;
-    options.gradient_accumulation = 1;
-    check(bg_plan_create_inference(graph, &options, &test_plan, &error));
-    check(bg_session_create(test_plan, bg_session_weights(train), &test, &error));
-
-    bg_loader *train_loader = open_digits(0, TRAIN_COUNT, train_plan, &train_images, &train_data);
-    bg_loader *test_loader = open_digits(TRAIN_COUNT, TEST_COUNT, test_plan, &test_images, &test_data);
-    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
-        run_epoch(train, train_loader, epoch, "train");
-    run_epoch(test, test_loader, 0, "test");
-
-    bg_loader_destroy(test_loader);
-    bg_loader_destroy(train_loader);
-    bg_dataset_destroy(test_data);
-    bg_dataset_destroy(train_data);
-    bg_image_set_clear(&test_images);
-    bg_image_set_clear(&train_images);
-    bg_session_destroy(test);
-    bg_session_destroy(train);
-    bg_plan_destroy(test_plan);
-    bg_plan_destroy(train_plan);
+    const bg_value loss = build(graph, 20);
+    options.strategy = BG_STRATEGY_PIPELINED, options.stages = "B1|B2|B3|B4", options.output_mode = BG_OUTPUT_SUM;
+    options.device_iterations = 5, options.gradient_accumulation = 8; /* a run: 5 weight updates of 8 micro-batches */
+    check(bg_plan_create_training(graph, loss, &optimiser, &options, &plan[0], &error));
+    options.device_iterations = 40, options.gradient_accumulation = 1;
+    check(bg_plan_create_inference(graph, &options, &plan[1], &error));
+    check(bg_digits_create(&train_digits, &images[0], &error));
+    check(bg_digits_create(&test_digits, &images[1], &error));
+    for (int i = 0; i < 2; i++) {
+        check(bg_session_create(plan[i], i == 0 ? NULL : bg_session_weights(session[0]), &session[i], &error));
+        check(bg_dataset_create_arrays((bg_array[]){images[i].images, images[i].labels}, 2, &data[i], &error));
+        loading.batch_size = bg_plan_summarise(plan[i]).samples_per_run, loading.shuffle = i == 0;
+        check(bg_loader_create(data[i], &loading, &loader[i], &error));
+    }
+    for (uint64_t epoch = 0; epoch < 3; epoch++)
+        run_epoch(session[0], loader[0], epoch, "train");
+    run_epoch(session[1], loader[1], 0, "test");
+    for (int i = 1; i >= 0; i--) {
+        bg_loader_destroy(loader[i]), bg_dataset_destroy(data[i]), bg_image_set_clear(&images[i]);
+        bg_session_destroy(session[i]), bg_plan_destroy(plan[i]);
+    }
     bg_graph_destroy(graph);
     return 0;
 }

@@ -58,7 +58,7 @@ const cli_option mnist_options[] = {
      .help = "where the trained weights go"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
      .help = "JSON lines: configuration, then each weight update"},
-    {CLI_FLAG, "profile", AT(profile), .help = "record the training's actions, the last 16384 of each device"},
+    {CLI_FLAG, "profile", AT(profile), .help = "record the training's actions, the last 262144 of each device"},
     {CLI_TEXT, "profile-dir", AT(profile_dir), .value = "DIR", .help = "where the profile goes"},
 
     {.help = "Output"},

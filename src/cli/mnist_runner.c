@@ -9,7 +9,7 @@
 #include "core/error.h"
 
 /* Some hundred updates of four devices: a trace of about 15 MB. */
-enum { PROFILE_EVENTS = 16384 };
+enum { PROFILE_EVENTS = 262144 };
 
 static const bg_output_request all_requests[] = {
     {.output = "loss", .name = "loss.all", .mode = BG_OUTPUT_ALL},

@@ -4,6 +4,22 @@
 #include "kernels/cpu/variant.h"
 
 static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
+    [BGI_KERNEL_SOFTMAX] = bgi_cpu_shape_softmax,
+    [BGI_KERNEL_LOG_SOFTMAX] = bgi_cpu_shape_log_softmax,
+    [BGI_KERNEL_SOFTMAX_BACKWARD] = bgi_cpu_shape_softmax_backward,
+    [BGI_KERNEL_LOG_SOFTMAX_BACKWARD] = bgi_cpu_shape_log_softmax_backward,
+    [BGI_KERNEL_LAYER_NORM] = bgi_cpu_shape_layer_norm,
+    [BGI_KERNEL_LAYER_NORM_BACKWARD] = bgi_cpu_shape_layer_norm_backward,
+    [BGI_KERNEL_REDUCE] = bgi_cpu_shape_reduce,
+    [BGI_KERNEL_COPY] = bgi_cpu_shape_copy,
+    [BGI_KERNEL_TRANSPOSE] = bgi_cpu_shape_transpose,
+    [BGI_KERNEL_BROADCAST] = bgi_cpu_shape_broadcast,
+    [BGI_KERNEL_ADD_N] = bgi_cpu_shape_add_n,
+    [BGI_KERNEL_EMBEDDING] = bgi_cpu_shape_embedding,
+    [BGI_KERNEL_EMBEDDING_BACKWARD] = bgi_cpu_shape_embedding_backward,
+    [BGI_KERNEL_DROPOUT] = bgi_cpu_shape_dropout,
+    [BGI_KERNEL_MAX_POOL2D] = bgi_cpu_shape_max_pool2d,
+    [BGI_KERNEL_MAX_POOL2D_BACKWARD] = bgi_cpu_shape_max_pool2d_backward,
     [BGI_KERNEL_CONV2D] = bgi_cpu_shape_conv2d,
     [BGI_KERNEL_CONV2D_BACKWARD_INPUT] = bgi_cpu_shape_conv2d_backward_input,
     [BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS] = bgi_cpu_shape_conv2d_backward_weights,
@@ -80,3 +96,19 @@ CHOICE(bgi_cpu_adam_update)
 CHOICE(bgi_cpu_cross_entropy)
 CHOICE(bgi_cpu_cross_entropy_backward)
 CHOICE(bgi_cpu_correct_count)
+CHOICE(bgi_cpu_softmax)
+CHOICE(bgi_cpu_log_softmax)
+CHOICE(bgi_cpu_softmax_backward)
+CHOICE(bgi_cpu_log_softmax_backward)
+CHOICE(bgi_cpu_layer_norm)
+CHOICE(bgi_cpu_layer_norm_backward)
+CHOICE(bgi_cpu_reduce)
+CHOICE(bgi_cpu_copy)
+CHOICE(bgi_cpu_transpose)
+CHOICE(bgi_cpu_broadcast)
+CHOICE(bgi_cpu_add_n)
+CHOICE(bgi_cpu_embedding)
+CHOICE(bgi_cpu_embedding_backward)
+CHOICE(bgi_cpu_dropout)
+CHOICE(bgi_cpu_max_pool2d)
+CHOICE(bgi_cpu_max_pool2d_backward)

@@ -141,7 +141,7 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
         job.batch = unit / units;
         job.a_start = group * s.og * s.k;
         job.c_start = job.batch * s.og * s.p;
-        if (call->input_count > 2)
+        if (bgi_cpu_has_input(call, 2))
             job.row_bias = (const char *)call->operands[2] + (size_t)(group * s.og) * element;
         multiply_matrix_unit(&job, unit % units, (float *)call->scratch + part * g.part_floats);
     }
@@ -194,7 +194,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
         job.a_start = job.batch * s.og * s.p;
         job.c_start = job.batch * s.og * s.k;
         multiply_matrix_unit(&job, unit % units, (float *)call->scratch + part * g.part_floats);
-        if (call->output_count > 1 && unit % g.column_blocks == 0)
+        if (bgi_cpu_has_output(call, 1) && unit % g.column_blocks == 0)
             sum_bias_gradient(&s, call->operands[0], job.batch * s.og + from, g.m * (row + 1) / g.row_blocks - from,
                               call->operands[3]);
     }

@@ -247,7 +247,8 @@ SHORT_PATCHES(1)
 SHORT_PATCHES(2)
 SHORT_PATCHES(3)
 SHORT_PATCHES(4)
-SHORT_PATCHES(5) static const patch_function short_table[BLOCK_ROWS][BLOCK_VECTORS] = {
+SHORT_PATCHES(5)
+static const patch_function short_table[BLOCK_ROWS][BLOCK_VECTORS] = {
     {sum_short_patches_1}, {sum_short_patches_2}, {sum_short_patches_3}, {sum_short_patches_4}, {sum_short_patches_5}};
 #endif
 

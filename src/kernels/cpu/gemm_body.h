@@ -187,8 +187,8 @@ static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, i
     return buffer;
 }
 
-/* Lays a block of a transposed A out tile by tile, [k][rows of the tile]: what the tiles read in order. Its columns lie far
- * apart in memory, and would fall out of the cache between two tiles. */
+/* Lays a block of a transposed A out tile by tile, [k][rows of the tile]: what the tiles read in order. Its columns lie
+ * far apart in memory, and would fall out of the cache between two tiles. */
 static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
 {
     const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;

@@ -33,7 +33,7 @@ static void run_linear(const bg_kernel_call *call, uint32_t part)
                     .b_column = d.in,
                     .c = call->operands[call->input_count],
                     .c_row = d.out,
-                    .column_bias = call->input_count > 2 ? call->operands[2] : NULL};
+                    .column_bias = bgi_cpu_has_input(call, 2) ? call->operands[2] : NULL};
 
     run_units(&job, call, part);
 }
@@ -99,7 +99,7 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
                     .c_row = d.in};
 
     run_units(&job, call, part);
-    if (call->output_count < 2)
+    if (!bgi_cpu_has_output(call, 1))
         return;
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
          unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++)

@@ -30,6 +30,22 @@ typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, 
 /* As the table's choices, for a given instruction set (which the processor must have). */
 bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *out);
 
+bool bgi_cpu_shape_softmax(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_log_softmax(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_log_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_layer_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_layer_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_reduce(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_copy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_transpose(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_broadcast(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_add_n(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_embedding(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_embedding_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_dropout(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_max_pool2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_max_pool2d_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
@@ -67,6 +83,17 @@ static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double fl
 static inline int64_t bgi_cpu_part_start(int64_t items, uint32_t part, uint32_t parts)
 {
     return items * part / parts;
+}
+
+/* Trailing operands may be absent: beyond the counts, or without an element type. */
+static inline bool bgi_cpu_has_input(const bg_kernel_call *call, uint32_t input)
+{
+    return input < call->input_count && call->types[input].dtype != BG_DTYPE_NONE;
+}
+
+static inline bool bgi_cpu_has_output(const bg_kernel_call *call, uint32_t output)
+{
+    return output < call->output_count && call->types[call->input_count + output].dtype != BG_DTYPE_NONE;
 }
 
 /* Sizes in scratch are counted in floats and kept in whole cache lines. */

@@ -7,6 +7,9 @@
 #include "kernels/cpu/conv_pool_forward_body.h"
 #include "kernels/cpu/linear_body.h"
 #include "kernels/cpu/loss_body.h"
+#include "kernels/cpu/move_body.h"
+#include "kernels/cpu/pool_body.h"
+#include "kernels/cpu/rows_body.h"
 #include "kernels/cpu/update_body.h"
 
 #define ROUTINE(id, name, run, finish) [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, run, finish}
@@ -38,5 +41,21 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(ACCUMULATE, "accumulate", run_accumulate, NULL),
             ROUTINE(SGD_UPDATE, "sgd_update", run_sgd_update, NULL),
             ROUTINE(ADAM_UPDATE, "adam_update", run_adam_update, NULL),
+            ROUTINE(SOFTMAX, "softmax", run_softmax, NULL),
+            ROUTINE(LOG_SOFTMAX, "log_softmax", run_log_softmax, NULL),
+            ROUTINE(SOFTMAX_BACKWARD, "softmax_backward", run_softmax_backward, NULL),
+            ROUTINE(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", run_log_softmax_backward, NULL),
+            ROUTINE(LAYER_NORM, "layer_norm", run_layer_norm, NULL),
+            ROUTINE(LAYER_NORM_BACKWARD, "layer_norm_backward", run_layer_norm_backward, finish_layer_norm_backward),
+            ROUTINE(REDUCE, "reduce", run_reduce, NULL),
+            ROUTINE(COPY, "copy", run_copy, NULL),
+            ROUTINE(TRANSPOSE, "transpose", run_transpose, NULL),
+            ROUTINE(BROADCAST, "broadcast", run_broadcast, NULL),
+            ROUTINE(ADD_N, "add_n", run_add_n, NULL),
+            ROUTINE(EMBEDDING, "embedding", run_embedding, NULL),
+            ROUTINE(EMBEDDING_BACKWARD, "embedding_backward", run_embedding_backward, NULL),
+            ROUTINE(DROPOUT, "dropout", run_dropout, NULL),
+            ROUTINE(MAX_POOL2D, "max_pool2d", run_max_pool2d, NULL),
+            ROUTINE(MAX_POOL2D_BACKWARD, "max_pool2d_backward", run_max_pool2d_backward, NULL),
         },
 };
