@@ -75,8 +75,7 @@ static void check(const shape *s, random_state *random)
 {
     kernel_case forward = begin_case(BGI_KERNEL_CONV2D, s, s->c * s->kh * s->kw);
     kernel_case input = begin_case(BGI_KERNEL_CONV2D_BACKWARD_INPUT, s, s->o * s->kh * s->kw);
-    kernel_case weights =
-        begin_case(BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS, s, s->n * out_size(s, 0) * out_size(s, 1));
+    kernel_case weights = begin_case(BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS, s, s->n * out_size(s, 0) * out_size(s, 1));
 
     case_input(&forward, x_type(s), random, -1, 1);
     case_input(&forward, w_type(s), random, -1, 1);

@@ -149,10 +149,8 @@ static void test_scale_and_cast(void **state)
         const bgi_scale_attributes attributes = {draw_real(&random, -2, 2), draw_real(&random, -2, 2)};
         const bg_dtype dtype = draw_float(&random), from = sources[draw_between(&random, 0, 3)];
         const int64_t count = draw_count(&random);
-        kernel_case scale = {.id = BGI_KERNEL_SCALE,
-                             .attributes = &attributes,
-                             .relative = 2 * unit_of(dtype),
-                             .absolute = 4e-7};
+        kernel_case scale = {
+            .id = BGI_KERNEL_SCALE, .attributes = &attributes, .relative = 2 * unit_of(dtype), .absolute = 4e-7};
         kernel_case cast = {.id = BGI_KERNEL_CAST};
 
         case_input(&scale, bg_vector(dtype, count), &random, -2, 2);
@@ -201,8 +199,8 @@ static void test_accumulate(void **state)
 }
 
 /* parameter, gradient, hyper, scale, states: float32 results have the reference's bits. */
-static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count, const double *hyper,
-                                uint32_t states)
+static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
+                                const double *hyper, uint32_t states)
 {
     const bg_dtype state_dtype = draw_between(random, 0, 1) ? dtype : BG_FLOAT32;
 

@@ -25,7 +25,7 @@ bool bgi_cpu_shape_conv2d_pool(const bgi_kernel_request *request, int64_t lanes,
     (void)lanes;
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS);
+    kernel->part_count = bgi_conv_pool_forward_parts(&s);
     kernel->scratch_bytes = kernel->part_count * (size_t)bgi_conv_pool_plan(&s).part_floats * sizeof(float);
     return true;
 }
@@ -37,7 +37,7 @@ bool bgi_cpu_shape_conv2d_pool_backward_input(const bgi_kernel_request *request,
 
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS_BACKWARD);
+    kernel->part_count = bgi_conv_pool_input_parts(&s);
     kernel->scratch_bytes = kernel->part_count * sizeof(float) *
                             (size_t)bgi_conv_pool_patch_plan(&s, lanes, false, kernel->part_count).part_floats;
     return true;
@@ -50,7 +50,7 @@ bool bgi_cpu_shape_conv2d_pool_backward_weights(const bgi_kernel_request *reques
 
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS_BACKWARD);
+    kernel->part_count = bgi_conv_pool_weights_parts(&s);
     kernel->scratch_bytes = kernel->part_count * sizeof(float) *
                             (size_t)bgi_conv_pool_patch_plan(&s, lanes, true, kernel->part_count).part_floats;
     return true;

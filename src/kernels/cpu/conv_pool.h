@@ -126,9 +126,23 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
     return bgi_cpu_part_count(s->n, 2.0 * (double)(s->n * s->o * s->q * s->windows) * (double)s->k, flops_per_part);
 }
 
-/* Parts of the three kernels. The backward ones do a quarter of the work for the usual 2 x 2 windows, and the weights'
- * one pays for each part when the parts' sums are combined. */
-#define BGI_CONV_POOL_PART_FLOPS          2.5e6
-#define BGI_CONV_POOL_PART_FLOPS_BACKWARD 5e6
+/* Parts of about ten microseconds, so that two workers that share a call end together. The backward kernels do a
+ * quarter of the work for the usual 2 x 2 windows; each part of the weights' one has sums to clear and to combine. */
+static inline uint32_t bgi_conv_pool_forward_parts(const bgi_conv_pool *s)
+{
+    return bgi_conv_pool_parts(s, 1.3e6);
+}
+
+static inline uint32_t bgi_conv_pool_input_parts(const bgi_conv_pool *s)
+{
+    return bgi_conv_pool_parts(s, 2.6e6);
+}
+
+static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
+{
+    const double sums = 1000.0 * (double)(s->o * s->k);
+
+    return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
+}
 
 #endif

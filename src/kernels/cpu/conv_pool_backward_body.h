@@ -407,7 +407,7 @@ static float sum_gradients(const live_list *list)
 static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
-    const uint32_t parts = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS_BACKWARD);
+    const uint32_t parts = bgi_conv_pool_weights_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, parts);
     const int64_t end = bgi_cpu_part_start(s.n, part + 1, parts);
     const uint8_t *where = call->operands[1];
@@ -439,7 +439,7 @@ static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_
 static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
-    const uint32_t parts = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS_BACKWARD);
+    const uint32_t parts = bgi_conv_pool_weights_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, parts);
     patch_scratch scratch = cut_scratch(&s, &p, call->scratch, 0);
 
@@ -467,7 +467,7 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
 static void run_conv2d_pool_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[3], &call->types[2], &call->types[0], call->attributes);
-    const uint32_t parts = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS_BACKWARD);
+    const uint32_t parts = bgi_conv_pool_input_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, parts);
     const int64_t image = s.c * s.h * s.w;
     const uint8_t *where = call->operands[1];

@@ -32,18 +32,19 @@ typedef struct pool_band {
 /* The convolution at window elements `window`..`window + windows - 1` of the positions from `q` on, folded into the
  * running maximum of each channel (the first NaN wins). They are rounded to the element type before they are compared,
  * so that the result is the separate ops'. Sums run over channels, filter rows, filter columns, from the bias on. */
-ALWAYS_INLINE void fold_windows(const pool_band *b, int64_t q, int64_t window, const int channels, const int windows,
-                                vf *best, vi *index)
+ALWAYS_INLINE void fold_windows(const pool_band *b, const bool is_float32, int64_t q, int64_t window,
+                                const int channels, const int windows, vf *best, vi *index)
 {
     const bgi_conv_pool *s = b->shape;
     const float *channel = b->planes + q, *w = b->weights;
     vf sum[POOL_CHANNELS][POOL_WINDOWS];
 
     UNROLL
-    for (int t = 0; t < channels; t++)
+    for (int t = 0; t < channels; t++) {
         UNROLL
-    for (int v = 0; v < windows; v++)
-        sum[t][v] = vset(b->bias[t]);
+        for (int v = 0; v < windows; v++)
+            sum[t][v] = vset(b->bias[t]);
+    }
     for (int64_t c = 0; c < s->c; c++, channel += b->channel_stride)
         for (int64_t ky = 0; ky < s->kh; ky++) {
             const float *at[POOL_WINDOWS];
@@ -70,24 +71,21 @@ ALWAYS_INLINE void fold_windows(const pool_band *b, int64_t q, int64_t window, c
             }
         }
     UNROLL
-    for (int t = 0; t < channels; t++)
-        UNROLL
     for (int v = 0; v < windows; v++) {
-        const vf value = s->dtype == BG_FLOAT32 ? sum[t][v] : vround_bfloat16(sum[t][v]);
-        const vm wins = vwins(value, best[t]);
+        UNROLL
+        for (int t = 0; t < channels; t++) {
+            const vf value = is_float32 ? sum[t][v] : vround_bfloat16(sum[t][v]);
+            const vm wins = vwins(value, best[t]);
 
-        if (window + v == 0) {
-            best[t] = value;
-            continue;
+            best[t] = vselect(wins, value, best[t]);
+            index[t] = vselect_int(wins, vset_int((int32_t)window + v), index[t]);
         }
-        best[t] = vselect(wins, value, best[t]);
-        index[t] = vselect_int(wins, vset_int((int32_t)window + v), index[t]);
     }
 }
 
-ALWAYS_INLINE void store_outputs(bg_dtype dtype, void *y, int64_t at, vf v, int64_t count)
+ALWAYS_INLINE void store_outputs(const bool is_float32, void *y, int64_t at, vf v, int64_t count)
 {
-    if (dtype == BG_FLOAT32) {
+    if (is_float32) {
         vstore_n((float *)y + at, v, count);
     } else {
         float lane[LANES];
@@ -97,7 +95,9 @@ ALWAYS_INLINE void store_outputs(bg_dtype dtype, void *y, int64_t at, vf v, int6
     }
 }
 
-ALWAYS_INLINE void pool_tile(const pool_band *b, const int channels)
+/* Without relu the largest starts from minus infinity at the first element, which is right even where all are minus
+ * infinity. With relu it starts from zero and 255: what does not exceed zero is off. */
+ALWAYS_INLINE void pool_positions(const pool_band *b, const bool is_float32, const int channels)
 {
     const bgi_conv_pool *s = b->shape;
 
@@ -109,25 +109,27 @@ ALWAYS_INLINE void pool_tile(const pool_band *b, const int channels)
 
         UNROLL
         for (int t = 0; t < channels; t++) {
-            best[t] = vset(0.0f);
-            index[t] = vset_int(0);
+            best[t] = vset(s->relu ? 0.0f : -INFINITY);
+            index[t] = vset_int(s->relu ? 255 : 0);
         }
         for (; window + POOL_WINDOWS <= s->windows; window += POOL_WINDOWS)
-            fold_windows(b, q, window, channels, POOL_WINDOWS, best, index);
+            fold_windows(b, is_float32, q, window, channels, POOL_WINDOWS, best, index);
         for (; window < s->windows; window++)
-            fold_windows(b, q, window, channels, 1, best, index);
+            fold_windows(b, is_float32, q, window, channels, 1, best, index);
         UNROLL
         for (int t = 0; t < channels; t++) {
-            if (s->relu) {
-                const vm on = vwins(best[t], vset(0.0f));
-
-                best[t] = vselect(on, best[t], vset(0.0f));
-                index[t] = vselect_int(on, index[t], vset_int(255));
-            }
-            store_outputs(s->dtype, b->y, t * s->q + q, best[t], live);
+            store_outputs(is_float32, b->y, t * s->q + q, best[t], live);
             vstore_bytes_n(b->where + t * s->q + q, index[t], live);
         }
     }
+}
+
+ALWAYS_INLINE void pool_tile(const pool_band *b, const int channels)
+{
+    if (b->shape->dtype == BG_FLOAT32)
+        pool_positions(b, true, channels);
+    else
+        pool_positions(b, false, channels);
 }
 
 static void pool_tile_1(const pool_band *b)
@@ -207,8 +209,8 @@ ALWAYS_INLINE void store_short(float *to, __m512 v, int64_t count)
 }
 
 /* shift_row for pairs, where a part of a row fits one vector: shifts are permutations of registers. */
-static void shift_short_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row, int64_t width,
-                            float *to)
+ALWAYS_INLINE void shift_short_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row,
+                                   int64_t width, float *to)
 {
     const __m512i next = _mm512_set1_epi32(1);
     __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -227,8 +229,8 @@ static void shift_short_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *
 #endif
 
 /* One row's shifts; `to` is the row's place in shift 0. `row` has `width` columns, padding and all. */
-static void shift_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row, int64_t width,
-                      float *parts, float *to)
+ALWAYS_INLINE void shift_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row, int64_t width,
+                             float *parts, float *to)
 {
 #if LANES == 16
     if (s->pool_w == 2 && width <= 2 * LANES) {
@@ -302,7 +304,7 @@ static void run_conv2d_pool(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[0], &call->types[1], &call->types[3], call->attributes);
     const bgi_conv_pool_planes p = bgi_conv_pool_plan(&s);
-    const uint32_t parts = bgi_conv_pool_parts(&s, BGI_CONV_POOL_PART_FLOPS);
+    const uint32_t parts = bgi_conv_pool_forward_parts(&s);
     float *planes = (float *)call->scratch + part * p.part_floats, *lines = planes + p.planes_floats;
     float *copies = planes + bgi_cpu_round_up(p.planes_floats + 2 * p.line_floats * s.pool_w, 16);
     const float *w = view_floats(s.dtype, call->operands[1], 0, s.o * s.k, copies);

@@ -9,7 +9,7 @@
 
 enum {
     BGI_ELEMENTWISE_GRAIN = 64,   /* elements: parts begin at cache lines, whatever the type */
-    BGI_ELEMENTWISE_PART = 32768, /* elements in a part, about */
+    BGI_ELEMENTWISE_PART = 12288, /* elements in a part, about */
     BGI_ELEMENTWISE_CHUNK = 512   /* elements handled at once: buffers stay in the first-level cache */
 };
 

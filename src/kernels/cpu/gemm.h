@@ -19,7 +19,7 @@ enum {
     BGI_GEMM_FEW_ROWS = 64,   /* that do not pay for packing A, nor a row-major B */
     BGI_GEMM_TILE_ROWS = 8    /* at most, of any instruction set */
 };
-#define BGI_GEMM_UNIT_FLOPS 3e6
+#define BGI_GEMM_UNIT_FLOPS 1.3e6
 
 typedef struct bgi_gemm {
     int64_t batch, m, n, k;

@@ -66,10 +66,11 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
     vf sum[TILE_ROWS][BGI_GEMM_PANEL_VECTORS];
 
     UNROLL
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         UNROLL
-    for (int v = 0; v < vectors; v++)
-        sum[r][v] = vset(0.0f);
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = vset(0.0f);
+    }
     for (int64_t k = 0; k < t->depth; k++) {
         vf line[BGI_GEMM_PANEL_VECTORS];
 
@@ -90,19 +91,20 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
         b += b_row;
     }
     UNROLL
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         UNROLL
-    for (int v = 0; v < vectors; v++) {
-        const int64_t live = v == vectors - 1 ? last : LANES;
-        float *at = t->c + r * t->c_row + v * LANES;
+        for (int v = 0; v < vectors; v++) {
+            const int64_t live = v == vectors - 1 ? last : LANES;
+            float *at = t->c + r * t->c_row + v * LANES;
 
-        if (t->add)
-            sum[r][v] += vload_n(at, live);
-        else if (t->column_bias)
-            sum[r][v] += vload_n(t->column_bias + v * LANES, live);
-        else if (t->row_bias)
-            sum[r][v] += vset(t->row_bias[r]);
-        vstore_n(at, sum[r][v], live);
+            if (t->add)
+                sum[r][v] += vload_n(at, live);
+            else if (t->column_bias)
+                sum[r][v] += vload_n(t->column_bias + v * LANES, live);
+            else if (t->row_bias)
+                sum[r][v] += vset(t->row_bias[r]);
+            vstore_n(at, sum[r][v], live);
+        }
     }
 }
 

@@ -1,0 +1,332 @@
+/*
+ * rows_body.h: softmax, layer norm and reductions. Sums over a row run in LANES interleaved chains, added pairwise at
+ * the end. Rows are read before they are written, so results may overwrite an operand of their shape.
+ */
+#ifndef BGI_CPU_ROWS_BODY_H
+#define BGI_CPU_ROWS_BODY_H
+
+#include "kernels/cpu/elementwise_body.h"
+#include "kernels/cpu/loss_body.h"
+#include "kernels/cpu/rows.h"
+
+#define FOR_ROW(count, live)                                                                                           \
+    for (int64_t i = 0, live = clip((count), LANES); i < (count); i += LANES, live = clip((count)-i, LANES))
+
+static float *find_rows_scratch(const bg_kernel_call *call, const bgi_rows *rows, uint32_t part)
+{
+    return (float *)call->scratch + part * rows->part_floats;
+}
+
+/* ---- softmax ---- */
+
+/* y = e^(x - maximum); returns the sum. */
+static float exponentiate_row(const float *x, float maximum, float *y, int64_t count)
+{
+    vf sum = vset(0.0f);
+
+    FOR_ROW(count, live)
+    {
+        vstore_n(y + i, vexp(vload_n(x + i, live) - vset(maximum)), live);
+        sum += vload_n(y + i, live);
+    }
+    return vsum(sum);
+}
+
+static void softmax_row(const float *x, float *y, int64_t count)
+{
+    const float sum = exponentiate_row(x, find_row_maximum(x, count), y, count);
+
+    FOR_ROW(count, live)
+    vstore_n(y + i, vload_n(y + i, live) / vset(sum), live);
+}
+
+static void log_softmax_row(const float *x, float *y, int64_t count)
+{
+    const float maximum = find_row_maximum(x, count);
+    vf sum = vset(0.0f), shift;
+
+    FOR_ROW(count, live)
+    {
+        float lane[LANES] = {0};
+
+        vstore_n(lane, vexp(vload_n(x + i, live) - vset(maximum)), live);
+        sum += vload(lane);
+    }
+    shift = vset((float)log((double)vsum(sum)));
+    FOR_ROW(count, live)
+    vstore_n(y + i, vload_n(x + i, live) - vset(maximum) - shift, live);
+}
+
+static void softmax_backward_row(const float *dy, const float *y, float *dx, int64_t count)
+{
+    vf sum = vset(0.0f);
+
+    FOR_ROW(count, live)
+    sum = vfma(vload_n(dy + i, live), vload_n(y + i, live), sum);
+    sum = vset(vsum(sum));
+    FOR_ROW(count, live)
+    vstore_n(dx + i, vload_n(y + i, live) * (vload_n(dy + i, live) - sum), live);
+}
+
+static void log_softmax_backward_row(const float *dy, const float *y, float *dx, int64_t count)
+{
+    vf sum = vset(0.0f);
+
+    FOR_ROW(count, live)
+    sum += vload_n(dy + i, live);
+    sum = vset(vsum(sum));
+    FOR_ROW(count, live)
+    vstore_n(dx + i, vload_n(dy + i, live) - vexp(vload_n(y + i, live)) * sum, live);
+}
+
+ALWAYS_INLINE void run_softmax_rows(const bg_kernel_call *call, uint32_t part,
+                                    void (*row_function)(const float *x, float *y, int64_t count))
+{
+    const bgi_rows rows = bgi_rows_read(&call->types[0], 2);
+    float *in = find_rows_scratch(call, &rows, part), *out = in + rows.row_floats;
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const int64_t at = row * rows.length;
+
+        row_function(view_floats(rows.dtype, call->operands[0], at, rows.length, in),
+                     begin_output(rows.dtype, call->operands[1], at, out), rows.length);
+        end_output(rows.dtype, call->operands[1], at, rows.length, out);
+    }
+}
+
+ALWAYS_INLINE void run_softmax_rows_backward(const bg_kernel_call *call, uint32_t part,
+                                             void (*row_function)(const float *dy, const float *y, float *dx,
+                                                                  int64_t count))
+{
+    const bgi_rows rows = bgi_rows_read(&call->types[0], 2);
+    float *dy = find_rows_scratch(call, &rows, part), *y = dy + rows.row_floats;
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const int64_t at = row * rows.length;
+
+        row_function(view_floats(rows.dtype, call->operands[0], at, rows.length, dy),
+                     view_floats(rows.dtype, call->operands[1], at, rows.length, y),
+                     begin_output(rows.dtype, call->operands[2], at, dy), rows.length);
+        end_output(rows.dtype, call->operands[2], at, rows.length, dy);
+    }
+}
+
+static void run_softmax(const bg_kernel_call *call, uint32_t part)
+{
+    run_softmax_rows(call, part, softmax_row);
+}
+
+static void run_log_softmax(const bg_kernel_call *call, uint32_t part)
+{
+    run_softmax_rows(call, part, log_softmax_row);
+}
+
+static void run_softmax_backward(const bg_kernel_call *call, uint32_t part)
+{
+    run_softmax_rows_backward(call, part, softmax_backward_row);
+}
+
+static void run_log_softmax_backward(const bg_kernel_call *call, uint32_t part)
+{
+    run_softmax_rows_backward(call, part, log_softmax_backward_row);
+}
+
+/* ---- layer norm ---- */
+
+/* Mean, then squared differences from it: safe against cancellation. */
+static void measure_row(const float *x, int64_t count, double epsilon, float *out_mean, float *out_rstd)
+{
+    vf sum = vset(0.0f), squares = vset(0.0f), mean;
+
+    FOR_ROW(count, live)
+    sum += vload_n(x + i, live);
+    *out_mean = vsum(sum) / (float)count;
+    mean = vset(*out_mean);
+    FOR_ROW(count, live)
+    {
+        float lane[LANES] = {0};
+
+        vstore_n(lane, vload_n(x + i, live) - mean, live);
+        squares = vfma(vload(lane), vload(lane), squares);
+    }
+    *out_rstd = (float)(1.0 / sqrt((double)vsum(squares) / (double)count + epsilon));
+}
+
+static void normalise_row(const float *x, float mean, float rstd, const float *gamma, const float *beta, float *y,
+                          int64_t count)
+{
+    FOR_ROW(count, live)
+    {
+        vf value = (vload_n(x + i, live) - vset(mean)) * vset(rstd);
+
+        if (gamma)
+            value = vfma(value, vload_n(gamma + i, live), vload_n(beta + i, live));
+        vstore_n(y + i, value, live);
+    }
+}
+
+static void run_layer_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_norm_attributes *attributes = call->attributes;
+    const bgi_rows rows = bgi_rows_read(&call->types[0], 3);
+    const bool is_affine = bgi_cpu_has_input(call, 1);
+    void *y = call->operands[call->input_count];
+    float *means = call->operands[call->input_count + 1], *rstds = call->operands[call->input_count + 2];
+    float *buffer = find_rows_scratch(call, &rows, part);
+    const float *gamma = NULL, *beta = NULL;
+
+    if (is_affine) {
+        gamma = view_floats(rows.dtype, call->operands[1], 0, rows.length, buffer + rows.row_floats);
+        beta = view_floats(rows.dtype, call->operands[2], 0, rows.length, buffer + 2 * rows.row_floats);
+    }
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const int64_t at = row * rows.length;
+        const float *x = view_floats(rows.dtype, call->operands[0], at, rows.length, buffer);
+
+        measure_row(x, rows.length, attributes->epsilon, &means[row], &rstds[row]);
+        normalise_row(x, means[row], rstds[row], gamma, beta, begin_output(rows.dtype, y, at, buffer), rows.length);
+        end_output(rows.dtype, y, at, rows.length, buffer);
+    }
+}
+
+/* With xhat = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xhat mean(g xhat)); dgamma += dy xhat and
+ * dbeta += dy where they are wanted. */
+static void denormalise_row(const float *dy, const float *x, float mean, float rstd, const float *gamma, float *dx,
+                            float *dgamma, float *dbeta, int64_t count)
+{
+    vf sum = vset(0.0f), products = vset(0.0f);
+
+    FOR_ROW(count, live)
+    {
+        const vf d = vload_n(dy + i, live), xhat = (vload_n(x + i, live) - vset(mean)) * vset(rstd);
+        const vf g = gamma ? d * vload_n(gamma + i, live) : d;
+
+        sum += g;
+        products = vfma(g, xhat, products);
+        if (dgamma) {
+            vstore_n(dgamma + i, vfma(d, xhat, vload_n(dgamma + i, live)), live);
+            vstore_n(dbeta + i, d + vload_n(dbeta + i, live), live);
+        }
+    }
+    sum = vset(vsum(sum) / (float)count);
+    products = vset(vsum(products) / (float)count);
+    FOR_ROW(count, live)
+    {
+        const vf d = vload_n(dy + i, live), xhat = (vload_n(x + i, live) - vset(mean)) * vset(rstd);
+        const vf g = gamma ? d * vload_n(gamma + i, live) : d;
+
+        vstore_n(dx + i, vset(rstd) * (g - sum - xhat * products), live);
+    }
+}
+
+/* Scratch of a part: dgamma, dbeta, gamma, dy, x. */
+static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
+    const bool wants_affine = bgi_cpu_has_output(call, 1);
+    const float *means = call->operands[2], *rstds = call->operands[3];
+    float *sums = find_rows_scratch(call, &rows, part), *buffer = sums + 2 * rows.row_floats;
+    void *dx = call->operands[call->input_count];
+    const float *gamma = NULL;
+
+    memset(sums, 0, (size_t)(2 * rows.row_floats) * sizeof(float));
+    if (bgi_cpu_has_input(call, 4))
+        gamma = view_floats(rows.dtype, call->operands[4], 0, rows.length, buffer);
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const int64_t at = row * rows.length;
+        const float *dy = view_floats(rows.dtype, call->operands[0], at, rows.length, buffer + rows.row_floats);
+        const float *x = view_floats(rows.dtype, call->operands[1], at, rows.length, buffer + 2 * rows.row_floats);
+        float *out = buffer + 3 * rows.row_floats;
+
+        denormalise_row(dy, x, means[row], rstds[row], gamma, begin_output(rows.dtype, dx, at, out),
+                        wants_affine ? sums : NULL, sums + rows.row_floats, rows.length);
+        end_output(rows.dtype, dx, at, rows.length, out);
+    }
+}
+
+/* dgamma and dbeta: parts added in order. */
+static void finish_layer_norm_backward(const bg_kernel_call *call)
+{
+    const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
+    float *sums = find_rows_scratch(call, &rows, 0);
+
+    if (!bgi_cpu_has_output(call, 1))
+        return;
+    for (uint32_t part = 1; part < rows.parts; part++)
+        add_loop(sums, find_rows_scratch(call, &rows, part), sums, 2 * rows.row_floats);
+    write_floats(rows.dtype, call->operands[call->input_count + 1], 0, rows.length, sums);
+    write_floats(rows.dtype, call->operands[call->input_count + 2], 0, rows.length, sums + rows.row_floats);
+}
+
+/* ---- reductions ---- */
+
+/* One run of inner elements: the sum, or the largest, over `reduced` rows that are `stride` apart. */
+static void reduce_run(const bgi_reduction *r, bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t count,
+                       float *y)
+{
+    float buffer[BGI_REDUCE_RUN];
+
+    read_floats(dtype, x, at, count, y);
+    for (int64_t row = 1; row < r->reduced; row++) {
+        const float *from = view_floats(dtype, x, at + row * r->inner, count, buffer);
+
+        FOR_ROW(count, live)
+        {
+            const vf a = vload_n(y + i, live), b = vload_n(from + i, live);
+
+            vstore_n(y + i, is_max ? vselect(vwins(b, a), b, a) : a + b, live);
+        }
+    }
+}
+
+/* Elements side by side. */
+static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t count)
+{
+    float buffer[BGI_ELEMENTWISE_CHUNK], maximum = -INFINITY;
+    vf sum = vset(0.0f);
+
+    for (int64_t done = 0; done < count; done += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(count - done, BGI_ELEMENTWISE_CHUNK);
+        const float *from = view_floats(dtype, x, at + done, chunk, buffer);
+
+        if (is_max) {
+            const float largest = find_row_maximum(from, chunk);
+
+            if (maximum == maximum && !(largest <= maximum))
+                maximum = largest;
+            continue;
+        }
+        FOR_ROW(chunk, live)
+        sum += vload_n(from + i, live);
+    }
+    return is_max ? maximum : vsum(sum);
+}
+
+static void run_reduce(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_reduce_attributes *attributes = call->attributes;
+    const bg_dtype dtype = call->types[0].dtype;
+    const bool is_max = attributes->function == BG_REDUCE_MAX;
+    bgi_reduction r = {0};
+    float y[BGI_REDUCE_RUN];
+
+    bgi_reduction_make(&call->types[0], attributes->axes, &r);
+    for (int64_t item = bgi_cpu_part_start(r.outer * r.runs, part, r.parts);
+         item < bgi_cpu_part_start(r.outer * r.runs, part + 1, r.parts); item++) {
+        const int64_t outer = item / r.runs, first = item % r.runs * r.run, count = clip(r.inner - first, r.run);
+
+        if (r.inner == 1)
+            y[0] = reduce_row(is_max, dtype, call->operands[0], outer * r.reduced, r.reduced);
+        else
+            reduce_run(&r, is_max, dtype, call->operands[0], outer * r.reduced * r.inner + first, count, y);
+        for (int64_t i = 0; attributes->function == BG_REDUCE_MEAN && i < count; i++)
+            y[i] /= (float)r.reduced;
+        write_floats(dtype, call->operands[1], outer * r.inner + first, count, y);
+    }
+}
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * test_move.c: copies, transposition, broadcasting, embedding, dropout and max pooling against the reference.
+ */
+#include "kernels/kernel_case.h"
+
+static int rounds(int quick)
+{
+    return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
+}
+
+static bg_dtype draw_float(random_state *random)
+{
+    return draw_between(random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16;
+}
+
+static bg_dtype draw_type(random_state *random)
+{
+    return (bg_dtype)draw_between(random, BG_FLOAT32, BG_UINT8);
+}
+
+static void finish_case(kernel_case *c)
+{
+    assert_int_equal(case_check(c, 0), (int)bgi_cpu_isa() + 1);
+    case_clear(c);
+}
+
+static void test_copy(void **state)
+{
+    random_state random = {1};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        const bg_dtype dtype = draw_type(&random);
+        const int64_t count = i % 4 ? draw_between(&random, 1, 300) : draw_between(&random, 300000, 700000);
+        kernel_case c = {.id = BGI_KERNEL_COPY};
+
+        case_input(&c, bg_vector(dtype, count), &random, 0, 200);
+        case_output(&c, bg_vector(dtype, count));
+        finish_case(&c);
+    }
+}
+
+static void shuffle(random_state *random, uint32_t *values, uint32_t count)
+{
+    for (uint32_t i = count; i > 1; i--) {
+        const uint32_t j = (uint32_t)draw_between(random, 0, i - 1), other = values[j];
+
+        values[j] = values[i - 1];
+        values[i - 1] = other;
+    }
+}
+
+static void test_transpose(void **state)
+{
+    random_state random = {2};
+
+    (void)state;
+    for (int i = 0; i < rounds(120); i++) {
+        const uint32_t rank = (uint32_t)draw_between(&random, 1, 5);
+        const bg_dtype dtype = draw_type(&random);
+        bgi_transpose_attributes attributes = {{0, 1, 2, 3, 4}};
+        kernel_case c = {.id = BGI_KERNEL_TRANSPOSE, .attributes = &attributes};
+        int64_t dims[5], permuted[5];
+
+        shuffle(&random, attributes.permutation, rank);
+        for (uint32_t d = 0; d < rank; d++)
+            dims[d] = draw_between(&random, 1, rank < 3 ? 200 : rank < 4 ? 40 : 9);
+        for (uint32_t d = 0; d < rank; d++)
+            permuted[d] = dims[attributes.permutation[d]];
+        case_input(&c, bg_type_make(dtype, rank, dims), &random, 0, 200);
+        case_output(&c, bg_type_make(dtype, rank, permuted));
+        finish_case(&c);
+    }
+}
+
+static void test_broadcast(void **state)
+{
+    random_state random = {3};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t dims[4] = {draw_between(&random, 1, 5), draw_between(&random, 1, 9), draw_between(&random, 1, 40),
+                                 draw_between(&random, 1, 90)};
+        const uint32_t first = (uint32_t)draw_between(&random, 0, 4), last = (uint32_t)draw_between(&random, first, 4);
+        kernel_case c = {.id = BGI_KERNEL_BROADCAST};
+        int64_t own[4];
+
+        for (uint32_t d = 0; d < 4; d++)
+            own[d] = d >= first && d < last ? dims[d] : 1;
+        case_input(&c, bg_type_make(dtype, 4 - first, own + first), &random, -3, 3);
+        case_output(&c, bg_type_make(dtype, 4, dims));
+        finish_case(&c);
+    }
+}
+
+static void test_add_n(void **state)
+{
+    random_state random = {4};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t count = i % 4 ? draw_between(&random, 1, 700) : draw_between(&random, 30000, 90000);
+        kernel_case c = {.id = BGI_KERNEL_ADD_N, .relative = 2 * unit_of(dtype), .absolute = 1e-6};
+
+        for (int64_t input = draw_between(&random, 1, 5); input > 0; input--)
+            case_input(&c, bg_vector(dtype, count), &random, -1, 1);
+        case_output(&c, bg_vector(dtype, count));
+        finish_case(&c);
+    }
+}
+
+static void test_embedding(void **state)
+{
+    random_state random = {5};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t height = draw_between(&random, 1, i % 4 ? 40 : 900), width = draw_between(&random, 1, 200);
+        const int64_t rows = draw_between(&random, 1, 9), columns = draw_between(&random, 1, i % 4 ? 9 : 300);
+        const bgi_embedding_backward_attributes attributes = {.forward = {.padding_index = i % 2 ? -1 : height / 2}};
+        kernel_case c = {.id = BGI_KERNEL_EMBEDDING, .attributes = &attributes};
+        kernel_case back = {.id = BGI_KERNEL_EMBEDDING_BACKWARD,
+                            .attributes = &attributes,
+                            .relative = 1e-6,
+                            .absolute = sum_tolerance((double)(rows * columns))};
+
+        case_input(&c, bg_matrix(dtype, height, width), &random, -1, 1);
+        case_input(&c, bg_matrix(BG_INT32, rows, columns), &random, -1, (double)height);
+        case_output(&c, bg_tensor3(dtype, rows, columns, width));
+        finish_case(&c);
+
+        case_input(&back, bg_tensor3(BG_FLOAT32, rows, columns, width), &random, -1, 1);
+        case_input(&back, bg_matrix(BG_INT32, rows, columns), &random, -1, (double)height);
+        case_output(&back, bg_matrix(BG_FLOAT32, height, width));
+        finish_case(&back);
+    }
+}
+
+static void test_dropout(void **state)
+{
+    random_state random = {6};
+    static const double probabilities[] = {0.0, 0.1, 0.5, 0.9999, 1.0};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const bgi_dropout_attributes attributes = {probabilities[i % 5], draw(&random)};
+        const bg_type type = i % 3 ? bg_tensor3(dtype, draw_between(&random, 1, 9), draw_between(&random, 1, 30),
+                                                draw_between(&random, 1, 30))
+                                   : bg_matrix(dtype, 3, draw_between(&random, 1, 40000));
+        kernel_case c = {.id = BGI_KERNEL_DROPOUT,
+                         .attributes = &attributes,
+                         .env = {.seed = (uint64_t)draw(&random) << 32 | draw(&random),
+                                 .step = (uint64_t)draw(&random) << 20,
+                                 .micro_batch = draw(&random) % 100,
+                                 .training = i % 7 != 6},
+                         .relative = dtype == BG_FLOAT32 ? 2e-7 : 1.0 / 128};
+
+        case_input(&c, type, &random, -1, 1);
+        case_output(&c, type);
+        finish_case(&c);
+    }
+}
+
+static void test_max_pool(void **state)
+{
+    random_state random = {7};
+
+    (void)state;
+    for (int i = 0; i < rounds(100); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        bgi_pool2d_backward_attributes attributes = {0};
+        bg_pool2d_options *o = &attributes.forward.options;
+        int64_t size[2], pooled[2];
+        kernel_case c = {.id = BGI_KERNEL_MAX_POOL2D, .attributes = &attributes};
+        kernel_case back = {.id = BGI_KERNEL_MAX_POOL2D_BACKWARD, .attributes = &attributes, .absolute = 2e-6};
+        const int64_t n = draw_between(&random, 1, 3), planes = draw_between(&random, 1, 5);
+        int32_t *where;
+        float *x;
+
+        for (int d = 0; d < 2; d++) {
+            o->kernel[d] = draw_between(&random, 1, 4);
+            o->stride[d] = draw_between(&random, 1, 3);
+            o->padding[d] = draw_between(&random, 0, o->kernel[d] / 2);
+            o->dilation[d] = draw_between(&random, 0, 2) ? 1 : 2;
+            size[d] = o->dilation[d] * (o->kernel[d] - 1) + 1 + draw_between(&random, 0, 12);
+            pooled[d] = (size[d] + 2 * o->padding[d] - o->dilation[d] * (o->kernel[d] - 1) - 1) / o->stride[d] + 1;
+        }
+        x = case_input(&c, bg_tensor4(dtype, n, planes, size[0], size[1]), &random, -1, 1);
+        if (dtype == BG_FLOAT32)
+            x[0] = x[size[0] * size[1] / 2] = NAN;
+        case_output(&c, bg_tensor4(dtype, n, planes, pooled[0], pooled[1]));
+        case_output(&c, bg_tensor4(BG_INT32, n, planes, pooled[0], pooled[1]));
+        finish_case(&c);
+
+        /* the reference looks for places inside the window only: give it some */
+        case_input(&back, bg_tensor4(BG_FLOAT32, n, planes, pooled[0], pooled[1]), &random, -1, 1);
+        where = case_input(&back, bg_tensor4(BG_INT32, n, planes, pooled[0], pooled[1]), &random, 0, 0);
+        for (int64_t e = 0; e < n * planes * pooled[0] * pooled[1]; e++) {
+            const int64_t h = e / pooled[1] % pooled[0] * o->stride[0] - o->padding[0];
+            const int64_t w = e % pooled[1] * o->stride[1] - o->padding[1];
+            const int64_t first_h = h < 0 ? (-h + o->dilation[0] - 1) / o->dilation[0] * o->dilation[0] + h : h;
+            const int64_t first_w = w < 0 ? (-w + o->dilation[1] - 1) / o->dilation[1] * o->dilation[1] + w : w;
+
+            where[e] = (int32_t)(first_h * size[1] + first_w);
+        }
+        case_output(&back, bg_tensor4(BG_FLOAT32, n, planes, size[0], size[1]));
+        finish_case(&back);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copy),      cmocka_unit_test(test_transpose),
+                                       cmocka_unit_test(test_broadcast), cmocka_unit_test(test_add_n),
+                                       cmocka_unit_test(test_embedding), cmocka_unit_test(test_dropout),
+                                       cmocka_unit_test(test_max_pool)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
