@@ -107,7 +107,8 @@ typedef enum bg_variable_role {
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
 BG_API void bg_graph_destroy(bg_graph *graph);
 
-/* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's. */
+/* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's, its first dimension the samples
+ * (a scalar is one number a micro-batch). */
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
 /* `data` (type's size) is copied. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
@@ -118,13 +119,15 @@ BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_ty
 BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type,
                                    const bg_initialiser *initialiser);
 
-/* Adds an op. `name` NULL: a name is made. Null inputs mark absent optional operands at the end of the list only.
- * `outputs` receives op_type->output_count values (null for absent outputs); NULL when output 0 is all that is wanted.
- * Returns output 0, or the null value after an error. The op type must outlive the graph. */
+/* Adds an op of at most 64 operands, outputs included. `name` NULL: a name is made. Null inputs mark absent optional
+ * operands at the end of the list only. `outputs` receives op_type->output_count values (null for absent outputs); NULL
+ * when output 0 is all that is wanted. Returns output 0, or the null value after an error. The op type must outlive the
+ * graph. */
 BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *name, const bg_value *inputs,
                              uint32_t input_count, const void *attributes, bg_value *outputs);
 
-/* Marks a value that sessions return to the host, under a name. */
+/* Marks a value that sessions return to the host, under a name: the result of an op (not an input or a variable
+ * itself). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
 /* The first error of the building, if any. */

@@ -17,10 +17,11 @@ extern "C" {
 
 /* What a kernel may know about the moment it runs at. The same under every strategy. */
 typedef struct bg_kernel_env {
-    uint64_t seed;        /* the session's seed */
-    uint64_t step;        /* weight updates done so far, over the life of the weights */
-    uint32_t micro_batch; /* within the step, counted over all replicas: m * replicas + replica */
-    uint32_t accumulated; /* micro-batches already accumulated on this replica in this step (0 = first) */
+    uint64_t seed;           /* the session's seed */
+    uint64_t step;           /* weight updates done so far, over the life of the weights */
+    uint64_t optimiser_step; /* of those, with the present optimiser state: 0 when the state is new */
+    uint32_t micro_batch;    /* within the step, counted over all replicas: m * replicas + replica */
+    uint32_t accumulated;    /* micro-batches already accumulated on this replica in this step (0 = first) */
     bool training;
 } bg_kernel_env;
 

@@ -107,7 +107,8 @@ BG_API bg_value bg_standardise(bg_graph *graph, const char *name, bg_value x, bg
 /* ---- reductions and shapes ---- */
 
 typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG_REDUCTION_COUNT } bg_reduction;
-/* Over `axes` (negative count from the end; axis_count 0: all). keep_dims leaves them with size 1. */
+/* Over `axes` (negative count from the end; axis_count 0: all). keep_dims leaves them with size 1. The gradient of MAX
+ * goes to the first largest element, as torch.max over a dimension does it (torch.amax shares it among equals). */
 BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                           uint32_t axis_count, bool keep_dims);
 /* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
@@ -124,6 +125,7 @@ BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, cons
  * 0 <= start < stop <= size must hold. step >= 1. */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
+/* At most 60 values; concatenate in steps for more. */
 BG_API bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
 
 /* ---- normalisation, embedding, dropout ---- */

@@ -72,7 +72,8 @@ BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, 
 /* New numbers for the optimiser, from the next run on; the kind must stay. */
 BG_API bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *optimiser, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* Weight updates done over the life of the weights (bias correction, randomness). */
+/* Weight updates done over the life of the weights (randomness). Optimiser state that a session makes begins its own
+ * count at 0, as a new torch.optim object does; state that was set (bg_weights_set) is as old as this count says. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API void bg_session_set_step(bg_session *session, uint64_t step);
 /* Which worker runs where: "worker 0 on core 0", one a line. malloc'ed. */

@@ -144,8 +144,8 @@ static bg_value add_leaf(bg_graph *graph, const char *what, const char *name, co
 {
     if (has_failed(graph))
         return (bg_value){0};
-    if (name == NULL || name[0] == '\0') {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s without a name", what);
+    if (name == NULL || name[0] == '\0' || type == NULL) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s without a %s", what, type == NULL ? "type" : "name");
         return (bg_value){0};
     }
     if (bg_type_validate(type, &graph->error) != BG_OK) {
@@ -165,8 +165,6 @@ bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type)
 {
     bgi_value value = {.kind = BGI_VALUE_INPUT};
 
-    if (!has_failed(graph) && name != NULL && type->rank == 0)
-        bg_graph_fail(graph, BG_ERROR_SHAPE, "input `%s`: an input has the micro-batch as its first dimension", name);
     for (size_t i = 1; i < graph->value_count && name != NULL && !has_failed(graph); i++)
         if (graph->values[i].kind == BGI_VALUE_INPUT && strcmp(graph->values[i].name, name) == 0)
             bg_graph_fail(graph, BG_ERROR_INVALID, "input `%s` exists already; names of inputs are unique", name);
@@ -180,7 +178,7 @@ bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *typ
 
     if (!has_failed(graph) && data == NULL)
         bg_graph_fail(graph, BG_ERROR_INVALID, "constant `%s` has no data", name != NULL ? name : "");
-    if (!has_failed(graph) && bg_type_validate(type, &ignored) == BG_OK) {
+    if (!has_failed(graph) && type != NULL && bg_type_validate(type, &ignored) == BG_OK) {
         value.data = bgi_arena_copy(&graph->arena, data, bg_type_size_bytes(type));
         if (value.data == NULL)
             fail_memory(graph, "a constant");

@@ -186,7 +186,8 @@ typedef struct bgi_loss_attributes {
  * Optimisers. hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
  * SGD_UPDATE   parameter!, gradient, hyper, scale, velocity?!      (bgi_sgd_attributes)
  * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
- * t = env->step + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, in its order of operations, float32. */
+ * t = env->optimiser_step + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, in its order of operations, float32.
+ */
 enum {
     BGI_HYPER_LEARNING_RATE = 0,
     BGI_HYPER_WEIGHT_DECAY,

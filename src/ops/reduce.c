@@ -108,6 +108,11 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
 
         if (!bgi_graph_axis(graph, &bgi_op_reduce, name, x, axes[i], &axis))
             return (bg_value){0};
+        if ((attributes.axes >> axis & 1u) != 0) {
+            bg_graph_fail(graph, BG_ERROR_INVALID, "reduce `%s`: axis %u is named twice", name != NULL ? name : "?",
+                          axis);
+            return (bg_value){0};
+        }
         attributes.axes |= 1u << axis;
     }
     return bg_graph_add(graph, &bgi_op_reduce, name, &x, 1, &attributes, NULL);

@@ -211,6 +211,11 @@ bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint3
     const uint32_t rank = bg_graph_type(graph, x).rank;
     bgi_transpose_attributes attributes = {{0}};
 
+    if (permutation == NULL && rank > 0) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "transpose `%s`: a permutation of the %u dimensions is missing",
+                      name != NULL ? name : "?", rank);
+        return (bg_value){0};
+    }
     for (uint32_t i = 0; i < rank; i++)
         attributes.permutation[i] = permutation[i];
     return bg_graph_add(graph, &bgi_op_transpose, name, &x, 1, &attributes, NULL);

@@ -192,13 +192,20 @@ static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *
 /* The first sample dimension is what the host calls the micro-batch; all inputs must agree on it. */
 static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
 {
-    for (uint32_t i = 1; i < c->plan->input_count; i++)
-        if (c->plan->inputs[i].type.dims[0] != c->plan->inputs[0].type.dims[0])
+    const bgi_plan_input *first = NULL;
+
+    for (uint32_t i = 0; i < c->plan->input_count; i++) {
+        const bgi_plan_input *input = &c->plan->inputs[i];
+        if (input->type.rank == 0)
+            continue; /* one number a micro-batch */
+        if (first == NULL)
+            first = input;
+        if (input->type.dims[0] != first->type.dims[0])
             return bg_error_set(error, BG_ERROR_SHAPE,
                                 "inputs `%s` and `%s` have different micro-batches: %" PRId64 " and %" PRId64
                                 " samples",
-                                c->plan->inputs[0].name, c->plan->inputs[i].name, c->plan->inputs[0].type.dims[0],
-                                c->plan->inputs[i].type.dims[0]);
+                                first->name, input->name, first->type.dims[0], input->type.dims[0]);
+    }
     return BG_OK;
 }
 
@@ -496,7 +503,10 @@ static void summarise(bg_plan *plan)
     summary->stage_count = plan->stage_count;
     summary->device_count = plan->device_count;
     summary->replicas = plan->replicas;
-    summary->micro_batch = plan->input_count > 0 ? (uint32_t)plan->inputs[0].type.dims[0] : 0;
+    summary->micro_batch = plan->input_count > 0 ? 1 : 0;
+    for (uint32_t i = plan->input_count; i-- > 0;)
+        if (plan->inputs[i].type.rank > 0)
+            summary->micro_batch = (uint32_t)plan->inputs[i].type.dims[0];
     summary->micro_batches_per_step = plan->micro_batches;
     summary->steps_per_run = plan->iterations;
     summary->samples_per_run = (uint64_t)summary->micro_batch * plan->micro_batches * plan->iterations * plan->replicas;
@@ -582,6 +592,8 @@ static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss
 bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimiser *optimiser,
                                   const bg_options *options, bg_plan **out, bg_error *error)
 {
+    if (graph == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "a plan without a graph");
     if (bg_graph_check(graph, error) != BG_OK)
         return bg_graph_check(graph, NULL);
     if (bg_value_is_null(loss) || loss.id >= graph->value_count)
@@ -593,6 +605,8 @@ bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg
 
 bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out, bg_error *error)
 {
+    if (graph == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "a plan without a graph");
     return create_plan(graph, false, (bg_value){0}, NULL, options, out, error);
 }
 

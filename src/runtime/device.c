@@ -137,6 +137,7 @@ static void set_env(bgi_device *device)
     const bg_plan *plan = device->plan;
 
     device->env.step = device->engine->step + (plan->training ? device->run_iteration : 0);
+    device->env.optimiser_step = device->engine->optimiser_step + device->run_iteration;
     device->env.micro_batch = device->micro_batch * plan->replicas + device->replica;
     device->env.accumulated = device->micro_batch;
 }

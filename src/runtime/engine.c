@@ -287,7 +287,7 @@ static bg_status report_failure(const bgi_engine *engine, bg_error *error)
 }
 
 bg_status bgi_engine_run(bgi_engine *engine, const void *const *inputs, void *const *outputs, uint64_t step,
-                         bg_error *error)
+                         uint64_t optimiser_step, bg_error *error)
 {
     bg_status status = BG_OK;
     double waited_s = 0.0;
@@ -297,6 +297,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const void *const *inputs, void *co
     engine->inputs = inputs;
     engine->outputs = outputs;
     engine->step = step;
+    engine->optimiser_step = optimiser_step;
     atomic_store(&engine->devices_left.value, engine->device_count);
     atomic_store(&engine->runs.value, atomic_load(&engine->runs.value) + 1);
     bgi_event_count_notify_all(&engine->events);

@@ -152,6 +152,7 @@ struct bgi_engine {
     const void *const *inputs;
     void *const *outputs;
     uint64_t step;            /* of the run's first iteration */
+    uint64_t optimiser_step;  /* likewise, counted over the optimiser state */
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* not done with the run; counts down */
     atomic_bool is_stopping;  /* workers leave */
@@ -180,7 +181,7 @@ bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *err
 void bgi_engine_destroy(bgi_engine *engine);
 /* One run of the plan; `step` is that of the first iteration. After a failure the engine is dead. */
 bg_status bgi_engine_run(bgi_engine *engine, const void *const *inputs, void *const *outputs, uint64_t step,
-                         bg_error *error);
+                         uint64_t optimiser_step, bg_error *error);
 /* Address of a fixed place (no edge). Between runs only. */
 void *bgi_engine_address(const bgi_engine *engine, uint32_t replica, const bgi_operand *operand);
 /* Copies `data` there. Between runs only. */

@@ -250,8 +250,12 @@ static bg_status open_session(bg_session *session, bg_error *error)
 
 bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error)
 {
-    bg_session *session = calloc(1, sizeof *session);
+    bg_session *session;
     bg_status status;
+
+    if (plan == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
+    session = calloc(1, sizeof *session);
 
     if (session == NULL)
         return bgi_error_memory(error, "a session", sizeof *session);
@@ -356,6 +360,25 @@ uint32_t bg_session_find_output(const bg_session *session, const char *name)
 
 /* ---- runs ---- */
 
+/* Weight updates that the optimiser's state has seen; 0 when there is none. */
+static uint64_t find_optimiser_step(const bg_session *session)
+{
+    for (uint32_t i = 0; i < session->plan->variable_count; i++)
+        if (session->plan->variables[i].role == BG_ROLE_STATE && session->variables[i].weight != UINT32_MAX) {
+            const bgi_weight *state = &session->weights->items[session->variables[i].weight];
+            return state->is_given ? session->weights->step : state->updates;
+        }
+    return 0;
+}
+
+static void count_updates(bg_session *session)
+{
+    session->weights->step += session->plan->iterations;
+    for (uint32_t i = 0; i < session->plan->variable_count; i++)
+        if (session->plan->variables[i].role == BG_ROLE_STATE && session->variables[i].weight != UINT32_MAX)
+            session->weights->items[session->variables[i].weight].updates += session->plan->iterations;
+}
+
 bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -368,7 +391,8 @@ bg_status bg_session_run(bg_session *session, const void *const *inputs, void *c
         if (inputs[i] == NULL)
             return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is missing", plan->inputs[i].name);
     BGI_TRY(pull_weights(session, error));
-    status = bgi_engine_run(session->engine, inputs, outputs, session->weights->step, error);
+    status =
+        bgi_engine_run(session->engine, inputs, outputs, session->weights->step, find_optimiser_step(session), error);
     if (!plan->training)
         return status;
     if (status != BG_OK) {
@@ -376,7 +400,7 @@ bg_status bg_session_run(bg_session *session, const void *const *inputs, void *c
         return status;
     }
     claim_weights(session);
-    session->weights->step += plan->iterations;
+    count_updates(session);
     return BG_OK;
 }
 

@@ -115,10 +115,16 @@ bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out,
 
 bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data, bg_error *error)
 {
-    uint32_t index = bgi_weights_index(weights, name);
+    uint32_t index;
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
     bgi_weight *weight;
 
+    if (name == NULL || type == NULL || data == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "a weight without a %s",
+                            name == NULL   ? "name"
+                            : type == NULL ? "type"
+                                           : "value");
+    index = bgi_weights_index(weights, name);
     BGI_TRY(bg_type_validate(type, error));
     if (index == UINT32_MAX) {
         index = weights->count;
@@ -131,6 +137,7 @@ bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *t
     memcpy(weight->data, data, bg_type_size_bytes(type));
     weight->newest = NULL;
     weight->is_lost = false;
+    weight->is_given = true;
     weight->version++;
     weights->epoch++;
     return BG_OK;

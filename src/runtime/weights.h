@@ -15,7 +15,9 @@ typedef struct bgi_weight {
     uint64_t version;
     bg_session *newest; /* has a newer value than `data`; NULL: nobody */
     uint32_t newest_variable;
-    bool is_lost; /* the session that had the newest value failed */
+    bool is_given;    /* set by the user: as old as the weights' step count says */
+    uint64_t updates; /* of optimiser state that a session made: weight updates since */
+    bool is_lost;     /* the session that had the newest value failed */
 } bgi_weight;
 
 struct bg_weights {

@@ -96,6 +96,22 @@ static bg_value sum_contributions(bgi_differentiation *d, bg_value value, uint32
     return count == 0 ? (bg_value){0} : bgi_add_n(d->graph, NULL, parts, count);
 }
 
+/* What a rule returned must be what the engine can add up: library and users' ops alike. */
+static bg_status check_input_gradient(const bg_graph *graph, const bgi_op *op, uint32_t input, bg_value gradient,
+                                      bg_error *error)
+{
+    const bg_type have = bg_graph_type(graph, gradient), want = bg_graph_type(graph, op->inputs[input]);
+    char have_text[BG_TYPE_TEXT_BYTES], want_text[BG_TYPE_TEXT_BYTES];
+
+    if (gradient.id < graph->value_count && bg_type_equal(&have, &want))
+        return BG_OK;
+    return bg_error_set(
+        error, BG_ERROR_SHAPE,
+        "gradient of %s `%s`: its rule gives %s for input %u (`%s`), which is %s; both must be the same",
+        op->type->name, op->name, bg_type_text(&have, have_text), input, bg_graph_name(graph, op->inputs[input]),
+        bg_type_text(&want, want_text));
+}
+
 /* Lets one op's rule add its backward ops. */
 static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_error *error)
 {
@@ -131,10 +147,13 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
         return bg_error_context(error, status, "gradient of %s `%s`", op.type->name, op.name);
     }
     BGI_TRY(bg_graph_check(d->graph, error));
-    for (uint32_t i = 0; i < op.input_count; i++)
-        if (needs[i] && !bg_value_is_null(input_gradients[i]) &&
-            !contribute(d, op.inputs[i], input_gradients[i], op.block))
+    for (uint32_t i = 0; i < op.input_count; i++) {
+        if (!needs[i] || bg_value_is_null(input_gradients[i]))
+            continue;
+        BGI_TRY(check_input_gradient(d->graph, &op, i, input_gradients[i], error));
+        if (!contribute(d, op.inputs[i], input_gradients[i], op.block))
             return bgi_error_memory(error, "gradients", d->count * sizeof *d->contributions);
+    }
     return BG_OK;
 }
 
@@ -144,7 +163,10 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
     bg_graph *graph = d->graph;
     const bgi_value *value = bgi_graph_value(graph, loss);
     const bgi_op *op;
+    bool is_mixed = false;
     bg_value seed;
+
+    *out_weight = (bg_value){0};
 
     if (value->kind != BGI_VALUE_RESULT || value->type.rank != 0 || !bg_dtype_is_float(value->type.dtype)) {
         char text[BG_TYPE_TEXT_BYTES];
@@ -153,9 +175,10 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
     }
     op = &graph->ops[value->op];
     graph->current_block = op->block;
-    *out_weight = (bg_value){0};
-    if (weighted && op->type->weight_output != BG_NO_OPERAND && op->type->weight_output < op->output_count)
-        *out_weight = op->outputs[op->type->weight_output];
+    if (weighted)
+        *out_weight = bgi_find_loss_weight(graph, loss, &is_mixed);
+    if (is_mixed)
+        *out_weight = (bg_value){0};
     if (!bg_value_is_null(*out_weight)) {
         seed = *out_weight;
         if (bg_graph_type(graph, seed).dtype != value->type.dtype)

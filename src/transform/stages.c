@@ -95,8 +95,9 @@ static bg_status put_stage(const bg_graph *graph, bgi_stages *stages, uint32_t p
         while (end < text + length && isspace((unsigned char)*end))
             end++;
         if (!isdigit((unsigned char)*digits) || end != text + length || parsed >= MOST_DEVICES)
-            return bg_error_set(error, BG_ERROR_INVALID, "stages: `%.*s` is no device number (in stage %u, after @)",
-                                (int)(text + length - at - 1), at + 1, position);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "stages: `%.*s` is no device number (in stage %u, after @); they go from 0 to %d",
+                                (int)(text + length - at - 1), at + 1, position, MOST_DEVICES - 1);
         device = (uint32_t)parsed;
         length = (size_t)(at - text);
     }

@@ -66,9 +66,9 @@ static void add_scale(bgi_trainer *trainer, bg_value loss, bg_value weight, cons
 {
     bg_graph *graph = trainer->graph;
     const bg_type scalar = bg_scalar(BG_FLOAT32);
-    const uint32_t loss_block = graph->ops[bgi_graph_value(graph, loss)->op].block;
+    const bg_value counted = bg_value_is_null(weight) ? loss : weight;
 
-    graph->current_block = loss_block;
+    graph->current_block = graph->ops[bgi_graph_value(graph, counted)->op].block;
     if (options->accumulation == BG_ACCUMULATE_SUM || bg_value_is_null(weight)) {
         const float scale = options->accumulation == BG_ACCUMULATE_SUM
                                 ? 1.0f
@@ -145,6 +145,19 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
     return BG_OK;
 }
 
+static void warn_of_mixed_means(const bg_graph *graph, bg_value loss, const bg_options *options)
+{
+    bool is_mixed = false;
+
+    if (options->accumulation != BG_ACCUMULATE_MEAN || options->log == NULL || loss.id >= graph->value_count)
+        return;
+    bgi_find_loss_weight(graph, loss, &is_mixed);
+    if (is_mixed)
+        options->log(options->log_user, BG_LOG_WARNING,
+                     "the loss combines means over different numbers of elements: each micro-batch counts the same, "
+                     "however many elements it counted");
+}
+
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
                             bg_error *error)
 {
@@ -155,6 +168,7 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *
     uint32_t count = 0;
     bg_status status;
 
+    warn_of_mixed_means(graph, loss, options);
     BGI_TRY_CLEANUP(bgi_differentiate(graph, loss, options->accumulation == BG_ACCUMULATE_MEAN, &gradients, &count,
                                       &weight, error));
     accumulators = calloc(count + 1, sizeof *accumulators);

@@ -33,6 +33,10 @@ typedef struct bgi_parameter_gradient {
 bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, bgi_parameter_gradient **out_gradients,
                             uint32_t *out_count, bg_value *out_weight, bg_error *error);
 
+/* loss_weight.c: the value that holds over how many elements the loss is a mean (an op's weight_output); null when the
+ * loss is no such mean. *out_is_mixed is set when it combines several, so that there is no one weight. */
+bg_value bgi_find_loss_weight(const bg_graph *graph, bg_value loss, bool *out_is_mixed);
+
 /* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimiser's update (once a step).
  */
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,

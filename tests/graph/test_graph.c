@@ -104,12 +104,6 @@ static void add_nameless_input(bg_graph *g, bg_value x)
     (void)x;
     toy_input(g, NULL);
 }
-static void add_scalar_input(bg_graph *g, bg_value x)
-{
-    const bg_type type = bg_scalar(BG_FLOAT32);
-    (void)x;
-    bg_graph_input(g, "s", &type);
-}
 static void add_bad_type(bg_graph *g, bg_value x)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 0);
@@ -172,7 +166,6 @@ static void test_errors(void **state)
         {add_input_twice, BG_ERROR_INVALID, "input `x` exists already"},
         {add_variable_twice, BG_ERROR_INVALID, "variable `w` exists already"},
         {add_nameless_input, BG_ERROR_INVALID, "input without a name"},
-        {add_scalar_input, BG_ERROR_SHAPE, "micro-batch as its first dimension"},
         {add_bad_type, BG_ERROR_SHAPE, "variable `p`"},
         {add_constant_without_data, BG_ERROR_INVALID, "constant `c` has no data"},
         {add_output_twice, BG_ERROR_INVALID, "output `o` exists already"},

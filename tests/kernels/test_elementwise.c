@@ -224,7 +224,7 @@ static void test_sgd(void **state)
         const bgi_sgd_attributes attributes = {draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE,
                          .attributes = &attributes,
-                         .env = {.step = (uint64_t)draw_between(&random, 0, 2)}};
+                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 2)}};
 
         add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper,
                             (uint32_t)draw_between(&random, 0, 1));
@@ -242,7 +242,7 @@ static void test_adam(void **state)
         const bgi_adam_attributes attributes = {draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_ADAM_UPDATE,
                          .attributes = &attributes,
-                         .env = {.step = (uint64_t)draw_between(&random, 0, 1000)}};
+                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 1000)}};
 
         add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper, 2);
         finish_case(&c);

@@ -97,7 +97,7 @@ static void destroy_update(update_graph *u)
 
 static void run_step(update_graph *u, uint64_t step, const double *gradient)
 {
-    u->interpreter.env.step = step;
+    u->interpreter.env.optimiser_step = step;
     bgi_test_set(&u->interpreter, u->gradient, gradient);
     bgi_test_interpret(&u->interpreter);
 }

@@ -115,7 +115,7 @@ static void run_sgd_update(const bg_kernel_call *call, uint32_t part)
                                  .admitted = (float)(1.0 - hyper[BGI_HYPER_DAMPENING]),
                                  .has_velocity =
                                      call->input_count > UPDATE_STATE && (float)hyper[BGI_HYPER_MOMENTUM] != 0.0f,
-                                 .is_first = call->env->step == 0,
+                                 .is_first = call->env->optimiser_step == 0,
                                  .nesterov = ((const bgi_sgd_attributes *)call->attributes)->nesterov};
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     update_buffers buffers;
@@ -136,7 +136,7 @@ typedef struct adam_factors {
 static adam_factors make_adam_factors(const bg_kernel_call *call)
 {
     const double *hyper = call->operands[UPDATE_HYPER];
-    const double t = (double)(call->env->step + 1);
+    const double t = (double)(call->env->optimiser_step + 1);
     const double rate = hyper[BGI_HYPER_LEARNING_RATE], decay = hyper[BGI_HYPER_WEIGHT_DECAY];
     const double beta1 = hyper[BGI_HYPER_BETA1], beta2 = hyper[BGI_HYPER_BETA2];
     const bool is_decoupled = ((const bgi_adam_attributes *)call->attributes)->decoupled_decay;

@@ -82,7 +82,7 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     const double momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]);
     const double admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
-    const bool is_first = call->env->step == 0; /* the first velocity is the gradient, not dampened */
+    const bool is_first = call->env->optimiser_step == 0; /* the first velocity is the gradient, not dampened */
 
     (void)part;
     for (int64_t i = 0; i < count; i++) {
@@ -120,7 +120,7 @@ typedef struct adam_factors {
 static adam_factors make_factors(const bg_kernel_call *call)
 {
     const double *hyper = call->operands[HYPER];
-    const double t = (double)(call->env->step + 1);
+    const double t = (double)(call->env->optimiser_step + 1);
     const double rate = hyper[BGI_HYPER_LEARNING_RATE], decay = hyper[BGI_HYPER_WEIGHT_DECAY];
     const double beta1 = hyper[BGI_HYPER_BETA1], beta2 = hyper[BGI_HYPER_BETA2];
     const bool in_double = call->types[PARAMETER].dtype == BG_FLOAT64;
