@@ -4,21 +4,28 @@
  */
 #include "cli/command.h"
 
-#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <brigade/profile.h>
 
 #include "cli/mnist.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 
 static const char default_save_path[] = "brigade-mnist.safetensors";
+
+enum { PROFILE_TRACE, PROFILE_TRACE_LAST, PROFILE_SUMMARY };
+static const char *const profile_files[] = {"trace.json", "trace-last.json", "summary.txt"};
+
+static const char *profile_folder(const mnist_config *config)
+{
+    return config->profile_dir != NULL ? config->profile_dir : MNIST_PROFILE_DIR;
+}
 
 /* ---- interruption ---- */
 
@@ -32,13 +39,17 @@ static void note_signal(int number)
 
 static void catch_signals(void)
 {
-    struct sigaction action;
+    struct sigaction action, before;
 
     memset(&action, 0, sizeof action);
     action.sa_handler = note_signal;
-    action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
+    /* Not SA_RESTART: a write to a pipe that nobody reads must end. */
+    action.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    /* nohup stays nohup. */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
 }
 
 /* ---- places of results ---- */
@@ -46,29 +57,10 @@ static void catch_signals(void)
 static bg_status check_save_path(const char *path, const char *option, bg_error *error)
 {
     bgi_file_writer writer = {0};
-    struct stat info;
-
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return bg_error_set(error, BG_ERROR_IO, "--%s: %s is a folder; name a file", option, path);
     /* The same steps as the real writing, up to its first byte. */
     if (bgi_file_writer_begin(&writer, path, error) != BG_OK)
         return bg_error_context(error, error->status, "--%s", option);
     bgi_file_writer_abandon(&writer);
-    return BG_OK;
-}
-
-/* Leaves no file behind that was not there. */
-static bg_status check_log_path(const char *path, bg_error *error)
-{
-    char text[BGI_ERRNO_TEXT_BYTES];
-    bool is_new = access(path, F_OK) != 0;
-    FILE *stream = fopen(path, "a");
-
-    if (stream == NULL)
-        return bg_error_set(error, BG_ERROR_IO, "--log: %s: %s", path, bgi_errno_text(errno, text));
-    fclose(stream);
-    if (is_new)
-        remove(path);
     return BG_OK;
 }
 
@@ -92,10 +84,31 @@ static bg_status check_places(const mnist_config *config, const char *save_path,
     if (save_path != NULL)
         BGI_TRY(check_save_path(save_path, "save", error));
     if (config->log_path != NULL)
-        BGI_TRY(check_log_path(config->log_path, error));
+        BGI_TRY(mnist_log_check(config->log_path, error));
     if (config->profile)
-        BGI_TRY(check_profile_folder(config->profile_dir, error));
+        BGI_TRY(check_profile_folder(profile_folder(config), error));
     return BG_OK;
+}
+
+/* What one option writes must not be what another reads or writes. Weights may go back to where they came from. */
+static bg_status check_distinct(const mnist_config *config, const char *save_path, bg_error *error)
+{
+    static const char *const names[] = {"--init", "--save", "--log", "--profile", "--profile", "--profile"};
+    char *paths[6] = {(char *)(uintptr_t)config->init_path, (char *)(uintptr_t)save_path,
+                      (char *)(uintptr_t)config->log_path};
+    bg_status status = BG_OK;
+
+    for (int i = 0; config->profile && i < 3; i++)
+        paths[3 + i] = bgi_path_join(profile_folder(config), profile_files[i]);
+    for (int i = 0; i < 6 && status == BG_OK; i++)
+        for (int j = i + 1; j < 6 && status == BG_OK; j++)
+            if (!(i == 0 && j == 1) && (i < 3 || j < 3) && paths[i] != NULL && paths[j] != NULL &&
+                bgi_file_is_same(paths[i], paths[j]))
+                status = bg_error_set(error, BG_ERROR_INVALID, "%s and %s are one file: %s; give them different ones",
+                                      names[i], names[j], paths[i]);
+    for (int i = 3; i < 6; i++)
+        free(paths[i]);
+    return status;
 }
 
 /* ---- what is printed around the training ---- */
@@ -153,43 +166,77 @@ static void print_coverage(const mnist_config *config)
 
 static void print_training_result(const mnist_config *config, const mnist_training_result *result)
 {
-    if (config->quiet || result->updates == 0)
+    if (config->quiet)
         return;
-    printf("Trained %" PRIu64 " weight updates, %" PRIu64 " images in %.2f s: %.0f images/s\n", result->updates,
-           result->images, result->seconds, (double)result->images / result->seconds);
+    if (result->updates > 0)
+        printf("Trained %" PRIu64 " weight updates, %" PRIu64 " images in %.2f s: %.0f images/s\n", result->updates,
+               result->images, result->seconds, (double)result->images / result->seconds);
     if (config->steps > result->updates && received_signal == 0)
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", config->steps,
                result->updates);
-    if (config->debug)
+    if (config->debug && result->updates > 0)
         printf("Loader: %" PRIu64 " batches, %" PRIu64 " waited for, %.1f ms in all\n", result->loader.batch_count,
                result->loader.miss_count, 1e-6 * (double)result->loader.wait_ns);
 }
 
 /* ---- profile ---- */
 
-static bg_status write_profile(const mnist_config *config, const mnist_runner *runner, bg_error *error)
+/* The trace of one compiled model; its summary is added to `text`. */
+static bg_status write_trace(const mnist_config *config, const mnist_runner *runner, int file, bgi_text *text,
+                             bg_error *error)
 {
-    char *trace_path = bgi_path_join(config->profile_dir, "trace.json");
-    char *summary_path = bgi_path_join(config->profile_dir, "summary.txt");
+    char *path = bgi_path_join(profile_folder(config), profile_files[file]);
     char *summary = NULL;
+    bg_status status;
+
+    if (path == NULL)
+        return bgi_error_memory(error, "path", 0);
+    BGI_TRY_CLEANUP(bg_profile_write_trace(runner->session, runner->plan, path, error));
+    BGI_TRY_CLEANUP(bg_profile_print_summary(runner->session, runner->plan, &summary, error));
+    if (file == PROFILE_TRACE_LAST)
+        bgi_text_add(text, "the last call, of %" PRIu64 " weight updates only:\n", runner->options.device_iterations);
+    bgi_text_add(text, "%s", summary);
+    if (!config->quiet)
+        printf("Trace%s: %s (open it with https://ui.perfetto.dev)\n",
+               file == PROFILE_TRACE_LAST ? " of the shorter last call" : "", path);
+cleanup:
+    free(summary);
+    free(path);
+    return status;
+}
+
+/* The shorter last call is compiled for itself and so has a trace of its own; it may be the only call there was. */
+static bg_status write_profile(const mnist_config *config, const mnist_runner *runner,
+                               const mnist_training_result *result, bg_error *error)
+{
+    const mnist_runner *rest = result->rest.plan != NULL ? &result->rest : NULL;
+    bool is_only = rest != NULL && result->updates == rest->options.device_iterations;
+    char *summary_path = bgi_path_join(profile_folder(config), profile_files[PROFILE_SUMMARY]);
+    char *last_path = bgi_path_join(profile_folder(config), profile_files[PROFILE_TRACE_LAST]);
+    char *summary = NULL;
+    bgi_text text = {0};
     bg_status status = BG_OK;
 
-    if (trace_path == NULL || summary_path == NULL) {
+    if (summary_path == NULL || last_path == NULL) {
         status = bgi_error_memory(error, "path", 0);
         goto cleanup;
     }
-    BGI_TRY_CLEANUP(bg_profile_write_trace(runner->session, runner->plan, trace_path, error));
-    BGI_TRY_CLEANUP(bg_profile_print_summary(runner->session, runner->plan, &summary, error));
+    BGI_TRY_CLEANUP(write_trace(config, is_only ? rest : runner, PROFILE_TRACE, &text, error));
+    if (rest != NULL && !is_only)
+        BGI_TRY_CLEANUP(write_trace(config, rest, PROFILE_TRACE_LAST, &text, error));
+    else
+        remove(last_path); /* an earlier run's does not belong to this trace */
+    BGI_TRY_CLEANUP(bgi_text_finish(&text, &summary, error));
     BGI_TRY_CLEANUP(bgi_file_save(summary_path, summary, strlen(summary), error));
-    if (config->quiet) {
-        free(summary);
-    } else {
+    if (!config->quiet) {
         print_text("Profile", summary, 0);
-        printf("Trace: %s (open it with https://ui.perfetto.dev)\n", trace_path);
+        summary = NULL;
     }
 cleanup:
-    free(trace_path);
+    bgi_text_clear(&text);
+    free(summary);
     free(summary_path);
+    free(last_path);
     return status;
 }
 
@@ -203,6 +250,8 @@ typedef struct mnist_run {
     bg_weights *weights;
     mnist_runner runner;
     mnist_log log;
+    bool has_trained;
+    bg_error late; /* what is reported when all is done: an unfinished log, a loss that is not finite */
 } mnist_run;
 
 static bg_status compile(mnist_run *run, bg_error *error)
@@ -220,7 +269,30 @@ static bg_status compile(mnist_run *run, bg_error *error)
     return config->debug ? print_debug(&run->runner, error) : BG_OK;
 }
 
-/* Saves what was learned also when the training ended early, by a signal or because the log's disk is full. */
+/* Whether there is something to put into the file: what was learned, or, without training, what was loaded. */
+static bool wants_save(const mnist_run *run, const mnist_training_result *result)
+{
+    if (run->save_path == NULL)
+        return false;
+    return result->updates > 0 || (run->config->save_path != NULL && received_signal == 0);
+}
+
+/* A diverged training is a failed one, but only after everything else is done. */
+static void note_bad_loss(mnist_run *run, const mnist_training_result *result)
+{
+    char updates[64];
+
+    if (result->bad_first == 0)
+        return;
+    if (result->bad_first == result->bad_last)
+        snprintf(updates, sizeof updates, "at update %" PRIu64, result->bad_first);
+    else
+        snprintf(updates, sizeof updates, "in updates %" PRIu64 " to %" PRIu64, result->bad_first, result->bad_last);
+    bg_error_set(&run->late, BG_ERROR_INVALID, "the loss became %s %s: lower --learning-rate",
+                 isnan(result->bad_loss) ? "NaN" : "infinite", updates);
+}
+
+/* Saves what was learned also when the training ended early by a signal. */
 static bg_status train(mnist_run *run, bg_error *error)
 {
     const mnist_config *config = run->config;
@@ -229,21 +301,26 @@ static bg_status train(mnist_run *run, bg_error *error)
     bg_status status;
 
     status = mnist_train(config, &run->data, &run->runner, run->weights, &run->log, &received_signal, &result, error);
-    if (mnist_log_close(&run->log, error) != BG_OK && status == BG_OK)
-        status = error->status;
-    if (status != BG_OK && status != BG_ERROR_IO)
-        return status;
+    mnist_log_close(&run->log);
+    if (status != BG_OK)
+        goto cleanup;
+    run->has_trained = result.updates > 0;
+    run->late = run->log.failure;
+    if (run->late.status == BG_OK)
+        note_bad_loss(run, &result);
     print_training_result(config, &result);
-    if (run->save_path != NULL && (result.updates > 0 || config->save_path != NULL)) {
+    if (wants_save(run, &result)) {
         run->is_saved = mnist_weights_save(run->weights, run->save_path, &save_error) == BG_OK;
         if (run->is_saved)
             printf("Weights saved to %s\n", run->save_path);
-        else if (status == BG_OK)
+        else
             status = bg_error_set(error, save_error.status, "--save: %s", save_error.message);
     }
     fflush(stdout);
     if (status == BG_OK && config->profile && result.updates > 0)
-        status = write_profile(config, &run->runner, error);
+        status = write_profile(config, &run->runner, &result, error);
+cleanup:
+    mnist_runner_clear(&result.rest);
     return status;
 }
 
@@ -257,22 +334,31 @@ static bg_status run_all(mnist_run *run, bg_error *error)
     printf("Training...\n");
     fflush(stdout);
     BGI_TRY(compile(run, error));
-    BGI_TRY(mnist_log_open(&run->log, config, &run->data, error));
+    BGI_TRY(mnist_log_open(&run->log, config, run->save_path, &run->data, &run->runner, &received_signal, error));
     print_coverage(config);
     BGI_TRY(train(run, error));
-    if (received_signal != 0)
-        return BG_OK;
-    return mnist_test(config, &run->data, run->weights, &received_signal, error);
+    if (received_signal == 0)
+        BGI_TRY(mnist_test(config, &run->data, run->weights, &received_signal, error));
+    if (run->late.status != BG_OK)
+        return bg_error_set(error, run->late.status, "%s", run->late.message);
+    return BG_OK;
 }
 
 static void clear_run(mnist_run *run)
 {
-    bg_error ignored = {0};
-
-    mnist_log_close(&run->log, &ignored);
+    mnist_log_close(&run->log);
     mnist_runner_clear(&run->runner);
     bg_weights_destroy(run->weights);
     mnist_data_close(&run->data);
+}
+
+static int report_signal(const mnist_run *run)
+{
+    cli_say("mnist", "stopped by signal %d%s", (int)received_signal,
+            run->is_saved      ? "; the weights so far are saved"
+            : run->has_trained ? ""
+                               : "; nothing was trained, nothing is saved");
+    return 128 + (int)received_signal;
 }
 
 /* The exit code. */
@@ -283,23 +369,20 @@ static int run_mnist(const mnist_config *config)
     int code = CLI_FAILED;
 
     run.save_path = config->save_path != NULL ? config->save_path : config->epochs > 0 ? default_save_path : NULL;
-    if (check_places(config, run.save_path, &error) == BG_OK && mnist_data_open(config, &run.data, &error) == BG_OK) {
-        if (mnist_config_check_data(config, bg_dataset_sample_count(run.data.train_set),
-                                    bg_dataset_sample_count(run.data.test_set), &error) != BG_OK)
+    if (check_places(config, run.save_path, &error) == BG_OK) {
+        if (check_distinct(config, run.save_path, &error) != BG_OK)
             code = CLI_USAGE;
-        else if (run_all(&run, &error) == BG_OK)
-            code = CLI_DONE;
+        else if (mnist_data_open(config, &run.data, &error) == BG_OK) {
+            if (mnist_config_check_data(config, bg_dataset_sample_count(run.data.train_set), &error) != BG_OK)
+                code = CLI_USAGE;
+            else if (run_all(&run, &error) == BG_OK)
+                code = CLI_DONE;
+        }
     }
     clear_run(&run);
     if (code != CLI_DONE)
         return cli_fail("mnist", code, &error);
-    if (received_signal != 0) {
-        fflush(stdout);
-        fprintf(stderr, "brigade mnist: stopped by signal %d%s\n", (int)received_signal,
-                run.is_saved ? "; the weights so far are saved" : "");
-        return 128 + (int)received_signal;
-    }
-    return CLI_DONE;
+    return received_signal != 0 ? report_signal(&run) : CLI_DONE;
 }
 
 int cli_mnist(int argc, char **argv)
@@ -320,6 +403,8 @@ int cli_mnist(int argc, char **argv)
     }
     if (mnist_config_check(&config, &error) != BG_OK)
         return cli_fail("mnist", CLI_USAGE, &error);
+    if (config.profile_dir != NULL && !config.profile)
+        cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
     catch_signals();
     return run_mnist(&config);
 }

@@ -19,7 +19,15 @@ int cli_mnist(int argc, char **argv);
 int cli_data(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 
-/* One line on stderr: "brigade COMMAND: message". Returns `code`. */
+/* The one place where errors and warnings are printed: "brigade COMMAND: text" on stderr, after what stdout holds. NULL
+ * command: "brigade: text". Control characters (of names and paths) are shown as \n, \x1b and so on, so that it is one
+ * line. */
+void cli_say(const char *command, const char *format, ...) BG_PRINTF(2, 3);
+
+/* As cli_say, but a text that was said before is not said again. */
+void cli_warn(const char *command, const char *text);
+
+/* Says the error; the table of a budget error keeps its lines. Returns `code`. */
 int cli_fail(const char *command, int code, const bg_error *error);
 
 /* Flushes stdout; CLI_FAILED with one line when what was printed could not be written (a full disk, a closed pipe). */

@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/options.h"
@@ -19,10 +21,66 @@ static const cli_command commands[] = {
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-int cli_fail(const char *command, int code, const bg_error *error)
+/* ---- errors and warnings ---- */
+
+enum { TEXT_BYTES = BG_ERROR_MESSAGE_BYTES + 256, WARNING_LIMIT = 64 };
+
+static void print_escaped(const char *text, bool keeps_lines)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '\n' && keeps_lines)
+            fputc(c, stderr);
+        else if (c == '\n')
+            fputs("\\n", stderr);
+        else if (c == '\t')
+            fputs("\\t", stderr);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(stderr, "\\x%02x", c);
+        else
+            fputc(c, stderr);
+    }
+}
+
+static void say(const char *command, const char *text, bool keeps_lines)
 {
     fflush(stdout);
-    fprintf(stderr, "brigade %s: %s\n", command, error->message);
+    fputs(command != NULL ? "brigade " : "brigade", stderr);
+    print_escaped(command != NULL ? command : "", false);
+    fputs(": ", stderr);
+    print_escaped(text, keeps_lines);
+    fputc('\n', stderr);
+}
+
+void cli_say(const char *command, const char *format, ...)
+{
+    char text[TEXT_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    say(command, text, false);
+}
+
+void cli_warn(const char *command, const char *text)
+{
+    /* Of the whole run: training and test say much the same of a plan. */
+    static char *said[WARNING_LIMIT];
+    int i = 0;
+
+    while (i < WARNING_LIMIT && said[i] != NULL && strcmp(said[i], text) != 0)
+        i++;
+    if (i < WARNING_LIMIT && said[i] != NULL)
+        return;
+    if (i < WARNING_LIMIT)
+        said[i] = strdup(text);
+    cli_say(command, "warning: %s", text);
+}
+
+int cli_fail(const char *command, int code, const bg_error *error)
+{
+    say(command, error->message, error->status == BG_ERROR_BUDGET);
     return code;
 }
 
@@ -35,8 +93,10 @@ int cli_finish(const char *command, int code)
     failed = fflush(stdout) != 0 || failed;
     if (!failed)
         return code;
-    fprintf(stderr, "brigade %s: standard output: %s\n", command,
-            errno != 0 ? bgi_errno_text(errno, text) : "writing failed");
+    /* A signal that ended the run may have interrupted a write as well. */
+    if (code > 128)
+        return code;
+    cli_say(command, "standard output: %s", errno != 0 ? bgi_errno_text(errno, text) : "writing failed");
     return code == CLI_DONE ? CLI_FAILED : code;
 }
 
@@ -59,9 +119,9 @@ static int report_unknown(const char *name)
         names[i] = commands[i].name;
     nearest = cli_nearest(name, names, COMMAND_COUNT);
     if (nearest != NULL)
-        fprintf(stderr, "brigade: unknown command `%s`; did you mean `%s`?\n", name, nearest);
+        cli_say(NULL, "unknown command `%s`; did you mean `%s`?", name, nearest);
     else
-        fprintf(stderr, "brigade: unknown command `%s`; `brigade --help` lists the commands\n", name);
+        cli_say(NULL, "unknown command `%s`; `brigade --help` lists the commands", name);
     return CLI_USAGE;
 }
 

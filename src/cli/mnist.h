@@ -16,6 +16,8 @@
 
 /* ---- configuration (mnist_config.c) ---- */
 
+#define MNIST_PROFILE_DIR "./profile"
+
 typedef struct mnist_config {
     uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
     double learning_rate;
@@ -29,7 +31,7 @@ typedef struct mnist_config {
     bool download;
     const char *init_path, *save_path, *log_path;
     bool profile;
-    const char *profile_dir;
+    const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet;
 } mnist_config;
 
@@ -40,15 +42,16 @@ mnist_config mnist_config_defaults(void);
 /* What one option's range cannot say: options that do not go together. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
 
-/* Whether the data are enough for one call of each phase. */
-bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, uint64_t test_count,
-                                  bg_error *error);
+/* Whether the data are enough for one training call. */
+bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
 
 /* Strategy, stages, memory and the like: what training and test have in common. Warnings go to stderr. */
 bg_options mnist_plan_options(const mnist_config *config);
 
 uint64_t mnist_images_per_training_call(const mnist_config *config);
-uint64_t mnist_images_per_test_call(const mnist_config *config);
+/* Micro-batches of each replica in a test call: as many as a training call has, or what the images are enough for (0:
+ * not even one). */
+uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
 
 /* ---- data (mnist_data.c) ---- */
 
@@ -119,28 +122,39 @@ bg_status mnist_weights_save(bg_weights *weights, const char *path, bg_error *er
 /* ---- the log (mnist_log.c): JSON lines ---- */
 
 typedef struct mnist_log {
-    FILE *stream; /* NULL: no log */
+    FILE *stream; /* NULL: no log, or none any more */
     const char *path;
-    long good_bytes; /* up to the end of the last whole line on disk */
+    uint64_t bytes, good_bytes; /* written; up to the end of the last whole line on disk */
+    bool is_own;                /* a file that nobody else writes into: half a line is cut off */
+    bg_error failure;           /* why lines are missing; the run goes on without them */
 } mnist_log;
 
-/* Opens the file and writes the first line: configuration, versions, data. A NULL path: no log. */
-bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const mnist_data *data, bg_error *error);
-/* One line for each weight update of a run of `runner`; `first_step` counts from 1. */
-bg_status mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
-                        double images_per_s, bg_error *error);
-bg_status mnist_log_close(mnist_log *log, bg_error *error);
+/* Whether the path can be written; a file that was not there is gone again. */
+bg_status mnist_log_check(const char *path, bg_error *error);
+/* Opens the file and writes the first line: the configuration as it came out, versions, data. A NULL path: no log. A
+ * pipe is waited for until *stop: then there is no log. */
+bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
+                         const mnist_runner *runner, const volatile sig_atomic_t *stop, bg_error *error);
+/* One line for each weight update of a run of `runner`; `first_step` counts from 1. The first failure is kept in
+ * log->failure and ends the log. */
+void mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
+                   double images_per_s);
+/* A failure is kept like those of lines. */
+void mnist_log_close(mnist_log *log);
 
 /* ---- the two phases (mnist_phases.c) ---- */
 
 typedef struct mnist_training_result {
     uint64_t updates, images;
-    double seconds;              /* of the epochs, everything included */
-    bg_loader_statistics loader; /* zero when there were no epochs */
+    double seconds;               /* of the epochs, everything included */
+    bg_loader_statistics loader;  /* zero when there were no epochs */
+    mnist_runner rest;            /* the shorter last call, kept for its profile; rest.plan NULL: there was none */
+    double bad_loss;              /* the first loss that was not finite, of one of these updates; */
+    uint64_t bad_first, bad_last; /* 0: all were finite */
 } mnist_training_result;
 
 /* Trains until epochs, --steps or *stop (set by a signal) end it; a call that runs is finished first. `out` is filled
- * on failure too. */
+ * on failure too; clear its `rest`. */
 bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
                       mnist_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error);
 

@@ -4,10 +4,12 @@
  */
 #include "cli/mnist.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "cli/command.h"
 #include "core/error.h"
 
 #define AT(field) .offset = offsetof(mnist_config, field)
@@ -57,9 +59,10 @@ const cli_option mnist_options[] = {
     {CLI_TEXT, "save", AT(save_path), .value = "FILE", .default_text = "brigade-mnist.safetensors",
      .help = "where the trained weights go"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines: configuration, then each weight update"},
+     .help = "JSON lines: configuration, then each weight update; may be a pipe"},
     {CLI_FLAG, "profile", AT(profile), .help = "record the training's actions, the last 262144 of each device"},
-    {CLI_TEXT, "profile-dir", AT(profile_dir), .value = "DIR", .help = "where the profile goes"},
+    {CLI_TEXT, "profile-dir", AT(profile_dir), .value = "DIR", .default_text = MNIST_PROFILE_DIR,
+     .help = "where the profile goes"},
 
     {.help = "Output"},
     {CLI_FLAG, "debug", AT(debug), .help = "show stages, memory, workers and timetable"},
@@ -80,7 +83,6 @@ mnist_config mnist_config_defaults(void)
         .replicas = 1,
         .dtype = "float32",
         .output_mode = "final",
-        .profile_dir = "./profile",
     };
 }
 
@@ -94,6 +96,9 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
                             config->stages);
+    if (config->learning_rate > (double)FLT_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
+                            config->learning_rate, (double)FLT_MAX);
     if (config->debug && config->quiet)
         return bg_error_set(error, BG_ERROR_INVALID, "--debug with --quiet; use one of them");
     return BG_OK;
@@ -115,17 +120,17 @@ uint64_t mnist_images_per_training_call(const mnist_config *config)
     return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), count_test_iterations(config));
 }
 
-uint64_t mnist_images_per_test_call(const mnist_config *config)
+uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count)
 {
-    return multiply_saturated(multiply_saturated(config->test_batch_size, config->replicas),
-                              count_test_iterations(config));
+    uint64_t most = test_count / multiply_saturated(config->test_batch_size, config->replicas);
+    uint64_t wanted = count_test_iterations(config);
+
+    return wanted < most ? wanted : most;
 }
 
-bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, uint64_t test_count,
-                                  bg_error *error)
+bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error)
 {
     uint64_t training = mnist_images_per_training_call(config);
-    uint64_t test = mnist_images_per_test_call(config);
 
     if (config->epochs > 0 && training > train_count)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -134,13 +139,6 @@ bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_cou
                             " images, there are %" PRIu64 "; make one of the four smaller",
                             config->batch_size, config->device_iterations, config->gradient_accumulation,
                             config->replicas, training, train_count);
-    if (test > test_count)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "a test call takes --test-batch-size %" PRIu64 " x --device-iterations %" PRIu64
-                            " x --gradient-accumulation %" PRIu64 " x --replicas %" PRIu64 " = %" PRIu64
-                            " images, there are %" PRIu64 "; make one of the four smaller",
-                            config->test_batch_size, config->device_iterations, config->gradient_accumulation,
-                            config->replicas, test, test_count);
     return BG_OK;
 }
 
@@ -152,8 +150,10 @@ static void print_message(void *user, bg_log_level level, const char *text)
 
     if (level > BG_LOG_WARNING && !config->debug)
         return;
-    fflush(stdout);
-    fprintf(stderr, "brigade mnist: %s: %s\n", (unsigned)level < 4 ? names[level] : "note", text);
+    if (level == BG_LOG_WARNING)
+        cli_warn("mnist", text);
+    else
+        cli_say("mnist", "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
 bg_options mnist_plan_options(const mnist_config *config)

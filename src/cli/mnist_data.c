@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/command.h"
 #include "core/error.h"
 
 enum { GENERATED_TRAIN = 60000, GENERATED_TEST = 10000 };
@@ -58,17 +59,37 @@ static bg_status generate(mnist_data *data, bg_error *error)
     return BG_OK;
 }
 
+/* $BRIGADE_DATA first, which is worth a word when nothing is there, then the usual places. */
+static bg_status look_around(mnist_data *data, bg_error *error)
+{
+    const char *own = getenv("BRIGADE_DATA");
+    const char *usual[] = {"data", "../shared/data"};
+    char text[512];
+    bg_status status;
+
+    if (own != NULL && own[0] != '\0') {
+        status = load_both(&own, 1, data, error);
+        if (status != BG_ERROR_NOT_FOUND)
+            return status;
+        bg_error_clear(error);
+        bg_image_set_clear(&data->train);
+        bg_image_set_clear(&data->test);
+        snprintf(text, sizeof text, "$BRIGADE_DATA (%s) has no MNIST; it was skipped", own);
+        cli_warn("mnist", text);
+    }
+    return load_both(usual, sizeof usual / sizeof usual[0], data, error);
+}
+
 static bg_status find(const mnist_config *config, mnist_data *data, bg_error *error)
 {
     const char *named[] = {config->data_dir};
-    const char *usual[] = {getenv("BRIGADE_DATA"), "data", "../shared/data"};
     bg_error missing = {0};
     bg_status status;
 
     if (config->data_dir != NULL)
         status = load_both(named, 1, data, &missing);
     else
-        status = load_both(usual, sizeof usual / sizeof usual[0], data, &missing);
+        status = look_around(data, &missing);
     if (status == BG_OK)
         return BG_OK;
     if (status != BG_ERROR_NOT_FOUND)

@@ -1,14 +1,20 @@
 /*
  * mnist_log.c: the log of a run as JSON lines: the first says everything that the run depends on, then one line for
  * each weight update. Every call's lines are flushed, so a reader sees a run as it goes, and whole lines only.
+ *
+ * The log may be a file, a terminal, a pipe, or what standard output is: then lines go through that descriptor, so that
+ * text and lines follow each other. A log that cannot be written any more does not end the training.
  */
 #include "cli/mnist.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -30,7 +36,7 @@ static bg_status report(const mnist_log *log, int error_number, bg_error *error)
 {
     char text[BGI_ERRNO_TEXT_BYTES];
 
-    return bg_error_set(error, BG_ERROR_IO, "%s: %s", log->path, bgi_errno_text(error_number, text));
+    return bg_error_set(error, BG_ERROR_IO, "--log: %s: %s", log->path, bgi_errno_text(error_number, text));
 }
 
 /* Takes `line` over. */
@@ -44,16 +50,18 @@ static bg_status write_line(mnist_log *log, json_t *line, bg_error *error)
         return bgi_error_memory(error, "log line", 0);
     errno = 0;
     is_written = fputs(text, log->stream) >= 0 && fputc('\n', log->stream) != EOF;
+    log->bytes += strlen(text) + 1;
     free(text);
     return is_written ? BG_OK : report(log, errno, error);
 }
 
 static bg_status flush_lines(mnist_log *log, bg_error *error)
 {
+    fflush(stdout); /* maybe the same place */
     errno = 0;
     if (fflush(log->stream) != 0)
         return report(log, errno, error);
-    log->good_bytes = ftell(log->stream);
+    log->good_bytes = log->bytes;
     return BG_OK;
 }
 
@@ -87,13 +95,52 @@ static json_t *option_value(const cli_option *option, const mnist_config *config
     return NULL;
 }
 
-static json_t *describe_config(const mnist_config *config)
+/* The number of workers that run, by the lines that describe them. */
+static uint64_t count_workers(const mnist_runner *runner)
 {
+    bg_error ignored = {0};
+    char *text = NULL;
+    uint64_t count = 0;
+
+    if (bg_session_print_workers(runner->session, &text, &ignored) != BG_OK)
+        return 0;
+    for (const char *line = text; *line != '\0'; count++)
+        line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n');
+    free(text);
+    return count;
+}
+
+static void set_null(json_t *object, const char *key, bool is_null)
+{
+    if (is_null)
+        json_object_set_new(object, key, json_null());
+}
+
+/* What was not given is replaced by what the run used, or null where it used nothing. */
+static json_t *describe_config(const mnist_config *given, const char *save_path, const mnist_runner *runner)
+{
+    mnist_config used = *given;
+    const mnist_config *config = &used;
     json_t *object = json_object();
+    bool is_single = strcmp(given->strategy, "single") == 0;
+
+    used.cores = count_workers(runner);
+    used.save_path = save_path;
+    if (used.schedule == NULL && strcmp(given->strategy, "pipelined") == 0)
+        used.schedule = "interleaved";
+    if (used.stages == NULL)
+        used.stages = is_single ? "B1,B2,B3,B4" : "B1|B2|B3|B4";
+    if (!used.profile)
+        used.profile_dir = NULL;
+    else if (used.profile_dir == NULL)
+        used.profile_dir = MNIST_PROFILE_DIR;
 
     for (const cli_option *option = mnist_options; option->name != NULL || option->help != NULL; option++)
         if (option->kind != CLI_HEADING)
             json_object_set_new(object, option->name, option_value(option, config));
+    set_null(object, "device-memory", used.device_memory_bytes == 0);
+    set_null(object, "steps", used.steps == 0);
+    set_null(object, "cores", used.cores == 0);
     return object;
 }
 
@@ -113,30 +160,100 @@ static json_t *describe_data(const mnist_data *data)
                      (json_int_t)bg_dataset_sample_count(data->test_set));
 }
 
-bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const mnist_data *data, bg_error *error)
+/* ---- places ---- */
+
+bg_status mnist_log_check(const char *path, bg_error *error)
+{
+    const mnist_log log = {.path = path};
+    struct stat about;
+    bool is_new = stat(path, &about) != 0;
+    FILE *stream;
+
+    /* Opening a pipe waits for a reader: that comes later. */
+    if (!is_new && S_ISFIFO(about.st_mode))
+        return access(path, W_OK) == 0 ? BG_OK : report(&log, errno, error);
+    stream = fopen(path, "a");
+    if (stream == NULL)
+        return report(&log, errno, error);
+    fclose(stream);
+    if (is_new)
+        remove(path);
+    return BG_OK;
+}
+
+/* Without blocking, so that a signal that comes at any moment ends the wait. -1 with errno 0: stopped. */
+static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
+{
+    static const struct timespec pause = {.tv_nsec = 20000000};
+
+    while (!*stop) {
+        int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        if (descriptor >= 0) {
+            fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+            return descriptor;
+        }
+        if (errno != ENXIO)
+            return -1;
+        nanosleep(&pause, NULL);
+    }
+    errno = 0;
+    return -1;
+}
+
+static bool is_descriptor(const struct stat *about, int descriptor)
+{
+    struct stat other;
+
+    return fstat(descriptor, &other) == 0 && other.st_dev == about->st_dev && other.st_ino == about->st_ino;
+}
+
+static int open_place(mnist_log *log, const volatile sig_atomic_t *stop)
+{
+    struct stat about;
+
+    if (stat(log->path, &about) == 0) {
+        if (is_descriptor(&about, STDOUT_FILENO))
+            return dup(STDOUT_FILENO);
+        if (is_descriptor(&about, STDERR_FILENO))
+            return dup(STDERR_FILENO);
+        if (S_ISFIFO(about.st_mode))
+            return open_pipe(log->path, stop);
+    }
+    log->is_own = true;
+    return open(log->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+}
+
+bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
+                         const mnist_runner *runner, const volatile sig_atomic_t *stop, bg_error *error)
 {
     json_t *head;
+    int descriptor;
 
     *log = (mnist_log){.path = config->log_path};
     if (log->path == NULL)
         return BG_OK;
-    log->stream = fopen(log->path, "w");
-    if (log->stream == NULL)
+    descriptor = open_place(log, stop);
+    if (descriptor < 0)
+        return *stop ? BG_OK : report(log, errno, error);
+    log->stream = fdopen(descriptor, "a");
+    if (log->stream == NULL) {
+        close(descriptor);
         return report(log, errno, error);
-    head = json_pack("{s:o, s:o, s:o}", "config", describe_config(config), "versions", describe_versions(), "data",
-                     describe_data(data));
+    }
+    head = json_pack("{s:o, s:o, s:o}", "config", describe_config(config, save_path, runner), "versions",
+                     describe_versions(), "data", describe_data(data));
     BGI_TRY(write_line(log, head, error));
     return flush_lines(log, error);
 }
 
-bg_status mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
-                        double images_per_s, bg_error *error)
+/* ---- lines ---- */
+
+static bg_status write_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
+                           double images_per_s, bg_error *error)
 {
     uint64_t count = runner->options.gradient_accumulation * runner->options.replicas;
     double images = (double)(count * runner->options.micro_batch);
 
-    if (log->stream == NULL)
-        return BG_OK;
     for (uint64_t step = 0; step < runner->options.device_iterations; step++) {
         double loss = 0.0, correct = 0.0;
         for (uint64_t i = 0; i < count; i++) {
@@ -152,24 +269,29 @@ bg_status mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t fir
     return flush_lines(log, error);
 }
 
-bg_status mnist_log_close(mnist_log *log, bg_error *error)
+void mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch, double images_per_s)
 {
-    bg_status status = BG_OK;
+    if (log->stream != NULL && write_run(log, runner, first_step, epoch, images_per_s, &log->failure) != BG_OK)
+        mnist_log_close(log);
+}
+
+void mnist_log_close(mnist_log *log)
+{
+    bg_error *failure = log->failure.status == BG_OK ? &log->failure : NULL;
     int descriptor;
 
     if (log->stream == NULL)
-        return BG_OK;
-    descriptor = dup(fileno(log->stream));
+        return;
+    descriptor = log->is_own ? dup(fileno(log->stream)) : -1;
     errno = 0;
-    if (fclose(log->stream) != 0)
-        status = report(log, errno, error);
+    if (fclose(log->stream) != 0 && failure != NULL)
+        report(log, errno, failure);
     log->stream = NULL;
     if (descriptor < 0)
-        return status;
+        return;
     /* A disk that filled up left half a line behind; what is no file cannot be cut, and need not be. */
-    if (lseek(descriptor, 0, SEEK_END) > log->good_bytes && ftruncate(descriptor, log->good_bytes) != 0 &&
-        errno != EINVAL && status == BG_OK)
-        status = report(log, errno, error);
+    if (lseek(descriptor, 0, SEEK_END) > (off_t)log->good_bytes && ftruncate(descriptor, (off_t)log->good_bytes) != 0 &&
+        errno != EINVAL && failure != NULL)
+        report(log, errno, failure);
     close(descriptor);
-    return status;
 }

@@ -7,6 +7,7 @@
 #include "cli/mnist.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -45,6 +46,29 @@ static uint64_t updates_left(const trainer *t)
     return t->update_limit == 0 ? UINT64_MAX : t->update_limit - t->result->updates;
 }
 
+/* Keeps the first loss that is not finite. Modes that return less than every loss tell it for a part of the call. */
+static void watch_loss(mnist_training_result *result, const mnist_runner *runner)
+{
+    const mnist_runner_options *options = &runner->options;
+    uint64_t per_update = options->gradient_accumulation * options->replicas;
+    uint64_t all_count = per_update * options->device_iterations;
+    const float *all = runner->loss_all != NULL                ? runner->loss_all
+                       : options->output_mode == BG_OUTPUT_ALL ? runner->loss
+                                                               : NULL;
+
+    if (result->bad_first != 0)
+        return;
+    for (uint64_t i = 0; i < (all != NULL ? all_count : runner->loss_count); i++) {
+        double loss = (double)(all != NULL ? all : runner->loss)[i];
+        if (isfinite(loss))
+            continue;
+        result->bad_loss = loss;
+        result->bad_first = result->updates + 1 + (all != NULL ? i / per_update : 0);
+        result->bad_last = all != NULL ? result->bad_first : result->updates + options->device_iterations;
+        return;
+    }
+}
+
 /* One call on the batch with the given model, and its lines of the log. */
 static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batch, bg_error *error)
 {
@@ -52,8 +76,8 @@ static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batc
     uint64_t images = runner->summary.samples_per_run;
 
     BGI_TRY(mnist_runner_run(runner, batch->tensors[0], batch->tensors[1], error));
-    BGI_TRY(mnist_log_run(t->log, runner, t->result->updates + 1, batch->epoch + 1,
-                          (double)images / (mnist_now_s() - start_s), error));
+    mnist_log_run(t->log, runner, t->result->updates + 1, batch->epoch + 1, (double)images / (mnist_now_s() - start_s));
+    watch_loss(t->result, runner);
     t->result->updates += runner->options.device_iterations;
     t->result->images += images;
     return BG_OK;
@@ -72,7 +96,10 @@ static bg_status run_rest(trainer *t, const bg_batch *batch, mnist_score *score,
     status = run_call(t, &rest, batch, error);
     if (status == BG_OK)
         *score = mnist_runner_score(&rest);
-    mnist_runner_clear(&rest);
+    if (t->config->profile)
+        t->result->rest = rest;
+    else
+        mnist_runner_clear(&rest);
     return status;
 }
 
@@ -187,6 +214,8 @@ static bg_status test_rest(const mnist_config *config, const mnist_data *data, b
 
     if (count == 0)
         return BG_OK;
+    if (options.micro_batch > count)
+        options.micro_batch = count;
     while (count % options.micro_batch != 0)
         options.micro_batch--;
     options.device_iterations = count / options.micro_batch;
@@ -203,29 +232,55 @@ static bg_status test_rest(const mnist_config *config, const mnist_data *data, b
     return status;
 }
 
+static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
+{
+    return iterations != config->device_iterations * config->gradient_accumulation;
+}
+
+/* A test that is smaller than the training's calls must not keep anybody from training. */
+static void print_shrunk(const mnist_config *config, const mnist_data *data, uint64_t iterations)
+{
+    if (config->quiet || !is_test_shrunk(config, iterations))
+        return;
+    if (iterations > 0)
+        printf("A test call has %" PRIu64 " micro-batches of %" PRIu64 " images: there are %" PRIu64 " test images\n",
+               iterations, config->test_batch_size, bg_dataset_sample_count(data->test_set));
+    else
+        printf("The %" PRIu64 " test images are fewer than --test-batch-size %" PRIu64 " x --replicas %" PRIu64
+               ": they are tested at once, on one replica\n",
+               bg_dataset_sample_count(data->test_set), config->test_batch_size, config->replicas);
+}
+
 bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
                      const volatile sig_atomic_t *stop, bg_error *error)
 {
+    uint64_t iterations = mnist_test_iterations(config, bg_dataset_sample_count(data->test_set));
     mnist_runner_options options = {.training = false,
                                     .micro_batch = config->test_batch_size,
-                                    .device_iterations = config->device_iterations * config->gradient_accumulation,
+                                    .device_iterations = iterations,
                                     .gradient_accumulation = 1,
                                     .replicas = config->replicas,
                                     .output_mode = BG_OUTPUT_SUM};
     test_result result = {.calls = 0};
+    mnist_config lenient = *config;
     mnist_runner runner;
     bg_status status;
 
     printf("Testing...\n");
     fflush(stdout);
-    BGI_TRY(mnist_runner_create(config, &options, weights, &runner, error));
-    if (!config->quiet)
-        printf("Graph compilation: %.1f ms\n", runner.summary.compile_ms);
-    status = test_calls(config, data, &runner, stop, &result, error);
-    mnist_runner_clear(&runner);
-    if (status != BG_OK || *stop)
-        return status;
-    printf("Accuracy on test set: %0.2f%%\n", result.accuracy_sum / (double)result.calls);
+    print_shrunk(config, data, iterations);
+    if (iterations > 0) {
+        /* A call that was made smaller is not the user's: limits on the number of micro-batches do not apply to it. */
+        lenient.ipu_limits = config->ipu_limits && !is_test_shrunk(config, iterations);
+        BGI_TRY(mnist_runner_create(&lenient, &options, weights, &runner, error));
+        if (!config->quiet)
+            printf("Graph compilation: %.1f ms\n", runner.summary.compile_ms);
+        status = test_calls(config, data, &runner, stop, &result, error);
+        mnist_runner_clear(&runner);
+        if (status != BG_OK || *stop)
+            return status;
+        printf("Accuracy on test set: %0.2f%%\n", result.accuracy_sum / (double)result.calls);
+    }
     BGI_TRY(test_rest(config, data, weights, &result, error));
     printf("Accuracy on all %" PRIu64 " test images: %0.2f%%\n", result.images,
            100.0 * (double)result.correct / (double)result.images);

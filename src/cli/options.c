@@ -102,14 +102,10 @@ static bg_status read_count(const cli_option *option, const char *text, uint64_t
     const char *end;
     uint64_t value;
 
-    if (!read_digits(text, &end, &value) || *end != '\0' || value < option->minimum || value > option->maximum) {
-        if (option->maximum == UINT64_MAX)
-            return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be a whole number of at least %" PRIu64,
-                                option->name, text, option->minimum);
+    if (!read_digits(text, &end, &value) || *end != '\0' || value < option->minimum || value > option->maximum)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--%s is `%s`; it must be a whole number from %" PRIu64 " to %" PRIu64, option->name, text,
                             option->minimum, option->maximum);
-    }
     *out = value;
     return BG_OK;
 }

@@ -1,6 +1,8 @@
 /*
  * file.c: atomic writing and bounded reading of files. Knows no formats.
  */
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "core/file.h"
 
 #include "core/error.h"
@@ -28,6 +30,17 @@ static bg_status fail_io(bg_error *error, const char *path, const char *action, 
                         action, bgi_errno_text(error_number, reason));
 }
 
+static bg_status refuse_kind(bg_error *error, const char *path, mode_t mode)
+{
+    const char *kind = S_ISDIR(mode)                    ? "a folder"
+                       : S_ISFIFO(mode)                 ? "a pipe"
+                       : S_ISSOCK(mode)                 ? "a socket"
+                       : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                                        : "something else";
+
+    return bg_error_set(error, BG_ERROR_IO, "%s: is %s, not a file", path, kind);
+}
+
 char *bgi_path_join(const char *folder, const char *name)
 {
     const size_t folder_bytes = strlen(folder), name_bytes = strlen(name);
@@ -48,6 +61,38 @@ bool bgi_file_exists(const char *path)
     struct stat about;
 
     return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/* Where a file would come to lie that does not exist yet: its folder without links, and its name. */
+static char *find_place(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    char *real = folder != NULL ? realpath(folder, NULL) : NULL;
+    char *place = real != NULL ? bgi_path_join(real, slash == NULL ? path : slash + 1) : NULL;
+
+    free(folder);
+    free(real);
+    return place;
+}
+
+bool bgi_file_is_same(const char *a, const char *b)
+{
+    struct stat about_a, about_b;
+    const bool has_a = stat(a, &about_a) == 0, has_b = stat(b, &about_b) == 0;
+    char *place_a, *place_b;
+    bool is_same;
+
+    if (has_a && has_b)
+        return about_a.st_dev == about_b.st_dev && about_a.st_ino == about_b.st_ino;
+    if (has_a || has_b)
+        return false;
+    place_a = find_place(a);
+    place_b = find_place(b);
+    is_same = place_a != NULL && place_b != NULL && strcmp(place_a, place_b) == 0;
+    free(place_a);
+    free(place_b);
+    return is_same;
 }
 
 bg_status bgi_folder_create(const char *path, bg_error *error)
@@ -125,23 +170,60 @@ static int create_like_open(char *temporary_path)
     return descriptor;
 }
 
+/* A rename would put a file in the place of a device or of a link: the first is refused, the second followed.
+ * *out_mode: the permissions of the file that is there, 0 when there is none. */
+static bg_status resolve_target(const char *path, char **out_path, mode_t *out_mode, bg_error *error)
+{
+    struct stat about;
+
+    *out_mode = 0;
+    if (lstat(path, &about) != 0) {
+        *out_path = strdup(path);
+        return *out_path != NULL ? BG_OK : bgi_error_memory(error, "a path", strlen(path));
+    }
+    if (S_ISLNK(about.st_mode)) {
+        *out_path = realpath(path, NULL);
+        if (*out_path == NULL || stat(*out_path, &about) != 0) {
+            free(*out_path);
+            *out_path = NULL;
+            return fail_io(error, path, "follow the link", errno);
+        }
+    } else {
+        *out_path = strdup(path);
+    }
+    if (*out_path == NULL)
+        return bgi_error_memory(error, "a path", strlen(path));
+    if (!S_ISREG(about.st_mode)) {
+        free(*out_path);
+        *out_path = NULL;
+        return refuse_kind(error, path, about.st_mode);
+    }
+    *out_mode = about.st_mode & 0777;
+    return BG_OK;
+}
+
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error)
 {
     static const char suffix[] = ".tmp-______";
-    const size_t path_bytes = strlen(path);
+    size_t path_bytes;
     int descriptor, kept_errno;
+    mode_t mode;
 
     memset(writer, 0, sizeof *writer);
-    writer->path = strdup(path);
+    BGI_TRY(resolve_target(path, &writer->path, &mode, error));
+    path_bytes = strlen(writer->path);
     writer->temporary_path = malloc(path_bytes + sizeof suffix);
-    if (writer->path == NULL || writer->temporary_path == NULL) {
+    if (writer->temporary_path == NULL) {
         free_paths(writer);
         return bgi_error_memory(error, "a path", path_bytes + sizeof suffix);
     }
-    memcpy(writer->temporary_path, path, path_bytes);
+    memcpy(writer->temporary_path, writer->path, path_bytes);
     memcpy(writer->temporary_path + path_bytes, suffix, sizeof suffix);
     descriptor = create_like_open(writer->temporary_path);
     if (descriptor >= 0) {
+        /* Where permissions cannot be set (some network file systems), the content still counts. */
+        if (mode != 0)
+            (void)fchmod(descriptor, mode);
         writer->stream = fdopen(descriptor, "wb");
         if (writer->stream != NULL)
             return BG_OK;
@@ -216,9 +298,9 @@ bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error)
     struct stat about;
     FILE *stream;
 
-    /* fopen succeeds on a folder; reading it then gives a puzzling message. */
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return bg_error_set(error, BG_ERROR_IO, "%s: is a folder, not a file", path);
+    /* fopen succeeds on a folder, and waits for somebody who writes into a pipe. */
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return refuse_kind(error, path, about.st_mode);
     stream = fopen(path, "rb");
     if (stream == NULL)
         return fail_io(error, path, "open", errno);
@@ -226,8 +308,7 @@ bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error)
     return BG_OK;
 }
 
-/* Reads to the end or to one byte more than the limit. Sizes from stat are only a first guess: files may grow, and
- * pipes have none. */
+/* Reads to the end or to one byte more than the limit. Sizes from stat are only a first guess: files may grow. */
 static bg_status read_stream(FILE *stream, const char *path, size_t limit_bytes, char **data, size_t *size_bytes,
                              bg_error *error)
 {

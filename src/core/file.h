@@ -2,7 +2,9 @@
  * file.h: whole files in, whole files out.
  *
  * Writing goes to a temporary name in the target's folder, is flushed to disk and only then renamed over the target, so
- * that whoever opens the target finds either the old content or the new, never half of it.
+ * that whoever opens the target finds either the old content or the new, never half of it. A link is followed, so that
+ * its target is replaced and the link stays; a file that was there keeps its permissions; what is there and is no
+ * regular file (a device, a pipe, a folder) is refused.
  */
 #ifndef BGI_CORE_FILE_H
 #define BGI_CORE_FILE_H
@@ -19,7 +21,8 @@ typedef struct bgi_file_writer {
     int first_errno; /* of the first bgi_file_write that failed; 0 while all is well */
 } bgi_file_writer;
 
-/* Errors: BG_ERROR_IO (naming path and the system's reason), BG_ERROR_MEMORY. */
+/* Errors: BG_ERROR_IO (naming path and the system's reason, or that it is no regular file), BG_ERROR_NOT_FOUND (no such
+ * folder, or a link to nothing), BG_ERROR_MEMORY. */
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error);
 
 /* May be called without looking: a failure is kept and reported by commit. */
@@ -36,8 +39,8 @@ bg_status bgi_file_save(const char *path, const void *data, size_t size_bytes, b
 
 /*
  * The whole of a file in malloc'ed memory, with a zero byte after its end that *out_size_bytes does not count.
- * Errors: BG_ERROR_NOT_FOUND (no such file), BG_ERROR_IO (cannot be read, or is a folder), BG_ERROR_INVALID (longer
- * than limit_bytes), BG_ERROR_MEMORY.
+ * Errors: BG_ERROR_NOT_FOUND (no such file), BG_ERROR_IO (cannot be read, or is no regular file), BG_ERROR_INVALID
+ * (longer than limit_bytes), BG_ERROR_MEMORY.
  */
 bg_status bgi_file_load(const char *path, size_t limit_bytes, char **out_data, size_t *out_size_bytes, bg_error *error);
 
@@ -46,6 +49,9 @@ bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error);
 
 /* True for something that can be opened as a regular file's path (a file or a link to one). */
 bool bgi_file_exists(const char *path);
+
+/* True when both paths lead to one file, or would when it is made: whatever is written to one is lost in the other. */
+bool bgi_file_is_same(const char *a, const char *b);
 
 /* Creates a folder and those above it; fine when it exists. */
 bg_status bgi_folder_create(const char *path, bg_error *error);

@@ -120,6 +120,18 @@ static bg_status print_stages(bgi_text *text, const bgi_events *events, const bg
     return BG_OK;
 }
 
+/* A full ring has lost its oldest events: shares and means are of what is left. */
+static void print_dropped(bgi_text *text, const bgi_events *events, const bg_plan *plan)
+{
+    uint32_t full = 0;
+
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
+        full += events->devices[d].count >= plan->options.trace_events;
+    if (full > 0)
+        bgi_text_add(text, "%u of %u devices kept their latest %u actions only; older ones were dropped\n", full,
+                     events->replica_count * events->device_count, plan->options.trace_events);
+}
+
 bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text, bg_error *error)
 {
     bgi_text text = {0};
@@ -130,6 +142,7 @@ bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *pla
     for (uint32_t d = 0; d < events.replica_count * events.device_count; d++)
         print_device(&text, &events, d);
     status = print_stages(&text, &events, plan, error);
+    print_dropped(&text, &events, plan);
     bgi_events_clear(&events);
     if (status != BG_OK) {
         bgi_text_clear(&text);

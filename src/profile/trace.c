@@ -133,12 +133,10 @@ static void write_slice(trace_writer *writer, const bg_trace_event *event)
 }
 
 /* The two ends of an arrow agree in (cat, name, id). */
-static void write_arrow(trace_writer *writer, const bg_trace_event *event)
+static void write_arrow_end(trace_writer *writer, const bg_trace_event *event)
 {
     bool is_start = event->action.kind == BG_ACTION_SEND;
 
-    if (!is_start && event->action.kind != BG_ACTION_RECEIVE)
-        return;
     begin_item(writer);
     emit(writer->stream,
          "{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":\"%u.%u.%" PRIu64
@@ -149,17 +147,66 @@ static void write_arrow(trace_writer *writer, const bg_trace_event *event)
     fputc('}', writer->stream);
 }
 
+/* By message, then by time. */
+static int compare_messages(const void *a, const void *b)
+{
+    const bg_trace_event *x = *(const bg_trace_event *const *)a, *y = *(const bg_trace_event *const *)b;
+
+    if (x->replica != y->replica)
+        return x->replica < y->replica ? -1 : 1;
+    if (x->action.index != y->action.index)
+        return x->action.index < y->action.index ? -1 : 1;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    if (x->action.micro_batch != y->action.micro_batch)
+        return x->action.micro_batch < y->action.micro_batch ? -1 : 1;
+    return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
+}
+
+static bool is_one_message(const bg_trace_event *send, const bg_trace_event *receive)
+{
+    return send->action.kind == BG_ACTION_SEND && receive->action.kind == BG_ACTION_RECEIVE &&
+           send->replica == receive->replica && send->action.index == receive->action.index &&
+           send->step == receive->step && send->action.micro_batch == receive->action.micro_batch;
+}
+
+/* Where one end was dropped with the oldest events there is no arrow. */
+static bg_status write_arrows(trace_writer *writer, bg_error *error)
+{
+    const bgi_events *events = writer->events;
+    const bg_trace_event **ends;
+    size_t count = 0, limit = 0;
+
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
+        limit += events->devices[d].count;
+    ends = malloc((limit + 1) * sizeof *ends);
+    if (ends == NULL)
+        return bgi_error_memory(error, "trace arrows", (limit + 1) * sizeof *ends);
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++) {
+        const bgi_device_events *own = &events->devices[d];
+        for (uint32_t i = 0; i < own->count; i++)
+            if (own->events[i].action.kind == BG_ACTION_SEND || own->events[i].action.kind == BG_ACTION_RECEIVE)
+                ends[count++] = &own->events[i];
+    }
+    qsort(ends, count, sizeof *ends, compare_messages);
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (!is_one_message(ends[i], ends[i + 1]))
+            continue;
+        write_arrow_end(writer, ends[i]);
+        write_arrow_end(writer, ends[i + 1]);
+        i++;
+    }
+    free(ends);
+    return BG_OK;
+}
+
 static void write_slices(trace_writer *writer)
 {
     uint32_t count = writer->events->replica_count * writer->events->device_count;
 
-    for (uint32_t d = 0; d < count; d++) {
-        const bgi_device_events *own = &writer->events->devices[d];
-        for (uint32_t i = 0; i < own->count; i++) {
-            write_slice(writer, &own->events[i]);
-            write_arrow(writer, &own->events[i]);
-        }
-    }
+    for (uint32_t d = 0; d < count; d++)
+        for (uint32_t i = 0; i < writer->events->devices[d].count; i++)
+            write_slice(writer, &writer->events->devices[d].events[i]);
 }
 
 /* One counter event for each moment at which the sum differs. */
@@ -213,6 +260,7 @@ bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan,
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", file.stream);
     write_names(&writer);
     write_slices(&writer);
+    BGI_TRY_CLEANUP(write_arrows(&writer, error));
     BGI_TRY_CLEANUP(write_memory(&writer, error));
     fputs("\n]}\n", file.stream);
     /* Commit flushes, and reports what stdio could not write. */

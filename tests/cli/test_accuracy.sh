@@ -1,7 +1,7 @@
 #!/bin/sh
 # `brigade mnist` learns as the pipelining tutorial's program does: its authors accept 97.5 to 99.9 % after two epochs, in
 # both strategies, with and without offload, and published 98.4 % after three. On MNIST where it is found, else on
-# generated digits, which are about as hard. BRIGADE_TEST_ALL runs all variants; sanitizer runs leave it out.
+# generated digits, which are about as hard. BRIGADE_TEST_ALL trains with five seeds; sanitizer runs leave it out.
 . "$(dirname "$0")/support.sh"
 
 if [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
@@ -22,14 +22,36 @@ between() {
     awk -v a="${accuracy:-0}" -v low="$1" -v high="$2" 'BEGIN { exit !(a > low && a < high) }'
 }
 
+real=
+for place in "${BRIGADE_DATA:-}" data ../shared/data; do
+    for file in "$place"/train-images* "$place"/mnist/train-images*; do
+        [ -n "$place" ] && [ -e "$file" ] && real=1
+    done
+done
+
 accuracy --epochs 2
 check "two epochs, pipelined: $accuracy %" between 97.5 99.9
-if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
+if [ -n "$real" ] || [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     for variant in '--offload-optimiser' '--strategy sharded' '--strategy sharded --offload-optimiser'; do
         accuracy --epochs 2 $variant
         check "two epochs, $variant: $accuracy %" between 97.5 99.9
     done
     accuracy
     check "three epochs: $accuracy %" between 97.9 98.9
+else
+    skipped=$((skipped + 4))
+fi
+# Published: 98.4. Five seeds, so that it is not one lucky one.
+if [ -n "$real" ] && [ -n "${BRIGADE_TEST_ALL:-}" ]; then
+    all_accuracies=
+    for seed in 0 1 2 3 4; do
+        accuracy --seed $seed
+        check "three epochs, seed $seed: $accuracy %" between 98.1999 99.9
+        all_accuracies="$all_accuracies ${accuracy:-0}"
+    done
+    accuracy=$(echo $all_accuracies | awk '{ for (i = 1; i <= NF; i++) sum += $i; print sum / NF }')
+    check "the mean of$all_accuracies: $accuracy %" between 98.2999 99.9
+else
+    skipped=$((skipped + 6))
 fi
 finish

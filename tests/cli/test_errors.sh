@@ -29,10 +29,11 @@ for option in batch-size device-iterations gradient-accumulation test-batch-size
     error 2 "--$option is \`99999999999999999999\`" mnist --$option=99999999999999999999
 done
 error 2 '--epochs is `-3`' mnist --epochs -3
-error 2 '--seed is `0x10`' mnist --seed 0x10
+error 2 '--seed is `0x10`; it must be a whole number from 0 to 18446744073709551615' mnist --seed 0x10
 for value in fast -0.1 nan inf 1e999 0x1p3 1e-3z ' 1' ''; do
     error 2 "--learning-rate is \`$value\`; it must be a number of at least 0" mnist --learning-rate "$value"
 done
+error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learning-rate 1e39
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"
 done
@@ -55,12 +56,12 @@ small="$data --batch-size 10 --device-iterations 2 --gradient-accumulation 8 --t
 cd "$folder" || exit 1
 error 2 'images, there are 1600' mnist $data
 error 2 '--batch-size 5000 x' mnist $small --batch-size 5000
-error 2 '--test-batch-size 400 x' mnist $small --test-batch-size 400
 error 2 'images, there are 1600' mnist $small --batch-size 2147483647 --device-iterations 2147483647 \
     --gradient-accumulation 2147483647 --replicas 65536
 
 # ---- plans that cannot be ----
 
+error 1 '`99999` is no device number (in stage 0, after @); they go from 0 to 65535' mnist $small --stages 'B1,B2@99999|B3,B4'
 error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
 error 1 'B2' mnist $small --stages 'B1|B3|B4'
 error 1 'B1' mnist $small --stages 'B1,B2|B1,B3,B4'
@@ -79,13 +80,82 @@ check "enough memory is no failure" test $? -eq 0
 
 : >"$folder/file"
 error 1 "$folder/file/w.safetensors" mnist $small --save "$folder/file/w.safetensors"
-error 1 "--save: $folder/data is a folder" mnist $small --save "$folder/data"
+error 1 "--save: $folder/data: is a folder, not a file" mnist $small --save "$folder/data"
 error 1 '--save: ' mnist $small --save /proc/no-such-folder/w.safetensors
 error 1 "--log: $folder/file/log" mnist $small --log "$folder/file/log"
 error 1 "--log: $folder/data" mnist $small --log "$folder/data"
 error 1 '--profile-dir' mnist $small --profile --profile-dir "$folder/file/profile"
 error 1 '--profile-dir' mnist $small --profile --profile-dir /proc/profile
 error 1 '--log: ' mnist $small --log "$folder/none/log"
+
+# What is there and is no file is refused and stays. The nodes are made here: nothing real is at stake.
+mkfifo "$folder/pipe"
+ln -s pipe "$folder/link-to-pipe"
+error 1 "--save: $folder/pipe: is a pipe, not a file" mnist $small --save "$folder/pipe"
+error 1 "--save: $folder/link-to-pipe: is a pipe, not a file" mnist $small --save "$folder/link-to-pipe"
+error 1 "--init: $folder/pipe: is a pipe, not a file" mnist $small --init "$folder/pipe"
+check "the pipe stays" test -p "$folder/pipe" -a -L "$folder/link-to-pipe"
+if mknod "$folder/full" c 1 7 2>/dev/null; then
+    error 1 "--save: $folder/full: is a device, not a file" mnist $small --save "$folder/full"
+    error 1 "--init: $folder/full: is a device, not a file" mnist $small --init "$folder/full"
+    check "the device stays" test -c "$folder/full"
+else
+    skipped=$((skipped + 3))
+fi
+
+# One file for two purposes, by whatever names.
+ln -s kept.safetensors "$folder/link.safetensors"
+mkdir "$folder/profile"
+error 2 "--save and --log are one file: new" mnist $small --save new --log ./new
+error 2 "--init and --log are one file: kept.safetensors" mnist $small --init kept.safetensors --log link.safetensors
+error 2 "--save and --profile are one file: profile/summary.txt" mnist $small --profile --profile-dir "$folder/profile" \
+    --save profile/summary.txt
+error 2 "--log and --profile are one file: profile/trace.json" mnist $small --profile --profile-dir profile \
+    --log profile/trace.json
+"$program" mnist $small --steps 1 --init kept.safetensors --save link.safetensors >/dev/null 2>&1
+check "weights may go back to where they came from" test $? -eq 0 -a -L link.safetensors
+
+# Names with control characters make one line all the same.
+escape=$(printf '\033')
+error 2 'is `\x1b[31m\n`; it must be' mnist --seed "$escape[31m
+"
+error 2 'unknown option --a\tb' mnist --a"$(printf '\t')"b
+error 1 '--data-dir: ' mnist --data-dir "a
+b"
+
+# ---- a learning rate that is too large ----
+
+"$program" mnist $small --learning-rate 1e30 --save nan.safetensors --output-mode all >nan.out 2>"$folder/err"
+check "a loss that is not finite is a failure" test $? -eq 1
+check "it names the update and the remedy" grep -q -E \
+    '^brigade mnist: the loss became (NaN|infinite) at update [0-9]+: lower --learning-rate$' "$folder/err"
+check "it says so once" test "$(wc -l <"$folder/err")" -eq 1
+check "the weights are saved" test -s nan.safetensors
+"$program" mnist $small --learning-rate 1e30 --save nan.safetensors >nan.out 2>"$folder/err"
+check "the updates of the call" grep -q -E \
+    '^brigade mnist: the loss became (NaN|infinite) in updates [0-9]+ to [0-9]*[02468]: lower --learning-rate$' "$folder/err"
+
+# ---- warnings ----
+
+# warns COUNT WORDS ARGUMENT...: the run is good, and says a line with the words so often.
+warns() {
+    warns_count=$1 warns_words=$2
+    shift 2
+    "$program" mnist $small --steps 1 --save warned.safetensors "$@" >/dev/null 2>"$folder/err"
+    warns_code=$?
+    check "$*: $warns_code, $(cat "$folder/err")" test $warns_code -eq 0 -a \
+        "$(grep -c -F -e "warning: $warns_words" "$folder/err")" -eq "$warns_count"
+    check "$*: nothing twice" test -z "$(sort "$folder/err" | uniq -d)"
+}
+
+warns 1 '--profile-dir without --profile: nothing is recorded' --profile-dir p
+check "no profile folder" test ! -e p
+warns 0 '' --batch-size 20
+warns 1 '' --stages 'B1,B2@0|B3,B4@0'
+BRIGADE_DATA=$folder/none "$program" mnist --batch-size 10 --device-iterations 1 --gradient-accumulation 4 --steps 1 \
+    --save warned.safetensors >/dev/null 2>"$folder/err"
+check "a folder without MNIST is said" grep -q -F \
+    "brigade mnist: warning: \$BRIGADE_DATA ($folder/none) has no MNIST; it was skipped" "$folder/err"
 
 # ---- places of weights ----
 
@@ -127,10 +197,10 @@ error 1 "$bad/$labels" mnist $small --data-dir "$bad"
 damage label-out-of-range
 gunzip "$bad/$labels.gz"
 printf '\013' | dd of="$bad/$labels" bs=1 seek=108 conv=notrunc 2>/dev/null
-error 1 '11' mnist $small --data-dir "$bad"
+error 1 'label 100 (byte 108) is 11, expected 0 to 9' mnist $small --data-dir "$bad"
 damage counts-differ
 cp "$bad/t10k-labels-idx1-ubyte.gz" "$bad/$labels.gz"
-error 1 '500' mnist $small --data-dir "$bad"
+error 1 '500 labels, but' mnist $small --data-dir "$bad"
 
 # ---- full disks ----
 
@@ -169,11 +239,19 @@ limited() {
 limited 100 '--save: ' mnist $small --save w.safetensors
 check "no weights are left" nothing_new
 limited 800 'trace.json' mnist $small --save "$folder/kept.safetensors" --profile --profile-dir p
-limited 4 'log.jsonl' mnist $small --save "$folder/none.safetensors" --log log.jsonl
+limited 4 '--save: ' mnist $small --save none.safetensors --log log.jsonl
 check "the log has lines" test "$(wc -l <log.jsonl)" -gt 1
 check "the log ends with a whole line" test "$(tail -c 2 log.jsonl | od -An -c | tr -d ' ')" = '}\n'
 rm -f log.jsonl
 check "no trace is left" nothing_new
+# A log whose reader goes away stands for one whose disk fills up: the training goes on, and is saved.
+mkfifo ../log-pipe
+head -n 1 ../log-pipe >../log-head &
+error 1 '--log: ../log-pipe: Broken pipe' mnist $small --epochs 2 --save ../logged.safetensors --log ../log-pipe
+check "the reader got its line" grep -q '^{"config"' ../log-head
+check "the training went on to its end" grep -q '^Trained 40 weight updates' ../out
+check "it was tested" grep -q '^Accuracy on test set' ../out
+check "its weights are saved" test -s ../logged.safetensors
 
 printf 'old weights' >"$folder/work/old.safetensors"
 limited 100 '--save: ' mnist $small --save old.safetensors

@@ -58,7 +58,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser replicas schedule stages device-memory cores seed no-shuffle steps \
     init save log dtype output-mode data-dir download ipu-limits quiet help; do
-    check "help has --$option" grep -q -e "--$option" help.out
+    check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
     'epochs N .*default: 3' 'learning-rate X .*default: 0.001' 'gradient-accumulation N .*default: 10' \
@@ -113,6 +113,22 @@ train logged-all --epochs 2 --log all.jsonl --output-mode all --strategy single
 check "the log is the same in every mode and strategy" test \
     "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)" = "$(sed 's/,"images_per_s.*//' all.jsonl | tail -n +2)"
 same logged logged-all
+has() {
+    if head -n 1 "$1" | grep -q -F -e "$2"; then pass; else fail "$1 has no $2:" "$(head -n 1 "$1")"; fi
+}
+for word in '"schedule":"interleaved"' '"stages":"B1|B2|B3|B4"' '"device-memory":null' '"steps":null' '"init":null' \
+    '"save":"logged.safetensors"' '"profile-dir":null' '"source":"'"$folder"'/data"' '"training_images":1600' \
+    '"test_images":500'; do
+    has log.jsonl "$word"
+done
+has all.jsonl '"schedule":null,"stages":"B1,B2,B3,B4"'
+train one-core --epochs 1 --cores 1 --log cores.jsonl
+has cores.jsonl '"cores":1,'
+check "the workers are counted" sh -c 'head -n 1 log.jsonl | grep -q "\"cores\":[1-9]"'
+# The log where standard output goes: lines between lines, none lost.
+train to-stdout --epochs 1 --log /dev/stdout
+lines to-stdout.out '^Training' '^\{"config"' '^Epoch 1/1' '^\{"step":1,' '^\{"step":20,' '^10/10 ' '^Accuracy on test set'
+check "every line is whole" test "$(grep -c '^{"step":[0-9]*,.*}$' to-stdout.out)" -eq 20
 
 # ---- --steps ----
 
@@ -132,6 +148,36 @@ train second --epochs 2 --steps 23
 check "the second epoch is begun" grep -q '^Epoch 2/2' second.out
 train beyond --epochs 1 --steps 500
 check "what was not reached is said" grep -q -e '--steps 500 was not reached: the epochs have 20' beyond.out
+
+"$program" mnist $small --epochs 0 --steps 5 >none.out
+check "nor is it without epochs" grep -q -e '--steps 5 was not reached: the epochs have 0' none.out
+
+# ---- a test set that is smaller than the calls ----
+
+train few --epochs 1 --test-batch-size 200
+lines few.out '^Trained 20 ' '^A test call has 2 micro-batches of 200 images: there are 500 test images' \
+    '^1/1 \[=+\]' '^Accuracy on test set' '^Accuracy on all 500 test images'
+train fewer --epochs 1 --test-batch-size 600 --ipu-limits
+lines fewer.out '^Trained 20 ' '^The 500 test images are fewer than' '^Accuracy on all 500 test images'
+all_accuracy() {
+    sed -n 's/^Accuracy on all 500 test images: //p' "$1"
+}
+check "the accuracy is the same" test "$(all_accuracy few.out)" = "$(all_accuracy fewer.out)"
+
+# ---- profiles of calls that are cut short ----
+
+# steps_of FILE: the updates that a trace has slices of.
+steps_of() {
+    grep -o '"step":[0-9]*' "$1" | sort -u | sed 's/"step"://' | sort -n | tr '\n' ' '
+}
+train two-calls --epochs 1 --steps 7 --profile --profile-dir short
+check "the whole calls are in trace.json" test "$(steps_of short/trace.json)" = "0 1 2 3 4 5 "
+check "the last call is in trace-last.json" test "$(steps_of short/trace-last.json)" = "6 "
+check "it is said" grep -q '^Trace of the shorter last call: short/trace-last.json' two-calls.out
+check "the summary has both" grep -q '^the last call, of 1 weight updates only:$' short/summary.txt
+train one-call --epochs 1 --steps 1 --profile --profile-dir short
+check "an only call is in trace.json" test "$(steps_of short/trace.json)" = "0 "
+check "what is older is gone" test ! -e short/trace-last.json
 
 # ---- --init and --save ----
 
@@ -171,6 +217,51 @@ interrupt() {
 }
 interrupt INT 130
 interrupt TERM 143
+# Under nohup the signal is ignored from the beginning, and stays so.
+case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/self/status 2>/dev/null) in
+    [13579bdf]) skipped=$((skipped + 7)) ;;
+    *) interrupt HUP 129 ;;
+esac
+
+# Before the first update: a log that is a pipe without a reader keeps the program waiting.
+mkfifo waiting
+printf 'old weights' >old.safetensors
+"$program" mnist $small --epochs 1 --save old.safetensors --log waiting >waiting.out 2>waiting.err &
+process=$!
+for attempt in $(seq 50); do
+    grep -q '^Graph compilation' waiting.out 2>/dev/null && break
+    grep -q '^Training' waiting.out 2>/dev/null && [ "$attempt" -gt 5 ] && break
+    sleep 0.2
+done
+kill -TERM $process
+wait $process
+check "a signal ends the wait for a reader" test $? -eq 143
+check "nothing is saved over older weights" test "$(cat old.safetensors)" = 'old weights'
+check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was trained, nothing is saved' waiting.err
+
+# ---- narrow terminals ----
+
+# widest COLUMNS: trains on a terminal of that width, sets $widest to its longest progress line.
+widest() {
+    script -q -e -c "stty cols $1; '$program' mnist $small --epochs 1 --save terminal.safetensors" /dev/null >terminal.out \
+        2>/dev/null </dev/null
+    tr '\r' '\n' <terminal.out | sed "s/$(printf '\033')\[K//" | grep '^10/10 ' >progress.out
+    widest=$(awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }' progress.out)
+}
+if command -v script >/dev/null 2>&1 && script -q -e -c true /dev/null >/dev/null 2>&1 </dev/null; then
+    widest 200
+    check "a wide terminal has all" grep -q 'Loss:.*it/s .*images/s' progress.out
+    widest 72
+    check "first the images go: $widest" test "$widest" -gt 0 -a "$widest" -lt 72
+    check "the bar and it/s stay" grep -q '\[=.*it/s' progress.out
+    widest 40
+    check "then it/s and the bar: $widest" test "$widest" -gt 0 -a "$widest" -lt 40
+    check "loss and accuracy stay" grep -q '^10/10 Loss:.*Accuracy:' progress.out
+    widest 12
+    check "then the rest: $widest" test "$widest" -gt 0 -a "$widest" -lt 12
+else
+    skipped=$((skipped + 6))
+fi
 
 # ---- data ----
 

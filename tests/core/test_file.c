@@ -101,17 +101,119 @@ static void test_abandon_leaves_nothing(void **state)
     assert_int_equal(test_folder_count(f->folder), 0);
 }
 
-/* A target that is a folder lets everything succeed up to the rename. */
+/* A folder that appears at the target lets everything succeed up to the rename. */
 static void test_failed_rename_leaves_nothing(void **state)
 {
     fixture *f = *state;
+    bgi_file_writer writer = {0};
     bg_error error = {0};
 
+    assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
     assert_int_equal(mkdir(f->path, 0755), 0);
-    assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_ERROR_IO);
+    assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, f->path));
     assert_non_null(strstr(error.message, "cannot write"));
     assert_int_equal(test_folder_count(f->folder), 1);
+}
+
+static void assert_refused(const fixture *f, const char *kind)
+{
+    bg_error error = {0};
+    struct stat before, after;
+    char *data = NULL;
+    size_t size = 0;
+
+    assert_int_equal(lstat(f->path, &before), 0);
+    assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, f->path));
+    assert_non_null(strstr(error.message, kind));
+    bg_error_clear(&error);
+    assert_int_equal(bgi_file_load(f->path, 10, &data, &size, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, kind));
+    assert_int_equal(lstat(f->path, &after), 0);
+    assert_true(before.st_ino == after.st_ino && before.st_mode == after.st_mode);
+    assert_int_equal(test_folder_count(f->folder), 1);
+}
+
+static void test_what_is_no_file_is_refused(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(mkfifo(f->path, 0600), 0);
+    assert_refused(f, "is a pipe, not a file");
+    assert_int_equal(unlink(f->path), 0);
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    assert_refused(f, "is a folder, not a file");
+}
+
+static void test_link_to_a_pipe_is_refused(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    struct stat about;
+    char link[160];
+
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    assert_int_equal(mkfifo(f->path, 0600), 0);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(bgi_file_save(link, "x", 1, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "is a pipe, not a file"));
+    assert_int_equal(stat(f->path, &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+    assert_int_equal(test_folder_count(f->folder), 2);
+}
+
+static void test_same_files(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    char link[160], around[160], other[160];
+
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    snprintf(around, sizeof around, "%s/./file", f->folder);
+    snprintf(other, sizeof other, "%s/other", f->folder);
+    assert_true(bgi_file_is_same(f->path, around));
+    assert_false(bgi_file_is_same(f->path, other));
+    assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_OK);
+    assert_true(bgi_file_is_same(f->path, around));
+    assert_false(bgi_file_is_same(f->path, other));
+    assert_int_equal(symlink("file", link), 0);
+    assert_true(bgi_file_is_same(f->path, link));
+    assert_int_equal(bgi_file_save(other, "x", 1, &error), BG_OK);
+    assert_false(bgi_file_is_same(link, other));
+}
+
+static void test_link_stays_and_its_target_is_written(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    struct stat about;
+    char link[160];
+
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(bgi_file_save(link, "x", 1, &error), BG_ERROR_NOT_FOUND);
+    assert_non_null(strstr(error.message, link));
+    assert_int_equal(bgi_file_save(f->path, "old", 3, &error), BG_OK);
+    assert_int_equal(bgi_file_save(link, "new", 3, &error), BG_OK);
+    assert_int_equal(lstat(link, &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+    assert_content(f->path, "new");
+    assert_int_equal(test_folder_count(f->folder), 2);
+}
+
+static void test_permissions_stay(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    struct stat about;
+
+    assert_int_equal(bgi_file_save(f->path, "old", 3, &error), BG_OK);
+    assert_int_equal(chmod(f->path, 0640), 0);
+    assert_int_equal(bgi_file_save(f->path, "new", 3, &error), BG_OK);
+    assert_int_equal(stat(f->path, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0640);
+    assert_content(f->path, "new");
 }
 
 static void test_full_disk_is_reported_at_commit(void **state)
@@ -167,10 +269,6 @@ static void test_load_limit(void **state)
     assert_int_equal(bgi_file_load(f->path, 10, &data, &size, &error), BG_OK);
     assert_int_equal(size, 10);
     free(data);
-    /* A file without a size (a device) is bounded as well. */
-    data = NULL;
-    assert_int_equal(bgi_file_load("/dev/zero", 100000, &data, &size, &error), BG_ERROR_INVALID);
-    assert_null(data);
 }
 
 static void test_folder_create_and_join(void **state)
@@ -201,6 +299,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_target_is_old_until_commit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_abandon_leaves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failed_rename_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_no_file_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_link_to_a_pipe_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_same_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_link_stays_and_its_target_is_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_permissions_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_full_disk_is_reported_at_commit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing_folder_and_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_load_limit, set_up, tear_down),

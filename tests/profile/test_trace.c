@@ -269,17 +269,15 @@ static void test_stash_is_in_the_counters(void **state)
     clear(&run);
 }
 
-/* Every arrow has both ends. */
-static void test_arrows(void **state)
+/* Every arrow has both ends; returns how many there are. */
+static size_t check_arrows(const bg_options *options)
 {
-    bg_options options = make_options(true);
-    traced_run run = run_network(&options, true);
+    traced_run run = run_network(options, true);
     json_t *root = write_and_read(&run);
     const json_t *events = json_object_get(root, "traceEvents");
     json_t *starts = json_object();
     const json_t *item;
     size_t index, ends = 0;
-    (void)state;
 
     json_array_foreach(events, index, item)
     {
@@ -293,11 +291,51 @@ static void test_arrows(void **state)
         assert_non_null(json_object_get(starts, text_of(item, "id")));
         ends++;
     }
-    assert_true(ends > 0);
     assert_int_equal(json_object_size(starts), ends);
     json_decref(starts);
     json_decref(root);
     clear(&run);
+    return ends;
+}
+
+static void test_arrows(void **state)
+{
+    bg_options options = make_options(true);
+    (void)state;
+
+    /* At least three edges forwards and three backwards. */
+    assert_true(check_arrows(&options) >= RUNS * ITERATIONS * ACCUMULATION * 6);
+}
+
+static void test_arrows_of_a_short_ring(void **state)
+{
+    bg_options options = make_options(true);
+    size_t count;
+    (void)state;
+
+    options.trace_events = 37;
+    count = check_arrows(&options);
+    assert_true(count > 0 && count < 4 * 37);
+}
+
+static void test_summary_says_what_was_dropped(void **state)
+{
+    bg_options options = make_options(true);
+    (void)state;
+
+    for (int is_short = 0; is_short < 2; is_short++) {
+        bg_error error = {0};
+        char *text = NULL;
+        traced_run run;
+
+        if (is_short)
+            options.trace_events = 37;
+        run = run_network(&options, true);
+        require(bg_profile_print_summary(run.session, run.plan, &text, &error), &error);
+        assert_int_equal(strstr(text, "4 of 4 devices kept their latest 37 actions only") != NULL, is_short);
+        free(text);
+        clear(&run);
+    }
 }
 
 static void test_summary(void **state)
@@ -367,6 +405,8 @@ int main(void)
         cmocka_unit_test(test_short_ring),
         cmocka_unit_test(test_stash_is_in_the_counters),
         cmocka_unit_test(test_arrows),
+        cmocka_unit_test(test_arrows_of_a_short_ring),
+        cmocka_unit_test(test_summary_says_what_was_dropped),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_refuses_without_trace),
         cmocka_unit_test(test_refuses_bad_path),

@@ -1,0 +1,34 @@
+#!/bin/sh
+# The commands of docs/strategies.md print what stands below them, and its tables agree with the program.
+. "$(dirname "$0")/support.sh"
+
+document=$root/docs/strategies.md
+PATH=$build:$PATH
+
+# Each block of a command and its output, in a file of its own.
+awk -v folder="$folder" '
+    /^    \$ brigade / { file = folder "/block-" ++count; print substr($0, 7) >file; next }
+    /^    / && file != "" { print substr($0, 5) >file; next }
+    { file = "" }' "$document"
+
+blocks=0
+for block in "$folder"/block-*; do
+    blocks=$((blocks + 1))
+    command=$(head -n 1 "$block")
+    eval "$command" >"$folder/out" 2>&1
+    # Bytes of transient memory depend on the processor.
+    sed 's/ needs .*, its budget/ needs ..., its budget/; s/; most is.*//' "$folder/out" >"$folder/printed"
+    tail -n +2 "$block" | sed 's/ needs .*, its budget/ needs ..., its budget/; s/; most is.*//' >"$folder/expected"
+    while IFS= read -r line; do
+        check "$command prints: $line" grep -q -x -F -e "$line" "$folder/printed"
+    done <"$folder/expected"
+    check "$command has output in the document" test -s "$folder/expected"
+done
+check "the document has five blocks" test $blocks -eq 5
+
+for schedule in sequential interleaved grouped; do
+    stash=$(brigade plan mnist --schedule $schedule | awk '$1 == "bytes" { for (i = 2; i <= NF; i++) if ($i == "stash") at = i + 1 }
+        $1 == "device" && at && $2 ~ /^[0-3]$/ && !seen[$2]++ { printf " | %s", $at }')
+    check "the stash of $schedule:$stash" grep -q -F -e "| $schedule$stash |" "$document"
+done
+finish
