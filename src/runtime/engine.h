@@ -35,12 +35,13 @@
  * count over the life of the engine, so nothing is reset between steps or runs.
  *
  * Helping. A kernel call is cut into parts by its shapes. While a worker is idle, the owner of a call with parts left
- * publishes them in the device's ticket, one 64-bit word: (generation << 32 | parts left). A part is claimed by a
- * compare-and-swap that takes one off. A helper that read an old ticket fails, because the generation has moved on; one
- * that succeeds knows that the call cannot end without its part, so what it reads about the call is stable. The owner
- * claims parts like everyone, waits for those that others took, and runs `finish`. With nobody idle all this is one
- * relaxed load a part. Who runs a part never changes a bit: parts write disjoint memory, sums over parts are made by
- * `finish` in part order.
+ * publishes them in the device's ticket, one 64-bit word: (generation, end, beginning of the parts left). A part is
+ * claimed by a compare-and-swap: by the owner from the beginning, by helpers from the end, so that in one call after
+ * the other the same part of the data tends to stay with the same core. A helper that read an old ticket fails, because
+ * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
+ * about the call is stable. The owner claims parts like everyone, waits for those that others took, and runs `finish`.
+ * With nobody idle all this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint
+ * memory, sums over parts are made by `finish` in part order.
  *
  * Reductions over replicas meet at a barrier (parked, not blocked: one worker can run any number of replicas). Replica
  * r then adds its r-th slice over replicas 0, 1, 2, ... in this order and writes the sum into every replica's copy; a
@@ -91,7 +92,7 @@ typedef struct bgi_device {
     _Atomic uint64_t position;    /* steps << 32 | share of the program that is done x 2^32 */
 
     /* Helping. */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t ticket; /* generation << 32 | parts left */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t ticket; /* generation, beginning, end of the parts left */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
 
     /* Written by the owner, read at leisure by the watching thread. */
@@ -239,10 +240,7 @@ static inline bool bgi_device_is_ready(bgi_device *device)
 void bgi_parts_run(bgi_device *device, bool is_long);
 /* Runs parts of the device's call, if it has published any; the number done. */
 uint32_t bgi_parts_help(bgi_device *device);
-static inline bool bgi_parts_wanted(bgi_device *device)
-{
-    return (uint32_t)atomic_load(&device->ticket) != 0;
-}
+bool bgi_parts_wanted(bgi_device *device);
 
 /* ---- collective.c ---- */
 

@@ -14,15 +14,37 @@ enum { SPINS_BEFORE_YIELD = 2000 };
  */
 static const uint64_t long_ns = 10000;
 
-/* Takes one part off the ticket; false when none is left. */
-static bool claim(bgi_device *device, uint32_t *out_left)
+/* generation << 40 | end << 20 | begin */
+enum { PART_BITS = 20 };
+static const uint64_t part_mask = (UINT64_C(1) << PART_BITS) - 1;
+
+static uint64_t begin_of(uint64_t ticket)
+{
+    return ticket & part_mask;
+}
+
+static uint64_t end_of(uint64_t ticket)
+{
+    return ticket >> PART_BITS & part_mask;
+}
+
+bool bgi_parts_wanted(bgi_device *device)
+{
+    const uint64_t ticket = atomic_load(&device->ticket);
+
+    return begin_of(ticket) < end_of(ticket);
+}
+
+/* Takes one part off the ticket, from its beginning or its end; false when none is left. */
+static bool claim(bgi_device *device, bool from_end, uint32_t *out_part)
 {
     uint64_t ticket = atomic_load_explicit(&device->ticket, memory_order_acquire);
 
-    while ((uint32_t)ticket != 0) {
-        if (atomic_compare_exchange_weak_explicit(&device->ticket, &ticket, ticket - 1, memory_order_acq_rel,
+    while (begin_of(ticket) < end_of(ticket)) {
+        const uint64_t taken = from_end ? ticket - (UINT64_C(1) << PART_BITS) : ticket + 1;
+        if (atomic_compare_exchange_weak_explicit(&device->ticket, &ticket, taken, memory_order_acq_rel,
                                                   memory_order_acquire)) {
-            *out_left = (uint32_t)ticket;
+            *out_part = (uint32_t)(from_end ? end_of(taken) : begin_of(ticket));
             return true;
         }
     }
@@ -47,21 +69,22 @@ static void share(bgi_device *device, uint32_t first, bool is_long)
 {
     bgi_engine *engine = device->engine;
     const uint32_t shared = device->part_count - first;
-    const uint64_t generation = (atomic_load_explicit(&device->ticket, memory_order_relaxed) >> 32) + 1;
+    const uint64_t generation = (atomic_load_explicit(&device->ticket, memory_order_relaxed) >> 2 * PART_BITS) + 1;
     const uint64_t begin_ns = is_long ? 0 : bgi_clock_ns();
-    uint32_t left, own = 0;
+    uint32_t part, own = 0;
 
     atomic_store_explicit(&device->helped, 0, memory_order_relaxed);
-    atomic_store(&device->ticket, generation << 32 | shared);
+    atomic_store(&device->ticket,
+                 generation << 2 * PART_BITS | (uint64_t)device->part_count << PART_BITS | (uint64_t)first);
     if (is_long)
         wake_helpers(engine, shared - 1);
-    while (claim(device, &left)) {
+    while (claim(device, false, &part)) {
         if (!is_long && own > 0 && bgi_event_count_has_sleepers(&engine->events) &&
             bgi_clock_ns() - begin_ns > long_ns) {
-            wake_helpers(engine, left - 1);
+            wake_helpers(engine, device->part_count - part - 1);
             is_long = true;
         }
-        run_part(device, device->part_count - left);
+        run_part(device, part);
         bgi_device_add_progress(device);
         own++;
     }
@@ -79,7 +102,8 @@ void bgi_parts_run(bgi_device *device, bool is_long)
     const uint32_t count = device->part_count;
 
     for (uint32_t part = 0; part < count; part++) {
-        if (part + 1 < count && atomic_load_explicit(&device->engine->idle_count, memory_order_relaxed) != 0) {
+        if (part + 1 < count && count <= part_mask &&
+            atomic_load_explicit(&device->engine->idle_count, memory_order_relaxed) != 0) {
             share(device, part, is_long);
             return;
         }
@@ -90,10 +114,10 @@ void bgi_parts_run(bgi_device *device, bool is_long)
 
 uint32_t bgi_parts_help(bgi_device *device)
 {
-    uint32_t left, done = 0;
+    uint32_t part, done = 0;
 
-    while (claim(device, &left)) {
-        run_part(device, device->part_count - left);
+    while (claim(device, true, &part)) {
+        run_part(device, part);
         atomic_fetch_add_explicit(&device->helped, 1, memory_order_release);
         done++;
     }

@@ -140,7 +140,7 @@ static inline uint32_t bgi_conv_pool_input_parts(const bgi_conv_pool *s)
 
 static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
 {
-    const double sums = 1000.0 * (double)(s->o * s->k);
+    const double sums = 800.0 * (double)(s->o * s->k);
 
     return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
 }

@@ -76,7 +76,7 @@ static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double fl
     const double wanted = flops / flops_per_part;
     const int64_t limit = items < 64 ? items : 64;
 
-    return wanted <= 1.0 ? 1 : wanted >= (double)limit ? (uint32_t)limit : (uint32_t)wanted;
+    return wanted <= 1.0 ? 1 : wanted >= (double)limit ? (uint32_t)limit : (uint32_t)(wanted + 0.5);
 }
 
 /* Where part `part` of `parts` begins in `items`; part + 1 gives its end. */
