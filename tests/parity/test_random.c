@@ -69,7 +69,7 @@ static reference make_reference(const bgi_test_model *model, const bg_plan *plan
 static void step_reference(reference *r, const bg_plan *plan, uint32_t step, const int32_t *labels, const float *rows,
                            const bg_value *inputs, uint8_t *losses, const char *what)
 {
-    bg_kernel_env env = {.seed = plan->options.seed, .step = step, .training = true};
+    bg_kernel_env env = {.seed = plan->options.seed, .step = step, .optimiser_step = step, .training = true};
     const size_t label_bytes = bg_type_size_bytes(&r->graph->values[inputs[0].id].type);
     const size_t row_bytes = bg_type_size_bytes(&r->graph->values[inputs[1].id].type);
     bg_error error = {0};
