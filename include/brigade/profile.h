@@ -13,15 +13,16 @@ extern "C" {
 /*
  * Writes the session's trace as Chrome trace events (JSON; open with https://ui.perfetto.dev or chrome://tracing):
  * a process for each replica, a thread for each device, a slice for each action ("F 3": forward of micro-batch 3),
- * arrows from SEND to RECEIVE where both are recorded, and a counter "memory" for each device: the bytes that are live on it at each moment.
- * The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace, or nothing ran yet),
- * BG_ERROR_IO, BG_ERROR_MEMORY.
+ * arrows from SEND to RECEIVE where both are recorded, and a counter "memory" for each device: the bytes that are live
+ * on it at each moment. The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace,
+ * or nothing ran yet), BG_ERROR_IO, BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path,
                                         bg_error *error);
 
 /* For each device the share of time by kind of action and idle, between the first and the last recorded event; for each
- * stage its mean work per step; how far the longest stage is from the mean; whether events were dropped. malloc'ed. Errors: as above. */
+ * stage its mean work per step; how far the longest stage is from the mean; whether events were dropped. malloc'ed.
+ * Errors: as above. */
 BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text,
                                           bg_error *error);
 

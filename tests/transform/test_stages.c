@@ -59,7 +59,7 @@ static void test_explicit(void **state)
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A|B|C|D", "0@0 1@1 2@2 3@3");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_SHARDED, " A @1 | B , C @ 0", "0@1 1@0 1@0");
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A@0|B@1|C@2|D@1", "0@0 1@1 2@2 3@1");
-    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@0 1@1"); /* the stage's device counts */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@0 1@1");              /* the stage's device counts */
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbours merge */
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@0 0@0 1@1");
     check(BLOCKS("A", "B", "A"), BG_STRATEGY_SINGLE, "A|B", "0@0 0@0 0@0");
