@@ -157,10 +157,10 @@ uninstall:
 
 FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)
 format:
-	clang-format -i $(FORMATTED)
+	@clang-format -i $(FORMATTED)
 
 format-check:
-	clang-format --dry-run -Werror $(FORMATTED)
+	@clang-format --dry-run -Werror $(FORMATTED)
 
 clean:
 	rm -rf $(BUILD)
