@@ -65,3 +65,10 @@ bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem,
             BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_FORWARD, stage, step, stage, 1, error));
     return BG_OK;
 }
+
+uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training)
+{
+    (void)stage_count;
+    (void)training;
+    return 1;
+}

@@ -66,6 +66,8 @@ bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_sched
 
 /* One micro-batch after the other through all stages and back, then the update. */
 bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
+/* minimum_micro_batches of generators that have nothing to fill. */
+uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
 
 /* Inference: every stage works on another micro-batch. */
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,

@@ -12,16 +12,9 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
     return bgi_schedule_emit_one_at_a_time(problem, schedule, error);
 }
 
-static uint32_t find_minimum(uint32_t stage_count, bool training)
-{
-    (void)stage_count;
-    (void)training;
-    return 1;
-}
-
 const bg_schedule_generator bgi_schedule_sequential = {
     .name = "sequential",
     .summary = "one micro-batch at a time over the devices (TensorFlow for IPU)",
     .generate = generate,
-    .minimum_micro_batches = find_minimum,
+    .minimum_micro_batches = bgi_schedule_minimum_of_one,
 };

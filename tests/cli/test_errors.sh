@@ -206,11 +206,11 @@ error 1 '500 labels, but' mnist $small --data-dir "$bad"
 
 # No file but those that were there: nothing half written, no temporary.
 nothing_new() {
-    [ -z "$(find "$folder/work" -type f)" ]
+    [ -z "$(find "$folder/run" -type f)" ]
 }
 
-mkdir "$folder/work"
-cd "$folder/work" || exit 1
+mkdir "$folder/run"
+cd "$folder/run" || exit 1
 if [ -c /dev/full ]; then
     error 1 '/dev/full' mnist $small --save "$folder/kept.safetensors" --log /dev/full
     "$program" --version >/dev/full 2>"$folder/err"
@@ -253,7 +253,7 @@ check "the training went on to its end" grep -q '^Trained 40 weight updates' ../
 check "it was tested" grep -q '^Accuracy on test set' ../out
 check "its weights are saved" test -s ../logged.safetensors
 
-printf 'old weights' >"$folder/work/old.safetensors"
+printf 'old weights' >"$folder/run/old.safetensors"
 limited 100 '--save: ' mnist $small --save old.safetensors
-check "the old file stays" test "$(cat "$folder/work/old.safetensors")" = 'old weights'
+check "the old file stays" test "$(cat "$folder/run/old.safetensors")" = 'old weights'
 finish
