@@ -26,9 +26,9 @@ extern "C" {
 
 typedef enum bg_action_kind {
     BG_ACTION_FORWARD = 0, /* F */
+    BG_ACTION_RECOMPUTE,   /* R: forward again from the stashed inputs */
     BG_ACTION_BACKWARD,    /* B: gradients of the stage's inputs; of its weights too unless the problem splits them */
     BG_ACTION_WEIGHTS,     /* W: gradients of the stage's weights, accumulated */
-    BG_ACTION_RECOMPUTE,   /* R: forward again from the stashed inputs */
     BG_ACTION_UPDATE,      /* U: one level of the weight update */
     BG_ACTION_SEND,
     BG_ACTION_RECEIVE,
@@ -76,6 +76,10 @@ typedef struct bg_schedule_problem {
     uint32_t stage_count; /* forward stages, numbered along the data flow */
     uint32_t device_count;
     const uint32_t *stage_devices; /* device of each stage */
+    /* How far along the data flow each stage is; NULL: stage k at position k. Ascends with the stages, from 0 without
+     * gaps. Stages at one position are concurrent: they do the same micro-batch at the same time, on devices of their
+     * own, and share no data. */
+    const uint32_t *stage_positions;
     uint32_t micro_batch_count;
     bool training;
     bool splits_weights;         /* W actions are emitted apart from B */
@@ -102,6 +106,13 @@ BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t 
 
 typedef struct bg_schedule bg_schedule;
 
+/* Which device each stage is on when nobody says: of N stages on D devices, stage k is on device ... */
+typedef enum bg_placement {
+    BG_PLACEMENT_LINE = 0, /* k; needs N = D */
+    BG_PLACEMENT_LOOP,     /* k mod D: several stages a device, far apart (virtual stages) */
+    BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages a device, the first with the last (a V) */
+} bg_placement;
+
 typedef struct bg_schedule_generator {
     const char *name;    /* "interleaved" */
     const char *summary; /* one line for listings */
@@ -110,11 +121,18 @@ typedef struct bg_schedule_generator {
     /* The smallest micro-batch count IPU software accepted for N stages; below it is a warning (`ipu_limits`: error).
      */
     uint32_t (*minimum_micro_batches)(uint32_t stage_count, bool training);
+    bg_placement placement;
+    bool splits_weights; /* needs a problem whose W is apart from B */
 } bg_schedule_generator;
 
 /* Generators by table order: single, sharded, sequential, grouped, interleaved. NULL past the end / when unknown. */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
+
+/* The device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do not fit:
+ * LINE needs as many devices as stages, FOLD half as many, LOOP a divisor. */
+BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
+                                   uint32_t *out_stage_devices, bg_error *error);
 
 /* Generates, completes with communication, and verifies. */
 BG_API bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg_schedule_generator *generator,

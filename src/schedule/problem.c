@@ -101,6 +101,15 @@ static bg_status check_stages(const bg_schedule_problem *problem, bg_error *erro
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "stage %" PRIu32 " is on device %" PRIu32 ", but there are %" PRIu32 " devices", stage,
                                 problem->stage_devices[stage], problem->device_count);
+    for (uint32_t stage = 0; problem->stage_positions != NULL && stage < problem->stage_count; stage++) {
+        const uint32_t position = problem->stage_positions[stage];
+        const uint32_t before = stage > 0 ? problem->stage_positions[stage - 1] : 0;
+        if (stage == 0 ? position != 0 : position != before && position != before + 1)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "stage %" PRIu32 " is at position %" PRIu32 " after %" PRIu32
+                                "; positions begin with 0 and ascend without gaps",
+                                stage, position, before);
+    }
     for (uint32_t stage = 0; problem->costs != NULL && stage < problem->stage_count; stage++) {
         const bg_stage_cost *cost = &problem->costs[stage];
         const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns, cost->update_ns};

@@ -44,6 +44,18 @@ bool bgi_action_has_index(bg_action_kind kind);
 /* Everything the rest of the room relies on: counts in range, pointers present, edges between actions that exist. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
+/* How far along the data flow a stage is. */
+static inline uint32_t bgi_schedule_position(const bg_schedule_problem *problem, uint32_t stage)
+{
+    return problem->stage_positions != NULL ? problem->stage_positions[stage] : stage;
+}
+
+/* One more than the last position. */
+static inline uint32_t bgi_schedule_position_count(const bg_schedule_problem *problem)
+{
+    return bgi_schedule_position(problem, problem->stage_count - 1) + 1;
+}
+
 bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage);
 bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_t stage);
 

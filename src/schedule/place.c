@@ -1,0 +1,46 @@
+/*
+ * place.c: which device each stage is on when nobody says. Each placement is one line:
+ *
+ *     LINE  0 1 2 3            LOOP  0 1 0 1 0 1            FOLD  0 1 2 2 1 0
+ */
+#include "schedule/schedule.h"
+
+#include "core/error.h"
+
+#include <inttypes.h>
+
+static bg_status reject_counts(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
+                               const char *wanted, bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "schedule `%s` wants %s; there are %" PRIu32 " stages and %" PRIu32
+                        " devices: change one of them, or say which device each stage is on",
+                        generator->name, wanted, stage_count, device_count);
+}
+
+bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
+                            uint32_t *out_stage_devices, bg_error *error)
+{
+    if (stage_count == 0 || device_count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "%" PRIu32 " stages on %" PRIu32 " devices; both are at least 1",
+                            stage_count, device_count);
+    switch (generator->placement) {
+    case BG_PLACEMENT_LOOP:
+        if (stage_count % device_count != 0)
+            return reject_counts(generator, stage_count, device_count, "a multiple of the devices as stages", error);
+        break;
+    case BG_PLACEMENT_FOLD:
+        if (stage_count % 2 != 0 || stage_count / 2 != device_count)
+            return reject_counts(generator, stage_count, device_count, "two stages a device", error);
+        break;
+    default:
+        if (stage_count != device_count)
+            return reject_counts(generator, stage_count, device_count, "a device a stage", error);
+        break;
+    }
+    for (uint32_t stage = 0; stage < stage_count; stage++)
+        out_stage_devices[stage] = generator->placement == BG_PLACEMENT_FOLD && stage >= device_count
+                                       ? stage_count - 1 - stage
+                                       : stage % device_count;
+    return BG_OK;
+}
