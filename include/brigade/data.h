@@ -167,9 +167,14 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 typedef struct bg_loader bg_loader;
 
 typedef struct bg_loader_options {
-    uint64_t batch_size;     /* samples in a batch: the combined batch size of one run call */
-    bool shuffle;            /* a new order each epoch; otherwise ascending */
-    bool drop_last;          /* leave out the remainder; otherwise the last batch is smaller */
+    uint64_t batch_size; /* samples in a batch: the combined batch size of one run call */
+    bool shuffle;        /* a new order each epoch; otherwise ascending */
+    bool drop_last;      /* leave out the remainder; otherwise the last batch is smaller */
+    /* With drop_last off: fills the last batch up to a multiple of this many samples (a divisor of batch_size; 0: it
+     * stays as small as it is). Data made for it have pad_samples[t] as tensor t's sample (its bytes; copied), zeros
+     * where pad_samples or one of them is NULL: a label that the loss ignores, for instance. */
+    uint64_t pad_multiple;
+    const void *const *pad_samples;
     uint64_t seed;           /* of the order */
     uint32_t worker_count;   /* 0: batches are made in the caller, when asked for */
     uint32_t prefetch_depth; /* batches ready ahead of the one in use, at least 1 */
@@ -180,12 +185,13 @@ typedef struct bg_loader_options {
     uint32_t process_count;
 } bg_loader_options;
 
-/* batch_size 1, no shuffle, drop_last, seed 0, 1 worker, depth 3, process 0 of 1. */
+/* batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1. */
 BG_API bg_loader_options bg_loader_options_default(void);
 
 typedef struct bg_batch {
     const void *const *tensors; /* [tensor_count], each [sample_count, sample dims...] */
     uint64_t sample_count; /* below batch_size only in a last batch; 0: the epoch has ended, there are no tensors */
+    uint64_t valid_count;  /* of these, the first ones, that are the data set's; the others were made (pad_multiple) */
     uint64_t position;     /* of the batch in its epoch, from 0 */
     uint64_t epoch;
 } bg_batch;

@@ -63,10 +63,11 @@ typedef struct bg_convnet_options {
     int64_t micro_batch;  /* images in a micro-batch */
     bg_dtype dtype;       /* of the activations: BG_FLOAT32 or BG_BFLOAT16 (BG_FLOAT64 for checks) */
     bg_dtype label_dtype; /* BG_UINT8 or BG_INT32 */
+    int64_t ignore_label; /* images with this label count for nothing; PyTorch's default is -100 */
     uint32_t outputs;     /* which are marked as the graph's outputs: BG_CONVNET_... added up */
 } bg_convnet_options;
 
-/* 40 images, float32, uint8 labels, all outputs. */
+/* 40 images, float32, uint8 labels, none ignored (-100), all outputs. */
 BG_API bg_convnet_options bg_convnet_defaults(void);
 
 typedef struct bg_convnet {

@@ -24,7 +24,7 @@ typedef struct mnist_config {
     const char *strategy, *schedule, *stages;
     uint64_t replicas, cores, device_memory_bytes;
     bool offload_optimiser, ipu_limits;
-    const char *dtype, *output_mode;
+    const char *dtype, *output_mode, *last_batch;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;
     const char *data_dir;
@@ -45,10 +45,17 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error);
 /* Whether the data are enough for one training call. */
 bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
 
+/* What becomes of the images after the last whole call of an epoch. */
+typedef enum mnist_last_batch { MNIST_LAST_DROP, MNIST_LAST_SMALLER, MNIST_LAST_PAD } mnist_last_batch;
+mnist_last_batch mnist_config_last_batch(const mnist_config *config);
+/* The label that the loss ignores: of images that were made to fill a batch. */
+enum { MNIST_PAD_LABEL = 255 };
+
 /* Strategy, stages, memory and the like: what training and test have in common. Warnings go to stderr. */
 bg_options mnist_plan_options(const mnist_config *config);
 
 uint64_t mnist_images_per_training_call(const mnist_config *config);
+uint64_t mnist_images_per_update(const mnist_config *config);
 /* Micro-batches of each replica in a test call: as many as a training call has, or what the images are enough for (0:
  * not even one). */
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
@@ -94,6 +101,7 @@ typedef struct mnist_runner {
     const float *loss_all;   /* [device iteration][accumulation][replica]; NULL unless logs_all */
     const int32_t *correct_all;
     uint64_t loss_count, correct_count;
+    uint64_t valid_images; /* of the last run: those that are not padding */
 } mnist_runner;
 
 /* What `config` says of training. */
@@ -103,9 +111,14 @@ mnist_runner_options mnist_training_options(const mnist_config *config);
 bg_status mnist_runner_create(const mnist_config *config, const mnist_runner_options *options, bg_weights *weights,
                               mnist_runner *out, bg_error *error);
 void mnist_runner_clear(mnist_runner *runner);
-bg_status mnist_runner_run(mnist_runner *runner, const void *images, const void *labels, bg_error *error);
+/* The first `valid_images` of a run count. */
+bg_status mnist_runner_run(mnist_runner *runner, const void *images, const void *labels, uint64_t valid_images,
+                           bg_error *error);
+/* Valid images of micro-batch `index` of the last run. */
+uint64_t mnist_runner_valid(const mnist_runner *runner, uint64_t index);
 
-/* What the outputs of the last run cover: images, the mean loss and the share of right answers in per cent. */
+/* What the outputs of the last run cover: images (0: only padding), the mean loss and the share of right answers in per
+ * cent. */
 typedef struct mnist_score {
     uint64_t image_count;
     double loss;
@@ -146,10 +159,10 @@ void mnist_log_close(mnist_log *log);
 
 typedef struct mnist_training_result {
     uint64_t updates, images;
-    double seconds;               /* of the epochs, everything included */
-    bg_loader_statistics loader;  /* zero when there were no epochs */
-    mnist_runner rest;            /* the shorter last call, kept for its profile; rest.plan NULL: there was none */
-    double bad_loss;              /* the first loss that was not finite, of one of these updates; */
+    double seconds;              /* of the epochs, everything included */
+    bg_loader_statistics loader; /* zero when there were no epochs */
+    mnist_runner rest; /* the last one of the shorter calls, kept for its profile; rest.plan NULL: there was none */
+    double bad_loss;   /* the first loss that was not finite, of one of these updates; */
     uint64_t bad_first, bad_last; /* 0: all were finite */
 } mnist_training_result;
 

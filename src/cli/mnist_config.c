@@ -31,6 +31,8 @@ const cli_option mnist_options[] = {
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
     {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of weights and order of images"},
     {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "take the images in the files' order"},
+    {CLI_CHOICE, "last-batch", AT(last_batch), .choices = "drop|smaller|pad",
+     .help = "the images of an epoch that make no whole call"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
 
     {.help = "Devices"},
@@ -83,6 +85,7 @@ mnist_config mnist_config_defaults(void)
         .replicas = 1,
         .dtype = "float32",
         .output_mode = "final",
+        .last_batch = "drop",
     };
 }
 
@@ -120,6 +123,18 @@ uint64_t mnist_images_per_training_call(const mnist_config *config)
     return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), count_test_iterations(config));
 }
 
+uint64_t mnist_images_per_update(const mnist_config *config)
+{
+    return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), config->gradient_accumulation);
+}
+
+mnist_last_batch mnist_config_last_batch(const mnist_config *config)
+{
+    return strcmp(config->last_batch, "pad") == 0       ? MNIST_LAST_PAD
+           : strcmp(config->last_batch, "smaller") == 0 ? MNIST_LAST_SMALLER
+                                                        : MNIST_LAST_DROP;
+}
+
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count)
 {
     uint64_t most = test_count / multiply_saturated(config->test_batch_size, config->replicas);
@@ -132,11 +147,12 @@ bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_cou
 {
     uint64_t training = mnist_images_per_training_call(config);
 
-    if (config->epochs > 0 && training > train_count)
+    if (config->epochs > 0 && training > train_count && mnist_config_last_batch(config) == MNIST_LAST_DROP)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a training call takes --batch-size %" PRIu64 " x --device-iterations %" PRIu64
                             " x --gradient-accumulation %" PRIu64 " x --replicas %" PRIu64 " = %" PRIu64
-                            " images, there are %" PRIu64 "; make one of the four smaller",
+                            " images, there are %" PRIu64
+                            "; make one of the four smaller, or use --last-batch smaller or pad",
                             config->batch_size, config->device_iterations, config->gradient_accumulation,
                             config->replicas, training, train_count);
     return BG_OK;

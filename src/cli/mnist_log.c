@@ -252,17 +252,21 @@ static bg_status write_run(mnist_log *log, const mnist_runner *runner, uint64_t 
                            double images_per_s, bg_error *error)
 {
     uint64_t count = runner->options.gradient_accumulation * runner->options.replicas;
-    double images = (double)(count * runner->options.micro_batch);
 
     for (uint64_t step = 0; step < runner->options.device_iterations; step++) {
-        double loss = 0.0, correct = 0.0;
+        double loss = 0.0, correct = 0.0, images = 0.0, counted = 0.0;
         for (uint64_t i = 0; i < count; i++) {
-            loss += (double)runner->loss_all[step * count + i];
+            const uint64_t valid = mnist_runner_valid(runner, step * count + i);
+            /* A mean over as good as no images: what padding left of a micro-batch counts by its share. */
+            const double share = (double)valid / (double)runner->options.micro_batch;
+            images += (double)valid;
+            counted += share;
+            loss += valid > 0 ? share * (double)runner->loss_all[step * count + i] : 0.0;
             correct += (double)runner->correct_all[step * count + i];
         }
         BGI_TRY(write_line(log,
                            json_pack("{s:I, s:I, s:o, s:f, s:f}", "step", (json_int_t)(first_step + step), "epoch",
-                                     (json_int_t)epoch, "loss", real_or_null(loss / (double)count), "accuracy",
+                                     (json_int_t)epoch, "loss", real_or_null(loss / counted), "accuracy",
                                      100.0 * correct / images, "images_per_s", images_per_s),
                            error));
     }

@@ -15,14 +15,20 @@
 /* As in the tutorial. */
 enum { PREFETCH_DEPTH = 3 };
 
-static bg_status create_loader(const mnist_config *config, const bg_dataset *set, uint64_t batch_size, bool shuffle,
-                               bg_loader **out, bg_error *error)
+static bg_status create_loader(const mnist_config *config, const bg_dataset *set, uint64_t batch_size,
+                               mnist_last_batch last, bool shuffle, bg_loader **out, bg_error *error)
 {
+    const uint8_t pad_label = MNIST_PAD_LABEL;
+    const void *const pads[] = {NULL, &pad_label};
     bg_loader_options options = bg_loader_options_default();
 
     options.batch_size = batch_size;
     options.shuffle = shuffle;
-    options.drop_last = true;
+    options.drop_last = last == MNIST_LAST_DROP;
+    if (last == MNIST_LAST_PAD) {
+        options.pad_multiple = mnist_images_per_update(config);
+        options.pad_samples = pads;
+    }
     options.seed = config->seed;
     options.prefetch_depth = PREFETCH_DEPTH;
     return bg_loader_create(set, &options, out, error);
@@ -69,13 +75,16 @@ static void watch_loss(mnist_training_result *result, const mnist_runner *runner
     }
 }
 
-/* One call on the batch with the given model, and its lines of the log. */
-static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batch, bg_error *error)
+/* One call on the batch's images from `first` on with the given model, and its lines of the log. */
+static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batch, uint64_t first, bg_error *error)
 {
     double start_s = mnist_now_s();
-    uint64_t images = runner->summary.samples_per_run;
+    uint64_t images = batch->valid_count - first;
 
-    BGI_TRY(mnist_runner_run(runner, batch->tensors[0], batch->tensors[1], error));
+    if (images > runner->summary.samples_per_run)
+        images = runner->summary.samples_per_run;
+    BGI_TRY(mnist_runner_run(runner, (const uint8_t *)batch->tensors[0] + first * 28 * 28,
+                             (const uint8_t *)batch->tensors[1] + first, images, error));
     mnist_log_run(t->log, runner, t->result->updates + 1, batch->epoch + 1, (double)images / (mnist_now_s() - start_s));
     watch_loss(t->result, runner);
     t->result->updates += runner->options.device_iterations;
@@ -83,29 +92,67 @@ static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batc
     return BG_OK;
 }
 
-/* Fewer updates than a call has are left: the same network, compiled for just those, on the same weights. */
+/* A call of another size: the same network, compiled for it, on the same weights. */
+static bg_status run_other(trainer *t, const mnist_runner_options *options, const bg_batch *batch, uint64_t first,
+                           mnist_score *score, bg_error *error)
+{
+    mnist_config lenient = *t->config;
+    mnist_runner other;
+    bg_status status;
+
+    /* Not the user's choice of numbers: limits on the number of micro-batches do not apply. */
+    lenient.ipu_limits = false;
+    BGI_TRY(mnist_runner_create(&lenient, options, t->weights, &other, error));
+    status = run_call(t, &other, batch, first, error);
+    if (status == BG_OK && mnist_runner_score(&other).image_count > 0)
+        *score = mnist_runner_score(&other);
+    if (t->config->profile) {
+        mnist_runner_clear(&t->result->rest);
+        t->result->rest = other;
+    } else {
+        mnist_runner_clear(&other);
+    }
+    return status;
+}
+
+/* One update of what is left: over the replicas when it divides, in micro-batches as large as divide it. */
+static mnist_runner_options shape_last_update(const mnist_runner_options *usual, uint64_t images)
+{
+    mnist_runner_options options = *usual;
+    uint64_t share;
+
+    if (images % options.replicas != 0)
+        options.replicas = 1;
+    share = images / options.replicas;
+    options.device_iterations = 1;
+    options.micro_batch = share < usual->micro_batch ? share : usual->micro_batch;
+    while (share % options.micro_batch != 0)
+        options.micro_batch--;
+    options.gradient_accumulation = share / options.micro_batch;
+    return options;
+}
+
+/* Fewer updates than a call has: because no more are wanted, or because the images of the epoch end. */
 static bg_status run_rest(trainer *t, const bg_batch *batch, mnist_score *score, bg_error *error)
 {
     mnist_runner_options options = t->runner->options;
-    mnist_runner rest;
-    bg_status status;
+    uint64_t per_update = mnist_images_per_update(t->config), first = 0;
+    uint64_t whole = batch->sample_count / per_update;
 
-    options.device_iterations = updates_left(t);
-    BGI_TRY(mnist_runner_create(t->config, &options, t->weights, &rest, error));
-    bg_session_set_step(rest.session, bg_session_step(t->runner->session));
-    status = run_call(t, &rest, batch, error);
-    if (status == BG_OK)
-        *score = mnist_runner_score(&rest);
-    if (t->config->profile)
-        t->result->rest = rest;
-    else
-        mnist_runner_clear(&rest);
-    return status;
+    options.device_iterations = whole < updates_left(t) ? whole : updates_left(t);
+    if (options.device_iterations > 0)
+        BGI_TRY(run_other(t, &options, batch, first, score, error));
+    first = whole * per_update;
+    if (first == batch->sample_count || updates_left(t) == 0)
+        return BG_OK;
+    options = shape_last_update(&t->runner->options, batch->sample_count - first);
+    return run_other(t, &options, batch, first, score, error);
 }
 
 static bg_status run_epoch(trainer *t, uint64_t epoch, bg_error *error)
 {
     uint64_t per_call = t->runner->options.device_iterations;
+    uint64_t whole = t->runner->summary.samples_per_run;
     uint64_t calls = bg_loader_batch_count(t->loader);
     mnist_progress progress;
     mnist_score score = {0};
@@ -122,9 +169,10 @@ static bg_status run_epoch(trainer *t, uint64_t epoch, bg_error *error)
     while (progress.done < calls && !*t->stop) {
         uint64_t images_before = t->result->images;
         BGI_TRY(bg_loader_next(t->loader, &batch, error));
-        if (updates_left(t) >= per_call) {
-            BGI_TRY(run_call(t, t->runner, &batch, error));
-            score = mnist_runner_score(t->runner);
+        if (updates_left(t) >= per_call && batch.sample_count == whole) {
+            BGI_TRY(run_call(t, t->runner, &batch, 0, error));
+            if (mnist_runner_score(t->runner).image_count > 0)
+                score = mnist_runner_score(t->runner);
         } else {
             BGI_TRY(run_rest(t, &batch, &score, error));
         }
@@ -150,8 +198,8 @@ bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_
     *out = (mnist_training_result){.updates = 0};
     if (config->epochs == 0)
         return BG_OK;
-    BGI_TRY(
-        create_loader(config, data->train_set, runner->summary.samples_per_run, !config->no_shuffle, &t.loader, error));
+    BGI_TRY(create_loader(config, data->train_set, runner->summary.samples_per_run, mnist_config_last_batch(config),
+                          !config->no_shuffle, &t.loader, error));
     for (uint64_t epoch = 0; status == BG_OK && epoch < config->epochs && updates_left(&t) > 0 && !*stop; epoch++)
         status = run_epoch(&t, epoch, error);
     out->seconds = mnist_now_s() - start_s;
@@ -177,13 +225,13 @@ static bg_status test_calls(const mnist_config *config, const mnist_data *data, 
     bg_status status;
 
     /* In order, so that what is left over is the end of the set. */
-    BGI_TRY(create_loader(config, data->test_set, images, false, &loader, error));
+    BGI_TRY(create_loader(config, data->test_set, images, MNIST_LAST_DROP, false, &loader, error));
     mnist_progress_begin(&progress, config->quiet, bg_loader_batch_count(loader));
     BGI_TRY_CLEANUP(bg_loader_begin_epoch(loader, 0, error));
     while (progress.done < progress.total && !*stop) {
         mnist_score score;
         BGI_TRY_CLEANUP(bg_loader_next(loader, &batch, error));
-        BGI_TRY_CLEANUP(mnist_runner_run(runner, batch.tensors[0], batch.tensors[1], error));
+        BGI_TRY_CLEANUP(mnist_runner_run(runner, batch.tensors[0], batch.tensors[1], images, error));
         score = mnist_runner_score(runner);
         result->accuracy_sum += score.accuracy;
         for (uint64_t i = 0; i < runner->correct_count; i++)
@@ -223,7 +271,7 @@ static bg_status test_rest(const mnist_config *config, const mnist_data *data, b
     lenient.ipu_limits = false;
     BGI_TRY(mnist_runner_create(&lenient, &options, weights, &runner, error));
     status = mnist_runner_run(&runner, (const uint8_t *)data->test.images.data + result->images * 28 * 28,
-                              (const uint8_t *)data->test.labels.data + result->images, error);
+                              (const uint8_t *)data->test.labels.data + result->images, count, error);
     for (uint64_t i = 0; status == BG_OK && i < runner.correct_count; i++)
         result->correct += (uint64_t)runner.correct[i];
     if (status == BG_OK)

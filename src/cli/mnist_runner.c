@@ -28,6 +28,8 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
 
     network.micro_batch = (int64_t)options->micro_batch;
     network.dtype = bg_dtype_find(config->dtype);
+    if (mnist_config_last_batch(config) == MNIST_LAST_PAD)
+        network.ignore_label = MNIST_PAD_LABEL;
     network.outputs = options->training ? BG_CONVNET_LOSS | BG_CONVNET_CORRECT : BG_CONVNET_CORRECT;
     plan_options.device_iterations = (uint32_t)options->device_iterations;
     plan_options.gradient_accumulation = (uint32_t)options->gradient_accumulation;
@@ -152,27 +154,45 @@ void mnist_runner_clear(mnist_runner *runner)
     memset(runner, 0, sizeof *runner);
 }
 
-bg_status mnist_runner_run(mnist_runner *runner, const void *images, const void *labels, bg_error *error)
+bg_status mnist_runner_run(mnist_runner *runner, const void *images, const void *labels, uint64_t valid_images,
+                           bg_error *error)
 {
     runner->inputs[runner->images] = images;
     runner->inputs[runner->labels] = labels;
+    runner->valid_images = valid_images;
     return bg_session_run(runner->session, runner->inputs, runner->outputs, error);
 }
 
+uint64_t mnist_runner_valid(const mnist_runner *runner, uint64_t index)
+{
+    uint64_t size = runner->options.micro_batch, start = index * size;
+    uint64_t left = start < runner->valid_images ? runner->valid_images - start : 0;
+
+    return left < size ? left : size;
+}
+
+/* Under `sum` a value stands for all micro-batches of its replica; a loss is then a sum of means. Else values are those
+ * of the last micro-batches, each a mean over the images that count. */
 mnist_score mnist_runner_score(const mnist_runner *runner)
 {
     const mnist_runner_options *options = &runner->options;
     uint64_t micro_batches = options->device_iterations * options->gradient_accumulation * options->replicas;
-    /* Under `sum` a value stands for all micro-batches of its replica, else for one. */
-    uint64_t covered = options->output_mode == BG_OUTPUT_SUM ? micro_batches : runner->correct_count;
-    mnist_score score = {.image_count = covered * options->micro_batch};
+    bool is_sum = options->output_mode == BG_OUTPUT_SUM;
+    uint64_t covered = is_sum ? micro_batches : runner->correct_count, counted = 0;
+    mnist_score score = {.image_count = 0};
     double correct = 0.0;
 
+    for (uint64_t i = micro_batches - covered; i < micro_batches; i++) {
+        score.image_count += mnist_runner_valid(runner, i);
+        counted += mnist_runner_valid(runner, i) > 0;
+    }
     for (uint64_t i = 0; i < runner->loss_count; i++)
         score.loss += (double)runner->loss[i];
     for (uint64_t i = 0; i < runner->correct_count; i++)
         correct += (double)runner->correct[i];
-    score.loss /= (double)covered;
+    if (score.image_count == 0)
+        return score; /* what the mode returns is padding */
+    score.loss /= (double)counted;
     score.accuracy = 100.0 * correct / (double)score.image_count;
     return score;
 }

@@ -45,6 +45,7 @@ typedef struct slot {
     uint64_t epoch;
     uint64_t position;
     size_t sample_count;
+    size_t valid_count;   /* of the data set; the rest are copies of the pad samples */
     size_t claimed_count; /* samples in chunks that were claimed */
     size_t done_count;    /* samples in chunks that were filled, or failed */
     uint32_t *indices;
@@ -61,7 +62,8 @@ struct bg_loader {
     uint64_t batch_count;
     size_t largest_batch;
     size_t chunk_samples;
-    uint32_t *order_indices; /* the order of epoch order_epoch, of all samples */
+    unsigned char *pads[BG_DATASET_MAX_TENSORS]; /* NULL without padding */
+    uint32_t *order_indices;                     /* the order of epoch order_epoch, of all samples */
     uint64_t order_epoch;
     bool order_is_filled;
 
@@ -96,6 +98,14 @@ static slot *slot_of(bg_loader *loader, uint64_t sequence)
     return &loader->slots[sequence % loader->slot_count];
 }
 
+/* What a batch of `count` samples has room for: more, when the last one is filled up. */
+static uint64_t pad_count(const bg_loader_options *options, uint64_t count)
+{
+    const uint64_t multiple = options->pad_multiple;
+
+    return options->drop_last || multiple == 0 ? count : (count + multiple - 1) / multiple * multiple;
+}
+
 /* ---- opening and filling, without the lock ---- */
 
 static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t position)
@@ -112,11 +122,12 @@ static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t posit
     }
     s->epoch = epoch;
     s->position = position;
-    s->sample_count = left < loader->options.batch_size ? (size_t)left : (size_t)loader->options.batch_size;
+    s->valid_count = left < loader->options.batch_size ? (size_t)left : (size_t)loader->options.batch_size;
+    s->sample_count = (size_t)pad_count(&loader->options, s->valid_count);
     s->claimed_count = s->done_count = 0;
     s->failed_at = SIZE_MAX;
     bg_error_clear(&s->error);
-    memcpy(s->indices, loader->order_indices + part.start + start, s->sample_count * sizeof *s->indices);
+    memcpy(s->indices, loader->order_indices + part.start + start, s->valid_count * sizeof *s->indices);
 }
 
 /* The epoch and position of the batch after this one. */
@@ -128,17 +139,32 @@ static void advance(const bg_loader *loader, uint64_t *epoch, uint64_t *position
     }
 }
 
+static void fill_pads(const bg_loader *loader, const slot *s, size_t start, size_t count)
+{
+    for (uint32_t t = 0; t < loader->dataset->tensor_count; t++) {
+        const size_t size = loader->dataset->sample_bytes[t];
+
+        for (size_t i = start; i < start + count; i++)
+            memcpy(s->tensors[t] + i * size, loader->pads[t], size);
+    }
+}
+
 /* On failure *failed_at is the sample's place in the batch. */
 static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start, size_t count, size_t *failed_at,
                             bg_error *error)
 {
     unsigned char *places[BG_DATASET_MAX_TENSORS];
+    const size_t end = start + count;
+    const size_t valid = start >= s->valid_count ? 0 : end > s->valid_count ? s->valid_count - start : count;
     size_t failed = 0;
     bg_status status;
 
+    fill_pads(loader, s, start + valid, count - valid);
+    if (valid == 0)
+        return BG_OK;
     for (uint32_t t = 0; t < loader->dataset->tensor_count; t++)
         places[t] = s->tensors[t] + start * loader->dataset->sample_bytes[t];
-    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, count, places, &failed, error);
+    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, valid, places, &failed, error);
     *failed_at = start + failed;
     return status;
 }
@@ -247,6 +273,15 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: process %" PRIu32 " of %" PRIu32 ", expected an index below the count",
                             options->process_index, options->process_count);
+    if (options->pad_multiple != 0 && options->drop_last)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: pad_multiple %" PRIu64 " with drop_last, which leaves nothing to fill up; turn "
+                            "one of them off",
+                            options->pad_multiple);
+    if (options->pad_multiple != 0 && options->batch_size % options->pad_multiple != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: pad_multiple %" PRIu64 " does not divide the batch size %" PRIu64,
+                            options->pad_multiple, options->batch_size);
     if (options->drop_last && dataset->sample_count / options->batch_size < options->process_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: %" PRIu64 " samples do not make one whole batch of %" PRIu64
@@ -298,6 +333,16 @@ static bg_status allocate_slots(bg_loader *loader, bg_error *error)
             s->views[t] = s->tensors[t];
         }
     }
+    for (uint32_t t = 0; loader->options.pad_multiple != 0 && t < loader->dataset->tensor_count; t++) {
+        const void *const *samples = loader->options.pad_samples;
+        const size_t sample_bytes = loader->dataset->sample_bytes[t];
+
+        loader->pads[t] = calloc(1, sample_bytes);
+        if (loader->pads[t] == NULL)
+            return bgi_error_memory(error, "a sample", sample_bytes);
+        if (samples != NULL && samples[t] != NULL)
+            memcpy(loader->pads[t], samples[t], sample_bytes);
+    }
     loader->order_indices = calloc(loader->order.sample_count, sizeof *loader->order_indices);
     if (loader->order_indices == NULL)
         return bgi_error_memory(error, "the order of samples",
@@ -348,7 +393,7 @@ bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *o
                                 .drop_last = options->drop_last};
     loader->batch_count = bgi_order_batch_count(&loader->order);
     part = bgi_order_part_of(&loader->order, 0).count;
-    loader->largest_batch = (size_t)(part < options->batch_size ? part : options->batch_size);
+    loader->largest_batch = (size_t)pad_count(options, part < options->batch_size ? part : options->batch_size);
     loader->chunk_samples = choose_chunk(loader);
     /* The one in the consumer's hands, and those ahead of it. */
     loader->slot_count = options->worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
@@ -384,6 +429,8 @@ void bg_loader_destroy(bg_loader *loader)
         for (uint32_t t = 0; t < loader->dataset->tensor_count; t++)
             free(loader->slots[i].tensors[t]);
     }
+    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
+        free(loader->pads[t]);
     free(loader->slots);
     free(loader->order_indices);
     free(loader->threads);
@@ -506,7 +553,11 @@ static bg_status take_batch(bg_loader *loader, bg_batch *out, bg_error *error)
         return bg_error_context(error, s->error.status, "loader: epoch %" PRIu64 ", batch %" PRIu64, s->epoch,
                                 s->position);
     }
-    *out = (bg_batch){.tensors = s->views, .sample_count = s->sample_count, .position = s->position, .epoch = s->epoch};
+    *out = (bg_batch){.tensors = s->views,
+                      .sample_count = s->sample_count,
+                      .valid_count = s->valid_count,
+                      .position = s->position,
+                      .epoch = s->epoch};
     loader->is_held = true;
     loader->first_sequence++;
     loader->position++;

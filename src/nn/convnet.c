@@ -10,8 +10,11 @@ static const float image_deviation = 0.3081f;
 
 bg_convnet_options bg_convnet_defaults(void)
 {
-    return (bg_convnet_options){
-        .micro_batch = 40, .dtype = BG_FLOAT32, .label_dtype = BG_UINT8, .outputs = BG_CONVNET_ALL};
+    return (bg_convnet_options){.micro_batch = 40,
+                                .dtype = BG_FLOAT32,
+                                .label_dtype = BG_UINT8,
+                                .ignore_label = -100,
+                                .outputs = BG_CONVNET_ALL};
 }
 
 static bool check_options(bg_graph *graph, const bg_convnet_options *options)
@@ -48,7 +51,7 @@ static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_conv
     if ((options->outputs & (BG_CONVNET_LOSS | BG_CONVNET_CORRECT)) == 0)
         return;
     net->labels = bg_graph_input(graph, "labels", &labels);
-    net->loss = bg_cross_entropy(graph, "loss", net->logits, net->labels, BG_LOSS_MEAN, -100);
+    net->loss = bg_cross_entropy(graph, "loss", net->logits, net->labels, BG_LOSS_MEAN, options->ignore_label);
     net->correct = bg_correct_count(graph, "correct", net->logits, net->labels);
 }
 

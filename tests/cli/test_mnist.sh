@@ -57,7 +57,7 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser replicas schedule stages device-memory cores seed no-shuffle steps \
-    init save log dtype output-mode data-dir download ipu-limits quiet help; do
+    init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -100,6 +100,27 @@ train all --epochs 1 --output-mode all
 train sum --epochs 1 --output-mode sum
 check "all and sum say the same: $(score all.out), $(score sum.out)" test "$(score all.out)" = "$(score sum.out)"
 check "final says what it covers" grep -q 'last micro-batch of a call: 10 of 160 images' base.out
+
+# ---- images that make no whole call: 1600 in updates of 56 are 28 updates and 32 images ----
+
+uneven="--epochs 1 --no-shuffle --batch-size 7 --device-iterations 3"
+train dropped $uneven --log dropped.jsonl
+train smaller $uneven --log smaller.jsonl --last-batch smaller
+train padded $uneven --log padded.jsonl --last-batch pad
+value() {
+    sed -n "s/^{\"step\":$2,.*\"$3\":\([0-9.e-]*\).*/\1/p" "$1"
+}
+check "drop leaves out what makes no whole call" test "$(tail -n +2 dropped.jsonl | wc -l)" -eq 27
+for last in smaller padded; do
+    check "$last: no image is left out" test "$(tail -n +2 $last.jsonl | wc -l)" -eq 29
+    check "$last: whole updates are the same" test "$(value $last.jsonl 27 loss)" = "$(value dropped.jsonl 27 loss)"
+done
+check "padding does not count: $(value padded.jsonl 29 loss), $(value smaller.jsonl 29 loss)" \
+    awk -v a="$(value padded.jsonl 29 loss)" -v b="$(value smaller.jsonl 29 loss)" \
+    'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }'
+check "nor for the accuracy" test "$(value padded.jsonl 29 accuracy)" = "$(value smaller.jsonl 29 accuracy)"
+train few --epochs 1 --batch-size 40 --device-iterations 100 --last-batch smaller --log few.jsonl
+check "fewer images than a call has are enough then" test "$(tail -n +2 few.jsonl | wc -l)" -eq 5
 
 # ---- the log ----
 

@@ -291,6 +291,50 @@ static void test_last_batch_reports_its_size(void **state)
 
 /* ---- processes ---- */
 
+/* 103 samples in batches of 20: the last one has 3, filled up to 5, 10 or 20. */
+static void test_last_batch_is_filled_up(void **state)
+{
+    const int32_t label = -100;
+    const void *const pads[] = {NULL, &label};
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    for (int c = 0; c < WORKER_COUNT_CASES; c++)
+        for (uint64_t multiple = 5; multiple <= 20; multiple *= 2) {
+            bg_loader_options options = bg_loader_options_default();
+            bg_loader *loader;
+            bg_batch batch;
+            bg_error error = {0};
+
+            options.batch_size = 20;
+            options.shuffle = true;
+            options.drop_last = false;
+            options.pad_multiple = multiple;
+            options.pad_samples = pads;
+            options.worker_count = worker_counts[c];
+            loader = make_loader(s.dataset, &options);
+            begin(loader, 1);
+            for (uint64_t b = 0; b < 6; b++) {
+                assert_int_equal(bg_loader_next(loader, &batch, &error), BG_OK);
+                assert_int_equal(batch.valid_count, b < 5 ? 20 : 3);
+                assert_int_equal(batch.sample_count, b < 5 ? 20 : multiple);
+            }
+            for (uint64_t i = 0; i < batch.sample_count; i++) {
+                const int32_t got = ((const int32_t *)batch.tensors[1])[i];
+                const uint8_t *image = (const uint8_t *)batch.tensors[0] + i * PIXELS;
+
+                assert_true(i < 3 ? got >= 0 && got < SAMPLES : got == label);
+                for (int j = 0; j < PIXELS; j++)
+                    assert_int_equal(image[j], i < 3 ? (uint8_t)(got * 7 + j) : 0);
+            }
+            assert_int_equal(bg_loader_next(loader, &batch, &error), BG_OK);
+            assert_int_equal(batch.sample_count, 0);
+            bg_loader_destroy(loader);
+        }
+    clear_samples(&s);
+}
+
 static void test_processes_take_disjoint_parts(void **state)
 {
     enum { PROCESSES = 3 };
@@ -596,6 +640,13 @@ static void test_bad_options(void **state)
     options.drop_last = false;
     options.process_count = SAMPLES + 1;
     assert_refused(s.dataset, &options, "too few");
+    options = good;
+    options.pad_multiple = 1;
+    assert_refused(s.dataset, &options, "turn one of them off");
+    options.drop_last = false;
+    options.batch_size = 20;
+    options.pad_multiple = 8;
+    assert_refused(s.dataset, &options, "8 does not divide the batch size 20");
     bg_loader *loader = make_loader(s.dataset, &good);
     assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "no epoch was begun"));
@@ -760,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_without_shuffle_ascending),
         cmocka_unit_test(test_batch_counts),
         cmocka_unit_test(test_last_batch_reports_its_size),
+        cmocka_unit_test(test_last_batch_is_filled_up),
         cmocka_unit_test(test_processes_take_disjoint_parts),
         cmocka_unit_test(test_left_over_window_alternates),
         cmocka_unit_test(test_restart_and_resume),
