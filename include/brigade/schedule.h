@@ -80,6 +80,9 @@ typedef struct bg_schedule_problem {
      * gaps. Stages at one position are concurrent: they do the same micro-batch at the same time, on devices of their
      * own, and share no data. */
     const uint32_t *stage_positions;
+    /* Phase of each stage, for "phased"; NULL: each position is a phase. Ascends with the stages, from 0 without gaps;
+     * stages at one position are in one phase. */
+    const uint32_t *stage_phases;
     uint32_t micro_batch_count;
     bool training;
     bool splits_weights;         /* W actions are emitted apart from B */
@@ -125,7 +128,8 @@ typedef struct bg_schedule_generator {
     bool splits_weights; /* needs a problem whose W is apart from B */
 } bg_schedule_generator;
 
-/* Generators by table order: single, sharded, sequential, grouped, interleaved. NULL past the end / when unknown. */
+/* Generators by table order: single, sharded, sequential, grouped, interleaved, gpipe, looped, looped-bfs, zb-h1,
+ * zb-h2, zb-v, v-half, v-min, dualpipev, phased. NULL past the end / when unknown. */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
 

@@ -20,17 +20,18 @@
 static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     const uint32_t stages = problem->stage_count;
-    const uint64_t last_position = 2 * (uint64_t)stages - (problem->merges_loss ? 2 : 1);
+    const uint64_t last_position = 2 * (uint64_t)bgi_schedule_position_count(problem) - (problem->merges_loss ? 2 : 1);
     const uint64_t step_count = problem->micro_batch_count + last_position;
 
     if (!problem->training)
         return bgi_schedule_emit_forward_pipeline(problem, schedule, error);
     for (uint64_t step = 0; step < step_count; step++) {
         for (uint32_t stage = 0; stage < stages; stage++)
-            BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_FORWARD, stage, step, stage, 1, error));
+            BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_FORWARD, stage, step,
+                                         bgi_schedule_position(problem, stage), 1, error));
         for (uint32_t stage = stages; stage-- > 0;)
-            BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_BACKWARD, stage, step, last_position - stage, 1,
-                                         error));
+            BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_BACKWARD, stage, step,
+                                         last_position - bgi_schedule_position(problem, stage), 1, error));
     }
     return bgi_schedule_emit_updates(problem, schedule, error);
 }

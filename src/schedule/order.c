@@ -1,20 +1,26 @@
 /*
  * order.c: the few loops that generators are made of. Knows compute actions only: messages are added by complete.c.
+ *
+ * Where a loop goes over stages it goes over positions as well: stages are numbered along the data flow, and concurrent
+ * ones are on different devices, whose lists do not mix.
  */
 #include "schedule/schedule.h"
 
 #include "core/error.h"
 
+bg_status bgi_schedule_emit_action(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
+                                   uint32_t stage, uint32_t micro_batch, bg_error *error)
+{
+    return bg_schedule_emit(schedule, problem->stage_devices[stage],
+                            (bg_action){.kind = kind, .stage = stage, .micro_batch = micro_batch}, error);
+}
+
 bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                     uint32_t stage, uint32_t micro_batch, bg_error *error)
 {
-    const uint32_t device = problem->stage_devices[stage];
-    const bg_action action = {.kind = kind, .stage = stage, .micro_batch = micro_batch};
-    const bg_action weights = {.kind = BG_ACTION_WEIGHTS, .stage = stage, .micro_batch = micro_batch};
-
-    BGI_TRY(bg_schedule_emit(schedule, device, action, error));
+    BGI_TRY(bgi_schedule_emit_action(problem, schedule, kind, stage, micro_batch, error));
     if (kind == BG_ACTION_BACKWARD && problem->splits_weights)
-        BGI_TRY(bg_schedule_emit(schedule, device, weights, error));
+        BGI_TRY(bgi_schedule_emit_action(problem, schedule, BG_ACTION_WEIGHTS, stage, micro_batch, error));
     return BG_OK;
 }
 
@@ -29,6 +35,25 @@ bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *
     if (micro_batch >= problem->micro_batch_count)
         return BG_OK;
     return bgi_schedule_emit_compute(problem, schedule, kind, stage, (uint32_t)micro_batch, error);
+}
+
+bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t device, size_t *begin, bg_error *error)
+{
+    const bgi_schedule_list *list = &schedule->lists[device];
+
+    for (; *begin < list->count; ++*begin) {
+        const bg_action *action = &list->actions[*begin], *next = action + 1;
+        if (action->kind != BG_ACTION_BACKWARD)
+            continue;
+        if (*begin + 1 < list->count && next->kind == BG_ACTION_WEIGHTS && next->stage == action->stage &&
+            next->micro_batch == action->micro_batch)
+            continue;
+        ++*begin;
+        return bg_schedule_emit(
+            schedule, device,
+            (bg_action){.kind = BG_ACTION_WEIGHTS, .stage = action->stage, .micro_batch = action->micro_batch}, error);
+    }
+    return BG_OK;
 }
 
 bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
@@ -56,13 +81,27 @@ bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg
     return bgi_schedule_emit_updates(problem, schedule, error);
 }
 
+bg_status bgi_schedule_emit_breadth_first(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    const uint32_t stages = problem->stage_count, micro_batches = problem->micro_batch_count;
+
+    for (uint32_t stage = 0; stage < stages; stage++)
+        for (uint32_t m = 0; m < micro_batches; m++)
+            BGI_TRY(bgi_schedule_emit_compute(problem, schedule, BG_ACTION_FORWARD, stage, m, error));
+    for (uint32_t back = 0; problem->training && back < stages; back++)
+        for (uint32_t m = 0; m < micro_batches; m++)
+            BGI_TRY(bgi_schedule_emit_compute(problem, schedule, BG_ACTION_BACKWARD, stages - 1 - back, m, error));
+    return bgi_schedule_emit_updates(problem, schedule, error);
+}
+
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
-    const uint64_t step_count = (uint64_t)problem->micro_batch_count + problem->stage_count - 1;
+    const uint64_t step_count = (uint64_t)problem->micro_batch_count + bgi_schedule_position_count(problem) - 1;
 
     for (uint64_t step = 0; step < step_count; step++)
         for (uint32_t stage = 0; stage < problem->stage_count; stage++)
-            BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_FORWARD, stage, step, stage, 1, error));
+            BGI_TRY(bgi_schedule_emit_at(problem, schedule, BG_ACTION_FORWARD, stage, step,
+                                         bgi_schedule_position(problem, stage), 1, error));
     return BG_OK;
 }
 
@@ -71,4 +110,10 @@ uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training)
     (void)stage_count;
     (void)training;
     return 1;
+}
+
+uint32_t bgi_schedule_minimum_of_stages(uint32_t stage_count, bool training)
+{
+    (void)training;
+    return stage_count;
 }

@@ -92,6 +92,63 @@ static bg_status check_counts(const bg_schedule_problem *problem, bg_error *erro
     return BG_OK;
 }
 
+/* Numbers that begin with 0 and ascend by 0 or 1. `name` is "position" or "phase". */
+static bg_status check_ascent(const char *name, const uint32_t *numbers, uint32_t count, bg_error *error)
+{
+    for (uint32_t stage = 0; stage < count; stage++) {
+        const uint32_t before = stage > 0 ? numbers[stage - 1] : 0;
+        if (stage == 0 && numbers[0] != 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "stage 0 is at %s %" PRIu32 "; %ss begin with 0", name,
+                                numbers[0], name);
+        if (numbers[stage] != before && numbers[stage] != before + 1)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "stage %" PRIu32 " is at %s %" PRIu32 " after %" PRIu32 "; %ss ascend without gaps",
+                                stage, name, numbers[stage], before, name);
+    }
+    return BG_OK;
+}
+
+/* Concurrent stages would wait for each other on one device. */
+static bg_status check_positions(const bg_schedule_problem *problem, bg_error *error)
+{
+    uint32_t *latest; /* by device: the latest stage on it, plus 1 */
+    bg_status status = BG_OK;
+
+    if (problem->stage_positions == NULL)
+        return BG_OK;
+    BGI_TRY(check_ascent("position", problem->stage_positions, problem->stage_count, error));
+    latest = calloc(problem->device_count, sizeof *latest);
+    if (latest == NULL)
+        return bgi_error_memory(error, "the stages of devices", problem->device_count * sizeof *latest);
+    for (uint32_t stage = 0; status == BG_OK && stage < problem->stage_count; stage++) {
+        const uint32_t device = problem->stage_devices[stage], other = latest[device];
+        if (other != 0 && problem->stage_positions[other - 1] == problem->stage_positions[stage])
+            status = bg_error_set(error, BG_ERROR_INVALID,
+                                  "stages %" PRIu32 " and %" PRIu32 " are concurrent (position %" PRIu32
+                                  "), but both are on device %" PRIu32 "; give each a device of its own, or put them "
+                                  "one after the other",
+                                  other - 1, stage, problem->stage_positions[stage], device);
+        latest[device] = stage + 1;
+    }
+    free(latest);
+    return status;
+}
+
+static bg_status check_phases(const bg_schedule_problem *problem, bg_error *error)
+{
+    if (problem->stage_phases == NULL)
+        return BG_OK;
+    BGI_TRY(check_ascent("phase", problem->stage_phases, problem->stage_count, error));
+    for (uint32_t stage = 1; stage < problem->stage_count; stage++)
+        if (bgi_schedule_position(problem, stage) == bgi_schedule_position(problem, stage - 1) &&
+            problem->stage_phases[stage] != problem->stage_phases[stage - 1])
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "stages %" PRIu32 " and %" PRIu32 " are concurrent, but in phases %" PRIu32
+                                " and %" PRIu32 "; put them into one phase",
+                                stage - 1, stage, problem->stage_phases[stage - 1], problem->stage_phases[stage]);
+    return BG_OK;
+}
+
 static bg_status check_stages(const bg_schedule_problem *problem, bg_error *error)
 {
     if (problem->stage_devices == NULL)
@@ -101,15 +158,8 @@ static bg_status check_stages(const bg_schedule_problem *problem, bg_error *erro
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "stage %" PRIu32 " is on device %" PRIu32 ", but there are %" PRIu32 " devices", stage,
                                 problem->stage_devices[stage], problem->device_count);
-    for (uint32_t stage = 0; problem->stage_positions != NULL && stage < problem->stage_count; stage++) {
-        const uint32_t position = problem->stage_positions[stage];
-        const uint32_t before = stage > 0 ? problem->stage_positions[stage - 1] : 0;
-        if (stage == 0 ? position != 0 : position != before && position != before + 1)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "stage %" PRIu32 " is at position %" PRIu32 " after %" PRIu32
-                                "; positions begin with 0 and ascend without gaps",
-                                stage, position, before);
-    }
+    BGI_TRY(check_positions(problem, error));
+    BGI_TRY(check_phases(problem, error));
     for (uint32_t stage = 0; problem->costs != NULL && stage < problem->stage_count; stage++) {
         const bg_stage_cost *cost = &problem->costs[stage];
         const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns, cost->update_ns};

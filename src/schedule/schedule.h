@@ -56,13 +56,29 @@ static inline uint32_t bgi_schedule_position_count(const bg_schedule_problem *pr
     return bgi_schedule_position(problem, problem->stage_count - 1) + 1;
 }
 
+/* The phase of a stage. */
+static inline uint32_t bgi_schedule_phase(const bg_schedule_problem *problem, uint32_t stage)
+{
+    return problem->stage_phases != NULL ? problem->stage_phases[stage] : bgi_schedule_position(problem, stage);
+}
+
 bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage);
 bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_t stage);
 
 /* Duration of a compute action; 0 for every other one. */
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);
 
-/* ---- order.c: what generators are made of ---- */
+/* ---- require.c, order.c: what generators are made of ---- */
+
+/* Refuse problems, with reason and remedy: two stages on one device; training whose W is part of B; anything but a V
+ * (stages k and N - 1 - k on a device of their own, none concurrent). */
+bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
+bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
+bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);
+
+/* Appends one F, B or W to the device of the stage. */
+bg_status bgi_schedule_emit_action(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
+                                   uint32_t stage, uint32_t micro_batch, bg_error *error);
 
 /* Appends F, or B (with its W where the problem splits weights), to the device of the stage. */
 bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
@@ -73,23 +89,42 @@ bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_sched
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 
+/* Appends the W of the oldest B of a device that has none; nothing when there is no such B. `begin` is 0 at first and
+ * remembers where to look. */
+bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t device, size_t *begin, bg_error *error);
+
 /* All levels of the weight update, level by level; nothing in inference. */
 bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 
 /* One micro-batch after the other through all stages and back, then the update. */
 bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
-/* minimum_micro_batches of generators that have nothing to fill. */
-uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
+
+/* One stage after the other does the forwards of all micro-batches; back likewise; then the update. */
+bg_status bgi_schedule_emit_breadth_first(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 
 /* Inference: every stage works on another micro-batch. */
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,
                                              bg_error *error);
+
+/* minimum_micro_batches of generators that have nothing to fill, and of those that fill a pipeline with N. */
+uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
+uint32_t bgi_schedule_minimum_of_stages(uint32_t stage_count, bool training);
 
 extern const bg_schedule_generator bgi_schedule_single;
 extern const bg_schedule_generator bgi_schedule_sharded;
 extern const bg_schedule_generator bgi_schedule_sequential;
 extern const bg_schedule_generator bgi_schedule_grouped;
 extern const bg_schedule_generator bgi_schedule_interleaved;
+extern const bg_schedule_generator bgi_schedule_gpipe;
+extern const bg_schedule_generator bgi_schedule_looped;
+extern const bg_schedule_generator bgi_schedule_looped_bfs;
+extern const bg_schedule_generator bgi_schedule_zb_h1;
+extern const bg_schedule_generator bgi_schedule_zb_h2;
+extern const bg_schedule_generator bgi_schedule_zb_v;
+extern const bg_schedule_generator bgi_schedule_v_half;
+extern const bg_schedule_generator bgi_schedule_v_min;
+extern const bg_schedule_generator bgi_schedule_dualpipev;
+extern const bg_schedule_generator bgi_schedule_phased;
 
 /* ---- complete.c ---- */
 

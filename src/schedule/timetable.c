@@ -7,10 +7,11 @@
  *     dev1 F0B0 F1B1 ...            dev1 .  F0 B0 .  .  F1
  *
  * A schedule is a set of orders; which picture shows it? One thing in a cell, if then no micro-batch waits between two
- * stages (interleaved, sequential, inference). Else cells that hold a forward and a backward, if then none waits
- * (grouped). Else one thing in a cell, as soon as possible. So the picture depends on the orders alone, and a schedule
- * read from a file is drawn like the generated one. Where two strategies give the same orders (few micro-batches) they
- * have the same picture.
+ * stages (interleaved, sequential, inference). Else, where each device has one stage and no W, or each right behind its
+ * B, cells that hold a forward and a backward, if then none waits (grouped). Else one thing in a cell, as soon as
+ * possible (strategies that fill gaps with W, or with other stages). So the picture depends on the orders alone, and a
+ * schedule read from a file is drawn like the generated one. Where two strategies give the same orders (few
+ * micro-batches) they have the same picture.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -32,12 +33,30 @@ typedef struct drawing {
     bgi_text text;
 } drawing;
 
-static bg_status choose_picture(const bg_schedule *schedule, const bgi_schedule_facts *facts, uint32_t *steps,
-                                bg_error *error)
+static bool weights_follow_backwards(const bg_schedule *schedule)
+{
+    for (uint32_t device = 0; device < schedule->device_count; device++) {
+        const bgi_schedule_list *list = &schedule->lists[device];
+        const bg_action *before = NULL; /* the F, B or W before */
+        for (size_t i = 0; i < list->count; i++) {
+            const bg_action *action = &list->actions[i];
+            if (action->kind == BG_ACTION_WEIGHTS &&
+                (before == NULL || before->kind != BG_ACTION_BACKWARD || before->stage != action->stage ||
+                 before->micro_batch != action->micro_batch))
+                return false;
+            before = action->kind <= BG_ACTION_WEIGHTS ? action : before;
+        }
+    }
+    return true;
+}
+
+static bg_status choose_picture(const bg_schedule *schedule, const bgi_schedule_facts *facts, bool shares_devices,
+                                uint32_t *steps, bg_error *error)
 {
     static const bgi_schedule_picture pictures[] = {BGI_PICTURE_SINGLE, BGI_PICTURE_PAIRED};
+    const size_t picture_count = shares_devices || !weights_follow_backwards(schedule) ? 1 : 2;
 
-    for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++) {
+    for (size_t i = 0; i < picture_count; i++) {
         BGI_TRY(bgi_schedule_steps(&facts->layout, schedule, facts->records, facts->record_count, pictures[i], true,
                                    steps, error));
         if (bgi_schedule_steps_are_smooth(&facts->layout, steps))
@@ -169,9 +188,9 @@ bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_p
     device_has_stage = bgi_arena_take(&scratch, problem->device_count, sizeof *device_has_stage);
     if (steps == NULL || device_has_stage == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a timetable", facts.layout.instance_count * sizeof *steps));
-    BGI_TRY_CLEANUP(choose_picture(schedule, &facts, steps, error));
     draw.steps = steps;
     draw.names_stages = stages_share_devices(&facts, device_has_stage);
+    BGI_TRY_CLEANUP(choose_picture(schedule, &facts, draw.names_stages, steps, error));
     draw_all(&draw);
     status = bgi_text_finish(&draw.text, out_text, error);
 

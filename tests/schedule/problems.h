@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STAGES = 8, MOST_EDGES = 64 };
+enum { MOST_STAGES = 16, MOST_EDGES = 64 };
 
 /* A problem with its arrays inside; must not be copied. */
 typedef struct test_problem {
     bg_schedule_problem problem;
     uint32_t devices[MOST_STAGES * 32];
+    uint32_t positions[MOST_STAGES];
+    uint32_t phases[MOST_STAGES];
     bg_schedule_edge edges[MOST_EDGES];
     bool host_in[MOST_STAGES];
     bool host_out[MOST_STAGES];
@@ -63,6 +65,11 @@ static inline void test_add_edge(test_problem *test, bg_schedule_edge edge)
     test->edges[test->problem.edge_count++] = edge;
 }
 
+static inline uint32_t test_position(const bg_schedule_problem *p, uint32_t stage)
+{
+    return p->stage_positions != NULL ? p->stage_positions[stage] : stage;
+}
+
 /* Edges of a chain with random last readers, skips over stages (forward, and the gradient back), update levels. */
 static inline void test_random_edges(test_problem *test, uint64_t *random)
 {
@@ -72,7 +79,7 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
     for (uint32_t a = 0; a < p->stage_count; a++)
         for (uint32_t b = a + 1; b < p->stage_count; b++) {
             const bool keeps_inputs = p->training && test_random(random, 3) == 0;
-            if (b > a + 1 && test_random(random, 6) != 0)
+            if ((b > a + 1 && test_random(random, 6) != 0) || test_position(p, a) == test_position(p, b))
                 continue;
             test_add_edge(test, (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
                                                    .from_stage = a,
@@ -105,35 +112,79 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
     }
 }
 
-/* distinct_devices: one stage per device, as interleaved training wants it. */
-static inline void test_random_problem(test_problem *test, uint64_t seed, bool distinct_devices)
+/* Makes some neighbours concurrent that are on different devices. */
+static inline void test_random_positions(test_problem *test, uint64_t *random)
 {
-    uint64_t random = test_seed(seed);
     bg_schedule_problem *p = &test->problem;
 
-    memset(test, 0, sizeof *test);
-    bg_schedule_problem_init(p);
-    p->stage_count = 1 + test_random(&random, 6);
-    p->device_count = distinct_devices ? p->stage_count + test_random(&random, 2) : 1 + test_random(&random, 4);
-    p->micro_batch_count = 1 + test_random(&random, 9);
-    p->training = test_random(&random, 4) != 0;
-    p->splits_weights = p->training && test_random(&random, 2) == 0;
-    p->merges_loss = test_random(&random, 2) == 0;
-    p->update_level_count = 1 + test_random(&random, 3);
-    p->reduces_gradients = p->training && test_random(&random, 3) == 0;
-    p->send_ahead = test_random(&random, 3);
+    for (uint32_t stage = 1; stage < p->stage_count; stage++) {
+        bool is_alone = test_random(random, 2) == 0;
+        for (uint32_t other = stage; other-- > 0 && test->positions[other] == test->positions[stage - 1];)
+            is_alone = is_alone || test->devices[other] == test->devices[stage];
+        test->positions[stage] = test->positions[stage - 1] + (is_alone ? 1 : 0);
+    }
+    p->stage_positions = test->positions;
+    if (test_random(random, 2) == 0)
+        return;
+    for (uint32_t stage = 1; stage < p->stage_count; stage++)
+        test->phases[stage] =
+            test->phases[stage - 1] +
+            (test->positions[stage] != test->positions[stage - 1] && test_random(random, 2) == 0 ? 1 : 0);
+    p->stage_phases = test->phases;
+}
+
+/* Everything but stages, devices and positions. */
+static inline void test_random_rest(test_problem *test, uint64_t *random, bool splits_weights)
+{
+    bg_schedule_problem *p = &test->problem;
+
+    p->micro_batch_count = 1 + test_random(random, 9);
+    p->training = test_random(random, 4) != 0;
+    p->splits_weights = p->training && (test_random(random, 2) == 0 || splits_weights);
+    p->merges_loss = test_random(random, 2) == 0;
+    p->update_level_count = 1 + test_random(random, 3);
+    p->reduces_gradients = p->training && test_random(random, 3) == 0;
+    p->send_ahead = test_random(random, 3);
     p->stage_devices = test->devices;
     p->edges = test->edges;
     for (uint32_t stage = 0; stage < p->stage_count; stage++) {
-        test->devices[stage] = distinct_devices ? (stage + 1) % p->device_count : test_random(&random, p->device_count);
-        test->host_in[stage] = test_random(&random, 2) == 0;
-        test->host_out[stage] = test_random(&random, 2) == 0;
+        test->host_in[stage] = test_random(random, 2) == 0;
+        test->host_out[stage] = test_random(random, 2) == 0;
     }
-    if (test_random(&random, 2) == 0) {
+    if (test_random(random, 2) == 0) {
         p->stage_host_in = test->host_in;
         p->stage_host_out = test->host_out;
     }
-    test_random_edges(test, &random);
+    test_random_edges(test, random);
+}
+
+/* Of a kind that the strategy takes; with concurrent stages where it takes those. */
+static inline void test_random_problem_for(test_problem *test, uint64_t seed, const bg_schedule_generator *generator)
+{
+    static const char *const own_devices[] = {"interleaved", "zb-h1", "zb-h2"};
+    uint64_t random = test_seed(seed + 1);
+    bg_schedule_problem *p = &test->problem;
+    const bool is_looped = strcmp(generator->name, "looped") == 0, is_fold = generator->placement == BG_PLACEMENT_FOLD;
+    bool is_distinct = false;
+
+    for (int i = 0; i < 3; i++)
+        is_distinct = is_distinct || strcmp(generator->name, own_devices[i]) == 0;
+    memset(test, 0, sizeof *test);
+    bg_schedule_problem_init(p);
+    p->device_count = strcmp(generator->name, "single") == 0 ? 1 : 1 + test_random(&random, 4);
+    p->stage_count = is_looped     ? p->device_count * (1 + test_random(&random, 3))
+                     : is_fold     ? 2 * p->device_count
+                     : is_distinct ? p->device_count
+                                   : 1 + test_random(&random, 6);
+    for (uint32_t stage = 0; stage < p->stage_count; stage++)
+        test->devices[stage] = is_fold && stage >= p->device_count   ? p->stage_count - 1 - stage
+                               : is_looped || is_fold || is_distinct ? (stage + 1) % p->device_count
+                                                                     : test_random(&random, p->device_count);
+    for (uint32_t stage = 0; is_fold && stage < p->device_count; stage++)
+        test->devices[stage] = stage;
+    if (!is_looped && !is_fold && test_random(&random, 2) == 0)
+        test_random_positions(test, &random);
+    test_random_rest(test, &random, generator->splits_weights);
 }
 
 #endif

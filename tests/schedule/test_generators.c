@@ -248,7 +248,9 @@ static void test_minimum_micro_batches(void **state)
     const struct {
         const char *name;
         uint32_t training, inference; /* for 4 stages */
-    } rows[] = {{"single", 1, 1}, {"sharded", 1, 1}, {"sequential", 1, 1}, {"grouped", 7, 4}, {"interleaved", 4, 4}};
+    } rows[] = {{"single", 1, 1}, {"sharded", 1, 1}, {"sequential", 1, 1}, {"grouped", 7, 4},   {"interleaved", 4, 4},
+                {"gpipe", 1, 1},  {"looped", 1, 1},  {"looped-bfs", 1, 1}, {"zb-h1", 4, 4},     {"zb-h2", 7, 4},
+                {"zb-v", 4, 4},   {"v-half", 4, 4},  {"v-min", 4, 4},      {"dualpipev", 4, 4}, {"phased", 1, 1}};
 
     (void)state;
     for (uint32_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -349,9 +351,7 @@ static void test_every_generator_verifies(void **state)
             bg_schedule *schedule = NULL;
             bg_error error = {0};
 
-            test_random_problem(&test, seed, generator == bg_schedule_generator_find("interleaved"));
-            if (test.problem.device_count > 1 && strcmp(generator->name, "single") == 0)
-                continue;
+            test_random_problem_for(&test, seed, generator);
             if (bg_schedule_create(&test.problem, generator, &schedule, &error) != BG_OK)
                 fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
             for (uint32_t edge = 0; edge < test.problem.edge_count; edge++)

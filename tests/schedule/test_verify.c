@@ -375,14 +375,14 @@ static void test_damage_is_judged_like_the_definition(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < seed_count; seed++) {
-        const bg_schedule_generator *generator = bg_schedule_generator_at(2 + (uint32_t)(seed % 3));
+        const bg_schedule_generator *generator = bg_schedule_generator_at(1 + (uint32_t)(seed % 14));
         uint64_t random = test_seed(seed + 77);
         test_problem test;
         bg_schedule *good = NULL, *damaged;
         bg_error error = {0};
         verdict expected;
 
-        test_random_problem(&test, seed, seed % 2 == 0 || strcmp(generator->name, "interleaved") == 0);
+        test_random_problem_for(&test, seed, generator);
         if (bg_schedule_create(&test.problem, generator, &good, &error) != BG_OK)
             fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
         if (seed % 10 == 0)
@@ -404,7 +404,7 @@ static void test_damage_is_judged_like_the_definition(void **state)
     /* The comparison means something only when each verdict is met often. */
     assert_true(counts[RIGHT] > seed_count / 50);
     assert_true(counts[WRONG_ORDER] > 2000);
-    assert_true(counts[DEADLOCK] > seed_count / 200);
+    assert_true(counts[DEADLOCK] > seed_count / 300);
 }
 
 /* ---- messages ---- */

@@ -1,0 +1,133 @@
+/*
+ * looped.c: 1F1B with several stages a device ("virtual stages", the interleaved schedule of Narayanan et al.,
+ * "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v stages
+ * on each, stage k is on device k mod p; the ramps are v times shorter than with one big stage a device.
+ *
+ * Micro-batches go in rounds of p: a device does its first stage for p of them, then its second stage for the same
+ * ones, ...; backwards likewise from its last stage on. The device of lane i does 2 (p - 1 - i) + (v - 1) p forwards,
+ * then a forward and a backward in turn, then what is left. 4 stages on 2 devices, 4 micro-batches:
+ *
+ *     dev0 F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 ...
+ *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 ...
+ *
+ * The paper wants micro-batches in multiples of p. Others: the order for the next multiple, without the micro-batches
+ * that are not there. What is left of an order in which everything finds its inputs is such an order again. With v = 1
+ * this is 1F1B, which needs half as many forwards at first.
+ */
+#include "schedule/schedule.h"
+
+#include "core/error.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct loops {
+    uint32_t lane_count;   /* p */
+    uint32_t loop_count;   /* v */
+    uint32_t *lane_stages; /* by device, v each: its stages; lanes hold them ascending */
+} loops;
+
+static bg_status reject(const bg_schedule_problem *problem, const loops *l, uint32_t stage, bg_error *error)
+{
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "stage %" PRIu32 " is on device %" PRIu32 ", which does not fit; with %" PRIu32 " stages on device %" PRIu32
+        " this strategy needs as many on each device, every one %" PRIu32
+        " positions after the one before (stage k on device k mod %" PRIu32 "): place them so, or use \"looped-bfs\"",
+        stage, problem->stage_devices[stage], l->loop_count, problem->stage_devices[0], l->lane_count, l->lane_count);
+}
+
+/* Each device has v stages, and its n-th one is n * p positions behind its first. */
+static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32_t *counts, bg_error *error)
+{
+    const uint32_t positions = bgi_schedule_position_count(problem);
+
+    for (uint32_t stage = 0; stage < problem->stage_count; stage++)
+        l->loop_count += problem->stage_devices[stage] == problem->stage_devices[0];
+    l->lane_count = positions / l->loop_count;
+    if (positions % l->loop_count != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "device %" PRIu32 " has %" PRIu32 " stages of %" PRIu32
+                            " positions; this strategy has as many stages on each device: change the number of stages "
+                            "or devices, or use \"looped-bfs\"",
+                            problem->stage_devices[0], l->loop_count, positions);
+    l->lane_stages = calloc((size_t)problem->device_count * l->loop_count, sizeof *l->lane_stages);
+    if (l->lane_stages == NULL)
+        return bgi_error_memory(error, "the stages of devices", problem->device_count * sizeof *l->lane_stages);
+    for (uint32_t stage = 0; stage < problem->stage_count; stage++) {
+        const uint32_t device = problem->stage_devices[stage],
+                       loop = bgi_schedule_position(problem, stage) / l->lane_count;
+        uint32_t *stages = &l->lane_stages[(size_t)device * l->loop_count];
+        if (counts[device] != loop || (loop > 0 && bgi_schedule_position(problem, stages[loop - 1]) + l->lane_count !=
+                                                       bgi_schedule_position(problem, stage)))
+            return reject(problem, l, stage, error);
+        stages[loop] = stage;
+        counts[device]++;
+    }
+    for (uint32_t stage = 0; stage < problem->stage_count; stage++)
+        if (counts[problem->stage_devices[stage]] != l->loop_count)
+            return reject(problem, l, stage, error);
+    return BG_OK;
+}
+
+/* The n-th forward or backward of a device; nothing when its micro-batch is not there. */
+static bg_status emit_nth(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
+                          const uint32_t *stages, bg_action_kind kind, uint64_t n, bg_error *error)
+{
+    const uint64_t round = (uint64_t)l->lane_count * l->loop_count;
+    const uint32_t loop = (uint32_t)(n % round / l->lane_count);
+    const uint64_t micro_batch = n / round * l->lane_count + n % l->lane_count;
+
+    if (micro_batch >= problem->micro_batch_count)
+        return BG_OK;
+    return bgi_schedule_emit_compute(problem, schedule, kind,
+                                     stages[kind == BG_ACTION_FORWARD ? loop : l->loop_count - 1 - loop],
+                                     (uint32_t)micro_batch, error);
+}
+
+static bg_status emit_device(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
+                             const uint32_t *stages, bg_error *error)
+{
+    const uint64_t rounds = ((uint64_t)problem->micro_batch_count + l->lane_count - 1) / l->lane_count;
+    const uint64_t total = rounds * l->lane_count * l->loop_count;
+    const uint64_t behind = l->lane_count - 1 - bgi_schedule_position(problem, stages[0]);
+    const uint64_t wanted = l->loop_count == 1 ? behind : 2 * behind + (uint64_t)(l->loop_count - 1) * l->lane_count;
+    const uint64_t warm_up = !problem->training || wanted > total ? total : wanted;
+
+    for (uint64_t n = 0; n < warm_up; n++)
+        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, n, error));
+    for (uint64_t n = 0; problem->training && n < total; n++) {
+        if (warm_up + n < total)
+            BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, warm_up + n, error));
+        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_BACKWARD, n, error));
+    }
+    return BG_OK;
+}
+
+static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    loops l = {0};
+    uint32_t *counts = calloc(problem->device_count, sizeof *counts); /* stages met, by device */
+    bg_status status = BG_OK;
+
+    if (counts == NULL)
+        return bgi_error_memory(error, "the stages of devices", problem->device_count * sizeof *counts);
+    BGI_TRY_CLEANUP(find_loops(problem, &l, counts, error));
+    for (uint32_t device = 0; device < problem->device_count; device++)
+        if (counts[device] > 0)
+            BGI_TRY_CLEANUP(emit_device(problem, schedule, &l, &l.lane_stages[(size_t)device * l.loop_count], error));
+    BGI_TRY_CLEANUP(bgi_schedule_emit_updates(problem, schedule, error));
+
+cleanup:
+    free(l.lane_stages);
+    free(counts);
+    return status;
+}
+
+const bg_schedule_generator bgi_schedule_looped = {
+    .name = "looped",
+    .summary = "1F1B with several stages a device, so shorter ramps (Megatron's interleaved)",
+    .generate = generate,
+    .minimum_micro_batches = bgi_schedule_minimum_of_one,
+    .placement = BG_PLACEMENT_LOOP,
+};
