@@ -198,6 +198,35 @@ BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_s
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 
+/* The CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell a time step: "0F1" (stage, kind,
+ * micro-batch), B a full backward, I and W its halves, an empty cell is idle. What is printed is verified first and has
+ * F, B or I, and W; malloc'ed. What is read gets the messages and updates of a plain chain. In a file with I or W a B
+ * is both. Messages and the gathering of sharded weights are skipped and counted into *out_skipped (may be NULL). A
+ * wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ...". */
+BG_API bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
+                                       bg_error *error);
+BG_API bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_schedule **out,
+                                       uint64_t *out_skipped, bg_error *error);
+
+/* The problem that a schedule from a file seems to solve: its counts, the device of each stage, whether W is apart, and
+ * the edges of a plain chain with messages of `edge_bytes`. Nothing is proven by it. Its arrays are malloc'ed: end with
+ * bg_schedule_problem_free (which is for such a problem alone). */
+BG_API bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t edge_bytes, bg_schedule_problem *out,
+                                           bg_error *error);
+BG_API void bg_schedule_problem_free(bg_schedule_problem *problem);
+
+typedef struct bg_schedule_svg_options {
+    const char *title;   /* NULL: none */
+    bool shows_messages; /* thin arrows from SEND to RECEIVE */
+    uint32_t width;      /* of the picture in pixels; 0: as wide as numbers in boxes need, 640 to 1600 */
+} bg_schedule_svg_options;
+
+/* A simulated schedule as a picture: devices as rows, time to the right, a box for each F, B, W, R and U with its
+ * micro-batch where it fits ("stage.micro-batch" where a device has several stages). Readable on light and on dark
+ * ground. `options` NULL: all zero. malloc'ed. */
+BG_API bg_status bg_schedule_draw_svg(const bg_schedule_problem *problem, const bg_schedule_timing *timing,
+                                      const bg_schedule_svg_options *options, char **out_text, bg_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,6 +16,7 @@
 static const cli_command commands[] = {
     {"mnist", "train the digit network of the pipelining tutorial and test it", cli_mnist},
     {"plan", "show the plan of a training run without running it", cli_plan},
+    {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule},
     {"data", "make data sets", cli_data},
 };
 
@@ -106,7 +107,7 @@ static void print_help(FILE *stream)
           "Trains and runs neural networks that are split over several devices.\n\nCommands:\n",
           stream);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
+        fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the version.\n", stream);
 }
 

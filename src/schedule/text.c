@@ -14,6 +14,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "schedule/reader.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,34 +36,7 @@ bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_err
     return bgi_text_finish(&text, out_text, error);
 }
 
-typedef struct reader {
-    const char *at;
-    const char *line_begin;
-    size_t line;
-    const char *file_name;
-    bg_error *error;
-} reader;
-
-static bg_status reject(const reader *in, const char *at, const char *expected)
-{
-    char found[32];
-    size_t length = 0;
-
-    /* Shows the offending word, never a control character. */
-    while (length + 1 < sizeof found && at[length] > ' ' && at[length] < 127) {
-        found[length] = at[length];
-        length++;
-    }
-    found[length] = '\0';
-    if (length == 0)
-        strcpy(found, at[0] == '\0' ? "the end of the text" : at[0] == '\n' ? "the end of the line" : "a blank");
-    if (length == 0 && at[0] != '\0' && at[0] != '\n' && at[0] != ' ' && at[0] != '\t' && at[0] != '\r')
-        snprintf(found, sizeof found, "the byte 0x%02x", (unsigned)(unsigned char)at[0]);
-    return bg_error_set(in->error, BG_ERROR_PARSE, "%s:%zu:%zu: expected %s, found %s", in->file_name, in->line,
-                        (size_t)(at - in->line_begin) + 1, expected, found);
-}
-
-static void skip_blanks(reader *in)
+static void skip_blanks(bgi_reader *in)
 {
     while (*in->at == ' ' || *in->at == '\t' || *in->at == '\r')
         in->at++;
@@ -70,36 +44,13 @@ static void skip_blanks(reader *in)
         in->at += strcspn(in->at, "\n");
 }
 
-static void skip_empty_lines(reader *in)
+static void skip_empty_lines(bgi_reader *in)
 {
-    for (skip_blanks(in); *in->at == '\n'; skip_blanks(in)) {
-        in->line_begin = ++in->at;
-        in->line++;
-    }
+    for (skip_blanks(in); *in->at == '\n'; skip_blanks(in))
+        bgi_reader_end_line(in);
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bg_status read_number(reader *in, const char *expected, uint32_t *out)
-{
-    const char *begin = in->at;
-    uint64_t value = 0;
-
-    if (!is_digit(*in->at))
-        return reject(in, begin, expected);
-    for (; is_digit(*in->at); in->at++) {
-        value = 10 * value + (uint64_t)(*in->at - '0');
-        if (value > UINT32_MAX)
-            return reject(in, begin, "a number below 4294967296");
-    }
-    *out = (uint32_t)value;
-    return BG_OK;
-}
-
-static bg_status read_kind(reader *in, bg_action_kind *out)
+static bg_status read_kind(bgi_reader *in, bg_action_kind *out)
 {
     const size_t length = strspn(in->at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
 
@@ -111,33 +62,33 @@ static bg_status read_kind(reader *in, bg_action_kind *out)
             return BG_OK;
         }
     }
-    return reject(in, in->at, "an action such as F0.1, B0.1, U0:0, SEND0.1:2 or HOST_IN0.1");
+    return bgi_reader_reject(in, in->at, "an action such as F0.1, B0.1, U0:0, SEND0.1:2 or HOST_IN0.1");
 }
 
-static bg_status read_action(reader *in, bg_action *action)
+static bg_status read_action(bgi_reader *in, bg_action *action)
 {
     *action = (bg_action){0};
     BGI_TRY(read_kind(in, &action->kind));
-    BGI_TRY(read_number(in, "a stage number", &action->stage));
+    BGI_TRY(bgi_reader_number(in, "a stage number", &action->stage));
     if (*in->at == '.') {
         in->at++;
-        BGI_TRY(read_number(in, "a micro-batch number", &action->micro_batch));
+        BGI_TRY(bgi_reader_number(in, "a micro-batch number", &action->micro_batch));
     } else if (bgi_action_has_micro_batch(action->kind)) {
-        return reject(in, in->at, "'.' and a micro-batch number");
+        return bgi_reader_reject(in, in->at, "'.' and a micro-batch number");
     }
     if (*in->at == ':') {
         in->at++;
-        BGI_TRY(read_number(in, "a number", &action->index));
+        BGI_TRY(bgi_reader_number(in, "a number", &action->index));
     } else if (bgi_action_has_index(action->kind)) {
-        return reject(in, in->at, "':' and a number (U: the level; SEND, RECEIVE: the edge)");
+        return bgi_reader_reject(in, in->at, "':' and a number (U: the level; SEND, RECEIVE: the edge)");
     }
     if (*in->at != '\0' && strchr(" \t\r\n#", *in->at) == NULL)
-        return reject(in, in->at, "a blank after the action");
+        return bgi_reader_reject(in, in->at, "a blank after the action");
     return BG_OK;
 }
 
 /* One line, from "device" to its end. */
-static bg_status read_device(reader *in, bg_schedule *schedule, uint32_t expected_device)
+static bg_status read_device(bgi_reader *in, bg_schedule *schedule, uint32_t expected_device)
 {
     const char *begin = in->at;
     char expected[48];
@@ -145,15 +96,15 @@ static bg_status read_device(reader *in, bg_schedule *schedule, uint32_t expecte
 
     snprintf(expected, sizeof expected, "\"device %" PRIu32 ":\"", expected_device);
     if (strncmp(in->at, "device", 6) != 0)
-        return reject(in, begin, expected);
+        return bgi_reader_reject(in, begin, expected);
     in->at += 6;
     skip_blanks(in);
     begin = in->at;
-    BGI_TRY(read_number(in, "a device number", &device));
+    BGI_TRY(bgi_reader_number(in, "a device number", &device));
     if (device != expected_device)
-        return reject(in, begin, expected);
+        return bgi_reader_reject(in, begin, expected);
     if (*in->at != ':')
-        return reject(in, in->at, "':' after the device number");
+        return bgi_reader_reject(in, in->at, "':' after the device number");
     in->at++;
     for (skip_blanks(in); *in->at != '\n' && *in->at != '\0'; skip_blanks(in)) {
         bg_action action = {0};
@@ -165,18 +116,17 @@ static bg_status read_device(reader *in, bg_schedule *schedule, uint32_t expecte
 
 bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error)
 {
-    reader in = {.line = 1, .at = text, .line_begin = text, .error = error};
+    bgi_reader in = bgi_reader_begin(text, file_name, error);
     bg_schedule *schedule = NULL;
     size_t capacity = 0;
     bg_status status;
 
     if (text == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "the text of a schedule is NULL");
-    in.file_name = file_name != NULL ? file_name : "schedule";
     BGI_TRY(bgi_schedule_create(0, &schedule, error));
     skip_empty_lines(&in);
     if (*in.at == '\0')
-        BGI_TRY_CLEANUP(reject(&in, in.at, "\"device 0:\""));
+        BGI_TRY_CLEANUP(bgi_reader_reject(&in, in.at, "\"device 0:\""));
     for (; *in.at != '\0'; skip_empty_lines(&in)) {
         const uint32_t device = schedule->device_count;
         if (!bgi_array_reserve((void **)&schedule->lists, &capacity, (size_t)device + 1, sizeof *schedule->lists))

@@ -1,0 +1,415 @@
+/*
+ * cmd_schedule.c: `brigade schedule`: strategies as pictures and in comparison, schedules from files proven, timed and
+ * converted. No network and no data: stages are numbers and costs.
+ */
+#include "cli/command.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/schedule.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+enum { FILE_LIMIT_BYTES = 64 << 20, GENERATOR_LIMIT = 256 };
+
+static const schedule_config *defaults_of(schedule_config *storage)
+{
+    *storage = schedule_config_defaults();
+    return storage;
+}
+
+/* ---- from options or from a file to a schedule ---- */
+
+typedef struct subject {
+    schedule_problem made;
+    bg_schedule *schedule;
+    bg_schedule_timing timing;
+    schedule_measures measures;
+    char name[160];
+} subject;
+
+static void clear_subject(subject *it)
+{
+    schedule_measures_clear(&it->measures);
+    bg_schedule_timing_clear(&it->timing);
+    bg_schedule_destroy(it->schedule);
+    schedule_problem_clear(&it->made);
+}
+
+static bg_status measure(subject *it, bg_error *error)
+{
+    BGI_TRY(bg_schedule_simulate(it->schedule, &it->made.problem, &it->timing, error));
+    return schedule_measure(it->schedule, &it->made.problem, &it->timing, &it->measures, error);
+}
+
+static bg_status try_generator(const schedule_config *config, const bg_schedule_generator *generator, subject *out,
+                               bg_error *error)
+{
+    BGI_TRY(schedule_problem_create(config, generator, &out->made, error));
+    return bg_schedule_create(&out->made.problem, generator, &out->schedule, error);
+}
+
+/* Where nobody says how many devices there are, a strategy that refuses a device for each stage may want one for all.
+ */
+static bg_status generate(const schedule_config *config, const bg_schedule_generator *generator, subject *out,
+                          bg_error *error)
+{
+    schedule_config alone = *config;
+    bg_status status = try_generator(config, generator, out, error);
+
+    alone.devices = 1;
+    if (status == BG_ERROR_INVALID && config->devices == 0) {
+        clear_subject(out);
+        *out = (subject){.schedule = NULL};
+        if (try_generator(&alone, generator, out, NULL) == BG_OK) {
+            status = BG_OK;
+            bg_error_clear(error);
+        }
+    }
+    BGI_TRY(status);
+    snprintf(out->name, sizeof out->name, "%s: %s", generator->name, generator->summary);
+    return measure(out, error);
+}
+
+/* Brigade's text begins its first line that is not empty with a word, PyTorch's CSV with a number, a comma, or the
+ * like. */
+static bool is_csv(const char *text)
+{
+    while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')
+        text++;
+    return *text != '\0' && strchr("0123456789,(\"\xef", *text) != NULL;
+}
+
+static bg_status read_file(const char *path, bg_schedule **out, bg_error *error)
+{
+    uint64_t skipped = 0;
+    char *text = NULL, note[320];
+    size_t size_bytes = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, FILE_LIMIT_BYTES, &text, &size_bytes, error));
+    if (strlen(text) != size_bytes)
+        status = bg_error_set(error, BG_ERROR_PARSE, "%s: has a zero byte (at %zu); it is no text", path, strlen(text));
+    else
+        status = is_csv(text) ? bg_schedule_parse_csv(text, path, out, &skipped, error)
+                              : bg_schedule_parse(text, path, out, error);
+    free(text);
+    if (status == BG_OK && skipped > 0) {
+        snprintf(note, sizeof note,
+                 "note: %.200s: %" PRIu64 " messages and gatherings of weights were skipped; Brigade derives its own",
+                 path, skipped);
+        cli_warn("schedule", note);
+    }
+    return status;
+}
+
+/* Read and verified. */
+static bg_status load(const schedule_config *config, const char *path, subject *out, bg_error *error)
+{
+    schedule_config defaults;
+    bg_status status;
+
+    BGI_TRY(read_file(path, &out->schedule, error));
+    BGI_TRY(schedule_problem_infer(config, defaults_of(&defaults), out->schedule, path, &out->made, error));
+    snprintf(out->name, sizeof out->name, "%.150s", path);
+    status = bg_schedule_verify(out->schedule, &out->made.problem, error);
+    return status != BG_OK ? bg_error_context(error, status, "%s", path) : BG_OK;
+}
+
+/* ---- what is said of one ---- */
+
+static void print_counts(const bg_schedule_problem *problem)
+{
+    printf("%" PRIu32 " stages on %" PRIu32 " devices, %" PRIu32 " micro-batches, %s\n", problem->stage_count,
+           problem->device_count, problem->micro_batch_count,
+           !problem->training        ? "inference"
+           : problem->splits_weights ? "training with weight gradients apart"
+                                     : "training");
+}
+
+static void print_measures(const schedule_config *config, const subject *it)
+{
+    const schedule_measures *measures = &it->measures;
+    const bg_schedule_problem *problem = &it->made.problem;
+
+    print_counts(problem);
+    printf("makespan %.6g, idle %.1f %%; %" PRIu64 " messages a step", measures->makespan, 100.0 * measures->bubble,
+           measures->messages);
+    if (config->message_bytes > 0)
+        printf(", %" PRIu64 " bytes", measures->message_bytes);
+    putchar('\n');
+    if (!problem->training)
+        return;
+    printf("micro-batches kept, by device:");
+    for (uint32_t device = 0; device < problem->device_count; device++)
+        printf(" %" PRIu64, measures->kept[device]);
+    if (config->stash_bytes > 0)
+        printf("; at most %" PRIu64 " bytes", measures->most_kept_bytes);
+    putchar('\n');
+}
+
+static bg_status print_schedule(const bg_schedule *schedule, const bg_schedule_problem *problem, const char *format,
+                                bg_error *error)
+{
+    char *text = NULL;
+
+    if (strcmp(format, "csv") == 0)
+        BGI_TRY(bg_schedule_print_csv(schedule, problem, &text, error));
+    else
+        BGI_TRY(bg_schedule_print(schedule, &text, error));
+    fputs(text, stdout);
+    free(text);
+    return BG_OK;
+}
+
+static bg_status write_svg(const schedule_config *config, const subject *it, bg_error *error)
+{
+    const bg_schedule_svg_options options = {.title = it->name, .shows_messages = config->messages};
+    char *text = NULL;
+    bg_status status = BG_OK;
+
+    BGI_TRY(bg_schedule_draw_svg(&it->made.problem, &it->timing, &options, &text, error));
+    if (strcmp(config->svg_path, "-") == 0)
+        fputs(text, stdout);
+    else
+        status = bgi_file_save(config->svg_path, text, strlen(text), error);
+    free(text);
+    return status != BG_OK ? bg_error_context(error, status, "--svg") : BG_OK;
+}
+
+static bg_status print_picture(const schedule_config *config, const subject *it, bool is_timed, bg_error *error)
+{
+    const bool in_color = schedule_wants_color(config);
+    char *text = NULL;
+
+    if (config->svg_path != NULL)
+        BGI_TRY(write_svg(config, it, error));
+    if (config->svg_path != NULL && strcmp(config->svg_path, "-") == 0)
+        return BG_OK;
+    printf("%s\n", it->name);
+    if (is_timed) {
+        BGI_TRY(schedule_print_timed(config, &it->made.problem, &it->timing, in_color, error));
+    } else {
+        BGI_TRY(bg_schedule_timetable(it->schedule, &it->made.problem, &text, error));
+        schedule_print_timetable(text, in_color);
+        free(text);
+    }
+    print_measures(config, it);
+    return BG_OK;
+}
+
+/* ---- the commands ---- */
+
+static bg_status show(const schedule_config *config, const char *name, bg_error *error)
+{
+    const bg_schedule_generator *generator = bg_schedule_generator_find(name);
+    subject it = {.schedule = NULL};
+    bg_status status = generate(config, generator, &it, error);
+
+    if (status == BG_OK && config->to != NULL)
+        status = print_schedule(it.schedule, &it.made.problem, config->to, error);
+    else if (status == BG_OK)
+        status = print_picture(config, &it, config->timed, error);
+    clear_subject(&it);
+    return status;
+}
+
+static bg_status verify(const schedule_config *config, const char *path, bg_error *error)
+{
+    subject it = {.schedule = NULL};
+    bg_status status = load(config, path, &it, error);
+
+    if (status == BG_OK) {
+        printf("%s is valid: ", path);
+        print_counts(&it.made.problem);
+    }
+    clear_subject(&it);
+    return status;
+}
+
+static bg_status simulate(const schedule_config *config, const char *path, bg_error *error)
+{
+    subject it = {.schedule = NULL};
+    bg_status status = load(config, path, &it, error);
+
+    if (status == BG_OK)
+        status = measure(&it, error);
+    if (status == BG_OK)
+        status = print_picture(config, &it, true, error);
+    clear_subject(&it);
+    return status;
+}
+
+static bg_status convert(const schedule_config *config, const char *path, bg_error *error)
+{
+    subject it = {.schedule = NULL};
+    bg_status status = load(config, path, &it, error);
+
+    if (status == BG_OK)
+        status = print_schedule(it.schedule, &it.made.problem, config->to, error);
+    clear_subject(&it);
+    return status;
+}
+
+static void print_line(const schedule_config *config, const bg_schedule_generator *generator, const subject *it)
+{
+    const schedule_measures *measures = &it->measures;
+
+    printf("%-12s %7" PRIu32 " %9.6g %6.1f %10" PRIu64, generator->name, it->made.problem.device_count,
+           measures->makespan, 100.0 * measures->bubble, measures->most_kept);
+    if (config->stash_bytes > 0)
+        printf(" %12" PRIu64, measures->most_kept_bytes);
+    printf(" %9" PRIu64, measures->messages);
+    if (config->message_bytes > 0)
+        printf(" %12" PRIu64, measures->message_bytes);
+    printf(" %8" PRIu32 "\n", generator->minimum_micro_batches(it->made.problem.stage_count, !config->inference));
+}
+
+/* All generators, those that do not apply with the reason below. Only what is wrong with the machine is an error. */
+static bg_status list(const schedule_config *config, const char *ignored, bg_error *error)
+{
+    bgi_text reasons = {0};
+    const bg_schedule_generator *generator;
+    char *text = NULL;
+    bg_status status = BG_OK;
+
+    (void)ignored;
+    printf("%-12s %7s %9s %6s %10s", "schedule", "devices", "makespan", "idle %", "kept");
+    printf("%s %9s", config->stash_bytes > 0 ? "   kept bytes" : "", "messages");
+    printf("%s %8s\n", config->message_bytes > 0 ? "   sent bytes" : "", "minimum");
+    for (uint32_t i = 0; status == BG_OK && (generator = bg_schedule_generator_at(i)) != NULL; i++) {
+        subject it = {.schedule = NULL};
+        bg_error reason = {0};
+        status = generate(config, generator, &it, &reason);
+        if (status == BG_OK) {
+            print_line(config, generator, &it);
+        } else if (status == BG_ERROR_INVALID || status == BG_ERROR_UNSUPPORTED) {
+            bgi_text_add(&reasons, "%-12s does not apply: %s\n", generator->name, reason.message);
+            status = BG_OK;
+        } else {
+            *error = reason;
+        }
+        clear_subject(&it);
+    }
+    if (status != BG_OK) {
+        bgi_text_clear(&reasons);
+        return status;
+    }
+    BGI_TRY(bgi_text_finish(&reasons, &text, error));
+    fputs(text, stdout);
+    free(text);
+    return BG_OK;
+}
+
+/* ---- the command line ---- */
+
+static const struct {
+    const char *name, *operand, *summary;
+    bg_status (*run)(const schedule_config *config, const char *operand, bg_error *error);
+} actions[] = {
+    {"show", "NAME", "the timetable of a schedule, its idle share, stash and messages", show},
+    {"list", NULL, "every schedule for one problem, side by side", list},
+    {"verify", "FILE", "prove a schedule, or say what is wrong with it", verify},
+    {"simulate", "FILE", "the times of a schedule", simulate},
+    {"convert", "FILE", "from Brigade's text or PyTorch's CSV to --to text|csv", convert},
+};
+
+enum { ACTION_COUNT = sizeof actions / sizeof actions[0] };
+
+static int print_help(void)
+{
+    const schedule_config defaults = schedule_config_defaults();
+    const bg_schedule_generator *generator;
+
+    printf("Usage: brigade schedule show NAME [OPTION]...\n"
+           "       brigade schedule list [OPTION]...\n"
+           "       brigade schedule verify|simulate FILE [OPTION]...\n"
+           "       brigade schedule convert FILE --to text|csv\n"
+           "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is Brigade's text or\n"
+           "PyTorch's CSV; its stages, devices and micro-batches are those it names.\n\nCommands:\n");
+    for (int i = 0; i < ACTION_COUNT; i++)
+        printf("  %-9s %s\n", actions[i].name, actions[i].summary);
+    printf("\nSchedules:\n");
+    for (uint32_t i = 0; (generator = bg_schedule_generator_at(i)) != NULL; i++)
+        printf("  %-12s %s\n", generator->name, generator->summary);
+    cli_options_help(schedule_options, &defaults, stdout);
+    return CLI_DONE;
+}
+
+static int find_action(const char *name)
+{
+    for (int i = 0; i < ACTION_COUNT; i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static bg_status check_name(const char *name, bg_error *error)
+{
+    const char *names[GENERATOR_LIMIT];
+    const char *nearest;
+    uint32_t count = 0;
+
+    if (bg_schedule_generator_find(name) != NULL)
+        return BG_OK;
+    for (; count < GENERATOR_LIMIT && bg_schedule_generator_at(count) != NULL; count++)
+        names[count] = bg_schedule_generator_at(count)->name;
+    nearest = cli_nearest(name, names, count);
+    if (nearest != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "unknown schedule `%s`; did you mean `%s`?", name, nearest);
+    return bg_error_set(error, BG_ERROR_INVALID, "unknown schedule `%s`; `brigade schedule list` names them", name);
+}
+
+static bg_status check_words(const schedule_config *config, const char *const words[2], uint32_t word_count,
+                             bg_error *error)
+{
+    const int action = word_count > 0 ? find_action(words[0]) : -1;
+
+    if (word_count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "which command? There are show, list, verify, simulate, convert");
+    if (action < 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "unknown command `%s`; there are show, list, verify, simulate, convert", words[0]);
+    if (actions[action].operand != NULL && word_count < 2)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s needs a %s: brigade schedule %s %s", words[0],
+                            actions[action].operand, words[0], actions[action].operand);
+    if (actions[action].operand == NULL && word_count > 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "unexpected argument `%s`; %s takes options alone", words[1],
+                            words[0]);
+    if (actions[action].run == show)
+        BGI_TRY(check_name(words[1], error));
+    if (actions[action].run == convert && config->to == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "convert needs --to text or --to csv");
+    if (config->to != NULL && actions[action].run != show && actions[action].run != convert)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s prints no schedule; --to goes with show and convert",
+                            words[0]);
+    if (config->svg_path != NULL && actions[action].run != show && actions[action].run != simulate)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s draws nothing; --svg goes with show and simulate", words[0]);
+    if (config->svg_path != NULL && config->to != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are two ways to print; use one of them");
+    return schedule_config_check(config, error);
+}
+
+int cli_schedule(int argc, char **argv)
+{
+    schedule_config config = schedule_config_defaults();
+    const char *words[2] = {NULL, NULL};
+    uint32_t word_count;
+    bool wants_help;
+    bg_error error = {0};
+    bg_status status =
+        cli_options_read(schedule_options, argc, argv, &config, words, 2, &word_count, &wants_help, &error);
+
+    if (status == BG_OK && wants_help)
+        return print_help();
+    if (status == BG_OK)
+        status = check_words(&config, words, word_count, &error);
+    if (status != BG_OK)
+        return cli_fail("schedule", CLI_USAGE, &error);
+    if (actions[find_action(words[0])].run(&config, words[1], &error) != BG_OK)
+        return cli_fail("schedule", CLI_FAILED, &error);
+    return CLI_DONE;
+}

@@ -1,0 +1,77 @@
+/*
+ * schedule.h: the parts of `brigade schedule`: its options and the problems they make, and its pictures in text.
+ * cmd_schedule.c puts them together.
+ */
+#ifndef BGI_CLI_SCHEDULE_H
+#define BGI_CLI_SCHEDULE_H
+
+#include <brigade/schedule.h>
+
+#include "cli/options.h"
+
+/* ---- options and problems (schedule_config.c) ---- */
+
+typedef struct schedule_config {
+    uint64_t stages, micro_batches, devices;           /* devices 0: as many as the schedule is made for */
+    const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
+    double transfer;
+    uint64_t message_bytes, stash_bytes, send_ahead;
+    bool inference;
+    bool timed, messages;
+    uint64_t columns; /* 0: the terminal's */
+    const char *color, *svg_path, *to;
+} schedule_config;
+
+extern const cli_option schedule_options[];
+
+schedule_config schedule_config_defaults(void);
+
+/* What a command needs to know of a problem that it made; end with schedule_problem_clear. */
+typedef struct schedule_problem {
+    bg_schedule_problem problem;
+    uint32_t *stage_devices;
+    bg_schedule_edge *edges;
+    bg_stage_cost *costs;
+    bool is_inferred; /* its own arrays belong to bg_schedule_problem_free */
+} schedule_problem;
+
+/* Whether costs and the like can be read at all, whatever the schedule: mistakes of the command line. */
+bg_status schedule_config_check(const schedule_config *config, bg_error *error);
+
+/* The problem that the options describe, placed as the generator wants it. */
+bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
+                                  schedule_problem *out, bg_error *error);
+
+/* The problem of a schedule from a file; options that were given (differ from `defaults`) must agree with it. */
+bg_status schedule_problem_infer(const schedule_config *config, const schedule_config *defaults,
+                                 const bg_schedule *schedule, const char *path, schedule_problem *out, bg_error *error);
+
+void schedule_problem_clear(schedule_problem *made);
+
+/* ---- what a schedule costs (schedule_measure.c) ---- */
+
+typedef struct schedule_measures {
+    double makespan, bubble;
+    uint64_t messages, message_bytes;    /* of one step */
+    uint64_t most_kept, most_kept_bytes; /* on the device where they are most */
+    uint64_t *kept; /* by device: micro-batches whose activations it has room for, over its stages */
+} schedule_measures;
+
+/* `schedule` was verified. */
+bg_status schedule_measure(const bg_schedule *schedule, const bg_schedule_problem *problem,
+                           const bg_schedule_timing *timing, schedule_measures *out, bg_error *error);
+void schedule_measures_clear(schedule_measures *measures);
+
+/* ---- pictures (schedule_picture.c) ---- */
+
+/* --color, NO_COLOR and whether standard output is a terminal. */
+bool schedule_wants_color(const schedule_config *config);
+
+/* A lockstep timetable as it is, or with its cells coloured. */
+void schedule_print_timetable(const char *timetable, bool in_color);
+
+/* To scale: a device is a row, a column is a slice of time. */
+bg_status schedule_print_timed(const schedule_config *config, const bg_schedule_problem *problem,
+                               const bg_schedule_timing *timing, bool in_color, bg_error *error);
+
+#endif

@@ -1,0 +1,233 @@
+/*
+ * schedule_config.c: the options of `brigade schedule` and the scheduling problems they describe: a plain chain of
+ * stages, in any unit of time.
+ */
+#include "cli/schedule.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+#define AT(field) .offset = offsetof(schedule_config, field)
+
+const cli_option schedule_options[] = {
+    {CLI_HEADING, .help = "The problem"},
+    {CLI_COUNT, "stages", AT(stages), .value = "N", .minimum = 1, .maximum = 4096, .help = "forward stages"},
+    {CLI_COUNT, "micro-batches", AT(micro_batches), .value = "M", .minimum = 1, .maximum = 65536,
+     .help = "micro-batches a step"},
+    {CLI_COUNT, "devices", AT(devices), .value = "D", .minimum = 1, .maximum = 4096,
+     .default_text = "as many as the schedule is made for", .help = "devices the stages are on"},
+    {CLI_FLAG, "inference", AT(inference), .help = "forward only"},
+    {CLI_COUNT, "send-ahead", AT(send_ahead), .value = "N", .maximum = 65536,
+     .help = "slots of a message beyond what its receiver's order needs"},
+    {CLI_HEADING, .help = "Costs, in any unit of time: one number, or one for each stage (1,1,2,1)"},
+    {CLI_TEXT, "forward", AT(forward), .value = "X", .help = "time of a forward"},
+    {CLI_TEXT, "backward", AT(backward), .value = "Y", .help = "time of a backward, for the inputs of a stage"},
+    {CLI_TEXT, "weights", AT(weights), .value = "Z",
+     .help = "time of a backward for the weights; part of the backward where a schedule does not split it off"},
+    {CLI_TEXT, "update", AT(update), .value = "U", .help = "time of a stage's update"},
+    {CLI_REAL, "transfer", AT(transfer), .value = "T", .help = "time of a message between two devices"},
+    {CLI_SIZE, "message", AT(message_bytes), .value = "BYTES", .default_text = "not counted",
+     .help = "size of a message"},
+    {CLI_SIZE, "stash", AT(stash_bytes), .value = "BYTES", .default_text = "not counted",
+     .help = "what a stage keeps of one micro-batch"},
+    {CLI_HEADING, .help = "What is printed"},
+    {CLI_FLAG, "timed", AT(timed), .help = "show: to scale by the costs, not in lockstep"},
+    {CLI_COUNT, "columns", AT(columns), .value = "N", .minimum = 20, .maximum = 10000,
+     .default_text = "$COLUMNS, else 120", .help = "the widest timed picture"},
+    {CLI_CHOICE, "color", AT(color), .choices = "auto|always|never", .help = "auto: on a terminal, without $NO_COLOR"},
+    {CLI_TEXT, "svg", AT(svg_path), .value = "FILE", .help = "show, simulate: an SVG to scale (-: standard output)"},
+    {CLI_FLAG, "messages", AT(messages), .help = "messages as arrows in the SVG"},
+    {CLI_CHOICE, "to", AT(to), .choices = "text|csv", .help = "convert, show: Brigade's text, or PyTorch's CSV"},
+    CLI_OPTIONS_END,
+};
+
+schedule_config schedule_config_defaults(void)
+{
+    return (schedule_config){.stages = 4,
+                             .micro_batches = 8,
+                             .forward = "1",
+                             .backward = "1",
+                             .weights = "1",
+                             .update = "0",
+                             .send_ahead = 1,
+                             .color = "auto"};
+}
+
+/* ---- costs ---- */
+
+/* The number at `text`, up to a comma or the end, where *end then points. */
+static bool read_cost(const char *text, const char **end, double *out)
+{
+    const size_t length = strcspn(text, ",");
+    char *stop = NULL;
+
+    if (length == 0 || strspn(text, "0123456789.eE+-") < length)
+        return false;
+    errno = 0;
+    *out = strtod(text, &stop);
+    *end = text + length;
+    return stop == *end && isfinite(*out) && !signbit(*out);
+}
+
+/* One number for all stages, or one for each: the n-th. stage_count 0: only whether they are numbers. */
+static bg_status find_cost(const char *name, const char *list, uint64_t stage_count, uint64_t stage, double *out,
+                           bg_error *error)
+{
+    const char *at = list;
+    uint64_t count = 0;
+    double value = 0.0;
+
+    for (;; at++) {
+        if (!read_cost(at, &at, &value))
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--%s is `%s`; it must be a number of at least 0, or one for each stage with commas "
+                                "between them",
+                                name, list);
+        if (count == 0 || count == stage)
+            *out = value;
+        count++;
+        if (*at == '\0')
+            break;
+    }
+    if (stage_count > 0 && count != 1 && count != stage_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--%s has %" PRIu64 " numbers for %" PRIu64 " stages; give one, or one for each", name,
+                            count, stage_count);
+    return BG_OK;
+}
+
+bg_status schedule_config_check(const schedule_config *config, bg_error *error)
+{
+    double ignored;
+
+    BGI_TRY(find_cost("forward", config->forward, 0, 0, &ignored, error));
+    BGI_TRY(find_cost("backward", config->backward, 0, 0, &ignored, error));
+    BGI_TRY(find_cost("weights", config->weights, 0, 0, &ignored, error));
+    return find_cost("update", config->update, 0, 0, &ignored, error);
+}
+
+/* Costs, sizes and the pace of messages, for a problem that has its stages and edges. */
+static bg_status set_costs(const schedule_config *config, schedule_problem *made, bg_error *error)
+{
+    bg_schedule_problem *problem = &made->problem;
+    const uint64_t stages = problem->stage_count;
+    const size_t message_bytes = config->message_bytes > 0 ? config->message_bytes : 1;
+
+    made->costs = calloc(stages, sizeof *made->costs);
+    if (made->costs == NULL)
+        return bgi_error_memory(error, "the costs of stages", stages * sizeof *made->costs);
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        bg_stage_cost *cost = &made->costs[stage];
+        BGI_TRY(find_cost("forward", config->forward, stages, stage, &cost->forward_ns, error));
+        BGI_TRY(find_cost("backward", config->backward, stages, stage, &cost->backward_ns, error));
+        BGI_TRY(find_cost("weights", config->weights, stages, stage, &cost->weights_ns, error));
+        BGI_TRY(find_cost("update", config->update, stages, stage, &cost->update_ns, error));
+        if (!problem->splits_weights)
+            cost->backward_ns += cost->weights_ns;
+    }
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        made->edges[edge].size_bytes =
+            made->edges[edge].from_stage == made->edges[edge].to_stage ? config->stash_bytes : message_bytes;
+    problem->costs = made->costs;
+    problem->bytes_per_ns = config->transfer > 0 ? (double)message_bytes / config->transfer : 0.0;
+    problem->send_ahead = (uint32_t)config->send_ahead;
+    return BG_OK;
+}
+
+/* ---- problems ---- */
+
+static uint32_t default_devices(const bg_schedule_generator *generator, uint32_t stages)
+{
+    const bool is_several = generator->placement == BG_PLACEMENT_LOOP || generator->placement == BG_PLACEMENT_FOLD;
+
+    return is_several && stages % 2 == 0 ? stages / 2 : stages;
+}
+
+/* As the generator places stages; on fewer devices than a line needs, neighbours share one. */
+static bg_status place_stages(const bg_schedule_generator *generator, uint32_t stages, uint32_t devices,
+                              uint32_t *stage_devices, bg_error *error)
+{
+    if (generator->placement != BG_PLACEMENT_LINE || devices >= stages)
+        return bg_schedule_place(generator, stages, devices, stage_devices, error);
+    for (uint32_t stage = 0; stage < stages; stage++)
+        stage_devices[stage] = (uint32_t)((uint64_t)stage * devices / stages);
+    return BG_OK;
+}
+
+bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
+                                  schedule_problem *out, bg_error *error)
+{
+    const uint32_t stages = (uint32_t)config->stages;
+    schedule_problem made = {.is_inferred = false};
+    bg_status status;
+
+    bg_schedule_problem_init(&made.problem);
+    made.problem.stage_count = stages;
+    made.problem.device_count = config->devices > 0 ? (uint32_t)config->devices : default_devices(generator, stages);
+    made.problem.micro_batch_count = (uint32_t)config->micro_batches;
+    made.problem.training = !config->inference;
+    made.problem.splits_weights = generator->splits_weights && !config->inference;
+    made.stage_devices = calloc(stages, sizeof *made.stage_devices);
+    made.problem.stage_devices = made.stage_devices;
+    if (made.stage_devices == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "the devices of stages", stages * sizeof *made.stage_devices));
+    BGI_TRY_CLEANUP(place_stages(generator, stages, made.problem.device_count, made.stage_devices, error));
+    BGI_TRY_CLEANUP(bg_schedule_problem_chain(&made.problem, 0, &made.edges, error));
+    BGI_TRY_CLEANUP(set_costs(config, &made, error));
+    *out = made;
+    return BG_OK;
+
+cleanup:
+    schedule_problem_clear(&made);
+    return status;
+}
+
+static bg_status check_agreement(const char *option, uint64_t given, uint64_t usual, uint32_t found, const char *path,
+                                 bg_error *error)
+{
+    if (given == usual || given == found)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID, "--%s is %" PRIu64 ", but %s has %" PRIu32, option, given, path,
+                        found);
+}
+
+bg_status schedule_problem_infer(const schedule_config *config, const schedule_config *defaults,
+                                 const bg_schedule *schedule, const char *path, schedule_problem *out, bg_error *error)
+{
+    schedule_problem made = {.is_inferred = true};
+    bg_status status = bg_schedule_problem_infer(schedule, 0, &made.problem, error);
+
+    if (status != BG_OK)
+        return bg_error_context(error, status, "%s", path);
+    made.edges = (bg_schedule_edge *)(uintptr_t)made.problem.edges; /* allocated for this problem */
+    BGI_TRY_CLEANUP(check_agreement("stages", config->stages, defaults->stages, made.problem.stage_count, path, error));
+    BGI_TRY_CLEANUP(check_agreement("micro-batches", config->micro_batches, defaults->micro_batches,
+                                    made.problem.micro_batch_count, path, error));
+    BGI_TRY_CLEANUP(
+        check_agreement("devices", config->devices, defaults->devices, made.problem.device_count, path, error));
+    BGI_TRY_CLEANUP(set_costs(config, &made, error));
+    *out = made;
+    return BG_OK;
+
+cleanup:
+    schedule_problem_clear(&made);
+    return status;
+}
+
+void schedule_problem_clear(schedule_problem *made)
+{
+    free(made->costs);
+    if (made->is_inferred) {
+        bg_schedule_problem_free(&made->problem);
+    } else {
+        free(made->edges);
+        free(made->stage_devices);
+    }
+    *made = (schedule_problem){.is_inferred = false};
+}

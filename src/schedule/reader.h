@@ -1,0 +1,29 @@
+/*
+ * reader.h: what the readers of text and of CSV share: where they are, numbers, and "file:line:column: expected ...".
+ */
+#ifndef BGI_SCHEDULE_READER_H
+#define BGI_SCHEDULE_READER_H
+
+#include <brigade/base.h>
+
+typedef struct bgi_reader {
+    const char *at;
+    const char *line_begin;
+    size_t line; /* from 1 */
+    const char *file_name;
+    bg_error *error;
+} bgi_reader;
+
+/* `text` ends with NUL; `file_name` NULL: "schedule". */
+bgi_reader bgi_reader_begin(const char *text, const char *file_name, bg_error *error);
+
+/* BG_ERROR_PARSE: what was expected at `at`, and what is there. Never shows a control character. */
+bg_status bgi_reader_reject(const bgi_reader *in, const char *at, const char *expected);
+
+/* Decimal digits, below 2^32. */
+bg_status bgi_reader_number(bgi_reader *in, const char *expected, uint32_t *out);
+
+/* Over the '\n' that the reader stands at. */
+void bgi_reader_end_line(bgi_reader *in);
+
+#endif
