@@ -1,0 +1,612 @@
+/*
+ * test_damage.c: the verifier judges damaged schedules exactly as the definition does. The definition is executed here
+ * from the words of brigade/schedule.h alone: devices do one action at a time, values are there or are not, and nothing
+ * of the verifier's sources is used.
+ *
+ *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
+ *                            the micro-batches' order, or reads what is not there
+ *     an action waits        for a message that was not sent, for a slot whose last reader is not done
+ *     a schedule is valid    when nothing in it is wrong, all actions of the problem are done, and two steps in a row
+ * end with some number of slots (more slots never hurt, so: with as many as micro-batches)
+ *
+ * Of what is valid the verifier must also find depths that are enough, and that are what the lists hold.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "schedule/problems.h"
+#include "schedule/schedule.h"
+
+#include <stdio.h>
+
+/* ---- what a problem asks for ---- */
+
+enum { MOST_DEVICES = 16, MOST_NUMBERS = 32, MOST_LEVELS = 4, STEPS = 2 };
+
+static bool crosses(const bg_schedule_problem *p, const bg_schedule_edge *edge)
+{
+    return p->stage_devices[edge->from_stage] != p->stage_devices[edge->to_stage];
+}
+
+/* How often a step has this kind on this stage; kinds that belong to levels or edges: for each of those. */
+static uint32_t times(const bg_schedule_problem *p, bg_action_kind kind, uint32_t stage)
+{
+    const uint32_t all = p->micro_batch_count;
+
+    switch (kind) {
+    case BG_ACTION_FORWARD:
+        return all;
+    case BG_ACTION_BACKWARD:
+        return p->training ? all : 0;
+    case BG_ACTION_WEIGHTS:
+        return p->training && p->splits_weights ? all : 0;
+    case BG_ACTION_HOST_IN:
+        return (p->stage_host_in != NULL ? p->stage_host_in[stage] : stage == 0) ? all : 0;
+    case BG_ACTION_HOST_OUT:
+        return (p->stage_host_out != NULL ? p->stage_host_out[stage] : stage == p->stage_count - 1) ? all : 0;
+    case BG_ACTION_REDUCE:
+        return p->training && p->reduces_gradients ? 1 : 0;
+    case BG_ACTION_UPDATE:
+        return p->training ? 1 : 0;
+    default:
+        return 0;
+    }
+}
+
+static uint32_t edge_times(const bg_schedule_problem *p, const bg_schedule_edge *edge)
+{
+    return edge->from_kind == BG_ACTION_UPDATE ? 1 : p->micro_batch_count;
+}
+
+static bool is_message(bg_action_kind kind)
+{
+    return kind == BG_ACTION_SEND || kind == BG_ACTION_RECEIVE;
+}
+
+/* How often a step has actions like this one, which differ in the micro-batch; 0: the problem has none. */
+static uint32_t times_of(const bg_schedule_problem *p, const bg_action *a)
+{
+    if (a->stage >= p->stage_count)
+        return 0;
+    if (is_message(a->kind)) {
+        const bg_schedule_edge *edge = a->index < p->edge_count ? &p->edges[a->index] : NULL;
+        if (edge == NULL || !crosses(p, edge) ||
+            a->stage != (a->kind == BG_ACTION_SEND ? edge->from_stage : edge->to_stage))
+            return 0;
+        return edge_times(p, edge);
+    }
+    return a->index < (a->kind == BG_ACTION_UPDATE ? p->update_level_count : 1) ? times(p, a->kind, a->stage) : 0;
+}
+
+static size_t count_all(const bg_schedule_problem *p)
+{
+    size_t count = 0;
+
+    for (uint32_t stage = 0; stage < p->stage_count; stage++)
+        for (int kind = 0; kind < BG_ACTION_KIND_COUNT; kind++)
+            count += times(p, (bg_action_kind)kind, stage) * (kind == BG_ACTION_UPDATE ? p->update_level_count : 1u);
+    for (uint32_t e = 0; e < p->edge_count; e++)
+        count += crosses(p, &p->edges[e]) ? 2 * edge_times(p, &p->edges[e]) : 0;
+    return count;
+}
+
+/* ---- the execution ---- */
+
+/* Numbers go on from step to step: step * times + micro-batch. */
+typedef struct world {
+    const bg_schedule *schedule;
+    const bg_schedule_problem *p;
+    const uint32_t *depths;
+    bool hears_all; /* every RECEIVE finds its message: what is wrong on a device by itself */
+    bool done[BG_ACTION_KIND_COUNT][MOST_STAGES][MOST_LEVELS][MOST_NUMBERS];
+    struct {
+        bool made, sent, here, read;
+    } values[MOST_EDGES][MOST_NUMBERS];
+    size_t done_count;
+} world;
+
+typedef enum outcome { WENT, WAITS, IS_WRONG } outcome;
+
+static bool is_end(const bg_action *a, bg_action_kind kind, uint32_t stage, uint32_t level)
+{
+    return a->kind == kind && a->stage == stage && (kind != BG_ACTION_UPDATE || a->index == level);
+}
+
+static bool is_done(const world *w, bg_action_kind kind, uint32_t stage, uint32_t level, uint32_t number)
+{
+    return times(w->p, kind, stage) == 0 || w->done[kind][stage][level][number];
+}
+
+/* Whether a stage's own earlier actions are done: those of the micro-batch, or of the whole step. */
+static bool has_own_inputs(const world *w, const bg_action *a, uint32_t step)
+{
+    const uint32_t all = w->p->micro_batch_count, n = step * all + a->micro_batch;
+
+    switch (a->kind) {
+    case BG_ACTION_FORWARD:
+        return is_done(w, BG_ACTION_HOST_IN, a->stage, 0, n);
+    case BG_ACTION_HOST_OUT:
+    case BG_ACTION_BACKWARD:
+        return is_done(w, BG_ACTION_FORWARD, a->stage, 0, n);
+    case BG_ACTION_WEIGHTS:
+        return is_done(w, BG_ACTION_BACKWARD, a->stage, 0, n);
+    case BG_ACTION_REDUCE:
+    case BG_ACTION_UPDATE:
+        for (uint32_t m = 0; m < all; m++)
+            if (!is_done(w, BG_ACTION_BACKWARD, a->stage, 0, step * all + m) ||
+                !is_done(w, BG_ACTION_WEIGHTS, a->stage, 0, step * all + m))
+                return false;
+        return a->kind == BG_ACTION_REDUCE || (is_done(w, BG_ACTION_REDUCE, a->stage, 0, step) &&
+                                               (a->index == 0 || w->done[a->kind][a->stage][a->index - 1][step]));
+    default:
+        return true;
+    }
+}
+
+static outcome do_message(world *w, const bg_action *a, uint32_t number)
+{
+    bool *done = a->kind == BG_ACTION_SEND ? &w->values[a->index][number].sent : &w->values[a->index][number].here;
+
+    if (*done || (a->micro_batch > 0 && !(a->kind == BG_ACTION_SEND ? w->values[a->index][number - 1].sent
+                                                                    : w->values[a->index][number - 1].here)))
+        return IS_WRONG;
+    if (a->kind == BG_ACTION_SEND && !w->values[a->index][number].made)
+        return IS_WRONG;
+    if (a->kind == BG_ACTION_RECEIVE && !w->values[a->index][number].sent && !w->hears_all)
+        return WAITS;
+    *done = true;
+    return WENT;
+}
+
+static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t step)
+{
+    const bg_schedule_problem *p = w->p;
+    const uint32_t count = times_of(p, a), n = step * count + a->micro_batch;
+    bool *done;
+
+    if (a->micro_batch >= count || p->stage_devices[a->stage] != device)
+        return IS_WRONG;
+    if (is_message(a->kind))
+        return do_message(w, a, n);
+    done = &w->done[a->kind][a->stage][a->index][n];
+    if (*done || (a->micro_batch > 0 && !done[-1]) || !has_own_inputs(w, a, step))
+        return IS_WRONG;
+    for (uint32_t e = 0; e < p->edge_count; e++)
+        if (is_end(a, p->edges[e].to_kind, p->edges[e].to_stage, p->edges[e].to_level) &&
+            !(crosses(p, &p->edges[e]) ? w->values[e][n].here : w->values[e][n].made))
+            return IS_WRONG;
+    for (uint32_t e = 0; e < p->edge_count; e++)
+        if (is_end(a, p->edges[e].from_kind, p->edges[e].from_stage, p->edges[e].from_level) && n >= w->depths[e] &&
+            !w->values[e][n - w->depths[e]].read)
+            return WAITS;
+    for (uint32_t e = 0; e < p->edge_count; e++) {
+        if (is_end(a, p->edges[e].from_kind, p->edges[e].from_stage, p->edges[e].from_level))
+            w->values[e][n].made = true;
+        if (is_end(a, p->edges[e].last_kind, p->edges[e].to_stage, p->edges[e].to_level))
+            w->values[e][n].read = true;
+    }
+    *done = true;
+    return WENT;
+}
+
+/* Each device in turn does one action, until all are at their end (WENT), none can go on, or one is wrong. */
+static outcome run_world(world *w, uint32_t steps)
+{
+    uint32_t at[MOST_DEVICES] = {0};
+    bool moves = true, ends = false;
+
+    while (moves && !ends) {
+        moves = false;
+        ends = true;
+        for (uint32_t device = 0; device < w->schedule->device_count; device++) {
+            const uint32_t count = bg_schedule_action_count(w->schedule, device);
+            outcome went;
+            if (at[device] == steps * count)
+                continue;
+            ends = false;
+            went =
+                do_action(w, device, &bg_schedule_actions(w->schedule, device)[at[device] % count], at[device] / count);
+            if (went == IS_WRONG)
+                return IS_WRONG;
+            if (went == WENT) {
+                at[device]++;
+                w->done_count++;
+                moves = true;
+            }
+        }
+    }
+    return ends ? WENT : WAITS;
+}
+
+static world *begin_world(const bg_schedule *schedule, const bg_schedule_problem *p, const uint32_t *depths)
+{
+    static world w;
+
+    memset(&w, 0, sizeof w);
+    w.schedule = schedule;
+    w.p = p;
+    w.depths = depths;
+    return &w;
+}
+
+typedef enum verdict { VALID, WRONG, DEADLOCK } verdict;
+
+static verdict judge(const bg_schedule *schedule, const bg_schedule_problem *p)
+{
+    uint32_t most[MOST_EDGES];
+    world *w = begin_world(schedule, p, most);
+
+    for (uint32_t e = 0; e < p->edge_count; e++)
+        most[e] = edge_times(p, &p->edges[e]);
+    w->hears_all = true;
+    if (run_world(w, 1) != WENT || w->done_count != count_all(p))
+        return WRONG;
+    return run_world(begin_world(schedule, p, most), STEPS) == WENT ? VALID : DEADLOCK;
+}
+
+/* ---- depths ---- */
+
+/* Where a device runs an action; -1 when it does not. */
+static long find(const bg_schedule *schedule, uint32_t device, bg_action_kind kind, uint32_t stage, uint32_t m,
+                 uint32_t index)
+{
+    const bg_action *actions = bg_schedule_actions(schedule, device);
+
+    for (uint32_t i = 0; i < bg_schedule_action_count(schedule, device); i++)
+        if (actions[i].kind == kind && actions[i].stage == stage && actions[i].micro_batch == m &&
+            actions[i].index == index)
+            return (long)i;
+    return -1;
+}
+
+/* What the receiving device holds at once: micro-batches whose message came (or that were made) and are still to be
+ * read at some place of its list. */
+static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t e)
+{
+    const bg_schedule_edge *edge = &p->edges[e];
+    const bool is_update = edge->from_kind == BG_ACTION_UPDATE;
+    const uint32_t device = p->stage_devices[edge->to_stage], count = edge_times(p, edge);
+    long begins[MOST_NUMBERS], ends[MOST_NUMBERS];
+    uint32_t most = 0;
+
+    for (uint32_t m = 0; m < count; m++) {
+        begins[m] = crosses(p, edge) ? find(schedule, device, BG_ACTION_RECEIVE, edge->to_stage, m, e)
+                                     : find(schedule, device, edge->from_kind, edge->from_stage, m,
+                                            is_update ? edge->from_level : 0);
+        ends[m] = find(schedule, device, edge->last_kind, edge->to_stage, m, is_update ? edge->to_level : 0);
+    }
+    for (long at = 0; at < (long)bg_schedule_action_count(schedule, device); at++) {
+        uint32_t held = 0;
+        for (uint32_t m = 0; m < count; m++)
+            held += begins[m] <= at && at <= ends[m];
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
+/* The verifier's depths are enough for two steps, and what its devices hold. */
+static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
+{
+    uint32_t depths[MOST_EDGES];
+
+    for (uint32_t e = 0; e < p->edge_count; e++) {
+        const uint32_t held = count_held(schedule, p, e);
+        depths[e] = bg_schedule_edge_depth(schedule, e);
+        if (crosses(p, &p->edges[e]) ? depths[e] < held : depths[e] != held)
+            fail_msg("seed %llu: edge %u has depth %u, but its device holds %u", (unsigned long long)seed, (unsigned)e,
+                     (unsigned)depths[e], (unsigned)held);
+        assert_in_range(depths[e], 1, edge_times(p, &p->edges[e]));
+    }
+    if (run_world(begin_world(schedule, p, depths), STEPS) != WENT)
+        fail_msg("seed %llu: two steps deadlock with the depths of the verifier", (unsigned long long)seed);
+}
+
+/* ---- damage ---- */
+
+static bg_schedule *copy_schedule(const bg_schedule *schedule)
+{
+    bg_schedule *copy = NULL;
+
+    assert_int_equal(bgi_schedule_create(schedule->device_count, &copy, NULL), BG_OK);
+    for (uint32_t device = 0; device < schedule->device_count; device++)
+        for (uint32_t i = 0; i < bg_schedule_action_count(schedule, device); i++)
+            assert_int_equal(bg_schedule_emit(copy, device, bg_schedule_actions(schedule, device)[i], NULL), BG_OK);
+    return copy;
+}
+
+static void remove_at(bgi_schedule_list *list, size_t at)
+{
+    memmove(&list->actions[at], &list->actions[at + 1], (list->count - at - 1) * sizeof list->actions[0]);
+    list->count--;
+}
+
+static void insert_at(bg_schedule *schedule, uint32_t device, size_t at, bg_action action)
+{
+    bgi_schedule_list *list = &schedule->lists[device];
+
+    assert_int_equal(bg_schedule_emit(schedule, device, action, NULL), BG_OK);
+    memmove(&list->actions[at + 1], &list->actions[at], (list->count - 1 - at) * sizeof list->actions[0]);
+    list->actions[at] = action;
+}
+
+static void swap(bgi_schedule_list *list, size_t a, size_t b)
+{
+    const bg_action taken = list->actions[a];
+
+    list->actions[a] = list->actions[b];
+    list->actions[b] = taken;
+}
+
+/* Exchanges an action with the next one of its kind. */
+static void swap_kin(bgi_schedule_list *list, size_t a)
+{
+    for (size_t b = a + 1; b < list->count; b++)
+        if (list->actions[b].kind == list->actions[a].kind) {
+            swap(list, a, b);
+            return;
+        }
+}
+
+/* A message is sent later, or awaited earlier: what deadlocks are made of. */
+static void delay_message(bg_schedule *schedule, uint32_t device, size_t from, uint32_t way)
+{
+    bgi_schedule_list *list = &schedule->lists[device];
+    size_t at = from, to;
+    bg_action taken;
+
+    while (at < list->count && !is_message(list->actions[at].kind))
+        at++;
+    if (at == list->count)
+        return;
+    taken = list->actions[at];
+    to = taken.kind == BG_ACTION_SEND ? at + way : at > way ? at - way : 0;
+    remove_at(list, at);
+    insert_at(schedule, device, to < list->count ? to : list->count, taken);
+}
+
+enum { DAMAGE_KINDS = 20 };
+
+/* One change. Half of them keep the set of actions and so get further into the verifier; those that go a short way
+ * often leave a schedule valid. */
+static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t *random)
+{
+    const uint32_t device = test_random(random, schedule->device_count);
+    const uint32_t other = test_random(random, schedule->device_count);
+    bgi_schedule_list *list = &schedule->lists[device];
+    bg_action taken;
+    uint32_t a, b;
+
+    if (list->count < 2)
+        return;
+    a = test_random(random, (uint32_t)list->count);
+    b = test_random(random, (uint32_t)list->count);
+    taken = list->actions[a];
+    switch (test_random(random, DAMAGE_KINDS)) {
+    case 0: /* delete */
+        remove_at(list, a);
+        break;
+    case 1: /* duplicate, perhaps elsewhere */
+        insert_at(schedule, other, test_random(random, (uint32_t)schedule->lists[other].count + 1), taken);
+        break;
+    case 2:
+        list->actions[a].micro_batch = test_random(random, p->micro_batch_count + 1);
+        break;
+    case 3:
+        list->actions[a].stage = test_random(random, p->stage_count + 1);
+        break;
+    case 4:
+        list->actions[a].index = test_random(random, p->edge_count + 1);
+        break;
+    case 5:
+        list->actions[a].kind = (bg_action_kind)test_random(random, BG_ACTION_KIND_COUNT);
+        break;
+    case 6: /* to another device */
+        remove_at(list, a);
+        insert_at(schedule, other, test_random(random, (uint32_t)schedule->lists[other].count + 1), taken);
+        break;
+    case 7: /* cut the tail */
+        list->count = test_random(random, 4) == 0 ? a : list->count - 1;
+        break;
+    case 8: /* two devices change places */
+        taken = (bg_action){0};
+        {
+            const bgi_schedule_list held = *list;
+            *list = schedule->lists[other];
+            schedule->lists[other] = held;
+        }
+        break;
+    case 9: /* two SENDs, RECEIVEs, forwards, ... change places */
+        swap_kin(list, a);
+        break;
+    case 10: /* any two */
+        swap(list, a, b);
+        break;
+    case 11: /* a short way */
+        b = a + 1 + test_random(random, 4);
+        remove_at(list, a);
+        insert_at(schedule, device, b < list->count ? b : list->count, taken);
+        break;
+    case 12: /* any way */
+        remove_at(list, a);
+        insert_at(schedule, device, b < list->count ? b : list->count, taken);
+        break;
+    case 13:
+    case 14:
+    case 15:
+    case 16:
+        delay_message(schedule, device, a, 1 + b % 8);
+        break;
+    default: /* neighbours */
+        swap(list, a, a + 1 < list->count ? a + 1 : a - 1);
+    }
+}
+
+/* ---- problems for every generator ---- */
+
+/* Puts some neighbours at one position: they are concurrent, so edges between them go. */
+static void make_concurrent(test_problem *test, uint32_t *positions, uint64_t *random)
+{
+    bg_schedule_problem *p = &test->problem;
+    uint32_t kept = 0;
+
+    positions[0] = 0;
+    for (uint32_t stage = 1; stage < p->stage_count; stage++)
+        positions[stage] = positions[stage - 1] + (test_random(random, 3) != 0);
+    for (uint32_t e = 0; e < p->edge_count; e++) {
+        const bg_schedule_edge edge = test->edges[e];
+        if (edge.from_stage == edge.to_stage || positions[edge.from_stage] != positions[edge.to_stage])
+            test->edges[kept++] = edge;
+    }
+    p->edge_count = kept;
+    p->stage_positions = positions;
+}
+
+/* Half of the problems stand as they are, on devices of their own or shared; half are placed as the generator likes. */
+static bg_status try_problem(const bg_schedule_generator *generator, uint64_t seed, test_problem *test,
+                             uint32_t *positions, bg_schedule **out)
+{
+    uint64_t random = test_seed(seed + 77);
+    const bool is_distinct = test_random(&random, 2) == 0;
+    bg_schedule_problem *p = &test->problem;
+
+    test_random_problem(test, seed, is_distinct);
+    if (test_random(&random, 2) == 0) {
+        const uint32_t devices = generator->placement == BG_PLACEMENT_LINE ? p->stage_count
+                                 : p->stage_count % 2 == 0                 ? p->stage_count / 2
+                                                                           : 1;
+        if (bg_schedule_place(generator, p->stage_count, devices, test->devices, NULL) != BG_OK)
+            return BG_ERROR_INVALID;
+        p->device_count = devices;
+    } else if (is_distinct && test_random(&random, 2) == 0) {
+        make_concurrent(test, positions, &random);
+    }
+    return bg_schedule_create(p, generator, out, NULL);
+}
+
+enum { DAMAGES_A_SCHEDULE = 5, MOST_TRIES = 1000 };
+
+typedef struct tally {
+    uint64_t verdicts[3];
+    uint64_t undamaged, splits, concurrent, shared, reduces;
+} tally;
+
+static bool was_called_deadlock(const bg_error *error)
+{
+    return strncmp(error->message, "deadlock: ", 10) == 0;
+}
+
+static void compare(const bg_schedule_generator *generator, const bg_schedule *good, const bg_schedule_problem *p,
+                    uint64_t seed, uint64_t *random, tally *counts)
+{
+    bg_schedule *damaged = copy_schedule(good);
+    bg_error error = {0};
+    verdict expected;
+
+    for (uint32_t left = 1 + test_random(random, 2); left > 0; left--)
+        damage(damaged, p, random);
+    expected = judge(damaged, p);
+    counts->verdicts[expected]++;
+    if ((bg_schedule_verify(damaged, p, &error) == BG_OK) != (expected == VALID) ||
+        was_called_deadlock(&error) != (expected == DEADLOCK))
+        fail_msg("seed %llu, %s: the definition says %d, the verifier \"%s\"", (unsigned long long)seed,
+                 generator->name, (int)expected, error.message);
+    if (expected == VALID && seed % 4 == 0)
+        assert_depths(damaged, p, seed);
+    bg_schedule_destroy(damaged);
+}
+
+static void test_damage_is_judged_like_the_definition(void **state)
+{
+    const uint64_t wanted = getenv("BRIGADE_TEST_ALL") != NULL     ? 200000
+                            : getenv("BRIGADE_TEST_QUICK") != NULL ? 2000
+                                                                   : 20000;
+    tally counts = {.undamaged = 0};
+    uint32_t generator_count = 0, tries = 0;
+    uint64_t seed = 0;
+
+    (void)state;
+    while (bg_schedule_generator_at(generator_count) != NULL)
+        generator_count++;
+    for (uint64_t made = 0; made < wanted; seed++) {
+        const bg_schedule_generator *generator =
+            bg_schedule_generator_at((uint32_t)(made / DAMAGES_A_SCHEDULE % generator_count));
+        uint32_t positions[MOST_STAGES];
+        uint64_t random = test_seed(seed + 99);
+        test_problem test;
+        bg_schedule *good = NULL;
+
+        /* A generator refuses what it is not made for; every one must be met all the same. */
+        if (try_problem(generator, seed, &test, positions, &good) != BG_OK) {
+            if (++tries > MOST_TRIES)
+                fail_msg("%s takes none of %d problems", generator->name, MOST_TRIES);
+            continue;
+        }
+        tries = 0;
+        assert_int_equal(judge(good, &test.problem), VALID);
+        counts.undamaged++;
+        counts.splits += test.problem.splits_weights;
+        counts.concurrent += test.problem.stage_positions != NULL;
+        counts.shared += test.problem.device_count < test.problem.stage_count;
+        counts.reduces += test.problem.reduces_gradients;
+        if (seed % 4 == 0)
+            assert_depths(good, &test.problem, seed);
+        for (int i = 0; i < DAMAGES_A_SCHEDULE; i++, made++)
+            compare(generator, good, &test.problem, seed, &random, &counts);
+        bg_schedule_destroy(good);
+    }
+    print_message("%llu damages of %llu schedules of %u generators: %llu valid, %llu wrong, %llu deadlocks; "
+                  "%llu split W, %llu concurrent, %llu shared devices, %llu replicas\n",
+                  (unsigned long long)wanted, (unsigned long long)counts.undamaged, (unsigned)generator_count,
+                  (unsigned long long)counts.verdicts[VALID], (unsigned long long)counts.verdicts[WRONG],
+                  (unsigned long long)counts.verdicts[DEADLOCK], (unsigned long long)counts.splits,
+                  (unsigned long long)counts.concurrent, (unsigned long long)counts.shared,
+                  (unsigned long long)counts.reduces);
+    /* The comparison means something only when each verdict and each sort of problem is met often. */
+    assert_true(counts.verdicts[VALID] > wanted / 10);
+    assert_true(counts.verdicts[WRONG] > wanted / 2);
+    assert_true(counts.verdicts[DEADLOCK] > wanted / 200);
+    assert_true(counts.splits > counts.undamaged / 10 && counts.shared > counts.undamaged / 10);
+    assert_true(counts.concurrent > counts.undamaged / 50 && counts.reduces > counts.undamaged / 10);
+}
+
+/* A reader that holds messages over the length of the pipeline, and no slots to spare: the verifier finds the slots
+ * that are needed rather than calling it a deadlock. */
+static void test_slots_are_added_until_it_runs(void **state)
+{
+    const char *text = "device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 HOST_IN0.2 F0.2 SEND0.2:0 "
+                       "SEND0.0:1 SEND0.1:1 SEND0.2:1\n"
+                       "device 1: RECEIVE1.0:1 RECEIVE1.0:0 F1.0 HOST_OUT1.0 RECEIVE1.1:1 RECEIVE1.1:0 F1.1 "
+                       "HOST_OUT1.1 RECEIVE1.2:1 RECEIVE1.2:0 F1.2 HOST_OUT1.2\n";
+    bg_schedule_edge edges[2];
+    test_problem test;
+    bg_schedule *schedule = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    assert_true(test_chain(&test, 2, 3, false));
+    edges[0] = edges[1] = test.chain[0];
+    test.problem.edges = edges;
+    test.problem.edge_count = 2;
+    test.problem.send_ahead = 0;
+    assert_int_equal(bg_schedule_parse(text, NULL, &schedule, &error), BG_OK);
+    if (bg_schedule_verify(schedule, &test.problem, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(bg_schedule_edge_depth(schedule, 0), 3);
+    assert_int_equal(bg_schedule_edge_depth(schedule, 1), 3);
+    assert_int_equal(bg_schedule_edge_depth(schedule, 2), 0);
+    assert_depths(schedule, &test.problem, 0);
+    bg_schedule_destroy(schedule);
+    test_problem_clear(&test);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_damage_is_judged_like_the_definition),
+        cmocka_unit_test(test_slots_are_added_until_it_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
