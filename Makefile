@@ -6,6 +6,7 @@
 #   make           library and program into $(BUILD)
 #   make install   PREFIX=/usr/local DESTDIR=
 #   make format    clang-format every source; format-check only looks
+#   make pictures  draw docs/schedules/*.svg anew
 #
 # Variables: CC, BUILD (folder), SANITIZE=address,undefined|thread, OPT (optimisation flags), ARGS (for `make mnist`).
 
@@ -57,7 +58,7 @@ STATIC := $(BUILD)/libbrigade.a
 SHARED := $(BUILD)/libbrigade.so.$(SOVERSION)
 PROGRAM := $(BUILD)/brigade
 
-.PHONY: all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist
+.PHONY: all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist pictures
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -86,6 +87,10 @@ benches: all $(BENCHES)
 # The digit network beside PyTorch (needs a python3 with torch); see the script's head.
 bench-mnist: all
 	@bench/mnist.sh $(BUILD)
+
+# The pictures of the documents; tests/cli/test_schedule.sh holds them against the program.
+pictures: all
+	@tools/draw_schedules.sh $(PROGRAM) docs/schedules
 
 # ---- objects: one rule for each instruction set a file is written for ----
 

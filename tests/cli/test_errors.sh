@@ -16,6 +16,26 @@ error 2 'which model' plan
 error 2 'unknown model `gpt`' plan gpt
 error 2 'unknown kind of data' data letters
 error 2 'nothing to write' data digits
+error 2 'which command? There are show, list' schedule
+error 2 'unknown command `draw`; there are show, list' schedule draw
+error 2 'show needs a NAME: brigade schedule show NAME' schedule show
+error 2 'verify needs a FILE' schedule verify
+error 2 'unexpected argument `grouped`; list takes options alone' schedule list grouped
+error 2 'unknown schedule `grouped1`; did you mean `grouped`?' schedule show grouped1
+error 2 'unknown schedule `xxxxxxxxxxxxxxxxxxx`; `brigade schedule list`' schedule show xxxxxxxxxxxxxxxxxxx
+error 2 'convert needs --to text or --to csv' schedule convert file
+error 2 '--to is `xml`; it must be one of text|csv' schedule convert file --to xml
+error 2 '--to goes with show and convert' schedule list --to csv
+error 2 '--svg goes with show and simulate' schedule list --svg x
+error 2 'two ways to print' schedule show grouped --svg x --to csv
+error 2 '--color is `red`; it must be one of auto|always|never' schedule show grouped --color red
+error 2 '--stages is `0`; it must be a whole number from 1 to 4096' schedule list --stages 0
+for value in fast '' 1, ,1 1,,2 -1 nan 1e999 0x1 '1 '; do
+    error 2 '--forward is ' schedule list --forward "$value"
+done
+error 2 '--update is `1;2`; it must be a number of at least 0, or one for each stage' schedule list --update '1;2'
+error 1 'there are 4 stages and 8 devices' schedule show grouped --devices 8
+error 1 '--weights has 2 numbers for 4 stages; give one, or one for each' schedule show grouped --weights 1,2
 
 # ---- values: the option, the value, what is allowed ----
 

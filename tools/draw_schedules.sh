@@ -1,0 +1,18 @@
+#!/bin/sh
+# Draws every schedule that the program knows as SVG: tools/draw_schedules.sh PROGRAM FOLDER
+#
+# Four devices, eight micro-batches, one network: where a schedule wants two stages a device, each costs half.
+set -eu
+program=$1 folder=$2
+
+mkdir -p "$folder"
+"$program" schedule --help | sed -n '/^Schedules:/,/^$/p' | awk 'NF > 1 { print $1 }' | while read -r name; do
+    for problem in '--stages 4 --forward 2 --backward 2 --weights 2' '--stages 8 --forward 1 --backward 1 --weights 1'; do
+        # shellcheck disable=SC2086
+        if "$program" schedule show "$name" --devices 4 $problem --svg - >"$folder/$name.svg.new" 2>/dev/null; then
+            mv "$folder/$name.svg.new" "$folder/$name.svg"
+            break
+        fi
+        rm -f "$folder/$name.svg.new"
+    done
+done
