@@ -56,7 +56,8 @@ typedef enum bg_kernel_policy {
 
 #define BG_NO_OPERAND UINT32_MAX
 
-typedef struct bg_op_type {
+typedef struct bg_op_type bg_op_type;
+struct bg_op_type {
     const char *name; /* "conv2d" */
     uint32_t minimum_inputs;
     uint32_t maximum_inputs;
@@ -76,7 +77,12 @@ typedef struct bg_op_type {
     /* A loss with a mean over a number of elements that is known at run time only: the output that holds that number
      * (float32 scalar), so that micro-batches are weighted by it. BG_NO_OPERAND: every micro-batch counts the same. */
     uint32_t weight_output;
-} bg_op_type;
+    /* For ops that make gradients, with a fixed number of inputs: the type of the same op (and attributes) whose
+     * outputs are added into accumulators: inputs of the outputs' types that follow this type's inputs, all of them
+     * written. At env->accumulated 0 they take the gradients, later the complete gradient is added to each element, so
+     * that the bits are those of separate ops. Used for float32. NULL: none. */
+    const bg_op_type *accumulating;
+};
 
 /* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
 #define BG_OP_TYPE_DEFAULTS .alias_input = BG_NO_OPERAND, .reuse_input = BG_NO_OPERAND, .weight_output = BG_NO_OPERAND

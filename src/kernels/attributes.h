@@ -8,14 +8,16 @@
 
 #include <brigade/ops.h>
 
-/* CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
+/* "(+)": has an accumulating form (kernels.h).
+ *
+ * CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
  * CONV2D_BACKWARD_INPUT    dy, w -> dx            (dx's shape is the output type)
- * CONV2D_BACKWARD_WEIGHTS  dy, x -> dw, db?
+ * CONV2D_BACKWARD_WEIGHTS  dy, x -> dw, db?   (+)
  *
  * The fused class (stride, dilation, groups 1; windows do not overlap): convolution, bias, max pool, optional relu:
  * CONV2D_POOL                   x, w, b -> y, where
  * CONV2D_POOL_BACKWARD_INPUT    dy, where, w -> dx
- * CONV2D_POOL_BACKWARD_WEIGHTS  dy, where, x -> dw, db
+ * CONV2D_POOL_BACKWARD_WEIGHTS  dy, where, x -> dw, db   (+)
  * where is uint8: the offset of the largest element in its window, row-major; 255: relu is on and nothing is above 0.
  */
 typedef struct bgi_conv2d_attributes {
@@ -56,7 +58,7 @@ typedef struct bgi_pool2d_backward_attributes {
 
 /* LINEAR                   x [..., in], w [out, in], b? [out] -> y [..., out]
  * LINEAR_BACKWARD_INPUT    dy, w -> dx
- * LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes)
+ * LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes) (+)
  * MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) */
 typedef struct bgi_matmul_attributes {
     bool transpose_a, transpose_b;

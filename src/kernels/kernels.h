@@ -37,6 +37,14 @@ bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kern
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
 
+/* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs, where the
+ * outputs would be, are accumulators of their types. They take the gradient at a step's first micro-batch; at later
+ * ones the complete gradient is added to them, element by element, as ACCUMULATE would. */
+static inline bool bgi_call_adds(const bg_kernel_call *call)
+{
+    return call->output_count == 0 && call->env->accumulated > 0;
+}
+
 #define BGI_KERNEL(id, name, reference, fast)                                                                          \
     void reference(const bg_kernel_call *call, uint32_t part);                                                         \
     bool fast(const bgi_kernel_request *request, bg_kernel *out);

@@ -5,6 +5,7 @@
  */
 #include <brigade/ops.h>
 
+#include "ops/accumulating.h"
 #include "ops/conv.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
@@ -181,4 +182,9 @@ const bg_op_type bgi_op_conv2d_pool_backward_weights = {
     .infer = infer_backward_weights,
     .cost = cost_backward_weights,
     .kernel = select_backward_weights,
+    .accumulating = &bgi_op_conv2d_pool_backward_weights_accumulate,
 };
+
+BGI_ACCUMULATING_FORM(bgi_op_conv2d_pool_backward_weights_accumulate, "conv2d_pool_backward_weights_accumulate",
+                      bgi_op_conv2d_pool_backward_weights, 3, 2, bgi_conv2d_pool_backward_attributes,
+                      select_backward_weights);

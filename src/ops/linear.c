@@ -4,6 +4,7 @@
  * The gradients of linear are two ops, so that a schedule may run them apart: the one for x, which earlier stages wait
  * for, and the one for the weights, which nobody does.
  */
+#include "ops/accumulating.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -163,7 +164,12 @@ const bg_op_type bgi_op_linear_backward_weights = {
     .infer = infer_linear_backward_weights,
     .cost = cost_linear_backward_weights,
     .kernel = select_linear_backward_weights,
+    .accumulating = &bgi_op_linear_backward_weights_accumulate,
 };
+
+BGI_ACCUMULATING_FORM(bgi_op_linear_backward_weights_accumulate, "linear_backward_weights_accumulate",
+                      bgi_op_linear_backward_weights, 2, 2, bgi_linear_backward_attributes,
+                      select_linear_backward_weights);
 
 /* ---- matmul ---- */
 

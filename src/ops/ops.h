@@ -15,6 +15,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
 /* ---- linear.c ---- */
 
 extern const bg_op_type bgi_op_linear, bgi_op_linear_backward_input, bgi_op_linear_backward_weights;
+extern const bg_op_type bgi_op_linear_backward_weights_accumulate;
 extern const bg_op_type bgi_op_matmul;
 
 /* ---- elementwise.c ---- */
@@ -60,9 +61,11 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
 
 extern const bg_op_type bgi_op_conv2d;
 extern const bg_op_type bgi_op_conv2d_backward_input, bgi_op_conv2d_backward_weights;
+extern const bg_op_type bgi_op_conv2d_backward_weights_accumulate;
 /* conv2d, max_pool2d and relu as one. Fusion makes it; it has no public builder. */
 extern const bg_op_type bgi_op_conv2d_pool;
 extern const bg_op_type bgi_op_conv2d_pool_backward_input, bgi_op_conv2d_pool_backward_weights;
+extern const bg_op_type bgi_op_conv2d_pool_backward_weights_accumulate;
 extern const bg_op_type bgi_op_max_pool2d, bgi_op_max_pool2d_backward;
 extern const bg_op_type bgi_op_avg_pool2d, bgi_op_avg_pool2d_backward;
 

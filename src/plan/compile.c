@@ -530,8 +530,11 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     /* Stages that are given are those of the whole model: what pruning left out of them does not count. Blocks keep
      * their numbers. */
     BGI_TRY(bgi_assign_stages(plan->options.stages != NULL ? graph : c->graph, &plan->options, &c->stages, error));
-    if (plan->training)
+    if (plan->training) {
         BGI_TRY(bgi_make_training(c->graph, loss, &plan->optimiser, &plan->options, error));
+        if (!plan->options.no_fusion)
+            BGI_TRY(bgi_fuse_accumulation(&c->graph, error));
+    }
     BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
     plan->stage_count = c->stages.stage_count;
     plan->device_count = c->stages.device_count;

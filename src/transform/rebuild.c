@@ -22,6 +22,8 @@ static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
             bgi_value *made = &rebuild->to->values[copy.id];
             made->variable = value->variable;
             made->is_remote = value->is_remote;
+            made->owner = rebuild->map[value->owner.id]; /* made before what serves it */
+            made->copy_of = rebuild->map[value->copy_of.id];
         }
         return copy;
     default:

@@ -42,6 +42,10 @@ bg_value bgi_find_loss_weight(const bg_graph *graph, bg_value loss, bool *out_is
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
                             bg_error *error);
 
+/* fuse_accumulation.c: needs a training graph; does: gradients are added to their accumulators by the ops that make
+ * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
+bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
+
 /* Loads and stores of remote variables (offload). */
 extern const bg_op_type bgi_op_load, bgi_op_store;
 /* A tied parameter's copy in another stage takes the new value. */

@@ -216,6 +216,41 @@ static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
     return taken;
 }
 
+/* The accumulating form: the plain form's outputs at the first micro-batch, later exactly what stood there plus those.
+ * For float32 results, with the reference and every instruction set. */
+static inline void case_check_accumulating(const kernel_case *plain, random_state *random)
+{
+    kernel_case c = *plain;
+
+    if (plain->types[plain->input_count].dtype != BG_FLOAT32)
+        return;
+    c.output_count = 0;
+    for (uint32_t i = 0; i < plain->output_count; i++)
+        case_input(&c, plain->types[plain->input_count + i], random, -1, 1);
+    for (int isa = (int)REFERENCE; isa <= (int)bgi_cpu_isa(); isa++)
+        for (uint32_t accumulated = 0; accumulated < 2; accumulated++) {
+            void *gradients[CASE_OPERANDS], *got[CASE_OPERANDS];
+
+            c.env.accumulated = accumulated;
+            assert_true(case_run(plain, (bgi_isa)isa, 0, gradients));
+            assert_true(case_run(&c, (bgi_isa)isa, (int)accumulated, got));
+            for (uint32_t i = plain->input_count; i < c.input_count; i++) {
+                const float *before = c.initial[i], *gradient = gradients[i], *after = got[i];
+
+                for (int64_t e = 0; e < bg_type_element_count(&c.types[i]); e++) {
+                    const float wanted = accumulated == 0 ? gradient[e] : before[e] + gradient[e];
+
+                    if (memcmp(&after[e], &wanted, sizeof wanted) != 0)
+                        fail_element(&c, (bgi_isa)isa, i, e, after[e], wanted);
+                }
+            }
+            free_results(plain, gradients);
+            free_results(&c, got);
+        }
+    for (uint32_t i = plain->input_count; i < c.input_count; i++)
+        free(c.initial[i]);
+}
+
 /* What a float32 sum of `terms` products of numbers up to 1 may be off by: rounding errors grow as the square root of
  * the number of terms, and so do the partial sums that are rounded. */
 static inline double sum_tolerance(double terms)

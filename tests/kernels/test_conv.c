@@ -94,6 +94,7 @@ static void check(const shape *s, random_state *random)
     case_output(&weights, w_type(s));
     if (s->bias)
         case_output(&weights, bg_vector(s->dtype, s->o));
+    case_check_accumulating(&weights, random);
     finish_case(&weights);
 }
 

@@ -98,6 +98,7 @@ static void check_backward_weights(const shape *s, random_state *random)
     case_input(&c, x_type(s), random, -1, 1);
     case_output(&c, w_type(s));
     case_output(&c, bg_vector(s->dtype, s->o));
+    case_check_accumulating(&c, random);
     assert_int_equal(case_check(&c, 0), (int)bgi_cpu_isa() + 1);
     case_clear(&c);
 }

@@ -39,6 +39,7 @@ static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int
     case_output(&weights, bg_matrix(dtype, out, in));
     if (bias)
         case_output(&weights, bg_vector(dtype, out));
+    case_check_accumulating(&weights, random);
     finish_case(&weights);
 }
 

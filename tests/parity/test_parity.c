@@ -78,6 +78,7 @@ static bg_plan *make_plan(const test_model *model, const cell *c, const char *wh
     options.output_mode = BG_OUTPUT_ALL;
     options.seed = 42;
     options.wait_limit_s = 60;
+    options.no_fusion = c->no_fusion;
     require(bg_graph_create(&graph, &error), &error, what);
     loss = model->build(graph, MICRO_BATCH);
     require(bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error), &error, what);
@@ -264,6 +265,24 @@ static void test_device_mappings(void **state)
     }
 }
 
+/* Gradients that are added to their accumulators where they are made, and gradients that separate ops add (models in
+ * which nothing else is fused): the same bits. */
+static void test_fused_accumulation(void **state)
+{
+    (void)state;
+    for (unsigned m = 1; test_model_at(m) != NULL; m++) {
+        cell c = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 2};
+        result expected = train(test_model_at(m), &c);
+
+        c.no_fusion = true;
+        assert_same(test_model_at(m), &c, &expected);
+        c.strategy = BG_STRATEGY_PIPELINED;
+        c.stages = "B1|B2,B3|B4";
+        assert_same(test_model_at(m), &c, &expected);
+        free(expected.bytes);
+    }
+}
+
 /* The comparison can fail: another seed of the data or another learning rate would differ. */
 static void test_the_comparison_sees_a_difference(void **state)
 {
@@ -289,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_replicas_of_the_digits),
         cmocka_unit_test(test_replicas_of_the_tied_model),
         cmocka_unit_test(test_device_mappings),
+        cmocka_unit_test(test_fused_accumulation),
         cmocka_unit_test(test_the_comparison_sees_a_difference),
     };
 

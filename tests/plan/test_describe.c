@@ -78,9 +78,9 @@ static void test_memory(void **state)
         plan, bg_plan_print_memory,
         "bytes        weights   gradients       state       stash   transient      stream      device      budget"
         "      remote\n"
-        "device 0        1152        1024           0         512        1024         512        4224   unlimited"
+        "device 0        1152        1024           0         512           0         512        3200   unlimited"
         "           0\n"
-        "device 1        1216        1024           0         512        1280           0        4032   unlimited"
+        "device 1        1216        1024           0         512         320           0        3072   unlimited"
         "           0\n");
     assert_int_equal(bg_plan_memory_bytes(plan, 7, BG_MEMORY_STASH), 0);
     assert_int_equal(bg_plan_memory_bytes(plan, 0, BG_MEMORY_CLASS_COUNT), 0);
@@ -105,7 +105,7 @@ static void test_timetable(void **state)
 static const char *const program_parts[] = {
     "edge 0: device 0 -> 1, 2 slots of 256 bytes at 2240, stash\n",
     "edge 2: device 0 -> 0, 2 slots of 256 bytes at 2176, stash\n",
-    "device 0: 4224 bytes, 0 remote\n  HOST_IN stage 0 micro-batch 0\n    copy 256 bytes d0+2176[e2]\n",
+    "device 0: 3200 bytes, 0 remote\n  HOST_IN stage 0 micro-batch 0\n    copy 256 bytes d0+2176[e2]\n",
     "  F stage 0 micro-batch 0 acquire e0\n    linear `fc1` d0+2176[e2], d0+0 -> d1+2240[e0]\n",
     "  SEND stage 0 micro-batch 0 edge 0\n",
     "  RECEIVE stage 0 micro-batch 0 edge 1\n  B stage 0 micro-batch 0 release e1\n",
@@ -137,13 +137,13 @@ static void test_over_budget(void **state)
     assert_int_equal(make_plan(2000, &plan, &error), BG_ERROR_BUDGET);
     assert_null(plan);
     assert_string_equal(error.message,
-                        "device 0 needs 4.22 kB (4224 bytes), its budget is 2.00 kB (2000 bytes); most is weights "
+                        "device 0 needs 3.20 kB (3200 bytes), its budget is 2.00 kB (2000 bytes); most is weights "
                         "(1.15 kB), the largest single part variable `w1`, 1.02 kB; use more stages\n"
                         "bytes        weights   gradients       state       stash   transient      stream      device"
                         "      budget      remote\n"
-                        "device 0        1152        1024           0         512        1024         512        4224"
+                        "device 0        1152        1024           0         512           0         512        3200"
                         "        2000           0\n"
-                        "device 1        1216        1024           0         512        1280           0        4032"
+                        "device 1        1216        1024           0         512         320           0        3072"
                         "        2000           0");
 }
 

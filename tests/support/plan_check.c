@@ -471,8 +471,10 @@ void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value lo
     for (size_t o = 0; o < reference->op_count; o++)
         if (reference->ops[o].block == BGI_BLOCK_NONE)
             reference->ops[o].block = 0;
-    if (plan->training)
+    if (plan->training) {
         require(bgi_make_training(reference, loss, &plan->optimiser, &plan->options, &error), &error, what);
+        require(bgi_fuse_accumulation(&reference, &error), &error, what);
+    }
     check_classes(plan, what);
     contents = walk_graph(reference, plan, steps, outputs);
     for (int turns = 0; turns < BGI_TEST_TURNS_COUNT; turns++)

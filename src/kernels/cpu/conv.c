@@ -35,7 +35,7 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
 {
     const bgi_conv2d_attributes *attributes = request->attributes;
     const bgi_conv s = bgi_conv_read(&request->types[1], &request->types[2], &request->types[0], &attributes->options);
-    const bgi_gemm g = bgi_conv_weights_plan(&s, lanes);
+    const bgi_gemm g = bgi_conv_weights_plan(&s, lanes, request->output_count == 0);
 
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);

@@ -42,10 +42,14 @@ static inline bgi_gemm bgi_conv_forward_plan(const bgi_conv *s, int64_t lanes)
     return bgi_gemm_plan(s->n * s->options.groups, s->og, s->p, s->k, 1, lanes, s->dtype == BG_FLOAT32);
 }
 
-/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K] */
-static inline bgi_gemm bgi_conv_weights_plan(const bgi_conv *s, int64_t lanes)
+/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K]; or added to an accumulator */
+static inline bgi_gemm bgi_conv_weights_plan(const bgi_conv *s, int64_t lanes, bool accumulates)
 {
-    return bgi_gemm_plan(s->options.groups, s->og, s->k, s->p, s->n, lanes, s->dtype == BG_FLOAT32);
+    bgi_gemm g = bgi_gemm_plan(s->options.groups, s->og, s->k, s->p, s->n, lanes, s->dtype == BG_FLOAT32);
+
+    if (accumulates && bgi_gemm_adds_apart(&g, s->n))
+        bgi_gemm_keep_sums(&g, lanes);
+    return g;
 }
 
 /* Patches of dx, a block of channels [channels T, P] = w^T [channels T, OG] dy [OG,P], are added where they belong. */

@@ -148,7 +148,7 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
 }
 
 /* db of output channels from..from + count - 1: sums over images, then positions. */
-static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, int64_t count, void *db)
+static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, int64_t count, bool add, void *db)
 {
     for (int64_t o = from; o < from + count; o++) {
         vf sum = vset(0.0f);
@@ -162,7 +162,7 @@ static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, i
                 sum += vload_n(view_floats(s->dtype, dy, at, live, lane), live);
             }
         total = vsum(sum);
-        write_floats(s->dtype, db, o, 1, &total);
+        put_floats(add, s->dtype, db, o, 1, &total);
     }
 }
 
@@ -170,7 +170,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
-    const bgi_gemm g = bgi_conv_weights_plan(&s, LANES);
+    const bgi_gemm g = bgi_conv_weights_plan(&s, LANES, call->output_count == 0);
     const int64_t units = g.row_blocks * g.column_blocks;
     gemm_job job = {.gemm = &g,
                     .dtype = s.dtype,
@@ -183,6 +183,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
                     .b = call->operands[1],
                     .c = call->operands[2],
                     .c_row = s.k,
+                    .add = bgi_call_adds(call),
                     .pack = pack_transposed_patches,
                     .source = &s};
 
@@ -194,9 +195,9 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
         job.a_start = job.batch * s.og * s.p;
         job.c_start = job.batch * s.og * s.k;
         multiply_matrix_unit(&job, unit % units, (float *)call->scratch + part * g.part_floats);
-        if (bgi_cpu_has_output(call, 1) && unit % g.column_blocks == 0)
+        if (bgi_cpu_has_operand(call, 3) && unit % g.column_blocks == 0)
             sum_bias_gradient(&s, call->operands[0], job.batch * s.og + from, g.m * (row + 1) / g.row_blocks - from,
-                              call->operands[3]);
+                              job.add, call->operands[3]);
     }
 }
 

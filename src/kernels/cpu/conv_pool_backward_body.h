@@ -441,6 +441,7 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
     const uint32_t parts = bgi_conv_pool_weights_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, parts);
+    const bool add = bgi_call_adds(call);
     patch_scratch scratch = cut_scratch(&s, &p, call->scratch, 0);
 
     for (int64_t i = 0; i < p.sums_floats; i += LANES) {
@@ -453,14 +454,14 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
     for (int64_t o = 0; o < s.o; o++) {
         const float *filter = scratch.filters + o * s.kh * p.row_floats;
 
-        if (s.dtype == BG_FLOAT32) {
+        if (s.dtype == BG_FLOAT32 && !add) {
             patch_to_filter(&s, &p, filter, (float *)call->operands[3] + o * s.k);
-        } else {
-            patch_to_filter(&s, &p, filter, scratch.filter);
-            write_floats(s.dtype, call->operands[3], o * s.k, s.k, scratch.filter);
+        } else { /* the images are done with, and one of them is no smaller than a filter */
+            patch_to_filter(&s, &p, filter, scratch.images);
+            put_floats(add, s.dtype, call->operands[3], o * s.k, s.k, scratch.images);
         }
     }
-    write_floats(s.dtype, call->operands[4], 0, s.o, scratch.bias);
+    put_floats(add, s.dtype, call->operands[4], 0, s.o, scratch.bias);
 }
 
 /* dx, image by image; the sum runs over output channels, then positions. */

@@ -37,6 +37,16 @@ static inline void write_floats(bg_dtype dtype, void *data, int64_t index, int64
         narrow(from, count, (uint16_t *)data + index);
 }
 
+/* The same, added to what stands there when `add` (float32 only: accumulators). */
+static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t index, int64_t count, const float *from)
+{
+    if (add)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)data)[index + i] += from[i];
+    else
+        write_floats(dtype, data, index, count, from);
+}
+
 /* As read_floats, but without a copy where none is needed: the floats lie in `data` itself or in `buffer`. */
 static inline const float *view_floats(bg_dtype dtype, const void *data, int64_t index, int64_t count, float *buffer)
 {

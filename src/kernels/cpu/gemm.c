@@ -9,12 +9,10 @@ static bool is_fast_float(bg_dtype dtype)
     return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
 }
 
-static bool take(bg_kernel *kernel, bg_dtype dtype, int64_t lanes, int64_t batch, int64_t m, int64_t n, int64_t k)
+static bool take(bg_kernel *kernel, const bgi_gemm *g)
 {
-    const bgi_gemm g = bgi_gemm_plan(batch, m, n, k, 1, lanes, dtype == BG_FLOAT32);
-
-    kernel->part_count = g.parts;
-    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    kernel->part_count = g->parts;
+    kernel->scratch_bytes = g->parts * (size_t)g->part_floats * sizeof(float);
     return true;
 }
 
@@ -22,16 +20,18 @@ bool bgi_cpu_shape_linear(const bgi_kernel_request *request, int64_t lanes, bg_k
 {
     const bg_type *w = &request->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &request->types[0], w->dims[1]);
+    const bgi_gemm g = bgi_gemm_plan(1, d.rows, d.out, d.in, 1, lanes, w->dtype == BG_FLOAT32);
 
-    return is_fast_float(w->dtype) && take(kernel, w->dtype, lanes, 1, d.rows, d.out, d.in);
+    return is_fast_float(w->dtype) && take(kernel, &g);
 }
 
 bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bg_type *w = &request->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &request->types[0], w->dims[0]);
+    const bgi_gemm g = bgi_gemm_plan(1, d.rows, d.in, d.out, 1, lanes, w->dtype == BG_FLOAT32);
 
-    return is_fast_float(w->dtype) && take(kernel, w->dtype, lanes, 1, d.rows, d.in, d.out);
+    return is_fast_float(w->dtype) && take(kernel, &g);
 }
 
 bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -39,7 +39,9 @@ bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, in
     const bg_type *dw = &request->types[2];
     const bgi_linear_dims d = bgi_linear_read(dw, &request->types[0], dw->dims[0]);
 
-    return is_fast_float(dw->dtype) && take(kernel, dw->dtype, lanes, 1, d.out, d.in, d.rows);
+    const bgi_gemm g = bgi_linear_weights_plan(&d, lanes, dw->dtype, request->output_count == 0);
+
+    return is_fast_float(dw->dtype) && take(kernel, &g);
 }
 
 bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -48,6 +50,7 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
     const bg_type *a = &request->types[0], *y = &request->types[2];
     const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
     const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
+    const bgi_gemm g = bgi_gemm_plan(bg_type_element_count(y) / (m * n), m, n, k, 1, lanes, y->dtype == BG_FLOAT32);
 
-    return is_fast_float(y->dtype) && take(kernel, y->dtype, lanes, bg_type_element_count(y) / (m * n), m, n, k);
+    return is_fast_float(y->dtype) && take(kernel, &g);
 }

@@ -29,9 +29,19 @@ typedef struct bgi_gemm {
     uint32_t parts;
     int64_t panel_floats; /* a packed panel, and a spare one */
     int64_t a_floats;     /* a block of A, packed; and before that widened, unless it is float32 */
-    int64_t c_floats;     /* a block of C in float32, 0 for float32 */
+    int64_t c_floats;     /* a block of C in float32, 0 where sums are kept in C itself */
     int64_t part_floats;
 } bgi_gemm;
+
+/* Room for a unit's block of C beside C. */
+static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
+{
+    const int64_t rows = (g->m + g->row_blocks - 1) / g->row_blocks;
+    const int64_t panels = (g->panels + g->column_blocks - 1) / g->column_blocks;
+
+    g->c_floats = bgi_cpu_round_up(rows * panels * BGI_GEMM_PANEL_VECTORS * lanes, 16);
+    g->part_floats = g->panel_floats + g->a_floats + g->c_floats;
+}
 
 static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t repeats, int64_t lanes,
                                      bool is_float32)
@@ -39,7 +49,7 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     const double flops = 2.0 * (double)m * (double)n * (double)k * (double)repeats;
     const int64_t vectors = (n + lanes - 1) / lanes, width = BGI_GEMM_PANEL_VECTORS * lanes;
     bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k};
-    int64_t rows, columns; /* of a unit, at most */
+    int64_t rows, columns;
 
     g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
     g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
@@ -52,14 +62,20 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
 
     rows = (m + g.row_blocks - 1) / g.row_blocks;
-    columns = ((g.panels + g.column_blocks - 1) / g.column_blocks) * width;
     g.panel_floats = 2 * bgi_cpu_round_up(width * g.depth, 16);
     if (m > BGI_GEMM_FEW_ROWS || !is_float32)
         g.a_floats = 2 * bgi_cpu_round_up(bgi_cpu_round_up(rows, BGI_GEMM_TILE_ROWS) * g.depth, 16);
     if (!is_float32)
-        g.c_floats = bgi_cpu_round_up(rows * columns, 16);
-    g.part_floats = g.panel_floats + g.a_floats + g.c_floats;
+        bgi_gemm_keep_sums(&g, lanes);
+    else
+        g.part_floats = g.panel_floats + g.a_floats;
     return g;
+}
+
+/* Whether the sums of a product that is added to C need a block of their own, so that C gets the complete one. */
+static inline bool bgi_gemm_adds_apart(const bgi_gemm *g, int64_t repeats)
+{
+    return g->depth_blocks * repeats > 1;
 }
 
 /* Dims of the linear layer's three products. */
@@ -70,6 +86,17 @@ typedef struct bgi_linear_dims {
 static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *with_rows, int64_t last)
 {
     return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
+}
+
+/* dw [out, in] = dy^T [out, rows] x [rows, in]; or added to an accumulator */
+static inline bgi_gemm bgi_linear_weights_plan(const bgi_linear_dims *d, int64_t lanes, bg_dtype dtype,
+                                               bool accumulates)
+{
+    bgi_gemm g = bgi_gemm_plan(1, d->out, d->in, d->rows, 1, lanes, dtype == BG_FLOAT32);
+
+    if (accumulates && bgi_gemm_adds_apart(&g, 1))
+        bgi_gemm_keep_sums(&g, lanes);
+    return g;
 }
 
 #endif

@@ -30,6 +30,7 @@ struct gemm_job {
     int64_t b_start, b_row, b_column;
     void *c; /* rows c_row apart, columns side by side */
     int64_t c_start, c_row;
+    bool add;                /* the complete product is added to what stands in C, which is float32; no biases then */
     const void *column_bias; /* or NULL */
     const void *row_bias;    /* or NULL */
     /* Rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many floats.
@@ -268,15 +269,15 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
 static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
 {
     const bgi_gemm *g = job->gemm;
-    const bool is_float32 = job->c_dtype == BG_FLOAT32;
     const int64_t vectors = (g->n + LANES - 1) / LANES;
     const int64_t first = vectors * p0 / g->panels * LANES, m_count = m1 - m0;
     const int64_t end = vectors * p1 / g->panels * LANES < g->n ? vectors * p1 / g->panels * LANES : g->n;
     const int64_t repeats = job->repeats ? job->repeats : 1;
+    const bool is_apart = job->c_dtype != BG_FLOAT32 || (job->add && bgi_gemm_adds_apart(g, repeats));
     const gemm_scratch cut = {scratch, scratch + g->panel_floats / 2, scratch + g->panel_floats,
                               scratch + g->panel_floats + g->a_floats};
-    gemm_tile tile = {.c = is_float32 ? (float *)job->c + job->c_start + m0 * job->c_row + first : cut.c,
-                      .c_row = is_float32 ? job->c_row : end - first};
+    gemm_tile tile = {.c = is_apart ? cut.c : (float *)job->c + job->c_start + m0 * job->c_row + first,
+                      .c_row = is_apart ? end - first : job->c_row};
     float bias[BGI_GEMM_ROWS];
 
     if (job->row_bias)
@@ -284,17 +285,16 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
     for (int64_t repeat = 0; repeat < repeats; repeat++)
         for (int64_t k0 = 0; k0 < g->k; k0 += g->depth) {
             tile.depth = g->k - k0 < g->depth ? g->k - k0 : g->depth;
-            tile.add = repeat > 0 || k0 > 0;
+            tile.add = repeat > 0 || k0 > 0 || (job->add && !is_apart);
             tile.a = view_rows(job, repeat, m0, m_count, k0, tile.depth, cut.a, &tile.a_row, &tile.a_column);
             tile.a_tile = 0;
             if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)
                 pack_rows(&tile, m_count, cut.a + g->a_floats / 2);
             multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &cut);
         }
-    if (!is_float32)
-        for (int64_t m = 0; m < m_count; m++)
-            narrow(cut.c + m * tile.c_row, end - first,
-                   (uint16_t *)job->c + job->c_start + (m0 + m) * job->c_row + first);
+    for (int64_t m = 0; is_apart && m < m_count; m++)
+        put_floats(job->add, job->c_dtype, job->c, job->c_start + (m0 + m) * job->c_row + first, end - first,
+                   cut.c + m * tile.c_row);
 }
 
 /* Unit `unit` of one matrix (not counting the batch). */

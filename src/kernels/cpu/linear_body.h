@@ -59,9 +59,9 @@ static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
     run_units(&job, call, part);
 }
 
-/* sums[j] = the sum of column from + j of `rows` rows, in row order. */
+/* sums[j] = the sum of column from + j of `rows` rows, in row order; added to what stands there when `add`. */
 static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t from, int64_t count,
-                        void *sums)
+                        bool add, void *sums)
 {
     for (int64_t j = 0; j < count; j += LANES) {
         const int64_t live = count - j < LANES ? count - j : LANES;
@@ -76,7 +76,7 @@ static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t 
                 sum += vload_n(lane, live);
             }
         vstore(lane, sum);
-        write_floats(dtype, sums, from + j, live, lane);
+        put_floats(add, dtype, sums, from + j, live, lane);
     }
 }
 
@@ -85,7 +85,7 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
 {
     const bg_type *dw = &call->types[2];
     const bgi_linear_dims d = bgi_linear_read(dw, &call->types[0], dw->dims[0]);
-    const bgi_gemm g = bgi_gemm_plan(1, d.out, d.in, d.rows, 1, LANES, dw->dtype == BG_FLOAT32);
+    const bgi_gemm g = bgi_linear_weights_plan(&d, LANES, dw->dtype, call->output_count == 0);
     gemm_job job = {.gemm = &g,
                     .dtype = dw->dtype,
                     .c_dtype = dw->dtype,
@@ -96,10 +96,11 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
                     .b_row = d.in,
                     .b_column = 1,
                     .c = call->operands[2],
-                    .c_row = d.in};
+                    .c_row = d.in,
+                    .add = bgi_call_adds(call)};
 
     run_units(&job, call, part);
-    if (!bgi_cpu_has_output(call, 1))
+    if (!bgi_cpu_has_operand(call, 3))
         return;
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
          unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++)
@@ -107,7 +108,7 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
             const int64_t row = unit / g.column_blocks, from = g.m * row / g.row_blocks;
 
             sum_columns(dw->dtype, call->operands[0], d.rows, d.out, from, g.m * (row + 1) / g.row_blocks - from,
-                        call->operands[3]);
+                        job.add, call->operands[3]);
         }
 }
 

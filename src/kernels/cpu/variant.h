@@ -96,6 +96,12 @@ static inline bool bgi_cpu_has_output(const bg_kernel_call *call, uint32_t outpu
     return output < call->output_count && call->types[call->input_count + output].dtype != BG_DTYPE_NONE;
 }
 
+/* Whether there is an operand of that number, inputs and outputs counted through. */
+static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t operand)
+{
+    return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
+}
+
 /* Sizes in scratch are counted in floats and kept in whole cache lines. */
 static inline int64_t bgi_cpu_round_up(int64_t count, int64_t to)
 {

@@ -58,11 +58,10 @@ void bgi_reference_conv2d_backward_weights(const bg_kernel_call *call, uint32_t 
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bg_type *dy = bgi_input_type(call, 0);
-    const bgi_conv_geometry g = bgi_conv_geometry_make(bgi_input_type(call, 1), bgi_output_type(call, 0), dy->dims[2],
-                                                       dy->dims[3], &attributes->options);
+    const bgi_conv_geometry g =
+        bgi_conv_geometry_make(&call->types[1], &call->types[2], dy->dims[2], dy->dims[3], &attributes->options);
     const dense_dy source = {dy->dtype, call->operands[0]};
 
     (void)part;
-    bgi_convolve_backward_weights(&g, dy->dtype, read_dense_dy, &source, call->operands[1], bgi_output(call, 0),
-                                  bgi_has_output(call, 1) ? bgi_output(call, 1) : NULL);
+    bgi_convolve_backward_weights(&g, call, read_dense_dy, &source, call->operands[1], 2);
 }

@@ -6,7 +6,7 @@
 #define BGI_REFERENCE_CONV_H
 
 #include "kernels/attributes.h"
-#include "kernels/reference/element.h"
+#include "kernels/reference/operands.h"
 
 typedef struct bgi_conv_geometry {
     int64_t n, c, h, w;
@@ -110,7 +110,8 @@ static inline double bgi_convolve_backward_weight_at(const bgi_conv_geometry *g,
     return sum;
 }
 
-/* All of dx, and all of dw and db (NULL: not wanted). Every element is one of the sums above. */
+/* All of dx, and all of dw and db, operands `dw` and `dw` + 1 (when there is one) of a call that may be of the
+ * accumulating form. Every element is one of the sums above. */
 static inline void bgi_convolve_backward_input(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
                                                const void *dy, const void *weight, void *dx)
 {
@@ -123,24 +124,26 @@ static inline void bgi_convolve_backward_input(const bgi_conv_geometry *g, bg_dt
                     bgi_store(dtype, dx, at, bgi_convolve_backward_input_at(g, dtype, read_dy, dy, weight, n, c, h, w));
 }
 
-static inline void bgi_convolve_backward_weights(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
-                                                 const void *dy, const void *x, void *dw, void *db)
+static inline void bgi_convolve_backward_weights(const bgi_conv_geometry *g, const bg_kernel_call *call,
+                                                 bgi_read_dy read_dy, const void *dy, const void *x, uint32_t dw)
 {
+    const bg_dtype dtype = call->types[dw].dtype;
     int64_t at = 0;
 
     for (int64_t o = 0; o < g->o; o++)
         for (int64_t c = 0; c < g->c_of_group; c++)
             for (int64_t kh = 0; kh < g->kh; kh++)
                 for (int64_t kw = 0; kw < g->kw; kw++, at++)
-                    bgi_store(dtype, dw, at, bgi_convolve_backward_weight_at(g, dtype, read_dy, dy, x, o, c, kh, kw));
-    for (int64_t o = 0; db != NULL && o < g->o; o++) {
+                    bgi_store_gradient(call, dw, at,
+                                       bgi_convolve_backward_weight_at(g, dtype, read_dy, dy, x, o, c, kh, kw));
+    for (int64_t o = 0; bgi_has_operand(call, dw + 1) && o < g->o; o++) {
         double sum = 0.0;
 
         for (int64_t n = 0; n < g->n; n++)
             for (int64_t oh = 0; oh < g->oh; oh++)
                 for (int64_t ow = 0; ow < g->ow; ow++)
                     sum += read_dy(dy, g, n, o, oh, ow);
-        bgi_store(dtype, db, o, sum);
+        bgi_store_gradient(call, dw + 1, o, sum);
     }
 }
 

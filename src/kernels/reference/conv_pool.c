@@ -118,10 +118,9 @@ void bgi_reference_conv2d_pool_backward_input(const bg_kernel_call *call, uint32
 
 void bgi_reference_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_conv_geometry g = read_geometry(call->attributes, bgi_input_type(call, 2), bgi_output_type(call, 0));
+    const bgi_conv_geometry g = read_geometry(call->attributes, &call->types[2], &call->types[3]);
     const pooled_dy dy = read_operands(call);
 
     (void)part;
-    bgi_convolve_backward_weights(&g, dy.type->dtype, read_pooled_dy, &dy, call->operands[2], bgi_output(call, 0),
-                                  bgi_output(call, 1));
+    bgi_convolve_backward_weights(&g, call, read_pooled_dy, &dy, call->operands[2], 3);
 }

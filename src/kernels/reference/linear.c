@@ -4,7 +4,7 @@
  */
 #include "kernels/attributes.h"
 #include "kernels/kernels.h"
-#include "kernels/reference/element.h"
+#include "kernels/reference/operands.h"
 
 /* y [rows, out] = x [rows, in] w^T + b */
 void bgi_reference_linear(const bg_kernel_call *call, uint32_t part)
@@ -63,14 +63,14 @@ void bgi_reference_linear_backward_weights(const bg_kernel_call *call, uint32_t 
             for (int64_t r = 0; r < rows; r++)
                 sum += bgi_load(dtype, call->operands[0], r * out_count + o) *
                        bgi_load(dtype, call->operands[1], r * in_count + i);
-            bgi_store(dtype, call->operands[2], o * in_count + i, sum);
+            bgi_store_gradient(call, 2, o * in_count + i, sum);
         }
-        if (call->output_count > 1) {
+        if (bgi_has_operand(call, 3)) {
             double sum = 0.0;
 
             for (int64_t r = 0; r < rows; r++)
                 sum += bgi_load(dtype, call->operands[0], r * out_count + o);
-            bgi_store(dtype, call->operands[3], o, sum);
+            bgi_store_gradient(call, 3, o, sum);
         }
     }
 }

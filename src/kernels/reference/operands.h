@@ -5,7 +5,8 @@
 #ifndef BGI_REFERENCE_OPERANDS_H
 #define BGI_REFERENCE_OPERANDS_H
 
-#include <brigade/kernel.h>
+#include "kernels/kernels.h"
+#include "kernels/reference/element.h"
 
 static inline const bg_type *bgi_input_type(const bg_kernel_call *call, uint32_t input)
 {
@@ -25,6 +26,24 @@ static inline void *bgi_output(const bg_kernel_call *call, uint32_t output)
 static inline bool bgi_has_output(const bg_kernel_call *call, uint32_t output)
 {
     return output < call->output_count && bgi_output_type(call, output)->dtype != BG_DTYPE_NONE;
+}
+
+/* Whether there is an operand of that number, inputs and outputs counted through. */
+static inline bool bgi_has_operand(const bg_kernel_call *call, uint32_t operand)
+{
+    return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
+}
+
+/* One element of a gradient, rounded; the accumulating form adds it. */
+static inline void bgi_store_gradient(const bg_kernel_call *call, uint32_t operand, int64_t index, double value)
+{
+    const bg_dtype dtype = call->types[operand].dtype;
+    void *data = call->operands[operand];
+    const double before = bgi_call_adds(call) ? bgi_load(dtype, data, index) : 0.0;
+
+    bgi_store(dtype, data, index, value);
+    if (bgi_call_adds(call))
+        bgi_store(dtype, data, index, before + bgi_load(dtype, data, index));
 }
 
 #endif

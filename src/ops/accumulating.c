@@ -1,0 +1,48 @@
+/*
+ * accumulating.c: shape rule and cost of accumulating forms, by those of the op they are a form of.
+ */
+#include "ops/accumulating.h"
+
+#include <stdio.h>
+
+enum { MOST_OUTPUTS = 8 };
+
+bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature *op, bg_error *error)
+{
+    const uint32_t inputs = plain->maximum_inputs;
+    bg_op_signature signature = *op;
+    bg_type outputs[MOST_OUTPUTS] = {{0}};
+    uint32_t count = 0;
+
+    signature.input_count = inputs;
+    signature.output_count = 0;
+    BGI_TRY(plain->infer(&signature, outputs, error));
+    while (count < plain->output_count && outputs[count].dtype != BG_DTYPE_NONE)
+        count++;
+    if (op->input_count != inputs + count)
+        return bg_error_set(error, BG_ERROR_SHAPE, "%u accumulators for %u gradients; each needs one",
+                            (unsigned)(op->input_count - inputs), (unsigned)count);
+    for (uint32_t i = 0; i < count; i++) {
+        char operand[32];
+
+        snprintf(operand, sizeof operand, "accumulator %u", (unsigned)i);
+        BGI_TRY(bgi_shape_equal(&op->types[inputs + i], operand, &outputs[i], "the gradient's type", error));
+    }
+    return BG_OK;
+}
+
+/* The accumulators are read as well as written. */
+bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op)
+{
+    bg_op_signature signature = *op;
+    bg_cost cost;
+
+    signature.input_count = plain->maximum_inputs;
+    signature.output_count = op->input_count - plain->maximum_inputs;
+    cost = plain->cost(&signature);
+    for (uint32_t i = signature.input_count; i < op->input_count; i++) {
+        cost.flops += bgi_type_elements(&op->types[i]);
+        cost.bytes_read += (double)bg_type_size_bytes(&op->types[i]);
+    }
+    return cost;
+}

@@ -1,0 +1,42 @@
+/*
+ * accumulating.h: defining the accumulating form of an op type that makes gradients: the same op with its outputs added
+ * into accumulators. What it does not know: which op that is.
+ *
+ *     dw, db = backward_weights(dy, x)                            =>   backward_weights_accumulate(dy, x, w.acc!,
+ * b.acc!) accumulate(w.acc!, dw); accumulate(b.acc!, db)
+ *
+ * The gradient is never written, read again and added by whichever core is free then: it is added where it is made.
+ */
+#ifndef BGI_OPS_ACCUMULATING_H
+#define BGI_OPS_ACCUMULATING_H
+
+#include "ops/shape.h"
+
+/* The shape rule and the cost by those of `plain`, an op type with a fixed number of inputs. */
+bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature *op, bg_error *error);
+bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op);
+
+/* Defines op type `form` of `plain`, which has exactly `inputs` inputs and at most `outputs` outputs, each added. */
+#define BGI_ACCUMULATING_FORM(form, form_name, plain, inputs, outputs, attributes, select)                             \
+    static bg_status infer_##form(const bg_op_signature *op, bg_type *results, bg_error *error)                        \
+    {                                                                                                                  \
+        (void)results;                                                                                                 \
+        return bgi_infer_accumulating(&(plain), op, error);                                                            \
+    }                                                                                                                  \
+    static bg_cost cost_##form(const bg_op_signature *op)                                                              \
+    {                                                                                                                  \
+        return bgi_cost_accumulating(&(plain), op);                                                                    \
+    }                                                                                                                  \
+    const bg_op_type form = {                                                                                          \
+        BG_OP_TYPE_DEFAULTS,                                                                                           \
+        .name = form_name,                                                                                             \
+        .minimum_inputs = (inputs) + 1,                                                                                \
+        .maximum_inputs = (inputs) + (outputs),                                                                        \
+        .attributes_bytes = sizeof(attributes),                                                                        \
+        .written_inputs = ((1u << (outputs)) - 1u) << (inputs),                                                        \
+        .infer = infer_##form,                                                                                         \
+        .cost = cost_##form,                                                                                           \
+        .kernel = select,                                                                                              \
+    }
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * fuse_accumulation.c: gradients that are added to their accumulators where they are made.
+ *
+ *     dy, x -> backward_weights -> dw, db            =>      backward_weights_accumulate(dy, x, w.acc!, b.acc!)
+ *     accumulate(w.acc!, dw); accumulate(b.acc!, db)
+ *
+ * needs: a training graph. does: an op whose type has an accumulating form becomes that form when each of its results
+ * is a float32 gradient that nothing but one accumulate op of the same block reads, into a float32 accumulator. keeps:
+ * the order of all other ops, names, blocks, phases and every bit: an accumulating form adds the complete gradient.
+ */
+#include "transform/transform.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "ops/ops.h"
+#include "transform/rebuild.h"
+
+#define SEVERAL UINT32_MAX
+
+typedef struct bgi_adder {
+    const bg_graph *graph;
+    uint32_t *readers; /* by value: index + 1 of the op that alone reads it; 0: none; SEVERAL: also for outputs */
+    bool *is_absorbed; /* by op: an accumulate op that is part of another op now */
+} bgi_adder;
+
+static void find_readers(bgi_adder *a)
+{
+    for (uint32_t o = 0; o < a->graph->op_count; o++)
+        for (uint32_t i = 0; i < a->graph->ops[o].input_count; i++) {
+            uint32_t *reader = &a->readers[a->graph->ops[o].inputs[i].id];
+            *reader = *reader == 0 ? o + 1 : SEVERAL;
+        }
+    for (size_t i = 0; i < a->graph->output_count; i++)
+        a->readers[a->graph->outputs[i].value.id] = SEVERAL;
+}
+
+/* The accumulate op that alone takes `value`, when it may be part of the op that makes it; NULL: none. */
+static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_value value)
+{
+    const uint32_t reader = a->readers[value.id];
+    const bgi_op *accumulate;
+
+    if (reader == 0 || reader == SEVERAL)
+        return NULL;
+    accumulate = &a->graph->ops[reader - 1];
+    if (accumulate->type != &bgi_op_accumulate || accumulate->input_count != 2 ||
+        accumulate->inputs[1].id != value.id || accumulate->block != op->block || accumulate->phase != op->phase)
+        return NULL;
+    return bg_graph_type(a->graph, value).dtype == BG_FLOAT32 &&
+                   bg_graph_type(a->graph, accumulate->inputs[0]).dtype == BG_FLOAT32
+               ? accumulate
+               : NULL;
+}
+
+/* Fills the accumulators of all results of `op` behind its inputs; false: one of them is not simply accumulated. */
+static bool match(const bgi_adder *a, const bgi_op *op, bg_value *inputs, uint32_t *count)
+{
+    *count = op->input_count;
+    if (op->type->accumulating == NULL)
+        return false;
+    for (uint32_t i = 0; i < op->output_count; i++) {
+        const bgi_op *accumulate;
+        if (bg_value_is_null(op->outputs[i]))
+            continue;
+        accumulate = find_accumulate(a, op, op->outputs[i]);
+        if (accumulate == NULL)
+            return false;
+        inputs[(*count)++] = accumulate->inputs[0];
+    }
+    return *count > op->input_count;
+}
+
+static void emit(bgi_adder *a, bgi_rebuild *rebuild, const bgi_op *op)
+{
+    bg_value inputs[64];
+    uint32_t count;
+
+    if (!match(a, op, inputs, &count)) {
+        bgi_rebuild_op(rebuild, op);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        inputs[i] = bgi_rebuild_value(rebuild, i < op->input_count ? op->inputs[i] : inputs[i]);
+    for (uint32_t i = 0; i < op->output_count; i++)
+        if (!bg_value_is_null(op->outputs[i]))
+            a->is_absorbed[a->readers[op->outputs[i].id] - 1] = true;
+    bgi_rebuild_place(rebuild, op);
+    bg_graph_add(rebuild->to, op->type->accumulating, op->name, inputs, count, op->attributes, NULL);
+}
+
+bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error)
+{
+    bgi_adder a = {.graph = *graph};
+    bgi_rebuild rebuild = {0};
+    bg_graph *fused = NULL;
+    bg_status status;
+
+    a.readers = calloc(a.graph->value_count, sizeof *a.readers);
+    a.is_absorbed = calloc(a.graph->op_count + 1, sizeof *a.is_absorbed);
+    if (a.readers == NULL || a.is_absorbed == NULL) {
+        status = bgi_error_memory(error, "readers", a.graph->value_count * sizeof *a.readers);
+        goto cleanup;
+    }
+    BGI_TRY_CLEANUP(bgi_rebuild_begin(&rebuild, a.graph, NULL, error));
+    find_readers(&a);
+    for (uint32_t o = 0; o < a.graph->op_count; o++)
+        if (!a.is_absorbed[o])
+            emit(&a, &rebuild, &a.graph->ops[o]);
+    BGI_TRY_CLEANUP(bgi_rebuild_finish(&rebuild, &fused, error));
+    bg_graph_destroy(*graph);
+    *graph = fused;
+cleanup:
+    free(a.readers);
+    free(a.is_absorbed);
+    bgi_rebuild_clear(&rebuild);
+    return status;
+}
