@@ -10,6 +10,8 @@
 
 #include "schedule/problems.h"
 
+#include <stdio.h>
+
 static bg_schedule *must_read(const char *text, uint64_t *skipped)
 {
     bg_schedule *schedule = NULL;
@@ -95,8 +97,23 @@ static void test_bad_texts(void **state)
     }
 }
 
-/* A plain chain of every generator that takes it, out and back: the same lists. Nothing is read in a cell before the
- * one after that which makes it. */
+/* CSV has no updates: those that are read stand at the end of each device. */
+static char *print_without_updates(const bg_schedule *schedule)
+{
+    char *text = NULL, *to;
+
+    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
+    to = text;
+    for (const char *from = text; *from != '\0';)
+        if (from[0] == ' ' && from[1] == 'U')
+            from += 1 + strcspn(from + 1, " \n");
+        else
+            *to++ = *from++;
+    *to = '\0';
+    return text;
+}
+
+/* A plain chain of every generator that takes it, out and back: the same lists. */
 static void test_generators_survive_the_round_trip(void **state)
 {
     const bg_schedule_generator *generator;
@@ -108,7 +125,7 @@ static void test_generators_survive_the_round_trip(void **state)
             for (uint32_t training = 0; training < 2; training++) {
                 test_problem test;
                 bg_schedule *schedule = NULL, *again = NULL;
-                char *csv = NULL, *text = NULL;
+                char *csv = NULL, *text = NULL, *text_again = NULL;
                 bg_error error = {0};
                 assert_true(test_chain(&test, stages, 5, training == 1));
                 test_problem_clear(&test);
@@ -119,10 +136,12 @@ static void test_generators_survive_the_round_trip(void **state)
                     bg_schedule_create(&test.problem, generator, &schedule, NULL) == BG_OK) {
                     assert_int_equal(bg_schedule_print_csv(schedule, &test.problem, &csv, &error), BG_OK);
                     again = must_read(csv, NULL);
-                    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
-                    assert_prints(again, text);
+                    text = print_without_updates(schedule);
+                    text_again = print_without_updates(again);
+                    assert_string_equal(text, text_again);
                     count++;
                 }
+                free(text_again);
                 free(text);
                 free(csv);
                 bg_schedule_destroy(again);
@@ -130,6 +149,46 @@ static void test_generators_survive_the_round_trip(void **state)
                 test_problem_clear(&test);
             }
     assert_true(count >= 20);
+}
+
+/* The cell (by number) of an action such as "1F0"; fails when it is not there. */
+static uint32_t find_cell(const char *csv, const char *action)
+{
+    const char *at = strstr(csv, action), *row = csv;
+    uint32_t commas = 0;
+
+    assert_non_null(at);
+    for (const char *c = csv; c < at; c++)
+        row = *c == '\n' ? c + 1 : row;
+    for (const char *c = row; c < at; c++)
+        commas += *c == ',';
+    return commas;
+}
+
+/* Nothing is read in a cell before the one after that which makes it. */
+static void test_cells_are_steps(void **state)
+{
+    test_problem test;
+    bg_schedule *schedule = NULL;
+    char *csv = NULL, before[32], after[32];
+
+    (void)state;
+    assert_true(test_chain(&test, 4, 6, true));
+    assert_int_equal(bg_schedule_create(&test.problem, bg_schedule_generator_find("interleaved"), &schedule, NULL),
+                     BG_OK);
+    assert_int_equal(bg_schedule_print_csv(schedule, &test.problem, &csv, NULL), BG_OK);
+    for (uint32_t stage = 0; stage + 1 < 4; stage++)
+        for (uint32_t m = 0; m < 6; m++) {
+            snprintf(before, sizeof before, "%uF%u", (unsigned)stage, (unsigned)m);
+            snprintf(after, sizeof after, "%uF%u", (unsigned)stage + 1, (unsigned)m);
+            assert_true(find_cell(csv, before) < find_cell(csv, after));
+            snprintf(before, sizeof before, "%uB%u", (unsigned)stage + 1, (unsigned)m);
+            snprintf(after, sizeof after, "%uB%u", (unsigned)stage, (unsigned)m);
+            assert_true(find_cell(csv, before) < find_cell(csv, after));
+        }
+    free(csv);
+    bg_schedule_destroy(schedule);
+    test_problem_clear(&test);
 }
 
 static void test_only_what_is_valid_is_printed(void **state)
@@ -188,11 +247,9 @@ static void test_inferred_problem(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_the_whole_grammar),
-        cmocka_unit_test(test_bad_texts),
-        cmocka_unit_test(test_generators_survive_the_round_trip),
-        cmocka_unit_test(test_only_what_is_valid_is_printed),
+        cmocka_unit_test(test_golden),           cmocka_unit_test(test_the_whole_grammar),
+        cmocka_unit_test(test_bad_texts),        cmocka_unit_test(test_generators_survive_the_round_trip),
+        cmocka_unit_test(test_cells_are_steps),  cmocka_unit_test(test_only_what_is_valid_is_printed),
         cmocka_unit_test(test_inferred_problem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
