@@ -3,15 +3,15 @@
  * stage with a backward of the other, so that one computes while the other communicates (DeepSeek-AI, "DeepSeek-V3
  * Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U (up):
  *
- *     times              what
+ *     times              what (W right after its B unless said otherwise)
  *     2 (p - 1 - r)      F of D
  *     r + 1              F of D, F of U
- *     p - 1 - r          B of U, W, F of U                     (that B without its W)
- *     m - 2 p + r + 1    F of D, B of U, F of U, B of D        steady state; W right after its B
+ *     p - 1 - r          B of U, F of U
+ *     m - 2 p + r + 1    F of D, B of U, F of U, B of D        the steady state
  *     p - 1 - r          B of U, F of U, B of D
- *     r + 1              B of U, B of D                        (W put off from the middle on)
- *     p - 1 - r          W, B of D                             (that B without its W)
- *     r + 1              W
+ *     r + 1              B of U, B of D                        W put off from the middle on
+ *     p - 1 - r          the oldest W that was put off, B of D without its own
+ *     r + 1              the oldest W that was put off
  *
  * A device keeps at most 2 p + 1 (stages x micro-batches). It takes 2 p micro-batches or more; for fewer this is the
  * order for 2 p without those that are not there.
@@ -69,8 +69,7 @@ static bg_status emit_ramp_up(emitter *e, uint32_t behind, uint32_t rank)
         BGI_TRY(emit_forward(e, UP));
     }
     for (uint32_t i = 0; i < behind; i++) {
-        BGI_TRY(emit_backward(e, UP, true));
-        BGI_TRY(emit_weights(e));
+        BGI_TRY(emit_backward(e, UP, false));
         BGI_TRY(emit_forward(e, UP));
     }
     return BG_OK;

@@ -14,7 +14,7 @@ enum { MOST_STAGES = 16, MOST_EDGES = 64 };
 /* A problem with its arrays inside; must not be copied. */
 typedef struct test_problem {
     bg_schedule_problem problem;
-    uint32_t devices[MOST_STAGES * 32];
+    uint32_t devices[MOST_STAGES * 32]; /* the most stages of a chain */
     uint32_t positions[MOST_STAGES];
     uint32_t phases[MOST_STAGES];
     bg_schedule_edge edges[MOST_EDGES];
