@@ -54,8 +54,9 @@ static void test_orders_of_phases(void **state)
         "F0.0 F0.1 F1.0 F2.0 B2.0 B1.0 F1.1 F2.1 B2.1 U2:0 B1.1 U1:0 B0.0 B0.1 U0:0"};
     static const char *const alternating[] = {"F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 U2:0 B0.0 B0.1 U0:0",
                                               "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 U3:0 B1.0 B1.1 U1:0"};
-    static const char *const pipelined_phase[] = {"F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 U2:0 B0.0 B0.1 U0:0",
-                                                  "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 U3:0 B1.0 B1.1 U1:0"};
+    static const char *const pipelined_phase[] = {
+        "F0.0 F0.1 F0.2 F2.0 F2.1 B2.0 F2.2 B2.1 B2.2 U2:0 B0.0 B0.1 B0.2 U0:0",
+        "F1.0 F1.1 F1.2 F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 U3:0 B1.0 B1.1 B1.2 U1:0"};
     static const char *const inference[] = {"F0.0 F0.1 F1.0 F1.1 F2.0 F2.1"};
     static const uint32_t phases[] = {0, 1, 1}, halves[] = {0, 0, 1, 1};
     test_problem test;
@@ -77,6 +78,7 @@ static void test_orders_of_phases(void **state)
     strategy_chain(&test, "phased", 4, 2, 2);
     assert_orders(&test.problem, "phased", alternating);
     test.problem.stage_phases = halves;
+    test.problem.micro_batch_count = 3;
     assert_orders(&test.problem, "phased", pipelined_phase);
     test_problem_clear(&test);
 }

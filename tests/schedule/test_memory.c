@@ -38,10 +38,12 @@ static void fail_each_allocation(bg_status (*operation)(const bg_schedule_proble
     assert_true(n > fewest); /* failures were met */
 }
 
+static const char *strategy = "interleaved";
+
 static bg_status create(const bg_schedule_problem *problem, bg_error *error)
 {
     bg_schedule *schedule = NULL;
-    const bg_status status = bg_schedule_create(problem, bg_schedule_generator_find("interleaved"), &schedule, error);
+    const bg_status status = bg_schedule_create(problem, bg_schedule_generator_find(strategy), &schedule, error);
 
     bg_schedule_destroy(schedule);
     return status;
@@ -121,8 +123,40 @@ static void test_each_allocation_may_fail(void **state)
     test_problem_clear(&test);
 }
 
+/* Strategies that keep something while they work: concurrent stages, Vs, loops. */
+static void test_each_allocation_of_a_strategy_may_fail(void **state)
+{
+    static const char *const names[] = {"zb-v", "dualpipev"};
+    static const uint32_t positions[] = {0, 1, 2, 2};
+    test_problem test;
+
+    (void)state;
+    if (!test_allocations_available())
+        skip();
+    assert_true(test_chain(&test, 4, 4, true));
+    test.problem.edge_count = 0;
+    test.problem.splits_weights = true;
+    test.problem.stage_positions = positions;
+    strategy = "zb-h1";
+    fail_each_allocation(create, &test.problem, 15);
+    test.problem.stage_positions = NULL;
+    test.devices[2] = 1;
+    test.devices[3] = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        strategy = names[i];
+        fail_each_allocation(create, &test.problem, 15);
+    }
+    test.devices[2] = 0;
+    test.devices[3] = 1;
+    strategy = "looped";
+    fail_each_allocation(create, &test.problem, 15);
+    strategy = "interleaved";
+    test_problem_clear(&test);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_allocation_may_fail),
+                                       cmocka_unit_test(test_each_allocation_of_a_strategy_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
