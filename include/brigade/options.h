@@ -14,8 +14,30 @@ extern "C" {
 typedef enum bg_strategy {
     BG_STRATEGY_SINGLE = 0, /* one device, no partition */
     BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time */
-    BG_STRATEGY_PIPELINED   /* stages on devices, micro-batches overlap as the schedule says */
+    BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap as the schedule says */
+    BG_STRATEGY_PHASED      /* phases of stages one after the other, all micro-batches of a step through each */
 } bg_strategy;
+
+/* Stages that nobody lists. */
+typedef enum bg_auto_stage {
+    /* Neighbouring blocks on one device are a stage; without any device ids each block is one. */
+    BG_AUTO_STAGE_SAME_AS_IPU = 0,
+    /* Each new block is the next stage, from 1; stage 0 is what precedes the first block, if anything does. Neighbours
+     * on one device are one stage all the same. */
+    BG_AUTO_STAGE_INCREMENT
+} bg_auto_stage;
+
+/* What a device is to the planner: only estimates and budgets, for devices are virtual. */
+typedef struct bg_device_model {
+    double speed;        /* relative to the others; above 0 */
+    size_t memory_bytes; /* budget; 0: as options.device_memory_bytes says */
+} bg_device_model;
+
+/* What a block was measured to take for one micro-batch, instead of the estimate. */
+typedef struct bg_block_cost {
+    const char *name;
+    double forward_ns, backward_ns, weights_ns; /* weights: that part of the backward pass which no other block needs */
+} bg_block_cost;
 
 typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0, /* over all counted elements of the step (all micro-batches, all replicas) */
@@ -45,11 +67,24 @@ typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text
 typedef struct bg_options {
     uint32_t cookie; /* set by bg_options_defaults: catches a struct that nobody initialised */
     bg_strategy strategy;
-    /* PIPELINED: name of a schedule generator ("interleaved", "grouped", "sequential"); NULL: "interleaved". */
+    /* PIPELINED: name of a schedule generator (bg_schedule_generator_at); NULL: "interleaved". */
     const char *schedule;
-    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". NULL: automatic: blocks with
-     * device ids form one stage for each run of equal ids; without any ids each block is a stage. */
+    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". & joins stages that run at
+     * the same time and share neither data nor weights: "B1|B2&B3|B4"; ; parts phases (PHASED): "B1,B2|B3;B4|B5".
+     * "auto:4": four stages whose longest is as short as block borders allow; "auto-ops:4" cuts inside blocks too.
+     * NULL: as auto_stage says. */
     const char *stages;
+    bg_auto_stage auto_stage; /* when stages is NULL */
+    /* The device of each stage; devices may repeat, and neighbours on one device stay two stages. NULL: the device
+     * behind @, else that of the stage's blocks, else where the schedule places the stage. */
+    const uint32_t *device_mapping;
+    uint32_t device_mapping_count;
+    uint32_t device_count; /* of one replica; 0: what the stages and the schedule make of it */
+    bool phases_parallel; /* PHASED: two groups of devices take turns, even and odd; else all phases are on one group */
+    const bg_device_model *devices;   /* NULL: all alike */
+    uint32_t device_model_count;      /* as many as there are devices */
+    const bg_block_cost *block_costs; /* NULL: estimates */
+    uint32_t block_cost_count;
     uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
     uint32_t replicas;              /* data-parallel copies of all stages */
@@ -62,11 +97,13 @@ typedef struct bg_options {
     uint32_t output_period;                   /* EVERY_N */
     const bg_output_request *output_requests; /* further forms of outputs */
     uint32_t output_request_count;
-    bool requests_only;    /* return the requests alone; inference leaves out what they do not need */
-    bool ipu_limits;       /* the limits of IPU software are errors instead of warnings */
-    double wait_limit_s;   /* a wait longer than this ends the run with an error; default 120 */
-    bool trace;            /* record every action */
-    uint32_t trace_events; /* events kept for each device; default 65536 */
+    bool requests_only; /* return the requests alone; inference leaves out what they do not need */
+    bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
+    bool
+        auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
+    double wait_limit_s;    /* a wait longer than this ends the run with an error; default 120 */
+    bool trace;             /* record every action */
+    uint32_t trace_events;  /* events kept for each device; default 65536 */
     bg_kernel_policy kernels;
     bool no_fusion;      /* leave ops as written */
     bg_log_function log; /* NULL: silent */

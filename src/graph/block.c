@@ -17,8 +17,8 @@ static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
         snprintf(automatic, sizeof automatic, "%u", graph->automatic_block_count++);
         name = automatic;
     }
-    if (strpbrk(name, ",|@") != NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s`: a name without , | and @, which part lists of stages",
+    if (strpbrk(name, ",|@&;") != NULL) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s`: a name without , | & ; and @, which part lists of stages",
                       name);
         return BGI_BLOCK_NONE;
     }

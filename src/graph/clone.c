@@ -50,8 +50,11 @@ static bool copy_owned(bg_graph *to)
         if (good && op->attributes != NULL)
             good = (op->attributes = bgi_arena_copy(&to->arena, op->attributes, op->type->attributes_bytes)) != NULL;
     }
-    for (size_t i = 0; i < to->block_count && good; i++)
-        good = (to->blocks[i].name = bgi_arena_text(&to->arena, to->blocks[i].name)) != NULL;
+    for (size_t i = 0; i < to->block_count && good; i++) {
+        bgi_block *block = &to->blocks[i];
+        good = (block->name = bgi_arena_text(&to->arena, block->name)) != NULL &&
+               (block->origin == NULL || (block->origin = bgi_arena_text(&to->arena, block->origin)) != NULL);
+    }
     for (size_t i = 0; i < to->output_count && good; i++)
         good = (to->outputs[i].name = bgi_arena_text(&to->arena, to->outputs[i].name)) != NULL;
     return good;

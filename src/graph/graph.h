@@ -55,7 +55,8 @@ typedef struct bgi_op {
 /* Block 0 holds what comes before any annotation; its name is "". */
 typedef struct bgi_block {
     const char *name;
-    uint32_t device; /* BG_DEVICE_NONE: not given */
+    uint32_t device;    /* BG_DEVICE_NONE: not given */
+    const char *origin; /* of a part that automatic stages cut off: the block it was in; else NULL */
 } bgi_block;
 
 typedef struct bgi_output {

@@ -17,12 +17,9 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "plan/automatic.h"
 #include "plan/describe.h"
-
-/* The device model behind static costs: what one core of a current server does with small kernels. */
-#define MODEL_FLOPS_PER_NS 80.0
-#define MODEL_BYTES_PER_NS 20.0
-#define MODEL_CALL_NS      300.0
+#include "plan/devices.h"
 
 /* ---- options and outputs into the plan ---- */
 
@@ -34,6 +31,29 @@ static bg_status copy_text(bg_plan *plan, const char **text, bg_error *error)
     return *text != NULL ? BG_OK : bgi_error_memory(error, "options", 0);
 }
 
+static bg_status copy_devices(bg_plan *plan, bg_error *error)
+{
+    bg_options *options = &plan->options;
+    bg_block_cost *costs = NULL;
+
+    if (options->device_mapping != NULL)
+        options->device_mapping = bgi_arena_copy(&plan->arena, options->device_mapping,
+                                                 options->device_mapping_count * sizeof *options->device_mapping);
+    if (options->devices != NULL)
+        options->devices =
+            bgi_arena_copy(&plan->arena, options->devices, options->device_model_count * sizeof *options->devices);
+    if (options->block_costs != NULL)
+        options->block_costs = costs = bgi_arena_copy(&plan->arena, options->block_costs,
+                                                      options->block_cost_count * sizeof *options->block_costs);
+    if ((options->device_mapping == NULL && options->device_mapping_count > 0) ||
+        (options->devices == NULL && options->device_model_count > 0) ||
+        (costs == NULL && options->block_cost_count > 0))
+        return bgi_error_memory(error, "options", 0);
+    for (uint32_t b = 0; b < options->block_cost_count; b++)
+        BGI_TRY(copy_text(plan, &costs[b].name, error));
+    return BG_OK;
+}
+
 static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error *error)
 {
     bg_output_request *requests;
@@ -41,6 +61,7 @@ static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error
     plan->options = *options;
     BGI_TRY(copy_text(plan, &plan->options.schedule, error));
     BGI_TRY(copy_text(plan, &plan->options.stages, error));
+    BGI_TRY(copy_devices(plan, error));
     requests = bgi_arena_copy(&plan->arena, options->output_requests,
                               options->output_request_count * sizeof *options->output_requests);
     if (requests == NULL)
@@ -209,169 +230,6 @@ static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* ---- the schedule ---- */
-
-static double model_ns(const bg_cost *cost)
-{
-    const double compute = cost->flops / MODEL_FLOPS_PER_NS;
-    const double memory = (cost->bytes_read + cost->bytes_written) / MODEL_BYTES_PER_NS;
-
-    return MODEL_CALL_NS + (compute > memory ? compute : memory);
-}
-
-static bg_status estimate_costs(bgi_compiler *c, bg_error *error)
-{
-    bg_stage_cost *costs = bgi_arena_take(&c->plan->arena, c->stages.stage_count, sizeof *costs);
-    bg_type types[64];
-
-    if (costs == NULL)
-        return bgi_error_memory(error, "costs", 0);
-    for (size_t o = 0; o < c->graph->op_count; o++) {
-        const bgi_op *op = &c->graph->ops[o];
-        const bg_op_signature signature = bgi_op_signature(c->graph, op, types);
-        const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[o]];
-        bg_stage_cost *stage = &costs[segment->stage];
-        double *const sums[] = {&stage->forward_ns, &stage->backward_ns, &stage->weights_ns, &stage->update_ns};
-        bg_cost cost = {0};
-        if (bgi_op_is_alias(c, op))
-            continue;
-        if (op->type->cost != NULL)
-            cost = op->type->cost(&signature);
-        *sums[segment->kind] += model_ns(&cost);
-        if (segment->kind != BGI_SEGMENT_UPDATE)
-            c->plan->summary.flops_per_micro_batch += cost.flops;
-    }
-    c->plan->problem.costs = costs;
-    return BG_OK;
-}
-
-static bg_status mark_host_stages(bgi_compiler *c, bg_error *error)
-{
-    const uint32_t stages = c->stages.stage_count;
-    bool *in = bgi_arena_take(&c->plan->arena, stages, sizeof *in);
-    bool *out = bgi_arena_take(&c->plan->arena, stages, sizeof *out);
-
-    if (in == NULL || out == NULL)
-        return bgi_error_memory(error, "host streams", 0);
-    for (size_t o = 0; o < c->graph->op_count; o++)
-        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++)
-            if (bgi_graph_value(c->graph, c->partition.roots[c->graph->ops[o].inputs[i].id])->kind == BGI_VALUE_INPUT)
-                in[c->partition.op_stages[o]] = true;
-    for (uint32_t i = 0; i < c->plan->output_count; i++) {
-        const bg_value root = c->partition.roots[c->output_values[i].id];
-        out[c->partition.op_stages[bgi_graph_value(c->graph, root)->op]] = true;
-    }
-    c->plan->problem.stage_host_in = in;
-    c->plan->problem.stage_host_out = out;
-    return BG_OK;
-}
-
-static bg_status make_problem(bgi_compiler *c, bg_error *error)
-{
-    bg_schedule_problem *problem = &c->plan->problem;
-
-    bg_schedule_problem_init(problem);
-    problem->stage_count = c->stages.stage_count;
-    problem->device_count = c->stages.device_count;
-    problem->stage_devices =
-        bgi_arena_copy(&c->plan->arena, c->stages.stage_devices, c->stages.stage_count * sizeof(uint32_t));
-    if (problem->stage_devices == NULL)
-        return bgi_error_memory(error, "stages", 0);
-    problem->micro_batch_count = c->plan->micro_batches;
-    problem->training = c->plan->training;
-    problem->merges_loss = c->plan->training;
-    problem->update_level_count = c->partition.level_count;
-    problem->reduces_gradients = c->plan->training && c->plan->replicas > 1;
-    problem->edges = c->edges;
-    problem->edge_count = c->edge_count;
-    problem->bytes_per_ns = MODEL_BYTES_PER_NS;
-    BGI_TRY(mark_host_stages(c, error));
-    return estimate_costs(c, error);
-}
-
-static void warn(const bg_plan *plan, const char *text)
-{
-    if (plan->options.log != NULL)
-        plan->options.log(plan->options.log_user, BG_LOG_WARNING, text);
-}
-
-static const bg_schedule_generator *choose_generator(const bg_plan *plan, bg_error *error)
-{
-    const bg_options *options = &plan->options;
-    const char *name = options->strategy == BG_STRATEGY_SINGLE    ? "single"
-                       : options->strategy == BG_STRATEGY_SHARDED ? "sharded"
-                       : options->schedule != NULL                ? options->schedule
-                                                                  : "interleaved";
-    const bg_schedule_generator *generator;
-    bgi_text names = {0};
-
-    /* With one device there is nothing to overlap: pipelining is switched off. */
-    if (options->strategy == BG_STRATEGY_PIPELINED && plan->device_count == 1) {
-        warn(plan, "all stages are on one device: one micro-batch runs at a time, without a pipeline");
-        name = "sequential";
-    }
-    generator = bg_schedule_generator_find(name);
-    if (generator != NULL)
-        return generator;
-    for (uint32_t i = 0; bg_schedule_generator_at(i) != NULL; i++)
-        bgi_text_add(&names, "%s%s", i == 0 ? "" : ", ", bg_schedule_generator_at(i)->name);
-    bg_error_set(error, BG_ERROR_INVALID, "there is no schedule `%s`; there are %s", name,
-                 names.data != NULL ? names.data : "none");
-    bgi_text_clear(&names);
-    return NULL;
-}
-
-/* What IPU software accepted: PopTorch's pipeline, which has one order only, wants 2 N - 1 micro-batches in training;
- * the named schedules have limits of their own. */
-static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator)
-{
-    if (plan->stage_count < 2)
-        return 1;
-    if (plan->options.strategy == BG_STRATEGY_PIPELINED && plan->options.schedule == NULL && plan->training)
-        return 2 * plan->stage_count - 1;
-    return generator->minimum_micro_batches(plan->stage_count, plan->training);
-}
-
-/* IPU software refused pipelines with too few micro-batches; here that is a warning with the idle time it means. */
-static bg_status check_minimum(const bg_plan *plan, const bg_schedule_generator *generator, bg_error *error)
-{
-    const uint32_t minimum = find_minimum(plan, generator);
-    const char *option = plan->training ? "gradient accumulation" : "device iterations";
-    char text[320];
-
-    if (plan->micro_batches >= minimum)
-        return BG_OK;
-    if (plan->options.ipu_limits)
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "%s is %u: a pipeline of N = %u stages with schedule `%s` needs at least %u%s on IPUs; raise "
-            "it, or use fewer stages",
-            option, plan->micro_batches, plan->stage_count, generator->name, minimum,
-            minimum == 2 * plan->stage_count - 1 ? " (2 N - 1)" : "");
-    snprintf(
-        text, sizeof text,
-        "%s is %u, below the %u that fill a pipeline of %u stages with schedule `%s`: devices are idle for %.0f%% of "
-        "the time",
-        option, plan->micro_batches, minimum, plan->stage_count, generator->name, 100.0 * plan->summary.idle_share);
-    warn(plan, text);
-    return BG_OK;
-}
-
-static bg_status make_schedule(bgi_compiler *c, bg_error *error)
-{
-    bg_plan *plan = c->plan;
-    const bg_schedule_generator *generator = choose_generator(plan, error);
-    bg_schedule_timing timing = {0};
-
-    if (generator == NULL)
-        return BG_ERROR_INVALID;
-    BGI_TRY(bg_schedule_create(&plan->problem, generator, &plan->schedule, error));
-    BGI_TRY(bg_schedule_simulate(plan->schedule, &plan->problem, &timing, error));
-    plan->summary.idle_share = timing.bubble;
-    bg_schedule_timing_clear(&timing);
-    return check_minimum(plan, generator, error);
-}
-
 /* ---- variables and constants of the plan ---- */
 
 static void list_places(const bgi_compiler *c, size_t v, bgi_operand *places, uint32_t *count)
@@ -514,11 +372,31 @@ static void summarise(bg_plan *plan)
 
 static bg_status check_budget(const bg_plan *plan, bg_error *error)
 {
-    const size_t budget = plan->options.device_memory_bytes;
-
-    for (uint32_t d = 0; budget != 0 && d < plan->device_count; d++)
-        if (plan->devices[d].arena_bytes > budget)
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        const size_t budget = bgi_options_budget(&plan->options, d);
+        if (budget != 0 && plan->devices[d].arena_bytes > budget)
             return bgi_describe_over_budget(plan, error);
+    }
+    return BG_OK;
+}
+
+/* Stages and their devices. Stages that are given are those of the whole model: what pruning left out of them does not
+ * count. Blocks keep their numbers. */
+static bg_status divide(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
+{
+    bg_options *options = &c->plan->options;
+
+    BGI_TRY(bgi_choose_generator(c, error));
+    if (options->strategy == BG_STRATEGY_SINGLE || options->stages == NULL) {
+        graph = c->graph;
+    } else if (bgi_stages_are_automatic(options->stages)) {
+        BGI_TRY(bgi_choose_stages(c, loss, error));
+        graph = c->graph;
+    }
+    BGI_TRY(bgi_assign_stages(graph, options, bgi_merges_neighbours(options, c->generator), &c->stages, error));
+    BGI_TRY(bgi_place_stages(options, c->generator, &c->stages, error));
+    BGI_TRY(bgi_check_ipu_limits(c->graph, options, &c->stages, error));
+    bgi_give_up_pipeline(c);
     return BG_OK;
 }
 
@@ -527,9 +405,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     bg_plan *plan = c->plan;
 
     BGI_TRY(take_forward(c, graph, &loss, error));
-    /* Stages that are given are those of the whole model: what pruning left out of them does not count. Blocks keep
-     * their numbers. */
-    BGI_TRY(bgi_assign_stages(plan->options.stages != NULL ? graph : c->graph, &plan->options, &c->stages, error));
+    BGI_TRY(divide(c, graph, loss, error));
     if (plan->training) {
         BGI_TRY(bgi_make_training(c->graph, loss, &plan->optimiser, &plan->options, error));
         if (!plan->options.no_fusion)
@@ -538,14 +414,13 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
     plan->stage_count = c->stages.stage_count;
     plan->device_count = c->stages.device_count;
-    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, false, &c->partition, error));
+    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, plan->training && c->generator->splits_weights,
+                             &c->partition, error));
     BGI_TRY(resolve_outputs(c, error));
     BGI_TRY(list_inputs(c, error));
     BGI_TRY(check_micro_batch(c, error));
     BGI_TRY(bgi_group_edges(c, error));
-    BGI_TRY(make_problem(c, error));
-    plan->stage_devices = plan->problem.stage_devices;
-    BGI_TRY(make_schedule(c, error));
+    BGI_TRY(bgi_make_schedule(c, error));
     BGI_TRY(bgi_select_kernels(c, error));
     BGI_TRY(bgi_lay_out(c, error));
     BGI_TRY(bgi_write_programs(c, error));

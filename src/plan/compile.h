@@ -1,7 +1,9 @@
 /*
  * compile.h: what the files of this room share while a plan is made.
  *
- *     compile.c   drives the passes, makes the schedule problem and the schedule
+ *     compile.c   drives the passes
+ *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
+ *     problem.c   the schedule problem, the choice of a schedule
  *     layout.c    where every value lives: variables, slots of edges, transients
  *     program.c   instructions and calls
  *     describe.c  tables and listings of a finished plan
@@ -16,6 +18,7 @@
 typedef struct bgi_compiler {
     bg_plan *plan;
     bg_graph *graph; /* after all passes */
+    const bg_schedule_generator *generator;
     bgi_stages stages;
     bgi_partition partition;
     bgi_arena scratch;
@@ -38,6 +41,11 @@ typedef struct bgi_compiler {
     /* what outputs of the plan are */
     bg_value *output_values;
 } bgi_compiler;
+
+/* problem.c, in this order. bgi_give_up_pipeline: with one device there is nothing to overlap. */
+bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
+void bgi_give_up_pipeline(bgi_compiler *compiler);
+bg_status bgi_make_schedule(bgi_compiler *compiler, bg_error *error);
 
 /* layout.c, in this order */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "plan/options.h"
 
 const char *bg_memory_class_name(bg_memory_class memory_class)
 {
@@ -80,8 +81,8 @@ static void add_memory_rows(bgi_text *text, const bg_plan *plan)
             if (k != BG_MEMORY_REMOTE)
                 bgi_text_add(text, " %11zu", device->class_bytes[k]);
         bgi_text_add(text, " %11zu", device->arena_bytes);
-        if (plan->options.device_memory_bytes != 0)
-            bgi_text_add(text, " %11zu", plan->options.device_memory_bytes);
+        if (bgi_options_budget(&plan->options, d) != 0)
+            bgi_text_add(text, " %11zu", bgi_options_budget(&plan->options, d));
         else
             bgi_text_add(text, " %11s", "unlimited");
         bgi_text_add(text, " %11zu\n", device->remote_bytes);
@@ -150,6 +151,13 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
         bgi_text_add(text, ", the largest single part variable `%s`, %s", name, bytes_text(most, size));
 }
 
+static size_t bytes_over(const bg_plan *plan, uint32_t device)
+{
+    const size_t budget = bgi_options_budget(&plan->options, device), need = plan->devices[device].arena_bytes;
+
+    return budget != 0 && need > budget ? need - budget : 0;
+}
+
 bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
 {
     bgi_text text = {0};
@@ -157,15 +165,17 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
     uint32_t worst = 0;
     bg_memory_class largest;
     const char *remedy;
+    size_t budget;
 
     for (uint32_t d = 1; d < plan->device_count; d++)
-        if (plan->devices[d].arena_bytes > plan->devices[worst].arena_bytes)
+        if (bytes_over(plan, d) > bytes_over(plan, worst))
             worst = d;
+    budget = bgi_options_budget(&plan->options, worst);
     remedy = remedy_for(plan, worst, &largest);
     bgi_text_add(&text, "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s)", worst,
                  bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
-                 bytes_text(plan->options.device_memory_bytes, have), plan->options.device_memory_bytes,
-                 bg_memory_class_name(largest), bytes_text(plan->devices[worst].class_bytes[largest], part));
+                 bytes_text(budget, have), budget, bg_memory_class_name(largest),
+                 bytes_text(plan->devices[worst].class_bytes[largest], part));
     add_largest(&text, plan, worst);
     bgi_text_add(&text, "; %s\n", remedy);
     add_memory_rows(&text, plan);

@@ -91,8 +91,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 
 bool bgi_op_is_alias(const bgi_compiler *c, const bgi_op *op)
 {
-    return op->output_count > 0 && op->outputs[0].id != 0 &&
-           c->partition.roots[op->outputs[0].id].id != op->outputs[0].id;
+    return bgi_partition_is_alias(&c->partition, op);
 }
 
 bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)

@@ -4,6 +4,7 @@
  */
 #include "plan/options.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,8 +29,10 @@ bg_options bg_options_defaults(void)
 
 /* ---- names ---- */
 
-static const char *const strategy_names[] = {
-    [BG_STRATEGY_SINGLE] = "single", [BG_STRATEGY_SHARDED] = "sharded", [BG_STRATEGY_PIPELINED] = "pipelined"};
+static const char *const strategy_names[] = {[BG_STRATEGY_SINGLE] = "single",
+                                             [BG_STRATEGY_SHARDED] = "sharded",
+                                             [BG_STRATEGY_PIPELINED] = "pipelined",
+                                             [BG_STRATEGY_PHASED] = "phased"};
 static const char *const output_mode_names[] = {[BG_OUTPUT_DEFAULT] = "default",
                                                 [BG_OUTPUT_FINAL] = "final",
                                                 [BG_OUTPUT_ALL] = "all",
@@ -79,6 +82,30 @@ bool bg_output_mode_find(const char *name, bg_output_mode *out)
         return false;
     *out = (bg_output_mode)i;
     return true;
+}
+
+const char *bgi_options_schedules(char *text, size_t size)
+{
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; bg_schedule_generator_at(i) != NULL && length < size; i++)
+        length += (size_t)snprintf(text + length, size - length, "%s%s", i == 0 ? "" : ", ",
+                                   bg_schedule_generator_at(i)->name);
+    return text;
+}
+
+size_t bgi_options_budget(const bg_options *options, uint32_t device)
+{
+    const bool has_own = options->devices != NULL && device < options->device_model_count;
+
+    return has_own && options->devices[device].memory_bytes != 0 ? options->devices[device].memory_bytes
+                                                                 : options->device_memory_bytes;
+}
+
+double bgi_options_speed(const bg_options *options, uint32_t device)
+{
+    return options->devices != NULL && device < options->device_model_count ? options->devices[device].speed : 1.0;
 }
 
 /* ---- ranges ---- */
@@ -139,21 +166,79 @@ static void check_product(problem_list *list, const bg_options *options)
                     options->device_iterations, options->gradient_accumulation, options->replicas);
 }
 
-static void check_strategy(problem_list *list, const bg_options *options)
+static void check_schedule(problem_list *list, const bg_options *options)
 {
-    if ((uint32_t)options->strategy >= STRATEGY_COUNT)
-        add_problem(list, "strategy is %d; it must be BG_STRATEGY_SINGLE, _SHARDED or _PIPELINED",
-                    (int)options->strategy);
+    char names[320];
+
     if (options->schedule == NULL)
         return;
     if (bg_schedule_generator_find(options->schedule) == NULL)
-        add_problem(list, "schedule `%s` is unknown; there are interleaved, grouped and sequential", options->schedule);
+        add_problem(list, "schedule `%s` is unknown; there are %s", options->schedule,
+                    bgi_options_schedules(names, sizeof names));
     else if (options->strategy != BG_STRATEGY_PIPELINED &&
              strcmp(options->schedule, bg_strategy_name(options->strategy)) != 0)
         add_problem(list,
                     "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or take the "
                     "pipelined strategy",
                     options->schedule, bg_strategy_name(options->strategy));
+    else if (options->strategy == BG_STRATEGY_PIPELINED && strcmp(options->schedule, "phased") == 0)
+        add_problem(list, "schedule `phased` with the pipelined strategy; take the phased strategy");
+}
+
+static void check_strategy(problem_list *list, const bg_options *options)
+{
+    if ((uint32_t)options->strategy >= STRATEGY_COUNT)
+        add_problem(list, "strategy is %d; it must be BG_STRATEGY_SINGLE, _SHARDED, _PIPELINED or _PHASED",
+                    (int)options->strategy);
+    if (options->phases_parallel && options->strategy != BG_STRATEGY_PHASED)
+        add_problem(list, "phases_parallel with the %s strategy, which has no phases; take the phased strategy",
+                    bg_strategy_name(options->strategy));
+    if (options->auto_stage != BG_AUTO_STAGE_SAME_AS_IPU && options->auto_stage != BG_AUTO_STAGE_INCREMENT)
+        add_problem(list, "auto_stage is %d; it must be BG_AUTO_STAGE_SAME_AS_IPU or _INCREMENT",
+                    (int)options->auto_stage);
+    if (options->auto_stage == BG_AUTO_STAGE_INCREMENT && options->stages != NULL)
+        add_problem(list, "auto_stage is auto_increment and stages are `%s`; give one of the two", options->stages);
+    check_schedule(list, options);
+}
+
+static void check_mapping(problem_list *list, const bg_options *options)
+{
+    if (options->device_mapping == NULL && options->device_mapping_count > 0)
+        add_problem(list, "device_mapping_count is %u and device_mapping is NULL", options->device_mapping_count);
+    if (options->device_mapping != NULL && options->device_mapping_count == 0)
+        add_problem(list, "device_mapping_count is 0; give a device for each stage, or set device_mapping to NULL");
+    if (options->strategy == BG_STRATEGY_SINGLE && (options->device_mapping != NULL || options->device_count > 1))
+        add_problem(list, "%s with the single strategy, which has one stage on one device",
+                    options->device_mapping != NULL ? "device_mapping" : "device_count above 1");
+    for (uint32_t s = 0; options->device_mapping != NULL && s < options->device_mapping_count; s++)
+        if (options->device_mapping[s] >= BGI_MOST_DEVICES)
+            add_problem(list, "device_mapping[%u] is %u; devices go from 0 to %d", s, options->device_mapping[s],
+                        BGI_MOST_DEVICES - 1);
+    if (options->device_count > BGI_MOST_DEVICES)
+        add_problem(list, "device_count is %u; there are at most %d", options->device_count, BGI_MOST_DEVICES);
+}
+
+static void check_models(problem_list *list, const bg_options *options)
+{
+    if ((options->devices == NULL) != (options->device_model_count == 0))
+        add_problem(list, "devices is %s and device_model_count is %u; both describe the devices or none",
+                    options->devices == NULL ? "NULL" : "given", options->device_model_count);
+    for (uint32_t d = 0; options->devices != NULL && d < options->device_model_count; d++)
+        if (!isfinite(options->devices[d].speed) || !(options->devices[d].speed > 0))
+            add_problem(list, "devices[%u].speed is %g; it must be above 0 (1 is like the others)", d,
+                        options->devices[d].speed);
+    if ((options->block_costs == NULL) != (options->block_cost_count == 0))
+        add_problem(list, "block_costs is %s and block_cost_count is %u; give both or none",
+                    options->block_costs == NULL ? "NULL" : "given", options->block_cost_count);
+    for (uint32_t b = 0; options->block_costs != NULL && b < options->block_cost_count; b++) {
+        const bg_block_cost *cost = &options->block_costs[b];
+        const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns};
+        if (cost->name == NULL)
+            add_problem(list, "block_costs[%u] names no block", b);
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+            if (!isfinite(values[i]) || values[i] < 0)
+                add_problem(list, "block_costs[%u] has a time of %g ns; it must be 0 or more", b, values[i]);
+    }
 }
 
 static void check_output_mode(problem_list *list, const char *what, bg_output_mode mode, uint32_t period,
@@ -211,6 +296,8 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
     check_counts(&list, options, training);
     check_product(&list, options);
     check_strategy(&list, options);
+    check_mapping(&list, options);
+    check_models(&list, options);
     check_outputs(&list, options);
     check_rest(&list, options);
     if (list.length > 0)

@@ -10,4 +10,13 @@
  * (names of stages, of outputs) is not looked at. */
 bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error);
 
+enum { BGI_MOST_DEVICES = 65536 };
+
+/* The schedules that there are, "single, sharded, ...", into `text`, which is returned. */
+const char *bgi_options_schedules(char *text, size_t size);
+
+/* Bytes that a device may hold (0: unlimited) and how fast it is, by `devices` where they are given. */
+size_t bgi_options_budget(const bg_options *options, uint32_t device);
+double bgi_options_speed(const bg_options *options, uint32_t device);
+
 #endif

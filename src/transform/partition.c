@@ -290,16 +290,17 @@ static bg_status cross_operand(bgi_cutter *c, uint32_t op, bg_value operand, bg_
     return from == c->out->op_segments[op] ? BG_OK : add_crossing(c, root, from, op, error);
 }
 
-static bool is_alias(const bgi_cutter *c, const bgi_op *op)
+bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op)
 {
-    return op->output_count > 0 && op->outputs[0].id != 0 && c->out->roots[op->outputs[0].id].id != op->outputs[0].id;
+    return op->output_count > 0 && op->outputs[0].id != 0 &&
+           partition->roots[op->outputs[0].id].id != op->outputs[0].id;
 }
 
 static bg_status find_crossings(bgi_cutter *c, bg_error *error)
 {
     for (uint32_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
-        if (is_alias(c, op))
+        if (bgi_partition_is_alias(c->out, op))
             continue; /* moves nothing; its readers cross for themselves */
         for (uint32_t i = 0; i < op->input_count; i++)
             BGI_TRY(cross_operand(c, o, op->inputs[i], error));

@@ -51,14 +51,35 @@ extern const bg_op_type bgi_op_load, bgi_op_store;
 /* A tied parameter's copy in another stage takes the new value. */
 extern const bg_op_type bgi_op_refresh;
 
-/* stages.c: which stage and device each block belongs to. */
+/* stages.c: which stage each block belongs to. */
 typedef struct bgi_stages {
-    uint32_t stage_count, device_count;
-    uint32_t *stage_devices; /* malloc'ed */
-    uint32_t *block_stages;  /* malloc'ed; by block index; UINT32_MAX: a block without ops */
+    uint32_t stage_count;
+    uint32_t device_count;     /* 0 until all stages have a device */
+    uint32_t *stage_devices;   /* malloc'ed; BG_DEVICE_NONE: nobody said */
+    uint32_t *stage_positions; /* malloc'ed; ascend without gaps; stages at one position are concurrent */
+    uint32_t *stage_phases;    /* malloc'ed; ascend without gaps; without phases, that of the position */
+    uint32_t *block_stages;    /* malloc'ed; by block index; UINT32_MAX: a block without ops */
+    bool has_text_devices;     /* an @ gave a device */
+    bool has_phases;           /* the text parts phases */
 } bgi_stages;
-bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bgi_stages *out, bg_error *error);
+/* By options' stages ("auto:" apart) or auto_stage. `merges_neighbours`: stages that follow each other on a device that
+ * the text or the blocks gave are one stage. */
+bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbours, bgi_stages *out,
+                            bg_error *error);
 void bgi_stages_clear(bgi_stages *stages);
+/* Appends a stage; false when memory is out. */
+bool bgi_stages_add(bgi_stages *stages, uint32_t device, uint32_t position, uint32_t phase);
+/* stage_text.c: stages by a text; fills what bgi_assign_stages fills, unchecked. */
+bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbours, bgi_stages *stages,
+                          bg_error *error);
+/* stage_check.c: every op in a stage, data flow from position to position, concurrent stages apart. */
+bg_status bgi_check_stages(const bg_graph *graph, const bgi_stages *stages, bg_error *error);
+bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *error);
+
+/* split_blocks.c: needs a forward graph; does: blocks whose ops are in several parts (by op, ascending) become a block
+ * for each part, "B1.0", "B1.1"; keeps the order of blocks, and of ops. What precedes the first block is named "ops".
+ */
+bg_status bgi_split_blocks(bg_graph *graph, const uint32_t *op_parts, uint32_t part_count, bg_error *error);
 
 /* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
  * variable that is refreshed after the update. What changes in each micro-batch must stay in one stage. */
@@ -106,6 +127,8 @@ typedef struct bgi_partition {
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,
                            bgi_partition *out, bg_error *error);
 void bgi_partition_clear(bgi_partition *partition);
+/* Whether the op only renames bytes. */
+bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);
 /* The segment of that kind; UINT32_MAX when the partition has none. */
 uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level);
 

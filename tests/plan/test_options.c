@@ -29,7 +29,7 @@ static void test_names(void **state)
     bg_output_mode mode = BG_OUTPUT_DEFAULT;
     (void)state;
 
-    for (int i = BG_STRATEGY_SINGLE; i <= BG_STRATEGY_PIPELINED; i++) {
+    for (int i = BG_STRATEGY_SINGLE; i <= BG_STRATEGY_PHASED; i++) {
         assert_true(bg_strategy_find(bg_strategy_name((bg_strategy)i), &strategy));
         assert_int_equal(strategy, i);
     }
@@ -129,14 +129,98 @@ static void spoil_trace(bg_options *options)
     options->trace_events = 0;
 }
 
+static const uint32_t two_devices[] = {0, 70000};
+static const bg_device_model slow_device[] = {{1, 0}, {0, 0}};
+static const bg_block_cost nameless_cost[] = {{NULL, 1, 1, -1}};
+
+static void spoil_phases(bg_options *options)
+{
+    options->phases_parallel = true;
+}
+static void spoil_phased_schedule(bg_options *options)
+{
+    options->strategy = BG_STRATEGY_PHASED;
+    options->schedule = "grouped";
+}
+static void spoil_auto_stage(bg_options *options)
+{
+    options->auto_stage = (bg_auto_stage)7;
+}
+static void spoil_auto_stage_and_stages(bg_options *options)
+{
+    options->auto_stage = BG_AUTO_STAGE_INCREMENT;
+    options->stages = "A|B";
+}
+static void spoil_mapping_pointer(bg_options *options)
+{
+    options->device_mapping_count = 2;
+}
+static void spoil_mapping_count(bg_options *options)
+{
+    options->device_mapping = two_devices;
+}
+static void spoil_mapping_device(bg_options *options)
+{
+    options->device_mapping = two_devices;
+    options->device_mapping_count = 2;
+}
+static void spoil_mapping_of_single(bg_options *options)
+{
+    options->strategy = BG_STRATEGY_SINGLE;
+    options->device_mapping = two_devices;
+    options->device_mapping_count = 1;
+}
+static void spoil_devices_of_single(bg_options *options)
+{
+    options->strategy = BG_STRATEGY_SINGLE;
+    options->device_count = 2;
+}
+static void spoil_device_count(bg_options *options)
+{
+    options->device_count = 70000;
+}
+static void spoil_devices(bg_options *options)
+{
+    options->device_model_count = 3;
+}
+static void spoil_speed(bg_options *options)
+{
+    options->devices = slow_device;
+    options->device_model_count = 2;
+}
+static void spoil_block_costs(bg_options *options)
+{
+    options->block_cost_count = 1;
+}
+static void spoil_block_cost(bg_options *options)
+{
+    options->block_costs = nameless_cost;
+    options->block_cost_count = 1;
+}
+
 static const bad_case bad_cases[] = {
+    {"phases_parallel with the pipelined strategy, which has no phases", spoil_phases, false},
+    {"schedule `grouped` with the phased strategy, which has its own order", spoil_phased_schedule, false},
+    {"auto_stage is 7; it must be BG_AUTO_STAGE_SAME_AS_IPU or _INCREMENT", spoil_auto_stage, false},
+    {"auto_stage is auto_increment and stages are `A|B`", spoil_auto_stage_and_stages, false},
+    {"device_mapping_count is 2 and device_mapping is NULL", spoil_mapping_pointer, false},
+    {"device_mapping_count is 0; give a device for each stage", spoil_mapping_count, false},
+    {"device_mapping[1] is 70000; devices go from 0 to 65535", spoil_mapping_device, false},
+    {"device_mapping with the single strategy, which has one stage", spoil_mapping_of_single, false},
+    {"device_count above 1 with the single strategy", spoil_devices_of_single, false},
+    {"device_count is 70000; there are at most 65536", spoil_device_count, false},
+    {"devices is NULL and device_model_count is 3", spoil_devices, false},
+    {"devices[1].speed is 0; it must be above 0", spoil_speed, false},
+    {"block_costs is NULL and block_cost_count is 1", spoil_block_costs, false},
+    {"block_costs[0] names no block", spoil_block_cost, false},
+    {"block_costs[0] has a time of -1 ns", spoil_block_cost, false},
     {"device_iterations is 0", spoil_iterations, false},
     {"gradient_accumulation is 0", spoil_accumulation, false},
     {"gradient_accumulation is 4 in inference", spoil_inference, true},
     {"replicas is 0", spoil_replicas, false},
     {"below 2^32", spoil_product, false},
     {"strategy is 9", spoil_strategy, false},
-    {"schedule `zigzag`", spoil_schedule, false},
+    {"schedule `zigzag` is unknown; there are single, sharded, ", spoil_schedule, false},
     {"schedule `grouped` with the sharded", spoil_schedule_of_sharded, false},
     {"output_mode is 9", spoil_mode, false},
     {"period 0", spoil_period, false},

@@ -21,7 +21,7 @@ static cut make_cut(bg_graph *graph, bg_value loss, bool offload, bool split_wei
     bg_error error = {0};
 
     small_require(graph);
-    small_expect(bgi_assign_stages(graph, &options, &c.stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_assign_stages(graph, &options, true, &c.stages, &error), BG_OK, &error, NULL);
     if (training)
         small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
     small_expect(bgi_copy_shared_variables(graph, &c.stages, &error), BG_OK, &error, NULL);

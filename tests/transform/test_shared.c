@@ -23,7 +23,7 @@ static bg_graph *train_tied(bgi_stages *stages)
     x = small_linear(graph, "c2", small_linear(graph, "c1", x, w), w);
     x = small_loss(graph, "loss", x);
     small_require(graph);
-    small_expect(bgi_assign_stages(graph, &options, stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_assign_stages(graph, &options, true, stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, x, &optimiser, &options, &error), BG_OK, &error, NULL);
     return graph;
 }
@@ -103,7 +103,7 @@ static void test_what_micro_batches_change_is_not_shared(void **state)
         else
             bg_add(graph, x, statistics);
         small_require(graph);
-        assert_int_equal(bgi_assign_stages(graph, &options, &stages, NULL), BG_OK);
+        assert_int_equal(bgi_assign_stages(graph, &options, true, &stages, NULL), BG_OK);
         small_expect(bgi_copy_shared_variables(graph, &stages, &error), BG_ERROR_INVALID, &error,
                      both ? "`running` is changed in stage 0 and in stage 1"
                           : "`running` is changed by stage 0 in each micro-batch and read by stage 1");

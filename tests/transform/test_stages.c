@@ -27,23 +27,31 @@ static bg_graph *chain(const char *const *blocks)
     return graph;
 }
 
-static void check(const char *const *blocks, bg_strategy strategy, const char *stages, const char *expected)
+/* "stage@device" of each op, "-" where nobody gave a device. */
+static void check_options(const char *const *blocks, const bg_options *options, bool merges, const char *expected)
 {
     bg_graph *graph = chain(blocks);
-    const bg_options options = {.strategy = strategy, .stages = stages};
     bgi_stages out = {0};
     bg_error error = {0};
-    char text[256] = "";
+    char text[256] = "", device[16];
 
-    small_expect(bgi_assign_stages(graph, &options, &out, &error), BG_OK, &error, NULL);
+    small_expect(bgi_assign_stages(graph, options, merges, &out, &error), BG_OK, &error, NULL);
     for (size_t o = 0; o < graph->op_count; o++) {
         const uint32_t stage = out.block_stages[graph->ops[o].block];
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%u@%u", o == 0 ? "" : " ", stage,
+        snprintf(device, sizeof device, out.stage_devices[stage] == BG_DEVICE_NONE ? "-" : "%u",
                  out.stage_devices[stage]);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%u@%s", o == 0 ? "" : " ", stage, device);
     }
     assert_string_equal(text, expected);
     bgi_stages_clear(&out);
     bg_graph_destroy(graph);
+}
+
+static void check(const char *const *blocks, bg_strategy strategy, const char *stages, const char *expected)
+{
+    const bg_options options = {.strategy = strategy, .stages = stages};
+
+    check_options(blocks, &options, true, expected);
 }
 
 #define BLOCKS(...)                                                                                                    \
@@ -55,25 +63,144 @@ static void check(const char *const *blocks, bg_strategy strategy, const char *s
 static void test_explicit(void **state)
 {
     (void)state;
-    check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A,B|C,D", "0@0 0@0 1@1 1@1");
-    check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A|B|C|D", "0@0 1@1 2@2 3@3");
+    check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A,B|C,D", "0@- 0@- 1@- 1@-");
+    check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A|B|C|D", "0@- 1@- 2@- 3@-");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_SHARDED, " A @1 | B , C @ 0", "0@1 1@0 1@0");
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A@0|B@1|C@2|D@1", "0@0 1@1 2@2 3@1");
-    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@0 1@1");              /* the stage's device counts */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A@0|B@1", "0@0 1@1"); /* the stage's device counts */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* else its blocks' */
+    check(BLOCKS("A@1", "B", "C@1"), BG_STRATEGY_PIPELINED, "A,B|C", "0@1 0@1 0@1");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbours merge */
-    check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@0 0@0 1@1");
+    check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@- 0@- 1@-");
     check(BLOCKS("A", "B", "A"), BG_STRATEGY_SINGLE, "A|B", "0@0 0@0 0@0");
+}
+
+/* Where a schedule folds the line of stages, its middle pair stays two stages. */
+static void test_neighbours_that_stay(void **state)
+{
+    const bg_options text = {.strategy = BG_STRATEGY_PIPELINED, .stages = "A@0|B@1|C@1|D@0"};
+    const bg_options automatic = {.strategy = BG_STRATEGY_PIPELINED};
+
+    (void)state;
+    check_options(BLOCKS("A", "B", "C", "D"), &text, false, "0@0 1@1 2@1 3@0");
+    check_options(BLOCKS("A", "B", "C", "D"), &text, true, "0@0 1@1 1@1 2@0");
+    check_options(BLOCKS("A@0", "B@0", "C@1"), &automatic, false, "0@0 1@0 2@1");
 }
 
 static void test_automatic(void **state)
 {
     (void)state;
-    check(BLOCKS("A", "B", "B", "C"), BG_STRATEGY_PIPELINED, NULL, "0@0 1@1 1@1 2@2");
+    check(BLOCKS("A", "B", "B", "C"), BG_STRATEGY_PIPELINED, NULL, "0@- 1@- 1@- 2@-");
     check(BLOCKS("A@0", "B@0", "C@1"), BG_STRATEGY_PIPELINED, NULL, "0@0 0@0 1@1"); /* neighbours merge */
     check(BLOCKS("A@0", "B@1", "C@0"), BG_STRATEGY_PIPELINED, NULL, "0@0 1@1 2@0");
     check(BLOCKS("A@0", "B@1", "C@2", "D@1"), BG_STRATEGY_PIPELINED, NULL, "0@0 1@1 2@2 3@1");
-    check(BLOCKS("^"), BG_STRATEGY_PIPELINED, NULL, "0@0");
-    check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, NULL, "0@0 0@0 1@1");
+    check(BLOCKS("^"), BG_STRATEGY_PIPELINED, NULL, "0@-");
+    check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, NULL, "0@- 0@- 1@-");
+}
+
+/* Numbers begin with 1; stage 0 is what precedes the first block, and is left out where that is nothing. */
+static void test_auto_increment(void **state)
+{
+    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .auto_stage = BG_AUTO_STAGE_INCREMENT};
+
+    (void)state;
+    check_options(BLOCKS("A@0", "B@1", "C@0"), &options, true, "0@0 1@1 2@0");
+    check_options(BLOCKS("A", "B", "C"), &options, true, "0@- 1@- 2@-");
+    check_options(BLOCKS("^", "A", "B"), &options, true, "0@- 1@- 2@-");
+    check_options(BLOCKS("^", "A@1", "B@2"), &options, true, "0@0 1@1 2@2");
+    check_options(BLOCKS("^", "A@0", "B@1"), &options, true, "0@0 0@0 1@1"); /* one device, one stage */
+    check_options(BLOCKS("A@0", "B@0", "C@1"), &options, true, "0@0 0@0 1@1");
+    check_options(BLOCKS("^"), &options, true, "0@-");
+}
+
+/* x -> A -> (B, C) -> D = concat(B, C), each with a weight; `shared`: C has B's weight, or reads B. */
+static bg_graph *diamond(const char *shared)
+{
+    bg_graph *graph = small_create();
+    bg_value x = small_input(graph, "x"), parts[2], weight;
+
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = small_linear(graph, "a", x, small_weight(graph, "wa"));
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    weight = small_weight(graph, "wb");
+    parts[0] = small_linear(graph, "b", x, weight);
+    bg_block_start(graph, "C", BG_DEVICE_NONE);
+    parts[1] = small_linear(graph, "c", strcmp(shared, "data") == 0 ? parts[0] : x,
+                            strcmp(shared, "weight") == 0 ? weight : small_weight(graph, "wc"));
+    bg_block_start(graph, "D", BG_DEVICE_NONE);
+    bg_graph_output(graph, "y", bg_concat(graph, "d", parts, 2, 1));
+    small_require(graph);
+    return graph;
+}
+
+static void expect_numbers(const char *what, const uint32_t *numbers, uint32_t count, const char *expected)
+{
+    char text[64] = "";
+
+    for (uint32_t i = 0; i < count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%u", i == 0 ? "" : " ", numbers[i]);
+    if (strcmp(text, expected) != 0)
+        fail_msg("%s are %s instead of %s", what, text, expected);
+}
+
+static void test_positions_and_phases(void **state)
+{
+    static const struct {
+        const char *stages, *positions, *phases, *devices;
+    } cases[] = {
+        {"A|B&C|D", "0 1 1 2", "0 1 1 2", ""},
+        {"A|B|C|D", "0 1 2 3", "0 1 2 3", ""},
+        {"A|B&C;D", "0 1 1 2", "0 0 0 1", ""},
+        {"A;B&C;D", "0 1 1 2", "0 1 1 2", ""},
+        {"A,B|C;D", "0 1 2", "0 0 1", ""},
+        {"A@2|B@1&C@0|D@2", "0 1 1 2", "0 1 1 2", "2 1 0 2"},
+        {"A@0|B@0&C@1|D@1", "0 1 1 2", "0 1 1 2", "0 0 1 1"}, /* what D needs of B lies between C and D */
+        {"A@0|B@0|C@0;D@0", "0 1", "0 1", "0 0"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_graph *graph = diamond("");
+        const bg_options options = {.strategy = BG_STRATEGY_PHASED, .stages = cases[i].stages};
+        bgi_stages out = {0};
+        bg_error error = {0};
+        small_expect(bgi_assign_stages(graph, &options, true, &out, &error), BG_OK, &error, NULL);
+        expect_numbers(cases[i].stages, out.stage_positions, out.stage_count, cases[i].positions);
+        expect_numbers(cases[i].stages, out.stage_phases, out.stage_count, cases[i].phases);
+        assert_int_equal(out.has_phases, strchr(cases[i].stages, ';') != NULL);
+        assert_int_equal(out.has_text_devices, strchr(cases[i].stages, '@') != NULL);
+        if (cases[i].devices[0] != '\0')
+            expect_numbers(cases[i].stages, out.stage_devices, out.stage_count, cases[i].devices);
+        bgi_stages_clear(&out);
+        bg_graph_destroy(graph);
+    }
+}
+
+static void test_concurrent_stages_share_nothing(void **state)
+{
+    static const struct {
+        const char *shared, *stages, *part;
+    } cases[] = {
+        {"data", "A|B&C|D",
+         "concurrent stages 1 and 2 share data: linear `c` (block `C`) needs `b` of block `B`; part them with |"},
+        {"data", "A|C&B|D", "concurrent stages 2 and 1 share data"},
+        {"weight", "A|B&C|D", "concurrent stages 1 and 2 share the variable `wb`"},
+        {"", "A&B|C|D", "concurrent stages 0 and 1 share data"},
+        {"", "A|B|C&D", "concurrent stages 2 and 3 share data"},
+        {"", "A|D&C|B", "a cycle between stages: concat `d` (block `D`, stage 1)"},
+        {"", "B&C|A|D", "a cycle between stages: linear `b` (block `B`, stage 0)"},
+        {"", "A|B&|C,D", "an empty block name in stage 2"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_graph *graph = diamond(cases[i].shared);
+        const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .stages = cases[i].stages};
+        bgi_stages out = {0};
+        bg_error error = {0};
+        small_expect(bgi_assign_stages(graph, &options, true, &out, &error), BG_ERROR_INVALID, &error, cases[i].part);
+        bg_graph_destroy(graph);
+    }
 }
 
 static void test_refusals(void **state)
@@ -97,8 +224,8 @@ static void test_refusals(void **state)
         {{"A", "B"}, "A@-1|B", BG_ERROR_INVALID, "`-1` is no device number"},
         {{"A", "B"}, "A@|B", BG_ERROR_INVALID, "`` is no device number"},
         {{"A", "B"}, "A@99999|B", BG_ERROR_INVALID, "`99999` is no device number"},
-        {{"A", "B"}, "A@0|B@2", BG_ERROR_INVALID, "device 1 has no stage, but device 2 has"},
-        {{"A@1", "B@2"}, NULL, BG_ERROR_INVALID, "device 0 has no stage, but device 2 has"},
+        {{"A@0", "B@1", "C"}, "A,B|C", BG_ERROR_INVALID, "blocks `A` and `B` of stage 0 have devices 0 and 1"},
+        {{"A", "B"}, "A;;B", BG_ERROR_INVALID, "an empty block name in stage 1"},
         {{"A@0", "B"}, NULL, BG_ERROR_INVALID, "block `A` has device 0 but block `B` has none"},
         {{"A", "-"}, NULL, BG_ERROR_INVALID, "no active block at scale"},
         {{"A", "-"}, "A|closed", BG_ERROR_INVALID, "all ops must belong to a block"},
@@ -111,7 +238,7 @@ static void test_refusals(void **state)
         const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .stages = cases[i].stages};
         bgi_stages out = {0};
         bg_error error = {0};
-        small_expect(bgi_assign_stages(graph, &options, &out, &error), cases[i].status, &error, cases[i].part);
+        small_expect(bgi_assign_stages(graph, &options, true, &out, &error), cases[i].status, &error, cases[i].part);
         assert_null(out.stage_devices);
         bg_graph_destroy(graph);
     }
@@ -126,7 +253,7 @@ static void test_empty_stage(void **state)
 
     (void)state;
     bg_block_start(graph, "empty", BG_DEVICE_NONE);
-    small_expect(bgi_assign_stages(graph, &options, &out, &error), BG_ERROR_INVALID, &error,
+    small_expect(bgi_assign_stages(graph, &options, true, &out, &error), BG_ERROR_INVALID, &error,
                  "stage 1 has no ops: its blocks are empty");
     bg_graph_destroy(graph);
 }
@@ -135,7 +262,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_explicit),
+        cmocka_unit_test(test_neighbours_that_stay),
         cmocka_unit_test(test_automatic),
+        cmocka_unit_test(test_auto_increment),
+        cmocka_unit_test(test_positions_and_phases),
+        cmocka_unit_test(test_concurrent_stages_share_nothing),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_empty_stage),
     };

@@ -1,0 +1,449 @@
+/*
+ * automatic.c: from a graph to a line of items (balance.h) and back to stages.
+ *
+ *     ops          a b | c d e | f g        blocks, or single ops with "auto-ops"
+ *     items        [a b c] [d e] [f] [g]    what must stay together is one item
+ *     stages       [a b c] [d e | f g]      whose longest is the shortest
+ *
+ * Together stay: ops between which data would flow back, users of a variable that changes in each micro-batch, and, in
+ * one block, users of a parameter, so that a cut changes no sum (split_blocks.c).
+ *
+ * Costs and memory are those of the training graph itself: a copy of the model is trained and cut with each item as a
+ * stage, and the pass that prices stages prices items.
+ */
+#include "plan/automatic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "plan/balance.h"
+#include "plan/costs.h"
+#include "plan/devices.h"
+
+#define NO_ITEM UINT32_MAX
+
+typedef struct bgi_chooser {
+    bgi_compiler *compiler;
+    const bg_options *options;
+    bg_graph *graph; /* the compiler's */
+    bgi_arena scratch;
+    bool cuts_blocks;
+    uint32_t stage_count;
+    uint32_t *op_items; /* at first in ranks of blocks or ops, then in items */
+    uint32_t item_count;
+    uint32_t *joins; /* by rank: +1 where a run that stays together begins, -1 (wrapping) behind its end */
+    bgi_balance_item *items;
+    uint32_t *first; /* item of each stage */
+} bgi_chooser;
+
+static const char by_blocks[] = "auto:", by_ops[] = "auto-ops:";
+
+bool bgi_stages_are_automatic(const char *text)
+{
+    return text != NULL &&
+           (strncmp(text, by_blocks, strlen(by_blocks)) == 0 || strncmp(text, by_ops, strlen(by_ops)) == 0);
+}
+
+static bg_status read_text(bgi_chooser *c, bg_error *error)
+{
+    const char *text = c->options->stages, *digits;
+    char *end = NULL;
+    unsigned long count;
+
+    c->cuts_blocks = strncmp(text, by_ops, strlen(by_ops)) == 0;
+    digits = text + strlen(c->cuts_blocks ? by_ops : by_blocks);
+    count = digits[0] >= '0' && digits[0] <= '9' ? strtoul(digits, &end, 10) : 0;
+    if (count < 1 || count > BGI_MOST_DEVICES || *end != '\0')
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "stages are `%s`; automatic ones are \"auto:4\" or \"auto-ops:4\", with a number from 1 to "
+                            "%d",
+                            text, BGI_MOST_DEVICES);
+    c->stage_count = (uint32_t)count;
+    return BG_OK;
+}
+
+/* ---- items ---- */
+
+/* Ranks: blocks as they are met (what precedes the first belongs to it), or ops. */
+static bg_status rank_ops(bgi_chooser *c, bg_error *error)
+{
+    const bg_graph *graph = c->graph;
+    uint32_t *ranks = bgi_arena_take(&c->scratch, graph->block_count, sizeof *ranks);
+    bool has_blocks = false;
+
+    c->op_items = bgi_arena_take(&c->scratch, graph->op_count, sizeof *c->op_items);
+    if (ranks == NULL || c->op_items == NULL)
+        return bgi_error_memory(error, "automatic stages", graph->op_count * sizeof *c->op_items);
+    for (size_t o = 0; o < graph->op_count; o++) {
+        BGI_TRY(bgi_check_op_block(graph, &graph->ops[o], error));
+        has_blocks |= graph->ops[o].block != 0;
+    }
+    c->cuts_blocks |= !has_blocks;
+    for (size_t b = 0; b < graph->block_count; b++)
+        ranks[b] = b == 0 ? 0 : NO_ITEM;
+    for (size_t o = 0; o < graph->op_count; o++) {
+        uint32_t *rank = &ranks[graph->ops[o].block];
+        if (*rank == NO_ITEM)
+            *rank = c->item_count++;
+        c->op_items[o] = c->cuts_blocks ? (uint32_t)o : *rank;
+    }
+    if (c->cuts_blocks)
+        c->item_count = (uint32_t)graph->op_count;
+    return BG_OK;
+}
+
+/* Ranks a to b are one item. */
+static void join(bgi_chooser *c, uint32_t a, uint32_t b)
+{
+    const uint32_t low = a < b ? a : b, high = a < b ? b : a;
+
+    c->joins[low]++;
+    c->joins[high]--;
+}
+
+/* A use of a variable by an op. */
+typedef struct bgi_use {
+    uint32_t op, previous; /* index + 1 of the variable's use before; 0: none */
+} bgi_use;
+
+/* The variable's uses that must stay with this one: all when it changes in a micro-batch, else those of the block. */
+static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
+{
+    const bgi_op *ops = c->graph->ops;
+    const uint32_t op = uses[newest].op;
+
+    for (uint32_t u = uses[newest].previous; u != 0; u = uses[u - 1].previous)
+        if (changes || ops[uses[u - 1].op].block == ops[op].block) {
+            join(c, c->op_items[uses[u - 1].op], c->op_items[op]);
+            return;
+        }
+}
+
+static bg_status join_variables(bgi_chooser *c, bg_error *error)
+{
+    const bg_graph *graph = c->graph;
+    bool *changes = bgi_arena_take(&c->scratch, graph->value_count, sizeof *changes);
+    uint32_t *newest = bgi_arena_take(&c->scratch, graph->value_count, sizeof *newest);
+    uint32_t use_count = 0;
+    bgi_use *uses;
+
+    for (size_t o = 0; o < graph->op_count; o++)
+        use_count += graph->ops[o].input_count;
+    uses = bgi_arena_take(&c->scratch, use_count, sizeof *uses);
+    if (changes == NULL || newest == NULL || uses == NULL)
+        return bgi_error_memory(error, "automatic stages", use_count * sizeof *uses);
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
+            changes[graph->ops[o].inputs[i].id] |= bgi_op_type_writes(graph->ops[o].type, i);
+    use_count = 0;
+    for (uint32_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
+            const uint32_t v = graph->ops[o].inputs[i].id;
+            if (graph->values[v].kind != BGI_VALUE_VARIABLE)
+                continue;
+            uses[use_count] = (bgi_use){.op = o, .previous = newest[v]};
+            newest[v] = use_count + 1;
+            join_uses(c, uses, use_count++, changes[v]);
+        }
+    return BG_OK;
+}
+
+/* Data flow never goes from a later item to an earlier one. */
+static void join_cycles(bgi_chooser *c)
+{
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++) {
+            const bgi_value *value = bgi_graph_value(c->graph, c->graph->ops[o].inputs[i]);
+            if (value->kind == BGI_VALUE_RESULT && c->op_items[value->op] > c->op_items[o])
+                join(c, c->op_items[value->op], c->op_items[o]);
+        }
+}
+
+/* From ranks to items: what is joined shares one. */
+static bg_status make_items(bgi_chooser *c, bg_error *error)
+{
+    const uint32_t rank_count = c->item_count;
+    uint32_t *items, open = 0;
+
+    c->joins = bgi_arena_take(&c->scratch, rank_count + 1, sizeof *c->joins);
+    items = bgi_arena_take(&c->scratch, rank_count, sizeof *items);
+    if (c->joins == NULL || items == NULL)
+        return bgi_error_memory(error, "automatic stages", rank_count * sizeof *items);
+    join_cycles(c);
+    BGI_TRY(join_variables(c, error));
+    c->item_count = 0;
+    for (uint32_t rank = 0; rank < rank_count; rank++) {
+        c->item_count += open == 0;
+        open += c->joins[rank]; /* wraps round below zero and back */
+        items[rank] = c->item_count - 1;
+    }
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        c->op_items[o] = items[c->op_items[o]];
+    if (c->stage_count > c->item_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "stages `%s`: the model can be cut into at most %u stages%s; ask for fewer",
+                            c->options->stages, c->item_count,
+                            c->cuts_blocks ? "" : " at block borders (auto-ops cuts inside blocks too)");
+    return BG_OK;
+}
+
+/* ---- costs and memory of items ---- */
+
+/* The model with each item as a stage. */
+typedef struct bgi_trial {
+    bg_graph *graph;
+    bgi_stages stages;
+    bgi_partition partition;
+} bgi_trial;
+
+static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_error *error)
+{
+    const bg_plan *plan = c->compiler->plan;
+    bg_options quiet = plan->options;
+
+    quiet.log = NULL;
+    BGI_TRY(bgi_graph_clone(c->graph, &t->graph, error));
+    if (c->cuts_blocks)
+        BGI_TRY(bgi_split_blocks(t->graph, c->op_items, c->item_count, error));
+    t->stages.block_stages = malloc(t->graph->block_count * sizeof *t->stages.block_stages);
+    if (t->stages.block_stages == NULL)
+        return bgi_error_memory(error, "automatic stages", t->graph->block_count * sizeof *t->stages.block_stages);
+    memset(t->stages.block_stages, 0xff, t->graph->block_count * sizeof *t->stages.block_stages);
+    for (uint32_t item = 0; item < c->item_count; item++)
+        if (!bgi_stages_add(&t->stages, item, item, item))
+            return bgi_error_memory(error, "automatic stages", 0);
+    for (size_t o = 0; o < t->graph->op_count; o++)
+        t->stages.block_stages[t->graph->ops[o].block] = c->op_items[o];
+    t->stages.block_stages[0] = 0;
+    if (plan->training)
+        BGI_TRY(bgi_make_training(t->graph, loss, &plan->optimiser, &quiet, error));
+    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, error));
+    return bgi_cut_segments(t->graph, &t->stages, plan->training, false, &t->partition, error);
+}
+
+static void clear_trial(bgi_trial *t)
+{
+    bgi_partition_clear(&t->partition);
+    bgi_stages_clear(&t->stages);
+    bg_graph_destroy(t->graph);
+}
+
+static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error)
+{
+    bg_stage_cost *costs = bgi_arena_take(&c->scratch, c->item_count, sizeof *costs);
+
+    c->items = bgi_arena_take(&c->scratch, c->item_count, sizeof *c->items);
+    if (costs == NULL || c->items == NULL)
+        return bgi_error_memory(error, "automatic stages", c->item_count * sizeof *costs);
+    BGI_TRY(bgi_estimate_costs(t->graph, &t->partition, c->options, costs, NULL, error));
+    for (uint32_t item = 0; item < c->item_count; item++)
+        c->items[item].ns = costs[item].forward_ns + costs[item].backward_ns + costs[item].weights_ns;
+    return BG_OK;
+}
+
+/* Weights, gradients, state: a variable is held where it is written, else wherever it is read. */
+static bg_status add_variables(bgi_chooser *c, const bgi_trial *t, bg_error *error)
+{
+    const bg_graph *graph = t->graph;
+    uint32_t *writers = bgi_arena_take(&c->scratch, graph->value_count, sizeof *writers); /* item + 1 */
+    uint32_t *counted = bgi_arena_take(&c->scratch, graph->value_count, sizeof *counted); /* the last item + 1 */
+
+    if (writers == NULL || counted == NULL)
+        return bgi_error_memory(error, "automatic stages", graph->value_count * sizeof *writers);
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
+            if (bgi_op_type_writes(graph->ops[o].type, i))
+                writers[graph->ops[o].inputs[i].id] = t->partition.op_stages[o] + 1;
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
+            const uint32_t v = t->partition.roots[graph->ops[o].inputs[i].id].id;
+            const bgi_value *value = &graph->values[v];
+            const uint32_t item = writers[v] != 0 ? writers[v] - 1 : t->partition.op_stages[o];
+            if ((value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT) || value->is_remote ||
+                counted[v] == item + 1)
+                continue;
+            counted[v] = item + 1;
+            c->items[item].held_bytes += bgi_align(bg_type_size_bytes(&value->type));
+        }
+    return BG_OK;
+}
+
+static bool is_kept(const bgi_trial *t, const bgi_crossing *crossing)
+{
+    return t->partition.segments[crossing->from_segment].kind == BGI_SEGMENT_FORWARD &&
+           crossing->last_kind != BGI_SEGMENT_FORWARD;
+}
+
+/* What items keep for their backward passes, and which item keeps the same value next. */
+static bg_status add_kept(bgi_chooser *c, const bgi_trial *t, bg_error *error)
+{
+    const bgi_partition *partition = &t->partition;
+    bgi_kept *kept = bgi_arena_take(&c->scratch, partition->crossing_count, sizeof *kept);
+    bgi_kept *end = kept;
+
+    if (kept == NULL)
+        return bgi_error_memory(error, "automatic stages", partition->crossing_count * sizeof *kept);
+    for (uint32_t i = 0; i < partition->crossing_count; i++)
+        c->items[partition->crossings[i].to_stage].kept_count += is_kept(t, &partition->crossings[i]);
+    for (uint32_t item = 0; item < c->item_count; end += c->items[item++].kept_count)
+        c->items[item].kept = end;
+    for (uint32_t item = 0; item < c->item_count; item++)
+        c->items[item].kept_count = 0;
+    for (uint32_t i = 0; i < partition->crossing_count; i++) {
+        const bgi_crossing *crossing = &partition->crossings[i];
+        bgi_balance_item *item = &c->items[crossing->to_stage];
+        bgi_kept *entry = &kept[item->kept - kept] + item->kept_count;
+        if (!is_kept(t, crossing))
+            continue;
+        item->kept_count++;
+        *entry = (bgi_kept){.bytes = bgi_align(bg_type_size_bytes(&bgi_graph_value(t->graph, crossing->value)->type)),
+                            .next_item = NO_ITEM};
+        for (uint32_t o = partition->first_crossings[crossing->value.id]; o != 0;
+             o = partition->crossings[o - 1].next) {
+            const bgi_crossing *other = &partition->crossings[o - 1];
+            if (is_kept(t, other) && other->to_stage > crossing->to_stage && other->to_stage < entry->next_item)
+                entry->next_item = other->to_stage;
+        }
+    }
+    return BG_OK;
+}
+
+static bg_status measure_items(bgi_chooser *c, bg_value loss, bg_error *error)
+{
+    bgi_trial trial = {0};
+    bg_status status;
+
+    BGI_TRY_CLEANUP(make_trial(c, loss, &trial, error));
+    BGI_TRY_CLEANUP(price_items(c, &trial, error));
+    BGI_TRY_CLEANUP(add_variables(c, &trial, error));
+    BGI_TRY_CLEANUP(add_kept(c, &trial, error));
+cleanup:
+    clear_trial(&trial);
+    return status;
+}
+
+/* ---- the cut ---- */
+
+/* Speeds and budgets of the stages' devices; a device of several stages gives each an equal share of its memory. A
+ * pipeline holds N - k micro-batches in stage k (1F1B); other strategies hold one. */
+static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error *error)
+{
+    const uint32_t stage_count = c->stage_count;
+    double *speeds = bgi_arena_take(&c->scratch, stage_count, sizeof *speeds);
+    size_t *budgets = bgi_arena_take(&c->scratch, stage_count, sizeof *budgets);
+    uint32_t *depths = bgi_arena_take(&c->scratch, stage_count, sizeof *depths);
+    bgi_stages stages = {0};
+    bg_status status = BG_OK;
+
+    if (speeds == NULL || budgets == NULL || depths == NULL)
+        return bgi_error_memory(error, "automatic stages", stage_count * sizeof *speeds);
+    for (uint32_t s = 0; s < stage_count; s++)
+        if (!bgi_stages_add(&stages, BG_DEVICE_NONE, s, s))
+            BGI_TRY_CLEANUP(bgi_error_memory(error, "automatic stages", 0));
+    BGI_TRY_CLEANUP(bgi_place_stages(c->options, c->compiler->generator, &stages, error));
+    for (uint32_t s = 0; s < stage_count; s++) {
+        const uint32_t device = stages.stage_devices[s], micro_batches = c->compiler->plan->micro_batches;
+        uint32_t sharing = 0;
+        for (uint32_t t = 0; t < stage_count; t++)
+            sharing += stages.stage_devices[t] == device;
+        speeds[s] = bgi_options_speed(c->options, device);
+        budgets[s] = bgi_options_budget(c->options, device);
+        if (budgets[s] != 0)
+            budgets[s] = budgets[s] > sharing ? budgets[s] / sharing : 1; /* 0 would be no limit */
+        depths[s] = c->options->strategy != BG_STRATEGY_PIPELINED ? 1 : stage_count - s;
+        if (depths[s] > micro_batches)
+            depths[s] = micro_batches;
+    }
+    balance->stage_speeds = speeds;
+    balance->stage_budgets = budgets;
+    balance->stage_depths = depths;
+cleanup:
+    bgi_stages_clear(&stages);
+    return status;
+}
+
+static uint32_t stage_of_item(const bgi_chooser *c, uint32_t item)
+{
+    uint32_t stage = 0;
+
+    while (stage + 1 < c->stage_count && c->first[stage + 1] <= item)
+        stage++;
+    return stage;
+}
+
+/* "B1|B2,B3": the blocks of each stage, in the order of blocks; op_items holds stages by now. */
+static bg_status write_text(bgi_chooser *c, bg_error *error)
+{
+    bg_plan *plan = c->compiler->plan;
+    uint32_t *block_stages = bgi_arena_take(&c->scratch, c->graph->block_count, sizeof *block_stages); /* stage + 1 */
+    bgi_text text = {0};
+
+    if (block_stages == NULL)
+        return bgi_error_memory(error, "automatic stages", c->graph->block_count * sizeof *block_stages);
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        block_stages[c->graph->ops[o].block] = c->op_items[o] + 1;
+    for (uint32_t stage = 0; stage < c->stage_count; stage++) {
+        const char *separator = stage == 0 ? "" : "|";
+        for (size_t b = 1; b < c->graph->block_count; b++)
+            if (block_stages[b] == stage + 1) {
+                bgi_text_add(&text, "%s%s", separator, c->graph->blocks[b].name);
+                separator = ",";
+            }
+    }
+    plan->options.stages = text.failed ? NULL : bgi_arena_text(&plan->arena, text.data);
+    bgi_text_clear(&text);
+    return plan->options.stages != NULL ? BG_OK : bgi_error_memory(error, "automatic stages", 0);
+}
+
+static void report(const bgi_chooser *c, const bgi_balance *balance, double longest)
+{
+    double sum = 0, speed = 0;
+    bgi_text text = {0};
+
+    for (uint32_t item = 0; item < c->item_count; item++)
+        sum += c->items[item].ns;
+    for (uint32_t s = 0; s < c->stage_count; s++)
+        speed += balance->stage_speeds[s];
+    bgi_text_add(&text, "automatic stages: %s; the longest takes %.2f times an even share",
+                 c->compiler->plan->options.stages, sum > 0 ? longest * speed / sum : 1.0);
+    if (c->options->log != NULL && !text.failed)
+        c->options->log(c->options->log_user, BG_LOG_INFO, text.data);
+    bgi_text_clear(&text);
+}
+
+static bg_status cut(bgi_chooser *c, bg_error *error)
+{
+    bgi_balance balance = {.items = c->items, .item_count = c->item_count, .stage_count = c->stage_count};
+    double longest = 0;
+
+    c->first = bgi_arena_take(&c->scratch, c->stage_count, sizeof *c->first);
+    if (c->first == NULL)
+        return bgi_error_memory(error, "automatic stages", c->stage_count * sizeof *c->first);
+    BGI_TRY(describe_devices(c, &balance, error));
+    BGI_TRY(bgi_balance_cut(&balance, c->first, &longest, error));
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        c->op_items[o] = stage_of_item(c, c->op_items[o]);
+    if (c->cuts_blocks)
+        BGI_TRY(bgi_split_blocks(c->graph, c->op_items, c->stage_count, error));
+    BGI_TRY(write_text(c, error));
+    report(c, &balance, longest);
+    return BG_OK;
+}
+
+bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bg_error *error)
+{
+    bgi_chooser c = {.compiler = compiler, .options = &compiler->plan->options, .graph = compiler->graph};
+    bg_status status;
+
+    BGI_TRY_CLEANUP(read_text(&c, error));
+    BGI_TRY_CLEANUP(rank_ops(&c, error));
+    BGI_TRY_CLEANUP(make_items(&c, error));
+    BGI_TRY_CLEANUP(measure_items(&c, loss, error));
+    BGI_TRY_CLEANUP(cut(&c, error));
+cleanup:
+    bgi_arena_clear(&c.scratch);
+    return status;
+}

@@ -1,0 +1,152 @@
+/*
+ * balance.c: the partition of a line into stages, exactly, by dynamic programming.
+ *
+ *     best[k][end] = min over first of max(best[k - 1][first], cost(k, first, end))
+ *
+ * where stage k takes items first..end-1 and cost is its time, or infinite when its memory is over the budget of its
+ * device. Stages differ in speed, budget and depth, so best is no monotonic function and nothing is bisected. But time
+ * and memory grow as `first` falls, so the inner loop ends as soon as either is too much: about n^2 steps in all for
+ * stages of even length instead of n^2 N.
+ */
+#include "plan/balance.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+
+typedef struct bgi_balancer {
+    const bgi_balance *balance;
+    bool minimises_bytes; /* instead of time, and without budgets */
+    double *best;         /* of the stages so far, by end */
+    double *next;
+    uint32_t *first; /* [stage * (item_count + 1) + end] */
+} bgi_balancer;
+
+/* What an item adds to a stage that ends before `end`, when it is put before its first item. */
+static size_t added_bytes(const bgi_balance *balance, uint32_t stage, uint32_t item, uint32_t end)
+{
+    const bgi_balance_item *i = &balance->items[item];
+    const size_t depth = balance->stage_depths != NULL ? balance->stage_depths[stage] : 1;
+    size_t bytes = i->held_bytes;
+
+    for (uint32_t k = 0; k < i->kept_count; k++)
+        if (i->kept[k].next_item >= end)
+            bytes += depth * i->kept[k].bytes;
+    return bytes;
+}
+
+size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end)
+{
+    size_t bytes = 0;
+
+    for (uint32_t item = first; item < end; item++)
+        bytes += added_bytes(balance, stage, item, end);
+    return bytes;
+}
+
+static double speed_of(const bgi_balance *balance, uint32_t stage)
+{
+    return balance->stage_speeds != NULL ? balance->stage_speeds[stage] : 1.0;
+}
+
+static size_t budget_of(const bgi_balancer *b, uint32_t stage)
+{
+    const size_t *budgets = b->balance->stage_budgets;
+
+    return b->minimises_bytes || budgets == NULL || budgets[stage] == 0 ? SIZE_MAX : budgets[stage];
+}
+
+/* Stage `stage` ends at `end`: where does it begin best? */
+static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
+{
+    const bgi_balance *balance = b->balance;
+    uint32_t *chosen = &b->first[(size_t)stage * (balance->item_count + 1) + end];
+    double ns = 0, best = INFINITY;
+    size_t bytes = 0;
+
+    for (uint32_t first = end; first-- > stage;) {
+        double cost, longest;
+        ns += balance->items[first].ns;
+        bytes += added_bytes(balance, stage, first, end);
+        cost = b->minimises_bytes ? (double)bytes : ns / speed_of(balance, stage);
+        if (cost >= best || bytes > budget_of(b, stage))
+            break;
+        longest = b->best[first] > cost ? b->best[first] : cost;
+        if (longest < best) {
+            best = longest;
+            *chosen = first;
+        }
+    }
+    b->next[end] = best;
+}
+
+/* Fills `first` and best[item_count]. */
+static bg_status run(bgi_balancer *b, bg_error *error)
+{
+    const uint32_t items = b->balance->item_count, stages = b->balance->stage_count;
+
+    b->best = malloc((items + 1) * sizeof *b->best);
+    b->next = malloc((items + 1) * sizeof *b->next);
+    b->first = calloc((size_t)stages * (items + 1), sizeof *b->first);
+    if (b->best == NULL || b->next == NULL || b->first == NULL)
+        return bgi_error_memory(error, "automatic stages", (size_t)stages * (items + 1) * sizeof *b->first);
+    for (uint32_t end = 0; end <= items; end++)
+        b->best[end] = end == 0 ? 0.0 : INFINITY;
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        double *swapped = b->best;
+        for (uint32_t end = 0; end <= items; end++)
+            b->next[end] = INFINITY;
+        for (uint32_t end = stage + 1; end <= items; end++)
+            choose_first(b, stage, end);
+        b->best = b->next;
+        b->next = swapped;
+    }
+    return BG_OK;
+}
+
+static void clear(bgi_balancer *b)
+{
+    free(b->best);
+    free(b->next);
+    free(b->first);
+}
+
+bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes, bg_error *error)
+{
+    bgi_balancer b = {.balance = balance, .minimises_bytes = true};
+    const bg_status status = run(&b, error);
+
+    if (status == BG_OK)
+        *out_bytes = (size_t)b.best[balance->item_count];
+    clear(&b);
+    return status;
+}
+
+static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
+{
+    size_t least = 0;
+
+    BGI_TRY(bgi_balance_least_budget(balance, &least, error));
+    return bg_error_set(error, BG_ERROR_BUDGET,
+                        "no cut into %u stages fits the devices' memory; with the same budget for each stage, the "
+                        "smallest that would do is %zu bytes: raise the budget, or use more stages",
+                        balance->stage_count, least);
+}
+
+bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error)
+{
+    bgi_balancer b = {.balance = balance};
+    bg_status status = run(&b, error);
+    uint32_t end = balance->item_count;
+
+    if (status == BG_OK && !isfinite(b.best[end]))
+        status = refuse_budgets(balance, error);
+    if (status == BG_OK) {
+        *out_longest = b.best[end];
+        for (uint32_t stage = balance->stage_count; stage-- > 0;)
+            end = out_first[stage] = b.first[(size_t)stage * (balance->item_count + 1) + end];
+    }
+    clear(&b);
+    return status;
+}

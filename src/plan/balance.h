@@ -1,0 +1,42 @@
+/*
+ * balance.h: a line of items, cut into stages of even length. Knows no graph.
+ */
+#ifndef BGI_PLAN_BALANCE_H
+#define BGI_PLAN_BALANCE_H
+
+#include <brigade/base.h>
+
+/* A value that an item keeps for its backward pass. Items of one stage keep it once. */
+typedef struct bgi_kept {
+    size_t bytes;
+    uint32_t next_item; /* the next item that keeps the same value; UINT32_MAX: none */
+} bgi_kept;
+
+typedef struct bgi_balance_item {
+    double ns;         /* on a device of speed 1; 0 or more */
+    size_t held_bytes; /* whatever happens: weights, gradients, state */
+    const bgi_kept *kept;
+    uint32_t kept_count;
+} bgi_balance_item;
+
+typedef struct bgi_balance {
+    const bgi_balance_item *items;
+    uint32_t item_count;
+    uint32_t stage_count;         /* 1 to item_count */
+    const double *stage_speeds;   /* NULL: all 1 */
+    const size_t *stage_budgets;  /* bytes; NULL or 0: unlimited */
+    const uint32_t *stage_depths; /* how often a stage holds what it keeps; NULL: once */
+} bgi_balance;
+
+/* Bytes of items first..end-1 as stage `stage`. */
+size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end);
+
+/* The cut whose longest stage is the shortest: out_first[stage] is the first item of each stage; *out_longest its time.
+ * Of equal cuts, that whose later stages begin later. BG_ERROR_BUDGET says how small budgets could be, were they
+ * equal. */
+bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error);
+
+/* The smallest budget which, given to every stage, lets some cut fit. */
+bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes, bg_error *error);
+
+#endif

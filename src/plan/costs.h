@@ -1,0 +1,20 @@
+/*
+ * costs.h: how long ops take before anything was measured.
+ */
+#ifndef BGI_PLAN_COSTS_H
+#define BGI_PLAN_COSTS_H
+
+#include <brigade/schedule.h>
+
+#include "transform/transform.h"
+
+/* Bytes a nanosecond between devices, as the device model has it. */
+#define BGI_MODEL_BYTES_PER_NS 20.0
+
+/* Adds the costs of one micro-batch (and of the update) to costs[stage of the partition], and its floating-point
+ * operations to *flops (may be NULL). Blocks that options' block_costs name count as measured; a name that the graph
+ * does not have is an error. */
+bg_status bgi_estimate_costs(const bg_graph *graph, const bgi_partition *partition, const bg_options *options,
+                             bg_stage_cost *costs, double *flops, bg_error *error);
+
+#endif

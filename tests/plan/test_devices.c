@@ -1,0 +1,375 @@
+/*
+ * test_devices.c: stages to devices, and every rule about them: each message of a table, and what is no error.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/nn.h>
+
+#include "plan/devices.h"
+#include "plan/plan.h"
+
+enum { MOST_STAGES = 8 };
+
+typedef struct placed {
+    uint32_t stage_count;
+    const char *positions, *phases, *given; /* digits; "" : each its own; given "-": none */
+} placed;
+
+static bgi_stages make_stages(const placed *p)
+{
+    bgi_stages stages = {0};
+
+    for (uint32_t s = 0; s < p->stage_count; s++) {
+        const uint32_t position = p->positions[0] != '\0' ? (uint32_t)(p->positions[s] - '0') : s;
+        const uint32_t phase = p->phases[0] != '\0' ? (uint32_t)(p->phases[s] - '0') : position;
+        const bool is_given = p->given[0] != '\0' && p->given[s] != '-';
+        assert_true(
+            bgi_stages_add(&stages, is_given ? (uint32_t)(p->given[s] - '0') : BG_DEVICE_NONE, position, phase));
+    }
+    stages.has_phases = p->phases[0] != '\0';
+    return stages;
+}
+
+static const bg_schedule_generator line = {.name = "line", .placement = BG_PLACEMENT_LINE};
+static const bg_schedule_generator loop = {.name = "loop", .placement = BG_PLACEMENT_LOOP};
+static const bg_schedule_generator fold = {.name = "fold", .placement = BG_PLACEMENT_FOLD};
+
+static void test_placements(void **state)
+{
+    static const uint32_t mapping[] = {0, 1, 1, 0}, reversed[] = {3, 2, 1, 0};
+    static const struct {
+        placed stages;
+        const bg_schedule_generator *generator;
+        bg_strategy strategy;
+        uint32_t device_count;
+        bool parallel;
+        const uint32_t *mapping;
+        const char *devices;
+    } cases[] = {
+        {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "0123"},
+        {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 4, false, NULL, "0123"},
+        {{6, "", "", ""}, &loop, BG_STRATEGY_PIPELINED, 0, false, NULL, "012012"},
+        {{6, "", "", ""}, &loop, BG_STRATEGY_PIPELINED, 2, false, NULL, "010101"},
+        {{5, "", "", ""}, &loop, BG_STRATEGY_PIPELINED, 0, false, NULL, "01234"},
+        {{6, "", "", ""}, &fold, BG_STRATEGY_PIPELINED, 0, false, NULL, "012210"},
+        {{4, "", "", "0--1"}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "0121"},
+        {{4, "", "", "0110"}, &fold, BG_STRATEGY_PIPELINED, 0, false, NULL, "0110"},
+        {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, mapping, "0110"},
+        {{4, "", "", "0123"}, &line, BG_STRATEGY_PIPELINED, 2, false, mapping, "0110"}, /* over the blocks' ids */
+        {{4, "", "", ""}, &line, BG_STRATEGY_SHARDED, 0, false, reversed, "3210"},
+        {{4, "0112", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "0123"},
+        {{3, "", "", ""}, &line, BG_STRATEGY_PHASED, 0, false, NULL, "000"},
+        {{5, "", "00112", ""}, &line, BG_STRATEGY_PHASED, 0, false, NULL, "01010"},
+        {{6, "", "001122", ""}, &line, BG_STRATEGY_PHASED, 0, true, NULL, "021302"},
+        {{3, "", "", ""}, &line, BG_STRATEGY_PHASED, 2, true, NULL, "010"},
+        {{4, "", "", "0312"}, &line, BG_STRATEGY_PHASED, 0, false, NULL, "0312"},
+        {{4, "", "0011", "0213"}, &line, BG_STRATEGY_PHASED, 0, true, NULL, "0213"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bgi_stages stages = make_stages(&cases[i].stages);
+        bg_error error = {0};
+        char text[MOST_STAGES + 1] = "";
+        options.strategy = cases[i].strategy;
+        options.device_count = cases[i].device_count;
+        options.phases_parallel = cases[i].parallel;
+        options.device_mapping = cases[i].mapping;
+        options.device_mapping_count = cases[i].mapping != NULL ? 4 : 0;
+        if (bgi_place_stages(&options, cases[i].generator, &stages, &error) != BG_OK)
+            fail_msg("case %zu: %s", i, error.message);
+        for (uint32_t s = 0; s < stages.stage_count && s < MOST_STAGES; s++)
+            text[s] = (char)('0' + stages.stage_devices[s]);
+        if (strcmp(text, cases[i].devices) != 0)
+            fail_msg("case %zu: devices %s instead of %s", i, text, cases[i].devices);
+        bgi_stages_clear(&stages);
+    }
+}
+
+static void test_placement_refusals(void **state)
+{
+    static const uint32_t three[] = {0, 1, 2}, gap[] = {0, 2, 2, 0}, same[] = {0, 1, 1, 0};
+    static const bg_device_model two_models[] = {{1, 0}, {2, 0}};
+    static const struct {
+        placed stages;
+        const bg_schedule_generator *generator;
+        bg_options options; /* the fields that differ */
+        const char *part;
+    } cases[] = {
+        {{4, "", "", ""},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = three, .device_mapping_count = 3},
+         "device_mapping has 3 devices, there are 4 stages; give one device for each stage"},
+        {{4, "", "", ""},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = gap, .device_mapping_count = 4},
+         "device 1 has no stage, but device 2 has"},
+        {{3, "", "", "1-2"}, &line, {.strategy = BG_STRATEGY_PIPELINED}, "device 0 has no stage, but device 2 has"},
+        {{4, "", "", ""},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .device_count = 2},
+         "schedule `line` wants a device a stage; there are 4 stages and 2 devices"},
+        {{5, "", "", ""}, &fold, {.strategy = BG_STRATEGY_PIPELINED}, "wants two stages a device; there are 5 stages"},
+        {{5, "", "", ""},
+         &loop,
+         {.strategy = BG_STRATEGY_PIPELINED, .device_count = 2},
+         "wants a multiple of the devices as stages; there are 5 stages and 2 devices"},
+        {{2, "", "", "01"},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .device_count = 3},
+         "device_count is 3, the stages are on 2 devices"},
+        {{3, "", "", ""},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .devices = two_models, .device_model_count = 2},
+         "devices describes 2 devices, the stages are on 3"},
+        {{4, "0112", "", ""},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = same, .device_mapping_count = 4},
+         "concurrent stages 1 and 2 are both on device 1"},
+        {{4, "", "0011", ""},
+         &line,
+         {.strategy = BG_STRATEGY_PIPELINED, .stages = "A|B;C|D"},
+         "stages `A|B;C|D` have phases (;) and the strategy is pipelined"},
+        {{4, "", "0011", "0132"},
+         &line,
+         {.strategy = BG_STRATEGY_PHASED, .phases_parallel = true},
+         "parallel phases: stage 1 of phase 0 (even) is on device 1, stage 3 of phase 1 (odd) is on device 2; even"},
+        {{2, "", "", "00"},
+         &line,
+         {.strategy = BG_STRATEGY_PHASED, .phases_parallel = true},
+         "parallel phases: stage 1 of phase 1 (odd) is on device 0; even phases are on even devices"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bgi_stages stages = make_stages(&cases[i].stages);
+        bg_error error = {0};
+        if (bgi_place_stages(&cases[i].options, cases[i].generator, &stages, &error) != BG_ERROR_INVALID ||
+            strstr(error.message, cases[i].part) == NULL)
+            fail_msg("case %zu: `%s` does not say `%s`", i, error.message, cases[i].part);
+        bgi_stages_clear(&stages);
+    }
+}
+
+static void test_mapping_and_text(void **state)
+{
+    static const uint32_t mapping[] = {0, 1};
+    const placed two = {2, "", "", "10"};
+    bgi_stages stages = make_stages(&two);
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+
+    (void)state;
+    stages.has_text_devices = true;
+    options.stages = "A@1|B@0";
+    options.device_mapping = mapping;
+    options.device_mapping_count = 2;
+    assert_int_equal(bgi_place_stages(&options, &line, &stages, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "device_mapping and @ in stages `A@1|B@0` both give devices"));
+    bgi_stages_clear(&stages);
+}
+
+static void test_neighbours(void **state)
+{
+    static const uint32_t mapping[] = {0};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    assert_true(bgi_merges_neighbours(&options, &line));
+    assert_true(bgi_merges_neighbours(&options, &loop));
+    assert_false(bgi_merges_neighbours(&options, &fold));
+    options.device_mapping = mapping;
+    assert_false(bgi_merges_neighbours(&options, &line));
+    options.device_mapping = NULL;
+    options.strategy = BG_STRATEGY_PHASED;
+    assert_false(bgi_merges_neighbours(&options, &line));
+}
+
+/* ---- limits of IPU software, on whole plans ---- */
+
+typedef struct model {
+    bg_graph *graph;
+    bg_value loss;
+} model;
+
+/* Blocks A, B, C of a linear layer each; C has A's weight when `tied`. `devices`: of the blocks, by digits. */
+static model make_model(bool tied, const char *devices)
+{
+    static const char *const blocks[] = {"A", "B", "C"};
+    const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 8), label_type = bg_vector(BG_INT32, 4),
+                  weight_type = bg_matrix(BG_FLOAT32, 8, 8);
+    model m = {0};
+    bg_value x, labels, first = {0};
+
+    assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
+    x = bg_graph_input(m.graph, "x", &x_type);
+    labels = bg_graph_input(m.graph, "labels", &label_type);
+    for (int i = 0; i < 3; i++) {
+        bg_value weight;
+        char name[16];
+        bg_block_begin(m.graph, blocks[i], devices[0] != '\0' ? (uint32_t)(devices[i] - '0') : BG_DEVICE_NONE);
+        snprintf(name, sizeof name, "%s.weight", blocks[i]);
+        weight = tied && i == 2 ? first : bg_graph_parameter(m.graph, name, &weight_type, NULL);
+        first = i == 0 ? weight : first;
+        x = bg_linear(m.graph, blocks[i], x, weight, (bg_value){0});
+        if (i == 2)
+            m.loss = bg_cross_entropy(m.graph, "loss", x, labels, BG_LOSS_MEAN, -100);
+        bg_block_end(m.graph);
+    }
+    bg_graph_output(m.graph, "loss", m.loss);
+    assert_int_equal(bg_graph_check(m.graph, NULL), BG_OK);
+    return m;
+}
+
+typedef struct limit_case {
+    bool tied;
+    const char *devices;
+    bg_strategy strategy;
+    const char *schedule, *stages;
+    uint32_t accumulation, replicas;
+    bg_auto_stage auto_stage;
+    bool inference;
+    const char *refusal; /* with ipu_limits; NULL: none */
+    const char *warning; /* without; NULL: none */
+} limit_case;
+
+static const limit_case limit_cases[] = {
+    /* the least numbers of micro-batches */
+    {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 2, 1, 0, false,
+     "gradient accumulation is 2: a pipeline of N = 2 stages with schedule `interleaved` needs at least 3 (2 N - 1)",
+     "gradient accumulation is 2, below the 3 that fill a pipeline of 2 stages with schedule `interleaved`: devices "
+     "are "
+     "idle for "},
+    {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 3, 1, 0, false, NULL, NULL},
+    {false, "", BG_STRATEGY_PIPELINED, "grouped", "A|B,C", 2, 1, 0, false, "needs at least 3", "below the 3"},
+    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 1, 1, 0, false, "needs at least 2", "below the 2"},
+    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 2, 1, 0, false, NULL, NULL},
+    {false, "", BG_STRATEGY_PIPELINED, "sequential", "A|B,C", 1, 1, 0, false, NULL, NULL},
+    {false, "", BG_STRATEGY_SHARDED, NULL, "A|B,C", 1, 1, 0, false, NULL, NULL},
+    {false, "", BG_STRATEGY_SINGLE, NULL, NULL, 1, 1, 0, false, NULL, NULL},
+    {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 1, 1, 0, true,
+     "device iterations is 1: a pipeline of N = 2 stages with schedule `interleaved` needs at least 2",
+     "device iterations is 1, below the 2"},
+    {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 2, 1, 0, true, NULL, NULL},
+    /* stages and devices */
+    {false, "", BG_STRATEGY_PIPELINED, NULL, "A,B,C", 9, 1, 0, false,
+     "the pipeline has 1 stage; on IPUs it needs at least 2", "all stages are on one device"},
+    {false, "010", BG_STRATEGY_PIPELINED, "grouped", NULL, 9, 1, BG_AUTO_STAGE_SAME_AS_IPU, false,
+     "stage 2 is on device 0 after device 1: with auto_stage same_as_ipu", NULL},
+    {false, "010", BG_STRATEGY_PIPELINED, "grouped", NULL, 9, 1, BG_AUTO_STAGE_INCREMENT, false, NULL, NULL},
+    {false, "", BG_STRATEGY_PIPELINED, NULL, NULL, 9, 1, 0, false,
+     "3 devices x 1 replicas = 3 devices; IPUs come in powers of two: take 4, or let auto_round_devices", NULL},
+    {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 9, 3, 0, false, "2 devices x 3 replicas = 6 devices", NULL},
+    {true, "", BG_STRATEGY_PIPELINED, NULL, "A,B|C", 9, 1, 0, false,
+     "variable `A.weight` is used by stage 0 on device 0 and by stage 1 on device 1; on IPUs layers that share it",
+     NULL},
+    {true, "", BG_STRATEGY_SHARDED, NULL, "A,B|C", 9, 1, 0, true, "variable `A.weight` is used by stage 0", NULL},
+    {true, "", BG_STRATEGY_PIPELINED, "grouped", "A@0|B@1|C@0", 9, 1, 0, false, NULL, NULL},
+};
+
+static void keep_warning(void *user, bg_log_level level, const char *text)
+{
+    if (level == BG_LOG_WARNING)
+        snprintf(user, 512, "%s", text);
+}
+
+static bg_status plan_case(const limit_case *c, bg_options *options, char *warning, bg_error *error)
+{
+    const bg_optimiser optimiser = bg_sgd(0.1);
+    model m = make_model(c->tied, c->devices);
+    bg_plan *plan = NULL;
+    bg_status status;
+
+    warning[0] = '\0';
+    options->strategy = c->strategy;
+    options->schedule = c->schedule;
+    options->stages = c->stages;
+    options->auto_stage = c->auto_stage;
+    options->replicas = c->replicas;
+    options->log = keep_warning;
+    options->log_user = warning;
+    *(c->inference ? &options->device_iterations : &options->gradient_accumulation) = c->accumulation;
+    status = c->inference ? bg_plan_create_inference(m.graph, options, &plan, error)
+                          : bg_plan_create_training(m.graph, m.loss, &optimiser, options, &plan, error);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+    return status;
+}
+
+static void test_ipu_limits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof limit_cases / sizeof limit_cases[0]; i++) {
+        const limit_case *c = &limit_cases[i];
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        char warning[512];
+        bg_status status = plan_case(c, &options, warning, &error);
+        if (status != BG_OK || (c->warning == NULL ? warning[0] != '\0' : strstr(warning, c->warning) == NULL))
+            fail_msg("case %zu: `%s`, warning `%s` instead of `%s`", i, error.message, warning,
+                     c->warning != NULL ? c->warning : "");
+        options = bg_options_defaults();
+        options.ipu_limits = true;
+        bg_error_clear(&error);
+        status = plan_case(c, &options, warning, &error);
+        if (c->refusal == NULL ? status != BG_OK
+                               : status != BG_ERROR_INVALID || strstr(error.message, c->refusal) == NULL)
+            fail_msg("case %zu with limits: `%s` instead of `%s`", i, error.message,
+                     c->refusal != NULL ? c->refusal : "");
+    }
+}
+
+static void test_rounded_devices(void **state)
+{
+    const limit_case three = {false, "", BG_STRATEGY_PIPELINED, NULL, NULL, 9, 1, 0, false, NULL, NULL};
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    char warning[512];
+
+    (void)state;
+    options.ipu_limits = options.auto_round_devices = true;
+    assert_int_equal(plan_case(&three, &options, warning, &error), BG_OK);
+    assert_string_equal(warning, "4 devices are reserved for 3: 1 of them are idle (25%)");
+}
+
+static void test_interleaved_with_a_shared_device(void **state)
+{
+    static const uint32_t mapping[] = {0, 1, 1};
+    const limit_case repeated = {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B|C", 9, 1, 0, false, NULL, NULL};
+    limit_case grouped = repeated;
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    char warning[512];
+
+    (void)state;
+    options.device_mapping = mapping;
+    options.device_mapping_count = 3;
+    assert_int_equal(plan_case(&repeated, &options, warning, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "stages 1 and 2 share device 1"));
+    grouped.schedule = "grouped";
+    assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_placements),
+        cmocka_unit_test(test_placement_refusals),
+        cmocka_unit_test(test_mapping_and_text),
+        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_ipu_limits),
+        cmocka_unit_test(test_rounded_devices),
+        cmocka_unit_test(test_interleaved_with_a_shared_device),
+    };
+
+    return cmocka_run_group_tests_name("plan/devices", tests, NULL, NULL);
+}
