@@ -21,9 +21,12 @@
 typedef struct mnist_config {
     uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
     double learning_rate;
-    const char *strategy, *schedule, *stages;
-    uint64_t replicas, cores, device_memory_bytes;
-    bool offload_optimiser, ipu_limits;
+    const char *strategy, *schedule, *stages, *auto_stage, *phases;
+    uint64_t replicas, cores, devices; /* devices 0: as the stages say */
+    cli_counts device_mapping;
+    cli_reals device_speeds;
+    cli_sizes device_memory; /* one for all, or one for each */
+    bool offload_optimiser, ipu_limits, auto_round_devices;
     const char *dtype, *output_mode, *last_batch;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;
@@ -51,8 +54,9 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores: of images that were made to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
-/* Strategy, stages, memory and the like: what training and test have in common. Warnings go to stderr. */
-bg_options mnist_plan_options(const mnist_config *config);
+/* Strategy, stages, memory and the like: what training and test have in common. Warnings go to stderr. The options
+ * point to `devices`, which has CLI_LIST_LIMIT entries. */
+bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devices);
 
 uint64_t mnist_images_per_training_call(const mnist_config *config);
 uint64_t mnist_images_per_update(const mnist_config *config);

@@ -7,6 +7,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -36,20 +37,32 @@ const cli_option mnist_options[] = {
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
 
     {.help = "Devices"},
-    {CLI_CHOICE, "strategy", AT(strategy), .choices = "pipelined|sharded|single",
+    {CLI_CHOICE, "strategy", AT(strategy), .choices = "pipelined|sharded|phased|single",
      .help = "how the network runs on devices"},
-    {CLI_CHOICE, "schedule", AT(schedule), .choices = "interleaved|grouped|sequential", .default_text = "interleaved",
-     .help = "of the pipeline"},
+    {CLI_TEXT, "schedule", AT(schedule), .value = "NAME", .default_text = "interleaved",
+     .help = "of the pipeline; a wrong name lists all"},
     {CLI_TEXT, "stages", AT(stages), .value = "LIST", .default_text = "B1|B2|B3|B4",
-     .help = "blocks to stages: \"B1,B2|B3,B4\", \"B1,B2|B3,B4@0\""},
+     .help = "blocks to stages: \"B1,B2|B3,B4\", \"B1,B2|B3,B4@0\"; \"B1;B2|B3;B4\" are phases; auto:2, auto-ops:6"},
+    {CLI_CHOICE, "auto-stage", AT(auto_stage), .choices = "same-as-ipu|auto-increment",
+     .help = "stages that are not listed: a run of blocks on one device each, or a block each"},
+    {CLI_CHOICE, "phases", AT(phases), .choices = "serial|parallel", .default_text = "serial",
+     .help = "on one group of devices, or on two that take turns"},
+    {CLI_COUNT, "devices", AT(devices), .value = "N", .minimum = 1, .maximum = 65536,
+     .default_text = "as many as stages", .help = "of one copy of the network; fewer than stages for looped schedules"},
+    {CLI_COUNT_LIST, "device-mapping", AT(device_mapping), .value = "LIST", .maximum = 65535,
+     .default_text = "as the schedule places them", .help = "device of each stage: 0,1,1,0"},
+    {CLI_REAL_LIST, "device-speeds", AT(device_speeds), .value = "LIST", .default_text = "all alike",
+     .help = "of each device, for automatic stages and estimates: 1,2,1,1"},
     {CLI_COUNT, "replicas", AT(replicas), .value = "N", .minimum = 1, .maximum = 65536,
      .help = "data-parallel copies of the network"},
-    {CLI_SIZE, "device-memory", AT(device_memory_bytes), .value = "BYTES", .minimum = 1, .default_text = "unlimited",
-     .help = "of each device; K, M, G are understood"},
+    {CLI_SIZE_LIST, "device-memory", AT(device_memory), .value = "BYTES", .minimum = 1, .default_text = "unlimited",
+     .help = "of each device, one for all or a list; K, M, G are understood"},
     {CLI_COUNT, "cores", AT(cores), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "all",
      .help = "worker threads"},
     {CLI_FLAG, "offload-optimiser", AT(offload_optimiser), .help = "keep the optimiser's state off the devices"},
     {CLI_FLAG, "ipu-limits", AT(ipu_limits), .help = "refuse what IPU software refuses"},
+    {CLI_FLAG, "auto-round-devices", AT(auto_round_devices),
+     .help = "with --ipu-limits: reserve the next power of two of devices"},
     {CLI_CHOICE, "output-mode", AT(output_mode), .choices = "final|all|sum", .help = "what a training call returns"},
 
     {.help = "Files"},
@@ -82,6 +95,7 @@ mnist_config mnist_config_defaults(void)
         .epochs = 3,
         .learning_rate = 0.001,
         .strategy = "pipelined",
+        .auto_stage = "same-as-ipu",
         .replicas = 1,
         .dtype = "float32",
         .output_mode = "final",
@@ -89,12 +103,46 @@ mnist_config mnist_config_defaults(void)
     };
 }
 
-bg_status mnist_config_check(const mnist_config *config, bg_error *error)
+static bg_status check_schedule(const mnist_config *config, bg_error *error)
 {
-    if (config->schedule != NULL && strcmp(config->strategy, "pipelined") != 0)
+    char names[512] = "";
+
+    if (config->schedule == NULL)
+        return BG_OK;
+    for (uint32_t i = 0; bg_schedule_generator_at(i) != NULL; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i == 0 ? "" : "|",
+                 bg_schedule_generator_at(i)->name);
+    if (bg_schedule_generator_find(config->schedule) == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--schedule is `%s`; it must be one of %s", config->schedule,
+                            names);
+    if (strcmp(config->strategy, "pipelined") != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--schedule %s with --strategy %s; only the pipelined strategy has a choice of schedules",
                             config->schedule, config->strategy);
+    return BG_OK;
+}
+
+static bg_status check_devices(const mnist_config *config, bg_error *error)
+{
+    const uint32_t speeds = config->device_speeds.count, budgets = config->device_memory.count;
+
+    if (config->phases != NULL && strcmp(config->strategy, "phased") != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--phases %s with --strategy %s; only the phased strategy has any",
+                            config->phases, config->strategy);
+    if (speeds > 0 && budgets > 1 && speeds != budgets)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--device-speeds has %u values and --device-memory %u; give one for each device", speeds,
+                            budgets);
+    if (config->auto_round_devices && !config->ipu_limits)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--auto-round-devices without --ipu-limits; only IPUs come in powers of two");
+    return BG_OK;
+}
+
+bg_status mnist_config_check(const mnist_config *config, bg_error *error)
+{
+    BGI_TRY(check_schedule(config, error));
+    BGI_TRY(check_devices(config, error));
     if (config->stages != NULL && strcmp(config->strategy, "single") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
@@ -172,17 +220,39 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say("mnist", "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
-bg_options mnist_plan_options(const mnist_config *config)
+/* --device-memory of one value is the budget of all; more, or --device-speeds, describe each device. */
+static void describe_devices(const mnist_config *config, bg_device_model *devices, bg_options *options)
+{
+    const uint32_t speeds = config->device_speeds.count, budgets = config->device_memory.count;
+    const uint32_t count = speeds > 0 ? speeds : budgets > 1 ? budgets : 0;
+
+    if (budgets == 1)
+        options->device_memory_bytes = (size_t)config->device_memory.values[0];
+    for (uint32_t d = 0; d < count; d++)
+        devices[d] = (bg_device_model){.speed = speeds > 0 ? config->device_speeds.values[d] : 1.0,
+                                       .memory_bytes = budgets > 1 ? (size_t)config->device_memory.values[d] : 0};
+    options->devices = count > 0 ? devices : NULL;
+    options->device_model_count = count;
+}
+
+bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devices)
 {
     bg_options options = bg_options_defaults();
 
     bg_strategy_find(config->strategy, &options.strategy);
     options.schedule = config->schedule;
     options.stages = config->stages;
-    options.device_memory_bytes = (size_t)config->device_memory_bytes;
+    options.auto_stage =
+        strcmp(config->auto_stage, "auto-increment") == 0 ? BG_AUTO_STAGE_INCREMENT : BG_AUTO_STAGE_SAME_AS_IPU;
+    options.device_mapping = config->device_mapping.count > 0 ? config->device_mapping.values : NULL;
+    options.device_mapping_count = config->device_mapping.count;
+    options.device_count = (uint32_t)config->devices;
+    options.phases_parallel = config->phases != NULL && strcmp(config->phases, "parallel") == 0;
+    describe_devices(config, devices, &options);
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
     options.ipu_limits = config->ipu_limits;
+    options.auto_round_devices = config->auto_round_devices;
     options.log = print_message;
     options.log_user = (void *)(uintptr_t)config;
     return options;

@@ -71,6 +71,25 @@ static json_t *real_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* null, the value, or an array of them. */
+static json_t *list_value(const cli_option *option, const void *list)
+{
+    const uint32_t count = *(const uint32_t *)list;
+    json_t *array = count == 0 ? json_null() : json_array();
+
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *value = option->kind == CLI_REAL_LIST   ? json_real(((const cli_reals *)list)->values[i])
+                        : option->kind == CLI_SIZE_LIST ? json_integer((json_int_t)((const cli_sizes *)list)->values[i])
+                                                        : json_integer(((const cli_counts *)list)->values[i]);
+        if (count == 1 && option->kind == CLI_SIZE_LIST) {
+            json_decref(array);
+            return value;
+        }
+        json_array_append_new(array, value);
+    }
+    return array;
+}
+
 static json_t *option_value(const cli_option *option, const mnist_config *config)
 {
     const void *value = (const char *)config + option->offset;
@@ -89,6 +108,10 @@ static json_t *option_value(const cli_option *option, const mnist_config *config
     case CLI_TEXT:
     case CLI_CHOICE:
         return *(const char *const *)value != NULL ? json_string(*(const char *const *)value) : json_null();
+    case CLI_COUNT_LIST:
+    case CLI_SIZE_LIST:
+    case CLI_REAL_LIST:
+        return list_value(option, value);
     case CLI_HEADING:
         break;
     }
@@ -138,7 +161,7 @@ static json_t *describe_config(const mnist_config *given, const char *save_path,
     for (const cli_option *option = mnist_options; option->name != NULL || option->help != NULL; option++)
         if (option->kind != CLI_HEADING)
             json_object_set_new(object, option->name, option_value(option, config));
-    set_null(object, "device-memory", used.device_memory_bytes == 0);
+    set_null(object, "devices", used.devices == 0);
     set_null(object, "steps", used.steps == 0);
     set_null(object, "cores", used.cores == 0);
     return object;

@@ -164,6 +164,45 @@ static bg_status read_choice(const cli_option *option, const char *text, const c
                         option->choices);
 }
 
+/* One part of a list, as the option of a single value would read it. */
+static bg_status read_list_part(const cli_option *option, const char *text, void *list, bg_error *error)
+{
+    uint64_t count = 0;
+
+    if (option->kind == CLI_SIZE_LIST) {
+        cli_sizes *sizes = list;
+        return read_size(option, text, &sizes->values[sizes->count++], error);
+    }
+    if (option->kind == CLI_REAL_LIST) {
+        cli_reals *reals = list;
+        return read_real(option, text, &reals->values[reals->count++], error);
+    }
+    BGI_TRY(read_count(option, text, &count, error));
+    ((cli_counts *)list)->values[((cli_counts *)list)->count++] = (uint32_t)count;
+    return BG_OK;
+}
+
+/* All lists begin with their count. */
+static bg_status read_list(const cli_option *option, const char *text, void *list, bg_error *error)
+{
+    uint32_t *count = list;
+    char part[64];
+
+    *count = 0;
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        if (length >= sizeof part || *count == CLI_LIST_LIMIT)
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s is too long; it takes up to %d values: %s", option->name,
+                                CLI_LIST_LIMIT, option->value);
+        memcpy(part, text, length);
+        part[length] = '\0';
+        BGI_TRY(read_list_part(option, part, list, error));
+        if (text[length] == '\0')
+            return BG_OK;
+        text += length + 1;
+    }
+}
+
 static bg_status read_value(const cli_option *option, const char *text, void *values, bg_error *error)
 {
     void *value = (char *)values + option->offset;
@@ -175,6 +214,10 @@ static bg_status read_value(const cli_option *option, const char *text, void *va
         return read_size(option, text, value, error);
     case CLI_REAL:
         return read_real(option, text, value, error);
+    case CLI_COUNT_LIST:
+    case CLI_SIZE_LIST:
+    case CLI_REAL_LIST:
+        return read_list(option, text, value, error);
     case CLI_CHOICE:
         return read_choice(option, text, value, error);
     case CLI_TEXT:
@@ -271,6 +314,9 @@ static void print_default(const cli_option *option, const void *values, FILE *st
     case CLI_FLAG:
         fputs(" (default: off)", stream);
         break;
+    case CLI_COUNT_LIST: /* their tables say the default */
+    case CLI_SIZE_LIST:
+    case CLI_REAL_LIST:
     case CLI_HEADING:
         break;
     }

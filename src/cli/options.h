@@ -15,9 +15,27 @@ typedef enum cli_kind {
     CLI_COUNT,       /* uint64_t in minimum..maximum */
     CLI_SIZE,        /* uint64_t bytes: a number with K, M, G (powers of 1024) behind it or not */
     CLI_REAL,        /* double: finite, at least 0 */
+    CLI_COUNT_LIST,  /* cli_counts: "0,1,1,0", each in minimum..maximum, which is below 2^32 */
+    CLI_SIZE_LIST,   /* cli_sizes: "16M,8M" */
+    CLI_REAL_LIST,   /* cli_reals: "1,0.5" */
     CLI_TEXT,        /* const char *, not empty */
     CLI_CHOICE       /* const char *: one of `choices` */
 } cli_kind;
+
+enum { CLI_LIST_LIMIT = 256 };
+
+/* Values of an option that takes several; count 0: not given. */
+typedef struct cli_counts {
+    uint32_t count, values[CLI_LIST_LIMIT];
+} cli_counts;
+typedef struct cli_sizes {
+    uint32_t count;
+    uint64_t values[CLI_LIST_LIMIT];
+} cli_sizes;
+typedef struct cli_reals {
+    uint32_t count;
+    double values[CLI_LIST_LIMIT];
+} cli_reals;
 
 typedef struct cli_option {
     cli_kind kind;

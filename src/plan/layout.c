@@ -74,7 +74,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
                 (bgi_plan_edge){.from_device = bgi_stage_device(c, edge.from_stage),
                                 .to_device = bgi_stage_device(c, edge.to_stage),
                                 .per_step = edge.from_kind == BG_ACTION_UPDATE,
-                                .is_stash = edge.from_kind == BG_ACTION_FORWARD && edge.last_kind != BG_ACTION_FORWARD};
+                                .is_stash = edge.from_kind != BG_ACTION_UPDATE && edge.last_kind != edge.from_kind};
             c->edge_count++;
         }
         c->crossing_edges[i] = e;

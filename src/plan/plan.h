@@ -30,7 +30,7 @@ typedef struct bgi_plan_edge {
     uint32_t depth;
     size_t slot_bytes;    /* stride between slots; multiple of 64 */
     size_t offset;        /* of slot 0 in to_device's arena */
-    bool is_stash;        /* kept for the backward pass */
+    bool is_stash;        /* kept for a later pass: B, or W where that is apart */
     size_t payload_bytes; /* of one message, without padding */
 } bgi_plan_edge;
 

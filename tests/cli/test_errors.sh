@@ -57,10 +57,31 @@ error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learn
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"
 done
-error 2 'pipelined|sharded|single' mnist --strategy parallel
+error 2 'pipelined|sharded|phased|single' mnist --strategy parallel
 error 2 'it must be one of' mnist --strategy ''
 error 2 'it must be one of' mnist --strategy 'pipelined|sharded'
-error 2 'interleaved|grouped|sequential' mnist --schedule zigzag
+error 2 '--schedule is `zigzag`; it must be one of single|sharded|sequential|grouped|interleaved' mnist --schedule zigzag
+error 2 '--phases parallel with --strategy pipelined' mnist --phases parallel
+error 2 'serial|parallel' mnist --strategy phased --phases both
+error 2 '--device-mapping is `x`; it must be a whole number from 0 to 65535' mnist --device-mapping 0,x
+error 2 '--device-mapping is ``; it must be a whole number' mnist --device-mapping 0,,1
+error 2 '--device-speeds is `fast`; it must be a number of at least 0' mnist --device-speeds 1,fast
+error 2 '--device-memory is `1Q`; it must be a number of bytes' mnist --device-memory 1M,1Q
+error 2 '--device-speeds has 2 values and --device-memory 3' mnist --device-speeds 1,2 --device-memory 1M,1M,1M
+error 2 '--auto-round-devices without --ipu-limits' mnist --auto-round-devices
+error 1 'device_mapping has 2 devices, there are 4 stages' plan mnist --device-mapping 0,1
+error 1 'device_mapping and @ in stages' plan mnist --stages 'B1@0|B2,B3,B4@1' --device-mapping 0,1
+error 1 'wants a device a stage; there are 4 stages and 2 devices' plan mnist --devices 2
+error 1 'the model can be cut into at most 4 stages at block borders' plan mnist --stages auto:9
+error 1 'stages are `auto:none`' plan mnist --stages auto:none
+error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 500K
+error 1 'devices[1].speed is 0' plan mnist --device-speeds 1,0,1,1
+error 1 'devices describes 2 devices, the stages are on 4' plan mnist --device-speeds 1,2
+error 1 'stage 1 of phase 1 (odd) is on device 0' plan mnist --strategy phased --phases parallel --stages 'B1@0;B2@0;B3,B4@1'
+error 1 'have phases (;) and the strategy is pipelined' plan mnist --stages 'B1;B2;B3,B4'
+error 1 'concurrent stages 1 and 2 share data' plan mnist --stages 'B1|B2&B3|B4'
+error 1 'auto_stage is auto_increment and stages are' plan mnist --auto-stage auto-increment --stages 'B1,B2|B3,B4'
+error 1 'IPUs come in powers of two: take 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4'
 error 2 'final|all|sum' mnist --output-mode last
 error 2 'float32|bfloat16' mnist --dtype float16
 error 2 'only the pipelined strategy' mnist --strategy sharded --schedule grouped

@@ -34,14 +34,18 @@ typedef struct cell {
     uint32_t cores;
     uint32_t device_iterations;
     uint32_t replicas;
+    const uint32_t *mapping; /* of 4 stages, or NULL */
+    bool parallel;           /* phases */
     bool no_fusion;
 } cell;
 
 static void describe(const char *model, const cell *c, char *text, size_t size)
 {
-    snprintf(text, size, "%s: strategy %s schedule %s stages %s offload %d cores %u device-iterations %u replicas %u",
-             model, bg_strategy_name(c->strategy), c->schedule != NULL ? c->schedule : "-",
-             c->stages != NULL ? c->stages : "-", c->offload, c->cores, c->device_iterations, c->replicas);
+    snprintf(text, size,
+             "%s: strategy %s schedule %s stages %s offload %d cores %u device-iterations %u replicas %u%s%s", model,
+             bg_strategy_name(c->strategy), c->schedule != NULL ? c->schedule : "-",
+             c->stages != NULL ? c->stages : "-", c->offload, c->cores, c->device_iterations, c->replicas,
+             c->mapping != NULL ? " mapped" : "", c->parallel ? " parallel phases" : "");
 }
 
 static void require(bg_status status, const bg_error *error, const char *what)
@@ -72,6 +76,9 @@ static bg_plan *make_plan(const test_model *model, const cell *c, const char *wh
     options.stages = c->stages;
     options.offload_optimiser = c->offload;
     options.cores = c->cores;
+    options.device_mapping = c->mapping;
+    options.device_mapping_count = c->mapping != NULL ? 4 : 0;
+    options.phases_parallel = c->parallel;
     options.replicas = c->replicas;
     options.device_iterations = c->device_iterations;
     options.gradient_accumulation = ACCUMULATION;
@@ -283,6 +290,151 @@ static void test_fused_accumulation(void **state)
     }
 }
 
+/* The strategy that takes a schedule by its name. */
+static bg_strategy strategy_of(const char *schedule)
+{
+    bg_strategy strategy = BG_STRATEGY_PIPELINED;
+
+    bg_strategy_find(schedule, &strategy);
+    return strategy;
+}
+
+/* Every schedule that there is, placed as it places itself: on a line, in loops, folded; with W apart from B or not. */
+static void run_schedules(unsigned model_index, uint32_t replicas)
+{
+    const test_model *model = test_model_at(model_index);
+    const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
+    result expected = train(model, &single);
+
+    for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g += getenv("BRIGADE_TEST_QUICK") != NULL ? 3 : 1) {
+        cell c = single;
+        c.schedule = bg_schedule_generator_at(g)->name;
+        c.strategy = strategy_of(c.schedule);
+        c.stages = "B1|B2|B3|B4";
+        c.cores = 1 + g % 2;
+        c.offload = g % 3 == 0;
+        c.device_iterations = g % 2 == 0 ? 4 : 10;
+        assert_same(model, &c, &expected);
+    }
+    free(expected.bytes);
+}
+
+/* The digit network takes most of the time and is in other tests: here only when all are asked for. */
+static unsigned first_model(void)
+{
+    return getenv("BRIGADE_TEST_ALL") != NULL ? 0 : 1;
+}
+
+static void test_every_schedule(void **state)
+{
+    (void)state;
+    for (unsigned m = 0; test_model_at(m) != NULL; m++)
+        run_schedules(m, 1);
+}
+
+static void test_every_schedule_with_replicas(void **state)
+{
+    (void)state;
+    run_schedules(1, 2);
+    run_schedules(2, 3);
+}
+
+/* B2 and B3 at once, each on a device of its own. */
+static void test_concurrent_stages(void **state)
+{
+    static const char *const stages[] = {"B1|B2&B3|B4", "B1|B3&B2|B4", "B1@1|B2@0&B3@2|B4@1"};
+    const test_model *model = test_model_at(4);
+    const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
+    result expected = train(model, &single);
+
+    (void)state;
+    for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g++)
+        for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {
+            const bg_schedule_generator *generator = bg_schedule_generator_at(g);
+            cell c = single;
+            c.schedule = generator->name;
+            c.strategy = strategy_of(c.schedule);
+            c.stages = stages[s];
+            c.cores = 2;
+            c.device_iterations = 4;
+            /* Loops and folds have their devices; interleaved and its kin want a device a stage. */
+            if (generator->placement != BG_PLACEMENT_LINE ||
+                (s == 2 && strcmp(c.schedule, "grouped") != 0 && strcmp(c.schedule, "gpipe") != 0 &&
+                 c.strategy == BG_STRATEGY_PIPELINED))
+                continue;
+            assert_same(model, &c, &expected);
+        }
+    free(expected.bytes);
+}
+
+static void test_phases(void **state)
+{
+    static const struct {
+        const char *stages;
+        bool parallel;
+    } cases[] = {{NULL, false},         {"B1|B2;B3|B4", false},        {"B1;B2,B3;B4", false}, {NULL, true},
+                 {"B1|B2;B3|B4", true}, {"B1@2|B2@0;B3@1|B4@3", true}, {"B1|B2|B3;B4", false}};
+
+    (void)state;
+    for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {
+        const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
+        result expected = train(test_model_at(m), &single);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            cell c = {.strategy = BG_STRATEGY_PHASED,
+                      .stages = cases[i].stages,
+                      .parallel = cases[i].parallel,
+                      .cores = 2,
+                      .device_iterations = 4,
+                      .replicas = 1,
+                      .offload = i % 2 == 0};
+            assert_same(test_model_at(m), &c, &expected);
+        }
+        free(expected.bytes);
+    }
+}
+
+/* Cuts at block borders and inside blocks; a parameter that one block uses twice, or several use. */
+static void test_automatic_stages(void **state)
+{
+    static const char *const stages[] = {"auto:1", "auto:2", "auto:3", "auto:4", "auto-ops:2", "auto-ops:4"};
+
+    (void)state;
+    for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {
+        const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
+        result expected = train(test_model_at(m), &single);
+        for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+            cell c = {.strategy = BG_STRATEGY_PIPELINED,
+                      .stages = stages[i],
+                      .cores = 2,
+                      .device_iterations = 4,
+                      .replicas = 1};
+            assert_same(test_model_at(m), &c, &expected);
+        }
+        free(expected.bytes);
+    }
+}
+
+static void test_mapped_devices(void **state)
+{
+    static const uint32_t mappings[][4] = {{0, 1, 1, 0}, {3, 1, 0, 2}, {0, 0, 1, 1}, {0, 0, 0, 0}};
+
+    (void)state;
+    for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {
+        const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
+        result expected = train(test_model_at(m), &single);
+        for (size_t i = 0; i < sizeof mappings / sizeof mappings[0]; i++) {
+            cell c = {.strategy = BG_STRATEGY_PIPELINED,
+                      .schedule = "grouped",
+                      .mapping = mappings[i],
+                      .cores = 2,
+                      .device_iterations = 4,
+                      .replicas = 1};
+            assert_same(test_model_at(m), &c, &expected);
+        }
+        free(expected.bytes);
+    }
+}
+
 /* The comparison can fail: another seed of the data or another learning rate would differ. */
 static void test_the_comparison_sees_a_difference(void **state)
 {
@@ -309,6 +461,12 @@ int main(void)
         cmocka_unit_test(test_replicas_of_the_tied_model),
         cmocka_unit_test(test_device_mappings),
         cmocka_unit_test(test_fused_accumulation),
+        cmocka_unit_test(test_every_schedule),
+        cmocka_unit_test(test_every_schedule_with_replicas),
+        cmocka_unit_test(test_concurrent_stages),
+        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_automatic_stages),
+        cmocka_unit_test(test_mapped_devices),
         cmocka_unit_test(test_the_comparison_sees_a_difference),
     };
 

@@ -114,10 +114,41 @@ static bg_value build_fan(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
+/* Two branches that share nothing: B2 and B3 may be concurrent stages. */
+static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 20);
+    const bg_value input = bg_graph_input(graph, "x", &x_type);
+    bg_value trunk, x, parts[2], target, loss;
+
+    bg_block_begin(graph, "B1", BG_DEVICE_NONE);
+    trunk = bg_tanh(graph, bg_linear_layer(graph, "trunk", input, 16, true));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B2", BG_DEVICE_NONE);
+    x = bg_relu(graph, bg_linear_layer(graph, "left.up", trunk, 32, true));
+    parts[0] = bg_add(graph, trunk, bg_linear_layer(graph, "left.down", x, 16, true)); /* residual */
+    bg_block_end(graph);
+    bg_block_begin(graph, "B3", BG_DEVICE_NONE);
+    x = bg_gelu(graph,
+                bg_linear_layer(graph, "right.up", bg_layer_norm_layer(graph, "right.norm", trunk, 1e-5), 24, true));
+    parts[1] = bg_multiply(graph, bg_linear_layer(graph, "right.down", x, 20, false), input); /* the host's data too */
+    bg_block_end(graph);
+    bg_block_begin(graph, "B4", BG_DEVICE_NONE);
+    x = bg_linear_layer(graph, "head", bg_concat(graph, NULL, parts, 2, 1), 8, true);
+    target = bg_slice(graph, NULL, input, 1, 4, 12, 1);
+    loss = bg_mse_loss(graph, "loss", x, target, BG_LOSS_MEAN);
+    bg_graph_output(graph, "loss", loss);
+    bg_block_end(graph);
+    return loss;
+}
+
 const test_model *test_model_at(unsigned index)
 {
-    static const test_model models[] = {
-        {"digits", build_digits}, {"residual", build_residual}, {"tied", build_tied}, {"fan", build_fan}};
+    static const test_model models[] = {{"digits", build_digits},
+                                        {"residual", build_residual},
+                                        {"tied", build_tied},
+                                        {"fan", build_fan},
+                                        {"branches", build_branches}};
 
     return index < sizeof models / sizeof models[0] ? &models[index] : NULL;
 }
