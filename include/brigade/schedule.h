@@ -63,6 +63,7 @@ typedef struct bg_schedule_edge {
     uint32_t to_stage;
     uint32_t to_level;
     size_t size_bytes;
+    size_t slot_bytes; /* what a slot takes on the receiving device, with padding; 0: size_bytes */
 } bg_schedule_edge;
 
 typedef struct bg_stage_cost {
@@ -97,6 +98,9 @@ typedef struct bg_schedule_problem {
     double bytes_per_ns;        /* of messages between devices, for the simulator; 0: free */
     uint32_t send_ahead;        /* slots of a message beyond what the receiver's own order needs; default 1. 0 gives the
                                    fewest slots; producers then wait more. See bg_schedule_edge_depth. */
+    /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" looks at
+     * them. */
+    const size_t *device_slot_bytes;
 } bg_schedule_problem;
 
 /* Training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; the rest is zero. */
@@ -129,7 +133,7 @@ typedef struct bg_schedule_generator {
 } bg_schedule_generator;
 
 /* Generators by table order: single, sharded, sequential, grouped, interleaved, gpipe, looped, looped-bfs, zb-h1,
- * zb-h2, zb-v, v-half, v-min, dualpipev, phased. NULL past the end / when unknown. */
+ * zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end / when unknown. */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
 

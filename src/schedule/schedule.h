@@ -125,11 +125,19 @@ extern const bg_schedule_generator bgi_schedule_v_half;
 extern const bg_schedule_generator bgi_schedule_v_min;
 extern const bg_schedule_generator bgi_schedule_dualpipev;
 extern const bg_schedule_generator bgi_schedule_phased;
+extern const bg_schedule_generator bgi_schedule_automatic;
 
 /* ---- complete.c ---- */
 
 /* Adds SEND, RECEIVE, HOST_IN and HOST_OUT around the compute actions. */
 bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
+
+/* ---- search.c ---- */
+
+/* What a completed schedule costs: when its step ends by bg_schedule_simulate, and the bytes of slots on each device
+ * (room for device_count). To choose between schedules of one step, also of problems that differ in splits_weights. */
+bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_problem *problem, double *device_bytes,
+                             double *out_makespan_ns, bg_error *error);
 
 /* ---- text.c ---- */
 

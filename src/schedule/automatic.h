@@ -1,0 +1,129 @@
+/*
+ * automatic.h: the parts of the search for the order that ends first. automatic.c puts them together:
+ *
+ *     search.c      what is tried, timed and kept; the best so far
+ *     greedy.c      an order from a rule: every device takes the most urgent action that can begin
+ *     improve.c     a better order from a good one: small changes along the critical path
+ *     exhaustive.c  the best order of a small problem: all of them
+ *
+ * An order is an array of instance numbers (layout.h): the F, B and W of device 0, then its U, then those of device 1
+ * ... Messages are not in it: complete.c puts them where they belong. The updates come last on each device, always
+ * alike.
+ */
+#ifndef BGI_SCHEDULE_AUTOMATIC_H
+#define BGI_SCHEDULE_AUTOMATIC_H
+
+#include "schedule/layout.h"
+
+typedef struct bgi_search {
+    const bg_schedule_problem *problem;
+    bgi_schedule_layout layout;
+    bgi_arena arena;
+    uint32_t action_count; /* F, B, W and U of all devices */
+    uint32_t *begins;      /* by device, and one more: where its part of an order begins */
+    uint32_t *ends;        /* by device: where its updates begin */
+    uint32_t *rows;        /* by instance */
+    double *costs;         /* by row */
+    double *delays;        /* by edge: ns from the end of its producer until it is there */
+    bool *is_merged;       /* by stage: F and B of a micro-batch run back to back */
+    double *heads;         /* by row of F, B, W: the earliest start in an empty pipeline */
+    double *tails;         /* by row of F, B, W: from its start to the end of the step in an empty pipeline */
+    double period_ns;      /* work of the busiest device for a micro-batch */
+    double bound_ns;       /* no order ends earlier */
+    uint64_t work_left;    /* actions that may still be looked at, of all orders tried */
+
+    /* The best so far; best_ns is infinite before there is one. */
+    uint32_t *best;
+    double best_ns;
+    double best_bytes; /* of slots, all devices together */
+    /* The fewest slot bytes of any order that was tried, by device; for the message when none fits. */
+    double *fewest_bytes;
+
+    /* Scratch of bgi_search_time. */
+    double *finish;         /* by instance: its end; below 0: not yet */
+    double *device_times;   /* by device */
+    uint32_t *places;       /* by device: next in its part */
+    uint32_t *ready;        /* stack of devices */
+    uint32_t *first_waiter; /* by instance: device + 1 that waits for it */
+    uint32_t *next_waiter;  /* by device: the next one that waits for the same instance */
+    double *bytes;          /* by device */
+} bgi_search;
+
+/* ---- search.c ---- */
+
+/* The problem must have passed its check. On failure nothing needs clearing. */
+bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error);
+void bgi_search_clear(bgi_search *search);
+
+/* When the order ends if no action waits for a slot: never later than bg_schedule_simulate says. Infinite when the
+ * devices wait for each other. Leaves the ends of all actions in search->finish. */
+double bgi_search_time(bgi_search *search, const uint32_t *order);
+
+/* Bytes of the slots that the list of a device asks for by itself: never more than bg_schedule_edge_depth says. */
+double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32_t device);
+
+/* Whether each device's slots may fit its limit, by bgi_search_device_bytes. */
+bool bgi_search_may_fit(bgi_search *search, const uint32_t *order);
+
+/* Keeps the order if it verifies, meets the limits and ends earlier than the best, or at the same time with fewer
+ * bytes. Fails when memory is out, for no other reason. */
+bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *out_is_kept, bg_error *error);
+/* The same for what a generator made; its compute actions are read from the schedule. */
+bg_status bgi_search_consider_schedule(bgi_search *search, const bg_schedule *schedule, bg_error *error);
+
+/* Appends the actions of an order to an empty schedule. */
+bg_status bgi_search_emit(const bgi_search *search, const uint32_t *order, bg_schedule *schedule, bg_error *error);
+
+/* True when nothing better can be found, or the work is used up. */
+bool bgi_search_is_done(const bgi_search *search);
+
+static inline bg_action_kind bgi_search_kind(const bgi_search *search, uint32_t instance)
+{
+    return search->layout.rows[search->rows[instance]].kind;
+}
+
+static inline uint32_t bgi_search_stage(const bgi_search *search, uint32_t instance)
+{
+    return search->layout.rows[search->rows[instance]].stage;
+}
+
+static inline uint32_t bgi_search_micro_batch(const bgi_search *search, uint32_t instance)
+{
+    return instance - search->layout.rows[search->rows[instance]].first;
+}
+
+/* ---- greedy.c ---- */
+
+typedef enum bgi_greedy_tie {
+    BGI_TIE_OLDEST, /* the lowest micro-batch, then the stage furthest along */
+    BGI_TIE_LONGEST /* the longest way to the end of the step */
+} bgi_greedy_tie;
+
+typedef struct bgi_greedy_rule {
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* of F, B, W; the lowest goes first */
+    bool alternates;                      /* F after B and B after F, whatever their ranks */
+    bgi_greedy_tie tie;
+    /* A device waits for a more urgent action that is known to be there soon: within this share of what it could do
+     * meanwhile. */
+    double patience;
+} bgi_greedy_rule;
+
+typedef struct bgi_greedy bgi_greedy;
+
+bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error); /* lives in the search's arena */
+/* Fills an order. `caps`, by stage, at least 1: the most micro-batches whose forward has begun and whose last backward
+ * action is not done. False when devices wait for each other, which only a problem that nobody can schedule leads to.
+ */
+bool bgi_greedy_run(bgi_greedy *greedy, const bgi_greedy_rule *rule, const uint32_t *caps, uint32_t *order);
+
+/* ---- improve.c ---- */
+
+/* Changes the best order as long as that makes it end earlier. */
+bg_status bgi_search_improve(bgi_search *search, bg_error *error);
+
+/* ---- exhaustive.c ---- */
+
+/* Tries all orders when they are few. `any_order`: one of them. */
+bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool *out_is_complete, bg_error *error);
+
+#endif

@@ -1,0 +1,269 @@
+/*
+ * greedy.c: list scheduling. Devices are simulated; whenever one is free it takes, of the actions whose inputs are
+ * there, the most urgent by the rule. The pipelines of the literature come out of it:
+ *
+ *     B F W, N - k in flight         1F1B; W fills the gaps, as in the zero-bubble schedules (Qi et al., 2023)
+ *     F B W, all in flight           all forwards, then all backwards (GPipe)
+ *     alternating, 2 (N - k) - 1     grouped's order
+ *
+ * An action that depends on times not yet known is never waited for, and a device only ever takes what can begin: the
+ * lowest micro-batch that is not finished can always go on, whatever the caps (at least 1), so nothing deadlocks. The
+ * caps bound what is kept for the backward pass; how many bytes that is, search.c counts.
+ */
+#include "schedule/automatic.h"
+
+#include "core/error.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct choice {
+    uint32_t row; /* UINT32_MAX: nothing can begin */
+    double start;
+} choice;
+
+typedef struct device_state {
+    double time;
+    choice next;
+    bool is_stale;            /* `next` must be found again */
+    bg_action_kind last_kind; /* what it did last */
+    uint32_t locked_row;      /* it must go on with this one; UINT32_MAX */
+    uint32_t count;           /* actions emitted */
+} device_state;
+
+struct bgi_greedy {
+    bgi_search *search;
+    const bgi_greedy_rule *rule;
+    const uint32_t *caps;
+    uint32_t *row_begins; /* by device, and one more: its F, B and W rows in device_rows */
+    uint32_t *device_rows;
+    uint32_t *input_counts; /* by row */
+    uint32_t *next;         /* by row: the micro-batch it goes on with */
+    uint32_t *missing;      /* by instance: inputs whose producers have not begun */
+    double *arrivals;       /* by instance */
+    device_state *devices;
+};
+
+bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+    const uint32_t devices = search->problem->device_count, stages = search->problem->stage_count;
+    static const bg_action_kind kinds[] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS};
+    bgi_greedy *greedy = bgi_arena_take(&search->arena, 1, sizeof *greedy);
+    uint32_t at = 0;
+
+    if (greedy == NULL)
+        return bgi_error_memory(error, "searching a schedule", sizeof *greedy);
+    greedy->search = search;
+    greedy->row_begins = bgi_arena_take(&search->arena, (size_t)devices + 1, sizeof *greedy->row_begins);
+    greedy->device_rows = bgi_arena_take(&search->arena, 3 * (size_t)stages, sizeof *greedy->device_rows);
+    greedy->input_counts = bgi_arena_take(&search->arena, layout->row_count, sizeof *greedy->input_counts);
+    greedy->next = bgi_arena_take(&search->arena, layout->row_count, sizeof *greedy->next);
+    greedy->missing = bgi_arena_take(&search->arena, layout->instance_count, sizeof *greedy->missing);
+    greedy->arrivals = bgi_arena_take(&search->arena, layout->instance_count, sizeof *greedy->arrivals);
+    greedy->devices = bgi_arena_take(&search->arena, devices, sizeof *greedy->devices);
+    if (greedy->row_begins == NULL || greedy->device_rows == NULL || greedy->input_counts == NULL ||
+        greedy->next == NULL || greedy->missing == NULL || greedy->arrivals == NULL || greedy->devices == NULL)
+        return bgi_error_memory(error, "searching a schedule", layout->instance_count * sizeof *greedy->arrivals);
+    for (uint32_t row = 0; row < layout->row_count; row++)
+        greedy->input_counts[row] = layout->to.begin[row + 1] - layout->to.begin[row];
+    /* Counting sort of the stages by device. */
+    for (uint32_t stage = 0; stage < stages; stage++)
+        greedy->row_begins[search->problem->stage_devices[stage] + 1] += 3;
+    for (uint32_t device = 0; device < devices; device++)
+        greedy->row_begins[device + 1] += greedy->row_begins[device];
+    for (uint32_t stage = 0; stage < stages; stage++)
+        for (uint32_t kind = 0; kind < 3; kind++) {
+            device_state *device = &greedy->devices[search->problem->stage_devices[stage]];
+            at = greedy->row_begins[search->problem->stage_devices[stage]] + device->count++;
+            greedy->device_rows[at] = bgi_schedule_layout_row(layout, kinds[kind], stage, 0);
+        }
+    *out = greedy;
+    return BG_OK;
+}
+
+/* ---- what a device may do, and what it does ---- */
+
+/* The row whose instances end a micro-batch on a stage. */
+static uint32_t closing_row(const bgi_greedy *greedy, uint32_t stage)
+{
+    const bgi_schedule_layout *layout = &greedy->search->layout;
+    const uint32_t weights = bgi_schedule_layout_row(layout, BG_ACTION_WEIGHTS, stage, 0);
+
+    return layout->rows[weights].count > 0 ? weights : bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0);
+}
+
+/* Whether the next instance of a row may begin once its inputs are there. */
+static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
+{
+    const bgi_schedule_layout *layout = &greedy->search->layout;
+    const bgi_schedule_row *info = &layout->rows[row];
+    const uint32_t micro_batch = greedy->next[row];
+
+    if (micro_batch >= info->count || greedy->missing[info->first + micro_batch] > 0)
+        return false;
+    if (info->kind == BG_ACTION_FORWARD) {
+        const uint32_t closing = closing_row(greedy, info->stage);
+        return layout->rows[closing].count == 0 || micro_batch - greedy->next[closing] < greedy->caps[info->stage];
+    }
+    return greedy->next[bgi_schedule_layout_row(
+               layout, info->kind == BG_ACTION_WEIGHTS ? BG_ACTION_BACKWARD : BG_ACTION_FORWARD, info->stage, 0)] >
+           micro_batch;
+}
+
+static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, bg_action_kind kind)
+{
+    if (greedy->rule->alternates && kind == device->last_kind && kind != BG_ACTION_WEIGHTS)
+        return greedy->rule->ranks[BG_ACTION_WEIGHTS];
+    return greedy->rule->ranks[kind];
+}
+
+/* Whether row a is more urgent than row b. */
+static bool is_before(const bgi_greedy *greedy, const device_state *device, uint32_t a, uint32_t b)
+{
+    const bgi_search *search = greedy->search;
+    const bgi_schedule_row *first = &search->layout.rows[a], *second = &search->layout.rows[b];
+    const uint32_t rank = find_rank(greedy, device, first->kind), other = find_rank(greedy, device, second->kind);
+
+    if (rank != other)
+        return rank < other;
+    if (greedy->rule->tie == BGI_TIE_LONGEST) {
+        const double rest = search->tails[a] + (first->count - greedy->next[a]) * search->period_ns;
+        const double other_rest = search->tails[b] + (second->count - greedy->next[b]) * search->period_ns;
+        if (rest != other_rest)
+            return rest > other_rest;
+    }
+    if (greedy->next[a] != greedy->next[b])
+        return greedy->next[a] < greedy->next[b];
+    return first->kind == BG_ACTION_FORWARD ? first->stage > second->stage : first->stage < second->stage;
+}
+
+static double find_start(const bgi_greedy *greedy, const device_state *device, uint32_t row)
+{
+    return fmax(device->time, greedy->arrivals[greedy->search->layout.rows[row].first + greedy->next[row]]);
+}
+
+static choice choose(const bgi_greedy *greedy, uint32_t index)
+{
+    const device_state *device = &greedy->devices[index];
+    const uint32_t *rows = &greedy->device_rows[greedy->row_begins[index]];
+    const uint32_t count = greedy->row_begins[index + 1] - greedy->row_begins[index];
+    choice best = {.row = UINT32_MAX, .start = INFINITY};
+    double limit;
+
+    if (device->locked_row != UINT32_MAX)
+        return (choice){.row = device->locked_row, .start = find_start(greedy, device, device->locked_row)};
+    for (uint32_t i = 0; i < count; i++) {
+        double start;
+        if (!is_allowed(greedy, rows[i]))
+            continue;
+        start = find_start(greedy, device, rows[i]);
+        if (start < best.start || (start == best.start && is_before(greedy, device, rows[i], best.row)))
+            best = (choice){.row = rows[i], .start = start};
+    }
+    if (best.row == UINT32_MAX || greedy->rule->patience <= 0)
+        return best;
+    limit = best.start + greedy->rule->patience * greedy->search->costs[best.row];
+    for (uint32_t i = 0; i < count; i++) {
+        double start;
+        if (rows[i] == best.row || !is_allowed(greedy, rows[i]))
+            continue;
+        start = find_start(greedy, device, rows[i]);
+        if (start < limit && is_before(greedy, device, rows[i], best.row))
+            best = (choice){.row = rows[i], .start = start};
+    }
+    return best;
+}
+
+static void begin_action(bgi_greedy *greedy, uint32_t index, uint32_t *order)
+{
+    bgi_search *search = greedy->search;
+    const bgi_schedule_layout *layout = &search->layout;
+    device_state *device = &greedy->devices[index];
+    const uint32_t row = device->next.row, micro_batch = greedy->next[row]++;
+    const bgi_schedule_row *info = &layout->rows[row];
+
+    order[search->begins[index] + device->count++] = info->first + micro_batch;
+    device->time = device->next.start + search->costs[row];
+    device->last_kind = info->kind == BG_ACTION_WEIGHTS ? device->last_kind : info->kind;
+    device->is_stale = true;
+    for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++) {
+        const uint32_t edge = layout->from.edges[i], to = layout->edges[edge].to;
+        const uint32_t instance = layout->rows[to].first + micro_batch;
+        greedy->missing[instance]--;
+        greedy->arrivals[instance] = fmax(greedy->arrivals[instance], device->time + search->delays[edge]);
+        greedy->devices[layout->rows[to].device].is_stale = true;
+    }
+    device->locked_row = info->kind == BG_ACTION_FORWARD && search->is_merged[info->stage]
+                             ? bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, info->stage, 0)
+                             : UINT32_MAX;
+}
+
+/* ---- a run ---- */
+
+static void reset(bgi_greedy *greedy)
+{
+    const bgi_schedule_layout *layout = &greedy->search->layout;
+
+    memset(greedy->next, 0, layout->row_count * sizeof *greedy->next);
+    for (uint32_t row = 0; row < layout->row_count; row++)
+        for (uint32_t i = 0; i < layout->rows[row].count; i++) {
+            greedy->missing[layout->rows[row].first + i] = greedy->input_counts[row];
+            greedy->arrivals[layout->rows[row].first + i] = 0.0;
+        }
+    for (uint32_t device = 0; device < greedy->search->problem->device_count; device++)
+        greedy->devices[device] =
+            (device_state){.is_stale = true, .last_kind = BG_ACTION_BACKWARD, .locked_row = UINT32_MAX};
+}
+
+/* The device that begins something next; the lowest of those that begin together. What it takes it would take whatever
+ * the others do: their actions begin no earlier, so nothing they make is there before. */
+static uint32_t find_next_device(bgi_greedy *greedy)
+{
+    uint32_t found = 0;
+
+    for (uint32_t device = 0; device < greedy->search->problem->device_count; device++) {
+        device_state *state = &greedy->devices[device];
+        if (state->is_stale)
+            state->next = choose(greedy, device);
+        state->is_stale = false;
+        if (state->next.start < greedy->devices[found].next.start)
+            found = device;
+    }
+    return found;
+}
+
+static void add_updates(const bgi_search *search, uint32_t *order)
+{
+    for (uint32_t device = 0; device < search->problem->device_count; device++) {
+        uint32_t at = search->ends[device];
+        for (uint32_t level = 0; at < search->begins[device + 1]; level++)
+            for (uint32_t stage = 0; stage < search->problem->stage_count; stage++)
+                if (search->problem->stage_devices[stage] == device)
+                    order[at++] =
+                        search->layout.rows[bgi_schedule_layout_row(&search->layout, BG_ACTION_UPDATE, stage, level)]
+                            .first;
+    }
+}
+
+bool bgi_greedy_run(bgi_greedy *greedy, const bgi_greedy_rule *rule, const uint32_t *caps, uint32_t *order)
+{
+    bgi_search *search = greedy->search;
+    const uint32_t devices = search->problem->device_count;
+    uint32_t left = 0;
+
+    greedy->rule = rule;
+    greedy->caps = caps;
+    reset(greedy);
+    search->work_left -= search->work_left < search->action_count ? search->work_left : search->action_count;
+    for (uint32_t device = 0; device < devices; device++)
+        left += search->ends[device] - search->begins[device];
+    for (; left > 0; left--) {
+        const uint32_t device = find_next_device(greedy);
+        if (greedy->devices[device].next.row == UINT32_MAX)
+            return false;
+        begin_action(greedy, device, order);
+    }
+    add_updates(search, order);
+    return true;
+}

@@ -1,0 +1,486 @@
+/*
+ * search.c: what the search for an order knows and keeps: costs by row, how an order is timed quickly, and the best
+ * one. Knows no rule by which orders are made.
+ *
+ * Two clocks. bgi_search_time lets no action wait for a slot and walks F, B, W and U alone: cheap, and never later than
+ * the truth. Only an order that this clock calls better is completed, verified and simulated, and what that says
+ * counts.
+ */
+#include "schedule/automatic.h"
+#include "schedule/verify.h"
+
+#include "core/error.h"
+
+#include <math.h>
+#include <string.h>
+
+#define NOT_YET (-1.0)
+
+/* ---- what follows from the problem ---- */
+
+static bool is_ordered(bg_action_kind kind)
+{
+    return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS;
+}
+
+static bool is_compute(bg_action_kind kind)
+{
+    return is_ordered(kind) || kind == BG_ACTION_UPDATE;
+}
+
+static bg_status allocate(bgi_search *search, bg_error *error)
+{
+    const bg_schedule_problem *problem = search->problem;
+    const uint32_t devices = problem->device_count, instances = search->layout.instance_count;
+    const uint32_t rows = search->layout.row_count;
+    bgi_arena *arena = &search->arena;
+
+    search->begins = bgi_arena_take(arena, (size_t)devices + 1, sizeof *search->begins);
+    search->ends = bgi_arena_take(arena, devices, sizeof *search->ends);
+    search->rows = bgi_arena_take(arena, instances, sizeof *search->rows);
+    search->costs = bgi_arena_take(arena, rows, sizeof *search->costs);
+    search->heads = bgi_arena_take(arena, rows, sizeof *search->heads);
+    search->tails = bgi_arena_take(arena, rows, sizeof *search->tails);
+    search->delays = bgi_arena_take(arena, problem->edge_count, sizeof *search->delays);
+    search->is_merged = bgi_arena_take(arena, problem->stage_count, sizeof *search->is_merged);
+    search->best = bgi_arena_take(arena, instances, sizeof *search->best);
+    search->fewest_bytes = bgi_arena_take(arena, devices, sizeof *search->fewest_bytes);
+    search->finish = bgi_arena_take(arena, instances, sizeof *search->finish);
+    search->device_times = bgi_arena_take(arena, devices, sizeof *search->device_times);
+    search->places = bgi_arena_take(arena, devices, sizeof *search->places);
+    search->ready = bgi_arena_take(arena, devices, sizeof *search->ready);
+    search->first_waiter = bgi_arena_take(arena, instances, sizeof *search->first_waiter);
+    search->next_waiter = bgi_arena_take(arena, devices, sizeof *search->next_waiter);
+    search->bytes = bgi_arena_take(arena, devices, sizeof *search->bytes);
+    if (search->begins == NULL || search->ends == NULL || search->rows == NULL || search->costs == NULL ||
+        search->heads == NULL || search->tails == NULL || search->delays == NULL || search->is_merged == NULL ||
+        search->best == NULL || search->fewest_bytes == NULL || search->finish == NULL ||
+        search->device_times == NULL || search->places == NULL || search->ready == NULL ||
+        search->first_waiter == NULL || search->next_waiter == NULL || search->bytes == NULL)
+        return bgi_error_memory(error, "searching a schedule", instances * sizeof *search->finish);
+    return BG_OK;
+}
+
+static void fill_rows(bgi_search *search)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+
+    for (uint32_t row = 0; row < layout->row_count; row++) {
+        const bgi_schedule_row *info = &layout->rows[row];
+        const bg_action action = bgi_schedule_layout_action(layout, row, 0);
+        for (uint32_t i = 0; i < info->count; i++)
+            search->rows[info->first + i] = row;
+        if (!is_compute(info->kind))
+            continue;
+        search->costs[row] = bgi_schedule_cost(search->problem, &action);
+        search->begins[info->device + 1] += info->count;
+        if (is_ordered(info->kind))
+            search->ends[info->device] += info->count;
+    }
+    for (uint32_t device = 0; device < search->problem->device_count; device++) {
+        search->begins[device + 1] += search->begins[device];
+        search->ends[device] += search->begins[device];
+        search->fewest_bytes[device] = INFINITY;
+    }
+    search->action_count = search->begins[search->problem->device_count];
+}
+
+static void fill_edges(bgi_search *search)
+{
+    const bg_schedule_problem *problem = search->problem;
+
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        if (search->layout.edges[edge].crosses && problem->bytes_per_ns > 0)
+            search->delays[edge] = (double)problem->edges[edge].size_bytes / problem->bytes_per_ns;
+}
+
+/* A loss whose backward waits for nobody but its own forward can follow at once. */
+static void find_merged(bgi_search *search)
+{
+    const bg_schedule_problem *problem = search->problem;
+    const bgi_schedule_layout *layout = &search->layout;
+    const uint32_t last = bgi_schedule_position_count(problem) - 1;
+
+    for (uint32_t stage = 0; problem->training && problem->merges_loss && stage < problem->stage_count; stage++) {
+        const uint32_t backward = bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0);
+        search->is_merged[stage] = bgi_schedule_position(problem, stage) == last;
+        for (uint32_t i = layout->to.begin[backward]; i < layout->to.begin[backward + 1]; i++)
+            if (problem->edges[layout->to.edges[i]].from_stage != stage)
+                search->is_merged[stage] = false;
+    }
+}
+
+/* ---- an empty pipeline: how early, how long still ---- */
+
+/* The row of the stage that follows F or B of the same micro-batch; UINT32_MAX: none. */
+static uint32_t next_row_of_stage(const bgi_search *search, uint32_t row)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+    const bgi_schedule_row *info = &layout->rows[row];
+    uint32_t next;
+
+    if (info->kind != BG_ACTION_FORWARD && info->kind != BG_ACTION_BACKWARD)
+        return UINT32_MAX;
+    next = bgi_schedule_layout_row(layout, info->kind == BG_ACTION_FORWARD ? BG_ACTION_BACKWARD : BG_ACTION_WEIGHTS,
+                                   info->stage, 0);
+    return layout->rows[next].count > 0 ? next : UINT32_MAX;
+}
+
+typedef struct walk {
+    uint32_t *missing; /* by row: inputs not yet visited */
+    uint32_t *visited; /* rows in an order that goes along the data */
+    uint32_t count;
+} walk;
+
+static void reach(bgi_search *search, walk *w, uint32_t row, double arrival)
+{
+    search->heads[row] = fmax(search->heads[row], arrival);
+    if (--w->missing[row] == 0)
+        w->visited[w->count++] = row;
+}
+
+static void walk_forwards(bgi_search *search, walk *w)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+
+    for (uint32_t row = 0; row < layout->row_count; row++) {
+        const uint32_t next = next_row_of_stage(search, row);
+        if (!is_ordered(layout->rows[row].kind) || layout->rows[row].count == 0)
+            continue;
+        w->missing[row] += layout->to.begin[row + 1] - layout->to.begin[row];
+        if (next != UINT32_MAX)
+            w->missing[next]++;
+    }
+    for (uint32_t row = 0; row < layout->row_count; row++)
+        if (is_ordered(layout->rows[row].kind) && layout->rows[row].count > 0 && w->missing[row] == 0)
+            w->visited[w->count++] = row;
+    for (uint32_t at = 0; at < w->count; at++) {
+        const uint32_t row = w->visited[at], next = next_row_of_stage(search, row);
+        const double end = search->heads[row] + search->costs[row];
+        for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++)
+            reach(search, w, layout->edges[layout->from.edges[i]].to, end + search->delays[layout->from.edges[i]]);
+        if (next != UINT32_MAX)
+            reach(search, w, next, end);
+    }
+}
+
+static void walk_backwards(bgi_search *search, const walk *w, const double *updates)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+
+    for (uint32_t at = w->count; at-- > 0;) {
+        const uint32_t row = w->visited[at], next = next_row_of_stage(search, row);
+        double rest = updates[layout->rows[row].device];
+        for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++) {
+            const uint32_t edge = layout->from.edges[i];
+            rest = fmax(rest, search->delays[edge] + search->tails[layout->edges[edge].to]);
+        }
+        if (next != UINT32_MAX)
+            rest = fmax(rest, search->tails[next]);
+        search->tails[row] = search->costs[row] + rest;
+    }
+}
+
+/* A device cannot begin before the first of its stages is reached, works all its actions, and whichever it does last,
+ * what follows from that one follows. */
+static void find_bound(bgi_search *search, const double *work, double *first, double *after)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+    const uint32_t devices = search->problem->device_count;
+
+    for (uint32_t device = 0; device < devices; device++)
+        first[device] = after[device] = INFINITY;
+    for (uint32_t row = 0; row < layout->row_count; row++) {
+        const bgi_schedule_row *info = &layout->rows[row];
+        if (!is_ordered(info->kind) || info->count == 0)
+            continue;
+        first[info->device] = fmin(first[info->device], search->heads[row]);
+        if (next_row_of_stage(search, row) == UINT32_MAX)
+            after[info->device] = fmin(after[info->device], search->tails[row] - search->costs[row]);
+        search->bound_ns =
+            fmax(search->bound_ns, search->heads[row] + search->tails[row] + (info->count - 1) * search->costs[row]);
+    }
+    for (uint32_t device = 0; device < devices; device++)
+        if (work[device] > 0) {
+            search->period_ns = fmax(search->period_ns, work[device]);
+            search->bound_ns = fmax(search->bound_ns,
+                                    first[device] + after[device] + work[device] * search->problem->micro_batch_count);
+        }
+}
+
+static bg_status measure_empty_pipeline(bgi_search *search, bg_error *error)
+{
+    const uint32_t rows = search->layout.row_count, devices = search->problem->device_count;
+    walk w = {.missing = bgi_arena_take(&search->arena, rows, sizeof *w.missing),
+              .visited = bgi_arena_take(&search->arena, rows, sizeof *w.visited)};
+    double *sums = bgi_arena_take(&search->arena, 4 * (size_t)devices, sizeof *sums);
+    double *work = sums, *updates = sums + devices;
+
+    if (w.missing == NULL || w.visited == NULL || sums == NULL)
+        return bgi_error_memory(error, "searching a schedule", rows * sizeof *w.missing);
+    for (uint32_t row = 0; row < rows; row++) {
+        const bgi_schedule_row *info = &search->layout.rows[row];
+        if (info->count > 0 && is_compute(info->kind))
+            *(is_ordered(info->kind) ? &work[info->device] : &updates[info->device]) += search->costs[row];
+    }
+    walk_forwards(search, &w);
+    walk_backwards(search, &w, updates);
+    find_bound(search, work, sums + 2 * (size_t)devices, sums + 3 * (size_t)devices);
+    return BG_OK;
+}
+
+bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error)
+{
+    bg_status status;
+
+    *search = (bgi_search){.problem = problem, .best_ns = INFINITY, .best_bytes = INFINITY};
+    BGI_TRY(bgi_schedule_layout_init(&search->layout, problem, error));
+    BGI_TRY_CLEANUP(allocate(search, error));
+    fill_rows(search);
+    fill_edges(search);
+    find_merged(search);
+    BGI_TRY_CLEANUP(measure_empty_pipeline(search, error));
+    return BG_OK;
+
+cleanup:
+    bgi_search_clear(search);
+    return status;
+}
+
+void bgi_search_clear(bgi_search *search)
+{
+    bgi_schedule_layout_clear(&search->layout);
+    bgi_arena_clear(&search->arena);
+    *search = (bgi_search){0};
+}
+
+bool bgi_search_is_done(const bgi_search *search)
+{
+    /* Sums of the same costs in another order differ in the last bits. */
+    return search->work_left == 0 || search->best_ns <= search->bound_ns * (1.0 + 1e-12);
+}
+
+/* ---- the quick clock ---- */
+
+/* The instance that an action must wait for; UINT32_MAX: none. Raises *start to when its inputs are there. */
+static uint32_t find_missing(const bgi_search *search, uint32_t row, uint32_t micro_batch, double *start)
+{
+    const bgi_schedule_layout *layout = &search->layout;
+
+    for (uint32_t i = layout->to.begin[row]; i < layout->to.begin[row + 1]; i++) {
+        const uint32_t edge = layout->to.edges[i];
+        const uint32_t from = layout->rows[layout->edges[edge].from].first + micro_batch;
+        if (search->finish[from] < 0)
+            return from;
+        *start = fmax(*start, search->finish[from] + search->delays[edge]);
+    }
+    return UINT32_MAX;
+}
+
+static void finish_action(bgi_search *search, uint32_t *ready_count, uint32_t instance, double end)
+{
+    search->finish[instance] = end;
+    for (uint32_t waiter = search->first_waiter[instance]; waiter != 0; waiter = search->next_waiter[waiter - 1])
+        search->ready[(*ready_count)++] = waiter - 1;
+    search->first_waiter[instance] = 0;
+}
+
+/* Works through a device's part of the order as far as it goes; returns how many actions that were. */
+static uint32_t advance(bgi_search *search, const uint32_t *order, uint32_t device, uint32_t *ready_count)
+{
+    const uint32_t begin = search->places[device];
+    uint32_t at = begin;
+
+    for (; at < search->begins[device + 1]; at++) {
+        const uint32_t instance = order[at], row = search->rows[instance];
+        double start = search->device_times[device];
+        const uint32_t missing = find_missing(search, row, instance - search->layout.rows[row].first, &start);
+        if (missing != UINT32_MAX) {
+            search->next_waiter[device] = search->first_waiter[missing];
+            search->first_waiter[missing] = device + 1;
+            break;
+        }
+        search->device_times[device] = start + search->costs[row];
+        finish_action(search, ready_count, instance, search->device_times[device]);
+    }
+    search->places[device] = at;
+    return at - begin;
+}
+
+double bgi_search_time(bgi_search *search, const uint32_t *order)
+{
+    const uint32_t devices = search->problem->device_count;
+    uint32_t ready_count = 0, done = 0;
+    double end = 0.0;
+
+    search->work_left -= search->work_left < search->action_count ? search->work_left : search->action_count;
+    for (uint32_t instance = 0; instance < search->layout.instance_count; instance++)
+        search->finish[instance] = NOT_YET;
+    memset(search->first_waiter, 0, search->layout.instance_count * sizeof *search->first_waiter);
+    for (uint32_t device = devices; device-- > 0;) {
+        search->device_times[device] = 0.0;
+        search->places[device] = search->begins[device];
+        search->ready[ready_count++] = device;
+    }
+    while (ready_count > 0) {
+        const uint32_t device = search->ready[--ready_count];
+        done += advance(search, order, device, &ready_count);
+    }
+    for (uint32_t device = 0; device < devices; device++)
+        end = fmax(end, search->device_times[device]);
+    return done == search->action_count ? end : INFINITY;
+}
+
+/* ---- bytes ---- */
+
+static double slot_bytes(const bg_schedule_edge *edge)
+{
+    return (double)(edge->slot_bytes != 0 ? edge->slot_bytes : edge->size_bytes);
+}
+
+/* The most micro-batches of an edge that its receiving device's list holds at once: taken when `first` comes, given
+ * back after `last`. Both rows are of one device and ascend. */
+static uint32_t count_held(const uint32_t *places, const bgi_schedule_row *first, const bgi_schedule_row *last)
+{
+    uint32_t most = 0, ended = 0;
+
+    for (uint32_t begun = 0; begun < first->count; begun++) {
+        while (places[last->first + ended] < places[first->first + begun])
+            ended++;
+        most = begun + 1 - ended > most ? begun + 1 - ended : most;
+    }
+    return most;
+}
+
+double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32_t device)
+{
+    const bg_schedule_problem *problem = search->problem;
+    const bgi_schedule_layout *layout = &search->layout;
+    uint32_t *places = search->first_waiter; /* no clock runs now */
+    double bytes = 0.0;
+
+    for (uint32_t at = search->begins[device]; at < search->begins[device + 1]; at++)
+        places[order[at]] = at;
+    for (uint32_t index = 0; index < problem->edge_count; index++) {
+        const bgi_schedule_edge_rows *edge = &layout->edges[index];
+        uint64_t depth;
+        if (layout->rows[edge->to].device != device)
+            continue;
+        depth = count_held(places, &layout->rows[edge->crosses ? edge->to : edge->from], &layout->rows[edge->last]);
+        depth += edge->crosses ? problem->send_ahead : 0;
+        if (depth > layout->rows[edge->to].count)
+            depth = layout->rows[edge->to].count;
+        bytes += (double)depth * slot_bytes(&problem->edges[index]);
+    }
+    return bytes;
+}
+
+bool bgi_search_may_fit(bgi_search *search, const uint32_t *order)
+{
+    const size_t *limits = search->problem->device_slot_bytes;
+
+    for (uint32_t device = 0; limits != NULL && device < search->problem->device_count; device++)
+        if (bgi_search_device_bytes(search, order, device) > (double)limits[device])
+            return false;
+    return true;
+}
+
+/* ---- the judge ---- */
+
+bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_problem *problem, double *device_bytes,
+                             double *out_makespan_ns, bg_error *error)
+{
+    bgi_schedule_facts facts;
+    bg_status status;
+
+    BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
+    bgi_schedule_run run = {.schedule = schedule,
+                            .layout = &facts.layout,
+                            .step_count = 1,
+                            .is_timed = true,
+                            .depths = facts.depths,
+                            .records = facts.records};
+    status = bgi_schedule_execute(&run, error);
+    *out_makespan_ns = 0.0;
+    for (size_t i = 0; status == BG_OK && i < run.record_count; i++)
+        *out_makespan_ns = fmax(*out_makespan_ns, run.records[i].end);
+    for (uint32_t device = 0; device < problem->device_count; device++)
+        device_bytes[device] = 0.0;
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        device_bytes[problem->stage_devices[problem->edges[edge].to_stage]] +=
+            (double)facts.depths[edge] * slot_bytes(&problem->edges[edge]);
+    bgi_schedule_facts_clear(&facts);
+    return status;
+}
+
+/* Whether a completed schedule is better than the best; then its numbers are the best's. */
+static bg_status judge(bgi_search *search, const bg_schedule *schedule, bool *out_is_better, bg_error *error)
+{
+    const size_t *limits = search->problem->device_slot_bytes;
+    double makespan_ns, bytes = 0.0;
+    bool fits = true;
+
+    *out_is_better = false;
+    BGI_TRY(bgi_schedule_judge(schedule, search->problem, search->bytes, &makespan_ns, error));
+    for (uint32_t device = 0; device < search->problem->device_count; device++) {
+        bytes += search->bytes[device];
+        fits = fits && (limits == NULL || search->bytes[device] <= (double)limits[device]);
+        search->fewest_bytes[device] = fmin(search->fewest_bytes[device], search->bytes[device]);
+    }
+    if (!fits || makespan_ns > search->best_ns || (makespan_ns == search->best_ns && bytes >= search->best_bytes))
+        return BG_OK;
+    search->best_ns = makespan_ns;
+    search->best_bytes = bytes;
+    *out_is_better = true;
+    return BG_OK;
+}
+
+bg_status bgi_search_emit(const bgi_search *search, const uint32_t *order, bg_schedule *schedule, bg_error *error)
+{
+    for (uint32_t device = 0; device < search->problem->device_count; device++)
+        for (uint32_t at = search->begins[device]; at < search->begins[device + 1]; at++)
+            BGI_TRY(bg_schedule_emit(schedule, device,
+                                     bgi_schedule_layout_action(&search->layout, search->rows[order[at]],
+                                                                bgi_search_micro_batch(search, order[at])),
+                                     error));
+    return BG_OK;
+}
+
+bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *out_is_kept, bg_error *error)
+{
+    const double time_ns = bgi_search_time(search, order);
+    bg_schedule *schedule = NULL;
+    bg_status status;
+
+    *out_is_kept = false;
+    if (!isfinite(time_ns) || time_ns > search->best_ns || !bgi_search_may_fit(search, order))
+        return BG_OK;
+    BGI_TRY_CLEANUP(bgi_schedule_create(search->problem->device_count, &schedule, NULL));
+    BGI_TRY_CLEANUP(bgi_search_emit(search, order, schedule, NULL));
+    BGI_TRY_CLEANUP(bgi_schedule_complete(schedule, search->problem, NULL));
+    status = judge(search, schedule, out_is_kept, NULL);
+    if (*out_is_kept)
+        memcpy(search->best, order, search->action_count * sizeof *order);
+
+cleanup:
+    bg_schedule_destroy(schedule);
+    /* An order that does not verify is just not taken. */
+    return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
+}
+
+bg_status bgi_search_consider_schedule(bgi_search *search, const bg_schedule *schedule, bg_error *error)
+{
+    bool is_better = false;
+
+    BGI_TRY(judge(search, schedule, &is_better, error));
+    for (uint32_t device = 0; is_better && device < schedule->device_count; device++) {
+        uint32_t at = search->begins[device];
+        for (size_t i = 0; i < schedule->lists[device].count; i++) {
+            const bg_action *action = &schedule->lists[device].actions[i];
+            uint32_t row;
+            if (is_compute(action->kind) && bgi_schedule_layout_find(&search->layout, action, &row))
+                search->best[at++] = search->layout.rows[row].first + action->micro_batch;
+        }
+    }
+    return BG_OK;
+}
