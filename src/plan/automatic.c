@@ -220,6 +220,8 @@ static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_erro
     t->stages.block_stages[0] = 0;
     if (plan->training)
         BGI_TRY(bgi_make_training(t->graph, loss, &plan->optimiser, &quiet, error));
+    if (plan->training && !quiet.no_fusion)
+        BGI_TRY(bgi_fuse_accumulation(&t->graph, error));
     BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, error));
     return bgi_cut_segments(t->graph, &t->stages, plan->training, false, &t->partition, error);
 }

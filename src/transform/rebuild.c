@@ -44,6 +44,10 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
     /* Blocks keep their indices: they are all entered once, in order. */
     for (size_t b = 1; b < from->block_count; b++)
         bg_block_start(rebuild->to, from->blocks[b].name, from->blocks[b].device);
+    for (size_t b = 1; b < rebuild->to->block_count; b++)
+        if (from->blocks[b].origin != NULL &&
+            (rebuild->to->blocks[b].origin = bgi_arena_text(&rebuild->to->arena, from->blocks[b].origin)) == NULL)
+            bg_graph_fail(rebuild->to, BG_ERROR_MEMORY, "out of memory for block `%s`", from->blocks[b].name);
     /* So do leaves: a run takes inputs, and weight files hold variables, in the order in which they were made. */
     for (uint32_t v = 1; v < from->value_count; v++)
         if (from->values[v].kind != BGI_VALUE_RESULT && (needed == NULL || needed[v]))
