@@ -34,8 +34,8 @@ typedef enum bg_action_kind {
     BG_ACTION_RECEIVE,
     BG_ACTION_LOAD, /* remote buffer to device */
     BG_ACTION_STORE,
-    BG_ACTION_GATHER, /* over a replica group */
-    BG_ACTION_REDUCE,
+    BG_ACTION_GATHER, /* every replica gets the pieces of all */
+    BG_ACTION_REDUCE, /* sums over the replicas */
     BG_ACTION_HOST_IN,
     BG_ACTION_HOST_OUT,
     BG_ACTION_KIND_COUNT
@@ -90,6 +90,8 @@ typedef struct bg_schedule_problem {
     bool merges_loss;            /* the last stage's F and B of a micro-batch run back to back */
     uint32_t update_level_count; /* training: at least 1 */
     bool reduces_gradients;      /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
+    const bool *stage_gathers;   /* replicas that update a piece each: GATHER of the new weights of these stages after
+                                    their last U. NULL: none */
     const bg_schedule_edge *edges;
     uint32_t edge_count;
     const bool *stage_host_in;  /* NULL: only stage 0 */

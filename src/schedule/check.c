@@ -7,7 +7,7 @@
  *     every action of the problem exactly once, on the device of its stage, and no other action
  *     instances of a row in ascending micro-batch order (gradients then accumulate alike in every strategy, slots form
  *         a ring and messages a queue)
- *     HOST_IN < F < HOST_OUT     F < B < W     last B, last W < REDUCE < U:0 < U:1 < ...
+ *     HOST_IN < F < HOST_OUT     F < B < W     last B, last W < REDUCE < U:0 < U:1 < ... < GATHER
  *     from < to                  for an edge on one device
  *     from < SEND, RECEIVE < to  for an edge between devices
  */
@@ -123,6 +123,7 @@ static bg_status check_stage(const checker *check, uint32_t stage)
     const uint32_t host_in = bgi_schedule_layout_row(layout, BG_ACTION_HOST_IN, stage, 0);
     const uint32_t host_out = bgi_schedule_layout_row(layout, BG_ACTION_HOST_OUT, stage, 0);
     const uint32_t reduce = bgi_schedule_layout_row(layout, BG_ACTION_REDUCE, stage, 0);
+    const uint32_t gather = bgi_schedule_layout_row(layout, BG_ACTION_GATHER, stage, 0);
 
     BGI_TRY(require_order(check, host_in, forward, "the forward reads what comes from the host"));
     BGI_TRY(require_order(check, forward, host_out, "the forward makes what goes to the host"));
@@ -135,6 +136,7 @@ static bg_status check_stage(const checker *check, uint32_t stage)
         BGI_TRY(require_order(check, backward, update, "an update needs the gradients of all micro-batches"));
         BGI_TRY(require_order(check, weights, update, "an update needs the gradients of all micro-batches"));
         BGI_TRY(require_order(check, reduce, update, "an update needs the gradients of all replicas"));
+        BGI_TRY(require_order(check, update, gather, "replicas share weights that are updated"));
         if (level > 0)
             BGI_TRY(require_order(check, bgi_schedule_layout_row(layout, BG_ACTION_UPDATE, stage, level - 1), update,
                                   "levels of the update run in order"));

@@ -6,7 +6,7 @@
  * needs    compute actions only
  * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
  *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE before the
- *          stage's first U where replicas share gradients
+ *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights
  * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
  *
  * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
@@ -52,6 +52,10 @@ static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule 
     BGI_TRY(emit_messages(layout, schedule, device, &layout->to, row, action->micro_batch, error));
     BGI_TRY(bg_schedule_emit(schedule, device, *action, error));
     BGI_TRY(emit_messages(layout, schedule, device, &layout->from, row, action->micro_batch, error));
+    added.kind = BG_ACTION_GATHER;
+    if (action->kind == BG_ACTION_UPDATE && action->index + 1 == layout->problem->update_level_count &&
+        bgi_schedule_stage_gathers(layout->problem, action->stage))
+        BGI_TRY(bg_schedule_emit(schedule, device, added, error));
     added.kind = BG_ACTION_HOST_OUT;
     if (is_forward && bgi_schedule_stage_has_host_out(layout->problem, action->stage))
         BGI_TRY(bg_schedule_emit(schedule, device, added, error));

@@ -6,10 +6,20 @@
 #include "core/error.h"
 
 /* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */
-enum { BLOCK_FORWARD, BLOCK_BACKWARD, BLOCK_WEIGHTS, BLOCK_HOST_IN, BLOCK_HOST_OUT, BLOCK_REDUCE, BLOCK_UPDATE };
+enum {
+    BLOCK_FORWARD,
+    BLOCK_BACKWARD,
+    BLOCK_WEIGHTS,
+    BLOCK_HOST_IN,
+    BLOCK_HOST_OUT,
+    BLOCK_REDUCE,
+    BLOCK_GATHER,
+    BLOCK_UPDATE
+};
 
 static const bg_action_kind block_kinds[BLOCK_UPDATE] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS,
-                                                         BG_ACTION_HOST_IN, BG_ACTION_HOST_OUT, BG_ACTION_REDUCE};
+                                                         BG_ACTION_HOST_IN, BG_ACTION_HOST_OUT, BG_ACTION_REDUCE,
+                                                         BG_ACTION_GATHER};
 
 static uint32_t count_levels(const bg_schedule_problem *problem)
 {
@@ -56,6 +66,8 @@ static uint32_t count_instances(const bg_schedule_problem *problem, bg_action_ki
         break;
     case BG_ACTION_REDUCE:
         return problem->training && problem->reduces_gradients ? 1 : 0;
+    case BG_ACTION_GATHER:
+        return bgi_schedule_stage_gathers(problem, stage) ? 1 : 0;
     default:
         break;
     }
@@ -179,6 +191,7 @@ bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action
     case BG_ACTION_HOST_IN:
     case BG_ACTION_HOST_OUT:
     case BG_ACTION_REDUCE:
+    case BG_ACTION_GATHER:
         row = bgi_schedule_layout_row(layout, action->kind, action->stage, 0);
         break;
     case BG_ACTION_UPDATE:

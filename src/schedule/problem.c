@@ -42,6 +42,11 @@ bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_
     return problem->stage_host_out != NULL ? problem->stage_host_out[stage] : stage + 1 == problem->stage_count;
 }
 
+bool bgi_schedule_stage_gathers(const bg_schedule_problem *problem, uint32_t stage)
+{
+    return problem->training && problem->stage_gathers != NULL && problem->stage_gathers[stage];
+}
+
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action)
 {
     const bg_stage_cost *cost = problem->costs != NULL ? &problem->costs[action->stage] : NULL;

@@ -64,6 +64,8 @@ static inline uint32_t bgi_schedule_phase(const bg_schedule_problem *problem, ui
 
 bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage);
 bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_t stage);
+/* Whether its replicas exchange new weights after the update. */
+bool bgi_schedule_stage_gathers(const bg_schedule_problem *problem, uint32_t stage);
 
 /* Duration of a compute action; 0 for every other one. */
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);

@@ -20,6 +20,7 @@ typedef struct test_problem {
     bg_schedule_edge edges[MOST_EDGES];
     bool host_in[MOST_STAGES];
     bool host_out[MOST_STAGES];
+    bool gathers[MOST_STAGES];
     bg_schedule_edge *chain; /* malloc'ed */
 } test_problem;
 
@@ -156,6 +157,10 @@ static inline void test_random_rest(test_problem *test, uint64_t *random, bool s
         p->stage_host_out = test->host_out;
     }
     test_random_edges(test, random);
+    for (uint32_t stage = 0; stage < p->stage_count; stage++)
+        test->gathers[stage] = test_random(random, 2) == 0;
+    if (p->reduces_gradients)
+        p->stage_gathers = test->gathers;
 }
 
 /* Of a kind that the strategy takes; with concurrent stages where it takes those. */

@@ -49,6 +49,8 @@ static uint32_t times(const bg_schedule_problem *p, bg_action_kind kind, uint32_
         return (p->stage_host_out != NULL ? p->stage_host_out[stage] : stage == p->stage_count - 1) ? all : 0;
     case BG_ACTION_REDUCE:
         return p->training && p->reduces_gradients ? 1 : 0;
+    case BG_ACTION_GATHER:
+        return p->training && p->stage_gathers != NULL && p->stage_gathers[stage] ? 1 : 0;
     case BG_ACTION_UPDATE:
         return p->training ? 1 : 0;
     default:
@@ -141,6 +143,8 @@ static bool has_own_inputs(const world *w, const bg_action *a, uint32_t step)
                 return false;
         return a->kind == BG_ACTION_REDUCE || (is_done(w, BG_ACTION_REDUCE, a->stage, 0, step) &&
                                                (a->index == 0 || w->done[a->kind][a->stage][a->index - 1][step]));
+    case BG_ACTION_GATHER:
+        return w->done[BG_ACTION_UPDATE][a->stage][w->p->update_level_count - 1][step];
     default:
         return true;
     }
