@@ -16,15 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/models.h"
+#include "support/train.h"
 
-enum { UPDATES = 20, ACCUMULATION = 5, MICRO_BATCH = 8, MOST_VARIABLES = 64 };
-
-/* What a run leaves: the bytes of every weight and of every loss. */
-typedef struct result {
-    size_t size;
-    unsigned char *bytes;
-} result;
+enum { UPDATES = 20, ACCUMULATION = 5, MICRO_BATCH = 8 };
 
 typedef struct cell {
     bg_strategy strategy;
@@ -48,29 +42,14 @@ static void describe(const char *model, const cell *c, char *text, size_t size)
              c->mapping != NULL ? " mapped" : "", c->parallel ? " parallel phases" : "");
 }
 
-static void require(bg_status status, const bg_error *error, const char *what)
-{
-    if (status != BG_OK)
-        fail_msg("%s: %s", what, error->message);
-}
-
-static void append(result *r, const void *bytes, size_t size)
-{
-    r->bytes = realloc(r->bytes, r->size + size);
-    assert_non_null(r->bytes);
-    memcpy(r->bytes + r->size, bytes, size);
-    r->size += size;
-}
-
-static bg_plan *make_plan(const test_model *model, const cell *c, const char *what)
+/* Trains UPDATES updates, over the same data each run. */
+static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();
-    bg_optimiser optimiser = bg_adamw(0.003);
-    bg_error error = {0};
-    bg_graph *graph;
-    bg_plan *plan = NULL;
-    bg_value loss;
+    const bg_optimiser optimiser = bg_adamw(0.003);
+    char what[256];
 
+    describe(model->name, c, what, sizeof what);
     options.strategy = c->strategy;
     options.schedule = c->schedule;
     options.stages = c->stages;
@@ -86,89 +65,15 @@ static bg_plan *make_plan(const test_model *model, const cell *c, const char *wh
     options.seed = 42;
     options.wait_limit_s = 60;
     options.no_fusion = c->no_fusion;
-    require(bg_graph_create(&graph, &error), &error, what);
-    loss = model->build(graph, MICRO_BATCH);
-    require(bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error), &error, what);
-    bg_graph_destroy(graph);
-    return plan;
+    return test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, what);
 }
 
-static void collect_weights(bg_session *session, result *out, const char *what)
-{
-    bg_weights *weights = bg_session_weights(session);
-    bg_error error = {0};
-
-    for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
-        bg_weight weight;
-        require(bg_weights_at(weights, i, &weight, &error), &error, what);
-        append(out, weight.data, bg_type_size_bytes(&weight.type));
-    }
-}
-
-/* Trains UPDATES updates, over the same data each run. */
-static result train(const test_model *model, const cell *c)
+static void assert_same(const test_model *model, const cell *c, const test_result *expected)
 {
     char what[256];
-    result r = {0};
-    bg_error error = {0};
-    bg_session *session = NULL;
-    bg_plan *plan;
-    void *inputs[8] = {0};
-    void *outputs[4] = {0};
-    size_t loss_bytes = 0;
-    uint32_t loss_index;
 
     describe(model->name, c, what, sizeof what);
-    plan = make_plan(model, c, what);
-    require(bg_session_create(plan, NULL, &session, &error), &error, what);
-    for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
-        bg_stream stream;
-        require(bg_session_input(session, i, &stream, &error), &error, what);
-        /* all updates' data at once; each run takes its part */
-        inputs[i] =
-            test_model_input(&stream.micro_batch_type, stream.name, (uint64_t)UPDATES * ACCUMULATION * c->replicas);
-    }
-    loss_index = bg_session_find_output(session, "loss");
-    assert_true(loss_index < 4);
-    {
-        bg_stream stream;
-        require(bg_session_output(session, loss_index, &stream, &error), &error, what);
-        loss_bytes = stream.size_bytes;
-        outputs[loss_index] = malloc(loss_bytes);
-    }
-    for (uint32_t run = 0; run < UPDATES / c->device_iterations; run++) {
-        const void *parts[8] = {0};
-        for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
-            bg_stream stream;
-            require(bg_session_input(session, i, &stream, &error), &error, what);
-            parts[i] = (unsigned char *)inputs[i] + run * stream.size_bytes;
-        }
-        require(bg_session_run(session, parts, outputs, &error), &error, what);
-        append(&r, outputs[loss_index], loss_bytes);
-    }
-    collect_weights(session, &r, what);
-    for (uint32_t i = 0; i < 8; i++)
-        free(inputs[i]);
-    free(outputs[loss_index]);
-    bg_session_destroy(session);
-    bg_plan_destroy(plan);
-    return r;
-}
-
-static void assert_same(const test_model *model, const cell *c, const result *expected)
-{
-    char what[256];
-    result r = train(model, c);
-
-    describe(model->name, c, what, sizeof what);
-    if (r.size != expected->size || memcmp(r.bytes, expected->bytes, r.size) != 0) {
-        size_t at = 0;
-        while (at < r.size && at < expected->size && r.bytes[at] == expected->bytes[at])
-            at++;
-        fail_msg("%s: differs from the single device at byte %zu of %zu (%zu expected)", what, at, r.size,
-                 expected->size);
-    }
-    free(r.bytes);
+    test_train_expect(train(model, c), expected, what);
 }
 
 static unsigned every_nth(void)
@@ -188,7 +93,7 @@ static void run_matrix(unsigned model_index, uint32_t replicas)
                 {BG_STRATEGY_PIPELINED, "sequential"}};
     const test_model *model = test_model_at(model_index);
     const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
-    result expected = train(model, &single);
+    test_result expected = train(model, &single);
     unsigned number = 0;
 
     for (uint32_t cores = 1; cores <= 2; cores++)
@@ -255,7 +160,7 @@ static void test_device_mappings(void **state)
     (void)state;
     for (unsigned m = 0; test_model_at(m) != NULL; m++) {
         const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
-        result expected = train(test_model_at(m), &single);
+        test_result expected = train(test_model_at(m), &single);
         for (size_t i = 0; i < sizeof mappings / sizeof mappings[0]; i++) {
             cell c = {.strategy = BG_STRATEGY_PIPELINED,
                       .schedule = "grouped",
@@ -279,7 +184,7 @@ static void test_fused_accumulation(void **state)
     (void)state;
     for (unsigned m = 1; test_model_at(m) != NULL; m++) {
         cell c = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 2};
-        result expected = train(test_model_at(m), &c);
+        test_result expected = train(test_model_at(m), &c);
 
         c.no_fusion = true;
         assert_same(test_model_at(m), &c, &expected);
@@ -440,7 +345,7 @@ static void test_the_comparison_sees_a_difference(void **state)
 {
     const cell a = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
     const cell b = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 2};
-    result first, second;
+    test_result first, second;
 
     (void)state;
     first = train(test_model_at(3), &a);

@@ -1,0 +1,29 @@
+/*
+ * train.h: trains a test model and keeps every byte that came of it, for laws of the kind "another way to run, the same
+ * bits". Fails the test (cmocka) on any error; `what` names the case.
+ */
+#ifndef TEST_SUPPORT_TRAIN_H
+#define TEST_SUPPORT_TRAIN_H
+
+#include <brigade/session.h>
+
+#include "support/models.h"
+
+/* The bytes of every loss, then of every weight and state. */
+typedef struct test_result {
+    size_t size;
+    unsigned char *bytes; /* malloc'ed */
+} test_result;
+
+bg_plan *test_train_plan(const test_model *model, int64_t micro_batch, const bg_optimiser *optimiser,
+                         const bg_options *options, const char *what);
+
+/* Trains the updates first .. end - 1 of a fixed sequence of data; `end` - `first` is a multiple of the options' device
+ * iterations. `weights` may be null. The options' output mode should be ALL. */
+test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimiser *optimiser,
+                       const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what);
+
+/* Fails, with the first place, when two results differ. Frees `found`. */
+void test_train_expect(test_result found, const test_result *expected, const char *what);
+
+#endif
