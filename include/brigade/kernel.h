@@ -27,7 +27,8 @@ typedef struct bg_kernel_env {
 
 typedef struct bg_kernel_call {
     const bg_type *types;  /* of the operands: inputs first, then outputs */
-    void *const *operands; /* addresses, 64-byte aligned; same order */
+    void *const *operands; /* addresses, same order; 64-byte aligned, but pieces of a sharded weight update only to
+                              their elements */
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes; /* the op's attributes */

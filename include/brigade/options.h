@@ -61,6 +61,24 @@ typedef struct bg_output_request {
     uint32_t period; /* EVERY_N */
 } bg_output_request;
 
+/* Kinds of tensors whose place can be chosen. */
+typedef enum bg_location {
+    BG_LOCATION_ACTIVATIONS = 0,
+    BG_LOCATION_WEIGHTS,
+    BG_LOCATION_STATE, /* of the optimiser */
+    BG_LOCATION_ACCUMULATORS,
+    BG_LOCATION_COUNT
+} bg_location;
+
+/* Where the tensors of one kind live. Smaller ones than the minima stay whole on the device. */
+typedef struct bg_tensor_location {
+    bool remote;                     /* in a remote buffer instead of the device's memory */
+    bool sharded;                    /* each replica keeps a piece of ceil(elements / replicas) */
+    size_t minimum_elements_remote;  /* default 2 */
+    size_t minimum_elements_sharded; /* default 8192 */
+    bool on_demand;                  /* fetched for each use, not once a step */
+} bg_tensor_location;
+
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
 
@@ -93,6 +111,9 @@ typedef struct bg_options {
     uint32_t cores;             /* worker threads; 0: as many as the process may use, at most one a device */
     uint64_t seed;
     bool offload_optimiser; /* optimiser state lives in remote buffers */
+    /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
+     * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. */
+    bg_tensor_location locations[BG_LOCATION_COUNT];
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
     const bg_output_request *output_requests; /* further forms of outputs */

@@ -27,6 +27,8 @@ typedef struct mnist_config {
     cli_reals device_speeds;
     cli_sizes device_memory; /* one for all, or one for each */
     bool offload_optimiser, ipu_limits, auto_round_devices;
+    const char *shard; /* kinds of tensors, by comma */
+    uint64_t shard_minimum;
     const char *dtype, *output_mode, *last_batch;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;

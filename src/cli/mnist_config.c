@@ -60,6 +60,10 @@ const cli_option mnist_options[] = {
     {CLI_COUNT, "cores", AT(cores), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "all",
      .help = "worker threads"},
     {CLI_FLAG, "offload-optimiser", AT(offload_optimiser), .help = "keep the optimiser's state off the devices"},
+    {CLI_TEXT, "shard", AT(shard), .value = "LIST", .default_text = "none",
+     .help = "what replicas keep a piece of each: optimiser, accumulators"},
+    {CLI_COUNT, "shard-minimum", AT(shard_minimum), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
+     .help = "elements of the smallest tensor that is sharded"},
     {CLI_FLAG, "ipu-limits", AT(ipu_limits), .help = "refuse what IPU software refuses"},
     {CLI_FLAG, "auto-round-devices", AT(auto_round_devices),
      .help = "with --ipu-limits: reserve the next power of two of devices"},
@@ -97,10 +101,33 @@ mnist_config mnist_config_defaults(void)
         .strategy = "pipelined",
         .auto_stage = "same-as-ipu",
         .replicas = 1,
+        .shard_minimum = 8192,
         .dtype = "float32",
         .output_mode = "final",
         .last_batch = "drop",
     };
+}
+
+static const char *const location_names[BG_LOCATION_COUNT] = {"activations", "weights", "optimiser", "accumulators"};
+
+/* Marks the kinds of tensors that a list names. */
+static bg_status read_locations(const char *option, const char *list, bool marked[BG_LOCATION_COUNT], bg_error *error)
+{
+    while (list != NULL) {
+        const size_t length = strcspn(list, ",");
+        int i = 0;
+
+        while (i < BG_LOCATION_COUNT &&
+               (strlen(location_names[i]) != length || strncmp(list, location_names[i], length) != 0))
+            i++;
+        if (i == BG_LOCATION_COUNT)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--%s names `%.*s`; there are activations, weights, optimiser and accumulators", option,
+                                (int)length, list);
+        marked[i] = true;
+        list = list[length] == ',' ? list + length + 1 : NULL;
+    }
+    return BG_OK;
 }
 
 static bg_status check_schedule(const mnist_config *config, bg_error *error)
@@ -141,6 +168,9 @@ static bg_status check_devices(const mnist_config *config, bg_error *error)
 
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
+    bool sharded[BG_LOCATION_COUNT] = {false};
+
+    BGI_TRY(read_locations("shard", config->shard, sharded, error));
     BGI_TRY(check_schedule(config, error));
     BGI_TRY(check_devices(config, error));
     if (config->stages != NULL && strcmp(config->strategy, "single") == 0)
@@ -238,7 +268,13 @@ static void describe_devices(const mnist_config *config, bg_device_model *device
 bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devices)
 {
     bg_options options = bg_options_defaults();
+    bool sharded[BG_LOCATION_COUNT] = {false};
 
+    read_locations("shard", config->shard, sharded, NULL);
+    for (int i = 0; i < BG_LOCATION_COUNT; i++) {
+        options.locations[i].sharded = sharded[i];
+        options.locations[i].minimum_elements_sharded = (size_t)config->shard_minimum;
+    }
     bg_strategy_find(config->strategy, &options.strategy);
     options.schedule = config->schedule;
     options.stages = config->stages;

@@ -29,6 +29,9 @@ typedef struct bgi_value {
     bg_value owner;    /* of accumulators and optimiser state: the parameter they serve */
     bool is_remote;    /* of a variable: lives in a remote buffer */
     bg_value copy_of;  /* of a variable: the one of which this is another stage's copy */
+    int64_t piece; /* replicas update a piece of so many elements each; 0: all of it. Types stay those of the whole */
+    bool is_piece; /* each replica has its piece only */
+    bool is_read_whole; /* some op of the update reads all of it although others read pieces */
 } bgi_value;
 
 /* When an op runs. Forward and backward once a micro-batch, update once a step. */
@@ -48,6 +51,7 @@ typedef struct bgi_op {
     bg_value *inputs;
     bg_value *outputs; /* null ids where absent */
     const void *attributes;
+    bool is_sharded; /* runs on each replica's piece of those operands that have pieces */
 } bgi_op;
 
 #define BGI_BLOCK_NONE UINT32_MAX

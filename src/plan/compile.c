@@ -275,6 +275,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint3
     variable->role = value->role;
     variable->initialiser = value->initialiser;
     variable->number = value->variable;
+    variable->piece_count = value->is_piece ? value->piece : 0;
     variable->places = places;
     variable->place_count = count;
     if (value->role == BG_ROLE_HYPER)
@@ -412,6 +413,8 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
             BGI_TRY(bgi_fuse_accumulation(&c->graph, error));
     }
     BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
+    if (plan->training)
+        BGI_TRY(bgi_shard_updates(c->graph, &plan->options, error));
     plan->stage_count = c->stages.stage_count;
     plan->device_count = c->stages.device_count;
     BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, plan->training && c->generator->splits_weights,

@@ -57,10 +57,41 @@ bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
 /* Where an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
 bool bgi_op_is_alias(const bgi_compiler *compiler, const bgi_op *op);
+/* layout.c: the op as its kernel sees it: with pieces where the op works on them. `types` has room for all operands. */
+bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 
 static inline uint32_t bgi_stage_device(const bgi_compiler *compiler, uint32_t stage)
 {
     return compiler->stages.stage_devices[stage];
+}
+
+/* ---- pieces (transform/sharding.c) ---- */
+
+static inline size_t bgi_piece_bytes(const bgi_value *value)
+{
+    return (size_t)value->piece * bg_dtype_size_bytes(value->type.dtype);
+}
+
+/* What a value takes where it lives: whole, whole with room for the last replicas' padding, or one piece. */
+static inline size_t bgi_stored_bytes(const bgi_compiler *compiler, const bgi_value *value)
+{
+    const size_t whole = bg_type_size_bytes(&value->type);
+    const size_t pieces = bgi_piece_bytes(value) * (value->is_piece ? 1 : compiler->plan->replicas);
+
+    return value->is_piece || pieces > whole ? pieces : whole;
+}
+
+/* Between devices only a piece travels, unless somebody reads the whole. */
+static inline bool bgi_travels_as_piece(const bgi_value *value)
+{
+    return value->piece > 0 && (value->is_piece || !value->is_read_whole);
+}
+
+/* A parameter of which each replica updates a piece; gathered after that. */
+static inline bool bgi_is_gathered(const bgi_value *value)
+{
+    return value->kind == BGI_VALUE_VARIABLE && value->role != BG_ROLE_ACCUMULATOR && value->piece > 0 &&
+           !value->is_piece;
 }
 
 static inline size_t bgi_align(size_t size)

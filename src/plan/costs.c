@@ -34,7 +34,7 @@ static double model_ns(const bg_cost *cost)
 static bg_cost cost_of(const bg_graph *graph, const bgi_op *op)
 {
     bg_type types[64];
-    const bg_op_signature signature = bgi_op_signature(graph, op, types);
+    const bg_op_signature signature = bgi_lowered_signature(graph, op, types);
 
     return op->type->cost != NULL ? op->type->cost(&signature) : (bg_cost){0};
 }

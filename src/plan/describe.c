@@ -134,8 +134,8 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         for (uint32_t p = 0; p < plan->variables[v].place_count; p++)
             if (plan->variables[v].places[p].device == device && !plan->variables[v].places[p].is_remote &&
-                bg_type_size_bytes(&plan->variables[v].type) > most) {
-                most = bg_type_size_bytes(&plan->variables[v].type);
+                bgi_plan_variable_bytes(&plan->variables[v]) > most) {
+                most = bgi_plan_variable_bytes(&plan->variables[v]);
                 name = plan->variables[v].name;
             }
     for (uint32_t e = 0; e < plan->edge_count; e++)
@@ -203,6 +203,8 @@ bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error
 static void add_operand(bgi_text *text, const bgi_operand *operand)
 {
     bgi_text_add(text, "%s%u+%zu", operand->is_remote ? "remote " : "d", operand->device, operand->offset);
+    if (operand->stride != 0)
+        bgi_text_add(text, "+r*%zu", operand->stride);
     if (operand->edge != BGI_NO_EDGE)
         bgi_text_add(text, "[e%u]", operand->edge);
 }
@@ -237,6 +239,14 @@ static void add_instruction(bgi_text *text, const bgi_instruction *instruction)
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
         bgi_text_add(text, "    copy %zu bytes ", instruction->copies[i].size_bytes);
         add_operand(text, &instruction->copies[i].operand);
+        bgi_text_add(text, "\n");
+    }
+    for (uint32_t i = 0; i < instruction->reduced_count; i++) {
+        const bgi_reduced *reduced = &instruction->reduced[i];
+        bgi_text_add(text, "    %" PRId64 " elements ", reduced->element_count);
+        add_operand(text, &reduced->operand);
+        if (reduced->piece_count > 0)
+            bgi_text_add(text, ", pieces of %" PRId64, reduced->piece_count);
         bgi_text_add(text, "\n");
     }
 }

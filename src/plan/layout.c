@@ -60,7 +60,9 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
     for (uint32_t i = 0; i < count; i++) {
         const bgi_crossing *crossing = &c->partition.crossings[i];
         const bg_schedule_edge edge = edge_of(c, crossing);
-        const size_t size = bg_type_size_bytes(&bgi_graph_value(c->graph, crossing->value)->type);
+        const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
+        const bool is_piece = bgi_travels_as_piece(value);
+        const size_t size = is_piece ? bgi_piece_bytes(value) : bg_type_size_bytes(&value->type);
         uint32_t e = 0;
         if (needs_no_edge(c, crossing)) {
             c->crossing_edges[i] = BGI_NO_EDGE;
@@ -79,7 +81,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
         }
         c->crossing_edges[i] = e;
         c->crossing_offsets[i] = c->plan->edges[e].slot_bytes;
-        c->plan->edges[e].slot_bytes += bgi_align(size);
+        c->plan->edges[e].slot_bytes += bgi_align(is_piece ? size : bgi_stored_bytes(c, value));
         c->plan->edges[e].payload_bytes += size;
         c->edges[e].size_bytes += size;
     }
@@ -94,6 +96,19 @@ bool bgi_op_is_alias(const bgi_compiler *c, const bgi_op *op)
     return bgi_partition_is_alias(&c->partition, op);
 }
 
+bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types)
+{
+    const bg_op_signature signature = bgi_op_signature(graph, op, types);
+
+    for (uint32_t i = 0; op->is_sharded && i < bgi_op_operand_count(op); i++) {
+        const bg_value operand = i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count];
+        const bgi_value *value = bgi_graph_value(graph, operand);
+        if (value->piece > 0)
+            types[i] = bg_vector(value->type.dtype, value->piece);
+    }
+    return signature;
+}
+
 bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
 {
     bg_type types[64];
@@ -105,7 +120,7 @@ bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
     c->plan->kernel_count = (uint32_t)c->graph->op_count;
     for (size_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
-        const bg_op_signature signature = bgi_op_signature(c->graph, op, types);
+        const bg_op_signature signature = bgi_lowered_signature(c->graph, op, types);
         bg_status status;
         if (bgi_op_is_alias(c, op))
             continue;
@@ -180,7 +195,7 @@ static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *o
             continue;
         for (uint32_t d = 0; d < devices; d++)
             if (c->is_placed[v * devices + d]) {
-                const size_t size = bgi_align(bg_type_size_bytes(&value->type));
+                const size_t size = bgi_align(bgi_stored_bytes(c, value));
                 c->places[v * devices + d] = (bgi_operand){.device = d,
                                                            .is_remote = memory_class == BG_MEMORY_REMOTE,
                                                            .edge = BGI_NO_EDGE,
@@ -342,15 +357,13 @@ static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, c
                               const uint32_t *last_use)
 {
     bg_value root;
-    bg_type in, out;
 
     if (op->type->reuse_input == BG_NO_OPERAND || op->type->reuse_input >= op->input_count)
         return UINT32_MAX;
     root = c->partition.roots[op->inputs[op->type->reuse_input].id];
-    in = bg_graph_type(c->graph, root);
-    out = bg_graph_type(c->graph, op->outputs[0]);
     if (!c->is_transient[root.id] || packer->unit_of[root.id] == UINT32_MAX || last_use[root.id] != position ||
-        bg_type_size_bytes(&in) != bg_type_size_bytes(&out))
+        bgi_stored_bytes(c, bgi_graph_value(c->graph, root)) !=
+            bgi_stored_bytes(c, bgi_graph_value(c->graph, op->outputs[0])))
         return UINT32_MAX;
     for (uint32_t i = 0; i < op->input_count; i++)
         if (i != op->type->reuse_input && c->partition.roots[op->inputs[i].id].id == root.id)
@@ -391,7 +404,7 @@ static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packe
                 continue;
             }
             packer->unit_of[v] = packer->unit_count;
-            add_unit(packer, bg_type_size_bytes(&c->graph->values[v].type), p, last_use[v]);
+            add_unit(packer, bgi_stored_bytes(c, &c->graph->values[v]), p, last_use[v]);
         }
     }
 }

@@ -16,7 +16,10 @@ enum { OPTIONS_COOKIE = 0x42726f70 };
 
 bg_options bg_options_defaults(void)
 {
+    const bg_tensor_location location = {.minimum_elements_remote = 2, .minimum_elements_sharded = 8192};
+
     return (bg_options){
+        .locations = {location, location, location, location},
         .cookie = OPTIONS_COOKIE,
         .strategy = BG_STRATEGY_PIPELINED,
         .device_iterations = 1,
@@ -269,6 +272,21 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
+/* What may be in pieces, and why the rest may not. */
+static void check_locations(problem_list *list, const bg_options *options)
+{
+    for (int i = 0; i < BG_LOCATION_COUNT; i++)
+        if (options->locations[i].remote || options->locations[i].on_demand)
+            add_problem(list, "locations[%d] is remote; only the optimiser's state can be: set offload_optimiser", i);
+    if (options->locations[BG_LOCATION_ACTIVATIONS].sharded)
+        add_problem(list,
+                    "activations are sharded; data-parallel replicas have different activations, so that there is "
+                    "nothing to share: shard the optimiser's state");
+    if (options->locations[BG_LOCATION_WEIGHTS].sharded)
+        add_problem(list, "weights are sharded; on the devices that saves nothing, for every forward and backward pass "
+                          "of a step needs them whole: shard the optimiser's state");
+}
+
 static void check_rest(problem_list *list, const bg_options *options)
 {
     if (options->accumulation != BG_ACCUMULATE_MEAN && options->accumulation != BG_ACCUMULATE_SUM)
@@ -299,6 +317,7 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
     check_mapping(&list, options);
     check_models(&list, options);
     check_outputs(&list, options);
+    check_locations(&list, options);
     check_rest(&list, options);
     if (list.length > 0)
         return bg_error_set(error, BG_ERROR_INVALID, "options: %s", list.text);

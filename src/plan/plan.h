@@ -21,6 +21,7 @@ typedef struct bgi_operand {
     bool is_remote;  /* in the device's remote store instead of its arena */
     uint32_t edge;   /* slots of this edge, or BGI_NO_EDGE for a fixed place */
     size_t offset;   /* bytes; of slot 0 for edges */
+    size_t stride;   /* bytes: replica r finds its piece so many times r further on; 0: whole */
 } bgi_operand;
 
 /* Memory that lives across actions, and the channel that guards it when it crosses devices. */
@@ -54,11 +55,13 @@ typedef struct bgi_copy {
     size_t size_bytes;
 } bgi_copy;
 
-/* REDUCE: a variable that is summed over the replicas, in replica order. */
+/* REDUCE: a variable that is summed over the replicas, in replica order. GATHER: one that every replica gets whole. */
 typedef struct bgi_reduced {
-    bgi_operand operand;
-    bg_dtype dtype; /* float32 or float64 */
+    bgi_operand operand; /* of the whole variable */
+    bg_dtype dtype;      /* of REDUCE: float32 or float64 */
     int64_t element_count;
+    int64_t piece_count; /* REDUCE: replica r gets the sum of its r-th piece of so many elements; 0: all of the sum.
+                            GATHER: replica r has the r-th piece */
 } bgi_reduced;
 
 typedef struct bgi_instruction {
@@ -73,7 +76,7 @@ typedef struct bgi_instruction {
     const uint32_t *releases;
     uint32_t copy_count; /* SEND (values that were not written in place), HOST_IN, HOST_OUT */
     const bgi_copy *copies;
-    uint32_t reduced_count; /* REDUCE */
+    uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
     size_t transient_bytes; /* the most that is live inside the action */
 } bgi_instruction;
@@ -91,10 +94,18 @@ typedef struct bgi_plan_variable {
     bg_type type;
     bg_variable_role role;
     bg_initialiser initialiser;
-    uint32_t number; /* identity for initialisation */
+    uint32_t number;     /* identity for initialisation */
+    int64_t piece_count; /* replica r keeps its r-th piece of so many elements only; 0: all of it */
     uint32_t place_count;
     const bgi_operand *places; /* the first is home: read back from there; all are written at upload */
 } bgi_plan_variable;
+
+/* What one place of a variable takes. */
+static inline size_t bgi_plan_variable_bytes(const bgi_plan_variable *variable)
+{
+    return variable->piece_count > 0 ? (size_t)variable->piece_count * bg_dtype_size_bytes(variable->type.dtype)
+                                     : bg_type_size_bytes(&variable->type);
+}
 
 typedef struct bgi_plan_constant {
     bgi_operand place;

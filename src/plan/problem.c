@@ -81,6 +81,22 @@ static bg_status mark_host_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* Stages with parameters that replicas update in pieces. */
+static bg_status mark_gathers(bgi_compiler *c, bg_error *error)
+{
+    bool *gathers = bgi_arena_take(&c->plan->arena, c->stages.stage_count, sizeof *gathers);
+
+    if (gathers == NULL)
+        return bgi_error_memory(error, "stages", 0);
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        for (uint32_t i = 0; c->graph->ops[o].is_sharded && i < c->graph->ops[o].input_count; i++)
+            if (bgi_op_type_writes(c->graph->ops[o].type, i) &&
+                bgi_is_gathered(bgi_graph_value(c->graph, c->graph->ops[o].inputs[i])))
+                gathers[c->partition.op_stages[o]] = true;
+    c->plan->problem.stage_gathers = gathers;
+    return BG_OK;
+}
+
 /* Devices, positions and phases of the stages, in the plan's own memory. */
 static bg_status copy_stages(bgi_compiler *c, bg_error *error)
 {
@@ -113,6 +129,7 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     problem->edges = c->edges;
     problem->edge_count = c->edge_count;
     problem->bytes_per_ns = BGI_MODEL_BYTES_PER_NS;
+    BGI_TRY(mark_gathers(c, error));
     BGI_TRY(mark_host_stages(c, error));
     return price_stages(c, error);
 }

@@ -32,7 +32,8 @@ static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t sta
     return c->places[(size_t)leaf.id * c->stages.device_count + bgi_stage_device(c, stage)];
 }
 
-bgi_operand bgi_find_operand(const bgi_compiler *c, uint32_t op, bg_value value)
+/* Where the op finds the value, and whether only a piece of it is there. */
+static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value, bool *out_is_piece)
 {
     const bg_value root = c->partition.roots[value.id];
     const bgi_value *v = bgi_graph_value(c->graph, root);
@@ -40,6 +41,7 @@ bgi_operand bgi_find_operand(const bgi_compiler *c, uint32_t op, bg_value value)
     const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[op]];
     uint32_t crossing;
 
+    *out_is_piece = v->is_piece;
     if (v->kind == BGI_VALUE_INPUT)
         return c->input_places[(size_t)root.id * c->stages.stage_count + stage];
     if (v->kind == BGI_VALUE_CONSTANT)
@@ -49,13 +51,26 @@ bgi_operand bgi_find_operand(const bgi_compiler *c, uint32_t op, bg_value value)
         if (home == UINT32_MAX || home == stage)
             return leaf_place(c, root, stage);
         crossing = find_crossing(c, root, stage, segment->level);
-        return crossing == UINT32_MAX || c->crossing_edges[crossing] == BGI_NO_EDGE ? leaf_place(c, root, home)
-                                                                                    : crossing_slot(c, crossing);
+        if (crossing == UINT32_MAX || c->crossing_edges[crossing] == BGI_NO_EDGE)
+            return leaf_place(c, root, home);
+        *out_is_piece = bgi_travels_as_piece(v);
+        return crossing_slot(c, crossing);
     }
     if (c->partition.op_segments[v->op] == c->partition.op_segments[op])
         return c->storage[root.id];
+    *out_is_piece = bgi_travels_as_piece(v);
     crossing = find_crossing(c, root, stage, segment->kind == BGI_SEGMENT_UPDATE ? segment->level : 0);
     return crossing_slot(c, crossing);
+}
+
+bgi_operand bgi_find_operand(const bgi_compiler *c, uint32_t op, bg_value value)
+{
+    bool is_piece = false;
+    bgi_operand operand = find_whole(c, op, value, &is_piece);
+
+    if (c->graph->ops[op].is_sharded && !is_piece)
+        operand.stride = bgi_piece_bytes(bgi_graph_value(c->graph, value));
+    return operand;
 }
 
 /* ---- calls ---- */
@@ -91,7 +106,7 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
 
     if (types == NULL || operands == NULL)
         return false;
-    signature = bgi_op_signature(c->graph, op, types);
+    signature = bgi_lowered_signature(c->graph, op, types);
     for (uint32_t i = 0; i < count; i++)
         operands[i] =
             bgi_find_operand(c, op_index, i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count]);
@@ -122,16 +137,17 @@ static bool write_slot_copy(bgi_compiler *c, uint32_t crossing, bg_action_kind k
 {
     bgi_arena *arena = &c->plan->arena;
     const bgi_crossing *crossed = &c->partition.crossings[crossing];
+    const bgi_value *value = bgi_graph_value(c->graph, crossed->value);
     bg_type *types = bgi_arena_take(arena, 2, sizeof *types);
     bgi_operand *operands = bgi_arena_take(arena, 2, sizeof *operands);
 
     if (types == NULL || operands == NULL)
         return false;
-    types[0] = types[1] = bgi_graph_value(c->graph, crossed->value)->type;
+    types[0] = types[1] = value->is_piece ? bg_vector(value->type.dtype, value->piece) : value->type;
     operands[0] = c->storage[crossed->value.id];
     operands[1] = crossing_slot(c, crossing);
     *call = (bgi_call){.kernel = {.name = "copy", .run = run_slot_copy, .part_count = 1},
-                       .name = bgi_arena_text(arena, bgi_graph_value(c->graph, crossed->value)->name),
+                       .name = bgi_arena_text(arena, value->name),
                        .block = "",
                        .input_count = 1,
                        .output_count = 1,
@@ -143,7 +159,8 @@ static bool write_slot_copy(bgi_compiler *c, uint32_t crossing, bg_action_kind k
 
 static bool same_operand(const bgi_operand *a, const bgi_operand *b)
 {
-    return a->device == b->device && a->is_remote == b->is_remote && a->edge == b->edge && a->offset == b->offset;
+    return a->device == b->device && a->is_remote == b->is_remote && a->edge == b->edge && a->offset == b->offset &&
+           a->stride == b->stride;
 }
 
 /* Crossings of a segment's values to other slots of the same device than the one the producer writes. */
@@ -229,9 +246,15 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action,
 /* Where the sender finds a crossing value. */
 static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
 {
-    if (bgi_graph_value(c->graph, crossing->value)->kind == BGI_VALUE_VARIABLE)
-        return leaf_place(c, crossing->value, c->partition.segments[crossing->from_segment].stage);
-    return c->storage[crossing->value.id];
+    const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
+    bgi_operand source;
+
+    if (value->kind != BGI_VALUE_VARIABLE)
+        return c->storage[crossing->value.id];
+    source = leaf_place(c, crossing->value, c->partition.segments[crossing->from_segment].stage);
+    if (bgi_travels_as_piece(value) && !value->is_piece)
+        source.stride = bgi_piece_bytes(value);
+    return source;
 }
 
 static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
@@ -247,16 +270,17 @@ static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
     count = 0;
     for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
         const bgi_crossing *crossing = &c->partition.crossings[i];
+        const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
         bgi_operand from, to;
         if (c->crossing_edges[i] != edge)
             continue;
         from = source_of(c, crossing);
         to = crossing_slot(c, i);
         if (!same_operand(&from, &to))
-            copies[count++] =
-                (bgi_copy){.operand = from,
-                           .to = to,
-                           .size_bytes = bg_type_size_bytes(&bgi_graph_value(c->graph, crossing->value)->type)};
+            copies[count++] = (bgi_copy){.operand = from,
+                                         .to = to,
+                                         .size_bytes = bgi_travels_as_piece(value) ? bgi_piece_bytes(value)
+                                                                                   : bg_type_size_bytes(&value->type)};
     }
     out->copies = copies;
     out->copy_count = count;
@@ -305,30 +329,34 @@ static bool write_host_out(bgi_compiler *c, uint32_t stage, bgi_instruction *out
     return true;
 }
 
-static bool is_accumulated(const bgi_compiler *c, uint32_t v, uint32_t stage)
+/* What the replicas add up, or have pieces of, on a stage. */
+static bool is_shared(const bgi_compiler *c, uint32_t v, uint32_t stage, bg_action_kind kind)
 {
     const bgi_value *value = &c->graph->values[v];
 
-    return value->kind == BGI_VALUE_VARIABLE && value->role == BG_ROLE_ACCUMULATOR && c->writer_stage[v] == stage;
+    if (value->kind != BGI_VALUE_VARIABLE || c->writer_stage[v] != stage)
+        return false;
+    return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR : bgi_is_gathered(value);
 }
 
-static bool write_reduce(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
+static bool write_collective(bgi_compiler *c, uint32_t stage, bg_action_kind kind, bgi_instruction *out)
 {
     bgi_reduced *reduced;
     uint32_t count = 0;
 
     for (uint32_t v = 1; v < c->graph->value_count; v++)
-        count += is_accumulated(c, v, stage);
+        count += is_shared(c, v, stage, kind);
     reduced = bgi_arena_take(&c->plan->arena, count, sizeof *reduced);
     if (reduced == NULL)
         return false;
     count = 0;
     for (uint32_t v = 1; v < c->graph->value_count; v++) {
         const bgi_value *value = &c->graph->values[v];
-        if (is_accumulated(c, v, stage))
+        if (is_shared(c, v, stage, kind))
             reduced[count++] = (bgi_reduced){.operand = leaf_place(c, (bg_value){v}, stage),
                                              .dtype = value->type.dtype,
-                                             .element_count = bg_type_element_count(&value->type)};
+                                             .element_count = bg_type_element_count(&value->type),
+                                             .piece_count = value->is_read_whole ? 0 : value->piece};
     }
     out->reduced = reduced;
     out->reduced_count = count;
@@ -366,7 +394,8 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
         good = write_host_out(c, action->stage, out);
         break;
     case BG_ACTION_REDUCE:
-        good = write_reduce(c, action->stage, out);
+    case BG_ACTION_GATHER:
+        good = write_collective(c, action->stage, action->kind, out);
         break;
     case BG_ACTION_UPDATE:
     case BG_ACTION_FORWARD:

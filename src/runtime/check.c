@@ -7,9 +7,10 @@
 
 #include "core/error.h"
 
-/* An operand of `size_bytes`, every slot of it, lies inside its memory. */
+/* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside its memory. */
 static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bg_error *error)
 {
+    const size_t strides = plan->replicas - 1;
     size_t memory_bytes, last_bytes = size_bytes;
 
     if (operand->device >= plan->device_count)
@@ -22,6 +23,10 @@ static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, 
             return bg_error_set(error, BG_ERROR_INTERNAL, "operand in edge %u of %u", operand->edge, plan->edge_count);
         last_bytes += (plan->edges[operand->edge].depth - 1) * plan->edges[operand->edge].slot_bytes;
     }
+    if (strides > 0 && operand->stride > memory_bytes / strides)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "pieces of %zu bytes for %u replicas in a memory of %zu bytes",
+                            operand->stride, plan->replicas, memory_bytes);
+    last_bytes += strides * operand->stride;
     if (operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
         return bg_error_set(error, BG_ERROR_INTERNAL,
                             "operand at %zu of %zu bytes (slots included) passes the end of "
@@ -43,7 +48,7 @@ static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_call
             return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u at offset %zu, which is not a multiple of %d", i,
                                 call->operands[i].offset, BGI_CACHE_LINE_BYTES);
     }
-    return check_operand(plan, &(bgi_operand){device, false, BGI_NO_EDGE, call->scratch_offset},
+    return check_operand(plan, &(bgi_operand){.device = device, .edge = BGI_NO_EDGE, .offset = call->scratch_offset},
                          call->kernel.scratch_bytes, error);
 }
 
@@ -79,11 +84,17 @@ static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_
     return BG_OK;
 }
 
-static bg_status check_reduced(const bg_plan *plan, const bgi_reduced *reduced, bg_error *error)
+static bg_status check_reduced(const bg_plan *plan, bg_action_kind kind, const bgi_reduced *reduced, bg_error *error)
 {
-    if (reduced->dtype != BG_FLOAT32 && reduced->dtype != BG_FLOAT64)
+    const bool is_sum = kind == BG_ACTION_REDUCE, has_pieces = reduced->piece_count > 0;
+
+    if (is_sum && reduced->dtype != BG_FLOAT32 && reduced->dtype != BG_FLOAT64)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; float32 and float64 can be summed",
                             bg_dtype_name(reduced->dtype));
+    if (reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
+        (has_pieces && (uint64_t)reduced->piece_count * plan->replicas < (uint64_t)reduced->element_count))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements do not make the %lld of the variable",
+                            plan->replicas, (long long)reduced->piece_count, (long long)reduced->element_count);
     return check_operand(plan, &reduced->operand, (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype),
                          error);
 }
@@ -96,8 +107,6 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
 
     if ((unsigned)action->kind >= BG_ACTION_KIND_COUNT)
         return bg_error_set(error, BG_ERROR_INTERNAL, "unknown action %d", (int)action->kind);
-    if (action->kind == BG_ACTION_GATHER)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "gathering over replicas");
     if (action->micro_batch >= plan->micro_batches)
         return bg_error_set(error, BG_ERROR_INTERNAL, "micro-batch %u of %u", action->micro_batch, plan->micro_batches);
     if (is_send || action->kind == BG_ACTION_RECEIVE)
@@ -112,7 +121,7 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
     for (uint32_t i = 0; i < instruction->copy_count; i++)
         BGI_TRY(check_copy(plan, action->kind, &instruction->copies[i], error));
     for (uint32_t i = 0; i < instruction->reduced_count; i++)
-        BGI_TRY(check_reduced(plan, &instruction->reduced[i], error));
+        BGI_TRY(check_reduced(plan, action->kind, &instruction->reduced[i], error));
     return BG_OK;
 }
 
@@ -154,7 +163,7 @@ static bg_status check_tables(const bg_plan *plan, bg_error *error)
         const bgi_plan_variable *variable = &plan->variables[i];
         for (uint32_t p = 0; p < variable->place_count; p++) {
             const bg_status status =
-                check_operand(plan, &variable->places[p], bg_type_size_bytes(&variable->type), error);
+                check_operand(plan, &variable->places[p], bgi_plan_variable_bytes(variable), error);
             if (status != BG_OK)
                 return bg_error_context(error, status, "variable `%s`", variable->name);
         }

@@ -73,7 +73,7 @@ static uint64_t find_sequence(const bgi_device *device, const bgi_plan_edge *edg
 void *bgi_device_address(bgi_device *device, const bgi_operand *operand, size_t size_bytes)
 {
     void *const *memory = operand->is_remote ? device->remotes : device->arenas;
-    size_t offset = operand->offset;
+    size_t offset = operand->offset + device->replica * operand->stride;
 
     if (operand->edge != BGI_NO_EDGE) {
         const bgi_plan_edge *edge = &device->plan->edges[operand->edge];
@@ -222,8 +222,8 @@ static bool perform(bgi_device *device, const bgi_instruction *instruction, cons
     const bg_action_kind kind = instruction->action.kind;
     uint64_t start_ns;
 
-    if (kind == BG_ACTION_REDUCE)
-        return bgi_reduce_advance(device, instruction, worker);
+    if (kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER)
+        return bgi_collective_advance(device, instruction, worker);
     if (!may_begin(device, instruction))
         return false;
     if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN &&

@@ -17,7 +17,7 @@
  *
  *     RECEIVE          produced  of the channel      >  the message's sequence number
  *     a free slot      consumed  of the channel      >= sequence number + 1 - depth
- *     REDUCE           arrivals  of the barrier      >= replicas x (how many reductions this one is)
+ *     REDUCE, GATHER   arrivals  of the barrier      >= replicas x (how many collectives this one is)
  *     the next run     runs      of the engine       >= runs this device has done + 1
  *
  * so a parked device is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
@@ -45,7 +45,9 @@
  *
  * Reductions over replicas meet at a barrier (parked, not blocked: one worker can run any number of replicas). Replica
  * r then adds its r-th slice over replicas 0, 1, 2, ... in this order and writes the sum into every replica's copy; a
- * second barrier ends it. Each element is thus summed once, in one order, wherever and whenever that happens.
+ * second barrier ends it. Each element is thus summed once, in one order, wherever and whenever that happens. When the
+ * replicas update a piece each, replica r adds up its r-th piece, in the same order, for itself alone; after the update
+ * GATHER, between two such barriers, lets each replica copy the others' pieces of the new weights.
  *
  * Failure. The thread in bgi_engine_run wakes now and then and looks whether any device made progress. If none did for
  * the limit, or a device failed, the engine is dead: workers leave, the run reports the device at fault. A worker that
@@ -113,8 +115,8 @@ typedef struct bgi_device {
     uint64_t run_count;     /* runs done */
     uint32_t run_iteration; /* steps done in this run */
     uint32_t micro_batch;   /* of the current instruction */
-    uint32_t phase;         /* of REDUCE */
-    uint64_t reductions;    /* done */
+    uint32_t phase;         /* of REDUCE and GATHER */
+    uint64_t collectives;   /* done */
     size_t touched_bytes;   /* of the arena; by operands only while tracing */
     bgi_trace_ring trace;
     bg_status failure_status;
@@ -244,8 +246,8 @@ bool bgi_parts_wanted(bgi_device *device);
 
 /* ---- collective.c ---- */
 
-/* One REDUCE as far as it goes; true when it is done. */
-bool bgi_reduce_advance(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker);
+/* One REDUCE or GATHER as far as it goes; true when it is done. */
+bool bgi_collective_advance(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker);
 
 /* ---- stream.c ---- */
 

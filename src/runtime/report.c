@@ -38,6 +38,7 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
                  action->micro_batch);
         break;
     case BG_ACTION_REDUCE:
+    case BG_ACTION_GATHER:
         snprintf(text, TEXT_BYTES, "%s of stage %u", name, action->stage);
         break;
     default:
@@ -75,8 +76,9 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
         }
     }
     if (counter == &barrier->arrived || counter == &barrier->finished)
-        snprintf(text, TEXT_BYTES, "waits for replica %u at the gradient reduction",
-                 find_missing_replica(engine, device, counter));
+        snprintf(text, TEXT_BYTES, "waits for replica %u at the %s", find_missing_replica(engine, device, counter),
+                 find_instruction(device)->action.kind == BG_ACTION_GATHER ? "gathering of weights"
+                                                                           : "gradient reduction");
     else
         snprintf(text, TEXT_BYTES, "can go on, but no worker is free");
 }

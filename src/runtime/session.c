@@ -36,20 +36,40 @@ static bool is_shared(const bgi_plan_variable *variable)
     return variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_BUFFER || variable->role == BG_ROLE_STATE;
 }
 
+/* The part of a variable that a replica keeps, in bytes of the whole. */
+typedef struct kept_part {
+    size_t offset, size_bytes;
+} kept_part;
+
+static kept_part find_part(const bgi_plan_variable *variable, uint32_t replica)
+{
+    const size_t whole = bg_type_size_bytes(&variable->type), piece = bgi_plan_variable_bytes(variable);
+    const size_t before = variable->piece_count > 0 ? replica * piece : 0;
+    const size_t offset = before < whole ? before : whole;
+
+    return (kept_part){offset, whole - offset < piece ? whole - offset : piece};
+}
+
 static void upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
 {
-    const size_t size_bytes = bg_type_size_bytes(&variable->type);
-
-    for (uint32_t replica = 0; replica < session->plan->replicas; replica++)
+    for (uint32_t replica = 0; replica < session->plan->replicas; replica++) {
+        const kept_part part = find_part(variable, replica);
         for (uint32_t i = 0; i < variable->place_count; i++)
-            bgi_engine_write(session->engine, replica, &variable->places[i], data, size_bytes);
+            bgi_engine_write(session->engine, replica, &variable->places[i], (const char *)data + part.offset,
+                             part.size_bytes);
+    }
 }
 
 void bgi_session_download(const bg_session *session, uint32_t variable, void *data)
 {
     const bgi_plan_variable *from = &session->plan->variables[variable];
+    const uint32_t replicas = from->piece_count > 0 ? session->plan->replicas : 1;
 
-    memcpy(data, bgi_engine_address(session->engine, 0, &from->places[0]), bg_type_size_bytes(&from->type));
+    for (uint32_t replica = 0; replica < replicas; replica++) {
+        const kept_part part = find_part(from, replica);
+        memcpy((char *)data + part.offset, bgi_engine_address(session->engine, replica, &from->places[0]),
+               part.size_bytes);
+    }
 }
 
 /* Brings the devices up to date with the weights. */

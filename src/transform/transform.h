@@ -2,7 +2,8 @@
  * transform.h: the passes from a user's graph to segments.
  *
  *     graph --fuse--> graph --differentiate--> + backward ops --train--> + accumulators, update ops
- *           --assign stages--> op -> stage --share--> + copies of tied parameters --cut--> segments and crossings
+ *           --assign stages--> op -> stage --share--> + copies of tied parameters --shard--> + marks of pieces
+ *           --cut--> segments and crossings
  *
  * Big steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
  */
@@ -84,6 +85,10 @@ bg_status bgi_split_blocks(bg_graph *graph, const uint32_t *op_parts, uint32_t p
 /* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
  * variable that is refreshed after the update. What changes in each micro-batch must stay in one stage. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, bg_error *error);
+
+/* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
+ * is_sharded, bgi_value's piece). */
+bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
 
 /* partition.c */
 typedef enum bgi_segment_kind {

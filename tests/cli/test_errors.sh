@@ -88,6 +88,8 @@ error 2 'only the pipelined strategy' mnist --strategy sharded --schedule groupe
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet
 error 2 '--stages is empty' mnist --stages ''
+error 2 '--shard names `optimizer`' mnist --shard optimizer
+error 2 '--shard names ``' mnist --shard optimiser,
 
 # ---- batches that the data do not have ----
 
@@ -106,6 +108,9 @@ error 1 '`99999` is no device number (in stage 0, after @); they go from 0 to 65
 error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
 error 1 'B2' mnist $small --stages 'B1|B3|B4'
 error 1 'B1' mnist $small --stages 'B1,B2|B1,B3,B4'
+error 1 'weights are sharded; on the devices that saves nothing' mnist $small --shard weights
+error 1 'activations are sharded' mnist $small --shard optimiser,activations
+error 1 'shard the state too' mnist $small --shard accumulators --replicas 2
 error 1 'gradient accumulation is 2' mnist $small --ipu-limits --gradient-accumulation 2
 
 # The table of what is where follows the line.

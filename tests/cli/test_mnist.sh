@@ -56,8 +56,8 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 "$program" mnist --help >help.out
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
-    profile profile-dir debug offload-optimiser replicas schedule stages device-memory cores seed no-shuffle steps \
-    init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
+    profile profile-dir debug offload-optimiser shard shard-minimum replicas schedule stages device-memory cores seed \
+    no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -87,6 +87,8 @@ check "another seed gives other weights" sh -c '! cmp -s base.safetensors other-
 train unshuffled --epochs 1 --no-shuffle
 check "another order gives other weights" sh -c '! cmp -s base.safetensors unshuffled.safetensors'
 train replicas --epochs 1 --replicas 2 --gradient-accumulation 4 --strategy sharded
+train pieces --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimiser,accumulators --shard-minimum 1
+same replicas pieces
 train bfloat16 --epochs 1 --dtype bfloat16
 check "bfloat16 gives other weights of the same size" test \
     "$(wc -c <base.safetensors)" -eq "$(wc -c <bfloat16.safetensors)"

@@ -119,6 +119,26 @@ static void every_generator_on_any_number_of_workers(void **state)
             }
 }
 
+/* 48 elements over 5 replicas: 10, 10, 10, 10 and 8; over 7: the last piece has 6. */
+static void replicas_that_update_pieces(void **state)
+{
+    static const char *const generators[] = {"single", "sharded", "sequential", "grouped", "interleaved"};
+
+    (void)state;
+    for (size_t g = 0; g < sizeof generators / sizeof generators[0]; g++)
+        for (uint32_t replicas = 1; replicas <= 7; replicas++) {
+            toy_options options = toy_defaults();
+            options.generator = generators[g];
+            options.device_count = g == 0 ? 1 : 4;
+            options.cores = 1 + (replicas + (uint32_t)g) % 4;
+            options.replicas = replicas;
+            options.updates_pieces = true;
+            options.reduces_whole = (g + replicas) % 3 == 0;
+            options.iterations = 3;
+            expect_same_as_loops(&options);
+        }
+}
+
 static void every_number_of_devices(void **state)
 {
     (void)state;
@@ -279,6 +299,7 @@ static void a_run_allocates_nothing(void **state)
     if (!test_allocations_available())
         skip();
     options.replicas = 2;
+    options.updates_pieces = true;
     options.part_count = 6;
     options.trace = true;
     plan = toy_plan_create(&options);
@@ -301,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_generator_on_any_number_of_workers),
+        cmocka_unit_test(replicas_that_update_pieces),
         cmocka_unit_test(every_number_of_devices),
         cmocka_unit_test(inference),
         cmocka_unit_test(as_many_workers_as_there_are_cores),

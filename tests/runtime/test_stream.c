@@ -34,7 +34,8 @@ static void init_echo(echo *e, bg_type type, bg_output_mode mode, uint32_t perio
 {
     memset(e, 0, sizeof *e);
     e->copy = (bgi_copy){.operand = {.edge = BGI_NO_EDGE}, .size_bytes = bg_type_size_bytes(&type)};
-    e->reduced = (bgi_reduced){e->copy.operand, type.dtype, bg_type_element_count(&type)};
+    e->reduced =
+        (bgi_reduced){.operand = e->copy.operand, .dtype = type.dtype, .element_count = bg_type_element_count(&type)};
     e->input = (bgi_plan_input){"in", type};
     e->output = (bgi_plan_output){"out", type, mode, period};
     e->device.arena_bytes = 64;

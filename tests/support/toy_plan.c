@@ -95,7 +95,7 @@ static void run_update(const bg_kernel_call *call, uint32_t part)
     float *w = call->operands[0];
 
     (void)part;
-    for (uint32_t i = 0; i < TOY_WIDTH; i++)
+    for (int64_t i = 0; i < bg_type_element_count(&call->types[0]); i++)
         w[i] = update(w[i], a[i], hyper[BGI_HYPER_LEARNING_RATE], call->env->step, stage->sample_count);
 }
 
@@ -171,6 +171,14 @@ static bgi_operand place(builder *b, uint32_t device, size_t size_bytes)
     return operand;
 }
 
+/* Elements of a piece; 0: replicas update all. */
+static uint32_t piece_count(const builder *b)
+{
+    const uint32_t replicas = b->options->replicas;
+
+    return b->options->updates_pieces && replicas > 1 ? (TOY_WIDTH + replicas - 1) / replicas : 0;
+}
+
 static bgi_operand in_edge(const builder *b, uint32_t edge)
 {
     return (bgi_operand){.device = b->plan->edges[edge].to_device, .edge = edge, .offset = b->plan->edges[edge].offset};
@@ -213,6 +221,8 @@ static void add_variable(builder *b, const char *name, uint32_t stage, bg_variab
 static void lay_out(builder *b, const bg_schedule *schedule)
 {
     bg_plan *plan = b->plan;
+    const size_t pieces = piece_count(b) * sizeof(float) * plan->replicas;
+    const size_t row_bytes = pieces > ROW_BYTES ? pieces : ROW_BYTES; /* with the last pieces' padding */
 
     for (uint32_t i = 0; i < plan->edge_count; i++) {
         bgi_plan_edge *edge = &plan->edges[i];
@@ -227,8 +237,8 @@ static void lay_out(builder *b, const bg_schedule *schedule)
     }
     for (uint32_t s = 0; s < plan->stage_count; s++) {
         const uint32_t device = plan->stage_devices[s];
-        b->w[s] = place(b, device, ROW_BYTES);
-        b->a[s] = place(b, device, ROW_BYTES);
+        b->w[s] = place(b, device, row_bytes);
+        b->a[s] = place(b, device, row_bytes);
         b->hyper[s] = place(b, device, BGI_HYPER_COUNT * sizeof(double));
         b->out[s] = place(b, device, ROW_BYTES);
         b->back[s] = place(b, device, ROW_BYTES);
@@ -310,6 +320,10 @@ static void fill_call(builder *b, const bg_action *action, bgi_call *call, bgi_o
         operands[2] = b->hyper[s];
         types[2] = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
         call->input_count = 3;
+        for (uint32_t i = 0; piece_count(b) > 0 && i < 2; i++) {
+            types[i] = bg_vector(BG_FLOAT32, piece_count(b));
+            operands[i].stride = piece_count(b) * sizeof(float);
+        }
     }
 }
 
@@ -353,11 +367,15 @@ static void fill_copy(builder *b, const bg_action *action, bgi_instruction *inst
 
 static void fill_reduced(builder *b, const bg_action *action, bgi_instruction *instruction)
 {
+    const bool is_whole = action->kind == BG_ACTION_REDUCE && b->options->reduces_whole;
     bgi_reduced *reduced = take(b, 1, sizeof *reduced);
 
     if (reduced == NULL)
         return;
-    *reduced = (bgi_reduced){.operand = b->a[action->stage], .dtype = BG_FLOAT32, .element_count = TOY_WIDTH};
+    *reduced = (bgi_reduced){.operand = action->kind == BG_ACTION_REDUCE ? b->a[action->stage] : b->w[action->stage],
+                             .dtype = BG_FLOAT32,
+                             .element_count = TOY_WIDTH,
+                             .piece_count = is_whole ? 0 : piece_count(b)};
     instruction->reduced = reduced;
     instruction->reduced_count = 1;
 }
@@ -381,6 +399,7 @@ static void fill_instruction(builder *b, const bg_action *action, bgi_instructio
         break;
     }
     case BG_ACTION_REDUCE:
+    case BG_ACTION_GATHER:
         fill_reduced(b, action, instruction);
         break;
     default:
@@ -482,16 +501,20 @@ bg_plan *toy_plan_create(const toy_options *options)
     builder b = {.plan = plan, .options = options};
     bg_schedule_problem problem;
     uint32_t *stage_devices;
+    bool *stage_gathers;
 
     if (plan == NULL)
         return NULL;
     stage_devices = take(&b, options->stage_count, sizeof *stage_devices);
-    if (stage_devices == NULL) {
+    stage_gathers = take(&b, options->stage_count, sizeof *stage_gathers);
+    if (stage_devices == NULL || stage_gathers == NULL) {
         toy_plan_destroy(plan);
         return NULL;
     }
-    for (uint32_t s = 0; s < options->stage_count; s++)
+    for (uint32_t s = 0; s < options->stage_count; s++) {
         stage_devices[s] = s % options->device_count;
+        stage_gathers[s] = options->updates_pieces && options->replicas > 1;
+    }
     plan->options = (bg_options){.cores = options->cores,
                                  .replicas = options->replicas,
                                  .seed = 42,
@@ -513,6 +536,7 @@ bg_plan *toy_plan_create(const toy_options *options)
     problem.micro_batch_count = options->micro_batches;
     problem.training = !options->inference;
     problem.reduces_gradients = !options->inference && options->replicas > 1;
+    problem.stage_gathers = stage_gathers;
     build(&b, &problem);
     free(b.edges);
     if (b.failed) {

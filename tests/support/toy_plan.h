@@ -19,6 +19,8 @@ typedef struct toy_options {
     uint32_t stage_count, device_count;
     uint32_t micro_batches, iterations, replicas;
     bool inference;
+    bool updates_pieces; /* each replica updates a piece of the weights, and they gather them */
+    bool reduces_whole;  /* even so each gets the whole sum */
     bool copies_sends;   /* messages are made in a local place and copied by SEND */
     uint32_t part_count; /* of the kernels; a divisor of TOY_WIDTH */
     uint32_t cores;

@@ -1,0 +1,357 @@
+/*
+ * test_sharding.c: replicas that keep and update a piece of the optimiser's state each end with the bits of replicas
+ * that keep all of it, in 1/R of the memory.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/ops.h>
+
+#include "plan/plan.h"
+#include "runtime/weights.h"
+#include "support/train.h"
+
+enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMISERS = 5 };
+
+static bg_optimiser optimiser_at(unsigned index)
+{
+    bg_optimiser optimisers[OPTIMISERS] = {bg_adamw(0.003), bg_adam(0.002), bg_sgd(0.05), bg_sgd(0.05), bg_sgd(0.1)};
+
+    optimisers[1].weight_decay = 0.1;
+    optimisers[2].momentum = 0.9, optimisers[2].nesterov = true;
+    optimisers[3].momentum = 0.8, optimisers[3].dampening = 0.1, optimisers[3].weight_decay = 0.01;
+    return optimisers[index];
+}
+
+typedef struct way {
+    bg_strategy strategy;
+    const char *schedule, *stages;
+} way;
+
+static const way ways[] = {{BG_STRATEGY_SINGLE, NULL, NULL},
+                           {BG_STRATEGY_SHARDED, NULL, "B1,B2|B3,B4"},
+                           {BG_STRATEGY_PIPELINED, "interleaved", "B1|B2|B3|B4"},
+                           {BG_STRATEGY_PIPELINED, "grouped", "B1|B2,B3|B4"},
+                           {BG_STRATEGY_PIPELINED, "grouped", "B1@0|B2@1|B3@0|B4@1"}};
+
+static bg_options options_for(const way *w, uint32_t replicas, uint32_t cores)
+{
+    bg_options options = bg_options_defaults();
+
+    options.strategy = w->strategy;
+    options.schedule = w->schedule;
+    options.stages = w->stages;
+    options.replicas = replicas;
+    options.cores = cores;
+    options.gradient_accumulation = ACCUMULATION;
+    options.output_mode = BG_OUTPUT_ALL;
+    options.seed = 11;
+    options.wait_limit_s = 60;
+    return options;
+}
+
+static void shard(bg_options *options, size_t minimum)
+{
+    options->locations[BG_LOCATION_STATE].sharded = true;
+    options->locations[BG_LOCATION_STATE].minimum_elements_sharded = minimum;
+    options->locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    options->locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = minimum;
+}
+
+/* ---- the same bits ---- */
+
+/* Every way of running, sharded, offloaded or not, against one device with whole state. */
+static void run_matrix(unsigned model_index, unsigned optimiser_index)
+{
+    const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
+    const test_model *model = test_model_at(model_index);
+    const bg_optimiser optimiser = optimiser_at(optimiser_index);
+    unsigned number = model_index + optimiser_index;
+
+    for (uint32_t replicas = 2; replicas <= 4; replicas++) {
+        const bg_options whole = options_for(&ways[0], replicas, 1);
+        const test_result expected =
+            test_train(model, MICRO_BATCH, &optimiser, &whole, NULL, 0, UPDATES, "whole state on one device");
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
+            for (int offload = 0; offload < 2; offload++) {
+                bg_options options = options_for(&ways[w], replicas, 1 + number % 3);
+                char what[160];
+                if (number++ % 5 != 0 && is_quick)
+                    continue;
+                options.offload_optimiser = offload != 0;
+                options.device_iterations = number % 2 == 0 ? 3 : 1;
+                shard(&options, number % 4 == 0 ? 50 : 1);
+                snprintf(what, sizeof what, "%s, optimiser %u, way %zu, offload %d, %u replicas", model->name,
+                         optimiser_index, w, offload, replicas);
+                test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, what),
+                                  &expected, what);
+            }
+        free(expected.bytes);
+    }
+}
+
+static void test_convolutions(void **state)
+{
+    (void)state;
+    run_matrix(0, 0);
+    run_matrix(1, 2);
+}
+
+/* Weights with accumulators in three stages and copies that are refreshed. */
+static void test_tied_weights(void **state)
+{
+    (void)state;
+    for (unsigned optimiser = 0; optimiser < OPTIMISERS; optimiser++)
+        run_matrix(2, optimiser);
+}
+
+static void test_perceptron(void **state)
+{
+    (void)state;
+    for (unsigned optimiser = 0; optimiser < OPTIMISERS; optimiser++)
+        run_matrix(3, optimiser);
+}
+
+/* ---- state comes and goes whole ---- */
+
+static void copy_weights(bg_weights *from, bg_weights **out)
+{
+    assert_int_equal(bg_weights_create(out, NULL), BG_OK);
+    for (uint32_t i = 0; i < bg_weights_count(from); i++) {
+        bg_weight weight;
+        assert_int_equal(bg_weights_at(from, i, &weight, NULL), BG_OK);
+        assert_int_equal(bg_weights_set(*out, weight.name, &weight.type, weight.data, NULL), BG_OK);
+    }
+}
+
+/* Three updates, everything taken out and into new weights, three more; `pieces` of each half. */
+static test_result train_in_halves(bool first_pieces, bool second_pieces)
+{
+    const test_model *model = test_model_at(2);
+    const bg_optimiser optimiser = optimiser_at(0);
+    bg_options options = options_for(&ways[2], 3, 2), more = options_for(&ways[3], 3, 2);
+    bg_weights *weights = NULL, *loaded = NULL;
+    test_result result;
+
+    if (first_pieces)
+        shard(&options, 1);
+    if (second_pieces)
+        shard(&more, 1);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    result = test_train(model, MICRO_BATCH, &optimiser, &options, weights, 0, 3, "first half");
+    free(result.bytes);
+    copy_weights(weights, &loaded);
+    loaded->step = 3;
+    result = test_train(model, MICRO_BATCH, &optimiser, &more, loaded, 3, 6, "second half");
+    bg_weights_destroy(weights);
+    bg_weights_destroy(loaded);
+    return result;
+}
+
+static void test_state_saved_in_pieces_loads_whole_and_back(void **state)
+{
+    const test_result expected = train_in_halves(false, false);
+
+    (void)state;
+    test_train_expect(train_in_halves(true, false), &expected, "pieces, then whole");
+    test_train_expect(train_in_halves(false, true), &expected, "whole, then pieces");
+    test_train_expect(train_in_halves(true, true), &expected, "pieces, then pieces");
+    free(expected.bytes);
+}
+
+/* ---- memory ---- */
+
+static size_t align_line(size_t size)
+{
+    return (size + 63) / 64 * 64;
+}
+
+/* The state that the table shows is that of the pieces, to the byte; so are remote buffers. */
+static void test_memory_is_a_share(void **state)
+{
+    const test_model *model = test_model_at(0);
+    const bg_optimiser optimiser = optimiser_at(0);
+
+    (void)state;
+    for (uint32_t replicas = 2; replicas <= 4; replicas++)
+        for (int offload = 0; offload < 2; offload++) {
+            bg_options options = options_for(&ways[2], replicas, 1);
+            size_t expected[4] = {0};
+            uint32_t piece_count = 0;
+            bg_plan *plan;
+            options.offload_optimiser = offload != 0;
+            shard(&options, 8192);
+            plan = test_train_plan(model, MICRO_BATCH, &optimiser, &options, "memory");
+            for (uint32_t v = 0; v < plan->variable_count; v++) {
+                const bgi_plan_variable *variable = &plan->variables[v];
+                const size_t count = (size_t)bg_type_element_count(&variable->type);
+                const size_t piece = count < 8192 ? count : (count + replicas - 1) / replicas;
+                if (variable->role != BG_ROLE_STATE)
+                    continue;
+                assert_int_equal(variable->piece_count, count < 8192 ? 0 : piece);
+                piece_count += variable->piece_count > 0;
+                expected[variable->places[0].device] += align_line(4 * piece);
+            }
+            assert_true(piece_count >= 2);
+            for (uint32_t d = 0; d < plan->device_count; d++) {
+                assert_int_equal(bg_plan_memory_bytes(plan, d, offload ? BG_MEMORY_REMOTE : BG_MEMORY_STATE),
+                                 expected[d]);
+                assert_int_equal(bg_plan_memory_bytes(plan, d, offload ? BG_MEMORY_STATE : BG_MEMORY_REMOTE), 0);
+            }
+            bg_plan_destroy(plan);
+        }
+}
+
+static bg_value build_thirty(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 30);
+    const bg_type w_type = bg_vector(BG_FLOAT32, 30);
+    const bg_initialiser normal = {BG_INITIALISE_NORMAL, 0.0, 1.0};
+    const bg_value x = bg_graph_input(graph, "x", &x_type), w = bg_graph_parameter(graph, "w", &w_type, &normal);
+    const bg_value loss = bg_mse_loss(graph, "loss", bg_multiply(graph, x, w), x, BG_LOSS_MEAN);
+
+    bg_graph_output(graph, "loss", loss);
+    return loss;
+}
+
+/* 30 elements over 4 replicas: 8, 8, 8 and 6; over 7: six times 5 and nothing. */
+static void test_pieces_of_thirty(void **state)
+{
+    const test_model model = {"thirty", build_thirty};
+    const bg_optimiser optimiser = optimiser_at(0);
+
+    (void)state;
+    for (uint32_t replicas = 4; replicas <= 7; replicas += 3) {
+        const bg_options whole = options_for(&ways[0], replicas, 1);
+        const test_result expected = test_train(&model, 2, &optimiser, &whole, NULL, 0, UPDATES, "whole");
+        bg_options options = whole;
+        uint32_t seen = 0;
+        bg_plan *plan;
+        shard(&options, 30);
+        test_train_expect(test_train(&model, 2, &optimiser, &options, NULL, 0, UPDATES, "thirty"), &expected, "thirty");
+        free(expected.bytes);
+        plan = test_train_plan(&model, 2, &optimiser, &options, "thirty");
+        for (uint32_t v = 0; v < plan->variable_count; v++)
+            if (plan->variables[v].role == BG_ROLE_STATE) {
+                assert_int_equal(plan->variables[v].piece_count, replicas == 4 ? 8 : 5);
+                seen++;
+            }
+        assert_int_equal(seen, 2);
+        bg_plan_destroy(plan);
+    }
+}
+
+/* ---- what the plan says and refuses ---- */
+
+typedef struct messages {
+    char text[1024];
+} messages;
+
+static void note(void *user, bg_log_level level, const char *text)
+{
+    messages *m = user;
+
+    if (level == BG_LOG_WARNING)
+        snprintf(m->text + strlen(m->text), sizeof m->text - strlen(m->text), "%s\n", text);
+}
+
+static void test_one_replica_is_warned(void **state)
+{
+    const bg_optimiser optimiser = optimiser_at(0);
+    bg_options options = options_for(&ways[0], 1, 1);
+    messages m = {{0}};
+    bg_plan *plan;
+
+    (void)state;
+    options.log = note;
+    options.log_user = &m;
+    shard(&options, 1);
+    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimiser, &options, "one replica");
+    assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 replica"));
+    for (uint32_t v = 0; v < plan->variable_count; v++)
+        assert_int_equal(plan->variables[v].piece_count, 0);
+    bg_plan_destroy(plan);
+}
+
+static void expect_refusal(bg_options *options, unsigned optimiser_index, const char *expected)
+{
+    const bg_optimiser optimiser = optimiser_at(optimiser_index);
+    bg_error error = {0};
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_value loss;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    loss = test_model_at(3)->build(graph, MICRO_BATCH);
+    assert_int_equal(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), BG_ERROR_INVALID);
+    if (strstr(error.message, expected) == NULL)
+        fail_msg("`%s` is not in `%s`", expected, error.message);
+    bg_graph_destroy(graph);
+}
+
+static void test_refusals(void **state)
+{
+    bg_options options = options_for(&ways[0], 2, 1);
+
+    (void)state;
+    options.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
+    expect_refusal(&options, 0, "data-parallel replicas have different activations");
+    options = options_for(&ways[0], 2, 1);
+    options.locations[BG_LOCATION_WEIGHTS].sharded = true;
+    expect_refusal(&options, 0, "on the devices that saves nothing");
+    options = options_for(&ways[0], 2, 1);
+    options.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    expect_refusal(&options, 0, "shard the state too");
+}
+
+/* A piece of the gradients' sum is enough for an update in pieces; small tensors and the loss's count stay whole. */
+static void test_reductions_are_to_pieces(void **state)
+{
+    const bg_optimiser optimiser = optimiser_at(4);
+    bg_options options = options_for(&ways[0], 4, 1);
+    uint32_t reduced_pieces = 0, reduced_whole = 0, gathered = 0;
+    bg_plan *plan;
+
+    (void)state;
+    shard(&options, 100);
+    options.locations[BG_LOCATION_STATE].sharded = false; /* there is none */
+    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimiser, &options, "reductions");
+    for (uint32_t i = 0; i < plan->devices[0].instruction_count; i++) {
+        const bgi_instruction *instruction = &plan->devices[0].instructions[i];
+        for (uint32_t k = 0; k < instruction->reduced_count; k++) {
+            const bgi_reduced *reduced = &instruction->reduced[k];
+            assert_int_equal(reduced->piece_count, reduced->element_count < 100 ? 0 : (reduced->element_count + 3) / 4);
+            gathered += instruction->action.kind == BG_ACTION_GATHER;
+            reduced_pieces += instruction->action.kind == BG_ACTION_REDUCE && reduced->piece_count > 0;
+            reduced_whole += instruction->action.kind == BG_ACTION_REDUCE && reduced->piece_count == 0;
+        }
+    }
+    assert_int_equal(reduced_pieces, 4); /* the four matrices */
+    assert_int_equal(gathered, 4);
+    assert_int_equal(reduced_whole, 3); /* the biases */
+    bg_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_tied_weights),
+        cmocka_unit_test(test_perceptron),
+        cmocka_unit_test(test_state_saved_in_pieces_loads_whole_and_back),
+        cmocka_unit_test(test_memory_is_a_share),
+        cmocka_unit_test(test_pieces_of_thirty),
+        cmocka_unit_test(test_one_replica_is_warned),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_reductions_are_to_pieces),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
