@@ -61,22 +61,23 @@ typedef struct bg_output_request {
     uint32_t period; /* EVERY_N */
 } bg_output_request;
 
-/* Kinds of tensors whose place can be chosen. */
-typedef enum bg_location {
-    BG_LOCATION_ACTIVATIONS = 0,
-    BG_LOCATION_WEIGHTS,
-    BG_LOCATION_STATE, /* of the optimiser */
-    BG_LOCATION_ACCUMULATORS,
-    BG_LOCATION_COUNT
-} bg_location;
+/* ---- where tensors live ---- */
 
-/* Where the tensors of one kind live. Smaller ones than the minima stay whole on the device. */
+typedef enum bg_location_class {
+    BG_LOCATION_ACTIVATIONS = 0, /* what is kept from an action to a later one: stashes */
+    BG_LOCATION_WEIGHTS,         /* parameters and buffers */
+    BG_LOCATION_STATE,           /* the optimiser's */
+    BG_LOCATION_ACCUMULATORS,    /* of gradients */
+    BG_LOCATION_COUNT
+} bg_location_class;
+
+/* Neutral in bits. */
 typedef struct bg_tensor_location {
-    bool remote;                     /* in a remote buffer instead of the device's memory */
-    bool sharded;                    /* each replica keeps a piece of ceil(elements / replicas) */
-    size_t minimum_elements_remote;  /* default 2 */
-    size_t minimum_elements_sharded; /* default 8192 */
-    bool on_demand;                  /* fetched for each use, not once a step */
+    bool remote;                     /* in a remote store (the host's memory) instead of the device's */
+    bool sharded;                    /* over the replicas: each keeps a piece of ceil(elements / replicas) */
+    size_t minimum_elements_remote;  /* smaller tensors stay on the device; default 2 */
+    size_t minimum_elements_sharded; /* smaller tensors stay whole; default 8192 */
+    bool on_demand;                  /* load when it is needed instead of one visit before */
 } bg_tensor_location;
 
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
