@@ -134,7 +134,7 @@ static void test_stash_of_zb_h1_and_h2(void **state)
     }
 }
 
-/* A time (F + B - W)(p - 1) also where B and W differ from F, as long as W fills a gap and B no longer than F + W. */
+/* (p - 1)(F + B - W) also where the three differ. */
 static void test_zb_h1_with_other_costs(void **state)
 {
     static const double costs[][3] = {{2, 2, 1}, {2, 3, 2}, {3, 3, 2}, {1, 1, 1}, {4, 4, 3}};
@@ -185,60 +185,82 @@ static void test_v_half_and_v_min(void **state)
         }
 }
 
-/* Time of a DualPipeV in which a forward and the backward beside it end together, as a whole of F + B + W: what the
- * published figure counts. In the steady state every F is followed by its B and that one's W; the last device's first
- * pair has nothing to pair with. */
+/* A DualPipeV in which a forward and the backward beside it run as one, for F + B + W: what the published figure
+ * counts. */
+typedef struct paired_run {
+    const bg_schedule *schedule;
+    uint32_t devices, micro_batches;
+    double ends[2 * 16 * 40]; /* of F by stage, then of B, by micro-batch; 0: not done */
+    double times[8];          /* by device */
+    uint32_t at[8];
+} paired_run;
+
+static double *end_of(paired_run *run, const bg_action *action)
+{
+    const uint32_t stage = action->stage, stages = 2 * run->devices;
+    const uint32_t row = action->kind == BG_ACTION_FORWARD ? stage : 2 * stages - 1 - stage;
+
+    return &run->ends[row * run->micro_batches + action->micro_batch];
+}
+
+/* Runs the next action of a device, or the next pair; false when an input is not there. */
+static bool run_next(paired_run *run, uint32_t device, const bg_action *actions, uint32_t size)
+{
+    double start = run->times[device];
+
+    for (uint32_t i = 0; i < size; i++) {
+        const bool is_first = actions[i].kind == BG_ACTION_FORWARD && actions[i].stage == 0;
+        double input = 0;
+        if (actions[i].kind == BG_ACTION_WEIGHTS || is_first)
+            continue;
+        input = *(end_of(run, &actions[i]) - run->micro_batches); /* the row before makes what this one reads */
+        if (input == 0)
+            return false;
+        start = input > start ? input : start;
+    }
+    run->times[device] = start + size;
+    for (uint32_t i = 0; i < size; i++)
+        if (actions[i].kind != BG_ACTION_WEIGHTS)
+            *end_of(run, &actions[i]) = run->times[device];
+    return true;
+}
+
+/* In the steady state every F is followed by its B and that one's W; the last device's first F has no partner. */
+static bool run_device(paired_run *run, uint32_t device)
+{
+    const uint32_t behind = run->devices - 1 - device, begun = run->at[device];
+    const uint32_t steady = 2 * behind + 2 * (device + 1) + 3 * behind + (behind == 0 ? 1 : 0);
+    bg_action actions[6 * 40];
+    uint32_t total = 0;
+
+    for (uint32_t i = 0; i < bg_schedule_action_count(run->schedule, device); i++)
+        if (bg_schedule_actions(run->schedule, device)[i].kind <= BG_ACTION_WEIGHTS)
+            actions[total++] = bg_schedule_actions(run->schedule, device)[i];
+    while (run->at[device] < total) {
+        const bg_action *next = &actions[run->at[device]];
+        const uint32_t size = run->at[device] >= steady && next->kind == BG_ACTION_FORWARD ? 3 : 1;
+        if (!run_next(run, device, next, size))
+            break;
+        run->at[device] += size;
+    }
+    return run->at[device] > begun;
+}
+
 static double find_paired_makespan(const bg_schedule *schedule, uint32_t devices, uint32_t micro_batches)
 {
-    const uint32_t stages = 2 * devices;
-    double *ends = calloc((size_t)2 * stages * micro_batches, sizeof *ends); /* F by stage, then B; 0: not done */
-    double times[8] = {0}, makespan = 0;
-    uint32_t at[8] = {0}, moved;
+    paired_run run = {.schedule = schedule, .devices = devices, .micro_batches = micro_batches};
+    double makespan = 0;
+    bool has_moved = true;
 
-    assert_non_null(ends);
-    do {
-        moved = 0;
-        for (uint32_t device = 0; device < devices; device++) {
-            const uint32_t behind = devices - 1 - device, count = bg_schedule_action_count(schedule, device);
-            const uint32_t steady = 2 * behind + 2 * (device + 1) + 3 * behind + (behind == 0 ? 1 : 0);
-            bg_action actions[6 * 40];
-            uint32_t total = 0;
-
-            for (uint32_t i = 0; i < count; i++)
-                if (bg_schedule_actions(schedule, device)[i].kind <= BG_ACTION_WEIGHTS)
-                    actions[total++] = bg_schedule_actions(schedule, device)[i];
-            while (at[device] < total) {
-                const bool is_pair = at[device] >= steady && actions[at[device]].kind == BG_ACTION_FORWARD;
-                const uint32_t size = is_pair ? 3 : 1;
-                double start = times[device];
-                bool is_ready = true;
-
-                for (uint32_t i = at[device]; i < at[device] + size; i++) {
-                    const bool is_forward = actions[i].kind == BG_ACTION_FORWARD;
-                    const uint32_t row = is_forward ? actions[i].stage : 2 * stages - 1 - actions[i].stage;
-                    double input = 0;
-                    if (actions[i].kind == BG_ACTION_WEIGHTS || row == 0)
-                        continue;
-                    input = ends[(row - 1) * micro_batches + actions[i].micro_batch];
-                    is_ready = is_ready && input > 0;
-                    start = input > start ? input : start;
-                }
-                if (!is_ready)
-                    break;
-                times[device] = start + size;
-                for (uint32_t i = at[device]; i < at[device] + size; i++)
-                    if (actions[i].kind != BG_ACTION_WEIGHTS)
-                        ends[(actions[i].kind == BG_ACTION_FORWARD ? actions[i].stage
-                                                                   : 2 * stages - 1 - actions[i].stage) *
-                                 micro_batches +
-                             actions[i].micro_batch] = times[device];
-                at[device] += size;
-                moved++;
-            }
-            makespan = times[device] > makespan ? times[device] : makespan;
-        }
-    } while (moved > 0);
-    free(ends);
+    while (has_moved) {
+        has_moved = false;
+        for (uint32_t device = 0; device < devices; device++)
+            has_moved = run_device(&run, device) || has_moved;
+    }
+    for (uint32_t device = 0; device < devices; device++) {
+        assert_int_equal(run.at[device], 6 * micro_batches);
+        makespan = run.times[device] > makespan ? run.times[device] : makespan;
+    }
     return makespan;
 }
 
