@@ -248,9 +248,10 @@ static void test_minimum_micro_batches(void **state)
     const struct {
         const char *name;
         uint32_t training, inference; /* for 4 stages */
-    } rows[] = {{"single", 1, 1}, {"sharded", 1, 1}, {"sequential", 1, 1}, {"grouped", 7, 4},   {"interleaved", 4, 4},
-                {"gpipe", 1, 1},  {"looped", 1, 1},  {"looped-bfs", 1, 1}, {"zb-h1", 4, 4},     {"zb-h2", 7, 4},
-                {"zb-v", 4, 4},   {"v-half", 4, 4},  {"v-min", 4, 4},      {"dualpipev", 4, 4}, {"phased", 1, 1}};
+    } rows[] = {{"single", 1, 1},      {"sharded", 1, 1},   {"sequential", 1, 1}, {"grouped", 7, 4},
+                {"interleaved", 4, 4}, {"gpipe", 1, 1},     {"looped", 1, 1},     {"looped-bfs", 1, 1},
+                {"zb-h1", 4, 4},       {"zb-h2", 7, 4},     {"zb-v", 4, 4},       {"v-half", 4, 4},
+                {"v-min", 4, 4},       {"dualpipev", 4, 4}, {"phased", 1, 1},     {"auto", 1, 1}};
 
     (void)state;
     for (uint32_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
