@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/compile.h"
 
 /* What one core of a current server does with small kernels. */
 #define MODEL_FLOPS_PER_NS 80.0
