@@ -52,8 +52,9 @@ typedef struct bg_action {
 } bg_action;
 
 /* `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last one.
- * Kinds are FORWARD, BACKWARD, WEIGHTS (same micro-batch at both ends) or UPDATE (both ends; once a step); inference
- * has FORWARD only, and WEIGHTS is there only when the problem splits weights. */
+ * Kinds are FORWARD, RECOMPUTE, BACKWARD, WEIGHTS (same micro-batch at both ends) or UPDATE (both ends; once a step);
+ * inference has FORWARD only, WEIGHTS is there only when the problem splits weights, RECOMPUTE only on stages that have
+ * it. */
 typedef struct bg_schedule_edge {
     bg_action_kind from_kind;
     uint32_t from_stage;
@@ -70,7 +71,8 @@ typedef struct bg_stage_cost {
     double forward_ns;
     double backward_ns; /* of B alone when the problem splits W off */
     double weights_ns;
-    double update_ns; /* of all levels together */
+    double update_ns;    /* of all levels together */
+    double recompute_ns; /* of R, on stages that have it */
 } bg_stage_cost;
 
 typedef struct bg_schedule_problem {
@@ -94,12 +96,13 @@ typedef struct bg_schedule_problem {
                                     their last U. NULL: none */
     const bg_schedule_edge *edges;
     uint32_t edge_count;
-    const bool *stage_host_in;  /* NULL: only stage 0 */
-    const bool *stage_host_out; /* NULL: only the last stage */
-    const bg_stage_cost *costs; /* NULL: every F, B, W costs 1, U costs 0 */
-    double bytes_per_ns;        /* of messages between devices, for the simulator; 0: free */
-    uint32_t send_ahead;        /* slots of a message beyond what the receiver's own order needs; default 1. 0 gives the
-                                   fewest slots; producers then wait more. See bg_schedule_edge_depth. */
+    const bool *stage_host_in;    /* NULL: only stage 0 */
+    const bool *stage_host_out;   /* NULL: only the last stage */
+    const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: none */
+    const bg_stage_cost *costs;   /* NULL: every F, R, B, W costs 1, U costs 0 */
+    double bytes_per_ns;          /* of messages between devices, for the simulator; 0: free */
+    uint32_t send_ahead; /* slots of a message beyond what the receiver's own order needs; default 1. 0 gives the
+                            fewest slots; producers then wait more. See bg_schedule_edge_depth. */
     /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" looks at
      * them. */
     const size_t *device_slot_bytes;
@@ -108,8 +111,8 @@ typedef struct bg_schedule_problem {
 /* Training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; the rest is zero. */
 BG_API void bg_schedule_problem_init(bg_schedule_problem *problem);
 
-/* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash) to a problem made by hand; the edges
- * are malloc'ed and yours to free. For tests and `brigade schedule`. */
+/* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash; F_k -> R_k -> B_k on stages with R) to
+ * a problem made by hand; the edges are malloc'ed and yours to free. For tests and `brigade schedule`. */
 BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes,
                                            bg_schedule_edge **out_edges, bg_error *error);
 
@@ -125,7 +128,8 @@ typedef enum bg_placement {
 typedef struct bg_schedule_generator {
     const char *name;    /* "interleaved" */
     const char *summary; /* one line for listings */
-    /* Emits the compute actions of every device, in order, with bg_schedule_emit. */
+    /* Emits the compute actions of every device, in order, with bg_schedule_emit. R may be left out: it is then put
+     * before the B it belongs to, ahead of what B has to wait for. */
     bg_status (*generate)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
     /* The smallest micro-batch count IPU software accepted for N stages; below it is a warning (`ipu_limits`: error).
      */
@@ -187,7 +191,7 @@ typedef struct bg_schedule_timing {
 /* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order; a
  * message is there size / bytes_per_ns after its SEND, and messages do not slow each other down; a producer waits for a
  * free slot. A RECEIVE lasts from when the device turns to it until the message is there, all other actions start after
- * their wait; busy time is that of F, B, W and U. */
+ * their wait; busy time is that of F, R, B, W and U. */
 BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem,
                                       bg_schedule_timing *out, bg_error *error);
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
@@ -197,8 +201,8 @@ BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
  * wrong gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; what reads is still to be verified. */
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
-/* A timetable, each F, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch) or
- * "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
+/* A timetable, each F, R, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch)
+ * or "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
  * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. With few
  * micro-batches two strategies may give the same orders, hence the same picture. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,

@@ -7,7 +7,7 @@
  *     every action of the problem exactly once, on the device of its stage, and no other action
  *     instances of a row in ascending micro-batch order (gradients then accumulate alike in every strategy, slots form
  *         a ring and messages a queue)
- *     HOST_IN < F < HOST_OUT     F < B < W     last B, last W < REDUCE < U:0 < U:1 < ... < GATHER
+ *     HOST_IN < F < HOST_OUT     F < R < B < W     last B, last W < REDUCE < U:0 < U:1 < ... < GATHER
  *     from < to                  for an edge on one device
  *     from < SEND, RECEIVE < to  for an edge between devices
  */
@@ -118,6 +118,7 @@ static bg_status check_stage(const checker *check, uint32_t stage)
 {
     const bgi_schedule_layout *layout = check->layout;
     const uint32_t forward = bgi_schedule_layout_row(layout, BG_ACTION_FORWARD, stage, 0);
+    const uint32_t recompute = bgi_schedule_layout_row(layout, BG_ACTION_RECOMPUTE, stage, 0);
     const uint32_t backward = bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0);
     const uint32_t weights = bgi_schedule_layout_row(layout, BG_ACTION_WEIGHTS, stage, 0);
     const uint32_t host_in = bgi_schedule_layout_row(layout, BG_ACTION_HOST_IN, stage, 0);
@@ -128,6 +129,8 @@ static bg_status check_stage(const checker *check, uint32_t stage)
     BGI_TRY(require_order(check, host_in, forward, "the forward reads what comes from the host"));
     BGI_TRY(require_order(check, forward, host_out, "the forward makes what goes to the host"));
     BGI_TRY(require_order(check, forward, backward, "a backward needs its forward"));
+    BGI_TRY(require_order(check, forward, recompute, "a stage runs again from what its forward kept"));
+    BGI_TRY(require_order(check, recompute, backward, "a backward needs what its stage computes again"));
     BGI_TRY(require_order(check, backward, weights, "W needs the gradients that B made"));
     BGI_TRY(require_order(check, backward, reduce, "replicas share the gradients of all micro-batches"));
     BGI_TRY(require_order(check, weights, reduce, "replicas share the gradients of all micro-batches"));

@@ -2,11 +2,13 @@
  * complete.c: puts communication around the compute actions that a generator emitted.
  *
  *     F1.4   -->   HOST_IN1.4 RECEIVE1.4:e F1.4 SEND1.4:f HOST_OUT1.4
+ *     B1.4   -->   R1.4 RECEIVE1.4:g B1.4 SEND1.4:h
  *
  * needs    compute actions only
  * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
  *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE before the
- *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights
+ *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights; R ahead
+ *          of what B has to wait for, on stages that recompute and whose R the generator has not emitted
  * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
  *
  * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
@@ -17,6 +19,22 @@
 #include "core/error.h"
 
 #include <stdlib.h>
+
+/* Stages whose R is still to be emitted; NULL when out of memory. */
+static bool *find_silent_recomputes(const bg_schedule *schedule, const bg_schedule_problem *problem)
+{
+    bool *silent = calloc(problem->stage_count, sizeof *silent);
+
+    for (uint32_t stage = 0; silent != NULL && stage < problem->stage_count; stage++)
+        silent[stage] = bgi_schedule_stage_recomputes(problem, stage);
+    for (uint32_t device = 0; silent != NULL && device < schedule->device_count; device++)
+        for (size_t i = 0; i < schedule->lists[device].count; i++) {
+            const bg_action *action = &schedule->lists[device].actions[i];
+            if (action->kind == BG_ACTION_RECOMPUTE && action->stage < problem->stage_count)
+                silent[action->stage] = false;
+        }
+    return silent;
+}
 
 static bg_status emit_messages(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
                                const bgi_schedule_incidence *incidence, uint32_t row, uint32_t micro_batch,
@@ -65,17 +83,28 @@ static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule 
 bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
 {
     bgi_schedule_layout layout;
-    bg_status status;
+    bool *silent = NULL;
+    bg_status status = BG_OK;
 
     BGI_TRY(bgi_schedule_layout_init(&layout, problem, error));
-    status = BG_OK;
+    silent = find_silent_recomputes(schedule, problem);
+    if (silent == NULL)
+        status = bgi_error_memory(error, "the stages of a schedule", problem->stage_count * sizeof *silent);
     for (uint32_t device = 0; status == BG_OK && device < schedule->device_count; device++) {
         const bgi_schedule_list compute = schedule->lists[device];
         schedule->lists[device] = (bgi_schedule_list){0};
-        for (size_t i = 0; status == BG_OK && i < compute.count; i++)
-            status = emit_surrounded(&layout, schedule, device, &compute.actions[i], error);
+        for (size_t i = 0; status == BG_OK && i < compute.count; i++) {
+            bg_action action = compute.actions[i];
+            if (action.kind == BG_ACTION_BACKWARD && action.stage < problem->stage_count && silent[action.stage]) {
+                action.kind = BG_ACTION_RECOMPUTE;
+                status = emit_surrounded(&layout, schedule, device, &action, error);
+            }
+            if (status == BG_OK)
+                status = emit_surrounded(&layout, schedule, device, &compute.actions[i], error);
+        }
         free(compute.actions);
     }
+    free(silent);
     bgi_schedule_layout_clear(&layout);
     return status;
 }

@@ -8,6 +8,7 @@
 /* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */
 enum {
     BLOCK_FORWARD,
+    BLOCK_RECOMPUTE,
     BLOCK_BACKWARD,
     BLOCK_WEIGHTS,
     BLOCK_HOST_IN,
@@ -17,9 +18,9 @@ enum {
     BLOCK_UPDATE
 };
 
-static const bg_action_kind block_kinds[BLOCK_UPDATE] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS,
-                                                         BG_ACTION_HOST_IN, BG_ACTION_HOST_OUT, BG_ACTION_REDUCE,
-                                                         BG_ACTION_GATHER};
+static const bg_action_kind block_kinds[BLOCK_UPDATE] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
+                                                         BG_ACTION_WEIGHTS, BG_ACTION_HOST_IN,   BG_ACTION_HOST_OUT,
+                                                         BG_ACTION_REDUCE,  BG_ACTION_GATHER};
 
 static uint32_t count_levels(const bg_schedule_problem *problem)
 {
@@ -51,6 +52,9 @@ static uint32_t count_instances(const bg_schedule_problem *problem, bg_action_ki
     switch (kind) {
     case BG_ACTION_FORWARD:
         exists = true;
+        break;
+    case BG_ACTION_RECOMPUTE:
+        exists = bgi_schedule_stage_recomputes(problem, stage);
         break;
     case BG_ACTION_BACKWARD:
         exists = problem->training;
@@ -186,6 +190,7 @@ bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action
         return false;
     switch (action->kind) {
     case BG_ACTION_FORWARD:
+    case BG_ACTION_RECOMPUTE:
     case BG_ACTION_BACKWARD:
     case BG_ACTION_WEIGHTS:
     case BG_ACTION_HOST_IN:

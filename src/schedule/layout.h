@@ -1,10 +1,10 @@
 /*
  * layout.h: which actions a problem asks for, numbered, and which edges begin and end at each.
  *
- * A row is a family of actions that differ in the micro-batch only: (F, stage), (B, stage), (W, stage), (HOST_IN,
- * stage), (HOST_OUT, stage), (REDUCE, stage), (GATHER, stage), (U, stage, level), (SEND, edge), (RECEIVE, edge). A row
- * has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, none when the problem has no such action.
- * Instances of all rows are numbered through.
+ * A row is a family of actions that differ in the micro-batch only: (F, stage), (R, stage), (B, stage), (W, stage),
+ * (HOST_IN, stage), (HOST_OUT, stage), (REDUCE, stage), (GATHER, stage), (U, stage, level), (SEND, edge), (RECEIVE,
+ * edge). A row has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, none when the problem has no
+ * such action. Instances of all rows are numbered through.
  */
 #ifndef BGI_SCHEDULE_LAYOUT_H
 #define BGI_SCHEDULE_LAYOUT_H
@@ -53,7 +53,7 @@ bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action
 /* The action of an instance of a row. */
 bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t row, uint32_t micro_batch);
 
-/* The row of F (B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in range.
+/* The row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in range.
  */
 uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
                                  uint32_t level);

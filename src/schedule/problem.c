@@ -47,6 +47,11 @@ bool bgi_schedule_stage_gathers(const bg_schedule_problem *problem, uint32_t sta
     return problem->training && problem->stage_gathers != NULL && problem->stage_gathers[stage];
 }
 
+bool bgi_schedule_stage_recomputes(const bg_schedule_problem *problem, uint32_t stage)
+{
+    return problem->training && problem->stage_recomputes != NULL && problem->stage_recomputes[stage];
+}
+
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action)
 {
     const bg_stage_cost *cost = problem->costs != NULL ? &problem->costs[action->stage] : NULL;
@@ -54,6 +59,8 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
     switch (action->kind) {
     case BG_ACTION_FORWARD:
         return cost != NULL ? cost->forward_ns : 1.0;
+    case BG_ACTION_RECOMPUTE:
+        return cost != NULL ? cost->recompute_ns : 1.0;
     case BG_ACTION_BACKWARD:
         return cost != NULL ? cost->backward_ns : 1.0;
     case BG_ACTION_WEIGHTS:
@@ -86,7 +93,7 @@ static bg_status check_counts(const bg_schedule_problem *problem, bg_error *erro
     if (problem->edge_count > LARGEST_EDGE_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID, "edge_count is %" PRIu32 "; it must be at most %d",
                             problem->edge_count, LARGEST_EDGE_COUNT);
-    actions = problem->stage_count * (5 * micro_batches + (problem->training ? problem->update_level_count : 0)) +
+    actions = problem->stage_count * (6 * micro_batches + (problem->training ? problem->update_level_count : 0)) +
               2 * problem->edge_count * micro_batches;
     if (actions > LARGEST_ACTION_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -167,7 +174,8 @@ static bg_status check_stages(const bg_schedule_problem *problem, bg_error *erro
     BGI_TRY(check_phases(problem, error));
     for (uint32_t stage = 0; problem->costs != NULL && stage < problem->stage_count; stage++) {
         const bg_stage_cost *cost = &problem->costs[stage];
-        const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns, cost->update_ns};
+        const double values[] = {cost->forward_ns, cost->recompute_ns, cost->backward_ns, cost->weights_ns,
+                                 cost->update_ns};
         for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
             if (!isfinite(values[i]) || values[i] < 0)
                 return bg_error_set(error, BG_ERROR_INVALID,
@@ -187,13 +195,17 @@ static bg_status check_edge_end(const bg_schedule_problem *problem, uint32_t edg
         return bg_error_set(error, BG_ERROR_INVALID,
                             "edge %" PRIu32 ": its %s stage is %" PRIu32 ", but there are %" PRIu32, edge, end, stage,
                             problem->stage_count);
-    if (kind != BG_ACTION_FORWARD && kind != BG_ACTION_BACKWARD && kind != BG_ACTION_WEIGHTS &&
-        kind != BG_ACTION_UPDATE)
-        return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": its %s kind is %s; it must be F, B, W or U",
+    if (kind > BG_ACTION_UPDATE)
+        return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": its %s kind is %s; it must be F, R, B, W or U",
                             edge, end, bg_action_kind_name(kind));
     if (kind != BG_ACTION_FORWARD && !problem->training)
         return bg_error_set(error, BG_ERROR_INVALID, "edge %" PRIu32 ": its %s kind is %s; inference has only F", edge,
                             end, bg_action_kind_name(kind));
+    if (kind == BG_ACTION_RECOMPUTE && !bgi_schedule_stage_recomputes(problem, stage))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "edge %" PRIu32 ": its %s kind is R, but stage %" PRIu32
+                            " does not recompute (stage_recomputes); use B",
+                            edge, end, stage);
     if (kind == BG_ACTION_WEIGHTS && !problem->splits_weights)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "edge %" PRIu32 ": its %s kind is W, but the problem does not split weights; use B", edge,
@@ -259,7 +271,7 @@ bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_by
 {
     /* Gradients that reach a stage are read by its W too, where there is one; so is the stash. */
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
-    const size_t room = 3 * (size_t)problem->stage_count;
+    const size_t room = 4 * (size_t)problem->stage_count;
     bg_schedule_edge *edges;
     uint32_t count = 0;
 
@@ -272,8 +284,14 @@ bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_by
             make_edge(BG_ACTION_FORWARD, stage, BG_ACTION_FORWARD, BG_ACTION_FORWARD, stage + 1, edge_bytes);
     for (uint32_t stage = 0; problem->training && stage + 1 < problem->stage_count; stage++)
         edges[count++] = make_edge(BG_ACTION_BACKWARD, stage + 1, BG_ACTION_BACKWARD, last, stage, edge_bytes);
-    for (uint32_t stage = 0; problem->training && stage < problem->stage_count; stage++)
-        edges[count++] = make_edge(BG_ACTION_FORWARD, stage, BG_ACTION_BACKWARD, last, stage, edge_bytes);
+    for (uint32_t stage = 0; problem->training && stage < problem->stage_count; stage++) {
+        bg_action_kind from = BG_ACTION_FORWARD;
+        if (bgi_schedule_stage_recomputes(problem, stage)) {
+            from = BG_ACTION_RECOMPUTE;
+            edges[count++] = make_edge(BG_ACTION_FORWARD, stage, from, from, stage, edge_bytes);
+        }
+        edges[count++] = make_edge(from, stage, BG_ACTION_BACKWARD, last, stage, edge_bytes);
+    }
     problem->edges = edges;
     problem->edge_count = count;
     *out_edges = edges;

@@ -67,6 +67,9 @@ bool bgi_schedule_stage_has_host_out(const bg_schedule_problem *problem, uint32_
 /* Whether its replicas exchange new weights after the update. */
 bool bgi_schedule_stage_gathers(const bg_schedule_problem *problem, uint32_t stage);
 
+/* Whether a stage has R. */
+bool bgi_schedule_stage_recomputes(const bg_schedule_problem *problem, uint32_t stage);
+
 /* Duration of a compute action; 0 for every other one. */
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);
 

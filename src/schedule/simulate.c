@@ -28,8 +28,7 @@ static int compare_events(const void *left, const void *right)
 
 static bool is_compute(bg_action_kind kind)
 {
-    return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS ||
-           kind == BG_ACTION_UPDATE;
+    return kind <= BG_ACTION_UPDATE;
 }
 
 static void summarise(bg_schedule_timing *timing, uint32_t device_count)

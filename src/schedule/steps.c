@@ -3,7 +3,7 @@
  * stage is there one step after it was made.
  *
  * Each bound is kept as "the first step that is free for ...", so that 0 means no bound. The late pass runs the same
- * rules backwards over the F's; B and W stay where they are.
+ * rules backwards over the F's; R, B and W stay where they are.
  */
 #include "schedule/steps.h"
 
@@ -13,7 +13,7 @@
 
 typedef struct device_bound {
     uint32_t any;          /* forward pass: after its last action; late pass: step of its next action */
-    uint32_t after_others; /* forward pass: after its last B or W */
+    uint32_t after_others; /* forward pass: after its last R, B or W */
 } device_bound;
 
 typedef struct pass {
@@ -26,7 +26,7 @@ typedef struct pass {
 
 bool bgi_schedule_row_has_steps(const bgi_schedule_row *row)
 {
-    return row->kind == BG_ACTION_FORWARD || row->kind == BG_ACTION_BACKWARD || row->kind == BG_ACTION_WEIGHTS;
+    return row->kind < BG_ACTION_UPDATE;
 }
 
 static uint32_t instance_step(const pass *p, uint32_t row, uint32_t micro_batch)

@@ -1,6 +1,6 @@
 /*
- * steps.h: the lockstep picture of a schedule: in which step of a timetable does each F, B and W fall, when every one
- * of them takes one step and the order on each device is given?
+ * steps.h: the lockstep picture of a schedule: in which step of a timetable does each F, R, B and W fall, when every
+ * one of them takes one step and the order on each device is given?
  */
 #ifndef BGI_SCHEDULE_STEPS_H
 #define BGI_SCHEDULE_STEPS_H
@@ -12,7 +12,7 @@ typedef enum bgi_schedule_picture {
     BGI_PICTURE_PAIRED  /* in a step each stage may run an F and then a B (grouped) */
 } bgi_schedule_picture;
 
-/* Fills steps[instance] for the F, B and W rows of the layout. `records`: the schedule's actions in a topological
+/* Fills steps[instance] for the F, R, B and W rows of the layout. `records`: the schedule's actions in a topological
  * order, one step of them. As soon as possible first; when `is_late`, each F is then moved as close to its readers as
  * they allow, which is how timetables are drawn: a micro-batch enters when it can go through. */
 bg_status bgi_schedule_steps(const bgi_schedule_layout *layout, const bg_schedule *schedule,

@@ -21,6 +21,7 @@ typedef struct test_problem {
     bool host_in[MOST_STAGES];
     bool host_out[MOST_STAGES];
     bool gathers[MOST_STAGES];
+    bool recomputes[MOST_STAGES];
     bg_schedule_edge *chain; /* malloc'ed */
 } test_problem;
 
@@ -97,7 +98,14 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
                                                        .size_bytes = 64});
         }
     for (uint32_t a = 0; p->training && a < p->stage_count; a++) {
-        test_add_edge(test, (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
+        const bool recomputes = p->stage_recomputes != NULL && p->stage_recomputes[a];
+        if (recomputes)
+            test_add_edge(test, (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
+                                                   .from_stage = a,
+                                                   .to_kind = BG_ACTION_RECOMPUTE,
+                                                   .last_kind = a % 2 == 0 ? BG_ACTION_RECOMPUTE : last,
+                                                   .to_stage = a});
+        test_add_edge(test, (bg_schedule_edge){.from_kind = recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_FORWARD,
                                                .from_stage = a,
                                                .to_kind = BG_ACTION_BACKWARD,
                                                .last_kind = last,
@@ -138,6 +146,7 @@ static inline void test_random_positions(test_problem *test, uint64_t *random)
 static inline void test_random_rest(test_problem *test, uint64_t *random, bool splits_weights)
 {
     bg_schedule_problem *p = &test->problem;
+    const bool recomputes = test_random(random, 5) == 0;
 
     p->micro_batch_count = 1 + test_random(random, 9);
     p->training = test_random(random, 4) != 0;
@@ -152,6 +161,9 @@ static inline void test_random_rest(test_problem *test, uint64_t *random, bool s
         test->host_in[stage] = test_random(random, 2) == 0;
         test->host_out[stage] = test_random(random, 2) == 0;
     }
+    for (uint32_t stage = 0; recomputes && stage < p->stage_count; stage++)
+        test->recomputes[stage] = test_random(random, 2) == 0;
+    p->stage_recomputes = recomputes ? test->recomputes : NULL;
     if (test_random(random, 2) == 0) {
         p->stage_host_in = test->host_in;
         p->stage_host_out = test->host_out;

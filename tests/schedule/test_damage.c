@@ -39,6 +39,8 @@ static uint32_t times(const bg_schedule_problem *p, bg_action_kind kind, uint32_
     switch (kind) {
     case BG_ACTION_FORWARD:
         return all;
+    case BG_ACTION_RECOMPUTE:
+        return p->training && p->stage_recomputes != NULL && p->stage_recomputes[stage] ? all : 0;
     case BG_ACTION_BACKWARD:
         return p->training ? all : 0;
     case BG_ACTION_WEIGHTS:
@@ -131,8 +133,10 @@ static bool has_own_inputs(const world *w, const bg_action *a, uint32_t step)
     case BG_ACTION_FORWARD:
         return is_done(w, BG_ACTION_HOST_IN, a->stage, 0, n);
     case BG_ACTION_HOST_OUT:
-    case BG_ACTION_BACKWARD:
+    case BG_ACTION_RECOMPUTE:
         return is_done(w, BG_ACTION_FORWARD, a->stage, 0, n);
+    case BG_ACTION_BACKWARD:
+        return is_done(w, BG_ACTION_FORWARD, a->stage, 0, n) && is_done(w, BG_ACTION_RECOMPUTE, a->stage, 0, n);
     case BG_ACTION_WEIGHTS:
         return is_done(w, BG_ACTION_BACKWARD, a->stage, 0, n);
     case BG_ACTION_REDUCE:

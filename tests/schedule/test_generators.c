@@ -284,7 +284,7 @@ static void test_refusals(void **state)
 {
     test_problem test;
     bg_schedule_edge bad;
-    bg_stage_cost costs[3] = {{1, 1, 1, 1}, {1, -1, 1, 1}, {1, 1, 1, 1}};
+    bg_stage_cost costs[3] = {{1, 1, 1, 1, 0}, {1, -1, 1, 1, 0}, {1, 1, 1, 1, 0}};
 
     (void)state;
     assert_true(test_chain(&test, 3, 4, true));
@@ -324,6 +324,8 @@ static void test_refusals(void **state)
     assert_refused(&test.problem, "grouped", "its to kind is SEND");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_BACKWARD, .last_kind = BG_ACTION_WEIGHTS};
     assert_refused(&test.problem, "grouped", "does not split weights");
+    bad = (bg_schedule_edge){.to_kind = BG_ACTION_RECOMPUTE, .last_kind = BG_ACTION_BACKWARD};
+    assert_refused(&test.problem, "grouped", "stage 0 does not recompute");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_BACKWARD, .last_kind = BG_ACTION_FORWARD};
     assert_refused(&test.problem, "grouped", "its last reader F runs before its first reader B");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_UPDATE, .last_kind = BG_ACTION_UPDATE};

@@ -93,7 +93,7 @@ static void test_bubble_of_sequential_and_inference(void **state)
  * dev0: F0 0-2, F1 2-4. dev1: F0 4-7, B0 7-12, F1 12-15, B1 15-20. dev0: B0 14-18, B1 22-26, update 26-27. */
 static void test_times_by_hand(void **state)
 {
-    const bg_stage_cost costs[] = {{2, 4, 0, 1}, {3, 5, 0, 1}};
+    const bg_stage_cost costs[] = {{2, 4, 0, 1, 0}, {3, 5, 0, 1, 0}};
     const struct {
         bg_action_kind kind;
         uint32_t stage, micro_batch;
@@ -138,7 +138,7 @@ static void test_times_by_hand(void **state)
  * waits for each message to be read before it makes the next, so the second one waits for it as well. */
 static void test_slots_hold_the_producer_back(void **state)
 {
-    const bg_stage_cost costs[] = {{1, 0, 0, 0}, {10, 0, 0, 0}};
+    const bg_stage_cost costs[] = {{.forward_ns = 1}, {.forward_ns = 10}};
     static const double last_start[] = {44, 31, 21}, makespans[] = {55, 51, 51}; /* start of F0.4 */
 
     (void)state;
@@ -182,7 +182,8 @@ static void test_laws_for_any_problem(void **state)
             costs[stage] = (bg_stage_cost){.forward_ns = test_random(&random, 10),
                                            .backward_ns = test_random(&random, 10),
                                            .weights_ns = test_random(&random, 10),
-                                           .update_ns = test_random(&random, 10)};
+                                           .update_ns = test_random(&random, 10),
+                                           .recompute_ns = test_random(&random, 10)};
         test.problem.costs = costs;
         test.problem.bytes_per_ns = test_random(&random, 3) * 16.0;
         schedule = must_create(&test.problem, generator);
@@ -201,6 +202,35 @@ static void test_laws_for_any_problem(void **state)
         bg_schedule_timing_clear(&timing);
         bg_schedule_destroy(schedule);
     }
+}
+
+/* R fills the time in which the device would wait for the gradient: as long as it fits there it is free. */
+static void test_recompute_overlaps_the_wait(void **state)
+{
+    static const bool recomputes[] = {true, false};
+    bg_stage_cost costs[] = {{.forward_ns = 1, .backward_ns = 2}, {.forward_ns = 1, .backward_ns = 2}};
+    double without;
+    test_problem test;
+    bg_schedule_timing timing;
+
+    (void)state;
+    assert_true(test_chain(&test, 2, 1, true));
+    test.problem.costs = costs;
+    timing = simulate_once(&test.problem, bg_schedule_generator_find("interleaved"));
+    without = timing.makespan; /* F F B B */
+    assert_true(without == 6);
+    bg_schedule_timing_clear(&timing);
+    test_problem_clear(&test);
+    test.problem.stage_recomputes = recomputes;
+    assert_int_equal(bg_schedule_problem_chain(&test.problem, 64, &test.chain, NULL), BG_OK);
+    for (int r = 0; r <= 5; r++) {
+        costs[0].recompute_ns = r;
+        timing = simulate_once(&test.problem, bg_schedule_generator_find("interleaved"));
+        assert_true(timing.makespan == without + (r > 3 ? r - 3 : 0)); /* dev0 waits 3 for F1 and B1 of the other */
+        assert_true(timing.device_busy[0] == 3 + r);
+        bg_schedule_timing_clear(&timing);
+    }
+    test_problem_clear(&test);
 }
 
 /* A schedule of another problem is refused, not simulated. */
@@ -225,9 +255,13 @@ static void test_foreign_problem_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bubble_of_pipelines),  cmocka_unit_test(test_bubble_of_sequential_and_inference),
-        cmocka_unit_test(test_times_by_hand),        cmocka_unit_test(test_slots_hold_the_producer_back),
-        cmocka_unit_test(test_laws_for_any_problem), cmocka_unit_test(test_foreign_problem_is_refused),
+        cmocka_unit_test(test_bubble_of_pipelines),
+        cmocka_unit_test(test_bubble_of_sequential_and_inference),
+        cmocka_unit_test(test_times_by_hand),
+        cmocka_unit_test(test_slots_hold_the_producer_back),
+        cmocka_unit_test(test_laws_for_any_problem),
+        cmocka_unit_test(test_recompute_overlaps_the_wait),
+        cmocka_unit_test(test_foreign_problem_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,12 +125,110 @@ static void test_bad_generators_are_refused(void **state)
     test_problem_clear(&test);
 }
 
+/* ---- recomputation ---- */
+
+/* R is put where the device would wait for the gradient, and is part of the proof. */
+static void test_recompute_goes_before_the_wait(void **state)
+{
+    static const bool recomputes[] = {true, false};
+    static const char *const expected = "device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 "
+                                        "R0.0 RECEIVE0.0:1 B0.0 R0.1 RECEIVE0.1:1 B0.1 U0:0\n";
+    static const struct {
+        const char *lines, *message;
+    } cases[] = {
+        {"device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 R0.0 RECEIVE0.0:1 B0.0 RECEIVE0.1:1 B0.1 U0:0",
+         "device 0 lacks R0.1"},
+        {"device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 RECEIVE0.0:1 B0.0 R0.0 R0.1 RECEIVE0.1:1 B0.1 "
+         "U0:0",
+         "(B0.0) must come after R0.0"},
+        {"device 0: HOST_IN0.0 R0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 RECEIVE0.0:1 B0.0 R0.1 RECEIVE0.1:1 B0.1 "
+         "U0:0",
+         "(R0.0) must come after F0.0"},
+        {"device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 R0.1 R0.0 RECEIVE0.0:1 B0.0 RECEIVE0.1:1 B0.1 "
+         "U0:0",
+         "(R0.1) comes before R0.0"},
+    };
+    static const char *const second =
+        "device 1: RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 RECEIVE1.1:0 F1.1 HOST_OUT1.1 B1.1 SEND1.1:1 U1:0";
+    bg_schedule *schedule = NULL;
+    test_problem test;
+    bg_error error = {0};
+    char *text = NULL;
+
+    (void)state;
+    assert_true(test_chain(&test, 2, 2, true));
+    test_problem_clear(&test);
+    test.problem.stage_recomputes = recomputes;
+    assert_int_equal(bg_schedule_problem_chain(&test.problem, 64, &test.chain, NULL), BG_OK);
+    if (bg_schedule_create(&test.problem, bg_schedule_generator_find("grouped"), &schedule, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
+    assert_memory_equal(text, expected, strlen(expected));
+    free(text);
+    /* What goes into R is held for two micro-batches, what it makes for one. */
+    assert_int_equal(bg_schedule_edge_depth(schedule, 2), 2);
+    assert_int_equal(test.problem.edges[2].to_kind, BG_ACTION_RECOMPUTE);
+    assert_int_equal(bg_schedule_edge_depth(schedule, 3), 1);
+    assert_int_equal(bg_schedule_timetable(schedule, &test.problem, &text, NULL), BG_OK);
+    assert_non_null(strstr(text, "R0"));
+    free(text);
+    bg_schedule_destroy(schedule);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char lines[512];
+        snprintf(lines, sizeof lines, "%s\n%s\n", cases[i].lines, second);
+        assert_int_equal(bg_schedule_parse(lines, "test", &schedule, &error), BG_OK);
+        error = (bg_error){0};
+        assert_int_equal(bg_schedule_verify(schedule, &test.problem, &error), BG_ERROR_INVALID);
+        if (strstr(error.message, cases[i].message) == NULL)
+            fail_msg("\"%s\" is not in \"%s\"", cases[i].message, error.message);
+        bg_schedule_destroy(schedule);
+    }
+    test_problem_clear(&test);
+}
+
+/* A generator may place R itself: here all at once, before the first B. */
+static bg_status generate_early(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    static const bg_action_kind kinds[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD};
+
+    for (int k = 0; k < 3; k++)
+        for (uint32_t m = 0; m < problem->micro_batch_count; m++)
+            if (bg_schedule_emit(schedule, 0, (bg_action){.kind = kinds[k], .micro_batch = m}, error) != BG_OK)
+                return BG_ERROR_MEMORY;
+    return bg_schedule_emit(schedule, 0, (bg_action){.kind = BG_ACTION_UPDATE}, error);
+}
+
+static void test_a_generator_may_place_recompute(void **state)
+{
+    static const bool recomputes[] = {true};
+    static const bg_schedule_generator early = {.name = "early", .generate = generate_early};
+    bg_schedule *schedule = NULL;
+    test_problem test;
+    char *text = NULL;
+
+    (void)state;
+    assert_true(test_chain(&test, 1, 2, true));
+    test_problem_clear(&test);
+    test.problem.stage_recomputes = recomputes;
+    assert_int_equal(bg_schedule_problem_chain(&test.problem, 64, &test.chain, NULL), BG_OK);
+    assert_int_equal(bg_schedule_create(&test.problem, &early, &schedule, NULL), BG_OK);
+    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
+    assert_string_equal(text,
+                        "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 HOST_IN0.1 F0.1 HOST_OUT0.1 R0.0 R0.1 B0.0 B0.1 U0:0\n");
+    assert_int_equal(bg_schedule_edge_depth(schedule, 1), 2);
+    free(text);
+    bg_schedule_destroy(schedule);
+    test_problem_clear(&test);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_deadlock_is_described),
         cmocka_unit_test(test_bad_generators_are_refused),
+        cmocka_unit_test(test_recompute_goes_before_the_wait),
+        cmocka_unit_test(test_a_generator_may_place_recompute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
