@@ -136,6 +136,12 @@ BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const c
  * itself). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
+/* Marks a value that training with recomputation keeps from the forward for the backward pass instead of computing it
+ * again (options.recompute); it changes memory and time, never a number. Between two such values of a stage, everything
+ * is computed again at once. Inputs, variables and what enters a stage are kept anyway. A mark inside ops that fusion
+ * makes one moves to their result. */
+BG_API void bg_graph_checkpoint(bg_graph *graph, bg_value value);
+
 /* The first error of the building, if any. */
 BG_API bg_status bg_graph_check(const bg_graph *graph, bg_error *error);
 /* For layers and models that find something wrong before adding an op: makes it the graph's error. */
@@ -163,7 +169,8 @@ BG_API void bg_block_start(bg_graph *graph, const char *name, uint32_t device);
 
 /* ---- printing ---- */
 
-/* One line an op: "%7 float32[40,10] = linear(%5, %w, %b)  # forward B4 `layer4`". malloc'ed. */
+/* One line an op: "%7 float32[40,10] = linear(%5, %w, %b)  # forward B4 `layer4`", and "checkpoint %7" behind it where
+ * the value is marked. malloc'ed. */
 BG_API bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error);
 BG_API bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *error);
 

@@ -65,6 +65,7 @@ typedef struct bg_convnet_options {
     bg_dtype label_dtype; /* BG_UINT8 or BG_INT32 */
     int64_t ignore_label; /* images with this label count for nothing; PyTorch's default is -100 */
     uint32_t outputs;     /* which are marked as the graph's outputs: BG_CONVNET_... added up */
+    bool checkpoint_blocks; /* recomputation keeps the result of each block (bg_graph_checkpoint) */
 } bg_convnet_options;
 
 /* 40 images, float32, uint8 labels, none ignored (-100), all outputs. */

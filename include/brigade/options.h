@@ -44,6 +44,24 @@ typedef enum bg_accumulation {
     BG_ACCUMULATE_SUM
 } bg_accumulation;
 
+/* What of a forward is kept for its backward; the rest is computed again from it, by the same ops with the same random
+ * numbers, so that no bit changes. What enters a stage, marked values (bg_graph_checkpoint) and results of ops that
+ * change variables (batch norm) are always kept. */
+typedef enum bg_recompute {
+    BG_RECOMPUTE_NONE = 0,    /* all that the backward reads is kept */
+    BG_RECOMPUTE_STAGE,       /* only what is always kept; the stage of the loss, whose backward follows at once, keeps
+                                 all unless values in it are marked */
+    BG_RECOMPUTE_CHECKPOINTS, /* the same in stages with marked values; the others keep all */
+    BG_RECOMPUTE_FRACTION,    /* a share (recompute_fraction) of each stage's kept bytes is saved, cheapest ops first */
+    BG_RECOMPUTE_AUTO         /* as little as meets device_memory_bytes */
+} bg_recompute;
+
+typedef enum bg_recompute_order {
+    BG_RECOMPUTE_INTERLEAVED = 0, /* each op runs again right before the backward ops that need it */
+    BG_RECOMPUTE_THEN             /* all run again in an action of their own (R), which can overlap the wait for the
+                                     gradient; their results then live until B has ended */
+} bg_recompute_order;
+
 /* What a run returns of an output that is computed for each micro-batch; per replica. */
 typedef enum bg_output_mode {
     BG_OUTPUT_DEFAULT = 0, /* final in training, all in inference */
@@ -115,6 +133,9 @@ typedef struct bg_options {
     /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
      * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
+    bg_recompute recompute;    /* training */
+    double recompute_fraction; /* FRACTION: 0 (nothing runs again) to 1 */
+    bg_recompute_order recompute_order;
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
     const bg_output_request *output_requests; /* further forms of outputs */
@@ -137,6 +158,11 @@ BG_API bg_options bg_options_defaults(void);
 /* "pipelined" and the like; -1 / false when there is no such name. */
 BG_API const char *bg_strategy_name(bg_strategy strategy);
 BG_API bool bg_strategy_find(const char *name, bg_strategy *out);
+/* "none", "stage", "checkpoints", "fraction", "auto"; "interleaved", "then". */
+BG_API const char *bg_recompute_name(bg_recompute recompute);
+BG_API bool bg_recompute_find(const char *name, bg_recompute *out);
+BG_API const char *bg_recompute_order_name(bg_recompute_order order);
+BG_API bool bg_recompute_order_find(const char *name, bg_recompute_order *out);
 BG_API const char *bg_output_mode_name(bg_output_mode mode);
 BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
 

@@ -44,6 +44,8 @@ typedef struct bg_plan_summary {
     double compile_ms;
     double idle_share; /* of device time, with the static costs */
     double flops_per_micro_batch;
+    uint32_t recomputed_op_count; /* forward ops that run again for the backward */
+    double recompute_share;       /* of the time of a micro-batch, by static costs */
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarise(const bg_plan *plan);
 /* Bytes of a class on a device of a replica (each replica is the same). */

@@ -37,6 +37,9 @@ static bg_status print_plan(const mnist_config *config, bg_error *error)
            summary.stage_count, summary.device_count, summary.replicas, summary.micro_batches_per_step,
            summary.micro_batch, summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
            summary.compile_ms);
+    if (summary.recomputed_op_count > 0)
+        printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n\n",
+               summary.recomputed_op_count, 100.0 * summary.recompute_share);
     status = print_part(plan, "Stages", bg_plan_print_placement, error);
     if (status == BG_OK)
         status = print_part(plan, "Memory", bg_plan_print_memory, error);

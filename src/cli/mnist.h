@@ -29,6 +29,8 @@ typedef struct mnist_config {
     bool offload_optimiser, ipu_limits, auto_round_devices;
     const char *shard; /* kinds of tensors, by comma */
     uint64_t shard_minimum;
+    const char *recompute, *recompute_order; /* NULL: none, interleaved */
+    bool checkpoint_blocks;
     const char *dtype, *output_mode, *last_batch;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;

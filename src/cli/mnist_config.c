@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -64,6 +65,12 @@ const cli_option mnist_options[] = {
      .help = "what replicas keep a piece of each: optimiser, accumulators"},
     {CLI_COUNT, "shard-minimum", AT(shard_minimum), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .help = "elements of the smallest tensor that is sharded"},
+    {CLI_TEXT, "recompute", AT(recompute), .value = "HOW", .default_text = "none",
+     .help = "activations again for the backward pass: none, stage, checkpoints, auto (what --device-memory needs), or "
+             "the share of their bytes to save, 0 to 1"},
+    {CLI_CHOICE, "recompute-order", AT(recompute_order), .choices = "interleaved|then", .default_text = "interleaved",
+     .help = "inside the backward pass, or before it"},
+    {CLI_FLAG, "checkpoint-blocks", AT(checkpoint_blocks), .help = "keep the result of each block (--recompute)"},
     {CLI_FLAG, "ipu-limits", AT(ipu_limits), .help = "refuse what IPU software refuses"},
     {CLI_FLAG, "auto-round-devices", AT(auto_round_devices),
      .help = "with --ipu-limits: reserve the next power of two of devices"},
@@ -130,6 +137,39 @@ static bg_status read_locations(const char *option, const char *list, bool marke
     return BG_OK;
 }
 
+/* `text` is a name or a number; false when it is neither. */
+static bool find_recompute(const char *text, bg_options *options)
+{
+    char *end = NULL;
+
+    if (text == NULL || (strcmp(text, "fraction") != 0 && bg_recompute_find(text, &options->recompute)))
+        return true;
+    options->recompute = BG_RECOMPUTE_FRACTION;
+    options->recompute_fraction = strtod(text, &end);
+    return end != text && *end == '\0' && options->recompute_fraction >= 0.0 && options->recompute_fraction <= 1.0;
+}
+
+static bg_status check_recompute(const mnist_config *config, bg_error *error)
+{
+    bg_options options = bg_options_defaults();
+
+    if (!find_recompute(config->recompute, &options))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--recompute %s; it can be none, stage, checkpoints, auto, or a number from 0 to 1",
+                            config->recompute);
+    if (options.recompute == BG_RECOMPUTE_AUTO && config->device_memory.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--recompute auto without --device-memory, which it is to meet; give both, or use "
+                            "--recompute stage");
+    if (options.recompute == BG_RECOMPUTE_NONE && (config->recompute_order != NULL || config->checkpoint_blocks))
+        return bg_error_set(error, BG_ERROR_INVALID, "%s without --recompute, which it is about",
+                            config->checkpoint_blocks ? "--checkpoint-blocks" : "--recompute-order");
+    if (options.recompute == BG_RECOMPUTE_CHECKPOINTS && !config->checkpoint_blocks)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--recompute checkpoints, and nothing is marked; add --checkpoint-blocks");
+    return BG_OK;
+}
+
 static bg_status check_schedule(const mnist_config *config, bg_error *error)
 {
     char names[512] = "";
@@ -177,6 +217,7 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
                             config->stages);
+    BGI_TRY(check_recompute(config, error));
     if (config->learning_rate > (double)FLT_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
                             config->learning_rate, (double)FLT_MAX);
@@ -289,6 +330,8 @@ bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devic
     options.seed = config->seed;
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;
+    find_recompute(config->recompute, &options);
+    bg_recompute_order_find(config->recompute_order, &options.recompute_order);
     options.log = print_message;
     options.log_user = (void *)(uintptr_t)config;
     return options;

@@ -29,6 +29,7 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
 
     network.micro_batch = (int64_t)options->micro_batch;
     network.dtype = bg_dtype_find(config->dtype);
+    network.checkpoint_blocks = config->checkpoint_blocks;
     if (mnist_config_last_batch(config) == MNIST_LAST_PAD)
         network.ignore_label = MNIST_PAD_LABEL;
     network.outputs = options->training ? BG_CONVNET_LOSS | BG_CONVNET_CORRECT : BG_CONVNET_CORRECT;
@@ -37,6 +38,8 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
     plan_options.replicas = (uint32_t)options->replicas;
     plan_options.output_mode = options->output_mode;
     plan_options.offload_optimiser = options->training && config->offload_optimiser;
+    if (!options->training)
+        plan_options.recompute = BG_RECOMPUTE_NONE;
     plan_options.trace = options->training && config->profile;
     plan_options.trace_events = PROFILE_EVENTS;
     if (options->logs_all) {

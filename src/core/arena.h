@@ -29,4 +29,10 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 /* size_bytes of zeroed memory aligned to `alignment` (a power of two); release with free(). */
 void *bgi_aligned_take(size_t alignment, size_t size_bytes);
 
+/* What lies in a device's memory takes whole lines of it. */
+static inline size_t bgi_align(size_t size)
+{
+    return (size + 63) / 64 * 64;
+}
+
 #endif

@@ -386,6 +386,16 @@ void bg_graph_output(bg_graph *graph, const char *name, bg_value value)
     graph->outputs[graph->output_count++] = output;
 }
 
+void bg_graph_checkpoint(bg_graph *graph, bg_value value)
+{
+    if (has_failed(graph))
+        return;
+    if (bg_value_is_null(value) || !is_value_of(graph, value))
+        bg_graph_fail(graph, BG_ERROR_INVALID, "a checkpoint of what is not a value of this graph");
+    else
+        graph->values[value.id].is_checkpoint = true;
+}
+
 /* ---- questions ---- */
 
 bg_type bg_graph_type(const bg_graph *graph, bg_value value)

@@ -25,18 +25,20 @@ typedef struct bgi_value {
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initialiser initialiser;
-    uint32_t variable; /* of a variable: its number, counted over the graph */
-    bg_value owner;    /* of accumulators and optimiser state: the parameter they serve */
-    bool is_remote;    /* of a variable: lives in a remote buffer */
-    bg_value copy_of;  /* of a variable: the one of which this is another stage's copy */
+    uint32_t variable;  /* of a variable: its number, counted over the graph */
+    bg_value owner;     /* of accumulators and optimiser state: the parameter they serve */
+    bool is_remote;     /* of a variable: lives in a remote buffer */
+    bool is_checkpoint; /* recomputation keeps it */
+    bg_value copy_of;   /* of a variable: the one of which this is another stage's copy */
     int64_t piece; /* replicas update a piece of so many elements each; 0: all of it. Types stay those of the whole */
     bool is_piece; /* each replica has its piece only */
     bool is_read_whole; /* some op of the update reads all of it although others read pieces */
 } bgi_value;
 
-/* When an op runs. Forward and backward once a micro-batch, update once a step. */
+/* When an op runs. Update once a step, the others once a micro-batch. */
 typedef enum bgi_op_phase {
     BGI_PHASE_FORWARD = 0,
+    BGI_PHASE_RECOMPUTE, /* forward again, apart from the backward ops */
     BGI_PHASE_BACKWARD,
     BGI_PHASE_WEIGHTS,
     BGI_PHASE_UPDATE

@@ -12,7 +12,7 @@
 
 static const char *phase_name(bgi_op_phase phase)
 {
-    static const char *const names[] = {"forward", "backward", "weights", "update"};
+    static const char *const names[] = {"forward", "recompute", "backward", "weights", "update"};
     return names[phase];
 }
 
@@ -51,8 +51,12 @@ static void print_op(bgi_text *text, const bg_graph *graph, const bgi_op *op)
             bgi_text_add(text, ", ");
         print_operand(text, graph, op->inputs[i]);
     }
-    bgi_text_add(text, ")  # %s %s `%s`\n", phase_name(op->phase),
+    bgi_text_add(text, ")  # %s %s `%s`", phase_name(op->phase),
                  op->block == BGI_BLOCK_NONE ? "-" : graph->blocks[op->block].name, op->name);
+    for (uint32_t i = 0; i < op->output_count; i++)
+        if (bgi_graph_value(graph, op->outputs[i])->is_checkpoint)
+            bgi_text_add(text, " checkpoint %%%u", op->outputs[i].id);
+    bgi_text_add(text, "\n");
 }
 
 bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error)

@@ -55,6 +55,15 @@ static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_conv
     net->correct = bg_correct_count(graph, "correct", net->logits, net->labels);
 }
 
+/* What a block hands to the next one. */
+static bg_value end_block(bg_graph *graph, const bg_convnet_options *options, bg_value x)
+{
+    if (options->checkpoint_blocks)
+        bg_graph_checkpoint(graph, x);
+    bg_block_end(graph);
+    return x;
+}
+
 static void mark_outputs(bg_graph *graph, uint32_t outputs, const bg_convnet *net)
 {
     if (outputs & BG_CONVNET_LOGITS)
@@ -79,17 +88,14 @@ bg_convnet bg_convnet_build(bg_graph *graph, const bg_convnet_options *options)
 
     bg_block_begin(graph, "B1", BG_DEVICE_NONE);
     x = bg_standardise(graph, "standardise", net.images, used.dtype, 255.0f, image_mean, image_deviation);
-    x = add_conv_layer(graph, "layer1.conv", x, 10);
-    bg_block_end(graph);
+    x = end_block(graph, &used, add_conv_layer(graph, "layer1.conv", x, 10));
 
     bg_block_begin(graph, "B2", BG_DEVICE_NONE);
-    x = add_conv_layer(graph, "layer2.conv", x, 20);
-    bg_block_end(graph);
+    x = end_block(graph, &used, add_conv_layer(graph, "layer2.conv", x, 20));
 
     bg_block_begin(graph, "B3", BG_DEVICE_NONE);
     x = bg_flatten(graph, NULL, x);
-    x = bg_relu(graph, bg_linear_layer(graph, "layer3", x, 256, true));
-    bg_block_end(graph);
+    x = end_block(graph, &used, bg_relu(graph, bg_linear_layer(graph, "layer3", x, 256, true)));
 
     bg_block_begin(graph, "B4", BG_DEVICE_NONE);
     net.logits = bg_linear_layer(graph, "layer4", x, 10, true);

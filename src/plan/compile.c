@@ -1,7 +1,7 @@
 /*
  * compile.c: from a user's graph to an executable plan.
  *
- *   graph --prune, fuse--> --stages--> --training--> --shared copies--> --cut--> segments, crossings
+ *   graph --prune, fuse--> --stages--> --training--> --shared copies--> --recompute--> --cut--> segments, crossings
  *         --> schedule problem --generator--> schedule --> layout --> programs --> budget
  *
  * Nothing here depends on a particular model or op. Fusion happens before stages are known, so that the decomposition
@@ -401,6 +401,23 @@ static bg_status divide(bgi_compiler *c, const bg_graph *graph, bg_value loss, b
     return BG_OK;
 }
 
+bg_status bgi_lower(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+
+    plan->stage_count = c->stages.stage_count;
+    plan->device_count = c->stages.device_count;
+    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, plan->training && c->generator->splits_weights,
+                             &c->partition, error));
+    BGI_TRY(resolve_outputs(c, error));
+    BGI_TRY(list_inputs(c, error));
+    BGI_TRY(check_micro_batch(c, error));
+    BGI_TRY(bgi_group_edges(c, error));
+    BGI_TRY(bgi_make_schedule(c, error));
+    BGI_TRY(bgi_select_kernels(c, error));
+    return bgi_lay_out(c, error);
+}
+
 static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
 {
     bg_plan *plan = c->plan;
@@ -415,17 +432,8 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
     if (plan->training)
         BGI_TRY(bgi_shard_updates(c->graph, &plan->options, error));
-    plan->stage_count = c->stages.stage_count;
-    plan->device_count = c->stages.device_count;
-    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, plan->training && c->generator->splits_weights,
-                             &c->partition, error));
-    BGI_TRY(resolve_outputs(c, error));
-    BGI_TRY(list_inputs(c, error));
-    BGI_TRY(check_micro_batch(c, error));
-    BGI_TRY(bgi_group_edges(c, error));
-    BGI_TRY(bgi_make_schedule(c, error));
-    BGI_TRY(bgi_select_kernels(c, error));
-    BGI_TRY(bgi_lay_out(c, error));
+    BGI_TRY(bgi_recompute_plan(c, error));
+    BGI_TRY(bgi_lower(c, error));
     BGI_TRY(bgi_write_programs(c, error));
     BGI_TRY(list_leaves(c, error));
     BGI_TRY(list_blocks(c, error));

@@ -4,6 +4,7 @@
  *     compile.c   drives the passes
  *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
  *     problem.c   the schedule problem, the choice of a schedule
+ *     recompute.c what is computed again
  *     layout.c    where every value lives: variables, slots of edges, transients
  *     program.c   instructions and calls
  *     describe.c  tables and listings of a finished plan
@@ -21,6 +22,7 @@ typedef struct bgi_compiler {
     const bg_schedule_generator *generator;
     bgi_stages stages;
     bgi_partition partition;
+    const bool *stage_recomputes; /* by stage; NULL: none */
     bgi_arena scratch;
     /* by crossing */
     uint32_t *crossing_edges; /* BGI_NO_EDGE: none is needed (a variable on the same device) */
@@ -46,6 +48,12 @@ typedef struct bgi_compiler {
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 void bgi_give_up_pipeline(bgi_compiler *compiler);
 bg_status bgi_make_schedule(bgi_compiler *compiler, bg_error *error);
+
+/* compile.c: from a training graph with all ops to the memory layout. */
+bg_status bgi_lower(bgi_compiler *compiler, bg_error *error);
+
+/* recompute.c: adds the ops that the options have run again. */
+bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 
 /* layout.c, in this order */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
@@ -92,11 +100,6 @@ static inline bool bgi_is_gathered(const bgi_value *value)
 {
     return value->kind == BGI_VALUE_VARIABLE && value->role != BG_ROLE_ACCUMULATOR && value->piece > 0 &&
            !value->is_piece;
-}
-
-static inline size_t bgi_align(size_t size)
-{
-    return (size + 63) / 64 * 64;
 }
 
 #endif

@@ -15,7 +15,7 @@
 #define MODEL_FLOPS_PER_NS 80.0
 #define MODEL_CALL_NS      300.0
 
-#define KIND_COUNT ((size_t)BGI_SEGMENT_UPDATE) /* F, B, W: what blocks are measured in */
+#define KIND_COUNT ((size_t)BGI_SEGMENT_UPDATE) /* F, R, B, W */
 
 typedef struct bgi_estimate {
     const bg_graph *graph;
@@ -38,6 +38,13 @@ static bg_cost cost_of(const bg_graph *graph, const bgi_op *op)
     const bg_op_signature signature = bgi_lowered_signature(graph, op, types);
 
     return op->type->cost != NULL ? op->type->cost(&signature) : (bg_cost){0};
+}
+
+double bgi_estimate_op_ns(const bg_graph *graph, const bgi_op *op)
+{
+    const bg_cost cost = cost_of(graph, op);
+
+    return model_ns(&cost);
 }
 
 static const bgi_segment *segment_of(const bgi_estimate *e, size_t op)
@@ -67,7 +74,9 @@ static void sum_blocks(bgi_estimate *e)
 /* Times go to the kinds that the block has: what has no W of its own, or no B, is in the other. */
 static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bool *is_part)
 {
-    double times[KIND_COUNT] = {measured->forward_ns, measured->backward_ns, measured->weights_ns};
+    double times[KIND_COUNT] = {[BGI_SEGMENT_FORWARD] = measured->forward_ns,
+                                [BGI_SEGMENT_BACKWARD] = measured->backward_ns,
+                                [BGI_SEGMENT_WEIGHTS] = measured->weights_ns};
     double sums[KIND_COUNT] = {0};
 
     for (size_t b = 1; b < e->graph->block_count; b++)
@@ -79,8 +88,11 @@ static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bo
         times[BGI_SEGMENT_WEIGHTS] += measured->backward_ns;
     for (size_t b = 1; b < e->graph->block_count; b++)
         for (size_t kind = 0; is_part[b] && kind < KIND_COUNT; kind++)
-            if (sums[kind] > 0)
+            if (sums[kind] > 0 && kind != BGI_SEGMENT_RECOMPUTE)
                 e->factors[b * KIND_COUNT + kind] = times[kind] / sums[kind];
+    /* What runs again takes what it took. */
+    for (size_t b = 1; b < e->graph->block_count; b++)
+        e->factors[b * KIND_COUNT + BGI_SEGMENT_RECOMPUTE] = e->factors[b * KIND_COUNT + BGI_SEGMENT_FORWARD];
 }
 
 /* A block that automatic stages cut is measured as the whole that it was. */
@@ -108,7 +120,8 @@ static void add_costs(const bgi_estimate *e, bg_stage_cost *costs, double *flops
         const bgi_op *op = &e->graph->ops[o];
         const bgi_segment *segment = segment_of(e, o);
         bg_stage_cost *stage = &costs[segment->stage];
-        double *const sums[] = {&stage->forward_ns, &stage->backward_ns, &stage->weights_ns, &stage->update_ns};
+        double *const sums[] = {&stage->forward_ns, &stage->recompute_ns, &stage->backward_ns, &stage->weights_ns,
+                                &stage->update_ns};
         const bg_cost cost = cost_of(e->graph, op);
         size_t index;
         if (bgi_partition_is_alias(e->partition, op))

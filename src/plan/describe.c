@@ -110,6 +110,9 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     case BG_MEMORY_STATE:
         return "offload the optimiser's state (--offload-optimiser), or use more stages";
     case BG_MEMORY_STASH:
+        if (plan->options.recompute == BG_RECOMPUTE_NONE)
+            return "recompute activations instead of keeping them (--recompute auto), use a schedule that keeps fewer "
+                   "micro-batches in flight, more stages, or a smaller micro-batch";
         return plan->device_count > 1 ? "use schedule `interleaved` or `sequential`, which keep fewer micro-batches in "
                                         "flight, or a smaller micro-batch"
                                       : "use more stages, or a smaller micro-batch";

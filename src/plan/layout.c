@@ -15,7 +15,8 @@
 
 #include "core/error.h"
 
-static const bg_action_kind action_of[] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS, BG_ACTION_UPDATE};
+static const bg_action_kind action_of[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
+                                           BG_ACTION_WEIGHTS, BG_ACTION_UPDATE};
 
 /* ---- edges: crossings with the same ends ---- */
 

@@ -42,9 +42,19 @@ static const char *const output_mode_names[] = {[BG_OUTPUT_DEFAULT] = "default",
                                                 [BG_OUTPUT_SUM] = "sum",
                                                 [BG_OUTPUT_EVERY_N] = "every_n"};
 
+static const char *const recompute_names[] = {[BG_RECOMPUTE_NONE] = "none",
+                                              [BG_RECOMPUTE_STAGE] = "stage",
+                                              [BG_RECOMPUTE_CHECKPOINTS] = "checkpoints",
+                                              [BG_RECOMPUTE_FRACTION] = "fraction",
+                                              [BG_RECOMPUTE_AUTO] = "auto"};
+static const char *const recompute_order_names[] = {
+    [BG_RECOMPUTE_INTERLEAVED] = "interleaved", [BG_RECOMPUTE_THEN] = "then"};
+
 enum {
     STRATEGY_COUNT = sizeof strategy_names / sizeof strategy_names[0],
-    OUTPUT_MODE_COUNT = sizeof output_mode_names / sizeof output_mode_names[0]
+    OUTPUT_MODE_COUNT = sizeof output_mode_names / sizeof output_mode_names[0],
+    RECOMPUTE_COUNT = sizeof recompute_names / sizeof recompute_names[0],
+    RECOMPUTE_ORDER_COUNT = sizeof recompute_order_names / sizeof recompute_order_names[0]
 };
 
 /* Index of `name`, or `count`. */
@@ -109,6 +119,36 @@ size_t bgi_options_budget(const bg_options *options, uint32_t device)
 double bgi_options_speed(const bg_options *options, uint32_t device)
 {
     return options->devices != NULL && device < options->device_model_count ? options->devices[device].speed : 1.0;
+}
+
+const char *bg_recompute_name(bg_recompute recompute)
+{
+    return (uint32_t)recompute < RECOMPUTE_COUNT ? recompute_names[recompute] : "unknown";
+}
+
+bool bg_recompute_find(const char *name, bg_recompute *out)
+{
+    uint32_t i = find_name(recompute_names, RECOMPUTE_COUNT, name);
+
+    if (i == RECOMPUTE_COUNT)
+        return false;
+    *out = (bg_recompute)i;
+    return true;
+}
+
+const char *bg_recompute_order_name(bg_recompute_order order)
+{
+    return (uint32_t)order < RECOMPUTE_ORDER_COUNT ? recompute_order_names[order] : "unknown";
+}
+
+bool bg_recompute_order_find(const char *name, bg_recompute_order *out)
+{
+    uint32_t i = find_name(recompute_order_names, RECOMPUTE_ORDER_COUNT, name);
+
+    if (i == RECOMPUTE_ORDER_COUNT)
+        return false;
+    *out = (bg_recompute_order)i;
+    return true;
 }
 
 /* ---- ranges ---- */
@@ -287,6 +327,27 @@ static void check_locations(problem_list *list, const bg_options *options)
                           "of a step needs them whole: shard the optimiser's state");
 }
 
+static void check_recompute(problem_list *list, const bg_options *options)
+{
+    bool has_budget = options->device_memory_bytes != 0;
+
+    if ((uint32_t)options->recompute >= RECOMPUTE_COUNT)
+        add_problem(list, "recompute is %d; it must be BG_RECOMPUTE_NONE, _STAGE, _CHECKPOINTS, _FRACTION or _AUTO",
+                    (int)options->recompute);
+    if ((uint32_t)options->recompute_order >= RECOMPUTE_ORDER_COUNT)
+        add_problem(list, "recompute_order is %d; it must be BG_RECOMPUTE_INTERLEAVED or BG_RECOMPUTE_THEN",
+                    (int)options->recompute_order);
+    if (!(options->recompute_fraction >= 0.0 && options->recompute_fraction <= 1.0))
+        add_problem(list, "recompute_fraction is %g; it must be 0 (nothing runs again) to 1",
+                    options->recompute_fraction);
+    for (uint32_t d = 0; options->devices != NULL && d < options->device_model_count; d++)
+        has_budget |= options->devices[d].memory_bytes != 0;
+    if (options->recompute == BG_RECOMPUTE_AUTO && !has_budget)
+        add_problem(list,
+                    "recompute is auto and device_memory_bytes is 0 (unlimited), so there is nothing to meet; give a "
+                    "budget, or use BG_RECOMPUTE_STAGE");
+}
+
 static void check_rest(problem_list *list, const bg_options *options)
 {
     if (options->accumulation != BG_ACCUMULATE_MEAN && options->accumulation != BG_ACCUMULATE_SUM)
@@ -318,6 +379,7 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
     check_models(&list, options);
     check_outputs(&list, options);
     check_locations(&list, options);
+    check_recompute(&list, options);
     check_rest(&list, options);
     if (list.length > 0)
         return bg_error_set(error, BG_ERROR_INVALID, "options: %s", list.text);

@@ -54,7 +54,7 @@ static bg_status price_stages(bgi_compiler *c, bg_error *error)
     for (uint32_t s = 0; s < c->stages.stage_count; s++) {
         const double speed = bgi_options_speed(&plan->options, c->stages.stage_devices[s]);
         costs[s].forward_ns /= speed, costs[s].backward_ns /= speed;
-        costs[s].weights_ns /= speed, costs[s].update_ns /= speed;
+        costs[s].weights_ns /= speed, costs[s].update_ns /= speed, costs[s].recompute_ns /= speed;
     }
     plan->problem.costs = costs;
     return BG_OK;
@@ -126,6 +126,7 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     problem->merges_loss = c->plan->training;
     problem->update_level_count = c->partition.level_count;
     problem->reduces_gradients = c->plan->training && c->plan->replicas > 1;
+    problem->stage_recomputes = c->stage_recomputes;
     problem->edges = c->edges;
     problem->edge_count = c->edge_count;
     problem->bytes_per_ns = BGI_MODEL_BYTES_PER_NS;

@@ -399,12 +399,14 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
         break;
     case BG_ACTION_UPDATE:
     case BG_ACTION_FORWARD:
+    case BG_ACTION_RECOMPUTE:
     case BG_ACTION_BACKWARD:
     case BG_ACTION_WEIGHTS:
-        kind = action->kind == BG_ACTION_FORWARD    ? BGI_SEGMENT_FORWARD
-               : action->kind == BG_ACTION_BACKWARD ? BGI_SEGMENT_BACKWARD
-               : action->kind == BG_ACTION_WEIGHTS  ? BGI_SEGMENT_WEIGHTS
-                                                    : BGI_SEGMENT_UPDATE;
+        kind = action->kind == BG_ACTION_FORWARD     ? BGI_SEGMENT_FORWARD
+               : action->kind == BG_ACTION_RECOMPUTE ? BGI_SEGMENT_RECOMPUTE
+               : action->kind == BG_ACTION_BACKWARD  ? BGI_SEGMENT_BACKWARD
+               : action->kind == BG_ACTION_WEIGHTS   ? BGI_SEGMENT_WEIGHTS
+                                                     : BGI_SEGMENT_UPDATE;
         good =
             write_calls(c, bgi_partition_find(&c->partition, kind, action->stage, action->index), action->kind, out) &&
             write_edge_list(c, action, makes, &out->acquires, &out->acquire_count) &&

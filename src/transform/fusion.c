@@ -139,13 +139,15 @@ static void emit_chain(bgi_rebuild *rebuild, const bgi_chain *chain)
         .relu = chain->relu != NULL,
     };
     const bgi_op *last = chain->relu != NULL ? chain->relu : chain->pool;
-    bg_value inputs[3];
+    bg_value inputs[3], fused;
 
     for (uint32_t i = 0; i < 3; i++)
         inputs[i] = bgi_rebuild_value(rebuild, chain->conv->inputs[i]);
     bgi_rebuild_place(rebuild, last);
-    rebuild->map[last->outputs[0].id] =
-        bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
+    fused = bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
+    bgi_rebuild_map(rebuild, chain->conv->outputs[0], fused);
+    bgi_rebuild_map(rebuild, chain->pool->outputs[0], fused);
+    bgi_rebuild_map(rebuild, last->outputs[0], fused);
 }
 
 bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_error *error)

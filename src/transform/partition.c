@@ -2,9 +2,10 @@
  * partition.c: cuts a graph into segments (what a device runs without talking to others) and lists the values that
  * cross from one segment to another.
  *
- * needs: ops with stages; each variable written by one stage only. does: F holds a stage's forward ops, B its backward
- * ops, W (when split) those backward ops whose results no other stage and no B op needs, U its update ops by level: an
- * update op that needs another stage's result is one level after it. keeps: the order of ops.
+ * needs: ops with stages; each variable written by one stage only. does: F holds a stage's forward ops, R those that
+ * run again apart from the backward (where any do), B its backward ops, W (when split) those backward ops whose results
+ * no other stage and no B op needs, U its update ops by level: an update op that needs another stage's result is one
+ * level after it. keeps: the order of ops.
  */
 #include "transform/transform.h"
 
@@ -25,7 +26,6 @@ typedef struct bgi_cutter {
     uint32_t *write_level;   /* by value: level of its last write in the update */
     uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
     uint32_t *needed_level;  /* by value: lowest level at which the update reads it */
-    bool *is_read_elsewhere; /* by value: in another stage than its op's, or by the host */
     size_t crossing_capacity;
 } bgi_cutter;
 
@@ -58,7 +58,7 @@ static void find_stages(bgi_cutter *c)
 
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
-        c->out->op_stages[o] = op->block == BGI_BLOCK_NONE ? 0 : c->stages->block_stages[op->block];
+        c->out->op_stages[o] = bgi_op_stage(c->stages, op);
         for (uint32_t i = 0; i < op->input_count; i++)
             if (bgi_op_type_writes(op->type, i) && bgi_graph_value(graph, op->inputs[i])->kind == BGI_VALUE_VARIABLE)
                 c->writer_stage[op->inputs[i].id] = c->out->op_stages[o];
@@ -125,8 +125,8 @@ static void find_kinds(bgi_cutter *c, bool split_weights)
     const bg_graph *graph = c->graph;
 
     for (size_t o = 0; o < graph->op_count; o++) {
-        static const bgi_segment_kind of_phase[] = {BGI_SEGMENT_FORWARD, BGI_SEGMENT_BACKWARD, BGI_SEGMENT_WEIGHTS,
-                                                    BGI_SEGMENT_UPDATE};
+        static const bgi_segment_kind of_phase[] = {BGI_SEGMENT_FORWARD, BGI_SEGMENT_RECOMPUTE, BGI_SEGMENT_BACKWARD,
+                                                    BGI_SEGMENT_WEIGHTS, BGI_SEGMENT_UPDATE};
         c->kinds[o] = of_phase[graph->ops[o].phase];
         if (split_weights && c->kinds[o] == BGI_SEGMENT_BACKWARD)
             c->kinds[o] = BGI_SEGMENT_WEIGHTS;
@@ -172,14 +172,17 @@ static bool add_segment(bgi_cutter *c, bgi_segment_kind kind, uint32_t stage, ui
 static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
 {
     const uint32_t stage_count = c->stages->stage_count;
-    const uint32_t kinds = training ? (split_weights ? 3 : 2) : 1;
+    bool exists[BGI_SEGMENT_UPDATE] = {
+        [BGI_SEGMENT_FORWARD] = true, [BGI_SEGMENT_BACKWARD] = training, [BGI_SEGMENT_WEIGHTS] = split_weights};
     bool good;
 
-    c->out->segments =
-        bgi_arena_take(&c->out->arena, (size_t)stage_count * (kinds + c->out->level_count), sizeof *c->out->segments);
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        exists[BGI_SEGMENT_RECOMPUTE] |= c->kinds[o] == BGI_SEGMENT_RECOMPUTE;
+    c->out->segments = bgi_arena_take(&c->out->arena, (size_t)stage_count * (BGI_SEGMENT_UPDATE + c->out->level_count),
+                                      sizeof *c->out->segments);
     good = c->out->segments != NULL;
-    for (uint32_t kind = 0; kind < kinds; kind++)
-        for (uint32_t stage = 0; good && stage < stage_count; stage++)
+    for (uint32_t kind = 0; kind < BGI_SEGMENT_UPDATE; kind++)
+        for (uint32_t stage = 0; good && exists[kind] && stage < stage_count; stage++)
             good = add_segment(c, (bgi_segment_kind)kind, stage, 0);
     for (uint32_t stage = 0; good && stage < stage_count; stage++)
         for (uint32_t level = 0; good && level < c->out->level_count; level++)
@@ -189,40 +192,42 @@ static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
 
 /* ---- whose bytes a value is ---- */
 
-static void mark_read_elsewhere(bgi_cutter *c)
+static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages, bool *is_read_elsewhere)
 {
-    const bg_graph *graph = c->graph;
-
     for (size_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
             const bg_value input = graph->ops[o].inputs[i];
             const bgi_value *value = bgi_graph_value(graph, input);
-            if (value->kind == BGI_VALUE_RESULT && c->out->op_stages[value->op] != c->out->op_stages[o])
-                c->is_read_elsewhere[input.id] = true;
+            if (value->kind == BGI_VALUE_RESULT &&
+                bgi_op_stage(stages, &graph->ops[value->op]) != bgi_op_stage(stages, &graph->ops[o]))
+                is_read_elsewhere[input.id] = true;
         }
     for (size_t i = 0; i < graph->output_count; i++)
-        c->is_read_elsewhere[graph->outputs[i].value.id] = true;
+        is_read_elsewhere[graph->outputs[i].value.id] = true;
 }
 
 /* An alias of a leaf that another stage or the host reads is given bytes of its own, for leaves do not travel. */
-static void find_roots(bgi_cutter *c)
+bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots)
 {
-    /* An alias may read a variable with a higher number than its own: a copy of a shared one. */
-    for (uint32_t v = 0; v < c->graph->value_count; v++)
-        c->out->roots[v] = (bg_value){v};
-    for (uint32_t v = 0; v < c->graph->value_count; v++) {
-        const bgi_value *value = &c->graph->values[v];
-        const bgi_op *op;
+    bool *is_read_elsewhere = calloc(graph->value_count, sizeof *is_read_elsewhere);
+
+    if (is_read_elsewhere == NULL)
+        return false;
+    mark_read_elsewhere(graph, stages, is_read_elsewhere);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        roots[v] = (bg_value){v};
+    /* Op by op: an alias may read a value with a higher number than its own, one that a pass has put in. */
+    for (size_t o = 0; o < graph->op_count; o++) {
+        const bgi_op *op = &graph->ops[o];
         bg_value root;
-        if (value->kind != BGI_VALUE_RESULT || value->output != 0)
+        if (op->type->alias_input == BG_NO_OPERAND || op->output_count == 0)
             continue;
-        op = &c->graph->ops[value->op];
-        if (op->type->alias_input == BG_NO_OPERAND)
-            continue;
-        root = c->out->roots[op->inputs[op->type->alias_input].id];
-        if (c->graph->values[root.id].kind == BGI_VALUE_RESULT || !c->is_read_elsewhere[v])
-            c->out->roots[v] = root;
+        root = roots[op->inputs[op->type->alias_input].id];
+        if (graph->values[root.id].kind == BGI_VALUE_RESULT || !is_read_elsewhere[op->outputs[0].id])
+            roots[op->outputs[0].id] = root;
     }
+    free(is_read_elsewhere);
+    return true;
 }
 
 /* ---- crossings ---- */
@@ -325,11 +330,11 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
     c.write_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.write_level);
     c.read_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.read_level);
     c.needed_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.needed_level);
-    c.is_read_elsewhere = bgi_arena_take(&scratch, graph->value_count, sizeof *c.is_read_elsewhere);
     partition.first_crossings = bgi_arena_take(&partition.arena, graph->value_count, sizeof(uint32_t));
     if (partition.op_segments == NULL || partition.op_stages == NULL || partition.roots == NULL || c.kinds == NULL ||
         c.levels == NULL || c.writer_stage == NULL || c.write_level == NULL || c.read_level == NULL ||
-        c.needed_level == NULL || c.is_read_elsewhere == NULL || partition.first_crossings == NULL) {
+        c.needed_level == NULL || partition.first_crossings == NULL ||
+        !bgi_find_roots(graph, stages, partition.roots)) {
         status = bgi_error_memory(error, "the partition", graph->op_count);
         goto cleanup;
     }
@@ -343,8 +348,6 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
         status = bgi_error_memory(error, "segments", 0);
         goto cleanup;
     }
-    mark_read_elsewhere(&c);
-    find_roots(&c);
     BGI_TRY_CLEANUP(find_crossings(&c, error));
 cleanup:
     bgi_arena_clear(&scratch);

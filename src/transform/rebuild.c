@@ -74,6 +74,14 @@ void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op)
     rebuild->to->phase = op->phase;
 }
 
+void bgi_rebuild_map(bgi_rebuild *rebuild, bg_value old, bg_value value)
+{
+    if (old.id == 0 || bg_value_is_null(value))
+        return;
+    rebuild->map[old.id] = value;
+    rebuild->to->values[value.id].is_checkpoint |= rebuild->from->values[old.id].is_checkpoint;
+}
+
 void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op)
 {
     bg_value inputs[64], outputs[64];
@@ -83,8 +91,7 @@ void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op)
     bgi_rebuild_place(rebuild, op);
     bg_graph_add(rebuild->to, op->type, op->name, inputs, op->input_count, op->attributes, outputs);
     for (uint32_t i = 0; i < op->output_count; i++)
-        rebuild->map[op->outputs[i].id] = outputs[i];
-    rebuild->map[0] = (bg_value){0};
+        bgi_rebuild_map(rebuild, op->outputs[i], outputs[i]);
 }
 
 bg_status bgi_rebuild_finish(bgi_rebuild *rebuild, bg_graph **out, bg_error *error)

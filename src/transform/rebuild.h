@@ -21,6 +21,8 @@ bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value);
 void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op);
 /* Places ops that are added now where `op` was. */
 void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op);
+/* Says that `value`, unless null, stands for `old` from now on. */
+void bgi_rebuild_map(bgi_rebuild *rebuild, bg_value old, bg_value value);
 /* Maps the outputs that have been copied and hands the graph over. */
 bg_status bgi_rebuild_finish(bgi_rebuild *rebuild, bg_graph **out, bg_error *error);
 void bgi_rebuild_clear(bgi_rebuild *rebuild);

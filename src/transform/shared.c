@@ -26,11 +26,6 @@ typedef struct bgi_sharing {
     uint32_t first_copy;
 } bgi_sharing;
 
-static uint32_t stage_of(const bgi_stages *stages, const bgi_op *op)
-{
-    return op->block == BGI_BLOCK_NONE ? 0 : stages->block_stages[op->block];
-}
-
 static bg_status find_writers(bgi_sharing *s, bg_error *error)
 {
     const bg_graph *graph = s->graph;
@@ -39,7 +34,7 @@ static bg_status find_writers(bgi_sharing *s, bg_error *error)
         s->writer[v] = NOWHERE;
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
-        const uint32_t stage = stage_of(s->stages, op);
+        const uint32_t stage = bgi_op_stage(s->stages, op);
         for (uint32_t i = 0; i < op->input_count; i++) {
             const uint32_t id = op->inputs[i].id;
             if (!bgi_op_type_writes(op->type, i))
@@ -100,7 +95,7 @@ static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_er
 {
     const bgi_op op = s->graph->ops[op_index]; /* the array moves when ops are added */
     const bg_value variable = op.inputs[input];
-    const uint32_t stage = stage_of(s->stages, &op);
+    const uint32_t stage = bgi_op_stage(s->stages, &op);
     bg_value copy = {0};
 
     if (variable.id >= s->first_copy || bgi_graph_value(s->graph, variable)->kind != BGI_VALUE_VARIABLE ||

@@ -3,6 +3,7 @@
  *
  *     graph --fuse--> graph --differentiate--> + backward ops --train--> + accumulators, update ops
  *           --assign stages--> op -> stage --share--> + copies of tied parameters --shard--> + marks of pieces
+ *           --recompute--> + forward ops again
  *           --cut--> segments and crossings
  *
  * Big steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
@@ -82,6 +83,11 @@ bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *
  */
 bg_status bgi_split_blocks(bg_graph *graph, const uint32_t *op_parts, uint32_t part_count, bg_error *error);
 
+static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
+{
+    return op->block == BGI_BLOCK_NONE ? 0 : stages->block_stages[op->block];
+}
+
 /* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
  * variable that is refreshed after the update. What changes in each micro-batch must stay in one stage. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, bg_error *error);
@@ -89,10 +95,52 @@ bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, b
 /* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
+/*
+ * recompute.c: which forward ops run again for the backward pass, and running them again. In this order: begin; a
+ * choice of what to keep (by rule, or the caller's); what the choice means; apply.
+ */
+typedef struct bgi_recompute {
+    bgi_arena arena;
+    const bg_graph *graph; /* whose ops the arrays are about */
+    const bgi_stages *stages;
+    const double *op_ns; /* by op */
+    bg_value *roots;     /* by value id, as in a partition */
+    bool *may_repeat;    /* by op: a forward op that gives the same results when it runs again */
+    bool *is_checkpoint; /* by op: some result of it is marked */
+    uint32_t loss_stage; /* whose F and B run back to back */
+    uint32_t *needed_in; /* scratch; by root: stage + 1 in whose backward it was last seen needed */
+} bgi_recompute;
+
+/* `op_ns`: what each op of the graph costs; it and the graph must last as long. */
+bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, const double *op_ns, bgi_recompute *out,
+                              bg_error *error);
+void bgi_recompute_clear(bgi_recompute *recompute);
+/* What the options keep (not AUTO): `is_kept` by op; all true: nothing runs again. */
+bg_status bgi_recompute_choose(bgi_recompute *recompute, const bg_options *options, bool *is_kept, bg_error *error);
+
+typedef struct bgi_recompute_effect {
+    size_t stash_bytes; /* of one micro-batch: what the stage's backward reads of forwards, its own and other stages' */
+    size_t own_bytes;   /* of these: results of the stage itself */
+    double ns;          /* of running again */
+} bgi_recompute_effect;
+/* What a choice means for a stage; is_repeated (by op) is filled for the ops of the stage. */
+bgi_recompute_effect bgi_recompute_measure(bgi_recompute *recompute, uint32_t stage, const bool *is_kept,
+                                           bool *is_repeated);
+
+typedef struct bgi_recomputed {
+    uint32_t op_count; /* ops that run again */
+    double ns;
+    bool *stages; /* by stage, of the caller: whether it has ops of the phase RECOMPUTE */
+} bgi_recomputed;
+/* Adds to `graph` (that of `recompute`, or a clone of it) the ops that a choice runs again, and lets the backward read
+ * their results. When it is the graph of `recompute` itself, that can only be cleared afterwards. */
+bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
+                              bgi_recomputed *out, bg_error *error);
 
 /* partition.c */
 typedef enum bgi_segment_kind {
     BGI_SEGMENT_FORWARD = 0,
+    BGI_SEGMENT_RECOMPUTE,
     BGI_SEGMENT_BACKWARD,
     BGI_SEGMENT_WEIGHTS,
     BGI_SEGMENT_UPDATE
@@ -123,7 +171,7 @@ typedef struct bgi_partition {
     uint32_t *op_stages;
     bg_value *roots; /* by value id: whose bytes it is; itself unless it is an alias */
     uint32_t segment_count;
-    bgi_segment *segments; /* all F, all B, all W by stage; then U by stage and level */
+    bgi_segment *segments; /* all F, all R (when there is any), all B, all W by stage; then U by stage and level */
     uint32_t crossing_count;
     bgi_crossing *crossings;
     uint32_t *first_crossings; /* by value id: index + 1 of its first crossing; 0: none */
@@ -134,6 +182,8 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
 void bgi_partition_clear(bgi_partition *partition);
 /* Whether the op only renames bytes. */
 bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);
+/* Whose bytes each value is, by value id (bgi_partition.roots); false when out of memory. */
+bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots);
 /* The segment of that kind; UINT32_MAX when the partition has none. */
 uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level);
 

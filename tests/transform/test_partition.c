@@ -37,7 +37,7 @@ static void clear_cut(cut *c)
     bg_graph_destroy(c->graph);
 }
 
-static const char letters[] = "FBWU";
+static const char letters[] = "FRBWU";
 
 static void expect_crossings(const cut *c, const char *expected)
 {

@@ -1,0 +1,415 @@
+/*
+ * recompute.c: forward ops that run again for the backward, so that their results need not be kept.
+ *
+ *     F: x -> a -> b -> c         =>      F: x -> a -> b -> c
+ *     B: dc, a, b -> da, db               B: x -> a' -> b';  dc, a', b' -> da, db      (x is kept instead of a and b)
+ *
+ * needs: a training graph with stages and copies of shared variables. does: forward results that a stage's backward
+ * reads and that the choice does not keep are made again by clones of their ops, back to what is kept. A clone has the
+ * name, block and attributes of its op, so dropout draws the same numbers. keeps: every op, the order of all ops that
+ * were there, and every bit: clones are ops of the same inputs.
+ *
+ * Never run again: ops that change variables (batch norm), and ops that read a variable which changes from micro-batch
+ * to micro-batch, for the next forward may come before this backward. What enters a stage stays in the receiving slots.
+ *
+ * Clones stand right before the first backward op that needs them, each chain as late as can be, so that between two
+ * kept values one part of the forward is there at a time (Chen et al., "Training deep nets with sublinear memory cost",
+ * 2016). In the order THEN all stand before the first backward op and have a phase, hence a segment, of their own.
+ */
+#include "transform/transform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+/* ---- which ops may run again ---- */
+
+/* Variables that ops of the forward or backward change. */
+static void mark_changing(const bg_graph *graph, bool *is_changing)
+{
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; graph->ops[o].phase != BGI_PHASE_UPDATE && i < graph->ops[o].input_count; i++)
+            if (bgi_op_type_writes(graph->ops[o].type, i))
+                is_changing[graph->ops[o].inputs[i].id] = true;
+}
+
+static bool is_alias(const bgi_recompute *r, const bgi_op *op)
+{
+    return op->output_count > 0 && op->outputs[0].id != 0 && r->roots[op->outputs[0].id].id != op->outputs[0].id;
+}
+
+static void mark_ops(bgi_recompute *r, const bool *is_changing)
+{
+    for (size_t o = 0; o < r->graph->op_count; o++) {
+        const bgi_op *op = &r->graph->ops[o];
+        r->may_repeat[o] = op->phase == BGI_PHASE_FORWARD && !is_alias(r, op);
+        for (uint32_t i = 0; i < op->input_count; i++)
+            r->may_repeat[o] &= !is_changing[r->roots[op->inputs[i].id].id];
+        for (uint32_t i = 0; i < op->output_count; i++) {
+            const bgi_value *root = bgi_graph_value(r->graph, r->roots[op->outputs[i].id]);
+            if (bgi_graph_value(r->graph, op->outputs[i])->is_checkpoint && root->kind == BGI_VALUE_RESULT)
+                r->is_checkpoint[root->op] = true;
+        }
+    }
+}
+
+/* The stage in which the backward begins; UINT32_MAX without one. */
+static uint32_t find_loss_stage(const bg_graph *graph, const bgi_stages *stages)
+{
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].phase == BGI_PHASE_BACKWARD)
+            return bgi_op_stage(stages, &graph->ops[o]);
+    return UINT32_MAX;
+}
+
+bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, const double *op_ns, bgi_recompute *out,
+                              bg_error *error)
+{
+    bgi_recompute r = {.graph = graph, .stages = stages, .op_ns = op_ns};
+    bool *is_changing = calloc(graph->value_count, sizeof *is_changing);
+
+    r.roots = bgi_arena_take(&r.arena, graph->value_count, sizeof *r.roots);
+    r.may_repeat = bgi_arena_take(&r.arena, graph->op_count, sizeof *r.may_repeat);
+    r.is_checkpoint = bgi_arena_take(&r.arena, graph->op_count, sizeof *r.is_checkpoint);
+    r.needed_in = bgi_arena_take(&r.arena, graph->value_count, sizeof *r.needed_in);
+    if (is_changing == NULL || r.roots == NULL || r.may_repeat == NULL || r.is_checkpoint == NULL ||
+        r.needed_in == NULL || !bgi_find_roots(graph, stages, r.roots)) {
+        free(is_changing);
+        bgi_arena_clear(&r.arena);
+        return bgi_error_memory(error, "recomputation", graph->op_count);
+    }
+    mark_changing(graph, is_changing);
+    mark_ops(&r, is_changing);
+    r.loss_stage = find_loss_stage(graph, stages);
+    free(is_changing);
+    *out = r;
+    return BG_OK;
+}
+
+void bgi_recompute_clear(bgi_recompute *recompute)
+{
+    bgi_arena_clear(&recompute->arena);
+    memset(recompute, 0, sizeof *recompute);
+}
+
+/* ---- what a choice means ---- */
+
+/* The backward of a stage needs the operands of `op`, itself or to run again. */
+static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bgi_recompute_effect *effect)
+{
+    for (uint32_t i = 0; i < op->input_count; i++) {
+        const bg_value root = r->roots[op->inputs[i].id];
+        const bgi_value *value = bgi_graph_value(r->graph, root);
+        const bgi_op *source = value->kind == BGI_VALUE_RESULT ? &r->graph->ops[value->op] : NULL;
+        if (r->needed_in[root.id] == stage + 1)
+            continue;
+        r->needed_in[root.id] = stage + 1;
+        if (value->kind == BGI_VALUE_INPUT ||
+            (source != NULL && source->phase == BGI_PHASE_FORWARD && bgi_op_stage(r->stages, source) != stage))
+            effect->stash_bytes += bgi_align(bg_type_size_bytes(&value->type));
+    }
+}
+
+bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, const bool *is_kept, bool *is_repeated)
+{
+    bgi_recompute_effect effect = {0};
+
+    memset(r->needed_in, 0, r->graph->value_count * sizeof *r->needed_in);
+    for (size_t o = r->graph->op_count; o-- > 0;) {
+        const bgi_op *op = &r->graph->ops[o];
+        size_t needed_bytes = 0;
+        if (bgi_op_stage(r->stages, op) != stage || op->phase == BGI_PHASE_UPDATE)
+            continue;
+        is_repeated[o] = false;
+        if (is_alias(r, op))
+            continue; /* its readers need its root */
+        if (op->phase != BGI_PHASE_FORWARD) {
+            need_operands(r, stage, op, &effect);
+            continue;
+        }
+        for (uint32_t i = 0; i < op->output_count; i++)
+            if (op->outputs[i].id != 0 && r->needed_in[op->outputs[i].id] == stage + 1)
+                needed_bytes += bgi_align(bg_type_size_bytes(&bgi_graph_value(r->graph, op->outputs[i])->type));
+        if (needed_bytes > 0 && r->may_repeat[o] && !is_kept[o]) {
+            is_repeated[o] = true;
+            effect.ns += r->op_ns[o];
+            need_operands(r, stage, op, &effect);
+        } else {
+            effect.own_bytes += needed_bytes;
+        }
+    }
+    effect.stash_bytes += effect.own_bytes;
+    return effect;
+}
+
+/* ---- choosing by rule ---- */
+
+static void set_kept(const bgi_recompute *r, uint32_t stage, bool keep_all, bool *is_kept)
+{
+    for (size_t o = 0; o < r->graph->op_count; o++)
+        if (bgi_op_stage(r->stages, &r->graph->ops[o]) == stage)
+            is_kept[o] = keep_all || !r->may_repeat[o] || r->is_checkpoint[o];
+}
+
+static bool has_checkpoint(const bgi_recompute *r, uint32_t stage)
+{
+    for (size_t o = 0; o < r->graph->op_count; o++)
+        if (r->is_checkpoint[o] && bgi_op_stage(r->stages, &r->graph->ops[o]) == stage)
+            return true;
+    return false;
+}
+
+typedef struct bgi_offer {
+    uint32_t op;
+    double ns_per_byte;
+} bgi_offer;
+
+static int compare_offers(const void *a, const void *b)
+{
+    const bgi_offer *first = a, *second = b;
+
+    if (first->ns_per_byte != second->ns_per_byte)
+        return first->ns_per_byte < second->ns_per_byte ? -1 : 1;
+    return first->op < second->op ? -1 : first->op > second->op;
+}
+
+/* Gives up what costs the least time a byte until the stage's stash is no more than `most_bytes`. */
+static bg_status save_share(bgi_recompute *r, uint32_t stage, size_t most_bytes, bool *is_kept, bool *is_repeated,
+                            bg_error *error)
+{
+    bgi_offer *offers = calloc(r->graph->op_count + 1, sizeof *offers);
+    size_t count = 0;
+
+    if (offers == NULL)
+        return bgi_error_memory(error, "recomputation", r->graph->op_count);
+    set_kept(r, stage, false, is_kept);
+    bgi_recompute_measure(r, stage, is_kept, is_repeated);
+    for (uint32_t o = 0; o < r->graph->op_count; o++) {
+        const bgi_op *op = &r->graph->ops[o];
+        size_t size = 0;
+        if (bgi_op_stage(r->stages, op) != stage || op->phase != BGI_PHASE_FORWARD || !is_repeated[o])
+            continue;
+        for (uint32_t i = 0; i < op->output_count; i++)
+            if (op->outputs[i].id != 0 && r->needed_in[op->outputs[i].id] == stage + 1)
+                size += bgi_align(bg_type_size_bytes(&bgi_graph_value(r->graph, op->outputs[i])->type));
+        offers[count++] = (bgi_offer){o, r->op_ns[o] / (double)size};
+    }
+    qsort(offers, count, sizeof *offers, compare_offers);
+    set_kept(r, stage, true, is_kept);
+    for (size_t i = 0; i < count && bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes > most_bytes; i++)
+        is_kept[offers[i].op] = false;
+    free(offers);
+    return BG_OK;
+}
+
+static bg_status choose_stage(bgi_recompute *r, uint32_t stage, const bg_options *options, bool *is_kept,
+                              bool *is_repeated, bg_error *error)
+{
+    const size_t all = bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes;
+    const bool is_marked = has_checkpoint(r, stage);
+
+    if (options->recompute == BG_RECOMPUTE_FRACTION)
+        BGI_TRY(save_share(r, stage, (size_t)((1.0 - options->recompute_fraction) * (double)all), is_kept, is_repeated,
+                           error));
+    else if (is_marked || (options->recompute == BG_RECOMPUTE_STAGE && stage != r->loss_stage))
+        set_kept(r, stage, false, is_kept);
+    /* Behind an op that must be kept there may be more to keep than was saved. */
+    if (bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes >= all)
+        set_kept(r, stage, true, is_kept);
+    return BG_OK;
+}
+
+bg_status bgi_recompute_choose(bgi_recompute *r, const bg_options *options, bool *is_kept, bg_error *error)
+{
+    bool *is_repeated = calloc(r->graph->op_count + 1, sizeof *is_repeated);
+    bg_status status = BG_OK;
+
+    if (is_repeated == NULL)
+        return bgi_error_memory(error, "recomputation", r->graph->op_count);
+    for (size_t o = 0; o < r->graph->op_count; o++)
+        is_kept[o] = true;
+    for (uint32_t stage = 0;
+         status == BG_OK && options->recompute != BG_RECOMPUTE_NONE && stage < r->stages->stage_count; stage++)
+        status = choose_stage(r, stage, options, is_kept, is_repeated, error);
+    free(is_repeated);
+    return status;
+}
+
+/* ---- running again ---- */
+
+typedef struct bgi_repeater {
+    bgi_recompute *r;
+    bg_graph *graph;
+    size_t op_count; /* before clones */
+    bool *is_repeated;
+    bg_value *clones; /* by value id; null: none (yet) */
+    uint32_t *order;  /* op numbers */
+    size_t order_count;
+    uint32_t *wanted, *stack; /* ops to clone for one reader */
+    bool *is_wanted;          /* by op; stays set once it is cloned */
+    bgi_recomputed *out;
+} bgi_repeater;
+
+/* Whether readers on `stage` take a clone of what makes `value`: its bytes are made again by that stage. */
+static bool takes_clone(const bgi_repeater *p, uint32_t stage, bg_value value, uint32_t *out_op)
+{
+    const bgi_value *v = bgi_graph_value(p->graph, value), *root;
+
+    if (v->kind != BGI_VALUE_RESULT || v->op >= p->op_count || p->graph->ops[v->op].phase != BGI_PHASE_FORWARD)
+        return false;
+    root = bgi_graph_value(p->graph, p->r->roots[value.id]);
+    *out_op = v->op;
+    return root->kind == BGI_VALUE_RESULT && p->is_repeated[root->op] &&
+           bgi_op_stage(p->r->stages, &p->graph->ops[root->op]) == stage;
+}
+
+static void want_operands(bgi_repeater *p, uint32_t stage, const bgi_op *op, uint32_t *stacked)
+{
+    uint32_t source;
+
+    for (uint32_t i = 0; i < op->input_count; i++)
+        if (takes_clone(p, stage, op->inputs[i], &source) && !p->is_wanted[source]) {
+            p->is_wanted[source] = true;
+            p->stack[(*stacked)++] = source;
+        }
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+
+    return first < second ? -1 : first > second;
+}
+
+static void read_clones(bgi_repeater *p, uint32_t stage, const bgi_op *op, bg_value *inputs)
+{
+    uint32_t source;
+
+    for (uint32_t i = 0; i < op->input_count; i++)
+        inputs[i] = takes_clone(p, stage, op->inputs[i], &source) ? p->clones[op->inputs[i].id] : op->inputs[i];
+}
+
+static void clone_op(bgi_repeater *p, uint32_t o)
+{
+    const bgi_op op = p->graph->ops[o]; /* the array moves when ops are added */
+    bg_value inputs[64], outputs[64];
+
+    read_clones(p, bgi_op_stage(p->r->stages, &op), &op, inputs);
+    p->graph->current_block = op.block;
+    p->order[p->order_count++] = (uint32_t)p->graph->op_count;
+    bg_graph_add(p->graph, op.type, op.name, inputs, op.input_count, op.attributes, outputs);
+    for (uint32_t i = 0; i < op.output_count; i++)
+        if (op.outputs[i].id != 0)
+            p->clones[op.outputs[i].id] = outputs[i];
+    p->out->op_count += !is_alias(p->r, &op);
+    p->out->ns += p->r->op_ns[o];
+}
+
+/* The ops that the operands of op `reader` are made again by and that are not there yet, in the order of the forward.
+ */
+static void clone_for(bgi_repeater *p, const bgi_op *reader)
+{
+    const uint32_t stage = bgi_op_stage(p->r->stages, reader);
+    uint32_t count = 0, stacked = 0;
+
+    want_operands(p, stage, reader, &stacked);
+    while (stacked > 0) {
+        const uint32_t o = p->stack[--stacked];
+        p->wanted[count++] = o;
+        want_operands(p, stage, &p->graph->ops[o], &stacked);
+    }
+    qsort(p->wanted, count, sizeof *p->wanted, compare_numbers);
+    for (uint32_t i = 0; i < count; i++)
+        clone_op(p, p->wanted[i]);
+}
+
+/* All at once, stage by stage in the order of the forward. */
+static void clone_all(bgi_repeater *p)
+{
+    for (uint32_t o = 0; o < p->op_count; o++) {
+        const bgi_op *op = &p->graph->ops[o];
+        const uint32_t stage = bgi_op_stage(p->r->stages, op);
+        uint32_t source;
+        if (op->phase != BGI_PHASE_FORWARD || op->output_count == 0)
+            continue;
+        /* of an op with absent outputs the first that is there tells; a view is made again with its root */
+        for (uint32_t i = 0; i < op->output_count; i++)
+            if (op->outputs[i].id != 0 && takes_clone(p, stage, op->outputs[i], &source)) {
+                p->out->stages[stage] = true;
+                clone_op(p, o);
+                break;
+            }
+    }
+}
+
+/* Puts the ops into the new order. */
+static bool reorder(bgi_repeater *p)
+{
+    bg_graph *graph = p->graph;
+    bgi_op *ops = malloc((graph->op_count + 1) * sizeof *ops);
+
+    if (ops == NULL)
+        return false;
+    for (uint32_t o = 0; o < graph->op_count; o++) {
+        ops[o] = graph->ops[p->order[o]];
+        for (uint32_t i = 0; i < ops[o].output_count; i++)
+            if (ops[o].outputs[i].id != 0)
+                graph->values[ops[o].outputs[i].id].op = o;
+    }
+    memcpy(graph->ops, ops, graph->op_count * sizeof *ops);
+    free(ops);
+    return true;
+}
+
+static bg_status repeat(bgi_repeater *p, bg_recompute_order order, bg_error *error)
+{
+    bool is_begun = false;
+
+    p->graph->phase = order == BG_RECOMPUTE_THEN ? BGI_PHASE_RECOMPUTE : BGI_PHASE_BACKWARD;
+    for (uint32_t o = 0; o < p->op_count; o++) {
+        const bgi_op op = p->graph->ops[o];
+        if (op.phase == BGI_PHASE_BACKWARD || op.phase == BGI_PHASE_WEIGHTS) {
+            if (order == BG_RECOMPUTE_INTERLEAVED)
+                clone_for(p, &op);
+            else if (!is_begun)
+                clone_all(p);
+            is_begun = true;
+            BGI_TRY(bg_graph_check(p->graph, error));
+            read_clones(p, bgi_op_stage(p->r->stages, &op), &op, op.inputs);
+        }
+        p->order[p->order_count++] = o;
+    }
+    if (!reorder(p))
+        return bgi_error_memory(error, "recomputation", p->graph->op_count);
+    return bgi_graph_verify(p->graph, error);
+}
+
+bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
+                              bgi_recomputed *out, bg_error *error)
+{
+    bgi_repeater p = {.r = recompute, .graph = graph, .op_count = graph->op_count, .out = out};
+    bgi_arena scratch = {0};
+    bg_status status;
+
+    p.is_repeated = bgi_arena_take(&scratch, graph->op_count, sizeof *p.is_repeated);
+    p.is_wanted = bgi_arena_take(&scratch, graph->op_count, sizeof *p.is_wanted);
+    p.clones = bgi_arena_take(&scratch, graph->value_count, sizeof *p.clones);
+    p.order = bgi_arena_take(&scratch, 2 * graph->op_count, sizeof *p.order);
+    p.wanted = bgi_arena_take(&scratch, graph->op_count, sizeof *p.wanted);
+    p.stack = bgi_arena_take(&scratch, graph->op_count, sizeof *p.stack);
+    if (p.is_repeated == NULL || p.is_wanted == NULL || p.clones == NULL || p.order == NULL || p.wanted == NULL ||
+        p.stack == NULL) {
+        bgi_arena_clear(&scratch);
+        return bgi_error_memory(error, "recomputation", graph->op_count);
+    }
+    out->op_count = 0;
+    out->ns = 0.0;
+    for (uint32_t stage = 0; stage < recompute->stages->stage_count; stage++) {
+        out->stages[stage] = false;
+        bgi_recompute_measure(recompute, stage, is_kept, p.is_repeated);
+    }
+    status = repeat(&p, order, error);
+    bgi_arena_clear(&scratch);
+    return status;
+}

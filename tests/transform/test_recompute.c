@@ -1,0 +1,353 @@
+/*
+ * test_recompute.c: which ops run again, where they stand, what a choice means in bytes.
+ */
+#include "transform/small.h"
+
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+typedef struct pass {
+    bg_graph *graph;
+    bgi_stages stages;
+    double *op_ns;
+    bgi_recompute r;
+    bool *is_kept, *is_repeated;
+    bool in_stages[8];
+    bgi_recomputed out;
+} pass;
+
+/* Training graph and analysis; every op costs 1. */
+static pass begin(bg_graph *graph, bg_value loss, bool is_single)
+{
+    const bg_options options = {
+        .strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED, .gradient_accumulation = 2, .replicas = 1};
+    const bg_optimiser optimiser = bg_sgd(0.1);
+    pass p = {.graph = graph};
+    bg_error error = {0};
+
+    small_require(graph);
+    small_expect(bgi_assign_stages(graph, &options, &p.stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &p.stages, &error), BG_OK, &error, NULL);
+    p.op_ns = malloc(graph->op_count * sizeof *p.op_ns);
+    p.is_kept = calloc(graph->op_count, sizeof *p.is_kept);
+    p.is_repeated = calloc(graph->op_count, sizeof *p.is_repeated);
+    assert_true(p.op_ns != NULL && p.is_kept != NULL && p.is_repeated != NULL);
+    for (size_t o = 0; o < graph->op_count; o++)
+        p.op_ns[o] = 1.0;
+    small_expect(bgi_recompute_begin(graph, &p.stages, p.op_ns, &p.r, &error), BG_OK, &error, NULL);
+    return p;
+}
+
+static void apply(pass *p, bg_recompute recompute, double fraction, bg_recompute_order order)
+{
+    const bg_options options = {.recompute = recompute, .recompute_fraction = fraction, .recompute_order = order};
+    bg_error error = {0};
+
+    p->out.stages = p->in_stages;
+    small_expect(bgi_recompute_choose(&p->r, &options, p->is_kept, &error), BG_OK, &error, NULL);
+    small_expect(bgi_recompute_apply(&p->r, p->graph, p->is_kept, order, &p->out, &error), BG_OK, &error, NULL);
+}
+
+static void end(pass *p)
+{
+    bgi_recompute_clear(&p->r);
+    bgi_stages_clear(&p->stages);
+    free(p->op_ns);
+    free(p->is_kept);
+    free(p->is_repeated);
+    bg_graph_destroy(p->graph);
+}
+
+/* These names are met in this order among the ops that are neither forward nor update. */
+static void expect_order(const pass *p, const char *const *expected)
+{
+    size_t at = 0;
+
+    for (size_t o = 0; o < p->graph->op_count; o++) {
+        const bgi_op *op = &p->graph->ops[o];
+        if (op->phase == BGI_PHASE_FORWARD || op->phase == BGI_PHASE_UPDATE)
+            continue;
+        if (expected[at] != NULL && strcmp(op->name, expected[at]) == 0)
+            at++;
+    }
+    if (expected[at] != NULL)
+        fail_msg("`%s` is not there, or stands before `%s`", expected[at], at > 0 ? expected[at - 1] : "the first");
+}
+
+static size_t find(const bg_graph *graph, const char *name, bgi_op_phase phase)
+{
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].phase == phase && strcmp(graph->ops[o].name, name) == 0)
+            return o;
+    return SIZE_MAX;
+}
+
+static uint32_t count_again(const bg_graph *graph, const char *name)
+{
+    uint32_t count = 0;
+
+    for (size_t o = 0; o < graph->op_count; o++)
+        count += graph->ops[o].phase != BGI_PHASE_FORWARD && strcmp(graph->ops[o].name, name) == 0;
+    return count;
+}
+
+/* Squares: the backward of each reads its operand, so all but the last are kept when nothing runs again. */
+static bg_value add_chain(bg_graph *graph, bg_value x, const char *prefix, uint32_t length, uint32_t checkpoint)
+{
+    for (uint32_t i = 0; i < length; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%s%u", prefix, i);
+        x = bg_elementwise_binary(graph, name, BG_MULTIPLY, x, x);
+        if (i == checkpoint)
+            bg_graph_checkpoint(graph, x);
+    }
+    return x;
+}
+
+static bg_value build(bg_graph *graph, uint32_t checkpoint)
+{
+    bg_value x = small_input(graph, "x"), loss;
+
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = small_linear(graph, "in", x, small_weight(graph, "wa"));
+    x = add_chain(graph, x, "a", 4, checkpoint);
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    x = small_linear(graph, "out", x, small_weight(graph, "wb"));
+    x = add_chain(graph, x, "b", 2, UINT32_MAX);
+    loss = bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false);
+    return loss;
+}
+
+enum { LINE = 64 }; /* each [2,3] value takes one */
+
+static void test_a_stage_keeps_what_enters_it(void **state)
+{
+    bg_graph *graph = small_create();
+    pass p = begin(graph, build(graph, UINT32_MAX), false);
+    bgi_recompute_effect all;
+
+    (void)state;
+    for (size_t o = 0; o < graph->op_count; o++)
+        p.is_kept[o] = true;
+    all = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
+    assert_int_equal(all.own_bytes, 4 * LINE);   /* in, a0, a1, a2: a3 is read by B, which gets it as a message */
+    assert_int_equal(all.stash_bytes, 5 * LINE); /* and x */
+    assert_true(all.ns == 0.0);
+    apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
+    /* Stage 1 is the loss's: what it would keep is there anyway when its backward begins. */
+    assert_int_equal(p.out.op_count, 4);
+    assert_true(p.out.ns == 4.0);
+    assert_int_equal(count_again(graph, "in") + count_again(graph, "a0") + count_again(graph, "a1"), 3);
+    assert_int_equal(count_again(graph, "a2"), 1);
+    assert_int_equal(count_again(graph, "a3") + count_again(graph, "out") + count_again(graph, "b0"), 0);
+    assert_true(!p.in_stages[0] && !p.in_stages[1]);
+    expect_order(&p, (const char *const[]){"in", "a0", "a1", "a2", NULL});
+    end(&p);
+}
+
+/* Between checkpoints: the last part first, each right before its backward. */
+static void test_parts_between_checkpoints(void **state)
+{
+    bg_graph *graph = small_create();
+    pass p = begin(graph, build(graph, 1), false);
+    bgi_recompute_effect effect;
+    size_t part, early, reader;
+    const bg_options options = {.recompute = BG_RECOMPUTE_CHECKPOINTS};
+
+    (void)state;
+    assert_int_equal(bgi_recompute_choose(&p.r, &options, p.is_kept, NULL), BG_OK);
+    effect = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
+    assert_int_equal(effect.own_bytes, LINE);       /* a1 */
+    assert_int_equal(effect.stash_bytes, 2 * LINE); /* and x */
+    assert_true(effect.ns == 3.0);
+    apply(&p, BG_RECOMPUTE_CHECKPOINTS, 0, BG_RECOMPUTE_INTERLEAVED);
+    assert_int_equal(count_again(graph, "a1"), 0);
+    part = find(graph, "a2", BGI_PHASE_BACKWARD);
+    early = find(graph, "in", BGI_PHASE_BACKWARD);
+    assert_true(part != SIZE_MAX && early != SIZE_MAX && early > part + 1);
+    /* Right before the op that reads it. */
+    reader = part + 1;
+    assert_true(graph->ops[reader].inputs[0].id == graph->ops[part].outputs[0].id ||
+                graph->ops[reader].inputs[1].id == graph->ops[part].outputs[0].id);
+    end(&p);
+}
+
+/* THEN: one run in the order of the forward, in a phase and a segment of its own, before the backward. */
+static void test_then(void **state)
+{
+    bg_graph *graph = small_create();
+    pass p = begin(graph, build(graph, UINT32_MAX), false);
+    bgi_partition partition;
+    bg_error error = {0};
+    uint32_t segment, into = 0, out_of = 0;
+
+    (void)state;
+    apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_THEN);
+    assert_true(p.in_stages[0] && !p.in_stages[1]);
+    small_expect(bgi_cut_segments(graph, &p.stages, true, false, &partition, &error), BG_OK, &error, NULL);
+    segment = bgi_partition_find(&partition, BGI_SEGMENT_RECOMPUTE, 0, 0);
+    assert_true(segment != UINT32_MAX);
+    assert_int_equal(partition.segments[segment].op_count, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        static const char *const names[] = {"in", "a0", "a1", "a2"};
+        assert_string_equal(graph->ops[partition.segments[segment].ops[i]].name, names[i]);
+    }
+    for (uint32_t i = 0; i < partition.crossing_count; i++) {
+        const bgi_crossing *crossing = &partition.crossings[i];
+        into += crossing->to_kind == BGI_SEGMENT_RECOMPUTE;
+        if (crossing->from_segment == segment) {
+            out_of++;
+            assert_int_equal(crossing->to_kind, BGI_SEGMENT_BACKWARD);
+            assert_int_equal(crossing->to_stage, 0);
+        }
+    }
+    assert_int_equal(into, 1);   /* x */
+    assert_int_equal(out_of, 4); /* all four are read */
+    bgi_partition_clear(&partition);
+    end(&p);
+}
+
+/* What both B and W read is made in B and crosses to W; what W alone reads is made in W. */
+static void test_split_weights(void **state)
+{
+    bg_graph *graph = small_create();
+    bg_value x = small_input(graph, "x"), mid, y;
+    bgi_partition partition;
+    bg_error error = {0};
+    size_t o;
+    pass p;
+
+    (void)state;
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = small_linear(graph, "in", x, small_weight(graph, "wa"));
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    mid = bg_scale(graph, "mid", x, 2, 0); /* its backward reads nothing; `lin` wants it for its weight */
+    y = small_linear(graph, "lin", mid, small_weight(graph, "wb"));
+    y = bg_elementwise_binary(graph, "square", BG_MULTIPLY, y, y); /* reads lin on the way to A: B */
+    bg_block_start(graph, "C", BG_DEVICE_NONE);
+    p = begin(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, y, NULL, 0, false), false);
+    apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
+    small_expect(bgi_cut_segments(graph, &p.stages, true, true, &partition, &error), BG_OK, &error, NULL);
+    o = find(graph, "lin", BGI_PHASE_BACKWARD);
+    assert_true(o != SIZE_MAX);
+    assert_int_equal(partition.segments[partition.op_segments[o]].kind, BGI_SEGMENT_BACKWARD);
+    o = find(graph, "mid", BGI_PHASE_BACKWARD);
+    assert_true(o != SIZE_MAX); /* lin's clone, in B, needs it, and so does W */
+    assert_int_equal(partition.segments[partition.op_segments[o]].kind, BGI_SEGMENT_BACKWARD);
+    for (uint32_t i = partition.first_crossings[graph->ops[o].outputs[0].id]; i != 0;
+         i = partition.crossings[i - 1].next)
+        assert_int_equal(partition.crossings[i - 1].to_kind, BGI_SEGMENT_WEIGHTS);
+    assert_true(partition.first_crossings[graph->ops[o].outputs[0].id] != 0);
+    bgi_partition_clear(&partition);
+    end(&p);
+}
+
+/* Dropout draws by the number in its attributes: the op that runs again has the same. Batch norm is never run twice. */
+static void test_dropout_and_batch_norm(void **state)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 3);
+    const bg_initialiser one = {BG_INITIALISE_CONSTANT, 1, 0};
+    bg_graph *graph = small_create();
+    bg_value x = small_input(graph, "x"), gamma, beta, mean, variance;
+    const bgi_dropout_attributes *first, *again;
+    size_t o;
+    pass p;
+
+    (void)state;
+    gamma = bg_graph_parameter(graph, "gamma", &type, &one);
+    beta = bg_graph_parameter(graph, "beta", &type, NULL);
+    mean = bg_graph_variable(graph, "mean", &type, BG_ROLE_BUFFER, NULL);
+    variance = bg_graph_variable(graph, "variance", &type, BG_ROLE_BUFFER, &one);
+    bg_graph_next_random_id(graph); /* so that the number is not 0 */
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = small_linear(graph, "in", x, small_weight(graph, "wa"));
+    x = bg_dropout(graph, "drop", x, 0.5);
+    x = bg_elementwise_binary(graph, "square", BG_MULTIPLY, x, x);
+    x = bg_batch_norm(graph, "norm", x, gamma, beta, mean, variance, 0.1, 1e-5);
+    x = bg_elementwise_binary(graph, "after", BG_MULTIPLY, x, mean); /* the statistics change with each micro-batch */
+    x = bg_elementwise_binary(graph, "last", BG_MULTIPLY, x, x);
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    x = small_linear(graph, "out", x, small_weight(graph, "wb"));
+    p = begin(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);
+    o = find(graph, "norm", BGI_PHASE_FORWARD);
+    assert_false(p.r.may_repeat[o]);
+    assert_false(p.r.may_repeat[find(graph, "after", BGI_PHASE_FORWARD)]);
+    assert_true(p.r.may_repeat[find(graph, "drop", BGI_PHASE_FORWARD)]);
+    apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
+    assert_int_equal(count_again(graph, "norm") + count_again(graph, "after"), 0);
+    assert_int_equal(count_again(graph, "drop"), 1);
+    assert_int_equal(count_again(graph, "square"), 1);
+    first = graph->ops[find(graph, "drop", BGI_PHASE_FORWARD)].attributes;
+    again = graph->ops[find(graph, "drop", BGI_PHASE_BACKWARD)].attributes;
+    assert_memory_equal(first, again, sizeof *first);
+    end(&p);
+}
+
+/* More is saved with each tenth, and no more than that is asked for. */
+static void test_fractions(void **state)
+{
+    size_t previous = SIZE_MAX;
+
+    (void)state;
+    for (int tenth = 0; tenth <= 10; tenth++) {
+        bg_graph *graph = small_create();
+        pass p = begin(graph, build(graph, UINT32_MAX), true);
+        const bg_options options = {.recompute = BG_RECOMPUTE_FRACTION, .recompute_fraction = tenth / 10.0};
+        size_t all, left;
+        for (size_t o = 0; o < graph->op_count; o++)
+            p.is_kept[o] = true;
+        all = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated).stash_bytes;
+        assert_int_equal(bgi_recompute_choose(&p.r, &options, p.is_kept, NULL), BG_OK);
+        left = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated).stash_bytes;
+        assert_true(left <= previous);
+        if (tenth < 9) {
+            assert_true((double)left <= (1.0 - tenth / 10.0) * (double)all + 1e-6);
+            assert_true((double)left + LINE > (1.0 - tenth / 10.0) * (double)all); /* one value fewer would do */
+        }
+        if (tenth == 10)
+            assert_int_equal(left, LINE); /* x */
+        previous = left;
+        end(&p);
+    }
+}
+
+/* Where something that must be kept comes instead of something as big, nothing is saved, and nothing is run again. */
+static void test_nothing_is_gained(void **state)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 3);
+    const bg_initialiser one = {BG_INITIALISE_CONSTANT, 1, 0};
+    bg_graph *graph = small_create();
+    bg_value x = small_input(graph, "x"), counter;
+    pass p;
+
+    (void)state;
+    counter = bg_graph_variable(graph, "variance", &type, BG_ROLE_BUFFER, &one);
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = bg_batch_norm(graph, "norm", x, bg_graph_parameter(graph, "gamma", &type, &one),
+                      bg_graph_parameter(graph, "beta", &type, NULL),
+                      bg_graph_variable(graph, "mean", &type, BG_ROLE_BUFFER, NULL), counter, 0.1, 1e-5);
+    x = bg_relu(graph, x); /* its backward could do with its result: as big as what it is made from */
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    x = small_linear(graph, "out", x, small_weight(graph, "wb"));
+    p = begin(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);
+    apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
+    assert_int_equal(p.out.op_count, 0);
+    end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_stage_keeps_what_enters_it),
+        cmocka_unit_test(test_parts_between_checkpoints),
+        cmocka_unit_test(test_then),
+        cmocka_unit_test(test_split_weights),
+        cmocka_unit_test(test_dropout_and_batch_norm),
+        cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_nothing_is_gained),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
