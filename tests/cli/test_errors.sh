@@ -57,6 +57,15 @@ error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learn
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"
 done
+for value in 1.5 -1 nan some 0.5x fraction; do
+    error 2 "--recompute $value; it can be none, stage, checkpoints, auto, or a number from 0 to 1" mnist --recompute "$value"
+done
+error 2 '--recompute auto without --device-memory' mnist --recompute auto
+error 2 '--checkpoint-blocks without --recompute' mnist --checkpoint-blocks
+error 2 '--recompute-order without --recompute' mnist --recompute-order then
+error 2 'add --checkpoint-blocks' mnist --recompute checkpoints
+error 1 'is a recomputation checkpoint and the schedule is `interleaved`' plan mnist --ipu-limits --schedule interleaved \
+    --recompute stage --checkpoint-blocks
 error 2 'pipelined|sharded|phased|single' mnist --strategy parallel
 error 2 'it must be one of' mnist --strategy ''
 error 2 'it must be one of' mnist --strategy 'pipelined|sharded'

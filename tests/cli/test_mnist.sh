@@ -78,7 +78,8 @@ train base --epochs 1
 train again --epochs 1
 same base again
 for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--schedule sequential' \
-    '--stages B1,B2|B3,B4' '--cores 1' '--offload-optimiser' '--profile' '--output-mode all' '--device-iterations 1'; do
+    '--stages B1,B2|B3,B4' '--cores 1' '--offload-optimiser' '--recompute stage' '--recompute 0.5 --recompute-order then' \
+    '--strategy single --recompute checkpoints --checkpoint-blocks' '--profile' '--output-mode all' '--device-iterations 1'; do
     train variant --epochs 1 $variant
     same base variant
 done

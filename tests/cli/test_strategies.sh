@@ -31,4 +31,9 @@ for schedule in sequential interleaved grouped; do
         $1 == "device" && at && $2 ~ /^[0-3]$/ && !seen[$2]++ { printf " | %s", $at }')
     check "the stash of $schedule:$stash" grep -q -F -e "| $schedule$stash |" "$document"
 done
+for how in '--recompute stage' '--recompute stage --recompute-order then'; do
+    stash=$(brigade plan mnist --schedule grouped $how | awk '$1 == "bytes" { for (i = 2; i <= NF; i++) if ($i == "stash") at = i + 1 }
+        $1 == "device" && at && $2 ~ /^[0-3]$/ && !seen[$2]++ { printf " | %s", $at }')
+    check "the stash of $how:$stash" grep -q -F -e "| \`$how\`$stash |" "$document"
+done
 finish

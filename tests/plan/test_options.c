@@ -27,6 +27,8 @@ static void test_names(void **state)
 {
     bg_strategy strategy = BG_STRATEGY_SINGLE;
     bg_output_mode mode = BG_OUTPUT_DEFAULT;
+    bg_recompute recompute = BG_RECOMPUTE_NONE;
+    bg_recompute_order order = BG_RECOMPUTE_INTERLEAVED;
     (void)state;
 
     for (int i = BG_STRATEGY_SINGLE; i <= BG_STRATEGY_PHASED; i++) {
@@ -37,6 +39,15 @@ static void test_names(void **state)
         assert_true(bg_output_mode_find(bg_output_mode_name((bg_output_mode)i), &mode));
         assert_int_equal(mode, i);
     }
+    for (int i = BG_RECOMPUTE_NONE; i <= BG_RECOMPUTE_AUTO; i++) {
+        assert_true(bg_recompute_find(bg_recompute_name((bg_recompute)i), &recompute));
+        assert_int_equal(recompute, i);
+    }
+    for (int i = BG_RECOMPUTE_INTERLEAVED; i <= BG_RECOMPUTE_THEN; i++) {
+        assert_true(bg_recompute_order_find(bg_recompute_order_name((bg_recompute_order)i), &order));
+        assert_int_equal(order, i);
+    }
+    assert_false(bg_recompute_find("all", &recompute) || bg_recompute_order_find(NULL, &order));
     assert_false(bg_strategy_find("piped", &strategy));
     assert_false(bg_output_mode_find("", &mode));
     assert_false(bg_output_mode_find(NULL, &mode));
@@ -198,7 +209,29 @@ static void spoil_block_cost(bg_options *options)
     options->block_cost_count = 1;
 }
 
+static void spoil_recompute(bg_options *options)
+{
+    options->recompute = (bg_recompute)9;
+}
+static void spoil_recompute_order(bg_options *options)
+{
+    options->recompute_order = (bg_recompute_order)9;
+}
+static void spoil_fraction(bg_options *options)
+{
+    options->recompute = BG_RECOMPUTE_FRACTION;
+    options->recompute_fraction = 1.5;
+}
+static void spoil_auto(bg_options *options)
+{
+    options->recompute = BG_RECOMPUTE_AUTO;
+}
+
 static const bad_case bad_cases[] = {
+    {"recompute is 9", spoil_recompute, false},
+    {"recompute_order is 9", spoil_recompute_order, false},
+    {"recompute_fraction is 1.5", spoil_fraction, false},
+    {"recompute is auto and device_memory_bytes is 0", spoil_auto, false},
     {"phases_parallel with the pipelined strategy, which has no phases", spoil_phases, false},
     {"schedule `grouped` with the phased strategy, which has its own order", spoil_phased_schedule, false},
     {"auto_stage is 7; it must be BG_AUTO_STAGE_SAME_AS_IPU or _INCREMENT", spoil_auto_stage, false},

@@ -234,6 +234,16 @@ static void test_replicas_and_offload(void **state)
     check_run(&options, true);
 }
 
+static void test_recompute(void **state)
+{
+    bg_options options = make_options(true);
+    (void)state;
+
+    options.recompute = BG_RECOMPUTE_STAGE;
+    options.recompute_order = BG_RECOMPUTE_THEN;
+    check_run(&options, true);
+}
+
 static void test_inference(void **state)
 {
     bg_options options = make_options(false);
@@ -401,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_sharded),
         cmocka_unit_test(test_single),
         cmocka_unit_test(test_replicas_and_offload),
+        cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_inference),
         cmocka_unit_test(test_short_ring),
         cmocka_unit_test(test_stash_is_in_the_counters),

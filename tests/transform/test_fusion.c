@@ -121,12 +121,49 @@ static void test_the_loss_is_mapped(void **state)
     bg_graph_destroy(fused);
 }
 
+/* A mark inside a chain moves to the chain's result, and is printed; clones and rebuilt graphs have it too. */
+static void test_marks_move_to_the_result(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        static const char *const names[] = {"conv", "pool", "relu"};
+        const chain how = {0};
+        bg_graph *graph = build(&how), *fused = NULL, *clone = NULL;
+        bg_value none = {0};
+        char *text = NULL;
+        for (uint32_t v = 1; v < graph->value_count; v++)
+            if (strncmp(graph->values[v].name, names[which], 4) == 0 ||
+                (which == 2 && graph->values[v].kind == BGI_VALUE_RESULT && v + 1 == graph->value_count))
+                bg_graph_checkpoint(graph, (bg_value){v});
+        assert_int_equal(bgi_fuse(graph, &none, &fused, NULL), BG_OK);
+        assert_int_equal(fused->op_count, 1);
+        assert_true(fused->values[fused->ops[0].outputs[0].id].is_checkpoint);
+        assert_int_equal(bgi_graph_clone(fused, &clone, NULL), BG_OK);
+        assert_int_equal(bg_graph_print(clone, &text, NULL), BG_OK);
+        assert_non_null(strstr(text, "` checkpoint %4\n"));
+        free(text);
+        bg_graph_destroy(clone);
+        bg_graph_destroy(fused);
+        bg_graph_destroy(graph);
+    }
+}
+
+static void test_marks_of_nothing(void **state)
+{
+    bg_graph *graph = small_create();
+
+    (void)state;
+    bg_graph_checkpoint(graph, (bg_value){77});
+    assert_int_equal(bg_graph_check(graph, NULL), BG_ERROR_INVALID);
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_which_chains),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_the_loss_is_mapped),
+        cmocka_unit_test(test_which_chains),       cmocka_unit_test(test_text),
+        cmocka_unit_test(test_the_loss_is_mapped), cmocka_unit_test(test_marks_move_to_the_result),
+        cmocka_unit_test(test_marks_of_nothing),
     };
 
     return cmocka_run_group_tests_name("transform/fusion", tests, NULL, NULL);

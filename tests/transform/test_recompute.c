@@ -27,7 +27,7 @@ static pass begin(bg_graph *graph, bg_value loss, bool is_single)
     bg_error error = {0};
 
     small_require(graph);
-    small_expect(bgi_assign_stages(graph, &options, &p.stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_assign_stages(graph, &options, true, &p.stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
     small_expect(bgi_copy_shared_variables(graph, &p.stages, &error), BG_OK, &error, NULL);
     p.op_ns = malloc(graph->op_count * sizeof *p.op_ns);

@@ -1,0 +1,330 @@
+/*
+ * test_recompute.c: what recomputation does to plans: bytes as predicted by hand, AUTO against brute force, budgets,
+ * refusals.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/nn.h>
+#include <brigade/plan.h>
+
+#include "graph/graph.h"
+
+enum { ROWS = 8, WIDTH = 16, VALUE = ROWS * WIDTH * 4 };
+
+typedef struct model {
+    bg_graph *graph;
+    bg_value loss;
+    bg_value marks[16]; /* results that may be marked */
+    uint32_t mark_count;
+} model;
+
+/* Blocks "0", "1", ... of a linear layer and `length` squares of different widths; then "loss". */
+static model make_model(uint32_t blocks, uint32_t length, bool is_even)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, ROWS, WIDTH);
+    model m = {0};
+    char name[16];
+    bg_value x;
+
+    assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
+    x = bg_graph_input(m.graph, "x", &type);
+    for (uint32_t b = 0; b < blocks; b++) {
+        snprintf(name, sizeof name, "%u", b);
+        bg_block_start(m.graph, name, BG_DEVICE_NONE);
+        x = bg_linear_layer(m.graph, name, x, is_even ? WIDTH : 24, true);
+        for (uint32_t i = 0; i < length; i++) {
+            if (m.mark_count < 16)
+                m.marks[m.mark_count++] = x;
+            snprintf(name, sizeof name, "%u.%u", b, i);
+            if (i == 1 && !is_even)
+                x = bg_linear_layer(m.graph, name, x, 40 + 8 * b, true);
+            else
+                x = bg_multiply(m.graph, x, x);
+        }
+    }
+    bg_block_start(m.graph, "loss", BG_DEVICE_NONE);
+    m.loss = bg_reduce(m.graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
+    bg_graph_output(m.graph, "loss", m.loss);
+    assert_int_equal(bg_graph_check(m.graph, NULL), BG_OK);
+    return m;
+}
+
+static bg_options make_options(const char *schedule, uint32_t micro_batches)
+{
+    bg_options options = bg_options_defaults();
+
+    options.schedule = schedule;
+    options.gradient_accumulation = micro_batches;
+    options.kernels = BG_KERNELS_REFERENCE;
+    return options;
+}
+
+static bg_status compile(const model *m, const bg_options *options, bg_plan **out, bg_error *error)
+{
+    const bg_optimiser optimiser = bg_sgd(0.1);
+
+    *error = (bg_error){0};
+    *out = NULL;
+    return bg_plan_create_training(m->graph, m->loss, &optimiser, options, out, error);
+}
+
+static bg_plan *must_compile(const model *m, const bg_options *options)
+{
+    bg_plan *plan;
+    bg_error error;
+
+    if (compile(m, options, &plan, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return plan;
+}
+
+static size_t stash(const model *m, const bg_options *options, uint32_t device)
+{
+    bg_plan *plan = must_compile(m, options);
+    const size_t bytes = bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
+
+    bg_plan_destroy(plan);
+    return bytes;
+}
+
+/* Three stages of linear and three squares, the loss on a fourth: stage k has 2 (3 - k) + 1 micro-batches in flight. */
+static void test_stash_bytes(void **state)
+{
+    const model m = make_model(3, 3, true);
+    bg_options options = make_options("grouped", 9);
+
+    (void)state;
+    for (uint32_t k = 0; k < 3; k++) {
+        const size_t in_flight = 2 * (3 - k) + 1;
+        size_t all, kept;
+        options.recompute = BG_RECOMPUTE_NONE;
+        all = stash(&m, &options, k);
+        /* What enters, the linear layer's result, two squares. A message has more slots, for what is sent ahead. */
+        assert_in_range(all, in_flight * 4 * VALUE, in_flight * 4 * VALUE + (k == 0 ? 0 : 2 * VALUE));
+        options.recompute = BG_RECOMPUTE_STAGE;
+        options.recompute_order = BG_RECOMPUTE_INTERLEAVED;
+        kept = stash(&m, &options, k);
+        assert_int_equal(all - kept, in_flight * 3 * VALUE);
+        options.recompute_order = BG_RECOMPUTE_THEN; /* and once what R makes and B reads */
+        assert_int_equal(stash(&m, &options, k), kept + 3 * VALUE);
+        options.recompute_order = BG_RECOMPUTE_INTERLEAVED;
+        options.recompute = BG_RECOMPUTE_FRACTION; /* half of four values: two */
+        options.recompute_fraction = 0.5;
+        assert_int_equal(all - stash(&m, &options, k), in_flight * 2 * VALUE);
+        options.recompute_fraction = 0.0;
+        assert_int_equal(stash(&m, &options, k), all);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* One device: with marks the parts between them are there one at a time, so the device needs less. */
+static void test_marks_lower_the_peak(void **state)
+{
+    model m = make_model(1, 12, true);
+    bg_options options = make_options(NULL, 2);
+    bg_plan *plan;
+    size_t all, marked;
+
+    (void)state;
+    options.strategy = BG_STRATEGY_SINGLE;
+    plan = must_compile(&m, &options);
+    all = bg_plan_device_bytes(plan, 0);
+    bg_plan_destroy(plan);
+    options.recompute = BG_RECOMPUTE_STAGE; /* the stage of the loss, without marks: nothing would be gained */
+    plan = must_compile(&m, &options);
+    assert_int_equal(bg_plan_device_bytes(plan, 0), all);
+    assert_int_equal(bg_plan_summarise(plan).recomputed_op_count, 0);
+    bg_plan_destroy(plan);
+    bg_graph_checkpoint(m.graph, m.marks[4]);
+    bg_graph_checkpoint(m.graph, m.marks[8]);
+    options.recompute = BG_RECOMPUTE_CHECKPOINTS;
+    plan = must_compile(&m, &options);
+    marked = bg_plan_device_bytes(plan, 0);
+    assert_int_equal(bg_plan_summarise(plan).recomputed_op_count, 10);
+    assert_true(marked + 4 * VALUE <= all);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
+typedef struct outcome {
+    size_t bytes[4];
+    double share;
+} outcome;
+
+static outcome measure(bg_plan *plan)
+{
+    outcome o = {.share = bg_plan_summarise(plan).recompute_share};
+
+    for (uint32_t d = 0; d < 3; d++)
+        o.bytes[d] = bg_plan_device_bytes(plan, d);
+    bg_plan_destroy(plan);
+    return o;
+}
+
+/* Every set of marks, by hand: what a stage with marks keeps is these. The stage of the loss has nothing to choose. */
+static uint32_t list_outcomes(const model *m, bg_options options, outcome *outcomes)
+{
+    uint32_t count = 0;
+
+    options.recompute = BG_RECOMPUTE_STAGE;
+    options.device_memory_bytes = 0;
+    for (uint32_t set = 0; set < 1u << m->mark_count; set++) {
+        for (uint32_t i = 0; i < m->mark_count; i++)
+            m->graph->values[m->marks[i].id].is_checkpoint = (set >> i & 1u) != 0;
+        outcomes[count++] = measure(must_compile(m, &options));
+    }
+    for (uint32_t i = 0; i < m->mark_count; i++)
+        m->graph->values[m->marks[i].id].is_checkpoint = false;
+    return count;
+}
+
+static void check_auto(const char *schedule, bg_recompute_order order)
+{
+    model m = make_model(2, 3, false);
+    bg_options options = make_options(schedule, 6);
+    static outcome outcomes[64];
+    uint32_t count, solved = 0, refused = 0;
+    size_t least = SIZE_MAX, most = 0;
+
+    options.recompute_order = order;
+    assert_int_equal(m.mark_count, 6);
+    count = list_outcomes(&m, options, outcomes);
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t bytes = outcomes[i].bytes[0] > outcomes[i].bytes[1] ? outcomes[i].bytes[0] : outcomes[i].bytes[1];
+        least = bytes < least ? bytes : least;
+        most = bytes > most ? bytes : most;
+    }
+    options.recompute = BG_RECOMPUTE_AUTO;
+    for (size_t budget = least - 512; budget <= most + 512; budget += (most - least) / 24 + 1) {
+        double best = 2.0;
+        bg_plan *plan;
+        bg_error error;
+        bg_status status;
+        for (uint32_t i = 0; i < count; i++)
+            if (outcomes[i].bytes[0] <= budget && outcomes[i].bytes[1] <= budget && outcomes[i].bytes[2] <= budget &&
+                outcomes[i].share < best)
+                best = outcomes[i].share;
+        options.device_memory_bytes = budget;
+        status = compile(&m, &options, &plan, &error);
+        if (best > 1.0) {
+            assert_int_equal(status, BG_ERROR_BUDGET);
+            assert_non_null(strstr(error.message, "no choice of what to recompute"));
+            refused++;
+            continue;
+        }
+        if (status != BG_OK)
+            fail_msg("budget %zu: a share of %g would do, but %s", budget, best, error.message);
+        if (bg_plan_summarise(plan).recompute_share > best * (1 + 1e-12))
+            fail_msg("budget %zu: %g of the time, %g would do", budget, bg_plan_summarise(plan).recompute_share, best);
+        for (uint32_t d = 0; d < 3; d++)
+            assert_true(bg_plan_device_bytes(plan, d) <= budget);
+        assert_true(bg_plan_summarise(plan).recompute_share >= best * (1 - 1e-12));
+        solved++;
+        bg_plan_destroy(plan);
+    }
+    assert_true(refused >= 1 && solved >= 10);
+    bg_graph_destroy(m.graph);
+}
+
+static void test_auto_equals_brute_force(void **state)
+{
+    (void)state;
+    check_auto("grouped", BG_RECOMPUTE_INTERLEAVED);
+    check_auto("interleaved", BG_RECOMPUTE_INTERLEAVED);
+    check_auto("grouped", BG_RECOMPUTE_THEN);
+}
+
+/* Too many ops for every choice: still within the budget, down to what a third of the marks would need. */
+static void test_auto_of_a_long_chain(void **state)
+{
+    model m = make_model(1, 40, true);
+    bg_options options = make_options(NULL, 2);
+    bg_plan *plan;
+    size_t all;
+    double previous = 1.0;
+
+    (void)state;
+    options.strategy = BG_STRATEGY_SINGLE;
+    plan = must_compile(&m, &options);
+    all = bg_plan_device_bytes(plan, 0);
+    bg_plan_destroy(plan);
+    options.recompute = BG_RECOMPUTE_AUTO;
+    for (int tenth = 5; tenth <= 10; tenth++) {
+        options.device_memory_bytes = all * (size_t)tenth / 10;
+        plan = must_compile(&m, &options);
+        assert_true(bg_plan_device_bytes(plan, 0) <= options.device_memory_bytes);
+        assert_true(bg_plan_summarise(plan).recompute_share <= previous);
+        previous = bg_plan_summarise(plan).recompute_share;
+        assert_true((previous > 0.0) == (tenth < 10));
+        bg_plan_destroy(plan);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+typedef struct heard {
+    bg_log_level level;
+    char text[256];
+} heard;
+
+static void hear(void *user, bg_log_level level, const char *text)
+{
+    heard *h = user;
+
+    h->level = level;
+    snprintf(h->text, sizeof h->text, "%s", text);
+}
+
+static void test_rules(void **state)
+{
+    model m = make_model(2, 2, true);
+    bg_options options = make_options("interleaved", 8);
+    bg_plan *plan;
+    bg_error error;
+    heard last = {.text = ""};
+
+    (void)state;
+    options.recompute = BG_RECOMPUTE_STAGE;
+    options.ipu_limits = true;
+    bg_plan_destroy(must_compile(&m, &options)); /* without marks IPU software took it too */
+    bg_graph_checkpoint(m.graph, m.marks[1]);
+    assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "is a recomputation checkpoint and the schedule is `interleaved`"));
+    options.schedule = "grouped";
+    bg_plan_destroy(must_compile(&m, &options));
+    options.schedule = "interleaved";
+    options.ipu_limits = false;
+    bg_plan_destroy(must_compile(&m, &options));
+    options.gradient_accumulation = 1;
+    options.log = hear;
+    options.log_user = &last;
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
+    assert_int_equal(bg_plan_summarise(plan).recomputed_op_count, 0);
+    bg_plan_destroy(plan);
+    options.device_iterations = 8;
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
+    assert_int_equal(last.level, BG_LOG_INFO);
+    assert_non_null(strstr(last.text, "no effect in inference"));
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stash_bytes),
+        cmocka_unit_test(test_marks_lower_the_peak),
+        cmocka_unit_test(test_auto_equals_brute_force),
+        cmocka_unit_test(test_auto_of_a_long_chain),
+        cmocka_unit_test(test_rules),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
