@@ -60,11 +60,11 @@ typedef enum bg_convnet_output {
 } bg_convnet_output;
 
 typedef struct bg_convnet_options {
-    int64_t micro_batch;  /* images in a micro-batch */
-    bg_dtype dtype;       /* of the activations: BG_FLOAT32 or BG_BFLOAT16 (BG_FLOAT64 for checks) */
-    bg_dtype label_dtype; /* BG_UINT8 or BG_INT32 */
-    int64_t ignore_label; /* images with this label count for nothing; PyTorch's default is -100 */
-    uint32_t outputs;     /* which are marked as the graph's outputs: BG_CONVNET_... added up */
+    int64_t micro_batch;    /* images in a micro-batch */
+    bg_dtype dtype;         /* of the activations: BG_FLOAT32 or BG_BFLOAT16 (BG_FLOAT64 for checks) */
+    bg_dtype label_dtype;   /* BG_UINT8 or BG_INT32 */
+    int64_t ignore_label;   /* images with this label count for nothing; PyTorch's default is -100 */
+    uint32_t outputs;       /* which are marked as the graph's outputs: BG_CONVNET_... added up */
     bool checkpoint_blocks; /* recomputation keeps the result of each block (bg_graph_checkpoint) */
 } bg_convnet_options;
 
