@@ -209,7 +209,7 @@ static void run_schedules(unsigned model_index, uint32_t replicas)
 {
     const test_model *model = test_model_at(model_index);
     const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
-    result expected = train(model, &single);
+    test_result expected = train(model, &single);
 
     for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g += getenv("BRIGADE_TEST_QUICK") != NULL ? 3 : 1) {
         cell c = single;
@@ -250,7 +250,7 @@ static void test_concurrent_stages(void **state)
     static const char *const stages[] = {"B1|B2&B3|B4", "B1|B3&B2|B4", "B1@1|B2@0&B3@2|B4@1"};
     const test_model *model = test_model_at(4);
     const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
-    result expected = train(model, &single);
+    test_result expected = train(model, &single);
 
     (void)state;
     for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g++)
@@ -283,7 +283,7 @@ static void test_phases(void **state)
     (void)state;
     for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {
         const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
-        result expected = train(test_model_at(m), &single);
+        test_result expected = train(test_model_at(m), &single);
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             cell c = {.strategy = BG_STRATEGY_PHASED,
                       .stages = cases[i].stages,
@@ -306,7 +306,7 @@ static void test_automatic_stages(void **state)
     (void)state;
     for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {
         const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
-        result expected = train(test_model_at(m), &single);
+        test_result expected = train(test_model_at(m), &single);
         for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
             cell c = {.strategy = BG_STRATEGY_PIPELINED,
                       .stages = stages[i],
@@ -326,7 +326,7 @@ static void test_mapped_devices(void **state)
     (void)state;
     for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {
         const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};
-        result expected = train(test_model_at(m), &single);
+        test_result expected = train(test_model_at(m), &single);
         for (size_t i = 0; i < sizeof mappings / sizeof mappings[0]; i++) {
             cell c = {.strategy = BG_STRATEGY_PIPELINED,
                       .schedule = "grouped",

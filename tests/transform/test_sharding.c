@@ -24,7 +24,7 @@ static bg_graph *train_shared(bool offload, bg_options *options, bgi_stages *sta
     bg_block_start(graph, "C", BG_DEVICE_NONE);
     x = small_loss(graph, "loss", small_linear(graph, "c", x, w));
     small_require(graph);
-    small_expect(bgi_assign_stages(graph, options, stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_assign_stages(graph, options, true, stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, x, &optimiser, options, &error), BG_OK, &error, NULL);
     small_expect(bgi_copy_shared_variables(graph, stages, &error), BG_OK, &error, NULL);
     return graph;
