@@ -171,3 +171,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(BENCHES:=.d)
+-include $(FUZZ_SOURCES:%.c=$(BUILD)/%.d)

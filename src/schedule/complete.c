@@ -7,9 +7,9 @@
  * needs    compute actions only
  * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
  *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE before the
- *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights; R ahead
- *          of what B has to wait for, on stages that recompute and whose R the generator has not emitted
- * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
+ *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights; R
+ * ahead of what B has to wait for, on stages that recompute and whose R the generator has not emitted keeps    the
+ * order of compute actions; actions that are not of the problem, for the verifier to name
  *
  * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
  * waits, because the producer wrote into a slot of the receiver that was free when it started.

@@ -53,7 +53,8 @@ bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action
 /* The action of an instance of a row. */
 bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t row, uint32_t micro_batch);
 
-/* The row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in range.
+/* The row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in
+ * range.
  */
 uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
                                  uint32_t level);

@@ -291,6 +291,7 @@ static void test_rules(void **state)
     (void)state;
     options.recompute = BG_RECOMPUTE_STAGE;
     options.ipu_limits = true;
+    options.auto_round_devices = true;
     bg_plan_destroy(must_compile(&m, &options)); /* without marks IPU software took it too */
     bg_graph_checkpoint(m.graph, m.marks[1]);
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
@@ -298,7 +299,7 @@ static void test_rules(void **state)
     options.schedule = "grouped";
     bg_plan_destroy(must_compile(&m, &options));
     options.schedule = "interleaved";
-    options.ipu_limits = false;
+    options.ipu_limits = options.auto_round_devices = false;
     bg_plan_destroy(must_compile(&m, &options));
     options.gradient_accumulation = 1;
     options.log = hear;
