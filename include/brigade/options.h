@@ -41,7 +41,11 @@ typedef struct bg_block_cost {
 
 typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0, /* over all counted elements of the step (all micro-batches, all replicas) */
-    BG_ACCUMULATE_SUM
+    BG_ACCUMULATE_SUM,
+    /* The same mean, kept up to date: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
+     * micro-batch (of means over equally many: s f/(f+1) + g/(f+1)). Never exceeds the largest |g| of a replica's
+     * micro-batches. */
+    BG_ACCUMULATE_MEAN_RUNNING
 } bg_accumulation;
 
 /* What of a forward is kept for its backward; the rest is computed again from it, by the same ops with the same random
@@ -61,6 +65,25 @@ typedef enum bg_recompute_order {
     BG_RECOMPUTE_THEN             /* all run again in an action of their own (R), which can overlap the wait for the
                                      gradient; their results then live until B has ended */
 } bg_recompute_order;
+
+/* What becomes of the replicas' gradients, which are always summed once an update. */
+typedef enum bg_replica_reduction {
+    BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, the mean of means */
+    BG_REPLICAS_MEAN, /* of sums: divided by the replicas; of means: the mean over all that was counted */
+    BG_REPLICAS_SUM   /* of means: that mean times the replicas */
+} bg_replica_reduction;
+
+/* The element type in which a parameter's gradients are accumulated, summed over replicas and given to the optimiser.
+ */
+typedef enum bg_accumulator_type {
+    BG_ACCUMULATOR_DEFAULT = 0, /* float32 for bfloat16 parameters, else the parameter's own */
+    BG_ACCUMULATOR_SAME,        /* the parameter's own */
+    BG_ACCUMULATOR_GIVEN,       /* options.accumulator_dtype for all */
+    BG_ACCUMULATOR_CALLBACK     /* options.choose_accumulator for each */
+} bg_accumulator_type;
+
+/* Called while a plan is made; `name` and `type` are the parameter's. Returns a float type. */
+typedef bg_dtype (*bg_accumulator_function)(void *user, const char *name, const bg_type *type);
 
 /* What a run returns of an output that is computed for each micro-batch; per replica. */
 typedef enum bg_output_mode {
@@ -126,6 +149,20 @@ typedef struct bg_options {
     uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
     uint32_t replicas;              /* data-parallel copies of all stages */
     bg_accumulation accumulation;
+    bg_replica_reduction replica_reduction;
+    bg_accumulator_type accumulator_type;
+    bg_dtype accumulator_dtype;                 /* GIVEN: float32 or bfloat16 */
+    bg_accumulator_function choose_accumulator; /* CALLBACK */
+    void *choose_accumulator_user;
+    /* Gradients of another type than their parameter's are cast to what the optimiser computes in; default. Without it
+     * accumulators of another type are an error. */
+    bool cast_gradients;
+    /* Gradients are multiplied by max / max(norm, max), with the norm over all parameters' final gradients
+     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
+     * the update. */
+    double max_gradient_norm;
+    /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, or BG_DTYPE_NONE or BG_FLOAT32: float32. */
+    bg_dtype first_moment_dtype, second_moment_dtype;
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     uint32_t cores;             /* worker threads; 0: as many as the process may use, at most one a device */
     uint64_t seed;
@@ -163,6 +200,11 @@ BG_API const char *bg_recompute_name(bg_recompute recompute);
 BG_API bool bg_recompute_find(const char *name, bg_recompute *out);
 BG_API const char *bg_recompute_order_name(bg_recompute_order order);
 BG_API bool bg_recompute_order_find(const char *name, bg_recompute_order *out);
+/* "mean", "sum", "mean-running"; "default", "mean", "sum". */
+BG_API const char *bg_accumulation_name(bg_accumulation accumulation);
+BG_API bool bg_accumulation_find(const char *name, bg_accumulation *out);
+BG_API const char *bg_replica_reduction_name(bg_replica_reduction reduction);
+BG_API bool bg_replica_reduction_find(const char *name, bg_replica_reduction *out);
 BG_API const char *bg_output_mode_name(bg_output_mode mode);
 BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
 

@@ -32,7 +32,9 @@ typedef struct mnist_config {
     const char *recompute, *recompute_order; /* NULL: none, interleaved */
     bool checkpoint_blocks;
     const char *dtype, *output_mode, *last_batch;
-    uint64_t seed, steps; /* steps 0: until the epochs are done */
+    const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
+    double clip_norm;                                                /* 0: off */
+    uint64_t seed, steps;                                            /* steps 0: until the epochs are done */
     bool no_shuffle;
     const char *data_dir;
     bool download;
@@ -58,8 +60,8 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores: of images that were made to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
-/* Strategy, stages, memory and the like: what training and test have in common. Warnings go to stderr. The options
- * point to `devices`, which has CLI_LIST_LIMIT entries. */
+/* Strategy, stages, memory, gradients and the like: what training and test have in common. Warnings go to stderr. The
+ * options point to `devices`, which has CLI_LIST_LIMIT entries. */
 bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devices);
 
 uint64_t mnist_images_per_training_call(const mnist_config *config);

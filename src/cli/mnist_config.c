@@ -24,6 +24,13 @@ const cli_option mnist_options[] = {
      .help = "weight updates in a call"},
     {CLI_COUNT, "gradient-accumulation", AT(gradient_accumulation), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "micro-batches in a weight update"},
+    {CLI_CHOICE, "accumulation", AT(accumulation), .choices = "mean|mean-running|sum",
+     .help = "of the micro-batches' gradients"},
+    {CLI_CHOICE, "replica-reduction", AT(replica_reduction), .choices = "mean|sum",
+     .default_text = "as the accumulation", .help = "of the replicas' gradients"},
+    {CLI_CHOICE, "accumulator-type", AT(accumulator_type), .choices = "default|same|float32|bfloat16",
+     .help = "in which gradients are accumulated; same: the parameter's"},
+    {CLI_REAL, "clip-norm", AT(clip_norm), .value = "X", .help = "bound of the norm of all gradients; 0: none"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch of the test"},
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
@@ -112,6 +119,8 @@ mnist_config mnist_config_defaults(void)
         .dtype = "float32",
         .output_mode = "final",
         .last_batch = "drop",
+        .accumulation = "mean",
+        .accumulator_type = "default",
     };
 }
 
@@ -291,6 +300,20 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say("mnist", "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
+static void set_gradients(const mnist_config *config, bg_options *options)
+{
+    bg_accumulation_find(config->accumulation, &options->accumulation);
+    if (config->replica_reduction != NULL)
+        bg_replica_reduction_find(config->replica_reduction, &options->replica_reduction);
+    if (strcmp(config->accumulator_type, "same") == 0) {
+        options->accumulator_type = BG_ACCUMULATOR_SAME;
+    } else if (strcmp(config->accumulator_type, "default") != 0) {
+        options->accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options->accumulator_dtype = bg_dtype_find(config->accumulator_type);
+    }
+    options->max_gradient_norm = config->clip_norm;
+}
+
 /* --device-memory of one value is the budget of all; more, or --device-speeds, describe each device. */
 static void describe_devices(const mnist_config *config, bg_device_model *devices, bg_options *options)
 {
@@ -332,6 +355,7 @@ bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devic
     options.auto_round_devices = config->auto_round_devices;
     find_recompute(config->recompute, &options);
     bg_recompute_order_find(config->recompute_order, &options.recompute_order);
+    set_gradients(config, &options);
     options.log = print_message;
     options.log_user = (void *)(uintptr_t)config;
     return options;

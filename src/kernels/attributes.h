@@ -181,9 +181,15 @@ typedef struct bgi_loss_attributes {
     int64_t ignore_index;
 } bgi_loss_attributes;
 
-/* ACCUMULATE  accumulator!, gradient     (no outputs: the first micro-batch of a step sets, later ones add)
+/* ACCUMULATE  accumulator!, gradient, factors?   (no outputs: the first micro-batch of a step sets, later ones add)
+ *             with factors [2]: accumulator factors[0] + gradient factors[1], each operation rounded; a gradient whose
+ *             factor is 0 is not read (the mean over nothing need not be a number)
  * ADD_N       x0, x1, ... -> y           (in order)
- * TOTAL_SCALE total -> y                 (scalars; y = 1 / total, 0 when total is 0)
+ * TOTAL_SCALE total -> y                 (scalars; y = factor / total, 0 when total is 0)
+ * RUNNING_FACTORS total!, weight? -> factors [2]   (c = weight, or 1; n = total, 0 at the first micro-batch of a step:
+ *             n / (n + c), c / (n + c); 0, 0 when n + c is 0; at the last micro-batch n, c with ends_in_sum; total = n
+ * + c) SQUARE_SUM  x -> y                     (float64 scalar; in double, in an order by shape) CLIP_SCALE  squares,
+ * scale -> y        (scalars; y = scale maximum / max(|scale| sqrt(squares), maximum))
  *
  * Optimisers. hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
  * SGD_UPDATE   parameter!, gradient, hyper, scale, velocity?!      (bgi_sgd_attributes)
@@ -200,6 +206,16 @@ enum {
     BGI_HYPER_EPSILON,
     BGI_HYPER_COUNT = 8
 };
+typedef struct bgi_total_scale_attributes {
+    double factor;
+} bgi_total_scale_attributes;
+typedef struct bgi_running_factors_attributes {
+    uint32_t micro_batches; /* of a step */
+    bool ends_in_sum;
+} bgi_running_factors_attributes;
+typedef struct bgi_clip_scale_attributes {
+    double maximum;
+} bgi_clip_scale_attributes;
 typedef struct bgi_sgd_attributes {
     bool nesterov;
 } bgi_sgd_attributes;

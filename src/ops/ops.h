@@ -41,16 +41,27 @@ bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
 /* The same bytes in a buffer of their own. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
-/* ---- optimiser.c ---- */
+/* ---- accumulate.c, optimiser.c ---- */
 
-extern const bg_op_type bgi_op_accumulate, bgi_op_add_n, bgi_op_total_scale, bgi_op_sgd_update, bgi_op_adam_update;
+extern const bg_op_type bgi_op_accumulate, bgi_op_add_n, bgi_op_sgd_update, bgi_op_adam_update;
+extern const bg_op_type bgi_op_total_scale, bgi_op_running_factors, bgi_op_square_sum, bgi_op_clip_scale;
 
 /* values[0] + values[1] + ..., in order; one value is returned as it is. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
-/* The accumulator variable takes the gradient at the first micro-batch of a step, and adds it at later ones. */
-void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient);
-/* A scalar -> float32 scalar 1 / total; 0 when total is 0. */
-bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total);
+/* The accumulator variable takes the gradient at the first micro-batch of a step, and adds it at later ones. With
+ * `factors` (else null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
+void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value factors);
+/* A scalar -> float32 scalar factor / total; 0 when total is 0. */
+bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total, double factor);
+/* The factors of a running mean: total is a float32 scalar variable to which weight (float32 scalar; null: 1) is added,
+ * from 0 at a step's first micro-batch. At its last, of `micro_batches`, with `ends_in_sum`, they make the mean so far
+ * times the total. */
+bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, bg_value weight, uint32_t micro_batches,
+                             bool ends_in_sum);
+/* The sum of x's squares: a float64 scalar. */
+bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x);
+/* scale x maximum / max(norm, maximum), where norm = |scale| sqrt(squares); float32 scalar. */
+bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
 /* hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                     bg_value scale, bg_value velocity, bool nesterov);

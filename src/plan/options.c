@@ -25,6 +25,7 @@ bg_options bg_options_defaults(void)
         .device_iterations = 1,
         .gradient_accumulation = 1,
         .replicas = 1,
+        .cast_gradients = true,
         .wait_limit_s = 120.0,
         .trace_events = 65536,
     };
@@ -41,6 +42,10 @@ static const char *const output_mode_names[] = {[BG_OUTPUT_DEFAULT] = "default",
                                                 [BG_OUTPUT_ALL] = "all",
                                                 [BG_OUTPUT_SUM] = "sum",
                                                 [BG_OUTPUT_EVERY_N] = "every_n"};
+static const char *const accumulation_names[] = {
+    [BG_ACCUMULATE_MEAN] = "mean", [BG_ACCUMULATE_SUM] = "sum", [BG_ACCUMULATE_MEAN_RUNNING] = "mean-running"};
+static const char *const replica_reduction_names[] = {
+    [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPLICAS_MEAN] = "mean", [BG_REPLICAS_SUM] = "sum"};
 
 static const char *const recompute_names[] = {[BG_RECOMPUTE_NONE] = "none",
                                               [BG_RECOMPUTE_STAGE] = "stage",
@@ -51,6 +56,8 @@ static const char *const recompute_order_names[] = {
     [BG_RECOMPUTE_INTERLEAVED] = "interleaved", [BG_RECOMPUTE_THEN] = "then"};
 
 enum {
+    ACCUMULATION_COUNT = sizeof accumulation_names / sizeof accumulation_names[0],
+    REPLICA_REDUCTION_COUNT = sizeof replica_reduction_names / sizeof replica_reduction_names[0],
     STRATEGY_COUNT = sizeof strategy_names / sizeof strategy_names[0],
     OUTPUT_MODE_COUNT = sizeof output_mode_names / sizeof output_mode_names[0],
     RECOMPUTE_COUNT = sizeof recompute_names / sizeof recompute_names[0],
@@ -79,6 +86,36 @@ bool bg_strategy_find(const char *name, bg_strategy *out)
     if (i == STRATEGY_COUNT)
         return false;
     *out = (bg_strategy)i;
+    return true;
+}
+
+const char *bg_accumulation_name(bg_accumulation accumulation)
+{
+    return (uint32_t)accumulation < ACCUMULATION_COUNT ? accumulation_names[accumulation] : "none";
+}
+
+bool bg_accumulation_find(const char *name, bg_accumulation *out)
+{
+    uint32_t i = find_name(accumulation_names, ACCUMULATION_COUNT, name);
+
+    if (i == ACCUMULATION_COUNT)
+        return false;
+    *out = (bg_accumulation)i;
+    return true;
+}
+
+const char *bg_replica_reduction_name(bg_replica_reduction reduction)
+{
+    return (uint32_t)reduction < REPLICA_REDUCTION_COUNT ? replica_reduction_names[reduction] : "none";
+}
+
+bool bg_replica_reduction_find(const char *name, bg_replica_reduction *out)
+{
+    uint32_t i = find_name(replica_reduction_names, REPLICA_REDUCTION_COUNT, name);
+
+    if (i == REPLICA_REDUCTION_COUNT)
+        return false;
+    *out = (bg_replica_reduction)i;
     return true;
 }
 
@@ -348,11 +385,54 @@ static void check_recompute(problem_list *list, const bg_options *options)
                     "budget, or use BG_RECOMPUTE_STAGE");
 }
 
+static void check_accumulator(problem_list *list, const bg_options *options)
+{
+    const bool is_given = options->accumulator_type == BG_ACCUMULATOR_GIVEN;
+    const bool is_chosen = options->accumulator_type == BG_ACCUMULATOR_CALLBACK;
+
+    if ((uint32_t)options->accumulator_type > BG_ACCUMULATOR_CALLBACK)
+        add_problem(list, "accumulator_type is %d; it must be one of the bg_accumulator_type values",
+                    (int)options->accumulator_type);
+    if (is_given && options->accumulator_dtype != BG_FLOAT32 && options->accumulator_dtype != BG_BFLOAT16)
+        add_problem(list, "accumulator_dtype is %s; it must be float32 or bfloat16",
+                    bg_dtype_name(options->accumulator_dtype));
+    if (!is_given && options->accumulator_dtype != BG_DTYPE_NONE)
+        add_problem(list, "accumulator_dtype is %s, which counts with BG_ACCUMULATOR_GIVEN only; leave one of them out",
+                    bg_dtype_name(options->accumulator_dtype));
+    if (is_chosen != (options->choose_accumulator != NULL))
+        add_problem(list, is_chosen
+                              ? "accumulator_type is a callback and choose_accumulator is NULL"
+                              : "choose_accumulator is set, which counts with BG_ACCUMULATOR_CALLBACK only; leave "
+                                "one of them out");
+}
+
+static void check_moment(problem_list *list, const char *what, bg_dtype dtype)
+{
+    if (dtype != BG_DTYPE_NONE && dtype != BG_FLOAT32 && dtype != BG_BFLOAT16)
+        add_problem(list, "%s is %s; it must be float32 or bfloat16 (float64 parameters keep float64)", what,
+                    bg_dtype_name(dtype));
+}
+
+static void check_gradients(problem_list *list, const bg_options *options)
+{
+    if ((uint32_t)options->accumulation >= ACCUMULATION_COUNT)
+        add_problem(list,
+                    "accumulation is %d; it must be BG_ACCUMULATE_MEAN, BG_ACCUMULATE_SUM or "
+                    "BG_ACCUMULATE_MEAN_RUNNING",
+                    (int)options->accumulation);
+    if ((uint32_t)options->replica_reduction >= REPLICA_REDUCTION_COUNT)
+        add_problem(list, "replica_reduction is %d; it must be one of the bg_replica_reduction values",
+                    (int)options->replica_reduction);
+    check_accumulator(list, options);
+    check_moment(list, "first_moment_dtype", options->first_moment_dtype);
+    check_moment(list, "second_moment_dtype", options->second_moment_dtype);
+    if (!(options->max_gradient_norm >= 0.0))
+        add_problem(list, "max_gradient_norm is %g; it must be above 0, or 0 for gradients as they are",
+                    options->max_gradient_norm);
+}
+
 static void check_rest(problem_list *list, const bg_options *options)
 {
-    if (options->accumulation != BG_ACCUMULATE_MEAN && options->accumulation != BG_ACCUMULATE_SUM)
-        add_problem(list, "accumulation is %d; it must be BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM",
-                    (int)options->accumulation);
     if (options->kernels != BG_KERNELS_FAST && options->kernels != BG_KERNELS_REFERENCE)
         add_problem(list, "kernels is %d; it must be BG_KERNELS_FAST or BG_KERNELS_REFERENCE", (int)options->kernels);
     if (!(options->wait_limit_s > 0.0))
@@ -380,6 +460,7 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
     check_outputs(&list, options);
     check_locations(&list, options);
     check_recompute(&list, options);
+    check_gradients(&list, options);
     check_rest(&list, options);
     if (list.length > 0)
         return bg_error_set(error, BG_ERROR_INVALID, "options: %s", list.text);

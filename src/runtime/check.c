@@ -88,8 +88,8 @@ static bg_status check_reduced(const bg_plan *plan, bg_action_kind kind, const b
 {
     const bool is_sum = kind == BG_ACTION_REDUCE, has_pieces = reduced->piece_count > 0;
 
-    if (is_sum && reduced->dtype != BG_FLOAT32 && reduced->dtype != BG_FLOAT64)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; float32 and float64 can be summed",
+    if (is_sum && !bg_dtype_is_float(reduced->dtype))
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; it must be a float type",
                             bg_dtype_name(reduced->dtype));
     if (reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
         (has_pieces && (uint64_t)reduced->piece_count * plan->replicas < (uint64_t)reduced->element_count))

@@ -13,12 +13,14 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "kernels/reference/element.h"
 
 enum { ARRIVE = 0, WAIT_FOR_ALL, WAIT_FOR_SHARES, BLOCK_BYTES = 8192 };
 
 typedef union sum_block {
     float f[BLOCK_BYTES / sizeof(float)];
     double d[BLOCK_BYTES / sizeof(double)];
+    uint16_t b[BLOCK_BYTES / sizeof(uint16_t)];
 } sum_block;
 
 static void add_block(bg_dtype dtype, sum_block *restrict sum, const void *restrict term, size_t element_count)
@@ -26,6 +28,10 @@ static void add_block(bg_dtype dtype, sum_block *restrict sum, const void *restr
     if (dtype == BG_FLOAT64)
         for (size_t i = 0; i < element_count; i++)
             sum->d[i] += ((const double *)term)[i];
+    else if (dtype == BG_BFLOAT16)
+        for (size_t i = 0; i < element_count; i++)
+            bgi_store(dtype, sum->b, (int64_t)i,
+                      bgi_load(dtype, sum->b, (int64_t)i) + bgi_load(dtype, term, (int64_t)i));
     else
         for (size_t i = 0; i < element_count; i++)
             sum->f[i] += ((const float *)term)[i];

@@ -4,32 +4,22 @@
  *     d w (one micro-batch)   =>   accumulate(w.accumulator, d w)                         once a micro-batch
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
- * needs: a forward graph with a loss. does: differentiates; gives each parameter one accumulator a block that uses it;
- * sums those in block order; appends the optimiser's update in the block that uses the parameter first. With offloaded
- * state the update is wrapped in a load and a store. keeps: everything that was there.
- *
- * 'mean' weights micro-batches by the number of elements that their loss counted (label by label), so that splitting a
- * batch differently, or over replicas, gives the mean over the whole: gradients of sums are accumulated beside the
- * total of counts, and the update multiplies by 1 / total.
+ * needs: a forward graph with a loss. does: differentiates; gives each parameter one accumulator a block that uses it
+ * (accumulation.c); sums those in block order; bounds their norm when asked (clipping.c); appends the optimiser's
+ * update in the block that uses the parameter first. With offloaded state the update is wrapped in a load and a store.
+ * keeps: everything that was there.
  */
-#include "transform/transform.h"
+#include "transform/training.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "ops/ops.h"
 
-typedef struct bgi_trainer {
-    bg_graph *graph;
-    const bg_optimiser *optimiser;
-    bool offload;
-    bg_value hyper;
-    bg_value scale;
-} bgi_trainer;
-
-static bg_value add_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
-                             bg_variable_role role, bg_value owner)
+bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
+                                   bg_variable_role role, bg_value owner)
 {
     const char *full = bgi_arena_format(&graph->arena, "%s.%s", name, suffix);
     bg_value variable;
@@ -44,48 +34,19 @@ static bg_value add_variable(bg_graph *graph, const char *name, const char *suff
     return variable;
 }
 
-/* The accumulator of a parameter's gradient in one block; bfloat16 gradients are kept in float32. */
-static bg_value add_accumulator(bg_graph *graph, const bgi_parameter_gradient *g)
-{
-    const char *parameter = bg_graph_name(graph, g->parameter);
-    const char *suffix = bgi_arena_format(&graph->arena, "accumulator.%s", graph->blocks[g->block].name);
-    bg_type type = bg_graph_type(graph, g->parameter);
-    bg_value accumulator;
-
-    if (type.dtype == BG_BFLOAT16)
-        type.dtype = BG_FLOAT32;
-    accumulator = add_variable(graph, parameter, suffix != NULL ? suffix : "accumulator", &type, BG_ROLE_ACCUMULATOR,
-                               g->parameter);
-    graph->current_block = g->block;
-    bgi_accumulate(graph, NULL, accumulator, g->gradient);
-    return accumulator;
-}
-
-/* The number that gradients are multiplied by: 1 / total count for a mean, 1 for a sum. */
-static void add_scale(bgi_trainer *trainer, bg_value loss, bg_value weight, const bg_options *options)
+void bgi_enter_loss_block(const bgi_trainer *trainer)
 {
     bg_graph *graph = trainer->graph;
-    const bg_type scalar = bg_scalar(BG_FLOAT32);
-    const bg_value counted = bg_value_is_null(weight) ? loss : weight;
+    const bg_value counted = bg_value_is_null(trainer->weight) ? trainer->loss : trainer->weight;
 
     graph->current_block = graph->ops[bgi_graph_value(graph, counted)->op].block;
-    if (options->accumulation == BG_ACCUMULATE_SUM || bg_value_is_null(weight)) {
-        const float scale = options->accumulation == BG_ACCUMULATE_SUM
-                                ? 1.0f
-                                : 1.0f / (float)((double)options->gradient_accumulation * options->replicas);
-        trainer->scale = bg_graph_constant(graph, "gradient.scale", &scalar, &scale);
-        return;
-    }
-    graph->phase = BGI_PHASE_BACKWARD;
-    trainer->scale = bg_graph_variable(graph, "loss.total_weight", &scalar, BG_ROLE_ACCUMULATOR, NULL);
-    bgi_accumulate(graph, "loss.count", trainer->scale, weight);
-    graph->phase = BGI_PHASE_UPDATE;
-    trainer->scale = bgi_total_scale(graph, "gradient.scale", trainer->scale);
 }
+
+/* ---- updates ---- */
 
 static bg_value load_state(bgi_trainer *trainer, bg_value state)
 {
-    if (!trainer->offload || bg_value_is_null(state))
+    if (!trainer->options->offload_optimiser || bg_value_is_null(state))
         return state;
     trainer->graph->values[state.id].is_remote = true;
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
@@ -95,25 +56,33 @@ static void store_state(bgi_trainer *trainer, bg_value state, bg_value loaded)
 {
     const bg_value operands[] = {state, loaded};
 
-    if (trainer->offload && !bg_value_is_null(state))
+    if (trainer->options->offload_optimiser && !bg_value_is_null(state))
         bg_graph_add(trainer->graph, &bgi_op_store, NULL, operands, 2, NULL, NULL);
+}
+
+/* float32, float64 for float64; bfloat16 when asked, for what is no float64. */
+static bg_value add_state(bgi_trainer *trainer, bg_value parameter, const char *suffix, bg_dtype asked)
+{
+    bg_type type = bg_graph_type(trainer->graph, parameter);
+
+    if (type.dtype != BG_FLOAT64)
+        type.dtype = asked == BG_DTYPE_NONE ? BG_FLOAT32 : asked;
+    return bgi_add_training_variable(trainer->graph, bg_graph_name(trainer->graph, parameter), suffix, &type,
+                                     BG_ROLE_STATE, parameter);
 }
 
 static void add_update(bgi_trainer *trainer, bg_value parameter, bg_value gradient)
 {
     bg_graph *graph = trainer->graph;
     const bg_optimiser *optimiser = trainer->optimiser;
-    const char *name = bg_graph_name(graph, parameter);
-    bg_type type = bg_graph_type(graph, parameter);
+    const bg_dtype first_dtype = trainer->options->first_moment_dtype;
     bg_value first = {0}, second = {0}, loaded_first, loaded_second;
 
-    if (type.dtype == BG_BFLOAT16)
-        type.dtype = BG_FLOAT32;
     if (optimiser->kind != BG_SGD) {
-        first = add_variable(graph, name, "exp_avg", &type, BG_ROLE_STATE, parameter);
-        second = add_variable(graph, name, "exp_avg_sq", &type, BG_ROLE_STATE, parameter);
+        first = add_state(trainer, parameter, "exp_avg", first_dtype);
+        second = add_state(trainer, parameter, "exp_avg_sq", trainer->options->second_moment_dtype);
     } else if (optimiser->momentum != 0.0) {
-        first = add_variable(graph, name, "momentum_buffer", &type, BG_ROLE_STATE, parameter);
+        first = add_state(trainer, parameter, "momentum_buffer", first_dtype);
     }
     loaded_first = load_state(trainer, first);
     loaded_second = load_state(trainer, second);
@@ -127,59 +96,106 @@ static void add_update(bgi_trainer *trainer, bg_value parameter, bg_value gradie
     store_state(trainer, second, loaded_second);
 }
 
+/* One gradient a parameter: its accumulators' sum, in block order. */
+static uint32_t sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, const bg_value *accumulators,
+                           uint32_t count, bgi_final_gradient *out)
+{
+    uint32_t parameters = 0;
+
+    for (uint32_t i = 0, end; i < count; i = end) {
+        end = i + 1;
+        while (end < count && gradients[end].parameter.id == gradients[i].parameter.id)
+            end++;
+        trainer->graph->current_block = gradients[i].block;
+        out[parameters++] = (bgi_final_gradient){
+            gradients[i].parameter, bgi_add_n(trainer->graph, NULL, accumulators + i, end - i), gradients[i].block};
+    }
+    return parameters;
+}
+
 static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                              const bg_value *accumulators, uint32_t count, bg_error *error)
 {
     bg_graph *graph = trainer->graph;
+    bgi_final_gradient *final = calloc(count + 1, sizeof *final);
+    uint32_t parameters;
+    bg_status status;
 
+    if (final == NULL)
+        return bgi_error_memory(error, "gradients", count * sizeof *final);
     graph->phase = BGI_PHASE_UPDATE;
-    for (uint32_t i = 0; i < count;) {
-        uint32_t end = i + 1;
-        while (end < count && gradients[end].parameter.id == gradients[i].parameter.id)
-            end++;
-        graph->current_block = gradients[i].block;
-        add_update(trainer, gradients[i].parameter, bgi_add_n(graph, NULL, accumulators + i, end - i));
-        BGI_TRY(bg_graph_check(graph, error));
-        i = end;
+    parameters = sum_blocks(trainer, gradients, accumulators, count, final);
+    status = bg_graph_check(graph, error);
+    if (status == BG_OK && trainer->options->max_gradient_norm > 0.0 && !isinf(trainer->options->max_gradient_norm))
+        status = bgi_clip_gradients(trainer, final, parameters, error);
+    for (uint32_t i = 0; status == BG_OK && i < parameters; i++) {
+        graph->current_block = final[i].block;
+        add_update(trainer, final[i].parameter, final[i].gradient);
+        status = bg_graph_check(graph, error);
     }
-    return BG_OK;
+    free(final);
+    return status;
 }
 
-static void warn_of_mixed_means(const bg_graph *graph, bg_value loss, const bg_options *options)
-{
-    bool is_mixed = false;
+/* ---- all of it ---- */
 
-    if (options->accumulation != BG_ACCUMULATE_MEAN || options->log == NULL || loss.id >= graph->value_count)
-        return;
-    bgi_find_loss_weight(graph, loss, &is_mixed);
-    if (is_mixed)
+static void warn_of_mixed_means(const bg_options *options)
+{
+    if (options->log != NULL)
         options->log(options->log_user, BG_LOG_WARNING,
                      "the loss combines means over different numbers of elements: each micro-batch counts the same, "
                      "however many elements it counted");
+}
+
+/* Training accumulates by itself: accumulators that a model brings would be added to twice. */
+static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
+{
+    for (size_t v = 1; v < graph->value_count; v++)
+        if (graph->values[v].kind == BGI_VALUE_VARIABLE && graph->values[v].role == BG_ROLE_ACCUMULATOR)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "the model has an accumulator of its own, `%s`: training already accumulates gradients "
+                                "over options.gradient_accumulation micro-batches; leave it out",
+                                graph->values[v].name);
+    return BG_OK;
+}
+
+/* The weight of a micro-batch's mean; a sum takes no notice of counts. */
+static bg_value find_weight(const bgi_trainer *trainer)
+{
+    bool is_mixed = false;
+    bg_value weight = {0};
+
+    if (trainer->options->accumulation == BG_ACCUMULATE_SUM || trainer->loss.id >= trainer->graph->value_count)
+        return weight;
+    weight = bgi_find_loss_weight(trainer->graph, trainer->loss, &is_mixed);
+    if (!is_mixed)
+        return weight;
+    warn_of_mixed_means(trainer->options);
+    return (bg_value){0};
 }
 
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
                             bg_error *error)
 {
     const bg_type hyper_type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
-    bgi_trainer trainer = {.graph = graph, .optimiser = optimiser, .offload = options->offload_optimiser};
+    bgi_trainer trainer = {.graph = graph, .optimiser = optimiser, .options = options, .loss = loss};
     bgi_parameter_gradient *gradients = NULL;
-    bg_value *accumulators = NULL, weight = {0};
+    bg_value *accumulators = NULL, seed_weight;
     uint32_t count = 0;
     bg_status status;
 
-    warn_of_mixed_means(graph, loss, options);
+    BGI_TRY_CLEANUP(refuse_accumulators(graph, error));
+    trainer.weight = find_weight(&trainer);
     BGI_TRY_CLEANUP(bgi_differentiate(graph, loss, options->accumulation == BG_ACCUMULATE_MEAN, &gradients, &count,
-                                      &weight, error));
+                                      &seed_weight, error));
     accumulators = calloc(count + 1, sizeof *accumulators);
     if (accumulators == NULL) {
         status = bgi_error_memory(error, "accumulators", count * sizeof *accumulators);
         goto cleanup;
     }
-    for (uint32_t i = 0; i < count; i++)
-        accumulators[i] = add_accumulator(graph, &gradients[i]);
+    BGI_TRY_CLEANUP(bgi_add_accumulators(&trainer, gradients, count, accumulators, error));
     trainer.hyper = bg_graph_variable(graph, "optimiser.hyper", &hyper_type, BG_ROLE_HYPER, NULL);
-    add_scale(&trainer, loss, weight, options);
+    bgi_add_scale(&trainer);
     BGI_TRY_CLEANUP(bg_graph_check(graph, error));
     BGI_TRY_CLEANUP(add_updates(&trainer, gradients, accumulators, count, error));
     status = bgi_graph_verify(graph, error);

@@ -93,6 +93,11 @@ error 1 'auto_stage is auto_increment and stages are' plan mnist --auto-stage au
 error 1 'IPUs come in powers of two: take 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4'
 error 2 'final|all|sum' mnist --output-mode last
 error 2 'float32|bfloat16' mnist --dtype float16
+error 2 'mean|mean-running|sum' mnist --accumulation none
+error 2 'mean|sum' mnist --replica-reduction none
+error 2 'default|same|float32|bfloat16' mnist --accumulator-type float16
+error 2 '--clip-norm is `-1`' mnist --clip-norm -1
+error 2 '--clip-norm is `nan`' mnist --clip-norm nan
 error 2 'only the pipelined strategy' mnist --strategy sharded --schedule grouped
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet

@@ -57,7 +57,7 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser shard shard-minimum replicas schedule stages device-memory cores seed \
-    no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
+    accumulation replica-reduction accumulator-type clip-norm no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -83,6 +83,11 @@ for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--
     train variant --epochs 1 $variant
     same base variant
 done
+gradients='--accumulation mean-running --accumulator-type bfloat16 --clip-norm 0.5 --replica-reduction sum --replicas 2'
+train clipped --epochs 1 --gradient-accumulation 4 --strategy single $gradients
+train clipped-pipeline --epochs 1 --gradient-accumulation 4 $gradients
+same clipped clipped-pipeline
+check "gradients that are bounded and rounded give other weights" sh -c '! cmp -s base.safetensors clipped.safetensors'
 train other-seed --epochs 1 --seed 1
 check "another seed gives other weights" sh -c '! cmp -s base.safetensors other-seed.safetensors'
 train unshuffled --epochs 1 --no-shuffle

@@ -198,6 +198,43 @@ static void test_accumulate(void **state)
     }
 }
 
+/* Shares of a running mean: the reference's bits; a gradient with no share may be anything. */
+static void test_accumulate_shares(void **state)
+{
+    random_state random = {16};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t count = draw_count(&random);
+        kernel_case c = {.id = BGI_KERNEL_ACCUMULATE, .env = {.accumulated = i % 2}};
+        float *gradient, *factors;
+
+        case_input(&c, bg_vector(dtype, count), &random, -1, 1);
+        gradient = case_input(&c, bg_vector(BG_FLOAT32, count), &random, -1, 1);
+        factors = case_input(&c, bg_vector(BG_FLOAT32, 2), &random, 0, 1);
+        if (i % 5 == 0) {
+            factors[1] = 0.0f;
+            gradient[count - 1] = NAN;
+        }
+        finish_case(&c);
+    }
+}
+
+static void test_square_sum(void **state)
+{
+    random_state random = {17};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        kernel_case c = {.id = BGI_KERNEL_SQUARE_SUM, .relative = 1e-12};
+
+        case_input(&c, bg_vector(draw_float(&random), draw_count(&random)), &random, -1, 1);
+        case_output(&c, bg_scalar(BG_FLOAT64));
+        finish_case(&c);
+    }
+}
+
 /* parameter, gradient, hyper, scale, states: float32 results have the reference's bits. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
@@ -257,6 +294,8 @@ int main(void)
                                        cmocka_unit_test(test_scale_and_cast),
                                        cmocka_unit_test(test_standardise),
                                        cmocka_unit_test(test_accumulate),
+                                       cmocka_unit_test(test_accumulate_shares),
+                                       cmocka_unit_test(test_square_sum),
                                        cmocka_unit_test(test_sgd),
                                        cmocka_unit_test(test_adam)};
 

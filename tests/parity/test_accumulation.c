@@ -59,8 +59,11 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
+/* How gradients of micro-batches and replicas become one; `set` NULL: as by default. */
+typedef void (*set_function)(bg_options *options);
+
 static bg_plan *make_plan(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg_strategy strategy,
-                          const bg_optimiser *optimiser, bg_options *options)
+                          const bg_optimiser *optimiser, set_function set, bg_options *options)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, IN), label_type = bg_vector(BG_INT32, micro_batch);
     bg_error error = {0};
@@ -79,6 +82,8 @@ static bg_plan *make_plan(wrap_function wrap, int64_t micro_batch, uint32_t repl
     options->strategy = strategy;
     options->replicas = replicas;
     options->gradient_accumulation = (uint32_t)(BATCH / micro_batch / replicas);
+    if (set != NULL)
+        set(options);
     require(bg_plan_create_training(graph, loss, optimiser, options, &plan, &error), &error);
     bg_graph_destroy(graph);
     return plan;
@@ -93,11 +98,12 @@ static void fill(float *x, int32_t *labels)
 }
 
 /* The weight after two updates over one batch, cut in micro-batches. */
-static void train(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg_strategy strategy, float *out)
+static void train_with(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg_strategy strategy, double rate,
+                       set_function set, float *out)
 {
-    const bg_optimiser optimiser = bg_sgd(0.5);
+    const bg_optimiser optimiser = bg_sgd(rate);
     bg_options options;
-    bg_plan *plan = make_plan(wrap, micro_batch, replicas, strategy, &optimiser, &options);
+    bg_plan *plan = make_plan(wrap, micro_batch, replicas, strategy, &optimiser, set, &options);
     bg_session *session;
     bg_error error = {0};
     bg_weight weight;
@@ -115,6 +121,208 @@ static void train(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg
     bg_plan_destroy(plan);
 }
 
+static void train(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg_strategy strategy, float *out)
+{
+    train_with(wrap, micro_batch, replicas, strategy, 0.5, NULL, out);
+}
+
+static void assert_close(const float *got, const float *wanted, const char *what, size_t number)
+{
+    for (int i = 0; i < CLASSES * IN; i++)
+        if (!(fabsf(got[i] - wanted[i]) <= 2e-6f))
+            fail_msg("%s %zu: weight %d is %.9g, %.9g expected", what, number, i, (double)got[i], (double)wanted[i]);
+}
+
+static void set_running(bg_options *options)
+{
+    options->accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+}
+
+/* The same mean, label by label, whatever the micro-batches counted (the first ones: nothing). */
+static void test_a_running_mean_equals_the_whole(void **state)
+{
+    static const struct {
+        int64_t micro_batch;
+        uint32_t replicas;
+    } cuts[] = {{8, 1}, {4, 1}, {2, 1}, {1, 1}, {2, 2}, {4, 2}, {1, 4}};
+    float whole[CLASSES * IN], cut[CLASSES * IN];
+
+    (void)state;
+    train(scaled, BATCH, 1, BG_STRATEGY_SINGLE, whole);
+    for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
+        train_with(scaled, cuts[c].micro_batch, cuts[c].replicas,
+                   c % 2 == 0 ? BG_STRATEGY_PIPELINED : BG_STRATEGY_SINGLE, 0.5, set_running, cut);
+        assert_close(cut, whole, "running mean, cut", c);
+    }
+}
+
+/* A mean over elements, each micro-batch of the same size. */
+static bg_value mean_square(bg_graph *graph, bg_value loss, bg_value logits, bg_value labels)
+{
+    (void)loss, (void)labels;
+    return bg_reduce(graph, "mean", BG_REDUCE_MEAN, bg_multiply(graph, logits, logits), NULL, 0, false);
+}
+
+static void set_sum(bg_options *options)
+{
+    options->accumulation = BG_ACCUMULATE_SUM;
+}
+
+static void set_sum_of_means(bg_options *options)
+{
+    options->replica_reduction = BG_REPLICAS_SUM;
+}
+
+static void set_running_sum_of_means(bg_options *options)
+{
+    set_running(options);
+    set_sum_of_means(options);
+}
+
+static void set_mean_of_sums(bg_options *options)
+{
+    set_sum(options);
+    options->replica_reduction = BG_REPLICAS_MEAN;
+}
+
+/* Sums are means with a larger learning rate: over micro-batches, over replicas, over both. */
+static void test_sums_and_means(void **state)
+{
+    static const struct {
+        int64_t micro_batch;
+        uint32_t replicas;
+        double rate; /* that gives the update of the whole batch with 0.4 */
+        set_function set;
+    } cases[] = {{4, 1, 0.4, NULL},
+                 {4, 1, 0.2, set_sum},
+                 {1, 1, 0.05, set_sum},
+                 {2, 2, 0.1, set_sum},
+                 {2, 2, 0.4, NULL},
+                 {2, 2, 0.2, set_sum_of_means},
+                 {2, 4, 0.1, set_sum_of_means},
+                 {2, 2, 0.2, set_mean_of_sums},
+                 {1, 2, 0.1, set_mean_of_sums},
+                 {2, 2, 0.4, set_running},
+                 {1, 4, 0.1, set_running_sum_of_means}};
+    float whole[CLASSES * IN], cut[CLASSES * IN];
+
+    (void)state;
+    train_with(mean_square, BATCH, 1, BG_STRATEGY_SINGLE, 0.4, NULL, whole);
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        train_with(mean_square, cases[c].micro_batch, cases[c].replicas, BG_STRATEGY_PIPELINED, cases[c].rate,
+                   cases[c].set, cut);
+        assert_close(cut, whole, "case", c);
+    }
+}
+
+/* ---- gradients that are known: loss = sum(a x) + sum(b y), so that d a = x and d b = y ---- */
+
+enum { SIDE = 3, STEPS = 2 };
+
+typedef struct known {
+    float x[STEPS * SIDE], y[STEPS * SIDE]; /* of two micro-batches */
+    float a[SIDE], b[SIDE];                 /* after one update from 0 */
+} known;
+
+static void train_known(known *k, const bg_options *options, double rate)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 1, SIDE);
+    const bg_initialiser zero = {BG_INITIALISE_CONSTANT, 0.0, 0.0};
+    const bg_optimiser optimiser = bg_sgd(rate);
+    bg_error error = {0};
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    bg_value x, y, first, second;
+    bg_weight weight;
+    const void *inputs[] = {k->x, k->y};
+
+    require(bg_graph_create(&graph, &error), &error);
+    x = bg_graph_input(graph, "x", &type);
+    y = bg_graph_input(graph, "y", &type);
+    bg_block_start(graph, "first", BG_DEVICE_NONE);
+    first = bg_multiply(graph, bg_graph_parameter(graph, "a", &type, &zero), x);
+    bg_block_start(graph, "second", BG_DEVICE_NONE);
+    second = bg_multiply(graph, bg_graph_parameter(graph, "b", &type, &zero), y);
+    first = bg_reduce(graph, "loss", BG_REDUCE_SUM, bg_add(graph, first, second), NULL, 0, false);
+    require(bg_plan_create_training(graph, first, &optimiser, options, &plan, &error), &error);
+    bg_graph_destroy(graph);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    require(bg_session_run(session, inputs, (void *[]){NULL}, &error), &error);
+    require(bg_weights_find(bg_session_weights(session), "a", &weight, &error), &error);
+    memcpy(k->a, weight.data, sizeof k->a);
+    require(bg_weights_find(bg_session_weights(session), "b", &weight, &error), &error);
+    memcpy(k->b, weight.data, sizeof k->b);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+}
+
+/* Gradients near the largest float: their sum is infinite, their running mean is not. */
+static void test_a_running_mean_does_not_overflow(void **state)
+{
+    known k = {.x = {2e38f, -3e38f, 1.0f, 2e38f, -3e38f, 1.0f}};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.gradient_accumulation = STEPS;
+    train_known(&k, &options, 1e-38);
+    assert_true(isinf(k.a[0]) && isinf(k.a[1]));
+    options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    train_known(&k, &options, 1e-38);
+    assert_true(fabsf(k.a[0] + 2.0f) < 1e-5f && fabsf(k.a[1] - 3.0f) < 1e-5f);
+}
+
+/* g x max / max(norm, max) over all parameters of the mean gradient, in double; below the maximum: not a bit changes.
+ */
+static void test_clipping_by_global_norm(void **state)
+{
+    known k = {.x = {1, -2, 3, 4, 0.5f, -1}, .y = {0.25f, 2, -3, 1.75f, 2, 1}};
+    known free_of_it = k;
+    static const double maxima[] = {0.5, 2.0, 100.0, 0.0};
+    bg_options options = bg_options_defaults();
+    double g[2 * SIDE], squares = 0.0;
+
+    (void)state;
+    for (int i = 0; i < 2 * SIDE; i++) {
+        const float *data = i < SIDE ? k.x + i : k.y + (i - SIDE);
+        g[i] = ((double)data[0] + (double)data[SIDE]) / STEPS;
+        squares += g[i] * g[i];
+    }
+    options.gradient_accumulation = STEPS;
+    train_known(&free_of_it, &options, 0.125);
+    for (size_t m = 0; m < sizeof maxima / sizeof maxima[0]; m++) {
+        const double maximum = maxima[m], norm = sqrt(squares);
+        const double factor = maximum == 0.0 ? 1.0 : maximum / fmax(norm, maximum);
+
+        options.max_gradient_norm = maximum;
+        train_known(&k, &options, 0.125);
+        for (int i = 0; i < 2 * SIDE; i++) {
+            const double got = (double)(i < SIDE ? k.a[i] : k.b[i - SIDE]);
+            if (!(fabs(got + 0.125 * factor * g[i]) <= 1e-7))
+                fail_msg("maximum %g, element %d: %.9g, %.9g expected", maximum, i, got, -0.125 * factor * g[i]);
+        }
+        assert_int_equal(memcmp(k.a, free_of_it.a, sizeof k.a) == 0, factor == 1.0);
+    }
+}
+
+/* bfloat16 accumulators round each sum; the optimiser gets them cast. */
+static void test_bfloat16_accumulators(void **state)
+{
+    known k = {.x = {256, 1, 3, 1, 1, 0.5f}};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.gradient_accumulation = STEPS;
+    options.accumulation = BG_ACCUMULATE_SUM;
+    options.accumulator_type = BG_ACCUMULATOR_GIVEN;
+    options.accumulator_dtype = BG_BFLOAT16;
+    train_known(&k, &options, 1.0);
+    assert_true(k.a[0] == -256.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* 257 has no bfloat16 */
+    options.accumulator_dtype = BG_FLOAT32;
+    train_known(&k, &options, 1.0);
+    assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f);
+}
+
 static void test_a_split_batch_equals_the_whole(void **state)
 {
     static const wrap_function wraps[] = {bare, scaled, reshaped, added, in_another_block};
@@ -130,10 +338,7 @@ static void test_a_split_batch_equals_the_whole(void **state)
         for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
             train(wraps[w], cuts[c].micro_batch, cuts[c].replicas,
                   c % 2 == 0 ? BG_STRATEGY_PIPELINED : BG_STRATEGY_SINGLE, cut);
-            for (int i = 0; i < CLASSES * IN; i++)
-                if (!(fabsf(cut[i] - whole[i]) <= 2e-6f))
-                    fail_msg("wrap %zu, micro-batch %d, replicas %u: weight %d is %.9g, %.9g expected", w,
-                             (int)cuts[c].micro_batch, cuts[c].replicas, i, (double)cut[i], (double)whole[i]);
+            assert_close(cut, whole, "wrap and cut", w * 100 + c);
         }
     }
 }
@@ -180,8 +385,8 @@ static void test_new_optimiser_state_starts_from_its_own_beginning(void **state)
 {
     const bg_optimiser sgd = bg_sgd(0.1), adam = bg_adam(0.01);
     bg_options options;
-    bg_plan *first = make_plan(bare, 4, 1, BG_STRATEGY_SINGLE, &sgd, &options);
-    bg_plan *second = make_plan(bare, 4, 1, BG_STRATEGY_SINGLE, &adam, &options);
+    bg_plan *first = make_plan(bare, 4, 1, BG_STRATEGY_SINGLE, &sgd, NULL, &options);
+    bg_plan *second = make_plan(bare, 4, 1, BG_STRATEGY_SINGLE, &adam, NULL, &options);
     bg_session *with_sgd, *with_adam;
     bg_error error = {0};
     bg_weight weight;
@@ -214,6 +419,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_split_batch_equals_the_whole),
+        cmocka_unit_test(test_a_running_mean_equals_the_whole),
+        cmocka_unit_test(test_sums_and_means),
+        cmocka_unit_test(test_a_running_mean_does_not_overflow),
+        cmocka_unit_test(test_clipping_by_global_norm),
+        cmocka_unit_test(test_bfloat16_accumulators),
         cmocka_unit_test(test_a_mean_inside_a_function_warns),
         cmocka_unit_test(test_new_optimiser_state_starts_from_its_own_beginning),
     };

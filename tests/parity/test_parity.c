@@ -31,15 +31,21 @@ typedef struct cell {
     const uint32_t *mapping; /* of 4 stages, or NULL */
     bool parallel;           /* phases */
     bool no_fusion;
+    bg_accumulation accumulation;
+    bg_dtype accumulator; /* NONE: the default */
+    double clip;
 } cell;
 
 static void describe(const char *model, const cell *c, char *text, size_t size)
 {
     snprintf(text, size,
-             "%s: strategy %s schedule %s stages %s offload %d cores %u device-iterations %u replicas %u%s%s", model,
-             bg_strategy_name(c->strategy), c->schedule != NULL ? c->schedule : "-",
+             "%s: strategy %s schedule %s stages %s offload %d cores %u device-iterations %u replicas %u%s%s "
+             "accumulation %s "
+             "accumulator %s clip %g",
+             model, bg_strategy_name(c->strategy), c->schedule != NULL ? c->schedule : "-",
              c->stages != NULL ? c->stages : "-", c->offload, c->cores, c->device_iterations, c->replicas,
-             c->mapping != NULL ? " mapped" : "", c->parallel ? " parallel phases" : "");
+             c->mapping != NULL ? " mapped" : "", c->parallel ? " parallel phases" : "",
+             bg_accumulation_name(c->accumulation), bg_dtype_name(c->accumulator), c->clip);
 }
 
 /* Trains UPDATES updates, over the same data each run. */
@@ -65,6 +71,12 @@ static test_result train(const test_model *model, const cell *c)
     options.seed = 42;
     options.wait_limit_s = 60;
     options.no_fusion = c->no_fusion;
+    options.accumulation = c->accumulation;
+    options.max_gradient_norm = c->clip;
+    if (c->accumulator != BG_DTYPE_NONE) {
+        options.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.accumulator_dtype = c->accumulator;
+    }
     return test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, what);
 }
 
@@ -175,6 +187,51 @@ static void test_device_mappings(void **state)
         }
         free(expected.bytes);
     }
+}
+
+/* How gradients are accumulated, kept and bounded: one result for all strategies, and not that of the defaults. */
+static void test_accumulations_and_clipping(void **state)
+{
+    static const struct {
+        bg_accumulation accumulation;
+        bg_dtype accumulator;
+        double clip;
+    } kinds[] = {{BG_ACCUMULATE_MEAN, BG_DTYPE_NONE, 0.02},
+                 {BG_ACCUMULATE_MEAN_RUNNING, BG_DTYPE_NONE, 0.0},
+                 {BG_ACCUMULATE_MEAN_RUNNING, BG_BFLOAT16, 0.02},
+                 {BG_ACCUMULATE_SUM, BG_BFLOAT16, 0.0}};
+    static const char *const stages[] = {"B1,B2|B3,B4", "B1|B2|B3|B4", "B1@1|B2@0|B3@1|B4@0"};
+    static const char *const schedules[] = {"interleaved", "grouped", "sequential"};
+    unsigned number = 0;
+
+    (void)state;
+    for (unsigned m = 0; test_model_at(m) != NULL; m++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            for (uint32_t replicas = 1; replicas < 3; replicas++) {
+                cell c = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
+                test_result plain, expected;
+
+                if (number++ % every_nth() != 0 || ((m + k) % 2 + 1 != replicas && getenv("BRIGADE_TEST_ALL") == NULL))
+                    continue;
+                plain = train(test_model_at(m), &c);
+                c.accumulation = kinds[k].accumulation;
+                c.accumulator = kinds[k].accumulator;
+                c.clip = kinds[k].clip;
+                expected = train(test_model_at(m), &c);
+                assert_memory_not_equal(expected.bytes, plain.bytes, expected.size);
+                for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {
+                    c.strategy = s == 1 && replicas == 2 ? BG_STRATEGY_SHARDED : BG_STRATEGY_PIPELINED;
+                    c.schedule = c.strategy == BG_STRATEGY_SHARDED
+                                     ? NULL
+                                     : schedules[s == 2 ? 1 + (k + m) % 2 : (s + k + m) % 3];
+                    c.stages = stages[s];
+                    c.cores = 2;
+                    c.offload = s == 0;
+                    assert_same(test_model_at(m), &c, &expected);
+                }
+                free(plain.bytes);
+                free(expected.bytes);
+            }
 }
 
 /* Gradients that are added to their accumulators where they are made, and gradients that separate ops add (models in
@@ -372,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_phases),
         cmocka_unit_test(test_automatic_stages),
         cmocka_unit_test(test_mapped_devices),
+        cmocka_unit_test(test_accumulations_and_clipping),
         cmocka_unit_test(test_the_comparison_sees_a_difference),
     };
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "plan/options.h"
@@ -125,6 +126,49 @@ static void spoil_request_array(bg_options *options)
 static void spoil_reduction(bg_options *options)
 {
     options->accumulation = (bg_accumulation)5;
+}
+static void spoil_replica_reduction(bg_options *options)
+{
+    options->replica_reduction = (bg_replica_reduction)4;
+}
+static void spoil_accumulator(bg_options *options)
+{
+    options->accumulator_type = (bg_accumulator_type)7;
+}
+static void spoil_given_accumulator(bg_options *options)
+{
+    options->accumulator_type = BG_ACCUMULATOR_GIVEN;
+    options->accumulator_dtype = BG_INT32;
+}
+static void spoil_unused_accumulator(bg_options *options)
+{
+    options->accumulator_type = BG_ACCUMULATOR_SAME;
+    options->accumulator_dtype = BG_FLOAT32;
+}
+static bg_dtype choose_nothing(void *user, const char *name, const bg_type *type)
+{
+    (void)user, (void)name;
+    return type->dtype;
+}
+static void spoil_callback(bg_options *options)
+{
+    options->accumulator_type = BG_ACCUMULATOR_CALLBACK;
+}
+static void spoil_unused_callback(bg_options *options)
+{
+    options->choose_accumulator = choose_nothing;
+}
+static void spoil_moment(bg_options *options)
+{
+    options->second_moment_dtype = BG_FLOAT64;
+}
+static void spoil_norm(bg_options *options)
+{
+    options->max_gradient_norm = -0.5;
+}
+static void spoil_norm_with_nan(bg_options *options)
+{
+    options->max_gradient_norm = (double)NAN;
 }
 static void spoil_kernels(bg_options *options)
 {
@@ -261,6 +305,15 @@ static const bad_case bad_cases[] = {
     {"output_requests[0] every_n has period 3", spoil_request_period, false},
     {"output_requests is NULL", spoil_request_array, false},
     {"accumulation is 5", spoil_reduction, false},
+    {"replica_reduction is 4", spoil_replica_reduction, false},
+    {"accumulator_type is 7", spoil_accumulator, false},
+    {"accumulator_dtype is int32", spoil_given_accumulator, false},
+    {"counts with BG_ACCUMULATOR_GIVEN only", spoil_unused_accumulator, false},
+    {"choose_accumulator is NULL", spoil_callback, false},
+    {"counts with BG_ACCUMULATOR_CALLBACK only", spoil_unused_callback, false},
+    {"second_moment_dtype is float64", spoil_moment, false},
+    {"max_gradient_norm is -0.5", spoil_norm, false},
+    {"max_gradient_norm is nan", spoil_norm_with_nan, false},
     {"kernels is 5", spoil_kernels, false},
     {"wait_limit_s is -1", spoil_wait, false},
     {"trace_events is 0", spoil_trace, false},

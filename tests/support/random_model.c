@@ -198,7 +198,8 @@ bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, b
         options.schedule = schedules[bgi_test_random_below(&random, is_shared && training ? 2 : 3)];
     }
     options.kernels = BG_KERNELS_REFERENCE;
-    options.accumulation = bgi_test_random_below(&random, 2) == 0 ? BG_ACCUMULATE_MEAN : BG_ACCUMULATE_SUM;
+    options.accumulation = (bg_accumulation)bgi_test_random_below(&random, 3);
+    options.max_gradient_norm = bgi_test_random_below(&random, 3) == 0 ? 0.5 : 0.0;
     if (training)
         options.gradient_accumulation = 1 + bgi_test_random_below(&random, 7);
     else

@@ -3,9 +3,12 @@
  */
 #include "transform/small.h"
 
+#include <math.h>
+
 static bg_options small_options(void)
 {
-    return (bg_options){.gradient_accumulation = 4, .replicas = 2, .accumulation = BG_ACCUMULATE_MEAN};
+    return (bg_options){
+        .gradient_accumulation = 4, .replicas = 2, .accumulation = BG_ACCUMULATE_MEAN, .cast_gradients = true};
 }
 
 static const bgi_op *find_op(const bg_graph *graph, const bg_op_type *type, uint32_t number)
@@ -164,12 +167,147 @@ static void test_tied_weight_has_one_update(void **state)
     bg_graph_destroy(graph);
 }
 
+/* One bfloat16 weight: what its accumulator and state are, by the options; "" or what the error says. */
+static bg_dtype choose(void *user, const char *name, const bg_type *type)
+{
+    assert_string_equal(name, "w");
+    assert_int_equal(type->dtype, BG_BFLOAT16);
+    return *(const bg_dtype *)user;
+}
+
+static void check_types(bg_options options, bg_dtype accumulator, bg_dtype state, const char *problem)
+{
+    const bg_optimiser optimiser = bg_adam(0.1);
+    bg_graph *graph = small_create();
+    const bg_type type = bg_matrix(BG_BFLOAT16, 3, 3), x_type = bg_matrix(BG_BFLOAT16, 2, 3);
+    const bg_value w = bg_graph_parameter(graph, "w", &type, NULL);
+    const bg_value y = bg_linear(graph, "fc", bg_graph_input(graph, "x", &x_type), w, (bg_value){0});
+    const bg_value loss = small_loss(graph, "loss", bg_cast(graph, NULL, y, BG_FLOAT32));
+    bg_error error = {0};
+
+    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error),
+                 problem == NULL ? BG_OK : BG_ERROR_INVALID, &error, problem);
+    if (problem == NULL) {
+        assert_int_equal(bg_graph_type(graph, bg_graph_find_variable(graph, "w.accumulator.")).dtype, accumulator);
+        assert_int_equal(bg_graph_type(graph, bg_graph_find_variable(graph, "w.exp_avg")).dtype, state);
+        assert_int_equal(bg_graph_type(graph, bg_graph_find_variable(graph, "w.exp_avg_sq")).dtype, BG_FLOAT32);
+    }
+    bg_graph_destroy(graph);
+}
+
+static void test_accumulator_types(void **state)
+{
+    const bg_dtype chosen = BG_FLOAT32, wrong = BG_INT32;
+    bg_options options = small_options();
+
+    (void)state;
+    options.accumulator_type = BG_ACCUMULATOR_SAME;
+    options.first_moment_dtype = BG_BFLOAT16;
+    check_types(options, BG_BFLOAT16, BG_BFLOAT16, NULL);
+    options.accumulator_type = BG_ACCUMULATOR_GIVEN;
+    options.accumulator_dtype = BG_BFLOAT16;
+    check_types(options, BG_BFLOAT16, BG_BFLOAT16, NULL);
+    options.first_moment_dtype = BG_DTYPE_NONE;
+    options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
+    options.choose_accumulator = choose;
+    options.choose_accumulator_user = (void *)(uintptr_t)&chosen;
+    check_types(options, BG_FLOAT32, BG_FLOAT32, NULL);
+    options.choose_accumulator_user = (void *)(uintptr_t)&wrong;
+    check_types(options, 0, 0, "accumulator of `w`: the callback chose int32");
+}
+
+/* Without the cast an optimiser takes gradients of its parameter's type alone. */
+static void test_gradients_of_another_type(void **state)
+{
+    bg_options options = small_options();
+
+    (void)state;
+    options.cast_gradients = false;
+    check_types(options, 0, 0, "parameter `w` is bfloat16 and its accumulator float32");
+    options.accumulator_type = BG_ACCUMULATOR_SAME;
+    check_types(options, BG_BFLOAT16, BG_FLOAT32, NULL);
+}
+
+/* A model must not accumulate as well. */
+static void test_an_accumulator_of_the_model_is_refused(void **state)
+{
+    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_options options = small_options();
+    const bg_type type = bg_matrix(BG_FLOAT32, 3, 3);
+    bg_error error = {0};
+    bg_value loss;
+    bg_graph *graph = build(false, &loss);
+
+    (void)state;
+    bg_graph_variable(graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
+    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_ERROR_INVALID, &error,
+                 "accumulator of its own, `mine`");
+    bg_graph_destroy(graph);
+}
+
+/* One sum of squares a parameter, in its block; the clipped scale goes to the updates. Off at infinity. */
+static void test_clipping(void **state)
+{
+    bg_options options = small_options();
+
+    (void)state;
+    for (int off = 0; off < 2; off++) {
+        bg_value loss;
+        bg_graph *graph = build(true, &loss);
+        const bgi_op *squares, *clip;
+
+        options.max_gradient_norm = off ? (double)INFINITY : 2.0;
+        train(graph, loss, bg_sgd(0.1), options);
+        squares = find_op(graph, &bgi_op_square_sum, 0);
+        clip = find_op(graph, &bgi_op_clip_scale, 0);
+        if (off) {
+            assert_null(clip);
+            assert_null(squares);
+        } else {
+            assert_string_equal(graph->blocks[squares->block].name, "A");
+            assert_string_equal(graph->blocks[clip->block].name, "B");
+            assert_true(((const bgi_clip_scale_attributes *)clip->attributes)->maximum == 2.0);
+            assert_int_equal(find_op(graph, &bgi_op_sgd_update, 0)->inputs[3].id, clip->outputs[0].id);
+        }
+        bg_graph_destroy(graph);
+    }
+}
+
+/* A running mean's shares are made in the loss's block, once a micro-batch. */
+static void test_running_mean(void **state)
+{
+    bg_options options = small_options();
+    bg_value loss;
+    bg_graph *graph = build(true, &loss);
+    const bgi_op *factors, *accumulate;
+
+    (void)state;
+    options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    train(graph, loss, bg_sgd(0.1), options);
+    factors = find_op(graph, &bgi_op_running_factors, 0);
+    accumulate = find_op(graph, &bgi_op_accumulate, 0);
+    assert_int_equal(factors->phase, BGI_PHASE_BACKWARD);
+    assert_string_equal(graph->blocks[factors->block].name, "B");
+    assert_int_equal(factors->input_count, 2);
+    assert_int_equal(accumulate->inputs[2].id, factors->outputs[0].id);
+    assert_null(find_op(graph, &bgi_op_accumulate, 1));
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sgd_without_momentum), cmocka_unit_test(test_constant_scales),
-        cmocka_unit_test(test_counted_scale),        cmocka_unit_test(test_offloaded_state),
-        cmocka_unit_test(test_bfloat16_parameters),  cmocka_unit_test(test_tied_weight_has_one_update),
+        cmocka_unit_test(test_accumulator_types),
+        cmocka_unit_test(test_gradients_of_another_type),
+        cmocka_unit_test(test_an_accumulator_of_the_model_is_refused),
+        cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_running_mean),
+        cmocka_unit_test(test_sgd_without_momentum),
+        cmocka_unit_test(test_constant_scales),
+        cmocka_unit_test(test_counted_scale),
+        cmocka_unit_test(test_offloaded_state),
+        cmocka_unit_test(test_bfloat16_parameters),
+        cmocka_unit_test(test_tied_weight_has_one_update),
     };
 
     return cmocka_run_group_tests_name("transform/training", tests, NULL, NULL);

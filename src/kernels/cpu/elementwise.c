@@ -69,6 +69,15 @@ bool bgi_cpu_shape_accumulate(const bgi_kernel_request *request, int64_t lanes, 
            take(kernel, &request->types[0]);
 }
 
+bool bgi_cpu_shape_square_sum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    if (!is_fast_float(request->types[0].dtype) || !take(kernel, &request->types[0]))
+        return false;
+    kernel->scratch_bytes = kernel->part_count * sizeof(double);
+    return true;
+}
+
 static bool shape_update(const bgi_kernel_request *request, bg_kernel *kernel)
 {
     for (uint32_t i = 0; i < request->input_count; i++)

@@ -7,12 +7,37 @@
 
 #include "kernels/cpu/elementwise_body.h"
 
+/* accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is not read. */
+static void run_accumulate_shares(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    const float *factors = call->operands[2];
+    const float keep = call->env->accumulated == 0 ? 0.0f : factors[0], admit = factors[1];
+    float a[BGI_ELEMENTWISE_CHUNK], g[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
+
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+        const float *before = view_floats(dtype, call->operands[0], i, chunk, a);
+        const float *gradient = view_floats(call->types[1].dtype, call->operands[1], i, chunk, g);
+        float *after = begin_output(dtype, call->operands[0], i, out);
+
+        for (int64_t e = 0; e < chunk; e++)
+            after[e] = (keep == 0.0f ? 0.0f : keep * before[e]) + (admit == 0.0f ? 0.0f : admit * gradient[e]);
+        end_output(dtype, call->operands[0], i, chunk, out);
+    }
+}
+
 static void run_accumulate(const bg_kernel_call *call, uint32_t part)
 {
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     float a[BGI_ELEMENTWISE_CHUNK], g[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
 
+    if (call->input_count > 2) {
+        run_accumulate_shares(call, part);
+        return;
+    }
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
         const float *gradient = view_floats(call->types[1].dtype, call->operands[1], i, chunk, g);
@@ -25,6 +50,42 @@ static void run_accumulate(const bg_kernel_call *call, uint32_t part)
                  begin_output(dtype, call->operands[0], i, out), chunk);
         end_output(dtype, call->operands[0], i, chunk, out);
     }
+}
+
+/* Eight sums, of every eighth element each; then those, and last the parts', in order. */
+enum { SQUARE_SUMS = 8 };
+
+static void run_square_sum(const bg_kernel_call *call, uint32_t part)
+{
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    double sums[SQUARE_SUMS] = {0.0}, sum = 0.0;
+    float buffer[BGI_ELEMENTWISE_CHUNK];
+
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+        const float *x = view_floats(call->types[0].dtype, call->operands[0], i, chunk, buffer);
+        int64_t e = 0;
+
+        for (; e + SQUARE_SUMS <= chunk; e += SQUARE_SUMS)
+            for (int s = 0; s < SQUARE_SUMS; s++)
+                sums[s] += (double)x[e + s] * (double)x[e + s];
+        for (; e < chunk; e++)
+            sums[e % SQUARE_SUMS] += (double)x[e] * (double)x[e];
+    }
+    for (int s = 0; s < SQUARE_SUMS; s++)
+        sum += sums[s];
+    ((double *)call->scratch)[part] = sum;
+}
+
+static void finish_square_sum(const bg_kernel_call *call)
+{
+    const uint32_t parts = bgi_elementwise_parts(bg_type_element_count(&call->types[0]));
+    const double *sums = call->scratch;
+    double sum = 0.0;
+
+    for (uint32_t part = 0; part < parts; part++)
+        sum += sums[part];
+    *(double *)call->operands[1] = sum;
 }
 
 /* ---- updates ---- */

@@ -39,6 +39,7 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", run_cross_entropy_backward, NULL),
             ROUTINE(CORRECT_COUNT, "correct_count", run_correct_count, finish_correct_count),
             ROUTINE(ACCUMULATE, "accumulate", run_accumulate, NULL),
+            ROUTINE(SQUARE_SUM, "square_sum", run_square_sum, finish_square_sum),
             ROUTINE(SGD_UPDATE, "sgd_update", run_sgd_update, NULL),
             ROUTINE(ADAM_UPDATE, "adam_update", run_adam_update, NULL),
             ROUTINE(SOFTMAX, "softmax", run_softmax, NULL),

@@ -1,6 +1,6 @@
 /*
- * optimiser.c: adding gradients up, and the weight updates. The updates follow PyTorch's torch.optim (SGD, Adam, AdamW:
- * single tensor, float32) operation by operation, because a trained network is what comes of many thousand of them.
+ * optimiser.c: the weight updates. They follow PyTorch's torch.optim (SGD, Adam, AdamW: single tensor, float32)
+ * operation by operation, because a trained network is what comes of many thousand of them.
  *
  * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives the very
  * bits of float32 arithmetic (double has more than twice float32's digits and two more). So one text serves float32,
@@ -9,45 +9,6 @@
 #include "kernels/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/element.h"
-
-void bgi_reference_accumulate(const bg_kernel_call *call, uint32_t part)
-{
-    const bg_dtype dtype = call->types[0].dtype;
-    const int64_t count = bg_type_element_count(&call->types[0]);
-    const bool is_first = call->env->accumulated == 0;
-
-    (void)part;
-    for (int64_t i = 0; i < count; i++) {
-        const double gradient = bgi_load(call->types[1].dtype, call->operands[1], i);
-
-        bgi_store(dtype, call->operands[0], i, is_first ? gradient : bgi_load(dtype, call->operands[0], i) + gradient);
-    }
-}
-
-void bgi_reference_add_n(const bg_kernel_call *call, uint32_t part)
-{
-    const bg_dtype dtype = call->types[0].dtype;
-    const int64_t count = bg_type_element_count(&call->types[0]);
-
-    (void)part;
-    for (int64_t i = 0; i < count; i++) {
-        double sum = bgi_load(dtype, call->operands[0], i);
-
-        for (uint32_t input = 1; input < call->input_count; input++)
-            sum += bgi_load(dtype, call->operands[input], i);
-        bgi_store(dtype, call->operands[call->input_count], i, sum);
-    }
-}
-
-void bgi_reference_total_scale(const bg_kernel_call *call, uint32_t part)
-{
-    const double total = bgi_load(call->types[0].dtype, call->operands[0], 0);
-
-    (void)part;
-    bgi_store(BG_FLOAT32, call->operands[1], 0, total == 0.0 ? 0.0 : 1.0 / total);
-}
-
-/* ---- updates ---- */
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 

@@ -1,0 +1,107 @@
+/*
+ * accumulate.c: adding gradients up over micro-batches, and the scalars that go with it.
+ */
+#include "kernels/attributes.h"
+#include "kernels/kernels.h"
+#include "kernels/reference/element.h"
+
+/* accumulator = accumulator x factors[0] + gradient x factors[1]; each operation rounded to float32 but for float64. */
+static void accumulate_shares(const bg_kernel_call *call)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+    const double keep = call->env->accumulated == 0 ? 0.0 : bgi_load(BG_FLOAT32, call->operands[2], 0);
+    const double admit = bgi_load(BG_FLOAT32, call->operands[2], 1);
+
+    for (int64_t i = 0; i < count; i++) {
+        double kept = keep == 0.0 ? 0.0 : keep * bgi_load(dtype, call->operands[0], i);
+        double admitted = admit == 0.0 ? 0.0 : admit * bgi_load(call->types[1].dtype, call->operands[1], i);
+
+        if (dtype != BG_FLOAT64) {
+            kept = (float)kept;
+            admitted = (float)admitted;
+        }
+        bgi_store(dtype, call->operands[0], i, kept + admitted);
+    }
+}
+
+void bgi_reference_accumulate(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+    const bool is_first = call->env->accumulated == 0;
+
+    (void)part;
+    if (call->input_count > 2) {
+        accumulate_shares(call);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const double gradient = bgi_load(call->types[1].dtype, call->operands[1], i);
+
+        bgi_store(dtype, call->operands[0], i, is_first ? gradient : bgi_load(dtype, call->operands[0], i) + gradient);
+    }
+}
+
+void bgi_reference_add_n(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+
+    (void)part;
+    for (int64_t i = 0; i < count; i++) {
+        double sum = bgi_load(dtype, call->operands[0], i);
+
+        for (uint32_t input = 1; input < call->input_count; input++)
+            sum += bgi_load(dtype, call->operands[input], i);
+        bgi_store(dtype, call->operands[call->input_count], i, sum);
+    }
+}
+
+void bgi_reference_total_scale(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_total_scale_attributes *attributes = call->attributes;
+    const double total = bgi_load(call->types[0].dtype, call->operands[0], 0);
+
+    (void)part;
+    bgi_store(BG_FLOAT32, call->operands[1], 0, total == 0.0 ? 0.0 : attributes->factor / total);
+}
+
+void bgi_reference_running_factors(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_running_factors_attributes *attributes = call->attributes;
+    const double before = call->env->accumulated == 0 ? 0.0 : bgi_load(BG_FLOAT32, call->operands[0], 0);
+    const double weight = call->input_count > 1 ? bgi_load(BG_FLOAT32, call->operands[1], 0) : 1.0;
+    const bool is_last = call->env->accumulated + 1 == attributes->micro_batches;
+    const double divisor = is_last && attributes->ends_in_sum ? 1.0 : before + weight;
+    void *factors = call->operands[call->input_count];
+
+    (void)part;
+    bgi_store(BG_FLOAT32, factors, 0, divisor == 0.0 ? 0.0 : before / divisor);
+    bgi_store(BG_FLOAT32, factors, 1, divisor == 0.0 ? 0.0 : weight / divisor);
+    bgi_store(BG_FLOAT32, call->operands[0], 0, before + weight);
+}
+
+void bgi_reference_square_sum(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *x = &call->types[0];
+    double sum = 0.0;
+
+    (void)part;
+    for (int64_t i = 0; i < bg_type_element_count(x); i++) {
+        const double element = bgi_load(x->dtype, call->operands[0], i);
+
+        sum += element * element;
+    }
+    bgi_store(BG_FLOAT64, call->operands[1], 0, sum);
+}
+
+void bgi_reference_clip_scale(const bg_kernel_call *call, uint32_t part)
+{
+    const double maximum = ((const bgi_clip_scale_attributes *)call->attributes)->maximum;
+    const double scale = bgi_load(BG_FLOAT32, call->operands[1], 0);
+    const double norm = fabs(scale) * sqrt(bgi_load(BG_FLOAT64, call->operands[0], 0));
+
+    (void)part;
+    bgi_store(BG_FLOAT32, call->operands[2], 0, norm > maximum ? scale * (maximum / norm) : scale);
+}

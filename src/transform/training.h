@@ -1,0 +1,45 @@
+/*
+ * training.h: what the files that make a training graph share. training.c drives; accumulation.c adds gradients up and
+ * says what they are multiplied by; clipping.c bounds them.
+ */
+#ifndef BGI_TRANSFORM_TRAINING_H
+#define BGI_TRANSFORM_TRAINING_H
+
+#include "transform/transform.h"
+
+typedef struct bgi_trainer {
+    bg_graph *graph;
+    const bg_optimiser *optimiser;
+    const bg_options *options;
+    bg_value loss;
+    bg_value weight;  /* of a micro-batch: over how many elements its loss is a mean; null: each counts the same */
+    bg_value factors; /* of a running mean: [share of the mean so far, share of this micro-batch]; else null */
+    bg_value total;   /* the accumulator of weights; null: none */
+    bg_value hyper;
+    bg_value scale; /* what gradients are multiplied by in the update */
+} bgi_trainer;
+
+/* What an update needs of one parameter. */
+typedef struct bgi_final_gradient {
+    bg_value parameter;
+    bg_value gradient; /* accumulated, over all blocks, not scaled yet */
+    uint32_t block;    /* that uses the parameter first */
+} bgi_final_gradient;
+
+/* A variable `name.suffix` that serves `owner`. */
+bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
+                                   bg_variable_role role, bg_value owner);
+/* Ops of the loss's block are added from here on: where its weight is known. */
+void bgi_enter_loss_block(const bgi_trainer *trainer);
+
+/* accumulation.c: the backward phase's part: an accumulator for each gradient. */
+bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
+                               bg_value *out_accumulators, bg_error *error);
+/* accumulation.c: the update's part: trainer->scale. */
+void bgi_add_scale(bgi_trainer *trainer);
+
+/* clipping.c: trainer->scale also bounds the norm of all gradients together. */
+bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
+                             bg_error *error);
+
+#endif
