@@ -6,6 +6,7 @@
 #define BRIGADE_OPTIONS_H
 
 #include <brigade/graph.h>
+#include <brigade/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -127,8 +128,14 @@ typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text
 typedef struct bg_options {
     uint32_t cookie; /* set by bg_options_defaults: catches a struct that nobody initialised */
     bg_strategy strategy;
-    /* PIPELINED: name of a schedule generator (bg_schedule_generator_at); NULL: "interleaved". */
+    /* PIPELINED: name of a schedule generator (bg_schedule_generator_at); NULL: "interleaved". "auto"
+     * searches the order that ends first with the stages' costs, within the budgets. */
     const char *schedule;
+    /* What the stages cost, one of each stage (bg_profile_measure); NULL: a model of the ops. They decide times and,
+     * with "auto", the order; never a bit of the result. */
+    const bg_stage_cost *stage_costs;
+    uint32_t stage_cost_count;
+    double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: they are free */
     /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". & joins stages that run at
      * the same time and share neither data nor weights: "B1|B2&B3|B4"; ; parts phases (PHASED): "B1,B2|B3;B4|B5".
      * "auto:4": four stages whose longest is as short as block borders allow; "auto-ops:4" cuts inside blocks too.

@@ -20,6 +20,7 @@ typedef struct bgi_compiler {
     bg_plan *plan;
     bg_graph *graph; /* after all passes */
     const bg_schedule_generator *generator;
+    const size_t *device_slot_bytes; /* what budgets leave for slots, in the plan's memory; NULL: no limit */
     bgi_stages stages;
     bgi_partition partition;
     const bool *stage_recomputes; /* by stage; NULL: none */

@@ -431,8 +431,24 @@ static void check_gradients(problem_list *list, const bg_options *options)
                     options->max_gradient_norm);
 }
 
+static void check_costs(problem_list *list, const bg_options *options)
+{
+    if (options->stage_cost_count > 0 && options->stage_costs == NULL)
+        add_problem(list, "stage_cost_count is %u and stage_costs is NULL", options->stage_cost_count);
+    for (uint32_t i = 0; options->stage_costs != NULL && i < options->stage_cost_count; i++) {
+        const bg_stage_cost *cost = &options->stage_costs[i];
+        const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns, cost->update_ns};
+        for (size_t k = 0; k < sizeof values / sizeof values[0]; k++)
+            if (!isfinite(values[k]) || values[k] < 0)
+                add_problem(list, "stage_costs[%u] holds %g ns; costs are zero or more", i, values[k]);
+    }
+    if (!isfinite(options->message_bytes_per_ns) || options->message_bytes_per_ns < 0)
+        add_problem(list, "message_bytes_per_ns is %g; it must be zero (free) or more", options->message_bytes_per_ns);
+}
+
 static void check_rest(problem_list *list, const bg_options *options)
 {
+    check_costs(list, options);
     if (options->kernels != BG_KERNELS_FAST && options->kernels != BG_KERNELS_REFERENCE)
         add_problem(list, "kernels is %d; it must be BG_KERNELS_FAST or BG_KERNELS_REFERENCE", (int)options->kernels);
     if (!(options->wait_limit_s > 0.0))

@@ -60,6 +60,22 @@ static bg_status price_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* Costs that were measured take the place of the model's. */
+static bg_status take_costs(bgi_compiler *c, bg_error *error)
+{
+    const bg_options *options = &c->plan->options;
+
+    if (options->stage_costs == NULL)
+        return BG_OK;
+    if (options->stage_cost_count != c->stages.stage_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "costs are given for %u stages, but there are %u; measure them again with these stages",
+                            options->stage_cost_count, c->stages.stage_count);
+    c->plan->problem.costs = options->stage_costs;
+    c->plan->problem.bytes_per_ns = options->message_bytes_per_ns;
+    return BG_OK;
+}
+
 static bg_status mark_host_stages(bgi_compiler *c, bg_error *error)
 {
     const uint32_t stages = c->stages.stage_count;
@@ -130,9 +146,13 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     problem->edges = c->edges;
     problem->edge_count = c->edge_count;
     problem->bytes_per_ns = BGI_MODEL_BYTES_PER_NS;
+    problem->device_slot_bytes = c->device_slot_bytes;
+    for (uint32_t edge = 0; edge < c->edge_count; edge++)
+        c->edges[edge].slot_bytes = c->plan->edges[edge].slot_bytes;
     BGI_TRY(mark_gathers(c, error));
     BGI_TRY(mark_host_stages(c, error));
-    return price_stages(c, error);
+    BGI_TRY(price_stages(c, error));
+    return take_costs(c, error);
 }
 
 /* ---- limits ---- */

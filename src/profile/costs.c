@@ -1,0 +1,148 @@
+/*
+ * costs.c: what each stage costs, from a recorded run: the numbers a search for a schedule wants. Medians, because a
+ * worker that was interrupted makes one action long, not all.
+ */
+#include <brigade/profile.h>
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "profile/events.h"
+
+typedef struct samples {
+    double *values;
+    size_t count, capacity;
+} samples;
+
+enum { KIND_FORWARD, KIND_BACKWARD, KIND_WEIGHTS, KIND_UPDATE, KIND_COUNT };
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+/* 0 when there are none. */
+static double find_median(samples *set)
+{
+    if (set->count == 0)
+        return 0.0;
+    qsort(set->values, set->count, sizeof *set->values, compare);
+    return 0.5 * (set->values[(set->count - 1) / 2] + set->values[set->count / 2]);
+}
+
+static int find_kind(bg_action_kind kind)
+{
+    switch (kind) {
+    case BG_ACTION_FORWARD:
+        return KIND_FORWARD;
+    case BG_ACTION_BACKWARD:
+        return KIND_BACKWARD;
+    case BG_ACTION_WEIGHTS:
+        return KIND_WEIGHTS;
+    case BG_ACTION_UPDATE:
+        return KIND_UPDATE;
+    default:
+        return KIND_COUNT;
+    }
+}
+
+/* The levels of an update follow each other; a cost is of all of them. `level_count` medians are summed by the caller,
+ * so that each level has samples of its own: [stage][kind, further levels]. */
+static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
+                         double *send_bytes, bg_error *error)
+{
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
+        for (uint32_t i = 0; i < events->devices[d].count; i++) {
+            const bg_trace_event *event = &events->devices[d].events[i];
+            const double ns = (double)(event->end_ns - event->start_ns);
+            const int kind = find_kind(event->action.kind);
+            const bgi_instruction *instruction = events->devices[d].instructions[i];
+            samples *set;
+            if (event->action.kind == BG_ACTION_SEND && instruction != NULL && instruction->copy_count > 0) {
+                *send_ns += ns;
+                *send_bytes += (double)plan->edges[event->action.index].payload_bytes;
+            }
+            if (kind == KIND_COUNT || instruction == NULL || event->action.stage >= plan->stage_count)
+                continue;
+            set = &sets[event->action.stage * width + (uint32_t)kind + (kind == KIND_UPDATE ? event->action.index : 0)];
+            if (!bgi_array_reserve((void **)&set->values, &set->capacity, set->count + 1, sizeof *set->values))
+                return bgi_error_memory(error, "costs", (set->count + 1) * sizeof *set->values);
+            set->values[set->count++] = ns;
+        }
+    return BG_OK;
+}
+
+static bg_status take_medians(samples *sets, uint32_t width, uint32_t stage_count, bg_stage_cost *out, bg_error *error)
+{
+    for (uint32_t stage = 0; stage < stage_count; stage++) {
+        samples *own = &sets[stage * width];
+        if (own[KIND_FORWARD].count == 0)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "profile: no forward of stage %u was recorded; raise options.trace_events", stage);
+        out[stage] = (bg_stage_cost){.forward_ns = find_median(&own[KIND_FORWARD]),
+                                     .backward_ns = find_median(&own[KIND_BACKWARD]),
+                                     .weights_ns = find_median(&own[KIND_WEIGHTS])};
+        for (uint32_t level = KIND_UPDATE; level < width; level++)
+            out[stage].update_ns += find_median(&own[level]);
+    }
+    return BG_OK;
+}
+
+bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
+                           double *out_bytes_per_ns, bg_error *error)
+{
+    const uint32_t levels = plan->training ? plan->problem.update_level_count : 1, width = KIND_UPDATE + levels;
+    double send_ns = 0.0, send_bytes = 0.0;
+    bgi_events events;
+    samples *sets;
+    bg_status status;
+
+    BGI_TRY(bgi_events_read(session, plan, &events, error));
+    sets = calloc((size_t)plan->stage_count * width, sizeof *sets);
+    status = sets != NULL ? collect(&events, plan, sets, width, &send_ns, &send_bytes, error)
+                          : bgi_error_memory(error, "costs", (size_t)plan->stage_count * width * sizeof *sets);
+    if (status == BG_OK)
+        status = take_medians(sets, width, plan->stage_count, out_costs, error);
+    *out_bytes_per_ns = send_ns > 0 ? send_bytes / send_ns : 0.0;
+    for (uint32_t i = 0; sets != NULL && i < plan->stage_count * width; i++)
+        free(sets[i].values);
+    free(sets);
+    bgi_events_clear(&events);
+    return status;
+}
+
+static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error *error)
+{
+    const uint32_t input_count = bg_session_input_count(session), output_count = bg_session_output_count(session);
+    void **streams = calloc((size_t)input_count + output_count + 1, sizeof *streams);
+    bg_status status = streams != NULL ? BG_OK : bgi_error_memory(error, "inputs", input_count * sizeof *streams);
+
+    for (uint32_t i = 0; status == BG_OK && i < input_count; i++) {
+        bg_stream stream;
+        status = bg_session_input(session, i, &stream, error);
+        if (status == BG_OK && (streams[i] = calloc(1, stream.size_bytes + 1)) == NULL)
+            status = bgi_error_memory(error, stream.name, stream.size_bytes);
+    }
+    for (uint32_t i = 0; status == BG_OK && i < run_count; i++)
+        status = bg_session_run(session, (const void *const *)streams, streams + input_count, error);
+    for (uint32_t i = 0; streams != NULL && i < input_count; i++)
+        free(streams[i]);
+    free(streams);
+    return status;
+}
+
+bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
+                             double *out_bytes_per_ns, bg_error *error)
+{
+    bg_session *session = NULL;
+    bg_status status;
+
+    BGI_TRY(bg_session_create(plan, NULL, &session, error));
+    status = run_on_zeros(session, run_count, error);
+    if (status == BG_OK)
+        status = bg_profile_costs(session, plan, out_costs, out_bytes_per_ns, error);
+    bg_session_destroy(session);
+    return status;
+}
