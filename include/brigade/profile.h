@@ -38,6 +38,18 @@ BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan
 BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                                     double *out_bytes_per_ns, bg_error *error);
 
+/* Costs as a file (docs/formats.md): a plan that was made from it can be made again. */
+typedef struct bg_costs {
+    bg_stage_cost *stages; /* malloc'ed; one of each stage */
+    uint32_t stage_count;
+    double message_bytes_per_ns;
+} bg_costs;
+/* Every digit that is needed to read the same numbers back. The file appears complete or not at all. */
+BG_API bg_status bg_costs_save(const bg_costs *costs, const char *path, bg_error *error);
+/* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (what is wrong and where), BG_ERROR_MEMORY. */
+BG_API bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error);
+BG_API void bg_costs_clear(bg_costs *costs);
+
 #ifdef __cplusplus
 }
 #endif

@@ -392,6 +392,7 @@ int cli_mnist(int argc, char **argv)
     bg_error error = {0};
     bool wants_help;
     uint32_t word_count;
+    int code;
 
     if (cli_options_read(mnist_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, &error) != BG_OK)
         return cli_fail("mnist", CLI_USAGE, &error);
@@ -406,5 +407,8 @@ int cli_mnist(int argc, char **argv)
     if (config.profile_dir != NULL && !config.profile)
         cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
     catch_signals();
-    return run_mnist(&config);
+    code =
+        mnist_costs_find(&config, true, &error) == BG_OK ? run_mnist(&config) : cli_fail("mnist", CLI_FAILED, &error);
+    bg_costs_clear(&config.costs);
+    return code;
 }

@@ -23,20 +23,21 @@ static bg_status print_part(const bg_plan *plan, const char *title, print_functi
     return BG_OK;
 }
 
-static bg_status print_plan(const mnist_config *config, bg_error *error)
+static bg_status print_plan(mnist_config *config, bg_error *error)
 {
     mnist_runner_options options = mnist_training_options(config);
     bg_plan *plan = NULL;
     bg_plan_summary summary;
     bg_status status;
 
+    BGI_TRY(mnist_costs_find(config, false, error));
     BGI_TRY(mnist_plan_create(config, &options, &plan, error));
     summary = bg_plan_summarise(plan);
     printf("%u stages on %u devices, %u replicas; %u micro-batches of %u images an update, %u updates a call\n"
-           "%.2f Mflop a micro-batch; idle share %.1f %% by static costs; compiled in %.1f ms\n\n",
+           "%.2f Mflop a micro-batch; idle share %.1f %% by %s costs; compiled in %.1f ms\n\n",
            summary.stage_count, summary.device_count, summary.replicas, summary.micro_batches_per_step,
            summary.micro_batch, summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
-           summary.compile_ms);
+           config->costs.stage_count > 0 ? "measured" : "static", summary.compile_ms);
     if (summary.recomputed_op_count > 0)
         printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n\n",
                summary.recomputed_op_count, 100.0 * summary.recompute_share);
@@ -76,7 +77,7 @@ int cli_plan(int argc, char **argv)
         status = mnist_config_check(&config, &error);
     if (status != BG_OK)
         return cli_fail("plan", CLI_USAGE, &error);
-    if (print_plan(&config, &error) != BG_OK)
-        return cli_fail("plan", CLI_FAILED, &error);
-    return CLI_DONE;
+    status = print_plan(&config, &error);
+    bg_costs_clear(&config.costs);
+    return status == BG_OK ? CLI_DONE : cli_fail("plan", CLI_FAILED, &error);
 }

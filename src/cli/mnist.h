@@ -7,6 +7,7 @@
 
 #include <brigade/data.h>
 #include <brigade/nn.h>
+#include <brigade/profile.h>
 #include <brigade/session.h>
 
 #include <signal.h>
@@ -21,7 +22,7 @@
 typedef struct mnist_config {
     uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
     double learning_rate;
-    const char *strategy, *schedule, *stages, *auto_stage, *phases;
+    const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;
     uint64_t replicas, cores, devices; /* devices 0: as the stages say */
     cli_counts device_mapping;
     cli_reals device_speeds;
@@ -42,6 +43,7 @@ typedef struct mnist_config {
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet;
+    bg_costs costs; /* of the training's stages (mnist_costs_find); empty: a model of them */
 } mnist_config;
 
 extern const cli_option mnist_options[];
@@ -97,6 +99,10 @@ typedef struct mnist_runner_options {
 /* The network for training or test, compiled. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_options *options, bg_plan **out,
                             bg_error *error);
+
+/* With --schedule auto: the stages' costs from the --costs file; where there is none they are measured on zeros, in the
+ * shapes of the training, when `may_run`, and kept in the file. Clear config->costs with bg_costs_clear. */
+bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error);
 
 typedef struct mnist_runner {
     bg_plan *plan;

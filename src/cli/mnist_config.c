@@ -49,6 +49,8 @@ const cli_option mnist_options[] = {
      .help = "how the network runs on devices"},
     {CLI_TEXT, "schedule", AT(schedule), .value = "NAME", .default_text = "interleaved",
      .help = "of the pipeline; a wrong name lists all"},
+    {CLI_TEXT, "costs", AT(costs_path), .value = "FILE", .default_text = "measured each time",
+     .help = "what stages cost, for --schedule auto; measured and written when it is not there"},
     {CLI_TEXT, "stages", AT(stages), .value = "LIST", .default_text = "B1|B2|B3|B4",
      .help = "blocks to stages: \"B1,B2|B3,B4\", \"B1,B2|B3,B4@0\"; \"B1;B2|B3;B4\" are phases; auto:2, auto-ops:6"},
     {CLI_CHOICE, "auto-stage", AT(auto_stage), .choices = "same-as-ipu|auto-increment",
@@ -222,6 +224,9 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     BGI_TRY(read_locations("shard", config->shard, sharded, error));
     BGI_TRY(check_schedule(config, error));
     BGI_TRY(check_devices(config, error));
+    if (config->costs_path != NULL && (config->schedule == NULL || strcmp(config->schedule, "auto") != 0))
+        return bg_error_set(error, BG_ERROR_INVALID, "--costs %s without --schedule auto, which alone reads it",
+                            config->costs_path);
     if (config->stages != NULL && strcmp(config->strategy, "single") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",

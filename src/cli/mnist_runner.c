@@ -42,6 +42,11 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
         plan_options.recompute = BG_RECOMPUTE_NONE;
     plan_options.trace = options->training && config->profile;
     plan_options.trace_events = PROFILE_EVENTS;
+    if (options->training && config->costs.stage_count > 0) {
+        plan_options.stage_costs = config->costs.stages;
+        plan_options.stage_cost_count = config->costs.stage_count;
+        plan_options.message_bytes_per_ns = config->costs.message_bytes_per_ns;
+    }
     if (options->logs_all) {
         plan_options.output_requests = all_requests;
         plan_options.output_request_count = 2;

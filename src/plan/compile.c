@@ -46,8 +46,8 @@ static bg_status copy_devices(bg_plan *plan, bg_error *error)
         options->block_costs = costs = bgi_arena_copy(&plan->arena, options->block_costs,
                                                       options->block_cost_count * sizeof *options->block_costs);
     if (options->stage_costs != NULL)
-        options->stage_costs =
-            bgi_arena_copy(&plan->arena, options->stage_costs, options->stage_cost_count * sizeof *options->stage_costs);
+        options->stage_costs = bgi_arena_copy(&plan->arena, options->stage_costs,
+                                              options->stage_cost_count * sizeof *options->stage_costs);
     if ((options->stage_costs == NULL && options->stage_cost_count > 0) ||
         (options->device_mapping == NULL && options->device_mapping_count > 0) ||
         (options->devices == NULL && options->device_model_count > 0) ||

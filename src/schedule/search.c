@@ -468,10 +468,29 @@ cleanup:
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 
+/* Whether F and B of a merged loss follow each other; strategies that do all forwards first tear them apart. */
+static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
+{
+    for (uint32_t device = 0; device < schedule->device_count; device++) {
+        const bg_action *loss = NULL;
+        for (size_t i = 0; i < schedule->lists[device].count; i++) {
+            const bg_action *action = &schedule->lists[device].actions[i];
+            if (!is_compute(action->kind))
+                continue;
+            if (loss != NULL && (action->kind != BG_ACTION_BACKWARD || action->stage != loss->stage))
+                return false;
+            loss = action->kind == BG_ACTION_FORWARD && search->is_merged[action->stage] ? action : NULL;
+        }
+    }
+    return true;
+}
+
 bg_status bgi_search_consider_schedule(bgi_search *search, const bg_schedule *schedule, bg_error *error)
 {
     bool is_better = false;
 
+    if (!keeps_loss(search, schedule))
+        return BG_OK;
     BGI_TRY(judge(search, schedule, &is_better, error));
     for (uint32_t device = 0; is_better && device < schedule->device_count; device++) {
         uint32_t at = search->begins[device];

@@ -1,0 +1,61 @@
+/*
+ * mnist_costs.c: what the stages of the digit network cost, for --schedule auto: from a file, or measured.
+ */
+#include "cli/mnist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "core/error.h"
+#include "core/file.h"
+
+/* The first run is slower (memory is touched for the first time); medians of a few more leave it behind. */
+enum { MEASURED_RUNS = 4 };
+
+/* A plan of the same stages and shapes, on one core: in a pipeline the others have work of their own and do not help.
+ * Waiting is not measured, so the order does not matter. */
+static bg_status measure(mnist_config *config, bg_error *error)
+{
+    mnist_config timed = *config;
+    mnist_runner_options options = mnist_training_options(config);
+    bg_costs *costs = &config->costs;
+    bg_plan *plan = NULL;
+    bg_status status;
+
+    timed.cores = 1;
+    timed.profile = true;
+    options.device_iterations = 1;
+    options.replicas = 1;
+    options.logs_all = false;
+    BGI_TRY(mnist_plan_create(&timed, &options, &plan, error));
+    costs->stage_count = bg_plan_summarise(plan).stage_count;
+    costs->stages = calloc(costs->stage_count, sizeof *costs->stages);
+    status = costs->stages != NULL
+                 ? bg_profile_measure(plan, MEASURED_RUNS, costs->stages, &costs->message_bytes_per_ns, error)
+                 : bgi_error_memory(error, "costs", costs->stage_count * sizeof *costs->stages);
+    bg_plan_destroy(plan);
+    return status;
+}
+
+bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error)
+{
+    if (config->schedule == NULL || strcmp(config->schedule, "auto") != 0)
+        return BG_OK;
+    if (config->costs_path != NULL && bgi_file_exists(config->costs_path))
+        return bg_costs_load(config->costs_path, &config->costs, error);
+    if (!may_run)
+        return config->costs_path == NULL
+                   ? BG_OK
+                   : bg_error_set(error, BG_ERROR_NOT_FOUND,
+                                  "--costs %s: there is no such file; `brigade mnist --schedule auto --costs %s` with "
+                                  "the same options measures and writes it",
+                                  config->costs_path, config->costs_path);
+    BGI_TRY(measure(config, error));
+    if (config->debug)
+        for (uint32_t stage = 0; stage < config->costs.stage_count; stage++)
+            cli_say("mnist", "stage %u: forward %.1f us, backward %.1f us, update %.1f us", stage,
+                    1e-3 * config->costs.stages[stage].forward_ns, 1e-3 * config->costs.stages[stage].backward_ns,
+                    1e-3 * config->costs.stages[stage].update_ns);
+    return config->costs_path != NULL ? bg_costs_save(&config->costs, config->costs_path, error) : BG_OK;
+}

@@ -1,0 +1,12 @@
+/*
+ * costs.h: the costs file's reader without a file, for tests.
+ */
+#ifndef BGI_PROFILE_COSTS_H
+#define BGI_PROFILE_COSTS_H
+
+#include <brigade/profile.h>
+
+/* `name` begins messages. */
+bg_status bgi_costs_parse(const char *name, const char *data, size_t size_bytes, bg_costs *out, bg_error *error);
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * costs_file.c: costs of stages as JSON, so that a plan made from measured costs can be made again without measuring.
+ *
+ *     {"format": "brigade costs 1", "message_bytes_per_ns": 0.0, "stages": [{"forward_ns": 1.0, ...}, ...]}
+ *
+ * Strict: a key that is missing, twice or unknown, and a number that is no cost, are errors. A cost that is silently
+ * ignored would be a wrong plan without a word.
+ */
+#include "profile/costs.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+#define FORMAT "brigade costs 1"
+
+enum { LARGEST_FILE_BYTES = 1 << 26, DIGITS = 17 };
+
+static const struct {
+    const char *name;
+    size_t offset;
+} fields[] = {
+    {"forward_ns", offsetof(bg_stage_cost, forward_ns)},
+    {"backward_ns", offsetof(bg_stage_cost, backward_ns)},
+    {"weights_ns", offsetof(bg_stage_cost, weights_ns)},
+    {"update_ns", offsetof(bg_stage_cost, update_ns)},
+};
+
+enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
+
+/* ---- reading ---- */
+
+/* `where`: "stages[3]", or "the file". */
+static bg_status read_number(const char *name, const char *where, const json_t *object, const char *key, double *out,
+                             bg_error *error)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!json_is_number(value))
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has no number `%s`", name, where, key);
+    *out = json_number_value(value);
+    if (!isfinite(*out) || *out < 0)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` of %s is %g; it must be zero or more", name, key, where,
+                            *out);
+    return BG_OK;
+}
+
+static bg_status check_size(const char *name, const char *where, const json_t *object, size_t count, bg_error *error)
+{
+    if (!json_is_object(object))
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is not an object", name, where);
+    if (json_object_size(object) > count)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has %zu keys, of which %zu are known", name, where,
+                            json_object_size(object), count);
+    return BG_OK;
+}
+
+static bg_status read_stages(const char *name, const json_t *stages, bg_costs *out, bg_error *error)
+{
+    const size_t count = json_array_size(stages);
+    char where[32];
+
+    if (!json_is_array(stages) || count == 0 || count > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` is no list of one stage or more", name);
+    out->stages = calloc(count, sizeof *out->stages);
+    if (out->stages == NULL)
+        return bgi_error_memory(error, "costs", count * sizeof *out->stages);
+    out->stage_count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *stage = json_array_get(stages, i);
+        snprintf(where, sizeof where, "stages[%zu]", i);
+        BGI_TRY(check_size(name, where, stage, FIELD_COUNT, error));
+        for (size_t f = 0; f < FIELD_COUNT; f++)
+            BGI_TRY(read_number(name, where, stage, fields[f].name,
+                                (double *)((char *)&out->stages[i] + fields[f].offset), error));
+    }
+    return BG_OK;
+}
+
+static bg_status read_root(const char *name, const json_t *root, bg_costs *out, bg_error *error)
+{
+    const char *format = json_string_value(json_object_get(root, "format"));
+
+    BGI_TRY(check_size(name, "the file", root, 3, error));
+    if (format == NULL || strcmp(format, FORMAT) != 0)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: its `format` is not \"" FORMAT "\"", name);
+    BGI_TRY(read_number(name, "the file", root, "message_bytes_per_ns", &out->message_bytes_per_ns, error));
+    return read_stages(name, json_object_get(root, "stages"), out, error);
+}
+
+bg_status bgi_costs_parse(const char *name, const char *data, size_t size_bytes, bg_costs *out, bg_error *error)
+{
+    json_error_t reason;
+    json_t *root = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES, &reason);
+    bg_costs costs = {0};
+    bg_status status;
+
+    if (root == NULL)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:%d:%d: %s", name, reason.line, reason.column, reason.text);
+    status = read_root(name, root, &costs, error);
+    json_decref(root);
+    if (status != BG_OK)
+        bg_costs_clear(&costs);
+    else
+        *out = costs;
+    return status;
+}
+
+bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error)
+{
+    char *data = NULL;
+    size_t size_bytes;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, LARGEST_FILE_BYTES, &data, &size_bytes, error));
+    status = bgi_costs_parse(path, data, size_bytes, out, error);
+    free(data);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static json_t *make_stage(const bg_stage_cost *cost)
+{
+    json_t *stage = json_object();
+
+    for (size_t f = 0; f < FIELD_COUNT; f++)
+        if (json_object_set_new(stage, fields[f].name,
+                                json_real(*(const double *)((const char *)cost + fields[f].offset))) != 0) {
+            json_decref(stage);
+            return NULL;
+        }
+    return stage;
+}
+
+bg_status bg_costs_save(const bg_costs *costs, const char *path, bg_error *error)
+{
+    json_t *stages = json_array(), *root;
+    bool is_whole = stages != NULL;
+    char *text = NULL;
+    bg_status status;
+
+    for (uint32_t i = 0; is_whole && i < costs->stage_count; i++)
+        is_whole = json_array_append_new(stages, make_stage(&costs->stages[i])) == 0;
+    /* "o" takes the list over. */
+    root = json_pack("{s:s, s:f, s:o}", "format", FORMAT, "message_bytes_per_ns", costs->message_bytes_per_ns, "stages",
+                     stages);
+    if (is_whole && root != NULL)
+        text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    json_decref(root);
+    status = text != NULL ? bgi_file_save(path, text, strlen(text), error) : bgi_error_memory(error, "costs", 0);
+    free(text);
+    return status;
+}
+
+void bg_costs_clear(bg_costs *costs)
+{
+    free(costs->stages);
+    *costs = (bg_costs){0};
+}

@@ -1,0 +1,264 @@
+/*
+ * test_costs.c: costs of stages are measured, kept in a file and read back, and decide the order of a plan but no bit
+ * of its result.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <brigade/nn.h>
+
+#include "profile/costs.h"
+
+enum { MICRO_BATCH = 4, ACCUMULATION = 6, STAGES = 4 };
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error->message);
+}
+
+static bg_status make_plan(const bg_options *options, bg_plan **out, bg_error *error)
+{
+    bg_convnet_options network = bg_convnet_defaults();
+    bg_optimiser optimiser = bg_adamw(0.001);
+    bg_graph *graph = NULL;
+    bg_convnet net;
+    bg_status status;
+
+    network.micro_batch = MICRO_BATCH;
+    require(bg_graph_create(&graph, error), error);
+    net = bg_convnet_build(graph, &network);
+    status = bg_plan_create_training(graph, net.loss, &optimiser, options, out, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+static bg_options make_options(const char *schedule)
+{
+    bg_options options = bg_options_defaults();
+
+    options.schedule = schedule;
+    options.gradient_accumulation = ACCUMULATION;
+    options.device_iterations = 2;
+    options.seed = 3;
+    return options;
+}
+
+static void test_measured(void **state)
+{
+    bg_options options = make_options("sequential");
+    bg_stage_cost costs[STAGES];
+    bg_error error = {0};
+    bg_plan *plan = NULL;
+    double speed = -1.0;
+
+    (void)state;
+    options.trace = true;
+    require(make_plan(&options, &plan, &error), &error);
+    require(bg_profile_measure(plan, 3, costs, &speed, &error), &error);
+    for (int stage = 0; stage < STAGES; stage++) {
+        assert_true(costs[stage].forward_ns > 0 && costs[stage].backward_ns > 0 && costs[stage].update_ns > 0);
+        assert_true(costs[stage].weights_ns == 0);
+    }
+    assert_true(speed >= 0);
+    bg_plan_destroy(plan);
+    options.trace = false;
+    require(make_plan(&options, &plan, &error), &error);
+    assert_int_equal(bg_profile_measure(plan, 1, costs, &speed, &error), BG_ERROR_INVALID);
+    bg_plan_destroy(plan);
+}
+
+/* The weights after a run of two updates on images that differ. */
+static unsigned char *train(const bg_options *options, size_t *out_size)
+{
+    bg_plan *plan = NULL;
+    bg_session *session = NULL;
+    bg_error error = {0};
+    void *inputs[4] = {0}, *outputs[4] = {0};
+    unsigned char *bytes = NULL;
+
+    require(make_plan(options, &plan, &error), &error);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
+        bg_stream stream;
+        require(bg_session_input(session, i, &stream, &error), &error);
+        inputs[i] = calloc(1, stream.size_bytes);
+        assert_non_null(inputs[i]);
+        for (size_t k = 0; stream.micro_batch_type.dtype == BG_FLOAT32 && k < stream.size_bytes / sizeof(float); k++)
+            ((float *)inputs[i])[k] = (float)(k % 97) / 97.0f;
+    }
+    require(bg_session_run(session, (const void *const *)inputs, outputs, &error), &error);
+    *out_size = 0;
+    for (uint32_t i = 0; i < bg_weights_count(bg_session_weights(session)); i++) {
+        bg_weight weight;
+        size_t size;
+        require(bg_weights_at(bg_session_weights(session), i, &weight, &error), &error);
+        size = bg_type_size_bytes(&weight.type);
+        bytes = realloc(bytes, *out_size + size);
+        assert_non_null(bytes);
+        memcpy(bytes + *out_size, weight.data, size);
+        *out_size += size;
+    }
+    for (int i = 0; i < 4; i++)
+        free(inputs[i]);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    return bytes;
+}
+
+static void test_costs_change_no_bit(void **state)
+{
+    bg_options options = make_options("interleaved");
+    size_t expected_size, size, order_count = 0;
+    unsigned char *expected = train(&options, &expected_size);
+    char *orders[8] = {NULL};
+    uint32_t random = 1;
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        bg_stage_cost costs[STAGES];
+        bg_error error = {0};
+        unsigned char *bytes;
+        bg_plan *plan = NULL;
+        bool is_new = true;
+        for (int stage = 0; stage < STAGES; stage++)
+            costs[stage] = (bg_stage_cost){.forward_ns = 1 + (random = random * 1664525u + 1013904223u) % 10000,
+                                           .backward_ns = 1 + (random = random * 1664525u + 1013904223u) % 20000};
+        options = make_options("auto");
+        options.stage_costs = costs;
+        options.stage_cost_count = STAGES;
+        bytes = train(&options, &size);
+        assert_int_equal(size, expected_size);
+        assert_memory_equal(bytes, expected, size);
+        free(bytes);
+        require(make_plan(&options, &plan, &error), &error);
+        require(bg_plan_print_timetable(plan, &orders[i], &error), &error);
+        for (int k = 0; k < i; k++)
+            is_new = is_new && strcmp(orders[k], orders[i]) != 0;
+        order_count += is_new;
+        bg_plan_destroy(plan);
+    }
+    assert_true(order_count > 1); /* else nothing was tested */
+    for (int i = 0; i < 8; i++)
+        free(orders[i]);
+    free(expected);
+}
+
+/* The least budget that one micro-batch at a time fits is enough, and with less the message is the plan's own. */
+static void test_budget_is_met(void **state)
+{
+    bg_options options = make_options("sequential");
+    bg_error error = {0};
+    bg_plan *plan = NULL;
+    size_t least = 0;
+
+    (void)state;
+    require(make_plan(&options, &plan, &error), &error);
+    for (uint32_t device = 0; device < STAGES; device++)
+        least = bg_plan_device_bytes(plan, device) > least ? bg_plan_device_bytes(plan, device) : least;
+    bg_plan_destroy(plan);
+    plan = NULL;
+    options = make_options("auto");
+    for (size_t more = 0; more < 65536; more += 4096) {
+        options.device_memory_bytes = least + more;
+        require(make_plan(&options, &plan, &error), &error);
+        for (uint32_t device = 0; device < STAGES; device++)
+            assert_true(bg_plan_device_bytes(plan, device) <= least + more);
+        bg_plan_destroy(plan);
+        plan = NULL;
+    }
+    options.device_memory_bytes = least - 1;
+    assert_int_not_equal(make_plan(&options, &plan, &error), BG_OK);
+    assert_non_null(strstr(error.message, "device"));
+}
+
+static void test_refusals(void **state)
+{
+    bg_stage_cost costs[3] = {{.forward_ns = 1}, {.forward_ns = 1}, {.forward_ns = 1}};
+    bg_options options = make_options("auto");
+    bg_error error = {0};
+    bg_plan *plan = NULL;
+
+    (void)state;
+    options.stage_costs = costs;
+    options.stage_cost_count = 3;
+    assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "costs are given for 3 stages, but there are 4"));
+    costs[1].update_ns = -2;
+    error = (bg_error){0};
+    assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "stage_costs[1] holds -2 ns"));
+}
+
+static void test_file_brings_every_bit_back(void **state)
+{
+    char path[] = "/tmp/brigade-costs-XXXXXX";
+    bg_stage_cost stages[2] = {{1.0 / 3.0, 2e9, 0.0, 1e-300}, {12345.6789, 7.0, 1e15 / 7.0, 0.1}};
+    const bg_costs costs = {.stages = stages, .stage_count = 2, .message_bytes_per_ns = 1.0 / 7.0};
+    bg_costs read = {0};
+    bg_error error = {0};
+    int file = mkstemp(path);
+
+    (void)state;
+    assert_true(file >= 0);
+    close(file);
+    require(bg_costs_save(&costs, path, &error), &error);
+    require(bg_costs_load(path, &read, &error), &error);
+    assert_int_equal(read.stage_count, 2);
+    assert_memory_equal(read.stages, stages, sizeof stages);
+    assert_true(read.message_bytes_per_ns == costs.message_bytes_per_ns);
+    bg_costs_clear(&read);
+    unlink(path);
+    assert_int_equal(bg_costs_load(path, &read, &error), BG_ERROR_NOT_FOUND);
+}
+
+static void test_bad_files(void **state)
+{
+#define HEAD  "{\"format\":\"brigade costs 1\",\"message_bytes_per_ns\":0,"
+#define STAGE "{\"forward_ns\":1,\"backward_ns\":1,\"weights_ns\":0,\"update_ns\":0}"
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"", "costs:1:0: "},
+        {"[]", "the file is not an object"},
+        {"{\"format\":\"brigade costs 2\"}", "its `format` is not \"brigade costs 1\""},
+        {"{\"format\":\"brigade costs 1\",\"stages\":[" STAGE "]}", "the file has no number `message_bytes_per_ns`"},
+        {HEAD "\"stages\":[]}", "`stages` is no list of one stage or more"},
+        {HEAD "\"stages\":[" STAGE "],\"more\":1}", "the file has 4 keys, of which 3 are known"},
+        {HEAD "\"stages\":[" STAGE ",{}]}", "stages[1] has no number `forward_ns`"},
+        {HEAD "\"stages\":[{\"forward_ns\":-1}]}", "`forward_ns` of stages[0] is -1; it must be zero or more"},
+        {HEAD "\"stages\":[7]}", "stages[0] is not an object"},
+        {HEAD "\"stages\":[" STAGE "]} x", "costs:1:"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bg_costs costs = {0};
+        bg_error error = {0};
+        assert_int_equal(bgi_costs_parse("costs", rows[i].text, strlen(rows[i].text), &costs, &error), BG_ERROR_PARSE);
+        if (strstr(error.message, rows[i].part) == NULL)
+            fail_msg("\"%s\" is not in: %s", rows[i].part, error.message);
+        assert_null(costs.stages);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_costs_change_no_bit),
+        cmocka_unit_test(test_budget_is_met),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_file_brings_every_bit_back),
+        cmocka_unit_test(test_bad_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
