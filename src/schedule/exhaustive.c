@@ -78,7 +78,8 @@ static bg_status keep_list(enumeration *e, bg_error *error)
         return BG_OK;
     if (!bgi_array_reserve((void **)&own->items, &own->capacity, used + own->length, sizeof *own->items))
         return bgi_error_memory(error, "searching a schedule", (used + own->length) * sizeof *own->items);
-    memcpy(own->items + used, e->order + search->begins[e->device], own->length * sizeof *own->items);
+    if (own->length > 0) /* else the device has no stage */
+        memcpy(own->items + used, e->order + search->begins[e->device], own->length * sizeof *own->items);
     own->count++;
     return BG_OK;
 }
