@@ -248,6 +248,39 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
+/* The norm reads every gradient whole, and running means in bfloat16 are summed and cut like any others. */
+static void test_clipped_pieces(void **state)
+{
+    const bg_optimiser optimiser = optimiser_at(0);
+
+    (void)state;
+    for (unsigned m = 0; test_model_at(m) != NULL; m++) {
+        bg_options options = options_for(&ways[0], 3, 1);
+        test_result plain = test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "plain");
+        test_result expected;
+
+        options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+        options.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.accumulator_dtype = BG_BFLOAT16;
+        options.max_gradient_norm = 0.02;
+        expected = test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "whole");
+        assert_memory_not_equal(expected.bytes, plain.bytes, expected.size);
+        shard(&options, 30);
+        for (size_t w = 0; w < 3; w++) {
+            options.strategy = ways[w].strategy;
+            options.schedule = ways[w].schedule;
+            options.stages = ways[w].stages;
+            options.offload_optimiser = w == 1;
+            options.recompute = w == 2 ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
+            test_train_expect(
+                test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "clipped pieces"),
+                &expected, test_model_at(m)->name);
+        }
+        free(plain.bytes);
+        free(expected.bytes);
+    }
+}
+
 /* ---- what the plan says and refuses ---- */
 
 typedef struct messages {
@@ -342,15 +375,11 @@ static void test_reductions_are_to_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_tied_weights),
-        cmocka_unit_test(test_perceptron),
-        cmocka_unit_test(test_state_saved_in_pieces_loads_whole_and_back),
-        cmocka_unit_test(test_memory_is_a_share),
-        cmocka_unit_test(test_pieces_of_thirty),
-        cmocka_unit_test(test_one_replica_is_warned),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_reductions_are_to_pieces),
+        cmocka_unit_test(test_convolutions),      cmocka_unit_test(test_tied_weights),
+        cmocka_unit_test(test_perceptron),        cmocka_unit_test(test_state_saved_in_pieces_loads_whole_and_back),
+        cmocka_unit_test(test_memory_is_a_share), cmocka_unit_test(test_pieces_of_thirty),
+        cmocka_unit_test(test_clipped_pieces),    cmocka_unit_test(test_one_replica_is_warned),
+        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_reductions_are_to_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
