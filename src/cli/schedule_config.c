@@ -142,13 +142,6 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
 
 /* ---- problems ---- */
 
-static uint32_t default_devices(const bg_schedule_generator *generator, uint32_t stages)
-{
-    const bool is_several = generator->placement == BG_PLACEMENT_LOOP || generator->placement == BG_PLACEMENT_FOLD;
-
-    return is_several && stages % 2 == 0 ? stages / 2 : stages;
-}
-
 /* As the generator places stages; on fewer devices than a line needs, neighbours share one. */
 static bg_status place_stages(const bg_schedule_generator *generator, uint32_t stages, uint32_t devices,
                               uint32_t *stage_devices, bg_error *error)
@@ -169,7 +162,8 @@ bg_status schedule_problem_create(const schedule_config *config, const bg_schedu
 
     bg_schedule_problem_init(&made.problem);
     made.problem.stage_count = stages;
-    made.problem.device_count = config->devices > 0 ? (uint32_t)config->devices : default_devices(generator, stages);
+    made.problem.device_count =
+        config->devices > 0 ? (uint32_t)config->devices : bg_schedule_default_devices(generator, stages);
     made.problem.micro_batch_count = (uint32_t)config->micro_batches;
     made.problem.training = !config->inference;
     made.problem.splits_weights = generator->splits_weights && !config->inference;

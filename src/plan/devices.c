@@ -64,20 +64,11 @@ static void place_phases(const bg_options *options, bgi_stages *stages)
     }
 }
 
-/* How many devices a placement takes when nobody says: a fold has two stages a device; a loop of that many, too, when
- * they come out even. */
-static uint32_t choose_device_count(const bg_schedule_generator *generator, uint32_t stage_count)
-{
-    const bool is_even = stage_count % 2 == 0;
-
-    return generator->placement != BG_PLACEMENT_LINE && is_even ? stage_count / 2 : stage_count;
-}
-
 static bg_status place_by_schedule(const bg_options *options, const bg_schedule_generator *generator,
                                    bgi_stages *stages, bg_error *error)
 {
-    const uint32_t count =
-        options->device_count != 0 ? options->device_count : choose_device_count(generator, stages->stage_count);
+    const uint32_t count = options->device_count != 0 ? options->device_count
+                                                      : bg_schedule_default_devices(generator, stages->stage_count);
 
     return bg_schedule_place(generator, stages->stage_count, count, stages->stage_devices, error);
 }

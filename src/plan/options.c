@@ -437,7 +437,8 @@ static void check_costs(problem_list *list, const bg_options *options)
         add_problem(list, "stage_cost_count is %u and stage_costs is NULL", options->stage_cost_count);
     for (uint32_t i = 0; options->stage_costs != NULL && i < options->stage_cost_count; i++) {
         const bg_stage_cost *cost = &options->stage_costs[i];
-        const double values[] = {cost->forward_ns, cost->backward_ns, cost->weights_ns, cost->update_ns};
+        const double values[] = {cost->forward_ns, cost->recompute_ns, cost->backward_ns, cost->weights_ns,
+                                 cost->update_ns};
         for (size_t k = 0; k < sizeof values / sizeof values[0]; k++)
             if (!isfinite(values[k]) || values[k] < 0)
                 add_problem(list, "stage_costs[%u] holds %g ns; costs are zero or more", i, values[k]);

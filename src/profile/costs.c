@@ -14,7 +14,7 @@ typedef struct samples {
     size_t count, capacity;
 } samples;
 
-enum { KIND_FORWARD, KIND_BACKWARD, KIND_WEIGHTS, KIND_UPDATE, KIND_COUNT };
+enum { KIND_FORWARD, KIND_RECOMPUTE, KIND_BACKWARD, KIND_WEIGHTS, KIND_UPDATE, KIND_COUNT };
 
 static int compare(const void *left, const void *right)
 {
@@ -37,6 +37,8 @@ static int find_kind(bg_action_kind kind)
     switch (kind) {
     case BG_ACTION_FORWARD:
         return KIND_FORWARD;
+    case BG_ACTION_RECOMPUTE:
+        return KIND_RECOMPUTE;
     case BG_ACTION_BACKWARD:
         return KIND_BACKWARD;
     case BG_ACTION_WEIGHTS:
@@ -82,6 +84,7 @@ static bg_status take_medians(samples *sets, uint32_t width, uint32_t stage_coun
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "profile: no forward of stage %u was recorded; raise options.trace_events", stage);
         out[stage] = (bg_stage_cost){.forward_ns = find_median(&own[KIND_FORWARD]),
+                                     .recompute_ns = find_median(&own[KIND_RECOMPUTE]),
                                      .backward_ns = find_median(&own[KIND_BACKWARD]),
                                      .weights_ns = find_median(&own[KIND_WEIGHTS])};
         for (uint32_t level = KIND_UPDATE; level < width; level++)

@@ -23,14 +23,15 @@
 
 enum { LARGEST_FILE_BYTES = 1 << 26, DIGITS = 17 };
 
+#define FIELD(member) .name = #member, .offset = offsetof(bg_stage_cost, member)
+
 static const struct {
     const char *name;
     size_t offset;
+    bool is_optional; /* zero when it is not there */
 } fields[] = {
-    {"forward_ns", offsetof(bg_stage_cost, forward_ns)},
-    {"backward_ns", offsetof(bg_stage_cost, backward_ns)},
-    {"weights_ns", offsetof(bg_stage_cost, weights_ns)},
-    {"update_ns", offsetof(bg_stage_cost, update_ns)},
+    {FIELD(forward_ns)}, {FIELD(recompute_ns), .is_optional = true}, {FIELD(backward_ns)}, {FIELD(weights_ns)},
+    {FIELD(update_ns)},
 };
 
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
@@ -78,8 +79,9 @@ static bg_status read_stages(const char *name, const json_t *stages, bg_costs *o
         snprintf(where, sizeof where, "stages[%zu]", i);
         BGI_TRY(check_size(name, where, stage, FIELD_COUNT, error));
         for (size_t f = 0; f < FIELD_COUNT; f++)
-            BGI_TRY(read_number(name, where, stage, fields[f].name,
-                                (double *)((char *)&out->stages[i] + fields[f].offset), error));
+            if (!fields[f].is_optional || json_object_get(stage, fields[f].name) != NULL)
+                BGI_TRY(read_number(name, where, stage, fields[f].name,
+                                    (double *)((char *)&out->stages[i] + fields[f].offset), error));
     }
     return BG_OK;
 }

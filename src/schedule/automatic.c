@@ -268,5 +268,5 @@ const bg_schedule_generator bgi_schedule_automatic = {
     .summary = "the order that ends first with the costs and memory given (searched)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
-    .placement = BG_PLACEMENT_LOOP,
+    .placement = BG_PLACEMENT_ANY,
 };

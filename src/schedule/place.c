@@ -18,6 +18,13 @@ static bg_status reject_counts(const bg_schedule_generator *generator, uint32_t 
                         generator->name, wanted, stage_count, device_count);
 }
 
+uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count)
+{
+    const bool is_several = generator->placement == BG_PLACEMENT_LOOP || generator->placement == BG_PLACEMENT_FOLD;
+
+    return is_several && stage_count % 2 == 0 ? stage_count / 2 : stage_count;
+}
+
 bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                             uint32_t *out_stage_devices, bg_error *error)
 {
@@ -26,6 +33,7 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
                             stage_count, device_count);
     switch (generator->placement) {
     case BG_PLACEMENT_LOOP:
+    case BG_PLACEMENT_ANY:
         if (stage_count % device_count != 0)
             return reject_counts(generator, stage_count, device_count, "a multiple of the devices as stages", error);
         break;

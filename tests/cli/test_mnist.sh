@@ -150,7 +150,7 @@ for word in '"schedule":"interleaved"' '"stages":"B1|B2|B3|B4"' '"device-memory"
     '"test_images":500'; do
     has log.jsonl "$word"
 done
-has all.jsonl '"schedule":null,"stages":"B1,B2,B3,B4"'
+has all.jsonl '"schedule":null,"costs":null,"stages":"B1,B2,B3,B4"'
 train one-core --epochs 1 --cores 1 --log cores.jsonl
 has cores.jsonl '"cores":1,'
 check "the workers are counted" sh -c 'head -n 1 log.jsonl | grep -q "\"cores\":[1-9]"'

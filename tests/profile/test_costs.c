@@ -201,7 +201,7 @@ static void test_refusals(void **state)
 static void test_file_brings_every_bit_back(void **state)
 {
     char path[] = "/tmp/brigade-costs-XXXXXX";
-    bg_stage_cost stages[2] = {{1.0 / 3.0, 2e9, 0.0, 1e-300}, {12345.6789, 7.0, 1e15 / 7.0, 0.1}};
+    bg_stage_cost stages[2] = {{1.0 / 3.0, 3.5, 2e9, 0.0, 1e-300}, {12345.6789, 0.0, 7.0, 1e15 / 7.0, 0.1}};
     const bg_costs costs = {.stages = stages, .stage_count = 2, .message_bytes_per_ns = 1.0 / 7.0};
     bg_costs read = {0};
     bg_error error = {0};
