@@ -13,6 +13,7 @@
 
 #include "cli/command.h"
 #include "core/error.h"
+#include "core/file.h"
 
 #define AT(field) .offset = offsetof(mnist_config, field)
 
@@ -217,6 +218,20 @@ static bg_status check_devices(const mnist_config *config, bg_error *error)
     return BG_OK;
 }
 
+/* Costs would be lost in what is written later. */
+static bg_status check_costs_path(const mnist_config *config, bg_error *error)
+{
+    const struct {
+        const char *name, *path;
+    } others[] = {{"--init", config->init_path}, {"--save", config->save_path}, {"--log", config->log_path}};
+
+    for (size_t i = 0; config->costs_path != NULL && i < sizeof others / sizeof others[0]; i++)
+        if (others[i].path != NULL && bgi_file_is_same(config->costs_path, others[i].path))
+            return bg_error_set(error, BG_ERROR_INVALID, "--costs and %s are one file: %s; give them different ones",
+                                others[i].name, config->costs_path);
+    return BG_OK;
+}
+
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
     bool sharded[BG_LOCATION_COUNT] = {false};
@@ -227,6 +242,7 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     if (config->costs_path != NULL && (config->schedule == NULL || strcmp(config->schedule, "auto") != 0))
         return bg_error_set(error, BG_ERROR_INVALID, "--costs %s without --schedule auto, which alone reads it",
                             config->costs_path);
+    BGI_TRY(check_costs_path(config, error));
     if (config->stages != NULL && strcmp(config->strategy, "single") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",

@@ -6,7 +6,8 @@
  *     improve.c     a better order from a good one: small changes along the critical path
  *     exhaustive.c  the best order of a small problem: all of them
  *
- * An order is an array of instance numbers (layout.h): the F, B and W of device 0, then its U, then those of device 1
+ * An order is an array of instance numbers (layout.h): the F, R, B and W of device 0, then its U, then those of device
+ * 1
  * ... Messages are not in it: complete.c puts them where they belong. The updates come last on each device, always
  * alike.
  */
@@ -19,15 +20,15 @@ typedef struct bgi_search {
     const bg_schedule_problem *problem;
     bgi_schedule_layout layout;
     bgi_arena arena;
-    uint32_t action_count; /* F, B, W and U of all devices */
+    uint32_t action_count; /* F, R, B, W and U of all devices */
     uint32_t *begins;      /* by device, and one more: where its part of an order begins */
     uint32_t *ends;        /* by device: where its updates begin */
     uint32_t *rows;        /* by instance */
     double *costs;         /* by row */
     double *delays;        /* by edge: ns from the end of its producer until it is there */
     bool *is_merged;       /* by stage: F and B of a micro-batch run back to back */
-    double *heads;         /* by row of F, B, W: the earliest start in an empty pipeline */
-    double *tails;         /* by row of F, B, W: from its start to the end of the step in an empty pipeline */
+    double *heads;         /* by row of F, R, B, W: the earliest start in an empty pipeline */
+    double *tails;         /* by row of F, R, B, W: from its start to the end of the step in an empty pipeline */
     double period_ns;      /* work of the busiest device for a micro-batch */
     double bound_ns;       /* no order ends earlier */
     uint64_t work_left;    /* actions that may still be looked at, of all orders tried */
@@ -58,6 +59,11 @@ void bgi_search_clear(bgi_search *search);
 /* When the order ends if no action waits for a slot: never later than bg_schedule_simulate says. Infinite when the
  * devices wait for each other. Leaves the ends of all actions in search->finish. */
 double bgi_search_time(bgi_search *search, const uint32_t *order);
+
+/* The row of the same stage whose instance goes before (F, R, B, W: those that there are), or after; UINT32_MAX: none.
+ */
+uint32_t bgi_search_previous_row(const bgi_search *search, uint32_t row);
+uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row);
 
 /* Bytes of the slots that the list of a device asks for by itself: never more than bg_schedule_edge_depth says. */
 double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32_t device);
@@ -92,6 +98,21 @@ static inline uint32_t bgi_search_micro_batch(const bgi_search *search, uint32_t
     return instance - search->layout.rows[search->rows[instance]].first;
 }
 
+/* F, R, B and W are ordered by the search; U comes after them. */
+static inline bool bgi_search_is_ordered(bg_action_kind kind)
+{
+    return kind == BG_ACTION_FORWARD || kind == BG_ACTION_RECOMPUTE || kind == BG_ACTION_BACKWARD ||
+           kind == BG_ACTION_WEIGHTS;
+}
+
+/* Whether the action must be followed at once by the next of its stage: F of a merged loss, and its R. */
+static inline bool bgi_search_is_bound(const bgi_search *search, uint32_t row)
+{
+    const bgi_schedule_row *info = &search->layout.rows[row];
+
+    return search->is_merged[info->stage] && (info->kind == BG_ACTION_FORWARD || info->kind == BG_ACTION_RECOMPUTE);
+}
+
 /* ---- greedy.c ---- */
 
 typedef enum bgi_greedy_tie {
@@ -100,7 +121,7 @@ typedef enum bgi_greedy_tie {
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* of F, B, W; the lowest goes first */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* of F, B, W (R: as B, or last); the lowest goes first */
     bool alternates;                      /* F after B and B after F, whatever their ranks */
     bgi_greedy_tie tie;
     /* A device waits for a more urgent action that is known to be there soon: within this share of what it could do

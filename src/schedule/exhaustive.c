@@ -1,7 +1,8 @@
 /*
  * exhaustive.c: every order of a small problem. The orders of one device are listed by themselves (ascending
- * micro-batches, F before B before W, what it makes for itself before it reads it, no more slots than it has), then all
- * combinations of them are timed. Two stages of three micro-batches have 25 combinations, or 1764 with W apart.
+ * micro-batches, F before R before B before W, what it makes for itself before it reads it, no more slots than it has),
+ * then all combinations of them are timed. Two stages of three micro-batches have 25 combinations, or 1764 with W
+ * apart.
  */
 #include "schedule/automatic.h"
 
@@ -52,15 +53,12 @@ static bool may_follow(const enumeration *e, uint32_t place, uint32_t row)
 
     if (micro_batch >= info->count || is_local_input_missing(e, row, micro_batch))
         return false;
-    if (info->kind != BG_ACTION_FORWARD &&
-        e->next[bgi_schedule_layout_row(
-            layout, info->kind == BG_ACTION_WEIGHTS ? BG_ACTION_BACKWARD : BG_ACTION_FORWARD, info->stage, 0)] <=
-            micro_batch)
+    if (info->kind != BG_ACTION_FORWARD && e->next[bgi_search_previous_row(search, row)] <= micro_batch)
         return false;
     if (place > begin) {
-        const uint32_t before = e->order[place - 1], stage = bgi_search_stage(search, before);
-        if (bgi_search_kind(search, before) == BG_ACTION_FORWARD && search->is_merged[stage])
-            return info->kind == BG_ACTION_BACKWARD && info->stage == stage;
+        const uint32_t before = search->rows[e->order[place - 1]];
+        if (bgi_search_is_bound(search, before))
+            return row == bgi_search_next_row(search, before);
     }
     return true;
 }

@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { KIND_COUNT = 4 }; /* F, R, B, W */
+
 typedef struct choice {
     uint32_t row; /* UINT32_MAX: nothing can begin */
     double start;
@@ -35,7 +37,7 @@ struct bgi_greedy {
     bgi_search *search;
     const bgi_greedy_rule *rule;
     const uint32_t *caps;
-    uint32_t *row_begins; /* by device, and one more: its F, B and W rows in device_rows */
+    uint32_t *row_begins; /* by device, and one more: its F, R, B and W rows in device_rows */
     uint32_t *device_rows;
     uint32_t *input_counts; /* by row */
     uint32_t *next;         /* by row: the micro-batch it goes on with */
@@ -48,7 +50,8 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
 {
     const bgi_schedule_layout *layout = &search->layout;
     const uint32_t devices = search->problem->device_count, stages = search->problem->stage_count;
-    static const bg_action_kind kinds[] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS};
+    static const bg_action_kind kinds[KIND_COUNT] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
+                                                     BG_ACTION_WEIGHTS};
     bgi_greedy *greedy = bgi_arena_take(&search->arena, 1, sizeof *greedy);
     uint32_t at = 0;
 
@@ -56,7 +59,7 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
         return bgi_error_memory(error, "searching a schedule", sizeof *greedy);
     greedy->search = search;
     greedy->row_begins = bgi_arena_take(&search->arena, (size_t)devices + 1, sizeof *greedy->row_begins);
-    greedy->device_rows = bgi_arena_take(&search->arena, 3 * (size_t)stages, sizeof *greedy->device_rows);
+    greedy->device_rows = bgi_arena_take(&search->arena, KIND_COUNT * (size_t)stages, sizeof *greedy->device_rows);
     greedy->input_counts = bgi_arena_take(&search->arena, layout->row_count, sizeof *greedy->input_counts);
     greedy->next = bgi_arena_take(&search->arena, layout->row_count, sizeof *greedy->next);
     greedy->missing = bgi_arena_take(&search->arena, layout->instance_count, sizeof *greedy->missing);
@@ -69,11 +72,11 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
         greedy->input_counts[row] = layout->to.begin[row + 1] - layout->to.begin[row];
     /* Counting sort of the stages by device. */
     for (uint32_t stage = 0; stage < stages; stage++)
-        greedy->row_begins[search->problem->stage_devices[stage] + 1] += 3;
+        greedy->row_begins[search->problem->stage_devices[stage] + 1] += KIND_COUNT;
     for (uint32_t device = 0; device < devices; device++)
         greedy->row_begins[device + 1] += greedy->row_begins[device];
     for (uint32_t stage = 0; stage < stages; stage++)
-        for (uint32_t kind = 0; kind < 3; kind++) {
+        for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
             device_state *device = &greedy->devices[search->problem->stage_devices[stage]];
             at = greedy->row_begins[search->problem->stage_devices[stage]] + device->count++;
             greedy->device_rows[at] = bgi_schedule_layout_row(layout, kinds[kind], stage, 0);
@@ -106,13 +109,35 @@ static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
         const uint32_t closing = closing_row(greedy, info->stage);
         return layout->rows[closing].count == 0 || micro_batch - greedy->next[closing] < greedy->caps[info->stage];
     }
-    return greedy->next[bgi_schedule_layout_row(
-               layout, info->kind == BG_ACTION_WEIGHTS ? BG_ACTION_BACKWARD : BG_ACTION_FORWARD, info->stage, 0)] >
-           micro_batch;
+    /* What is computed again is kept until B, so only one micro-batch of a stage at a time. */
+    if (info->kind == BG_ACTION_RECOMPUTE && micro_batch > greedy->next[bgi_search_next_row(greedy->search, row)])
+        return false;
+    return greedy->next[bgi_search_previous_row(greedy->search, row)] > micro_batch;
 }
 
-static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, bg_action_kind kind)
+/* Whether inputs of the B that an R is for, other than the R, are still to begin. */
+static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
 {
+    const bgi_schedule_layout *layout = &greedy->search->layout;
+    const uint32_t backward = bgi_search_next_row(greedy->search, row);
+    const uint32_t micro_batch = greedy->next[row];
+    uint32_t own = 0;
+
+    for (uint32_t i = layout->to.begin[backward]; i < layout->to.begin[backward + 1]; i++)
+        own += layout->edges[layout->to.edges[i]].from == row;
+    return greedy->missing[layout->rows[backward].first + micro_batch] > own;
+}
+
+/* R is as urgent as its B once that waits for nothing else, and fills a pause before. */
+static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, uint32_t row)
+{
+    bg_action_kind kind = greedy->search->layout.rows[row].kind;
+
+    if (kind == BG_ACTION_RECOMPUTE) {
+        if (is_backward_waiting(greedy, row))
+            return UINT32_MAX;
+        kind = BG_ACTION_BACKWARD;
+    }
     if (greedy->rule->alternates && kind == device->last_kind && kind != BG_ACTION_WEIGHTS)
         return greedy->rule->ranks[BG_ACTION_WEIGHTS];
     return greedy->rule->ranks[kind];
@@ -123,7 +148,7 @@ static bool is_before(const bgi_greedy *greedy, const device_state *device, uint
 {
     const bgi_search *search = greedy->search;
     const bgi_schedule_row *first = &search->layout.rows[a], *second = &search->layout.rows[b];
-    const uint32_t rank = find_rank(greedy, device, first->kind), other = find_rank(greedy, device, second->kind);
+    const uint32_t rank = find_rank(greedy, device, a), other = find_rank(greedy, device, b);
 
     if (rank != other)
         return rank < other;
@@ -185,7 +210,8 @@ static void begin_action(bgi_greedy *greedy, uint32_t index, uint32_t *order)
 
     order[search->begins[index] + device->count++] = info->first + micro_batch;
     device->time = device->next.start + search->costs[row];
-    device->last_kind = info->kind == BG_ACTION_WEIGHTS ? device->last_kind : info->kind;
+    if (info->kind == BG_ACTION_FORWARD || info->kind == BG_ACTION_BACKWARD)
+        device->last_kind = info->kind;
     device->is_stale = true;
     for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++) {
         const uint32_t edge = layout->from.edges[i], to = layout->edges[edge].to;
@@ -194,9 +220,7 @@ static void begin_action(bgi_greedy *greedy, uint32_t index, uint32_t *order)
         greedy->arrivals[instance] = fmax(greedy->arrivals[instance], device->time + search->delays[edge]);
         greedy->devices[layout->rows[to].device].is_stale = true;
     }
-    device->locked_row = info->kind == BG_ACTION_FORWARD && search->is_merged[info->stage]
-                             ? bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, info->stage, 0)
-                             : UINT32_MAX;
+    device->locked_row = bgi_search_is_bound(search, row) ? bgi_search_next_row(search, row) : UINT32_MAX;
 }
 
 /* ---- a run ---- */

@@ -104,13 +104,10 @@ static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
            (kind != other && bgi_search_micro_batch(search, a) != bgi_search_micro_batch(search, b));
 }
 
-/* A merged loss must not be torn apart by what is put between its two actions. */
+/* A merged loss must not be torn apart by what is put between its actions. */
 static bool splits_loss(const bgi_search *search, const uint32_t *order, uint32_t place, uint32_t begin)
 {
-    const uint32_t before = place > begin ? order[place - 1] : UINT32_MAX;
-
-    return before != UINT32_MAX && bgi_search_kind(search, before) == BG_ACTION_FORWARD &&
-           search->is_merged[bgi_search_stage(search, before)];
+    return place > begin && bgi_search_is_bound(search, search->rows[order[place - 1]]);
 }
 
 static void move(uint32_t *order, uint32_t from, uint32_t to)

@@ -1,7 +1,7 @@
 /*
  * place.c: which device each stage is on when nobody says. Each placement is one line:
  *
- *     LINE  0 1 2 3            LOOP  0 1 0 1 0 1            FOLD  0 1 2 2 1 0
+ *     LINE  0 1 2 3            LOOP  0 1 0 1 0 1            FOLD  0 1 2 2 1 0            ANY  0 1 2 0
  */
 #include "schedule/schedule.h"
 
@@ -33,13 +33,16 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
                             stage_count, device_count);
     switch (generator->placement) {
     case BG_PLACEMENT_LOOP:
-    case BG_PLACEMENT_ANY:
         if (stage_count % device_count != 0)
             return reject_counts(generator, stage_count, device_count, "a multiple of the devices as stages", error);
         break;
     case BG_PLACEMENT_FOLD:
         if (stage_count % 2 != 0 || stage_count / 2 != device_count)
             return reject_counts(generator, stage_count, device_count, "two stages a device", error);
+        break;
+    case BG_PLACEMENT_ANY:
+        if (device_count > stage_count)
+            return reject_counts(generator, stage_count, device_count, "at most a device a stage", error);
         break;
     default:
         if (stage_count != device_count)

@@ -2,8 +2,8 @@
  * search.c: what the search for an order knows and keeps: costs by row, how an order is timed quickly, and the best
  * one. Knows no rule by which orders are made.
  *
- * Two clocks. bgi_search_time lets no action wait for a slot and walks F, B, W and U alone: cheap, and never later than
- * the truth. Only an order that this clock calls better is completed, verified and simulated, and what that says
+ * Two clocks. bgi_search_time lets no action wait for a slot and walks F, R, B, W and U alone: cheap, and never later
+ * than the truth. Only an order that this clock calls better is completed, verified and simulated, and what that says
  * counts.
  */
 #include "schedule/automatic.h"
@@ -18,14 +18,9 @@
 
 /* ---- what follows from the problem ---- */
 
-static bool is_ordered(bg_action_kind kind)
-{
-    return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS;
-}
-
 static bool is_compute(bg_action_kind kind)
 {
-    return is_ordered(kind) || kind == BG_ACTION_UPDATE;
+    return bgi_search_is_ordered(kind) || kind == BG_ACTION_UPDATE;
 }
 
 static bg_status allocate(bgi_search *search, bg_error *error)
@@ -74,7 +69,7 @@ static void fill_rows(bgi_search *search)
             continue;
         search->costs[row] = bgi_schedule_cost(search->problem, &action);
         search->begins[info->device + 1] += info->count;
-        if (is_ordered(info->kind))
+        if (bgi_search_is_ordered(info->kind))
             search->ends[info->device] += info->count;
     }
     for (uint32_t device = 0; device < search->problem->device_count; device++) {
@@ -102,28 +97,48 @@ static void find_merged(bgi_search *search)
     const uint32_t last = bgi_schedule_position_count(problem) - 1;
 
     for (uint32_t stage = 0; problem->training && problem->merges_loss && stage < problem->stage_count; stage++) {
-        const uint32_t backward = bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0);
+        const uint32_t rows[] = {bgi_schedule_layout_row(layout, BG_ACTION_RECOMPUTE, stage, 0),
+                                 bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0)};
         search->is_merged[stage] = bgi_schedule_position(problem, stage) == last;
-        for (uint32_t i = layout->to.begin[backward]; i < layout->to.begin[backward + 1]; i++)
-            if (problem->edges[layout->to.edges[i]].from_stage != stage)
-                search->is_merged[stage] = false;
+        for (int r = 0; r < 2; r++)
+            for (uint32_t i = layout->to.begin[rows[r]]; i < layout->to.begin[rows[r] + 1]; i++)
+                if (problem->edges[layout->to.edges[i]].from_stage != stage)
+                    search->is_merged[stage] = false;
     }
 }
 
 /* ---- an empty pipeline: how early, how long still ---- */
 
-/* The row of the stage that follows F or B of the same micro-batch; UINT32_MAX: none. */
-static uint32_t next_row_of_stage(const bgi_search *search, uint32_t row)
+static const bg_action_kind chain[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS};
+
+enum { CHAIN_LENGTH = sizeof chain / sizeof chain[0] };
+
+/* `step` is 1 or -1. */
+static uint32_t find_neighbour(const bgi_search *search, uint32_t row, int step)
 {
     const bgi_schedule_layout *layout = &search->layout;
-    const bgi_schedule_row *info = &layout->rows[row];
-    uint32_t next;
+    int at = 0;
 
-    if (info->kind != BG_ACTION_FORWARD && info->kind != BG_ACTION_BACKWARD)
+    while (at < CHAIN_LENGTH && chain[at] != layout->rows[row].kind)
+        at++;
+    if (at == CHAIN_LENGTH)
         return UINT32_MAX;
-    next = bgi_schedule_layout_row(layout, info->kind == BG_ACTION_FORWARD ? BG_ACTION_BACKWARD : BG_ACTION_WEIGHTS,
-                                   info->stage, 0);
-    return layout->rows[next].count > 0 ? next : UINT32_MAX;
+    for (at += step; at >= 0 && at < CHAIN_LENGTH; at += step) {
+        const uint32_t neighbour = bgi_schedule_layout_row(layout, chain[at], layout->rows[row].stage, 0);
+        if (layout->rows[neighbour].count > 0)
+            return neighbour;
+    }
+    return UINT32_MAX;
+}
+
+uint32_t bgi_search_previous_row(const bgi_search *search, uint32_t row)
+{
+    return find_neighbour(search, row, -1);
+}
+
+uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row)
+{
+    return find_neighbour(search, row, 1);
 }
 
 typedef struct walk {
@@ -144,18 +159,18 @@ static void walk_forwards(bgi_search *search, walk *w)
     const bgi_schedule_layout *layout = &search->layout;
 
     for (uint32_t row = 0; row < layout->row_count; row++) {
-        const uint32_t next = next_row_of_stage(search, row);
-        if (!is_ordered(layout->rows[row].kind) || layout->rows[row].count == 0)
+        const uint32_t next = bgi_search_next_row(search, row);
+        if (!bgi_search_is_ordered(layout->rows[row].kind) || layout->rows[row].count == 0)
             continue;
         w->missing[row] += layout->to.begin[row + 1] - layout->to.begin[row];
         if (next != UINT32_MAX)
             w->missing[next]++;
     }
     for (uint32_t row = 0; row < layout->row_count; row++)
-        if (is_ordered(layout->rows[row].kind) && layout->rows[row].count > 0 && w->missing[row] == 0)
+        if (bgi_search_is_ordered(layout->rows[row].kind) && layout->rows[row].count > 0 && w->missing[row] == 0)
             w->visited[w->count++] = row;
     for (uint32_t at = 0; at < w->count; at++) {
-        const uint32_t row = w->visited[at], next = next_row_of_stage(search, row);
+        const uint32_t row = w->visited[at], next = bgi_search_next_row(search, row);
         const double end = search->heads[row] + search->costs[row];
         for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++)
             reach(search, w, layout->edges[layout->from.edges[i]].to, end + search->delays[layout->from.edges[i]]);
@@ -169,7 +184,7 @@ static void walk_backwards(bgi_search *search, const walk *w, const double *upda
     const bgi_schedule_layout *layout = &search->layout;
 
     for (uint32_t at = w->count; at-- > 0;) {
-        const uint32_t row = w->visited[at], next = next_row_of_stage(search, row);
+        const uint32_t row = w->visited[at], next = bgi_search_next_row(search, row);
         double rest = updates[layout->rows[row].device];
         for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++) {
             const uint32_t edge = layout->from.edges[i];
@@ -192,10 +207,10 @@ static void find_bound(bgi_search *search, const double *work, double *first, do
         first[device] = after[device] = INFINITY;
     for (uint32_t row = 0; row < layout->row_count; row++) {
         const bgi_schedule_row *info = &layout->rows[row];
-        if (!is_ordered(info->kind) || info->count == 0)
+        if (!bgi_search_is_ordered(info->kind) || info->count == 0)
             continue;
         first[info->device] = fmin(first[info->device], search->heads[row]);
-        if (next_row_of_stage(search, row) == UINT32_MAX)
+        if (bgi_search_next_row(search, row) == UINT32_MAX)
             after[info->device] = fmin(after[info->device], search->tails[row] - search->costs[row]);
         search->bound_ns =
             fmax(search->bound_ns, search->heads[row] + search->tails[row] + (info->count - 1) * search->costs[row]);
@@ -221,7 +236,7 @@ static bg_status measure_empty_pipeline(bgi_search *search, bg_error *error)
     for (uint32_t row = 0; row < rows; row++) {
         const bgi_schedule_row *info = &search->layout.rows[row];
         if (info->count > 0 && is_compute(info->kind))
-            *(is_ordered(info->kind) ? &work[info->device] : &updates[info->device]) += search->costs[row];
+            *(bgi_search_is_ordered(info->kind) ? &work[info->device] : &updates[info->device]) += search->costs[row];
     }
     walk_forwards(search, &w);
     walk_backwards(search, &w, updates);
@@ -468,18 +483,18 @@ cleanup:
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 
-/* Whether F and B of a merged loss follow each other; strategies that do all forwards first tear them apart. */
+/* Whether F, R and B of a merged loss follow each other; strategies that do all forwards first tear them apart. */
 static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
 {
     for (uint32_t device = 0; device < schedule->device_count; device++) {
-        const bg_action *loss = NULL;
+        uint32_t wanted = UINT32_MAX, row;
         for (size_t i = 0; i < schedule->lists[device].count; i++) {
             const bg_action *action = &schedule->lists[device].actions[i];
-            if (!is_compute(action->kind))
+            if (!is_compute(action->kind) || !bgi_schedule_layout_find(&search->layout, action, &row))
                 continue;
-            if (loss != NULL && (action->kind != BG_ACTION_BACKWARD || action->stage != loss->stage))
+            if (wanted != UINT32_MAX && row != wanted)
                 return false;
-            loss = action->kind == BG_ACTION_FORWARD && search->is_merged[action->stage] ? action : NULL;
+            wanted = bgi_search_is_bound(search, row) ? bgi_search_next_row(search, row) : UINT32_MAX;
         }
     }
     return true;

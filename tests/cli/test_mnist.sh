@@ -193,6 +193,31 @@ all_accuracy() {
 }
 check "the accuracy is the same" test "$(all_accuracy few.out)" = "$(all_accuracy fewer.out)"
 
+# ---- the searched order ----
+
+train searched --epochs 1 --schedule auto --costs costs.json
+train plain --epochs 1
+same searched plain
+check "the costs are written" grep -q '"format": "brigade costs 1"' costs.json
+check "of each stage" test "$(grep -c forward_ns costs.json)" -eq 4
+cp costs.json kept.json
+"$program" plan mnist $small --schedule auto --costs costs.json >plan-a.out
+"$program" plan mnist $small --schedule auto --costs costs.json >plan-b.out
+check "a plan by measured costs" grep -q 'by measured costs' plan-a.out
+check "the same plan each time" sh -c 'sed 1,2d plan-a.out >a; sed 1,2d plan-b.out >b; cmp -s a b'
+train again --epochs 1 --schedule auto --costs costs.json
+same again plain
+check "costs that are there stay" cmp -s costs.json kept.json
+check "without a file a plan goes by the model" sh -c '"$1" plan mnist --schedule auto | grep -q "by static costs"' sh \
+    "$program"
+error 1 'there is no such file; `brigade mnist --schedule auto --costs none.json` with the same options measures' \
+    plan mnist --schedule auto --costs none.json
+error 2 '--costs costs.json without --schedule auto' mnist $small --costs costs.json
+error 2 '--costs and --save are one file: costs.json' mnist $small --schedule auto --costs costs.json --save costs.json
+error 1 'costs are given for 4 stages, but there are 2' plan mnist --schedule auto --costs costs.json --stages 'B1,B2|B3,B4'
+echo '{"format": "brigade costs 1"}' >broken.json
+error 1 'broken.json: the file has no number `message_bytes_per_ns`' plan mnist --schedule auto --costs broken.json
+
 # ---- profiles of calls that are cut short ----
 
 # steps_of FILE: the updates that a trace has slices of.

@@ -102,7 +102,8 @@ static void run_matrix(unsigned model_index, uint32_t replicas)
     } ways[] = {{BG_STRATEGY_SHARDED, NULL},
                 {BG_STRATEGY_PIPELINED, "interleaved"},
                 {BG_STRATEGY_PIPELINED, "grouped"},
-                {BG_STRATEGY_PIPELINED, "sequential"}};
+                {BG_STRATEGY_PIPELINED, "sequential"},
+                {BG_STRATEGY_PIPELINED, "auto"}};
     const test_model *model = test_model_at(model_index);
     const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
     test_result expected = train(model, &single);

@@ -223,7 +223,7 @@ static void test_file_brings_every_bit_back(void **state)
 static void test_bad_files(void **state)
 {
 #define HEAD  "{\"format\":\"brigade costs 1\",\"message_bytes_per_ns\":0,"
-#define STAGE "{\"forward_ns\":1,\"backward_ns\":1,\"weights_ns\":0,\"update_ns\":0}"
+#define STAGE "{\"forward_ns\":1,\"backward_ns\":1,\"weights_ns\":0,\"update_ns\":0,\"recompute_ns\":0}"
     static const struct {
         const char *text, *part;
     } rows[] = {

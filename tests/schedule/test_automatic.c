@@ -75,7 +75,8 @@ static void add_costs(test_problem *test, bg_stage_cost *costs, uint64_t *random
         costs[stage] = (bg_stage_cost){.forward_ns = 1 + test_random(random, spread),
                                        .backward_ns = 1 + test_random(random, 2 * spread),
                                        .weights_ns = test_random(random, spread),
-                                       .update_ns = test_random(random, spread)};
+                                       .update_ns = test_random(random, spread),
+                                       .recompute_ns = test_random(random, spread)};
     for (uint32_t edge = 0; edge < test->problem.edge_count; edge++)
         test->edges[edge].size_bytes = test_random(random, 100);
     test->problem.costs = costs;
@@ -281,12 +282,15 @@ typedef struct device_orders {
     uint32_t count, length;
 } device_orders;
 
-/* Every order of F, B and W of one stage: each ascends, B m after F m, W m after B m; a merged loss at once. */
+/* Every order of F, R, B and W of one stage: each ascends, R m after F m, B m after both, W m after B m; a merged loss
+ * at once. */
 static void list_orders(const bg_schedule_problem *problem, uint32_t stage, device_orders *orders, uint32_t *next,
                         bg_action *list, uint32_t length)
 {
-    static const bg_action_kind kinds[] = {BG_ACTION_FORWARD, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS};
-    const uint32_t kind_count = !problem->training ? 1 : problem->splits_weights ? 3 : 2;
+    const bool recomputes = problem->stage_recomputes != NULL && problem->stage_recomputes[stage];
+    const bg_action_kind kinds[] = {BG_ACTION_FORWARD, recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_BACKWARD,
+                                    recomputes ? BG_ACTION_BACKWARD : BG_ACTION_WEIGHTS, BG_ACTION_WEIGHTS};
+    const uint32_t kind_count = 2 + recomputes + problem->splits_weights;
     const bool is_merged = problem->training && problem->merges_loss && stage + 1 == problem->stage_count;
 
     if (length == kind_count * problem->micro_batch_count) {
@@ -298,7 +302,8 @@ static void list_orders(const bg_schedule_problem *problem, uint32_t stage, devi
     for (uint32_t k = 0; k < kind_count; k++) {
         if (next[k] == problem->micro_batch_count || (k > 0 && next[k] >= next[k - 1]))
             continue;
-        if (is_merged && k != 1 && length > 0 && list[length - 1].kind == BG_ACTION_FORWARD)
+        if (is_merged && length > 0 && list[length - 1].kind != BG_ACTION_WEIGHTS &&
+            list[length - 1].kind != BG_ACTION_BACKWARD && (k == 0 || kinds[k - 1] != list[length - 1].kind))
             continue;
         list[length] = (bg_action){.kind = kinds[k], .stage = stage, .micro_batch = next[k]++};
         list_orders(problem, stage, orders, next, list, length + 1);
@@ -338,7 +343,7 @@ static double find_optimum(const bg_schedule_problem *problem)
 
     memset(orders, 0, sizeof orders);
     for (uint32_t i = 0; i < problem->stage_count; i++) {
-        uint32_t next[3] = {0};
+        uint32_t next[4] = {0};
         bg_action list[MOST_LIST];
         list_orders(problem, i, &orders[i], next, list, 0);
     }
@@ -378,8 +383,12 @@ static void test_small_problems_are_optimal(void **state)
         test.problem.send_ahead = test_random(&random, 2);
         /* W apart makes 42 orders of three micro-batches on each device: with three stages that is not small. */
         test.problem.splits_weights = stages * micro_batches < 9 && test_random(&random, 2) == 0;
-        for (uint32_t stage = 0; stage < stages; stage++)
+        for (uint32_t stage = 0; stage < stages; stage++) {
             test.devices[stage] = stage;
+            test.recomputes[stage] = test_random(&random, 2) == 0;
+        }
+        if (stages * micro_batches < 9 && (micro_batches == 2 || !test.problem.splits_weights))
+            test.problem.stage_recomputes = test.recomputes;
         test_random_edges(&test, &random);
         add_costs(&test, costs, &random);
         if (test_random(&random, 2) == 0) {

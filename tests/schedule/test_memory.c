@@ -154,9 +154,34 @@ static void test_each_allocation_of_a_strategy_may_fail(void **state)
     test_problem_clear(&test);
 }
 
+/* All orders of a small problem; rules and changes of a larger one, within limits. */
+static void test_each_allocation_of_a_search_may_fail(void **state)
+{
+    static const bg_stage_cost costs[] = {{.forward_ns = 3, .backward_ns = 8},
+                                          {.forward_ns = 5, .backward_ns = 7},
+                                          {.forward_ns = 4, .backward_ns = 5},
+                                          {.forward_ns = 2, .backward_ns = 9}};
+    static const size_t limits[] = {700, 600, 500, 400};
+    test_problem test;
+
+    (void)state;
+    if (!test_allocations_available())
+        skip();
+    strategy = "auto";
+    for (uint32_t micro_batches = 2; micro_batches <= 5; micro_batches += 3) {
+        assert_true(test_chain(&test, 4, micro_batches, true));
+        test.problem.costs = costs;
+        test.problem.device_slot_bytes = limits;
+        fail_each_allocation(create, &test.problem, 100);
+        test_problem_clear(&test);
+    }
+    strategy = "interleaved";
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_allocation_may_fail),
-                                       cmocka_unit_test(test_each_allocation_of_a_strategy_may_fail)};
+                                       cmocka_unit_test(test_each_allocation_of_a_strategy_may_fail),
+                                       cmocka_unit_test(test_each_allocation_of_a_search_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

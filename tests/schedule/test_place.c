@@ -34,6 +34,8 @@ static void test_each_placement(void **state)
     assert_placed("phased", 4, 1, (const uint32_t[]){0, 0, 0, 0});
     assert_placed("zb-v", 6, 3, (const uint32_t[]){0, 1, 2, 2, 1, 0});
     assert_placed("dualpipev", 2, 1, (const uint32_t[]){0, 0});
+    assert_placed("auto", 4, 4, (const uint32_t[]){0, 1, 2, 3});
+    assert_placed("auto", 4, 3, (const uint32_t[]){0, 1, 2, 0});
 }
 
 /* A strategy's schedule for the placement it asks for is one that it takes. */
