@@ -114,6 +114,11 @@ static unsigned char *train(const bg_options *options, size_t *out_size)
     return bytes;
 }
 
+static uint32_t next_random(uint32_t *state)
+{
+    return *state = *state * 1664525u + 1013904223u;
+}
+
 static void test_costs_change_no_bit(void **state)
 {
     bg_options options = make_options("interleaved");
@@ -129,9 +134,10 @@ static void test_costs_change_no_bit(void **state)
         unsigned char *bytes;
         bg_plan *plan = NULL;
         bool is_new = true;
-        for (int stage = 0; stage < STAGES; stage++)
-            costs[stage] = (bg_stage_cost){.forward_ns = 1 + (random = random * 1664525u + 1013904223u) % 10000,
-                                           .backward_ns = 1 + (random = random * 1664525u + 1013904223u) % 20000};
+        for (int stage = 0; stage < STAGES; stage++) {
+            costs[stage] = (bg_stage_cost){.forward_ns = 1 + next_random(&random) % 10000};
+            costs[stage].backward_ns = 1 + next_random(&random) % 20000;
+        }
         options = make_options("auto");
         options.stage_costs = costs;
         options.stage_cost_count = STAGES;
