@@ -20,6 +20,7 @@
 #include <brigade/plan.h>
 #include <brigade/profile.h>
 #include <brigade/random.h>
+#include <brigade/readers.h>
 #include <brigade/safetensors.h>
 #include <brigade/schedule.h>
 #include <brigade/session.h>

@@ -122,7 +122,7 @@ BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set
 
 /*
  * Samples that can be asked for by index. Every sample has the same tensors with the same types. Immutable; any number
- * of loaders and threads may share one.
+ * of loaders and threads may share one. Files become data sets in brigade/readers.h.
  */
 typedef struct bg_dataset bg_dataset;
 
@@ -152,10 +152,103 @@ BG_API bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset
 BG_API bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out,
                                           bg_error *error);
 
+/* Gives up the caller's hold of it; what was made from it (below) keeps it alive. */
 BG_API void bg_dataset_destroy(bg_dataset *dataset);
 BG_API uint64_t bg_dataset_sample_count(const bg_dataset *dataset);
 BG_API uint32_t bg_dataset_tensor_count(const bg_dataset *dataset);
 BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t tensor_index);
+
+/* ---- data sets made from data sets ---- */
+
+/*
+ * Each is lazy: it says how its samples come from the source's, and nothing is read before a sample is asked for. Each
+ * holds its source, so the source may be destroyed at once. Sample i of epoch e stays a function of (e, i), so the
+ * order is that of any number of workers, and a run resumes anywhere. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
+ */
+
+/* The first `count` samples, all when there are fewer. */
+BG_API bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
+
+/* All but the first `count`, of which there must be more. */
+BG_API bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
+
+/* Every `shard_count`-th sample, from sample `shard_index` on. */
+BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t shard_count, bg_dataset **out,
+                                  bg_error *error);
+
+/* The source's epochs count * e ... count * e + count - 1, one after the other, as epoch e. */
+BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
+
+/*
+ * Another order each epoch, a function of (seed, epoch). `buffer` 0: any sample may come anywhere. Otherwise as a
+ * shuffle buffer of that many samples does: the next one is drawn from those in the buffer, and the next sample of the
+ * source takes its place; so sample i comes at the earliest at place i - buffer + 1. Memory: 8 bytes a sample.
+ */
+BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
+                                    bg_error *error);
+
+/* Keeps every sample in memory after it was made once, whatever the epoch: put it before what is random. */
+BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error);
+
+/*
+ * Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones. Called by
+ * several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is the same for any
+ * number of workers. On failure fill `error` and return its status.
+ */
+typedef bg_status (*bg_dataset_function)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
+                                         void *const outputs[], bg_error *error);
+
+typedef struct bg_dataset_map_options {
+    uint32_t tensor_count;       /* of the new samples; 0: as many and with the types of the source's */
+    const bg_type *sample_types;
+    bg_dataset_function map;
+    void *user;
+} bg_dataset_map_options;
+
+BG_API bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *options, bg_dataset **out,
+                                bg_error *error);
+
+/* Tensor `tensor_index`, which is uint8, as float32: ((x / 255) - mean) / deviation with torchvision's bits. A mean and
+ * a deviation for all (channel_count 1), or for each plane of the tensor's first dimension. */
+typedef struct bg_normalise_options {
+    uint32_t tensor_index;
+    uint32_t channel_count;
+    const float *means;
+    const float *deviations; /* none is 0 */
+} bg_normalise_options;
+
+BG_API bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *options, bg_dataset **out,
+                                      bg_error *error);
+
+/* ---- streams ---- */
+
+/*
+ * Samples that only come one after the other. A stream is opened once for each shard of each epoch, and every shard
+ * must bring its own part: shard_count shards that all bring everything bring everything shard_count times.
+ */
+typedef struct bg_stream_shard {
+    uint64_t epoch;
+    uint32_t index;
+    uint32_t count;
+    uint64_t seed; /* the shard's own: a function of the loader's seed, the epoch and the index */
+} bg_stream_shard;
+
+typedef struct bg_stream {
+    uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
+    const bg_type *sample_types;
+    void *user;
+    /* Begins a shard; what it puts into *out_iterator is handed to the others. Different shards are opened, read and
+     * closed by different threads at once; one shard by one thread at a time. */
+    bg_status (*open)(void *user, const bg_stream_shard *shard, void **out_iterator, bg_error *error);
+    /* Writes the next sample, or sets *out_has_sample to false at the end of the shard. */
+    bg_status (*next)(void *iterator, void *const outputs[], bool *out_has_sample, bg_error *error);
+    /* Called once for every successful open; may be NULL. */
+    void (*close)(void *iterator);
+} bg_stream;
+
+/* A data set as a stream: shard i of n has samples i * ceil(count / n) and on. `user` of the result is the data set,
+ * which must outlive it. */
+BG_API bg_stream bg_dataset_stream(const bg_dataset *dataset);
 
 /* ---- loader ---- */
 
@@ -166,7 +259,22 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
  */
 typedef struct bg_loader bg_loader;
 
+typedef enum bg_loader_mode {
+    BG_LOADER_ASYNC,           /* threads work ahead; without workers as BG_LOADER_SYNC */
+    BG_LOADER_SYNC,            /* batches are made in the caller, when asked for */
+    BG_LOADER_ASYNC_REBATCHED, /* as ASYNC; of a stream, the remainders of all shards make batches together */
+    BG_LOADER_MODE_COUNT
+} bg_loader_mode;
+
+/*
+ * A user's choice of samples: the indices of list `list` of an epoch, at most `limit` of them, at least one, each below
+ * the data set's count. Must depend on (epoch, list) alone. Called by one thread at a time.
+ */
+typedef bg_status (*bg_batch_sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
+                                      uint64_t *out_count, bg_error *error);
+
 typedef struct bg_loader_options {
+    bg_loader_mode mode;
     uint64_t batch_size; /* samples in a batch: the combined batch size of one run call */
     bool shuffle;        /* a new order each epoch; otherwise ascending */
     bool drop_last;      /* leave out the remainder; otherwise the last batch is smaller */
@@ -175,6 +283,7 @@ typedef struct bg_loader_options {
      * where pad_samples or one of them is NULL: a label that the loss ignores, for instance. */
     uint64_t pad_multiple;
     const void *const *pad_samples;
+    uint64_t shuffle_buffer; /* with shuffle: as bg_dataset_shuffle's; 0: all samples */
     uint64_t seed;           /* of the order */
     uint32_t worker_count;   /* 0: batches are made in the caller, when asked for */
     uint32_t prefetch_depth; /* batches ready ahead of the one in use, at least 1 */
@@ -183,9 +292,22 @@ typedef struct bg_loader_options {
      * over in odd epochs, so that every sample is seen. */
     uint32_t process_index;
     uint32_t process_count;
+    /* Lists of samples instead of an order: sampler_combine consecutive lists, out of sampler_list_count an epoch, make a
+     * batch, for which batch_size is the room. Not with shuffle or several processes. drop_last leaves out a last batch
+     * of fewer lists. */
+    bg_batch_sampler sampler;
+    void *sampler_user;
+    uint64_t sampler_list_count;
+    uint64_t sampler_combine;
+    bool early_preload;     /* begins epoch 0 at creation instead of with the first bg_loader_begin_epoch */
+    bool load_indefinitely; /* goes on into the next epoch at the end of one; otherwise when it is begun */
+    /* Of streams only. */
+    uint32_t shard_count;      /* how many shards are read side by side; 0: one for each worker, at least 1 */
+    uint64_t rebatched_size;   /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
 } bg_loader_options;
 
-/* batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1. */
+/* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no early
+ * preload, indefinitely. */
 BG_API bg_loader_options bg_loader_options_default(void);
 
 typedef struct bg_batch {
@@ -201,10 +323,23 @@ typedef struct bg_batch {
 BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *options, bg_loader **out,
                                   bg_error *error);
 
+/*
+ * Batches of a stream. A batch comes from one shard: shard 0's first, shard 1's first, ... shard 0's second, and so on,
+ * passing over shards that have ended. Its order and content are a function of the stream, the seed, the epoch and
+ * shard_count, never of the number of workers. The remainder of each shard is left out with drop_last and a smaller
+ * batch without; with BG_LOADER_ASYNC_REBATCHED the shards' samples are first joined in that order, and at most one
+ * remainder is left. pad_multiple fills up a smaller batch. The stream's struct is copied; what it points at is
+ * borrowed. bg_loader_batch_count is 0: nobody knows; bg_loader_begin_at reads the batches before the position and lets
+ * them go. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, none of which a stream can have;
+ * BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
+ */
+BG_API bg_status bg_loader_create_stream(const bg_stream *stream, const bg_loader_options *options, bg_loader **out,
+                                         bg_error *error);
+
 /* Waits for calls of bg_dataset_get in progress and ends the workers. */
 BG_API void bg_loader_destroy(bg_loader *loader);
 
-BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch */
+BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 0 of a stream */
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
 
 /*
@@ -234,6 +369,46 @@ typedef struct bg_loader_statistics {
 } bg_loader_statistics;
 
 BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
+
+/* ---- what limits a run ---- */
+
+typedef enum bg_run_limit {
+    BG_LIMIT_UNKNOWN, /* nothing was loaded, or no time was measured */
+    BG_LIMIT_DEVICE,  /* data were there when the devices wanted them */
+    BG_LIMIT_DATASET  /* the devices waited for data for more than a twentieth of the time */
+} bg_run_limit;
+
+#define BG_RUN_LIMIT_TEXT_BYTES 256
+
+/* Judges a loader's statistics against the time of the run that it fed (waiting included). Writes one line for people
+ * into `text` (BG_RUN_LIMIT_TEXT_BYTES; may be NULL). */
+BG_API bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text);
+
+/* ---- benchmarks ---- */
+
+typedef struct bg_benchmark_options {
+    uint64_t epoch_count;        /* at least 1 */
+    uint64_t elements_per_epoch; /* at least 1; when the data have fewer they are read again */
+    bool do_memcpy;              /* copies each element once more, as a transfer to a device does */
+} bg_benchmark_options;
+
+/*
+ * Reads samples of a data set in one thread, without any device, and reports JSON as TensorFlow for IPU does:
+ *
+ *     {"epochs":[{"elements_processed":512,"total_bytes_processed":401920,"time_elapsed":0.0001,
+ *                 "elements_per_second":5120000,"bandwidth":4.0192,
+ *                 "latency_mean":...,"latency_p50":...,"latency_p90":...,"latency_p99":...,"latency_max":...}, ...]}
+ *
+ * Times are in seconds, bandwidth in GB/s; every field is above 0. The text is malloc'ed. Errors: BG_ERROR_INVALID (0
+ * epochs or elements), those of the data set, BG_ERROR_MEMORY.
+ */
+BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchmark_options *options, char **out_json,
+                                      bg_error *error);
+
+/* The same with the batches of a loader as elements, from epoch 0 on. Each epoch has two fields more: "misses", how many
+ * had to be waited for, and "wait_time" in seconds. */
+BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
+                                     bg_error *error);
 
 #ifdef __cplusplus
 }

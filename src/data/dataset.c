@@ -3,6 +3,7 @@
  */
 #include "data/dataset.h"
 
+#include "core/arena.h"
 #include "core/error.h"
 
 #include <inttypes.h>
@@ -22,32 +23,93 @@ static bg_status check_counts(uint64_t sample_count, uint32_t tensor_count, bg_e
     return BG_OK;
 }
 
-bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error)
+bg_status bgi_dataset_allocate(uint64_t sample_count, uint32_t tensor_count, const bg_type *types, bg_dataset **out,
+                               bg_error *error)
 {
     bg_dataset *dataset;
 
-    BGI_TRY(check_counts(options->sample_count, options->tensor_count, error));
-    if (options->get == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: no function to get samples from");
-    for (uint32_t t = 0; t < options->tensor_count; t++) {
-        const bg_status status = bg_type_validate(&options->sample_types[t], error);
+    BGI_TRY(check_counts(sample_count, tensor_count, error));
+    for (uint32_t t = 0; t < tensor_count; t++) {
+        const bg_status status = bg_type_validate(&types[t], error);
         if (status != BG_OK)
             return bg_error_context(error, status, "data set: tensor %" PRIu32, t);
     }
     dataset = calloc(1, sizeof *dataset);
     if (dataset == NULL)
         return bgi_error_memory(error, "a data set", sizeof *dataset);
-    dataset->sample_count = options->sample_count;
-    dataset->tensor_count = options->tensor_count;
-    dataset->get = options->get;
-    dataset->user = options->user;
-    for (uint32_t t = 0; t < options->tensor_count; t++) {
-        dataset->types[t] = options->sample_types[t];
-        dataset->sample_bytes[t] = bg_type_size_bytes(&options->sample_types[t]);
+    dataset->references = 1;
+    dataset->sample_count = sample_count;
+    dataset->tensor_count = tensor_count;
+    for (uint32_t t = 0; t < tensor_count; t++) {
+        dataset->types[t] = types[t];
+        dataset->sample_bytes[t] = bg_type_size_bytes(&types[t]);
     }
     *out = dataset;
     return BG_OK;
 }
+
+bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_dataset **out, bg_error *error)
+{
+    BGI_TRY(bgi_dataset_allocate(sample_count, source->tensor_count, source->types, out, error));
+    atomic_fetch_add(&source->references, 1);
+    (*out)->source = source;
+    (*out)->scratch_bytes = source->scratch_bytes;
+    (*out)->is_copied = source->is_copied;
+    return BG_OK;
+}
+
+/* ---- samples from a callback ---- */
+
+typedef struct callback {
+    bg_dataset_get get;
+    void *user;
+} callback;
+
+static bg_status gather_called(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                               unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
+{
+    const callback *c = dataset->state;
+    void *outputs[BG_DATASET_MAX_TENSORS];
+    (void)scratch;
+
+    for (size_t i = 0; i < count; i++) {
+        bg_status status;
+
+        for (uint32_t t = 0; t < dataset->tensor_count; t++)
+            outputs[t] = tensors[t] + i * dataset->sample_bytes[t];
+        status = c->get(c->user, epoch, indices[i], outputs, error);
+        if (status != BG_OK) {
+            *out_failed = i;
+            if (error != NULL && error->status == BG_OK)
+                bg_error_set(error, status, "the data set reported '%s' without a message", bg_status_name(status));
+            return bg_error_context(error, status, "sample %" PRIu32, indices[i]);
+        }
+    }
+    return BG_OK;
+}
+
+bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error)
+{
+    bg_dataset *dataset = NULL;
+    callback *c;
+
+    BGI_TRY(check_counts(options->sample_count, options->tensor_count, error));
+    if (options->get == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: no function to get samples from");
+    BGI_TRY(bgi_dataset_allocate(options->sample_count, options->tensor_count, options->sample_types, &dataset, error));
+    dataset->state = c = malloc(sizeof *c);
+    if (c == NULL) {
+        bg_dataset_destroy(dataset);
+        return bgi_error_memory(error, "a data set", sizeof *c);
+    }
+    *c = (callback){options->get, options->user};
+    dataset->release = free;
+    dataset->gather = gather_called;
+    *out = dataset;
+    return BG_OK;
+}
+
+/* ---- rows of arrays ---- */
 
 static bg_status check_arrays(const bg_array *arrays, uint32_t array_count, bg_error *error)
 {
@@ -65,52 +127,6 @@ static bg_status check_arrays(const bg_array *arrays, uint32_t array_count, bg_e
     }
     return BG_OK;
 }
-
-bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error)
-{
-    bg_dataset *dataset;
-
-    /* The number of samples is known only once the arrays are; 1 stands for it until then. */
-    BGI_TRY(check_counts(1, array_count, error));
-    BGI_TRY(check_arrays(arrays, array_count, error));
-    BGI_TRY(check_counts((uint64_t)arrays[0].type.dims[0], array_count, error));
-    dataset = calloc(1, sizeof *dataset);
-    if (dataset == NULL)
-        return bgi_error_memory(error, "a data set", sizeof *dataset);
-    dataset->sample_count = (uint64_t)arrays[0].type.dims[0];
-    dataset->tensor_count = array_count;
-    for (uint32_t t = 0; t < array_count; t++) {
-        const bg_type *type = &arrays[t].type;
-
-        dataset->types[t] = bg_type_make(type->dtype, type->rank - 1, type->dims + 1);
-        dataset->sample_bytes[t] = bg_type_size_bytes(&dataset->types[t]);
-        dataset->rows[t] = arrays[t].data;
-    }
-    *out = dataset;
-    return BG_OK;
-}
-
-void bg_dataset_destroy(bg_dataset *dataset)
-{
-    free(dataset);
-}
-
-uint64_t bg_dataset_sample_count(const bg_dataset *dataset)
-{
-    return dataset->sample_count;
-}
-
-uint32_t bg_dataset_tensor_count(const bg_dataset *dataset)
-{
-    return dataset->tensor_count;
-}
-
-const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t tensor_index)
-{
-    return &dataset->types[tensor_index];
-}
-
-/* ---- gathering ---- */
 
 /* Shuffled rows are cache misses, and the processor sees only the one it is copying: ask for a later one meanwhile. */
 static void prefetch_row(const unsigned char *row, size_t row_bytes)
@@ -141,33 +157,114 @@ static void gather_rows(const unsigned char *rows, size_t row_bytes, const uint3
     }
 }
 
-static bg_status gather_from_callback(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
-                                      unsigned char *const tensors[], size_t *out_failed, bg_error *error)
+static bg_status gather_copied(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                               unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
-    void *outputs[BG_DATASET_MAX_TENSORS];
-
-    for (size_t i = 0; i < count; i++) {
-        bg_status status;
-
-        for (uint32_t t = 0; t < dataset->tensor_count; t++)
-            outputs[t] = tensors[t] + i * dataset->sample_bytes[t];
-        status = dataset->get(dataset->user, epoch, indices[i], outputs, error);
-        if (status != BG_OK) {
-            *out_failed = i;
-            if (error != NULL && error->status == BG_OK)
-                bg_error_set(error, status, "the data set reported '%s' without a message", bg_status_name(status));
-            return bg_error_context(error, status, "sample %" PRIu32, indices[i]);
-        }
-    }
-    return BG_OK;
-}
-
-bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
-                             unsigned char *const tensors[], size_t *out_failed, bg_error *error)
-{
-    if (dataset->get != NULL)
-        return gather_from_callback(dataset, epoch, indices, count, tensors, out_failed, error);
+    (void)epoch, (void)scratch, (void)out_failed, (void)error;
     for (uint32_t t = 0; t < dataset->tensor_count; t++)
         gather_rows(dataset->rows[t], dataset->sample_bytes[t], indices, count, tensors[t]);
     return BG_OK;
+}
+
+bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error)
+{
+    bg_type types[BG_DATASET_MAX_TENSORS];
+    bg_dataset *dataset = NULL;
+
+    /* The number of samples is known only once the arrays are; 1 stands for it until then. */
+    BGI_TRY(check_counts(1, array_count, error));
+    BGI_TRY(check_arrays(arrays, array_count, error));
+    BGI_TRY(check_counts((uint64_t)arrays[0].type.dims[0], array_count, error));
+    for (uint32_t t = 0; t < array_count; t++)
+        types[t] = bg_type_make(arrays[t].type.dtype, arrays[t].type.rank - 1, arrays[t].type.dims + 1);
+    BGI_TRY(bgi_dataset_allocate((uint64_t)arrays[0].type.dims[0], array_count, types, &dataset, error));
+    for (uint32_t t = 0; t < array_count; t++)
+        dataset->rows[t] = arrays[t].data;
+    dataset->gather = gather_copied;
+    dataset->is_copied = true;
+    *out = dataset;
+    return BG_OK;
+}
+
+typedef struct owned_arrays {
+    uint32_t count;
+    bg_array arrays[BG_DATASET_MAX_TENSORS];
+} owned_arrays;
+
+static void release_arrays(void *state)
+{
+    owned_arrays *owned = state;
+
+    for (uint32_t t = 0; t < owned->count; t++)
+        bg_array_clear(&owned->arrays[t]);
+    free(owned);
+}
+
+bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error)
+{
+    owned_arrays *owned;
+    bg_dataset *dataset = NULL;
+
+    BGI_TRY(bg_dataset_create_arrays(arrays, array_count, &dataset, error));
+    dataset->state = owned = malloc(sizeof *owned);
+    if (owned == NULL) {
+        bg_dataset_destroy(dataset);
+        return bgi_error_memory(error, "a data set", sizeof *owned);
+    }
+    owned->count = array_count;
+    memcpy(owned->arrays, arrays, array_count * sizeof *arrays);
+    memset(arrays, 0, array_count * sizeof *arrays);
+    dataset->release = release_arrays;
+    *out = dataset;
+    return BG_OK;
+}
+
+/* ---- every data set ---- */
+
+void bg_dataset_destroy(bg_dataset *dataset)
+{
+    /* A chain is taken apart from its end on, as far as nobody else holds it. */
+    while (dataset != NULL && atomic_fetch_sub(&dataset->references, 1) == 1) {
+        bg_dataset *source = dataset->source;
+
+        if (dataset->release != NULL && dataset->state != NULL)
+            dataset->release(dataset->state);
+        free(dataset);
+        dataset = source;
+    }
+}
+
+uint64_t bg_dataset_sample_count(const bg_dataset *dataset)
+{
+    return dataset->sample_count;
+}
+
+uint32_t bg_dataset_tensor_count(const bg_dataset *dataset)
+{
+    return dataset->tensor_count;
+}
+
+const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t tensor_index)
+{
+    return &dataset->types[tensor_index];
+}
+
+bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                             unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
+{
+    return dataset->gather(dataset, epoch, indices, count, tensors, scratch, out_failed, error);
+}
+
+void *bgi_dataset_scratch(const bg_dataset *dataset)
+{
+    enum { ALIGNMENT = 64 };
+
+    return bgi_aligned_take(ALIGNMENT, dataset->scratch_bytes + ALIGNMENT);
+}
+
+void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[], size_t count,
+                        unsigned char *places[BG_DATASET_MAX_TENSORS])
+{
+    for (uint32_t t = 0; t < dataset->tensor_count; t++)
+        places[t] = tensors[t] + count * dataset->sample_bytes[t];
 }

@@ -1,26 +1,56 @@
 /*
- * dataset.h: what the loader asks of a data set.
+ * dataset.h: data sets from the inside: what the loader asks of one, and what a file that adds a kind of data set fills.
  */
 #ifndef BGI_DATA_DATASET_H
 #define BGI_DATA_DATASET_H
 
 #include <brigade/data.h>
 
+#include <stdatomic.h>
+
+/* As bgi_dataset_gather, which checks nothing more. */
+typedef bg_status (*bgi_gather)(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                                unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error);
+
 struct bg_dataset {
+    _Atomic uint32_t references; /* the creator's, and one of each data set that is made from this one */
     uint64_t sample_count;
     uint32_t tensor_count;
     bg_type types[BG_DATASET_MAX_TENSORS];
     size_t sample_bytes[BG_DATASET_MAX_TENSORS];
-    bg_dataset_get get; /* NULL: rows of arrays */
-    void *user;
-    const unsigned char *rows[BG_DATASET_MAX_TENSORS];
+    bgi_gather gather;
+    size_t scratch_bytes;   /* that one call of gather needs, those below included; a multiple of 64 */
+    bool is_copied;         /* a sample costs about what copying it costs */
+    struct bg_dataset *source; /* NULL: the samples begin here */
+    void *state;            /* of this kind of data set */
+    void (*release)(void *state);
+    const unsigned char *rows[BG_DATASET_MAX_TENSORS]; /* where sample 0 lies in memory, the others behind it; or NULL */
 };
+
+/* A data set of one reference with counts, types and sizes; the caller fills the rest. Errors: BG_ERROR_INVALID,
+ * BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
+bg_status bgi_dataset_allocate(uint64_t sample_count, uint32_t tensor_count, const bg_type *types, bg_dataset **out,
+                               bg_error *error);
+
+/* The same on top of `source`, with its tensors and no rows, holding a reference to it. */
+bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_dataset **out, bg_error *error);
+
+/* Arrays that the data set frees; they are zeroed here when it is made. Errors as bg_dataset_create_arrays. */
+bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error);
 
 /*
  * Writes samples indices[0..count) one after the other to each tensors[t]. Threads may do this at once for different
- * places. On failure *out_failed is the position in `indices` of the sample that failed.
+ * places, each with a scratch of its own. On failure *out_failed is the position in `indices` of the sample that
+ * failed.
  */
 bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
-                             unsigned char *const tensors[], size_t *out_failed, bg_error *error);
+                             unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error);
+
+/* Scratch for bgi_dataset_gather, released with free(); never NULL but when memory is out. */
+void *bgi_dataset_scratch(const bg_dataset *dataset);
+
+/* The place of one sample's tensors behind `count` others. */
+void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[], size_t count,
+                        unsigned char *places[BG_DATASET_MAX_TENSORS]);
 
 #endif

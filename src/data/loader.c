@@ -20,6 +20,7 @@
  * then the consumer's).
  */
 #include "data/dataset.h"
+#include "data/loader.h"
 #include "data/order.h"
 
 #include "core/arena.h"
@@ -33,7 +34,6 @@
 #include <string.h>
 
 enum {
-    MAX_WORKERS = 256,
     MAX_PREFETCH_DEPTH = 1024,
     TENSOR_ALIGNMENT = 64,
     /* A copied sample costs less than claiming does; a called-back one may cost milliseconds, and a restart waits. */
@@ -55,7 +55,15 @@ typedef struct slot {
     bg_error error;
 } slot;
 
+/* One thread; the first one's scratch is the caller's when there are no threads. */
+typedef struct worker {
+    bg_loader *loader;
+    pthread_t thread;
+    void *scratch;
+} worker;
+
 struct bg_loader {
+    bgi_stream_loader *stream; /* then everything is its, and the rest is not used */
     const bg_dataset *dataset;
     bg_loader_options options;
     bgi_order order;
@@ -70,9 +78,10 @@ struct bg_loader {
     pthread_mutex_t mutex;
     pthread_cond_t work;     /* workers: a slot became free or was opened; or the end */
     pthread_cond_t progress; /* the consumer: a batch is done; or the workers are idle */
-    pthread_t *threads;
+    struct worker *workers; /* thread_count, at least one */
     uint32_t thread_count;
     bool is_begun;
+    bool is_early; /* begun by early_preload, not by the consumer yet */
     bool is_paused;
     bool is_ending;
     bool is_opening;
@@ -108,10 +117,52 @@ static uint64_t pad_count(const bg_loader_options *options, uint64_t count)
 
 /* ---- opening and filling, without the lock ---- */
 
-static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t position)
+static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg_error *error)
 {
+    const bg_loader_options *options = &loader->options;
+    const uint64_t limit = options->batch_size - s->valid_count;
+    uint64_t count = 0;
+    bg_status status;
+
+    if (limit == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "finds no room: the lists before it fill the batch of %" PRIu64,
+                            options->batch_size);
+    status = options->sampler(options->sampler_user, s->epoch, list, s->indices + s->valid_count, limit, &count, error);
+    if (status != BG_OK) {
+        if (error->status == BG_OK)
+            bg_error_set(error, status, "the sampler reported '%s' without a message", bg_status_name(status));
+        return status;
+    }
+    if (count == 0 || count > limit)
+        return bg_error_set(error, BG_ERROR_INVALID, "has %" PRIu64 " samples, expected 1 to %" PRIu64, count, limit);
+    for (uint64_t i = 0; i < count; i++)
+        if (s->indices[s->valid_count + i] >= loader->dataset->sample_count)
+            return bg_error_set(error, BG_ERROR_INVALID, "names sample %" PRIu32 " of %" PRIu64,
+                                s->indices[s->valid_count + i], loader->dataset->sample_count);
+    s->valid_count += (size_t)count;
+    return BG_OK;
+}
+
+/* A failure leaves a batch without samples, which is done at once. */
+static void open_sampled(bg_loader *loader, slot *s)
+{
+    const bg_loader_options *options = &loader->options;
+    const uint64_t first = s->position * options->sampler_combine;
+
+    for (uint64_t list = first; list < first + options->sampler_combine && list < options->sampler_list_count; list++)
+        if (sample_list(loader, s, list, &s->error) != BG_OK) {
+            bg_error_context(&s->error, s->error.status, "list %" PRIu64 " of the sampler", list);
+            s->valid_count = 0;
+            break;
+        }
+    s->sample_count = (size_t)pad_count(options, s->valid_count);
+}
+
+static void open_ordered(bg_loader *loader, slot *s)
+{
+    const uint64_t epoch = s->epoch;
     const bgi_order_part part = bgi_order_part_of(&loader->order, epoch);
-    const uint64_t start = position * loader->options.batch_size;
+    const uint64_t start = s->position * loader->options.batch_size;
     const uint64_t left = part.count - start;
 
     /* Without shuffling every epoch has the same order. */
@@ -120,14 +171,22 @@ static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t posit
         loader->order_epoch = epoch;
         loader->order_is_filled = true;
     }
-    s->epoch = epoch;
-    s->position = position;
     s->valid_count = left < loader->options.batch_size ? (size_t)left : (size_t)loader->options.batch_size;
     s->sample_count = (size_t)pad_count(&loader->options, s->valid_count);
-    s->claimed_count = s->done_count = 0;
+    memcpy(s->indices, loader->order_indices + part.start + start, s->valid_count * sizeof *s->indices);
+}
+
+static void open_slot(bg_loader *loader, slot *s, uint64_t epoch, uint64_t position)
+{
+    s->epoch = epoch;
+    s->position = position;
+    s->valid_count = s->claimed_count = s->done_count = 0;
     s->failed_at = SIZE_MAX;
     bg_error_clear(&s->error);
-    memcpy(s->indices, loader->order_indices + part.start + start, s->valid_count * sizeof *s->indices);
+    if (loader->options.sampler != NULL)
+        open_sampled(loader, s);
+    else
+        open_ordered(loader, s);
 }
 
 /* The epoch and position of the batch after this one. */
@@ -151,7 +210,7 @@ static void fill_pads(const bg_loader *loader, const slot *s, size_t start, size
 
 /* On failure *failed_at is the sample's place in the batch. */
 static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start, size_t count, size_t *failed_at,
-                            bg_error *error)
+                            void *scratch, bg_error *error)
 {
     unsigned char *places[BG_DATASET_MAX_TENSORS];
     const size_t end = start + count;
@@ -162,9 +221,9 @@ static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start
     fill_pads(loader, s, start + valid, count - valid);
     if (valid == 0)
         return BG_OK;
-    for (uint32_t t = 0; t < loader->dataset->tensor_count; t++)
-        places[t] = s->tensors[t] + start * loader->dataset->sample_bytes[t];
-    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, valid, places, &failed, error);
+    bgi_dataset_places(loader->dataset, s->tensors, start, places);
+    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, valid, places, scratch, &failed,
+                                error);
     *failed_at = start + failed;
     return status;
 }
@@ -175,6 +234,8 @@ static bool can_open(const bg_loader *loader)
 {
     const uint64_t in_use = loader->next_sequence - loader->first_sequence + loader->is_held;
 
+    if (!loader->options.load_indefinitely && loader->next_epoch != loader->epoch)
+        return false;
     return !loader->is_opening && in_use < loader->slot_count;
 }
 
@@ -203,7 +264,7 @@ static void note_failure(slot *s, size_t failed_at, const bg_error *error)
     s->error = *error;
 }
 
-static void fill_next(bg_loader *loader, bg_error *error)
+static void fill_next(bg_loader *loader, void *scratch, bg_error *error)
 {
     slot *s = slot_of(loader, loader->claim_sequence);
     const size_t start = s->claimed_count, left = s->sample_count - start;
@@ -218,7 +279,7 @@ static void fill_next(bg_loader *loader, bg_error *error)
     pthread_mutex_unlock(&loader->mutex);
 
     bg_error_clear(error);
-    status = fill_chunk(loader, s, start, count, &failed_at, error);
+    status = fill_chunk(loader, s, start, count, &failed_at, scratch, error);
 
     pthread_mutex_lock(&loader->mutex);
     loader->busy_count--;
@@ -231,7 +292,8 @@ static void fill_next(bg_loader *loader, bg_error *error)
 
 static void *run_worker(void *argument)
 {
-    bg_loader *loader = argument;
+    worker *self = argument;
+    bg_loader *loader = self->loader;
     bg_error error = {0};
 
     pthread_mutex_lock(&loader->mutex);
@@ -240,7 +302,7 @@ static void *run_worker(void *argument)
 
         /* Finish what is open before opening more: the consumer may be waiting for it. */
         if (may_work && loader->claim_sequence < loader->next_sequence)
-            fill_next(loader, &error);
+            fill_next(loader, self->scratch, &error);
         else if (may_work && can_open(loader))
             open_next(loader);
         else
@@ -254,18 +316,26 @@ static void *run_worker(void *argument)
 
 bg_loader_options bg_loader_options_default(void)
 {
-    return (bg_loader_options){
-        .batch_size = 1, .drop_last = true, .worker_count = 1, .prefetch_depth = 3, .process_count = 1};
+    return (bg_loader_options){.batch_size = 1,
+                               .drop_last = true,
+                               .worker_count = 1,
+                               .prefetch_depth = 3,
+                               .process_count = 1,
+                               .sampler_combine = 1,
+                               .load_indefinitely = true};
 }
 
-static bg_status check_options(const bg_dataset *dataset, const bg_loader_options *options, bg_error *error)
+bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
 {
+    if ((unsigned)options->mode >= BG_LOADER_MODE_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode %d, expected one of bg_loader_mode",
+                            (int)options->mode);
     if (options->batch_size == 0 || options->batch_size > UINT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: batch size %" PRIu64 ", expected 1 to %" PRIu32,
                             options->batch_size, UINT32_MAX);
-    if (options->worker_count > MAX_WORKERS)
+    if (options->worker_count > BGI_LOADER_WORKERS)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " workers, expected 0 to %d",
-                            options->worker_count, MAX_WORKERS);
+                            options->worker_count, BGI_LOADER_WORKERS);
     if (options->prefetch_depth < 1 || options->prefetch_depth > MAX_PREFETCH_DEPTH)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: prefetch depth %" PRIu32 ", expected 1 to %d",
                             options->prefetch_depth, MAX_PREFETCH_DEPTH);
@@ -282,6 +352,41 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: pad_multiple %" PRIu64 " does not divide the batch size %" PRIu64,
                             options->pad_multiple, options->batch_size);
+    if (options->shuffle_buffer != 0 && !options->shuffle)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: a shuffle buffer of %" PRIu64 " without shuffle",
+                            options->shuffle_buffer);
+    return BG_OK;
+}
+
+static bg_status check_sampler(const bg_loader_options *options, bg_error *error)
+{
+    const char *other = options->shuffle ? "shuffle" : options->process_count > 1 ? "several processes" : NULL;
+
+    if (other != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: a sampler with %s; the sampler alone chooses", other);
+    if (options->sampler_combine == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: 0 lists of the sampler in a batch, expected at least 1");
+    if (options->sampler_list_count / (options->drop_last ? options->sampler_combine : 1) == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: %" PRIu64 " lists of the sampler make no batch of %" PRIu64
+                            "; expected more lists, or fewer in a batch",
+                            options->sampler_list_count, options->sampler_combine);
+    return BG_OK;
+}
+
+static bg_status check_options(const bg_dataset *dataset, const bg_loader_options *options, bg_error *error)
+{
+    BGI_TRY(bgi_loader_check(options, error));
+    if (options->shard_count != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: %" PRIu32 " shards, but this is no stream; its samples need none",
+                            options->shard_count);
+    if (options->rebatched_size > options->batch_size)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: rebatched size %" PRIu64 " is above the batch size %" PRIu64,
+                            options->rebatched_size, options->batch_size);
+    if (options->sampler != NULL)
+        return check_sampler(options, error);
     if (options->drop_last && dataset->sample_count / options->batch_size < options->process_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: %" PRIu64 " samples do not make one whole batch of %" PRIu64
@@ -303,9 +408,9 @@ static size_t choose_chunk(const bg_loader *loader)
     if (workers == 0)
         return batch;
     chunk = (batch + 2 * workers - 1) / (2 * workers);
-    if (loader->dataset->get == NULL && chunk < LEAST_CHUNK_COPIED)
+    if (loader->dataset->is_copied && chunk < LEAST_CHUNK_COPIED)
         chunk = LEAST_CHUNK_COPIED;
-    if (loader->dataset->get != NULL && chunk > LARGEST_CHUNK_CALLED)
+    if (!loader->dataset->is_copied && chunk > LARGEST_CHUNK_CALLED)
         chunk = LARGEST_CHUNK_CALLED;
     return chunk;
 }
@@ -343,6 +448,8 @@ static bg_status allocate_slots(bg_loader *loader, bg_error *error)
         if (samples != NULL && samples[t] != NULL)
             memcpy(loader->pads[t], samples[t], sample_bytes);
     }
+    if (loader->options.sampler != NULL)
+        return BG_OK;
     loader->order_indices = calloc(loader->order.sample_count, sizeof *loader->order_indices);
     if (loader->order_indices == NULL)
         return bgi_error_memory(error, "the order of samples",
@@ -352,30 +459,84 @@ static bg_status allocate_slots(bg_loader *loader, bg_error *error)
 
 static bg_status start_workers(bg_loader *loader, bg_error *error)
 {
-    const uint32_t count = loader->options.worker_count;
+    const uint32_t count = loader->options.worker_count, places = count > 0 ? count : 1;
 
-    if (count == 0)
-        return BG_OK;
-    loader->threads = calloc(count, sizeof *loader->threads);
-    if (loader->threads == NULL)
-        return bgi_error_memory(error, "the loader's threads", count * sizeof *loader->threads);
+    loader->workers = calloc(places, sizeof *loader->workers);
+    if (loader->workers == NULL)
+        return bgi_error_memory(error, "the loader's workers", places * sizeof *loader->workers);
+    for (uint32_t i = 0; i < places; i++) {
+        loader->workers[i].loader = loader;
+        loader->workers[i].scratch = bgi_dataset_scratch(loader->dataset);
+        if (loader->workers[i].scratch == NULL)
+            return bgi_error_memory(error, "a worker's scratch", loader->dataset->scratch_bytes);
+    }
     while (loader->thread_count < count) {
-        char reason[BGI_ERRNO_TEXT_BYTES];
-        const int result = pthread_create(&loader->threads[loader->thread_count], NULL, run_worker, loader);
+        worker *w = &loader->workers[loader->thread_count];
 
-        if (result != 0)
-            return bg_error_set(error, BG_ERROR_IO, "loader: cannot start worker %" PRIu32 " of %" PRIu32 ": %s",
-                                loader->thread_count, count, bgi_errno_text(result, reason));
+        BGI_TRY(bgi_loader_thread(&w->thread, run_worker, w, loader->thread_count, count, error));
         loader->thread_count++;
     }
     return BG_OK;
+}
+
+bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
+                            bg_error *error)
+{
+    char reason[BGI_ERRNO_TEXT_BYTES];
+    const int result = pthread_create(thread, NULL, run, argument);
+
+    if (result == 0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_IO, "loader: cannot start worker %" PRIu32 " of %" PRIu32 ": %s", index, count,
+                        bgi_errno_text(result, reason));
+}
+
+bg_status bg_loader_create_stream(const bg_stream *stream, const bg_loader_options *options, bg_loader **out,
+                                  bg_error *error)
+{
+    bg_loader *loader = calloc(1, sizeof *loader);
+    bg_status status;
+
+    if (loader == NULL)
+        return bgi_error_memory(error, "a loader", sizeof *loader);
+    status = bgi_stream_loader_create(stream, options, &loader->stream, error);
+    if (status != BG_OK) {
+        free(loader);
+        return status;
+    }
+    *out = loader;
+    return BG_OK;
+}
+
+/* Before anybody else knows the loader; its workers do. */
+static void begin_early(bg_loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_begun = loader->is_early = true;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+static void count_batches(bg_loader *loader)
+{
+    const bg_loader_options *options = &loader->options;
+    const uint64_t part = bgi_order_part_of(&loader->order, 0).count;
+
+    if (options->sampler != NULL) {
+        const uint64_t lists = options->sampler_list_count, combine = options->sampler_combine;
+
+        loader->batch_count = lists / combine + (!options->drop_last && lists % combine > 0);
+        loader->largest_batch = (size_t)options->batch_size;
+        return;
+    }
+    loader->batch_count = bgi_order_batch_count(&loader->order);
+    loader->largest_batch = (size_t)pad_count(options, part < options->batch_size ? part : options->batch_size);
 }
 
 bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *options, bg_loader **out,
                            bg_error *error)
 {
     bg_loader *loader;
-    uint64_t part;
     bg_status status;
 
     BGI_TRY(check_options(dataset, options, error));
@@ -384,19 +545,20 @@ bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *o
         return bgi_error_memory(error, "a loader", sizeof *loader);
     loader->dataset = dataset;
     loader->options = *options;
+    if (options->mode == BG_LOADER_SYNC)
+        loader->options.worker_count = 0;
     loader->order = (bgi_order){.sample_count = dataset->sample_count,
                                 .batch_size = options->batch_size,
                                 .seed = options->seed,
                                 .process_index = options->process_index,
                                 .process_count = options->process_count,
                                 .shuffle = options->shuffle,
+                                .shuffle_buffer = options->shuffle_buffer,
                                 .drop_last = options->drop_last};
-    loader->batch_count = bgi_order_batch_count(&loader->order);
-    part = bgi_order_part_of(&loader->order, 0).count;
-    loader->largest_batch = (size_t)pad_count(options, part < options->batch_size ? part : options->batch_size);
+    count_batches(loader);
     loader->chunk_samples = choose_chunk(loader);
     /* The one in the consumer's hands, and those ahead of it. */
-    loader->slot_count = options->worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
+    loader->slot_count = loader->options.worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->progress, NULL);
@@ -407,6 +569,8 @@ bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *o
         bg_loader_destroy(loader);
         return status;
     }
+    if (options->early_preload)
+        begin_early(loader);
     *out = loader;
     return BG_OK;
 }
@@ -415,12 +579,17 @@ void bg_loader_destroy(bg_loader *loader)
 {
     if (loader == NULL)
         return;
+    if (loader->stream != NULL) {
+        bgi_stream_loader_destroy(loader->stream);
+        free(loader);
+        return;
+    }
     pthread_mutex_lock(&loader->mutex);
     loader->is_ending = true;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
     for (uint32_t i = 0; i < loader->thread_count; i++)
-        pthread_join(loader->threads[i], NULL);
+        pthread_join(loader->workers[i].thread, NULL);
     pthread_cond_destroy(&loader->progress);
     pthread_cond_destroy(&loader->work);
     pthread_mutex_destroy(&loader->mutex);
@@ -433,7 +602,9 @@ void bg_loader_destroy(bg_loader *loader)
         free(loader->pads[t]);
     free(loader->slots);
     free(loader->order_indices);
-    free(loader->threads);
+    for (uint32_t i = 0; loader->workers != NULL && i < (loader->options.worker_count > 0 ? loader->options.worker_count : 1); i++)
+        free(loader->workers[i].scratch);
+    free(loader->workers);
     free(loader);
 }
 
@@ -444,12 +615,13 @@ uint64_t bg_loader_batch_count(const bg_loader *loader)
 
 uint64_t bg_loader_batch_size(const bg_loader *loader)
 {
-    return loader->options.batch_size;
+    return loader->stream != NULL ? bgi_stream_loader_batch_size(loader->stream) : loader->options.batch_size;
 }
 
 bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader)
 {
-    return loader->statistics; /* only the consumer writes it */
+    /* Only the consumer writes it. */
+    return loader->stream != NULL ? bgi_stream_loader_statistics(loader->stream) : loader->statistics;
 }
 
 /* ---- the consumer ---- */
@@ -485,6 +657,8 @@ bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t positio
     const bool is_at_end = position == loader->batch_count;
     const uint64_t ring_epoch = is_at_end ? epoch + 1 : epoch, ring_position = is_at_end ? 0 : position;
 
+    if (loader->stream != NULL)
+        return bgi_stream_loader_begin(loader->stream, epoch, position, error);
     if (position > loader->batch_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: cannot begin at batch %" PRIu64 " of epoch %" PRIu64 ", expected 0 to %" PRIu64,
@@ -496,6 +670,7 @@ bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t positio
     loader->epoch = epoch;
     loader->position = position;
     loader->has_failed = false;
+    loader->is_early = false;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
     return BG_OK;
@@ -526,7 +701,7 @@ static void wait_until_ready(bg_loader *loader)
 
             if (loader->claim_sequence == loader->next_sequence)
                 open_next(loader);
-            fill_next(loader, &error);
+            fill_next(loader, loader->workers[0].scratch, &error);
         }
     }
     loader->statistics.wait_ns += bgi_clock_ns() - start_ns;
@@ -569,7 +744,9 @@ bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error)
 {
     bg_status status;
 
-    if (!loader->is_begun)
+    if (loader->stream != NULL)
+        return bgi_stream_loader_next(loader->stream, out, error);
+    if (!loader->is_begun || loader->is_early)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: no epoch was begun (bg_loader_begin_epoch)");
     pthread_mutex_lock(&loader->mutex);
     status = take_batch(loader, out, error);

@@ -27,12 +27,29 @@ uint64_t bgi_order_batch_count(const bgi_order *order)
     return count / order->batch_size + (count % order->batch_size > 0);
 }
 
+/* The buffer is the stretch [i, i + buffer) of the array itself: its i-th place takes one of them, the element that was
+ * there goes to the place that became free, and the next element comes in at the end. */
+static void shuffle_window(bgi_random *random, uint32_t *indices, uint64_t count, uint64_t buffer)
+{
+    for (uint64_t i = 0; i + 1 < count; i++) {
+        const uint64_t window = count - i < buffer ? count - i : buffer;
+        const uint64_t other = i + bgi_random_below(random, (uint32_t)window);
+        const uint32_t kept = indices[i];
+
+        indices[i] = indices[other];
+        indices[other] = kept;
+    }
+}
+
 void bgi_order_fill(const bgi_order *order, uint64_t epoch, uint32_t *indices)
 {
     for (uint64_t i = 0; i < order->sample_count; i++)
         indices[i] = (uint32_t)i;
     if (order->shuffle) {
         bgi_random random = bgi_random_make(bgi_random_domain(order->seed, BGI_RANDOM_LOADER), epoch);
-        bgi_random_shuffle(&random, indices, order->sample_count);
+        if (order->shuffle_buffer == 0 || order->shuffle_buffer >= order->sample_count)
+            bgi_random_shuffle(&random, indices, order->sample_count);
+        else
+            shuffle_window(&random, indices, order->sample_count, order->shuffle_buffer);
     }
 }

@@ -13,6 +13,7 @@ typedef struct bgi_order {
     uint32_t process_index;
     uint32_t process_count;
     bool shuffle;
+    uint64_t shuffle_buffer; /* 0: as if it held all samples */
     bool drop_last;
 } bgi_order;
 

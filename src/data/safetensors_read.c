@@ -7,14 +7,12 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "data/mapping.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 enum { LENGTH_BYTES = 8 };
 
@@ -332,29 +330,6 @@ bg_status bgi_safetensors_parse(const char *name, const void *content, size_t si
 
 /* ---- files ---- */
 
-static bg_status map_file(const char *path, void **mapping, size_t *size_bytes, bg_error *error)
-{
-    char reason[BGI_ERRNO_TEXT_BYTES];
-    struct stat about;
-    FILE *stream = NULL;
-    int problem = 0;
-
-    BGI_TRY(bgi_file_open(path, &stream, error));
-    if (fstat(fileno(stream), &about) != 0)
-        problem = errno;
-    *size_bytes = problem == 0 && about.st_size > 0 ? (size_t)about.st_size : 0;
-    *mapping = NULL;
-    if (*size_bytes > 0) { /* an empty mapping is an error of mmap, an empty file is one of the format */
-        *mapping = mmap(NULL, *size_bytes, PROT_READ, MAP_PRIVATE, fileno(stream), 0);
-        if (*mapping == MAP_FAILED)
-            problem = errno;
-    }
-    fclose(stream);
-    if (problem != 0)
-        return bg_error_set(error, BG_ERROR_IO, "%s: cannot read: %s", path, bgi_errno_text(problem, reason));
-    return BG_OK;
-}
-
 bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error)
 {
     bg_safetensors *file = NULL;
@@ -362,11 +337,10 @@ bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *
     size_t size_bytes = 0;
     bg_status status;
 
-    BGI_TRY(map_file(path, &mapping, &size_bytes, error));
+    BGI_TRY(bgi_mapping_open(path, &mapping, &size_bytes, error));
     status = bgi_safetensors_parse(path, mapping, size_bytes, &file, error);
     if (status != BG_OK) {
-        if (mapping != NULL)
-            munmap(mapping, size_bytes);
+        bgi_mapping_close(mapping, size_bytes);
         return status;
     }
     file->mapping = mapping;
@@ -379,8 +353,7 @@ void bg_safetensors_destroy(bg_safetensors *file)
 {
     if (file == NULL)
         return;
-    if (file->mapping != NULL)
-        munmap(file->mapping, file->mapping_bytes);
+    bgi_mapping_close(file->mapping, file->mapping_bytes);
     bgi_arena_clear(&file->arena);
     free(file);
 }

@@ -1,0 +1,102 @@
+/*
+ * readers.h: files as arrays and data sets: NumPy's .npy and .npz, raw tokens, CSV, folders of PNG images.
+ *
+ * What is wrong with a file is said with its name and the place in it. No file makes its reader allocate more than about a
+ * thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is
+ * wrong), BG_ERROR_UNSUPPORTED (right, but not for this library), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
+ */
+#ifndef BRIGADE_READERS_H
+#define BRIGADE_READERS_H
+
+#include <brigade/data.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- NumPy ---- */
+
+/*
+ * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float32, float64 and
+ * uint8 as they are; float16 as float32; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and uint64
+ * as int32 when every value fits. Either byte order. Fortran order is put into C order.
+ */
+BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
+
+/* The arrays of a .npz file, stored or deflated, in the file's order. Clear with bg_npz_clear; zero is empty. */
+typedef struct bg_npz {
+    uint32_t count;
+    char **names; /* without ".npy" */
+    bg_array *arrays;
+} bg_npz;
+
+BG_API bg_status bg_npz_read(const char *path, bg_npz *out, bg_error *error);
+BG_API void bg_npz_clear(bg_npz *npz);
+BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL when there is none */
+
+/* Each file is a tensor of the samples, which lie along its first dimension. */
+BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error);
+
+/* The named arrays of one file, in that order; name_count 0: all of them, in the file's. */
+BG_API bg_status bg_dataset_open_npz(const char *path, const char *const *names, uint32_t name_count, bg_dataset **out,
+                                     bg_error *error);
+
+/* ---- tokens ---- */
+
+typedef struct bg_tokens_options {
+    uint32_t token_bytes;     /* 2 or 4, little-endian unsigned; 0: by the file's name, .u16 or .u32 */
+    uint32_t sequence_length; /* S, at least 1 */
+    uint32_t stride;          /* from sample to sample; 0: S */
+    uint32_t vocabulary_size; /* tokens must be below it; 0: below 2^31 */
+} bg_tokens_options;
+
+/* A file of nothing but tokens, mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, so
+ * that inputs and the labels one further on lie in it. A token that is too large is an error when its sample is read. */
+BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
+                                        bg_error *error);
+
+/* ---- CSV ---- */
+
+typedef struct bg_csv_options {
+    char delimiter; /* 0: a comma */
+    bool has_no_header;
+    /* Of the features: names of the header, or numbers from 0 on; column_count 0: all but the label. */
+    const char *const *columns;
+    uint32_t column_count;
+    const char *label; /* a column of whole numbers; NULL: none */
+} bg_csv_options;
+
+/*
+ * A table of numbers: lines end with LF or CRLF, fields may stand in double quotes (a doubled one is one of the text),
+ * every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels int32 [rows], left
+ * as it is without a label.
+ */
+BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
+                             bg_array *out_labels, bg_error *error);
+
+/* Samples of float32 [columns], and int32 [] with a label. */
+BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, bg_dataset **out, bg_error *error);
+
+/* ---- images ---- */
+
+typedef struct bg_images_options {
+    uint32_t channels; /* 1: grey, 3: RGB, 4: RGBA; 0: as the first image has */
+} bg_images_options;
+
+/* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. Colours become grey as
+ * 0.299 R + 0.587 G + 0.114 B, a missing alpha is 255, and one that is not wanted is dropped. */
+BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
+
+/*
+ * A folder with one folder for each class, in the order of their names (bytes), each with .png files, in the order of
+ * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read when they are
+ * asked for; they must be as large as the first one.
+ */
+BG_API bg_status bg_dataset_open_images(const char *folder, const bg_images_options *options, bg_dataset **out,
+                                        bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

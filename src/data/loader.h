@@ -1,0 +1,32 @@
+/*
+ * loader.h: what the two engines behind bg_loader share: loader.c for data sets with an index, stream_loader.c for
+ * streams.
+ */
+#ifndef BGI_DATA_LOADER_H
+#define BGI_DATA_LOADER_H
+
+#include <brigade/data.h>
+
+#include <pthread.h>
+
+enum { BGI_LOADER_WORKERS = 256 };
+
+/* What holds for both. */
+bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error);
+
+/* pthread_create, or BG_ERROR_IO with the system's reason. */
+bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
+                            bg_error *error);
+
+/* As their namesakes of bg_loader. */
+typedef struct bgi_stream_loader bgi_stream_loader;
+
+bg_status bgi_stream_loader_create(const bg_stream *stream, const bg_loader_options *options, bgi_stream_loader **out,
+                                   bg_error *error);
+void bgi_stream_loader_destroy(bgi_stream_loader *loader);
+uint64_t bgi_stream_loader_batch_size(const bgi_stream_loader *loader);
+bg_status bgi_stream_loader_begin(bgi_stream_loader *loader, uint64_t epoch, uint64_t position, bg_error *error);
+bg_status bgi_stream_loader_next(bgi_stream_loader *loader, bg_batch *out, bg_error *error);
+bg_loader_statistics bgi_stream_loader_statistics(const bgi_stream_loader *loader);
+
+#endif

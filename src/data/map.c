@@ -1,0 +1,312 @@
+/*
+ * map.c: data sets whose samples are made from another one's: by a user's function, by the normalisation of images, or
+ * by remembering them (cache).
+ *
+ * The source's sample goes into the caller's scratch (each layer has its part of it, so nothing is allocated), or is
+ * read where it lies when the source has its samples in memory.
+ */
+#include "data/dataset.h"
+
+#include "core/error.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCRATCH_ALIGNMENT = 64 };
+
+/* The sizes of one sample of the source, each rounded up, and all together. */
+static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
+                           unsigned char *places[BG_DATASET_MAX_TENSORS])
+{
+    size_t at = 0;
+
+    for (uint32_t t = 0; t < source->tensor_count; t++) {
+        if (scratch != NULL)
+            places[t] = scratch + at;
+        at += (source->sample_bytes[t] + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    }
+    return at;
+}
+
+/* The source's tensors of one sample: where they lie, or made in the scratch. */
+static bg_status read_inputs(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
+                             const void *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
+{
+    unsigned char *places[BG_DATASET_MAX_TENSORS] = {NULL};
+    size_t own_bytes, failed = 0;
+
+    if (source->rows[0] != NULL) {
+        for (uint32_t t = 0; t < source->tensor_count; t++)
+            inputs[t] = source->rows[t] + index * source->sample_bytes[t];
+        return BG_OK;
+    }
+    own_bytes = place_inputs(source, scratch, places);
+    for (uint32_t t = 0; t < source->tensor_count; t++)
+        inputs[t] = places[t];
+    return bgi_dataset_gather(source, epoch, &index, 1, places, scratch + own_bytes, &failed, error);
+}
+
+static bg_status derive_mapped(bg_dataset *source, uint32_t tensor_count, const bg_type *types, size_t state_bytes,
+                               bg_dataset **out, bg_error *error)
+{
+    bg_dataset *dataset = NULL;
+    void *state;
+
+    BGI_TRY(bgi_dataset_allocate(source->sample_count, tensor_count, types, &dataset, error));
+    state = calloc(1, state_bytes);
+    if (state == NULL) {
+        bg_dataset_destroy(dataset);
+        return bgi_error_memory(error, "a data set", state_bytes);
+    }
+    atomic_fetch_add(&source->references, 1);
+    dataset->source = source;
+    dataset->scratch_bytes = place_inputs(source, NULL, NULL) + source->scratch_bytes;
+    dataset->state = state;
+    dataset->release = free;
+    *out = dataset;
+    return BG_OK;
+}
+
+/* ---- a user's function ---- */
+
+typedef struct mapping {
+    bg_dataset_function map;
+    void *user;
+} mapping;
+
+static bg_status gather_mapped(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                               unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
+{
+    const mapping *m = dataset->state;
+    const void *inputs[BG_DATASET_MAX_TENSORS];
+    void *outputs[BG_DATASET_MAX_TENSORS];
+
+    for (size_t i = 0; i < count; i++) {
+        bg_status status;
+
+        *out_failed = i;
+        BGI_TRY(read_inputs(dataset->source, epoch, indices[i], scratch, inputs, error));
+        for (uint32_t t = 0; t < dataset->tensor_count; t++)
+            outputs[t] = tensors[t] + i * dataset->sample_bytes[t];
+        status = m->map(m->user, epoch, indices[i], inputs, outputs, error);
+        if (status != BG_OK) {
+            if (error != NULL && error->status == BG_OK)
+                bg_error_set(error, status, "the function reported '%s' without a message", bg_status_name(status));
+            return bg_error_context(error, status, "map: sample %" PRIu32, indices[i]);
+        }
+    }
+    return BG_OK;
+}
+
+bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *options, bg_dataset **out, bg_error *error)
+{
+    const bool has_types = options->tensor_count > 0;
+    bg_dataset *dataset = NULL;
+
+    if (options->map == NULL || (has_types && options->sample_types == NULL))
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: map without %s",
+                            options->map == NULL ? "a function" : "the types of its samples");
+    BGI_TRY(derive_mapped(source, has_types ? options->tensor_count : source->tensor_count,
+                          has_types ? options->sample_types : source->types, sizeof(mapping), &dataset, error));
+    *(mapping *)dataset->state = (mapping){options->map, options->user};
+    dataset->gather = gather_mapped;
+    *out = dataset;
+    return BG_OK;
+}
+
+/* ---- normalisation ---- */
+
+enum { LEVELS = 256 };
+
+/* A byte has 256 values, so the exact quotients are computed once and looked up: two loads and a store a pixel, where
+ * two divisions would cost several times as much. */
+typedef struct normalisation {
+    uint32_t tensor_index;
+    uint32_t channel_count;
+    size_t channel_elements;
+    float levels[][LEVELS]; /* [channel_count] */
+} normalisation;
+
+static void look_up(const float *levels, const unsigned char *pixels, size_t count, float *out)
+{
+    size_t i = 0;
+
+    for (; i + 8 <= count; i += 8) { /* eight look-ups in flight */
+        out[i] = levels[pixels[i]];
+        out[i + 1] = levels[pixels[i + 1]];
+        out[i + 2] = levels[pixels[i + 2]];
+        out[i + 3] = levels[pixels[i + 3]];
+        out[i + 4] = levels[pixels[i + 4]];
+        out[i + 5] = levels[pixels[i + 5]];
+        out[i + 6] = levels[pixels[i + 6]];
+        out[i + 7] = levels[pixels[i + 7]];
+    }
+    for (; i < count; i++)
+        out[i] = levels[pixels[i]];
+}
+
+/* Shuffled images are cache misses; the next one can come while this one is looked up. */
+static void prefetch_image(const unsigned char *image, size_t size_bytes)
+{
+#if defined(__GNUC__)
+    for (size_t at = 0; at < size_bytes && at < 4096; at += 64)
+        __builtin_prefetch(image + at);
+#else
+    (void)image;
+    (void)size_bytes;
+#endif
+}
+
+static bg_status gather_normalised(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                                   unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
+{
+    const normalisation *n = dataset->state;
+    const bg_dataset *source = dataset->source;
+    const uint32_t which = n->tensor_index;
+    const void *inputs[BG_DATASET_MAX_TENSORS];
+
+    for (size_t i = 0; i < count; i++) {
+        *out_failed = i;
+        BGI_TRY(read_inputs(source, epoch, indices[i], scratch, inputs, error));
+        if (source->rows[which] != NULL && i + 1 < count)
+            prefetch_image(source->rows[which] + indices[i + 1] * source->sample_bytes[which],
+                           source->sample_bytes[which]);
+        for (uint32_t t = 0; t < dataset->tensor_count; t++)
+            if (t != which)
+                memcpy(tensors[t] + i * dataset->sample_bytes[t], inputs[t], dataset->sample_bytes[t]);
+        for (uint32_t c = 0; c < n->channel_count; c++)
+            look_up(n->levels[c], (const unsigned char *)inputs[which] + c * n->channel_elements, n->channel_elements,
+                    (float *)(void *)(tensors[which] + i * dataset->sample_bytes[which]) + c * n->channel_elements);
+    }
+    return BG_OK;
+}
+
+static bg_status check_normalisation(const bg_dataset *source, const bg_normalise_options *options, bg_error *error)
+{
+    const bg_type *type = options->tensor_index < source->tensor_count ? &source->types[options->tensor_index] : NULL;
+    char text[BG_TYPE_TEXT_BYTES];
+
+    if (type == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " of %" PRIu32,
+                            options->tensor_index, source->tensor_count);
+    if (type->dtype != BG_UINT8)
+        return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " is %s, expected uint8",
+                            options->tensor_index, bg_type_text(type, text));
+    if (options->channel_count == 0 ||
+        (options->channel_count > 1 && (type->rank == 0 || type->dims[0] != options->channel_count)))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "normalise: %" PRIu32 " channels for %s, expected 1 or its first dimension",
+                            options->channel_count, bg_type_text(type, text));
+    for (uint32_t c = 0; c < options->channel_count; c++)
+        if (options->deviations[c] == 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "normalise: the deviation of channel %" PRIu32 " is 0", c);
+    return BG_OK;
+}
+
+bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *options, bg_dataset **out,
+                               bg_error *error)
+{
+    bg_type types[BG_DATASET_MAX_TENSORS];
+    bg_dataset *dataset = NULL;
+    normalisation *n;
+
+    BGI_TRY(check_normalisation(source, options, error));
+    memcpy(types, source->types, sizeof types);
+    types[options->tensor_index].dtype = BG_FLOAT32;
+    BGI_TRY(derive_mapped(source, source->tensor_count, types,
+                          sizeof *n + options->channel_count * sizeof n->levels[0], &dataset, error));
+    n = dataset->state;
+    n->tensor_index = options->tensor_index;
+    n->channel_count = options->channel_count;
+    n->channel_elements = source->sample_bytes[options->tensor_index] / options->channel_count;
+    for (uint32_t c = 0; c < options->channel_count; c++)
+        for (int level = 0; level < LEVELS; level++) {
+            const float scaled = (float)level / 255.0F;
+
+            n->levels[c][level] = (scaled - options->means[c]) / options->deviations[c];
+        }
+    dataset->is_copied = source->is_copied;
+    dataset->gather = gather_normalised;
+    *out = dataset;
+    return BG_OK;
+}
+
+/* ---- cache ---- */
+
+/* Of a sample. Whoever turns EMPTY into BUSY writes it; others who want it meanwhile make it for themselves. */
+enum { EMPTY, BUSY, KEPT };
+
+typedef struct cache {
+    unsigned char *tensors[BG_DATASET_MAX_TENSORS]; /* all samples */
+    _Atomic unsigned char *states;
+} cache;
+
+static void release_cache(void *state)
+{
+    cache *c = state;
+
+    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
+        free(c->tensors[t]);
+    free((void *)c->states);
+    free(c);
+}
+
+static bg_status gather_cached(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                               unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
+{
+    const cache *c = dataset->state;
+    unsigned char *places[BG_DATASET_MAX_TENSORS];
+
+    for (size_t i = 0; i < count; i++) {
+        _Atomic unsigned char *state = &c->states[indices[i]];
+        unsigned char seen = EMPTY;
+        size_t failed = 0;
+
+        bgi_dataset_places(dataset, tensors, i, places);
+        if (atomic_load_explicit(state, memory_order_acquire) == KEPT) {
+            for (uint32_t t = 0; t < dataset->tensor_count; t++)
+                memcpy(places[t], c->tensors[t] + indices[i] * dataset->sample_bytes[t], dataset->sample_bytes[t]);
+            continue;
+        }
+        *out_failed = i;
+        BGI_TRY(bgi_dataset_gather(dataset->source, epoch, &indices[i], 1, places, scratch, &failed, error));
+        if (!atomic_compare_exchange_strong(state, &seen, BUSY))
+            continue;
+        for (uint32_t t = 0; t < dataset->tensor_count; t++)
+            memcpy(c->tensors[t] + indices[i] * dataset->sample_bytes[t], places[t], dataset->sample_bytes[t]);
+        atomic_store_explicit(state, KEPT, memory_order_release);
+    }
+    return BG_OK;
+}
+
+bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error)
+{
+    bg_dataset *dataset = NULL;
+    cache *c;
+
+    BGI_TRY(bgi_dataset_derive(source, source->sample_count, &dataset, error));
+    dataset->state = c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        bg_dataset_destroy(dataset);
+        return bgi_error_memory(error, "a cache", sizeof *c);
+    }
+    dataset->release = release_cache;
+    c->states = calloc(source->sample_count, 1);
+    for (uint32_t t = 0; c->states != NULL && t < source->tensor_count; t++) {
+        c->tensors[t] = calloc(source->sample_count, source->sample_bytes[t]);
+        if (c->tensors[t] == NULL) {
+            const size_t size_bytes = source->sample_count * source->sample_bytes[t];
+
+            bg_dataset_destroy(dataset);
+            return bgi_error_memory(error, "a cache of all samples", size_bytes);
+        }
+    }
+    if (c->states == NULL) {
+        bg_dataset_destroy(dataset);
+        return bgi_error_memory(error, "a cache", source->sample_count);
+    }
+    dataset->gather = gather_cached;
+    *out = dataset;
+    return BG_OK;
+}

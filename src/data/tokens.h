@@ -1,0 +1,13 @@
+/*
+ * tokens.h: tokens in memory, for the file reader and for the fuzzer.
+ */
+#ifndef BGI_DATA_TOKENS_H
+#define BGI_DATA_TOKENS_H
+
+#include <brigade/readers.h>
+
+/* The content stays where it is and belongs to the caller as long as *out is used; token_bytes must be given. */
+bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_bytes, const bg_tokens_options *options,
+                           bg_dataset **out, bg_error *error);
+
+#endif
