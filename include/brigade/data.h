@@ -341,6 +341,8 @@ BG_API void bg_loader_destroy(bg_loader *loader);
 
 BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 0 of a stream */
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
+/* Of the tensors of one sample. */
+BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*
  * Goes to the beginning of an epoch, from wherever the loader is. The epoch after the one that just ended is already

@@ -618,6 +618,14 @@ uint64_t bg_loader_batch_size(const bg_loader *loader)
     return loader->stream != NULL ? bgi_stream_loader_batch_size(loader->stream) : loader->options.batch_size;
 }
 
+const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count)
+{
+    if (loader->stream != NULL)
+        return bgi_stream_loader_types(loader->stream, out_tensor_count);
+    *out_tensor_count = loader->dataset->tensor_count;
+    return loader->dataset->types;
+}
+
 bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader)
 {
     /* Only the consumer writes it. */

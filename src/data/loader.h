@@ -25,6 +25,7 @@ bg_status bgi_stream_loader_create(const bg_stream *stream, const bg_loader_opti
                                    bg_error *error);
 void bgi_stream_loader_destroy(bgi_stream_loader *loader);
 uint64_t bgi_stream_loader_batch_size(const bgi_stream_loader *loader);
+const bg_type *bgi_stream_loader_types(const bgi_stream_loader *loader, uint32_t *out_tensor_count);
 bg_status bgi_stream_loader_begin(bgi_stream_loader *loader, uint64_t epoch, uint64_t position, bg_error *error);
 bg_status bgi_stream_loader_next(bgi_stream_loader *loader, bg_batch *out, bg_error *error);
 bg_loader_statistics bgi_stream_loader_statistics(const bgi_stream_loader *loader);

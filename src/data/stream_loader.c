@@ -382,6 +382,12 @@ uint64_t bgi_stream_loader_batch_size(const bgi_stream_loader *loader)
     return loader->options.batch_size;
 }
 
+const bg_type *bgi_stream_loader_types(const bgi_stream_loader *loader, uint32_t *out_tensor_count)
+{
+    *out_tensor_count = loader->stream.tensor_count;
+    return loader->types;
+}
+
 bg_loader_statistics bgi_stream_loader_statistics(const bgi_stream_loader *loader)
 {
     return loader->statistics;

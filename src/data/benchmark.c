@@ -1,0 +1,240 @@
+/*
+ * benchmark.c: how fast data come without a device, and whether they limit a run with one. Times each element; so the
+ * clock (some 20 ns) is in the figures of elements that take no longer.
+ */
+#include "core/arena.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "data/dataset.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what limits a run ---- */
+
+bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text)
+{
+    const double share = run_ns > 0 ? (double)statistics->wait_ns / (double)run_ns : 0;
+    const bg_run_limit limit = run_ns == 0 || statistics->batch_count == 0 ? BG_LIMIT_UNKNOWN
+                               : share > 0.05                              ? BG_LIMIT_DATASET
+                                                                           : BG_LIMIT_DEVICE;
+
+    if (text == NULL)
+        return limit;
+    if (limit == BG_LIMIT_UNKNOWN)
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "nothing was loaded, so nothing can be said of what limits the run");
+    else
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
+                 "%s: %.1f%% of %.3f s went into waiting for data, for %" PRIu64 " of %" PRIu64 " batches",
+                 limit == BG_LIMIT_DEVICE ? "the device limits the run"
+                                          : "the data set limits the run (more workers may help)",
+                 100 * share, 1e-9 * (double)run_ns, statistics->miss_count, statistics->batch_count);
+    return limit;
+}
+
+/* ---- benchmarks ---- */
+
+/* Where elements come from: one call, one element. *out_tensors stay valid until the next. */
+typedef struct feed {
+    bg_status (*next)(struct feed *feed, bg_error *error);
+    uint32_t tensor_count;
+    const bg_type *types;                     /* of a sample */
+    const void *tensors[BG_DATASET_MAX_TENSORS]; /* of the element */
+    uint64_t sample_count;                    /* of the element */
+    void *copies[BG_DATASET_MAX_TENSORS];
+    uint64_t largest_samples;
+    bg_loader *loader;
+    const bg_dataset *dataset;
+    void *scratch;
+    unsigned char *places[BG_DATASET_MAX_TENSORS];
+    uint64_t epoch, at;
+} feed;
+
+static bg_status next_sample(feed *f, bg_error *error)
+{
+    const uint32_t index = (uint32_t)f->at;
+    size_t failed = 0;
+
+    BGI_TRY(bgi_dataset_gather(f->dataset, f->epoch, &index, 1, f->places, f->scratch, &failed, error));
+    if (++f->at == f->dataset->sample_count) {
+        f->at = 0;
+        f->epoch++;
+    }
+    return BG_OK;
+}
+
+static bg_status next_batch(feed *f, bg_error *error)
+{
+    bg_batch batch;
+
+    BGI_TRY(bg_loader_next(f->loader, &batch, error));
+    if (batch.sample_count == 0) {
+        BGI_TRY(bg_loader_begin_epoch(f->loader, ++f->epoch, error));
+        BGI_TRY(bg_loader_next(f->loader, &batch, error));
+    }
+    for (uint32_t t = 0; t < f->tensor_count; t++)
+        f->tensors[t] = batch.tensors[t];
+    f->sample_count = batch.sample_count;
+    return BG_OK;
+}
+
+typedef struct epoch_result {
+    uint64_t bytes, elapsed_ns;
+    bg_loader_statistics before, after;
+} epoch_result;
+
+static bg_status run_epoch(feed *f, const bg_benchmark_options *options, uint64_t *latencies, epoch_result *out,
+                           bg_error *error)
+{
+    const uint64_t start_ns = bgi_clock_ns();
+    uint64_t last_ns = start_ns;
+
+    *out = (epoch_result){.bytes = 0};
+    for (uint64_t i = 0; i < options->elements_per_epoch; i++) {
+        uint64_t now_ns;
+
+        BGI_TRY(f->next(f, error));
+        for (uint32_t t = 0; t < f->tensor_count; t++) {
+            const size_t size = bg_type_size_bytes(&f->types[t]) * f->sample_count;
+
+            if (options->do_memcpy)
+                memcpy(f->copies[t], f->tensors[t], size);
+            out->bytes += size;
+        }
+        now_ns = bgi_clock_ns();
+        latencies[i] = now_ns - last_ns;
+        last_ns = now_ns;
+    }
+    out->elapsed_ns = last_ns > start_ns ? last_ns - start_ns : 1;
+    return BG_OK;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The smallest time that at least this share of the elements did not exceed. */
+static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_cent)
+{
+    const uint64_t rank = (count * per_cent + 99) / 100;
+    const uint64_t ns = sorted[rank > 0 ? rank - 1 : 0];
+
+    return 1e-9 * (double)(ns > 0 ? ns : 1);
+}
+
+static void print_epoch(bgi_text *text, const feed *f, uint64_t count, uint64_t *latencies, const epoch_result *result)
+{
+    const double elapsed_s = 1e-9 * (double)result->elapsed_ns;
+
+    qsort(latencies, count, sizeof *latencies, compare_times);
+    bgi_text_add(text,
+                 "{\"elements_processed\":%" PRIu64 ",\"total_bytes_processed\":%" PRIu64
+                 ",\"time_elapsed\":%.9g,\"elements_per_second\":%.9g,\"bandwidth\":%.9g,\"latency_mean\":%.9g,"
+                 "\"latency_p50\":%.9g,\"latency_p90\":%.9g,\"latency_p99\":%.9g,\"latency_max\":%.9g",
+                 count, result->bytes, elapsed_s, (double)count / elapsed_s, 1e-9 * (double)result->bytes / elapsed_s,
+                 elapsed_s / (double)count, percentile_s(latencies, count, 50), percentile_s(latencies, count, 90),
+                 percentile_s(latencies, count, 99), percentile_s(latencies, count, 100));
+    if (f->loader != NULL)
+        bgi_text_add(text, ",\"misses\":%" PRIu64 ",\"wait_time\":%.9g",
+                     result->after.miss_count - result->before.miss_count,
+                     1e-9 * (double)(result->after.wait_ns - result->before.wait_ns));
+    bgi_text_add(text, "}");
+}
+
+static bg_status run_epochs(feed *f, const bg_benchmark_options *options, uint64_t *latencies, bgi_text *text,
+                            bg_error *error)
+{
+    bgi_text_add(text, "{\"epochs\":[");
+    for (uint64_t epoch = 0; epoch < options->epoch_count; epoch++) {
+        const bg_loader_statistics before =
+            f->loader != NULL ? bg_loader_statistics_of(f->loader) : (bg_loader_statistics){0};
+        epoch_result result;
+
+        BGI_TRY(run_epoch(f, options, latencies, &result, error));
+        result.before = before;
+        result.after = f->loader != NULL ? bg_loader_statistics_of(f->loader) : before;
+        bgi_text_add(text, epoch > 0 ? "," : "");
+        print_epoch(text, f, options->elements_per_epoch, latencies, &result);
+    }
+    bgi_text_add(text, "]}");
+    return BG_OK;
+}
+
+static bg_status check_benchmark(const bg_benchmark_options *options, bg_error *error)
+{
+    if (options->epoch_count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: 0 epochs, expected at least 1");
+    if (options->elements_per_epoch == 0 || options->elements_per_epoch > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "benchmark: %" PRIu64 " elements in an epoch, expected 1 to %" PRIu32,
+                            options->elements_per_epoch, UINT32_MAX);
+    return BG_OK;
+}
+
+static bg_status run_benchmark(feed *f, const bg_benchmark_options *options, char **out_json, bg_error *error)
+{
+    uint64_t *latencies = malloc(options->elements_per_epoch * sizeof *latencies);
+    bgi_text text = {.data = NULL};
+    bg_status status = BG_OK;
+
+    if (latencies == NULL)
+        status = bgi_error_memory(error, "the times of elements", options->elements_per_epoch * sizeof *latencies);
+    for (uint32_t t = 0; status == BG_OK && options->do_memcpy && t < f->tensor_count; t++) {
+        f->copies[t] = malloc(bg_type_size_bytes(&f->types[t]) * f->largest_samples);
+        if (f->copies[t] == NULL)
+            status = bgi_error_memory(error, "an element", bg_type_size_bytes(&f->types[t]) * f->largest_samples);
+    }
+    if (status == BG_OK)
+        status = run_epochs(f, options, latencies, &text, error);
+    if (status == BG_OK)
+        status = bgi_text_finish(&text, out_json, error);
+    bgi_text_clear(&text);
+    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
+        free(f->copies[t]);
+    free(latencies);
+    return status;
+}
+
+bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchmark_options *options, char **out_json,
+                               bg_error *error)
+{
+    feed f = {.next = next_sample,
+              .tensor_count = dataset->tensor_count,
+              .types = dataset->types,
+              .sample_count = 1,
+              .largest_samples = 1,
+              .dataset = dataset};
+    bg_status status = BG_OK;
+
+    BGI_TRY(check_benchmark(options, error));
+    f.scratch = bgi_dataset_scratch(dataset);
+    if (f.scratch == NULL)
+        return bgi_error_memory(error, "a scratch", dataset->scratch_bytes);
+    for (uint32_t t = 0; status == BG_OK && t < dataset->tensor_count; t++) {
+        f.tensors[t] = f.places[t] = malloc(dataset->sample_bytes[t]);
+        if (f.places[t] == NULL)
+            status = bgi_error_memory(error, "a sample", dataset->sample_bytes[t]);
+    }
+    if (status == BG_OK)
+        status = run_benchmark(&f, options, out_json, error);
+    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
+        free(f.places[t]);
+    free(f.scratch);
+    return status;
+}
+
+bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json, bg_error *error)
+{
+    feed f = {.next = next_batch, .largest_samples = bg_loader_batch_size(loader), .loader = loader};
+
+    BGI_TRY(check_benchmark(options, error));
+    f.types = bg_loader_sample_types(loader, &f.tensor_count);
+    BGI_TRY(bg_loader_begin_epoch(loader, 0, error));
+    return run_benchmark(&f, options, out_json, error);
+}
