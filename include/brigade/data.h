@@ -191,15 +191,15 @@ BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_
 BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error);
 
 /*
- * Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones. Called by
- * several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is the same for any
- * number of workers. On failure fill `error` and return its status.
+ * Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones. Called
+ * by several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is the same for
+ * any number of workers. On failure fill `error` and return its status.
  */
 typedef bg_status (*bg_dataset_function)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
                                          void *const outputs[], bg_error *error);
 
 typedef struct bg_dataset_map_options {
-    uint32_t tensor_count;       /* of the new samples; 0: as many and with the types of the source's */
+    uint32_t tensor_count; /* of the new samples; 0: as many and with the types of the source's */
     const bg_type *sample_types;
     bg_dataset_function map;
     void *user;
@@ -292,9 +292,9 @@ typedef struct bg_loader_options {
      * over in odd epochs, so that every sample is seen. */
     uint32_t process_index;
     uint32_t process_count;
-    /* Lists of samples instead of an order: sampler_combine consecutive lists, out of sampler_list_count an epoch, make a
-     * batch, for which batch_size is the room. Not with shuffle or several processes. drop_last leaves out a last batch
-     * of fewer lists. */
+    /* Lists of samples instead of an order: sampler_combine consecutive lists, out of sampler_list_count an epoch, make
+     * a batch, for which batch_size is the room. Not with shuffle or several processes. drop_last leaves out a last
+     * batch of fewer lists. */
     bg_batch_sampler sampler;
     void *sampler_user;
     uint64_t sampler_list_count;
@@ -302,12 +302,12 @@ typedef struct bg_loader_options {
     bool early_preload;     /* begins epoch 0 at creation instead of with the first bg_loader_begin_epoch */
     bool load_indefinitely; /* goes on into the next epoch at the end of one; otherwise when it is begun */
     /* Of streams only. */
-    uint32_t shard_count;      /* how many shards are read side by side; 0: one for each worker, at least 1 */
-    uint64_t rebatched_size;   /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
+    uint32_t shard_count;    /* how many shards are read side by side; 0: one for each worker, at least 1 */
+    uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
 } bg_loader_options;
 
-/* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no early
- * preload, indefinitely. */
+/* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no
+ * early preload, indefinitely. */
 BG_API bg_loader_options bg_loader_options_default(void);
 
 typedef struct bg_batch {
@@ -330,8 +330,8 @@ BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_opt
  * batch without; with BG_LOADER_ASYNC_REBATCHED the shards' samples are first joined in that order, and at most one
  * remainder is left. pad_multiple fills up a smaller batch. The stream's struct is copied; what it points at is
  * borrowed. bg_loader_batch_count is 0: nobody knows; bg_loader_begin_at reads the batches before the position and lets
- * them go. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, none of which a stream can have;
- * BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
+ * them go. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, none of which a stream can
+ * have; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
  */
 BG_API bg_status bg_loader_create_stream(const bg_stream *stream, const bg_loader_options *options, bg_loader **out,
                                          bg_error *error);
@@ -407,8 +407,8 @@ typedef struct bg_benchmark_options {
 BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchmark_options *options, char **out_json,
                                       bg_error *error);
 
-/* The same with the batches of a loader as elements, from epoch 0 on. Each epoch has two fields more: "misses", how many
- * had to be waited for, and "wait_time" in seconds. */
+/* The same with the batches of a loader as elements, from epoch 0 on. Each epoch has two fields more: "misses", how
+ * many had to be waited for, and "wait_time" in seconds. */
 BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
                                      bg_error *error);
 

@@ -1,9 +1,10 @@
 /*
  * readers.h: files as arrays and data sets: NumPy's .npy and .npz, raw tokens, CSV, folders of PNG images.
  *
- * What is wrong with a file is said with its name and the place in it. No file makes its reader allocate more than about a
- * thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is
- * wrong), BG_ERROR_UNSUPPORTED (right, but not for this library), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
+ * What is wrong with a file is said with its name and the place in it. No file makes its reader allocate more than
+ * about a thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the
+ * content is wrong), BG_ERROR_UNSUPPORTED (right, but not for this library), BG_ERROR_INVALID (an option),
+ * BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_READERS_H
 #define BRIGADE_READERS_H
@@ -18,8 +19,8 @@ extern "C" {
 
 /*
  * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float32, float64 and
- * uint8 as they are; float16 as float32; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and uint64
- * as int32 when every value fits. Either byte order. Fortran order is put into C order.
+ * uint8 as they are; float16 as float32; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and
+ * uint64 as int32 when every value fits. Either byte order. Fortran order is put into C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
@@ -51,7 +52,8 @@ typedef struct bg_tokens_options {
 } bg_tokens_options;
 
 /* A file of nothing but tokens, mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, so
- * that inputs and the labels one further on lie in it. A token that is too large is an error when its sample is read. */
+ * that inputs and the labels one further on lie in it. A token that is too large is an error when its sample is read.
+ */
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
 
@@ -75,7 +77,8 @@ BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg
                              bg_array *out_labels, bg_error *error);
 
 /* Samples of float32 [columns], and int32 [] with a label. */
-BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, bg_dataset **out, bg_error *error);
+BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, bg_dataset **out,
+                                     bg_error *error);
 
 /* ---- images ---- */
 
@@ -89,8 +92,8 @@ BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out,
 
 /*
  * A folder with one folder for each class, in the order of their names (bytes), each with .png files, in the order of
- * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read when they are
- * asked for; they must be as large as the first one.
+ * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read when they
+ * are asked for; they must be as large as the first one.
  */
 BG_API bg_status bg_dataset_open_images(const char *folder, const bg_images_options *options, bg_dataset **out,
                                         bg_error *error);

@@ -41,9 +41,9 @@ bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t ru
 typedef struct feed {
     bg_status (*next)(struct feed *feed, bg_error *error);
     uint32_t tensor_count;
-    const bg_type *types;                     /* of a sample */
+    const bg_type *types;                        /* of a sample */
     const void *tensors[BG_DATASET_MAX_TENSORS]; /* of the element */
-    uint64_t sample_count;                    /* of the element */
+    uint64_t sample_count;                       /* of the element */
     void *copies[BG_DATASET_MAX_TENSORS];
     uint64_t largest_samples;
     bg_loader *loader;

@@ -1,7 +1,7 @@
 /*
- * csv.c: numbers out of comma-separated text (RFC 4180). Two passes over the text in memory: the first counts fields and
- * lines and checks the quotes, the second converts the chosen columns. Only numbers are taken, in C's notation whatever
- * the program's locale is.
+ * csv.c: numbers out of comma-separated text (RFC 4180). Two passes over the text in memory: the first counts fields
+ * and lines and checks the quotes, the second converts the chosen columns. Only numbers are taken, in C's notation
+ * whatever the program's locale is.
  */
 #include "data/csv.h"
 

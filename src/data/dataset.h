@@ -1,5 +1,6 @@
 /*
- * dataset.h: data sets from the inside: what the loader asks of one, and what a file that adds a kind of data set fills.
+ * dataset.h: data sets from the inside: what the loader asks of one, and what a file that adds a kind of data set
+ * fills.
  */
 #ifndef BGI_DATA_DATASET_H
 #define BGI_DATA_DATASET_H
@@ -19,12 +20,13 @@ struct bg_dataset {
     bg_type types[BG_DATASET_MAX_TENSORS];
     size_t sample_bytes[BG_DATASET_MAX_TENSORS];
     bgi_gather gather;
-    size_t scratch_bytes;   /* that one call of gather needs, those below included; a multiple of 64 */
-    bool is_copied;         /* a sample costs about what copying it costs */
+    size_t scratch_bytes;      /* that one call of gather needs, those below included; a multiple of 64 */
+    bool is_copied;            /* a sample costs about what copying it costs */
     struct bg_dataset *source; /* NULL: the samples begin here */
-    void *state;            /* of this kind of data set */
+    void *state;               /* of this kind of data set */
     void (*release)(void *state);
-    const unsigned char *rows[BG_DATASET_MAX_TENSORS]; /* where sample 0 lies in memory, the others behind it; or NULL */
+    const unsigned char
+        *rows[BG_DATASET_MAX_TENSORS]; /* where sample 0 lies in memory, the others behind it; or NULL */
 };
 
 /* A data set of one reference with counts, types and sizes; the caller fills the rest. Errors: BG_ERROR_INVALID,

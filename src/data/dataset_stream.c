@@ -23,7 +23,8 @@ static bg_status open_walk(void *user, const bg_stream_shard *shard, void **out_
 
     if (w == NULL)
         return bgi_error_memory(error, "a shard", sizeof *w);
-    *w = (walk){.dataset = dataset, .epoch = shard->epoch, .at = start, .end = count - start < each ? count : start + each};
+    *w = (walk){
+        .dataset = dataset, .epoch = shard->epoch, .at = start, .end = count - start < each ? count : start + each};
     w->scratch = bgi_dataset_scratch(dataset);
     if (w->scratch == NULL) {
         free(w);

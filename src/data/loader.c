@@ -78,7 +78,7 @@ struct bg_loader {
     pthread_mutex_t mutex;
     pthread_cond_t work;     /* workers: a slot became free or was opened; or the end */
     pthread_cond_t progress; /* the consumer: a batch is done; or the workers are idle */
-    struct worker *workers; /* thread_count, at least one */
+    struct worker *workers;  /* thread_count, at least one */
     uint32_t thread_count;
     bool is_begun;
     bool is_early; /* begun by early_preload, not by the consumer yet */
@@ -222,8 +222,7 @@ static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start
     if (valid == 0)
         return BG_OK;
     bgi_dataset_places(loader->dataset, s->tensors, start, places);
-    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, valid, places, scratch, &failed,
-                                error);
+    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, valid, places, scratch, &failed, error);
     *failed_at = start + failed;
     return status;
 }
@@ -602,7 +601,8 @@ void bg_loader_destroy(bg_loader *loader)
         free(loader->pads[t]);
     free(loader->slots);
     free(loader->order_indices);
-    for (uint32_t i = 0; loader->workers != NULL && i < (loader->options.worker_count > 0 ? loader->options.worker_count : 1); i++)
+    for (uint32_t i = 0;
+         loader->workers != NULL && i < (loader->options.worker_count > 0 ? loader->options.worker_count : 1); i++)
         free(loader->workers[i].scratch);
     free(loader->workers);
     free(loader);

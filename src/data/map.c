@@ -188,8 +188,8 @@ static bg_status check_normalisation(const bg_dataset *source, const bg_normalis
     char text[BG_TYPE_TEXT_BYTES];
 
     if (type == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " of %" PRIu32,
-                            options->tensor_index, source->tensor_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " of %" PRIu32, options->tensor_index,
+                            source->tensor_count);
     if (type->dtype != BG_UINT8)
         return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " is %s, expected uint8",
                             options->tensor_index, bg_type_text(type, text));
@@ -214,8 +214,8 @@ bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *o
     BGI_TRY(check_normalisation(source, options, error));
     memcpy(types, source->types, sizeof types);
     types[options->tensor_index].dtype = BG_FLOAT32;
-    BGI_TRY(derive_mapped(source, source->tensor_count, types,
-                          sizeof *n + options->channel_count * sizeof n->levels[0], &dataset, error));
+    BGI_TRY(derive_mapped(source, source->tensor_count, types, sizeof *n + options->channel_count * sizeof n->levels[0],
+                          &dataset, error));
     n = dataset->state;
     n->tensor_index = options->tensor_index;
     n->channel_count = options->channel_count;

@@ -6,8 +6,8 @@
 
 #include <brigade/base.h>
 
-/* Read-only. An empty file gives NULL and 0 bytes. Errors as bgi_file_open. A file that someone shortens afterwards ends
- * the process when the missing part is touched (SIGBUS). */
+/* Read-only. An empty file gives NULL and 0 bytes. Errors as bgi_file_open. A file that someone shortens afterwards
+ * ends the process when the missing part is touched (SIGBUS). */
 bg_status bgi_mapping_open(const char *path, void **out_mapping, size_t *out_size_bytes, bg_error *error);
 
 /* NULL is fine. */

@@ -1,6 +1,6 @@
 /*
- * npy.c: NumPy's .npy: "\x93NUMPY", two bytes of version, the header's length (2 bytes little-endian, 4 from version 2 on),
- * the header, the elements. The header is one Python dictionary:
+ * npy.c: NumPy's .npy: "\x93NUMPY", two bytes of version, the header's length (2 bytes little-endian, 4 from version 2
+ * on), the header, the elements. The header is one Python dictionary:
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  *
@@ -233,9 +233,9 @@ typedef struct element {
 } element;
 
 static const element elements[] = {
-    {"f4", 4, BG_FLOAT32, BITS},  {"f8", 8, BG_FLOAT64, BITS},    {"f2", 2, BG_FLOAT32, HALF},
-    {"u1", 1, BG_UINT8, BITS},    {"b1", 1, BG_UINT8, TRUTH},     {"i1", 1, BG_INT32, SIGNED},
-    {"i2", 2, BG_INT32, SIGNED},  {"i4", 4, BG_INT32, BITS},      {"i8", 8, BG_INT32, SIGNED},
+    {"f4", 4, BG_FLOAT32, BITS},   {"f8", 8, BG_FLOAT64, BITS},   {"f2", 2, BG_FLOAT32, HALF},
+    {"u1", 1, BG_UINT8, BITS},     {"b1", 1, BG_UINT8, TRUTH},    {"i1", 1, BG_INT32, SIGNED},
+    {"i2", 2, BG_INT32, SIGNED},   {"i4", 4, BG_INT32, BITS},     {"i8", 8, BG_INT32, SIGNED},
     {"u2", 2, BG_INT32, UNSIGNED}, {"u4", 4, BG_INT32, UNSIGNED}, {"u8", 8, BG_INT32, UNSIGNED},
 };
 
@@ -341,15 +341,16 @@ bg_status bgi_npy_parse(const char *name, const void *content, size_t size_bytes
     e = find_element(h.description);
     if (e == NULL)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: element type '%s', expected a float of 16 to 64 bits, a whole number, or a bool",
-                            name, h.description);
+                            "%s: element type '%s', expected a float of 16 to 64 bits, a whole number, or a bool", name,
+                            h.description);
     data_bytes = e->size_bytes;
     for (uint32_t d = 0; d < h.rank; d++)
         if ((data_bytes *= (uint64_t)h.dims[d]) > LARGEST_ARRAY_BYTES)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: more than 2 GiB of elements", name);
     if (data_bytes != size_bytes - r.end)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the header promises %" PRIu64
-                            " bytes of elements, found %zu", name, r.end, data_bytes, size_bytes - r.end);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte %zu: the header promises %" PRIu64 " bytes of elements, found %zu", name, r.end,
+                            data_bytes, size_bytes - r.end);
     type = bg_type_make(e->dtype, h.rank, h.dims);
     BGI_TRY(bg_array_init(&array, &type, error));
     status = convert_all(&r, &h, e, &array, error);

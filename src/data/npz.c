@@ -1,9 +1,9 @@
 /*
- * npz.c: NumPy's .npz: a ZIP archive of .npy files, stored or deflated. Read from its end: the end record says where the
- * directory is, the directory where each member is. What the members' own headers say of sizes is not needed.
+ * npz.c: NumPy's .npz: a ZIP archive of .npy files, stored or deflated. Read from its end: the end record says where
+ * the directory is, the directory where each member is. What the members' own headers say of sizes is not needed.
  *
- * Members must not share bytes of the file, and a member cannot unpack to more than 1032 times its bytes (zlib's technical
- * notes): so all together take at most that times the file's size.
+ * Members must not share bytes of the file, and a member cannot unpack to more than 1032 times its bytes (zlib's
+ * technical notes): so all together take at most that times the file's size.
  */
 #include "data/npy.h"
 
@@ -58,7 +58,8 @@ static bg_status find_end(const archive *a, size_t *out_at, bg_error *error)
     const size_t first = a->size_bytes > END_BYTES + LARGEST_COMMENT ? a->size_bytes - END_BYTES - LARGEST_COMMENT : 0;
 
     for (size_t at = a->size_bytes >= END_BYTES ? a->size_bytes - END_BYTES + 1 : 0; at-- > first;)
-        if (memcmp(a->content + at, "PK\5\6", 4) == 0 && read16(a->content + at + 20) == a->size_bytes - at - END_BYTES) {
+        if (memcmp(a->content + at, "PK\5\6", 4) == 0 &&
+            read16(a->content + at + 20) == a->size_bytes - at - END_BYTES) {
             *out_at = at;
             return BG_OK;
         }
@@ -104,8 +105,8 @@ static bg_status find_data(const archive *a, size_t directory_at, member *m, bg_
     const unsigned char *p = a->content + m->data_at;
 
     if (m->data_at > directory_at || directory_at - m->data_at < LOCAL_BYTES || memcmp(p, "PK\3\4", 4) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: there is no member at byte %zu", a->name,
-                            m->entry_at, m->data_at);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: there is no member at byte %zu", a->name, m->entry_at,
+                            m->data_at);
     m->data_at += LOCAL_BYTES + (size_t)read16(p + 26) + read16(p + 28);
     if (m->data_at > directory_at || directory_at - m->data_at < m->packed_bytes)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` ends beyond the archive's data", a->name,
@@ -147,8 +148,9 @@ static bg_status check_crc(const archive *a, const member *m, const unsigned cha
 
     if (crc == m->crc)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` is damaged (its checksum is %08lx, expected %08" PRIx32
-                        ")", a->name, m->data_at, m->name, crc, m->crc);
+    return bg_error_set(error, BG_ERROR_PARSE,
+                        "%s: byte %zu: `%s` is damaged (its checksum is %08lx, expected %08" PRIx32 ")", a->name,
+                        m->data_at, m->name, crc, m->crc);
 }
 
 static bg_status unpack(const archive *a, const member *m, bg_array *out, bg_error *error)

@@ -9,12 +9,12 @@
  *
  * A worker looks for a shard that has room and nobody at it. The order of pieces is fixed by shards and positions, so
  * the number of workers and who is faster do not show. Full rings are the back-pressure. Without workers the consumer
- * reads the shard itself. Beginning anew pauses the workers, closes the shards, and empties the rings; the next epoch is
- * opened when it is begun, or with load_indefinitely as soon as a shard has ended.
+ * reads the shard itself. Beginning anew pauses the workers, closes the shards, and empties the rings; the next epoch
+ * is opened when it is begun, or with load_indefinitely as soon as a shard has ended.
  *
- * Everything is guarded by `mutex` but: options and stream (constant), the iterator and the piece being filled of a shard
- * with `is_busy` (its worker's), a piece that was handed out (the consumer's), and with rebatching the batch being put
- * together (the consumer's: joining copies are what it does while the workers read on).
+ * Everything is guarded by `mutex` but: options and stream (constant), the iterator and the piece being filled of a
+ * shard with `is_busy` (its worker's), a piece that was handed out (the consumer's), and with rebatching the batch
+ * being put together (the consumer's: joining copies are what it does while the workers read on).
  */
 #include "data/loader.h"
 
@@ -42,9 +42,9 @@ typedef struct shard {
     bool is_open;
     bool has_failed; /* until the next begin */
     void *iterator;
-    uint64_t epoch;        /* that the next piece belongs to */
-    uint64_t first, next;  /* pieces taken, pieces filled */
-    bool is_over;          /* the consumer has seen the end of its epoch */
+    uint64_t epoch;       /* that the next piece belongs to */
+    uint64_t first, next; /* pieces taken, pieces filled */
+    bool is_over;         /* the consumer has seen the end of its epoch */
     piece *pieces;
 } shard;
 
@@ -72,8 +72,8 @@ struct bgi_stream_loader {
     bool is_done;      /* the epoch has ended */
     piece *held;       /* handed out, or being taken from */
     uint32_t held_shard;
-    uint64_t held_at;  /* rebatched: samples taken from it */
-    piece joined;      /* rebatched: the batch */
+    uint64_t held_at; /* rebatched: samples taken from it */
+    piece joined;     /* rebatched: the batch */
     const void *views[BG_DATASET_MAX_TENSORS];
     bg_error failure;
     bg_loader_statistics statistics;
@@ -212,10 +212,11 @@ static void *run_worker(void *argument)
 
 static bg_status check_stream(const bg_stream *stream, const bg_loader_options *options, bg_error *error)
 {
-    const char *without = options->shuffle             ? "shuffle: a stream has no index; shuffle what feeds it"
-                          : options->sampler != NULL   ? "a sampler: a stream has no index"
-                          : options->process_count > 1 ? "several processes: let the stream itself take its process's part"
-                                                       : NULL;
+    const char *without = options->shuffle           ? "shuffle: a stream has no index; shuffle what feeds it"
+                          : options->sampler != NULL ? "a sampler: a stream has no index"
+                          : options->process_count > 1
+                              ? "several processes: let the stream itself take its process's part"
+                              : NULL;
 
     BGI_TRY(bgi_loader_check(options, error));
     if (without != NULL)
@@ -334,7 +335,8 @@ bg_status bgi_stream_loader_create(const bg_stream *stream, const bg_loader_opti
     loader->shard_count = options->shard_count != 0    ? options->shard_count
                           : options->worker_count != 0 ? options->worker_count
                                                        : 1;
-    loader->piece_samples = is_rebatched && options->rebatched_size != 0 ? options->rebatched_size : options->batch_size;
+    loader->piece_samples =
+        is_rebatched && options->rebatched_size != 0 ? options->rebatched_size : options->batch_size;
     /* Ahead: at least prefetch_depth pieces of all shards, and the one in hand. */
     loader->depth = workers == 0 ? 1 : 1 + (options->prefetch_depth + loader->shard_count - 1) / loader->shard_count;
     pthread_mutex_init(&loader->mutex, NULL);
@@ -498,8 +500,7 @@ static bg_status take_joined(bgi_stream_loader *loader, piece **out)
         joined->sample_count += count;
         loader->held_at += count;
     }
-    *out = joined->sample_count == 0 ||
-                   (loader->options.drop_last && joined->sample_count < loader->options.batch_size)
+    *out = joined->sample_count == 0 || (loader->options.drop_last && joined->sample_count < loader->options.batch_size)
                ? NULL
                : joined;
     return BG_OK;
