@@ -233,7 +233,7 @@ typedef struct bg_stream_shard {
     uint64_t seed; /* the shard's own: a function of the loader's seed, the epoch and the index */
 } bg_stream_shard;
 
-typedef struct bg_stream {
+typedef struct bg_sample_stream {
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
     void *user;
@@ -244,11 +244,11 @@ typedef struct bg_stream {
     bg_status (*next)(void *iterator, void *const outputs[], bool *out_has_sample, bg_error *error);
     /* Called once for every successful open; may be NULL. */
     void (*close)(void *iterator);
-} bg_stream;
+} bg_sample_stream;
 
 /* A data set as a stream: shard i of n has samples i * ceil(count / n) and on. `user` of the result is the data set,
  * which must outlive it. */
-BG_API bg_stream bg_dataset_stream(const bg_dataset *dataset);
+BG_API bg_sample_stream bg_dataset_stream(const bg_dataset *dataset);
 
 /* ---- loader ---- */
 
@@ -333,8 +333,8 @@ BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_opt
  * them go. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, none of which a stream can
  * have; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
  */
-BG_API bg_status bg_loader_create_stream(const bg_stream *stream, const bg_loader_options *options, bg_loader **out,
-                                         bg_error *error);
+BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loader_options *options,
+                                         bg_loader **out, bg_error *error);
 
 /* Waits for calls of bg_dataset_get in progress and ends the workers. */
 BG_API void bg_loader_destroy(bg_loader *loader);

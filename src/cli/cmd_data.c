@@ -1,6 +1,6 @@
 /*
- * cmd_data.c: `brigade data digits`: generated digits as IDX files that `brigade mnist --data-dir` reads, and as one
- * picture for people (PGM).
+ * cmd_data.c: `brigade data`, and `brigade data digits`: generated digits as IDX files that `brigade mnist --data-dir`
+ * reads, and as one picture for people (PGM).
  */
 #include "cli/command.h"
 
@@ -93,16 +93,14 @@ static bg_status make_digits(const digits_config *config, bg_error *error)
     return BG_OK;
 }
 
-int cli_data(int argc, char **argv)
+static int run_digits(int argc, char **argv)
 {
     digits_config config = {.count = 60000, .test_count = 10000};
     const digits_config defaults = config;
-    const char *word = NULL;
     uint32_t word_count;
     bool wants_help;
     bg_error error = {0};
-    bg_status status =
-        cli_options_read(digits_options, argc, argv, &config, &word, 1, &word_count, &wants_help, &error);
+    bg_status status = cli_options_read(digits_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, &error);
 
     if (status == BG_OK && wants_help) {
         printf("Usage: brigade data digits [--dir DIR] [--out FILE.pgm] [OPTION]...\n"
@@ -110,9 +108,6 @@ int cli_data(int argc, char **argv)
         cli_options_help(digits_options, &defaults, stdout);
         return CLI_DONE;
     }
-    if (status == BG_OK && (word_count == 0 || strcmp(word, "digits") != 0))
-        status = bg_error_set(&error, BG_ERROR_INVALID, "unknown kind of data `%s`; there is: brigade data digits",
-                              word_count > 0 ? word : "");
     if (status == BG_OK && config.folder == NULL && config.sheet_path == NULL)
         status = bg_error_set(&error, BG_ERROR_INVALID,
                               "nothing to write; --dir DIR makes IDX files, --out FILE.pgm a picture");
@@ -121,4 +116,24 @@ int cli_data(int argc, char **argv)
     if (make_digits(&config, &error) != BG_OK)
         return cli_fail("data", CLI_FAILED, &error);
     return CLI_DONE;
+}
+
+int cli_data(int argc, char **argv)
+{
+    bg_error error = {0};
+
+    if (argc > 1 && strcmp(argv[1], "digits") == 0)
+        return run_digits(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "bench") == 0)
+        return cli_data_bench(argc - 1, argv + 1);
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("Usage: brigade data digits [OPTION]...        makes handwriting-like digits\n"
+               "       brigade data bench [PATH] [OPTION]...  measures how fast a data set is read, without a device\n"
+               "`brigade data digits --help` and `brigade data bench --help` say more.\n");
+        return CLI_DONE;
+    }
+    bg_error_set(&error, BG_ERROR_INVALID,
+                 "unknown kind of data `%s`; there are: brigade data digits, brigade data bench",
+                 argc > 1 ? argv[1] : "");
+    return cli_fail("data", CLI_USAGE, &error);
 }

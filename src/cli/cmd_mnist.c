@@ -174,9 +174,14 @@ static void print_training_result(const mnist_config *config, const mnist_traini
     if (config->steps > result->updates && received_signal == 0)
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", config->steps,
                result->updates);
-    if (config->debug && result->updates > 0)
+    if (config->debug && result->updates > 0) {
+        char verdict[BG_RUN_LIMIT_TEXT_BYTES];
+
+        bg_loader_judge(&result->loader, (uint64_t)(1e9 * result->seconds), verdict);
         printf("Loader: %" PRIu64 " batches, %" PRIu64 " waited for, %.1f ms in all\n", result->loader.batch_count,
                result->loader.miss_count, 1e-6 * (double)result->loader.wait_ns);
+        printf("Verdict: %s\n", verdict);
+    }
 }
 
 /* ---- profile ---- */

@@ -58,12 +58,12 @@ static void close_walk(void *iterator)
     free(w);
 }
 
-bg_stream bg_dataset_stream(const bg_dataset *dataset)
+bg_sample_stream bg_dataset_stream(const bg_dataset *dataset)
 {
-    return (bg_stream){.tensor_count = dataset->tensor_count,
-                       .sample_types = dataset->types,
-                       .user = (void *)(uintptr_t)dataset, /* only read */
-                       .open = open_walk,
-                       .next = next_sample,
-                       .close = close_walk};
+    return (bg_sample_stream){.tensor_count = dataset->tensor_count,
+                              .sample_types = dataset->types,
+                              .user = (void *)(uintptr_t)dataset, /* only read */
+                              .open = open_walk,
+                              .next = next_sample,
+                              .close = close_walk};
 }

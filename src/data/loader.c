@@ -490,7 +490,7 @@ bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argum
                         bgi_errno_text(result, reason));
 }
 
-bg_status bg_loader_create_stream(const bg_stream *stream, const bg_loader_options *options, bg_loader **out,
+bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loader_options *options, bg_loader **out,
                                   bg_error *error)
 {
     bg_loader *loader = calloc(1, sizeof *loader);

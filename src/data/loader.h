@@ -21,8 +21,8 @@ bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argum
 /* As their namesakes of bg_loader. */
 typedef struct bgi_stream_loader bgi_stream_loader;
 
-bg_status bgi_stream_loader_create(const bg_stream *stream, const bg_loader_options *options, bgi_stream_loader **out,
-                                   bg_error *error);
+bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_loader_options *options,
+                                   bgi_stream_loader **out, bg_error *error);
 void bgi_stream_loader_destroy(bgi_stream_loader *loader);
 uint64_t bgi_stream_loader_batch_size(const bgi_stream_loader *loader);
 const bg_type *bgi_stream_loader_types(const bgi_stream_loader *loader, uint32_t *out_tensor_count);

@@ -49,7 +49,7 @@ typedef struct shard {
 } shard;
 
 struct bgi_stream_loader {
-    bg_stream stream;
+    bg_sample_stream stream;
     bg_type types[BG_DATASET_MAX_TENSORS];
     size_t sample_bytes[BG_DATASET_MAX_TENSORS];
     bg_loader_options options;
@@ -210,7 +210,7 @@ static void *run_worker(void *argument)
 
 /* ---- creation ---- */
 
-static bg_status check_stream(const bg_stream *stream, const bg_loader_options *options, bg_error *error)
+static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_options *options, bg_error *error)
 {
     const char *without = options->shuffle           ? "shuffle: a stream has no index; shuffle what feeds it"
                           : options->sampler != NULL ? "a sampler: a stream has no index"
@@ -314,8 +314,8 @@ static bg_status start_threads(bgi_stream_loader *loader, uint32_t count, bg_err
     return BG_OK;
 }
 
-bg_status bgi_stream_loader_create(const bg_stream *stream, const bg_loader_options *options, bgi_stream_loader **out,
-                                   bg_error *error)
+bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_loader_options *options,
+                                   bgi_stream_loader **out, bg_error *error)
 {
     const uint32_t workers = options->mode == BG_LOADER_SYNC ? 0 : options->worker_count;
     const bool is_rebatched = options->mode == BG_LOADER_ASYNC_REBATCHED;

@@ -43,7 +43,7 @@ static bg_dataset *make_indices(uint64_t count, _Atomic int64_t *fail_at)
     return dataset;
 }
 
-static bg_loader *make_loader(const bg_stream *stream, const bg_loader_options *options)
+static bg_loader *make_loader(const bg_sample_stream *stream, const bg_loader_options *options)
 {
     bg_loader *loader = NULL;
     bg_error error = {0};
@@ -92,7 +92,7 @@ static void test_published_numbers(void **state)
         for (int m = 0; m < 3; m++)
             for (uint32_t workers = 0; workers < 9; workers += workers == 2 ? 5 : 1) {
                 bg_dataset *dataset = make_indices(cases[i].samples, NULL);
-                const bg_stream stream = bg_dataset_stream(dataset);
+                const bg_sample_stream stream = bg_dataset_stream(dataset);
                 bg_loader_options options = bg_loader_options_default();
                 uint64_t sizes[128], count;
                 int32_t values[256];
@@ -128,7 +128,7 @@ static void test_same_for_any_workers_and_resumption(void **state)
     (void)state;
     for (int m = 0; m < 3; m++) {
         bg_dataset *dataset = make_indices(101, NULL);
-        const bg_stream stream = bg_dataset_stream(dataset);
+        const bg_sample_stream stream = bg_dataset_stream(dataset);
         bg_loader_options options = bg_loader_options_default();
         int32_t whole[128], values[128];
         uint64_t sizes[64], whole_sizes[64], count, batches;
@@ -173,7 +173,7 @@ static void test_remainders_are_filled_up(void **state)
 
     for (int m = 0; m < 3; m++) {
         bg_dataset *dataset = make_indices(10, NULL);
-        const bg_stream stream = bg_dataset_stream(dataset);
+        const bg_sample_stream stream = bg_dataset_stream(dataset);
         bg_loader_options options = bg_loader_options_default();
         bg_batch batch;
         bg_loader *loader;
@@ -250,14 +250,14 @@ static void close_watched(void *iterator)
     free(s);
 }
 
-static bg_stream watch(watched *w, const bg_type *type)
+static bg_sample_stream watch(watched *w, const bg_type *type)
 {
-    return (bg_stream){.tensor_count = 1,
-                       .sample_types = type,
-                       .user = w,
-                       .open = open_watched,
-                       .next = next_watched,
-                       .close = close_watched};
+    return (bg_sample_stream){.tensor_count = 1,
+                              .sample_types = type,
+                              .user = w,
+                              .open = open_watched,
+                              .next = next_watched,
+                              .close = close_watched};
 }
 
 static int count_threads(void)
@@ -282,7 +282,7 @@ static void test_early_destroy_leaves_nothing(void **state)
     for (int m = 0; m < 3; m++)
         for (int taken = -1; taken < 4; taken++) {
             watched w = {.end = -1, .sleep_ns = 20000};
-            const bg_stream stream = watch(&w, &type);
+            const bg_sample_stream stream = watch(&w, &type);
             bg_loader_options options = bg_loader_options_default();
             bg_loader *loader;
             bg_batch batch;
@@ -309,7 +309,7 @@ static void test_back_pressure(void **state)
 {
     const bg_type type = bg_scalar(BG_INT32);
     watched w = {.end = -1};
-    const bg_stream stream = watch(&w, &type);
+    const bg_sample_stream stream = watch(&w, &type);
     bg_loader_options options = bg_loader_options_default();
     bg_batch batch;
     bg_loader *loader;
@@ -335,7 +335,7 @@ static void test_failures_reach_the_consumer(void **state)
         for (uint32_t workers = 0; workers < 3; workers++) {
             _Atomic int64_t fail_at = 13;
             bg_dataset *dataset = make_indices(40, &fail_at);
-            const bg_stream stream = bg_dataset_stream(dataset);
+            const bg_sample_stream stream = bg_dataset_stream(dataset);
             bg_loader_options options = bg_loader_options_default();
             uint64_t sizes[64], count;
             int32_t values[64];
@@ -372,7 +372,7 @@ static void test_seeds_belong_to_shards(void **state)
 
     for (int run = 0; run < 2; run++) {
         watched w = {.end = 4};
-        const bg_stream stream = watch(&w, &type);
+        const bg_sample_stream stream = watch(&w, &type);
         bg_loader_options options = bg_loader_options_default();
         uint64_t sizes[64], count;
         int32_t values[64];
@@ -400,7 +400,7 @@ static void test_stream_refusals(void **state)
 {
     const bg_type type = bg_scalar(BG_INT32);
     watched w = {.end = 3, .fails_to_open = true};
-    bg_stream stream = watch(&w, &type);
+    bg_sample_stream stream = watch(&w, &type);
     const bg_loader_options good = bg_loader_options_default();
     bg_loader_options options = good;
     bg_loader *loader = NULL;
@@ -530,7 +530,7 @@ static void test_early_preload_and_single_epochs(void **state)
     for (int early = 0; early < 2; early++)
         for (int on = 0; on < 2; on++) {
             watched w = {.end = 2};
-            const bg_stream stream = watch(&w, &type);
+            const bg_sample_stream stream = watch(&w, &type);
             bg_loader_options options = bg_loader_options_default();
             uint64_t sizes[8], count;
             int32_t values[8];
@@ -561,7 +561,7 @@ static void test_no_allocation_while_streaming(void **state)
 {
     const bg_type type = bg_scalar(BG_INT32);
     watched w = {.end = -1};
-    const bg_stream stream = watch(&w, &type);
+    const bg_sample_stream stream = watch(&w, &type);
     (void)state;
 
     if (!test_allocations_available())

@@ -1,0 +1,223 @@
+/*
+ * cmd_data_bench.c: `brigade data bench [PATH]`: how fast a data set is read, sample by sample or through a loader, as
+ * one line of JSON. What PATH is follows from its name.
+ */
+#include "cli/command.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <brigade/readers.h>
+
+#include "cli/options.h"
+#include "core/error.h"
+
+enum { DIGITS = 10000 };
+
+typedef struct bench_config {
+    uint64_t epochs, elements, batch_size, workers, prefetch, shuffle_buffer, seed, sequence_length, stride, channels;
+    bool shuffle, normalise, cache, no_memcpy, keep_last;
+    const char *mode, *label;
+} bench_config;
+
+#define AT(field) .offset = offsetof(bench_config, field)
+
+static const cli_option bench_options[] = {
+    {CLI_HEADING, .help = "The measurement:"},
+    {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 1, .maximum = 1000000, .help = "measured one by one"},
+    {CLI_COUNT, "elements", AT(elements), .value = "N", .maximum = 1000000000, .default_text = "those of the data",
+     .help = "in each epoch"},
+    {CLI_FLAG, "no-memcpy", AT(no_memcpy), .help = "without the copy that stands for the transfer to a device"},
+    {CLI_HEADING, .help = "The loader:"},
+    {CLI_COUNT, "batch-size", AT(batch_size), .value = "N", .maximum = 1000000, .default_text = "samples, no loader",
+     .help = "elements are batches of a loader"},
+    {CLI_CHOICE, "mode", AT(mode), .choices = "sync|async", .help = "batches when asked for, or ahead"},
+    {CLI_COUNT, "workers", AT(workers), .value = "N", .maximum = 256, .help = "threads of the loader"},
+    {CLI_COUNT, "prefetch", AT(prefetch), .value = "N", .minimum = 1, .maximum = 1024, .help = "batches ahead"},
+    {CLI_FLAG, "keep-last", AT(keep_last), .help = "the smaller last batch too"},
+    {CLI_HEADING, .help = "The data:"},
+    {CLI_FLAG, "shuffle", AT(shuffle), .help = "a new order each epoch"},
+    {CLI_COUNT, "shuffle-buffer", AT(shuffle_buffer), .value = "N", .maximum = UINT32_MAX,
+     .default_text = "all samples", .help = "with --shuffle: drawn from so many"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the order"},
+    {CLI_FLAG, "cache", AT(cache), .help = "keep samples in memory once they were read"},
+    {CLI_FLAG, "normalise", AT(normalise), .help = "images as float32, normalised like MNIST"},
+    {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = 1000000,
+     .help = "of .u16 and .u32 files"},
+    {CLI_COUNT, "stride", AT(stride), .value = "N", .maximum = 1000000, .default_text = "the length",
+     .help = "from sequence to sequence"},
+    {CLI_COUNT, "channels", AT(channels), .value = "N", .maximum = 4, .default_text = "the first image's",
+     .help = "of folders of PNG images: 1, 3 or 4"},
+    {CLI_TEXT, "label", AT(label), .value = "COLUMN", .default_text = "none", .help = "of CSV files"},
+    CLI_OPTIONS_END,
+};
+
+/* What is measured; the images are those that data sets borrow. */
+typedef struct bench {
+    bg_image_set images;
+    bg_dataset *dataset;
+} bench;
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+static bg_status use_images(bench *b, bg_error *error)
+{
+    const bg_array arrays[] = {b->images.images, b->images.labels};
+
+    return bg_dataset_create_arrays(arrays, 2, &b->dataset, error);
+}
+
+/* MNIST's files when they are there, else a folder for each class. */
+static bg_status open_folder(const bench_config *config, const char *path, bench *b, bg_error *error)
+{
+    const bg_images_options options = {.channels = (uint32_t)config->channels};
+    bg_error missing = {0};
+    const bg_status status = bg_mnist_load(&path, 1, BG_MNIST_TRAIN, &b->images, &missing);
+
+    if (status == BG_OK)
+        return use_images(b, error);
+    if (status != BG_ERROR_NOT_FOUND)
+        return bg_error_set(error, status, "%s", missing.message);
+    return bg_dataset_open_images(path, &options, &b->dataset, error);
+}
+
+static bg_status open_data(const bench_config *config, const char *path, bench *b, bg_error *error)
+{
+    const bg_digits_options digits = {.seed = config->seed, .count = DIGITS};
+    const bg_tokens_options tokens = {.sequence_length = (uint32_t)config->sequence_length,
+                                      .stride = (uint32_t)config->stride};
+    const bg_csv_options table = {.label = config->label};
+
+    if (path == NULL) {
+        BGI_TRY(bg_digits_create(&digits, &b->images, error));
+        return use_images(b, error);
+    }
+    if (is_folder(path))
+        return open_folder(config, path, b, error);
+    if (ends_with(path, ".npy"))
+        return bg_dataset_open_npy(&path, 1, &b->dataset, error);
+    if (ends_with(path, ".npz"))
+        return bg_dataset_open_npz(path, NULL, 0, &b->dataset, error);
+    if (ends_with(path, ".csv"))
+        return bg_dataset_open_csv(path, &table, &b->dataset, error);
+    if (ends_with(path, ".u16") || ends_with(path, ".u32"))
+        return bg_dataset_open_tokens(path, &tokens, &b->dataset, error);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s: what is it? Expected a folder (MNIST's files, or one of PNG images for each class), or a "
+                        "name that ends in .npy, .npz, .csv, .u16 or .u32",
+                        path);
+}
+
+/* Puts `made` in place of what it was made from. */
+static bg_status replace(bench *b, bg_status status, bg_dataset *made)
+{
+    if (status != BG_OK)
+        return status;
+    bg_dataset_destroy(b->dataset);
+    b->dataset = made;
+    return BG_OK;
+}
+
+static bg_status compose(const bench_config *config, bench *b, bg_error *error)
+{
+    const float mean = 0.1307F, deviation = 0.3081F;
+    const bg_normalise_options normalise = {.channel_count = 1, .means = &mean, .deviations = &deviation};
+    bg_dataset *made = NULL;
+
+    if (config->cache)
+        BGI_TRY(replace(b, bg_dataset_cache(b->dataset, &made, error), made));
+    if (config->normalise)
+        BGI_TRY(replace(b, bg_dataset_normalise(b->dataset, &normalise, &made, error), made));
+    if (config->shuffle && config->batch_size == 0)
+        return replace(b, bg_dataset_shuffle(b->dataset, config->shuffle_buffer, config->seed, &made, error), made);
+    return BG_OK;
+}
+
+static bg_status bench_loader(const bench_config *config, const bench *b, bg_benchmark_options *options, char **out,
+                              bg_error *error)
+{
+    bg_loader_options loading = bg_loader_options_default();
+    bg_loader *loader = NULL;
+    bg_status status;
+
+    loading.mode = strcmp(config->mode, "sync") == 0 ? BG_LOADER_SYNC : BG_LOADER_ASYNC;
+    loading.batch_size = config->batch_size;
+    loading.shuffle = config->shuffle;
+    loading.shuffle_buffer = config->shuffle_buffer;
+    loading.seed = config->seed;
+    loading.drop_last = !config->keep_last;
+    loading.worker_count = (uint32_t)config->workers;
+    loading.prefetch_depth = (uint32_t)config->prefetch;
+    BGI_TRY(bg_loader_create(b->dataset, &loading, &loader, error));
+    if (options->elements_per_epoch == 0)
+        options->elements_per_epoch = bg_loader_batch_count(loader);
+    status = bg_infeed_benchmark(loader, options, out, error);
+    bg_loader_destroy(loader);
+    return status;
+}
+
+static bg_status run_bench(const bench_config *config, const char *path, bg_error *error)
+{
+    bg_benchmark_options options = {
+        .epoch_count = config->epochs, .elements_per_epoch = config->elements, .do_memcpy = !config->no_memcpy};
+    bench b = {.dataset = NULL};
+    char *json = NULL;
+    bg_status status;
+
+    BGI_TRY_CLEANUP(open_data(config, path, &b, error));
+    BGI_TRY_CLEANUP(compose(config, &b, error));
+    if (config->batch_size > 0) {
+        BGI_TRY_CLEANUP(bench_loader(config, &b, &options, &json, error));
+    } else {
+        if (options.elements_per_epoch == 0)
+            options.elements_per_epoch = bg_dataset_sample_count(b.dataset);
+        BGI_TRY_CLEANUP(bg_dataset_benchmark(b.dataset, &options, &json, error));
+    }
+    printf("%s\n", json);
+cleanup:
+    free(json);
+    bg_dataset_destroy(b.dataset);
+    bg_image_set_clear(&b.images);
+    return status;
+}
+
+int cli_data_bench(int argc, char **argv)
+{
+    bench_config config = {.epochs = 10, .workers = 1, .prefetch = 3, .sequence_length = 1024, .mode = "async"};
+    const bench_config defaults = config;
+    const char *path = NULL;
+    uint32_t word_count;
+    bool wants_help;
+    bg_error error = {0};
+    bg_status status = cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, &error);
+
+    if (status == BG_OK && wants_help) {
+        printf(
+            "Usage: brigade data bench [PATH] [OPTION]...\n"
+            "Reads a data set without any device and prints its speed as one line of JSON. PATH is a folder with "
+            "MNIST's\nfiles or with a folder of PNG images for each class, or a .npy, .npz, .csv, .u16 or .u32 file; "
+            "without it\ndigits are generated.\n");
+        cli_options_help(bench_options, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (status == BG_OK && config.shuffle_buffer > 0 && !config.shuffle)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "--shuffle-buffer goes with --shuffle");
+    if (status != BG_OK)
+        return cli_fail("data", CLI_USAGE, &error);
+    return run_bench(&config, word_count > 0 ? path : NULL, &error) == BG_OK ? CLI_DONE
+                                                                             : cli_fail("data", CLI_FAILED, &error);
+}

@@ -1,0 +1,40 @@
+#!/bin/sh
+# brigade data bench: JSON for every kind of data, and what it says of what it cannot read.
+. "$(dirname "$0")/support.sh"
+
+make_digits
+corpus=$root/tests/fuzz/corpus
+cp "$corpus/npy/u1" "$folder/a.npy"
+cp "$corpus/npz/stored" "$folder/a.npz"
+printf 'x,y,class\n1,2,0\n3,4.5,1\n' >"$folder/a.csv"
+printf '0123456789abcdef' >"$folder/a.u16"
+mkdir -p "$folder/images/a"
+cp "$corpus/png/rgb" "$folder/images/a/1.png"
+
+# bench NAME EPOCHS ARGUMENT...: one line with that many epochs, no field 0.
+bench() {
+    bench_name=$1 bench_epochs=$2
+    shift 2
+    check "bench $bench_name" "$program" data bench "$@" --epochs "$bench_epochs" >"$folder/out"
+    check "bench $bench_name: one line" test "$(wc -l <"$folder/out")" -eq 1
+    check "bench $bench_name: epochs" test "$(grep -o elements_processed "$folder/out" | wc -l)" -eq "$bench_epochs"
+    check "bench $bench_name: no 0" sh -c "! grep -qE '\"(time_elapsed|bandwidth|latency_mean|total_bytes_processed)\":0[,}]' '$folder/out'"
+}
+bench digits 10 --elements 512
+bench mnist 2 "$folder/data" --batch-size 40 --shuffle --normalise
+bench sync 2 "$folder/data" --batch-size 40 --mode sync --shuffle --shuffle-buffer 100 --keep-last --no-memcpy
+bench npy 1 "$folder/a.npy"
+bench csv 1 "$folder/a.csv" --label class
+bench tokens 1 "$folder/a.u16" --sequence-length 3 --stride 1
+bench images 3 "$folder/images" --channels 1 --cache
+error 1 'array 1: has 4 samples, but array 0 has 2' data bench "$folder/a.npz"
+error 1 'what is it?' data bench "$folder/a.txt"
+error 1 'none.npy' data bench "$folder/none.npy"
+error 1 'there is no column `z`' data bench "$folder/a.csv" --label z
+error 2 '--shuffle-buffer goes with --shuffle' data bench --shuffle-buffer 3
+error 2 '--mode is `fast`; it must be one of sync|async' data bench --mode fast
+error 2 '--epochs is `0`' data bench --epochs 0
+check "data --help" sh -c "'$program' data --help | grep -q 'brigade data bench'"
+check "bench --help" sh -c "'$program' data bench --help | grep -q -e '--shuffle-buffer'"
+check "verdict" sh -c "cd '$folder' && '$program' mnist --data-dir data --device-iterations 2 --steps 2 --debug | grep -qE '^Verdict: the (device|data set) limits the run'"
+finish

@@ -1,0 +1,96 @@
+/*
+ * The benchmarks' JSON: the published fields, all above 0; their refusals; and the verdict on what limits a run.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brigade/data.h>
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const fields[] = {
+    "elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second", "bandwidth",
+    "latency_mean",       "latency_p50",           "latency_p90",  "latency_p99",         "latency_max"};
+
+static void check_json(char *text, uint64_t epochs, uint64_t elements, uint64_t element_bytes)
+{
+    json_t *root = json_loads(text, 0, NULL), *list = json_object_get(root, "epochs");
+
+    assert_non_null(root);
+    assert_int_equal(json_array_size(list), epochs);
+    for (size_t e = 0; e < epochs; e++) {
+        const json_t *epoch = json_array_get(list, e);
+
+        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+            assert_true(json_number_value(json_object_get(epoch, fields[i])) > 0);
+        assert_int_equal(json_integer_value(json_object_get(epoch, "elements_processed")), elements);
+        assert_int_equal(json_integer_value(json_object_get(epoch, "total_bytes_processed")), elements * element_bytes);
+        assert_true(json_number_value(json_object_get(epoch, "latency_p50")) <=
+                    json_number_value(json_object_get(epoch, "latency_p99")));
+    }
+    json_decref(root);
+    free(text);
+}
+
+static void test_fields(void **state)
+{
+    const bg_digits_options digits = {.count = 50};
+    bg_benchmark_options options = {.epoch_count = 10, .elements_per_epoch = 512};
+    bg_image_set set = {0};
+    bg_dataset *dataset = NULL;
+    bg_error error = {0};
+    char *text = NULL;
+    (void)state;
+
+    assert_int_equal(bg_digits_create(&digits, &set, NULL), BG_OK);
+    assert_int_equal(bg_dataset_create_arrays((bg_array[]){set.images, set.labels}, 2, &dataset, NULL), BG_OK);
+    for (int copies = 0; copies < 2; copies++) {
+        options.do_memcpy = copies;
+        assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_OK);
+        check_json(text, 10, 512, 785);
+        for (uint32_t workers = 0; workers < 2; workers++) {
+            bg_loader_options loading = bg_loader_options_default();
+            bg_loader *loader = NULL;
+
+            loading.batch_size = 10;
+            loading.worker_count = workers;
+            assert_int_equal(bg_loader_create(dataset, &loading, &loader, NULL), BG_OK);
+            assert_int_equal(bg_infeed_benchmark(loader, &options, &text, NULL), BG_OK);
+            check_json(text, 10, 512, 7850);
+            bg_loader_destroy(loader);
+        }
+    }
+    options.epoch_count = 0;
+    assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, &error), BG_ERROR_INVALID);
+    assert_string_equal(error.message, "benchmark: 0 epochs, expected at least 1");
+    options = (bg_benchmark_options){.epoch_count = 1};
+    assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_ERROR_INVALID);
+    bg_dataset_destroy(dataset);
+    bg_image_set_clear(&set);
+}
+
+static void test_verdict(void **state)
+{
+    const bg_loader_statistics waits = {100, 40, 500}, runs = {100, 3, 20}, none = {0};
+    char text[BG_RUN_LIMIT_TEXT_BYTES];
+    (void)state;
+
+    assert_int_equal(bg_loader_judge(&waits, 1000, text), BG_LIMIT_DATASET);
+    assert_non_null(strstr(text, "the data set limits the run"));
+    assert_non_null(strstr(text, "50.0%"));
+    assert_int_equal(bg_loader_judge(&runs, 1000, text), BG_LIMIT_DEVICE);
+    assert_non_null(strstr(text, "the device limits the run: 2.0%"));
+    assert_int_equal(bg_loader_judge(&none, 1000, text), BG_LIMIT_UNKNOWN);
+    assert_int_equal(bg_loader_judge(&waits, 0, NULL), BG_LIMIT_UNKNOWN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields), cmocka_unit_test(test_verdict)};
+    return cmocka_run_group_tests_name("data/benchmark", tests, NULL, NULL);
+}
