@@ -123,12 +123,12 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
 }
 
 /* Puts `made` in place of what it was made from. */
-static bg_status replace(bench *b, bg_status status, bg_dataset *made)
+static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)
         return status;
     bg_dataset_destroy(b->dataset);
-    b->dataset = made;
+    b->dataset = *made;
     return BG_OK;
 }
 
@@ -139,11 +139,11 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     bg_dataset *made = NULL;
 
     if (config->cache)
-        BGI_TRY(replace(b, bg_dataset_cache(b->dataset, &made, error), made));
+        BGI_TRY(replace(b, bg_dataset_cache(b->dataset, &made, error), &made));
     if (config->normalise)
-        BGI_TRY(replace(b, bg_dataset_normalise(b->dataset, &normalise, &made, error), made));
+        BGI_TRY(replace(b, bg_dataset_normalise(b->dataset, &normalise, &made, error), &made));
     if (config->shuffle && config->batch_size == 0)
-        return replace(b, bg_dataset_shuffle(b->dataset, config->shuffle_buffer, config->seed, &made, error), made);
+        return replace(b, bg_dataset_shuffle(b->dataset, config->shuffle_buffer, config->seed, &made, error), &made);
     return BG_OK;
 }
 
