@@ -21,7 +21,7 @@ ARGS ?=
 VERSION := $(shell cat VERSION)
 SOVERSION := 0
 
-PACKAGES := hwloc jansson zlib libpng libcurl
+PACKAGES := hwloc jansson yaml-0.1 zlib libpng libcurl
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
 # Float results must not depend on what a compiler chooses to contract: fused multiply-adds are written out.
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \

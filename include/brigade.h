@@ -3,6 +3,7 @@
  *
  *     graph, ops, nn    describe a network, in blocks
  *     options, plan     say how it runs: strategy, stages, batches, memory; compile it
+ *     config            the same from files that people have
  *     session           run it
  *     data              feed it
  *     profile           look at what it did
@@ -11,6 +12,7 @@
 #define BRIGADE_H
 
 #include <brigade/base.h>
+#include <brigade/config.h>
 #include <brigade/data.h>
 #include <brigade/graph.h>
 #include <brigade/kernel.h>

@@ -5,8 +5,8 @@
 # Keep in step with PACKAGES and LDLIBS_ALL in the Makefile.
 set -u
 
-packages="gcc make pkg-config libhwloc-dev libjansson-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libcmocka-dev"
-modules="hwloc jansson zlib libpng libcurl cmocka"
+packages="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libcmocka-dev"
+modules="hwloc jansson yaml-0.1 zlib libpng libcurl cmocka"
 
 fail() {
     echo "dependencies: $*" >&2

@@ -357,7 +357,7 @@ static bg_status check_name(const char *name, bg_error *error)
         return BG_OK;
     for (; count < GENERATOR_LIMIT && bg_schedule_generator_at(count) != NULL; count++)
         names[count] = bg_schedule_generator_at(count)->name;
-    nearest = cli_nearest(name, names, count);
+    nearest = bgi_text_nearest(name, names, count);
     if (nearest != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "unknown schedule `%s`; did you mean `%s`?", name, nearest);
     return bg_error_set(error, BG_ERROR_INVALID, "unknown schedule `%s`; `brigade schedule list` names them", name);

@@ -12,6 +12,7 @@
 
 #include "cli/options.h"
 #include "core/file.h"
+#include "core/text.h"
 
 static const cli_command commands[] = {
     {"mnist", "train the digit network of the pipelining tutorial and test it", cli_mnist},
@@ -118,7 +119,7 @@ static int report_unknown(const char *name)
 
     for (int i = 0; i < COMMAND_COUNT; i++)
         names[i] = commands[i].name;
-    nearest = cli_nearest(name, names, COMMAND_COUNT);
+    nearest = bgi_text_nearest(name, names, COMMAND_COUNT);
     if (nearest != NULL)
         cli_say(NULL, "unknown command `%s`; did you mean `%s`?", name, nearest);
     else

@@ -11,55 +11,13 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 enum { OPTION_LIMIT = 64, NAME_LIMIT = 48 };
 
 static bool is_end(const cli_option *option)
 {
     return option->name == NULL && option->help == NULL;
-}
-
-/* ---- near names ---- */
-
-/* Levenshtein's distance, by rows. Names longer than NAME_LIMIT are far from everything. */
-static uint32_t edit_distance(const char *a, const char *b)
-{
-    uint32_t row[NAME_LIMIT + 1];
-    size_t a_length = strlen(a), b_length = strlen(b);
-
-    if (a_length > NAME_LIMIT || b_length > NAME_LIMIT)
-        return UINT32_MAX;
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = (uint32_t)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            uint32_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[b_length];
-}
-
-const char *cli_nearest(const char *name, const char *const *names, uint32_t count)
-{
-    const char *best = NULL;
-    uint32_t best_distance = (uint32_t)strlen(name) / 2 + 1;
-
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t distance = edit_distance(name, names[i]);
-        if (distance < best_distance) {
-            best = names[i];
-            best_distance = distance;
-        }
-    }
-    return best;
 }
 
 static bg_status report_unknown(const cli_option *options, const char *name, bg_error *error)
@@ -71,7 +29,7 @@ static bg_status report_unknown(const cli_option *options, const char *name, bg_
     for (; !is_end(options) && count < OPTION_LIMIT; options++)
         if (options->kind != CLI_HEADING)
             names[count++] = options->name;
-    nearest = cli_nearest(name, names, count);
+    nearest = bgi_text_nearest(name, names, count);
     if (nearest != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; did you mean --%s?", name, nearest);
     return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; --help lists the options", name);

@@ -65,7 +65,4 @@ bg_status cli_options_read(const cli_option *options, int argc, char **argv, voi
 /* Each option with its default, from `values` as they are before reading. */
 void cli_options_help(const cli_option *options, const void *values, FILE *stream);
 
-/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is near. */
-const char *cli_nearest(const char *name, const char *const *names, uint32_t count);
-
 #endif

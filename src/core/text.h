@@ -1,5 +1,6 @@
 /*
- * text.h: text that grows. Running out of memory is remembered and reported once, by finish.
+ * text.h: text that grows, and the name that was meant. Running out of memory is remembered and reported once, by
+ * finish.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H
@@ -18,5 +19,8 @@ void bgi_text_add(bgi_text *text, const char *format, ...) BG_PRINTF(2, 3);
 /* Hands the malloc'ed text over ("" when nothing was added) and empties `text`. */
 bg_status bgi_text_finish(bgi_text *text, char **out, bg_error *error);
 void bgi_text_clear(bgi_text *text);
+
+/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is near. */
+const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count);
 
 #endif

@@ -11,7 +11,7 @@ fake() {
 }
 
 # With all packages but those named.
-all="gcc make pkg-config libhwloc-dev libjansson-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libcmocka-dev"
+all="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libcmocka-dev"
 installed_without() {
     {
         for package in $all; do

@@ -1,0 +1,195 @@
+/*
+ * config.h: configurations as people bring them: the IPUConfig of Optimum Graphcore (`ipu_config.json`, also as YAML),
+ * and options by name, from files and from the environment. Both end as the bg_options of options.h.
+ */
+#ifndef BRIGADE_CONFIG_H
+#define BRIGADE_CONFIG_H
+
+#include <brigade/options.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the IPU configuration ---- */
+
+/*
+ * Every field of Optimum's IPUConfig, by its name there; docs/configuration.md lists them. Fields that training and
+ * inference may want differently have a twin, `inference_` and the name. What is not given is inferred from what is,
+ * and inferred again after each change. A change that would make the configuration wrong is refused and changes
+ * nothing; its error lists every problem there would be. Texts and lists that are returned last until the next change.
+ * Not for several threads at once, unless all of them only read.
+ */
+typedef struct bg_ipu_config bg_ipu_config;
+
+typedef enum bg_config_kind {
+    BG_CONFIG_NULL = 0,
+    BG_CONFIG_BOOL,
+    BG_CONFIG_INTEGER,
+    BG_CONFIG_REAL,
+    BG_CONFIG_TEXT,
+    BG_CONFIG_INTEGERS,
+    BG_CONFIG_REALS,
+    BG_CONFIG_MAP
+} bg_config_kind;
+
+typedef struct bg_config_value {
+    bg_config_kind kind;
+    bool boolean;
+    int64_t integer;
+    double real;      /* REAL; INTEGER: the same number */
+    const char *text; /* TEXT; MAP: a JSON object */
+    const int64_t *integers;
+    const double *reals; /* REALS; INTEGERS: the same numbers */
+    size_t count;        /* of the list */
+} bg_config_value;
+
+/* All defaults, training mode. */
+BG_API bg_status bg_ipu_config_create(bg_ipu_config **out, bg_error *error);
+BG_API bg_status bg_ipu_config_clone(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error);
+BG_API void bg_ipu_config_destroy(bg_ipu_config *config);
+
+/* "training" or "inference": which of the two a managed field's name without prefix means in get and set. */
+BG_API bg_status bg_ipu_config_set_mode(bg_ipu_config *config, const char *mode, bg_error *error);
+BG_API const char *bg_ipu_config_mode(const bg_ipu_config *config);
+
+/* The fields by number, in the order of their names; NULL past the end. */
+BG_API const char *bg_ipu_config_field_at(size_t index);
+BG_API const char *bg_ipu_config_field_help(size_t index);
+
+/* What holds: given, inferred or the default. Errors: BG_ERROR_NOT_FOUND (naming the nearest field). */
+BG_API bg_status bg_ipu_config_get(const bg_ipu_config *config, const char *name, bg_config_value *out,
+                                   bg_error *error);
+/* NULL takes back what was given. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_INVALID. */
+BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, const bg_config_value *value,
+                                   bg_error *error);
+BG_API bg_status bg_ipu_config_set_bool(bg_ipu_config *config, const char *name, bool value, bg_error *error);
+BG_API bg_status bg_ipu_config_set_integer(bg_ipu_config *config, const char *name, int64_t value, bg_error *error);
+BG_API bg_status bg_ipu_config_set_real(bg_ipu_config *config, const char *name, double value, bg_error *error);
+BG_API bg_status bg_ipu_config_set_text(bg_ipu_config *config, const char *name, const char *value, bg_error *error);
+BG_API bg_status bg_ipu_config_set_integers(bg_ipu_config *config, const char *name, const int64_t *values,
+                                            size_t count, bg_error *error);
+BG_API bg_status bg_ipu_config_set_reals(bg_ipu_config *config, const char *name, const double *values, size_t count,
+                                         bg_error *error);
+
+/*
+ * "key=value,key=value": numbers and texts as they are; true/1/y/yes, false/0/n/no; lists [1 2 3], also with commas;
+ * null or none takes back what was given. Blanks around keys and values do not count. All of it happens or none; keys
+ * are the fields' full names whatever the mode.
+ */
+BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
+
+/* What holds in training, or in inference, as a plain struct. Lists are borrowed. */
+typedef struct bg_ipu_settings {
+    bool has_seed;
+    int64_t seed;
+    bool auto_loss_scaling;   /* false in inference */
+    const char *cache_folder; /* NULL: none */
+    uint32_t replicas, gradient_accumulation, device_iterations;
+    const int64_t *layers_per_ipu; /* with wildcards */
+    size_t layers_count;
+    uint32_t ipus_per_replica;
+    bool optimizer_state_offchip, replicated_tensor_sharding, enable_half_partials, recompute_checkpoint_every_layer;
+    const double *matmul_proportion; /* one for all devices, or one each */
+    size_t matmul_count;
+    uint32_t embedding_factor, projection_factor;        /* 1: plain; the sum of the splits where these are given */
+    const int64_t *embedding_splits, *projection_splits; /* ipus_per_replica of them, or NULL */
+    bg_output_mode output_mode;
+} bg_ipu_settings;
+BG_API bg_ipu_settings bg_ipu_config_settings(const bg_ipu_config *config, bool for_inference);
+
+/* replicas x accumulation x iterations: what a call takes, in micro-batches. */
+BG_API uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, bool for_inference);
+/* Of all fields as they hold; what files said beyond them does not count. */
+BG_API bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b);
+/* All fields as they hold, one a line, in the order of their names. malloc'ed. */
+BG_API bg_status bg_ipu_config_print(const bg_ipu_config *config, char **out_text, bg_error *error);
+/* What is unusual but no error, one a line: keys of the file that nobody knows, old names, settings without an effect.
+ * malloc'ed; "" when there is nothing. */
+BG_API bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **out_text, bg_error *error);
+
+/* ---- files ---- */
+
+#define BG_IPU_CONFIG_FILE "ipu_config.json"
+
+typedef struct bg_ipu_config_load_options {
+    bool keep_unknown;     /* a key that nobody knows is kept and noted instead of refused */
+    const char *overrides; /* an update string that is read as part of the file; NULL: none */
+} bg_ipu_config_load_options;
+
+/*
+ * From a file, or from ipu_config.json in a folder; a name that ends in .yaml or .yml is read as YAML. Keys that only
+ * keep a record (versions) are kept, old names are taken with a note. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO,
+ * BG_ERROR_PARSE (with line and column), BG_ERROR_INVALID (every problem, with its place), BG_ERROR_MEMORY.
+ * options NULL: none.
+ */
+BG_API bg_status bg_ipu_config_load(const char *path, const bg_ipu_config_load_options *options, bg_ipu_config **out,
+                                    bg_error *error);
+/* From text; `name` is what errors call it. */
+BG_API bg_status bg_ipu_config_parse_json(const char *text, const char *name, const bg_ipu_config_load_options *options,
+                                          bg_ipu_config **out, bg_error *error);
+BG_API bg_status bg_ipu_config_parse_yaml(const char *text, const char *name, const bg_ipu_config_load_options *options,
+                                          bg_ipu_config **out, bg_error *error);
+
+/* As ipu_config.json in a folder, which is made when it is missing. A path to a regular file is an error. */
+BG_API bg_status bg_ipu_config_save(const bg_ipu_config *config, const char *folder, bg_error *error);
+/*
+ * The text of such a file. A configuration that was made here has every field; one that was loaded has the keys of its
+ * file and those given since, so that a file that is loaded and saved stays as it was, byte for byte when it is laid
+ * out as Optimum does it. malloc'ed.
+ */
+BG_API bg_status bg_ipu_config_print_json(const bg_ipu_config *config, char **out_text, bg_error *error);
+BG_API bg_status bg_ipu_config_print_yaml(const bg_ipu_config *config, char **out_text, bg_error *error);
+
+/* ---- layers on devices ---- */
+
+/*
+ * How many of `layer_count` layers each of `device_count` devices gets: [1, 2, -1, -1] of 12 on 4 is [1, 2, 4, 5].
+ * Wildcards (-1) share what the others leave, the last takes what does not divide; [-1] alone is an even split over all
+ * devices; one device gets all. `out` has device_count elements. Errors: BG_ERROR_INVALID.
+ */
+BG_API bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_count, uint64_t layer_count,
+                                  int64_t *out, bg_error *error);
+
+/* Layers of an encoder on the first devices and of a decoder on the others; neither shares a device. Of several places
+ * to part, the last one with a power of two of devices for the encoder. Fields of the current mode are divided, the
+ * others copied. Needs at least two devices. */
+BG_API bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config, uint64_t encoder_layers,
+                                                     uint64_t decoder_layers, bg_ipu_config **out_encoder,
+                                                     bg_ipu_config **out_decoder, bg_error *error);
+
+/* ---- to runtime options ---- */
+
+/* What a configuration has to know of the model. All-zero: nothing. */
+typedef struct bg_ipu_model {
+    uint64_t layer_count;            /* 0: unknown; an encoder's and a decoder's together */
+    const char *const *layer_blocks; /* the graph's block of each layer; NULL: "Layer-0", "Layer-1", ... */
+    const char *embedding_block;     /* what precedes the layers, on device 0; NULL: nothing */
+    const char *head_block;          /* what follows them, on the last device; NULL: nothing */
+    bool head_is_tied;               /* the head uses the embedding's weights: on device 0 with it */
+} bg_ipu_model;
+
+/* Options and what they point into; notes say, a line each, what the configuration asks for that options have no word
+ * for. All-zero is valid and empty. */
+typedef struct bg_ipu_options {
+    bg_options options;
+    char *stages;
+    char *notes; /* "": none */
+    bool compile_only;
+} bg_ipu_options;
+
+/*
+ * Training: pipelined, mean over accumulation and replicas. Inference: sharded, all outputs, no accumulation. With a
+ * model's layers the stages are as layers_per_ipu says, else they are the graph's own, by auto_increment.
+ * Errors: BG_ERROR_INVALID (layers and devices do not fit), BG_ERROR_UNSUPPORTED
+ * (execute_encoder_on_cpu_for_generation).
+ */
+BG_API bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inference, bool compile_only,
+                                          const bg_ipu_model *model, bg_ipu_options *out, bg_error *error);
+BG_API void bg_ipu_options_clear(bg_ipu_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,463 @@
+/*
+ * ipu_config.c: the object: made, copied, read and changed by name. Knows no file; what is right is ipu_check.c's.
+ */
+#include "config/ipu_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/error.h"
+
+const bgi_ipu_field bgi_ipu_fields[BGI_IPU_FIELD_COUNT] = {
+#define BGI_FIELD(id, name, kinds, fallback, least, most, help)                                                        \
+    [BGI_IPU_##id] = {name, kinds, fallback, least, most, false, false, help},
+#define BGI_MANAGED(id, name, kinds, fallback, other, least, most, help)                                               \
+    [BGI_IPU_##id] = {name, kinds, fallback, least, most, true, false, help},                                          \
+    [BGI_IPU_INFERENCE_##id] = {                                                                                       \
+        "inference_" name, (kinds) | BGI_NULL, other, least, most, false, true, "the same in inference: " help},
+#include "config/ipu_fields.def"
+#undef BGI_FIELD
+#undef BGI_MANAGED
+};
+
+/* ---- names ---- */
+
+bgi_ipu_field_id bgi_ipu_field_find(const char *name)
+{
+    uint32_t id = 0;
+
+    while (id < BGI_IPU_FIELD_COUNT && strcmp(bgi_ipu_fields[id].name, name) != 0)
+        id++;
+    return (bgi_ipu_field_id)id;
+}
+
+const char *bgi_ipu_field_nearest(const char *name)
+{
+    const char *names[BGI_IPU_FIELD_COUNT];
+
+    for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++)
+        names[id] = bgi_ipu_fields[id].name;
+    return bgi_text_nearest(name, names, BGI_IPU_FIELD_COUNT);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(bgi_ipu_fields[*(const uint8_t *)a].name, bgi_ipu_fields[*(const uint8_t *)b].name);
+}
+
+/* The table is ordered by meaning; people look for names. */
+static bgi_ipu_field_id field_by_name(size_t index)
+{
+    uint8_t order[BGI_IPU_FIELD_COUNT];
+
+    for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++)
+        order[id] = (uint8_t)id;
+    qsort(order, BGI_IPU_FIELD_COUNT, sizeof order[0], compare_names);
+    return (bgi_ipu_field_id)order[index];
+}
+
+const char *bg_ipu_config_field_at(size_t index)
+{
+    return index < BGI_IPU_FIELD_COUNT ? bgi_ipu_fields[field_by_name(index)].name : NULL;
+}
+
+const char *bg_ipu_config_field_help(size_t index)
+{
+    return index < BGI_IPU_FIELD_COUNT ? bgi_ipu_fields[field_by_name(index)].help : NULL;
+}
+
+/* ---- life ---- */
+
+void bgi_ipu_value_clear(bgi_ipu_value *value)
+{
+    json_decref(value->json);
+    free(value->integers);
+    free(value->reals);
+    free(value->text);
+    *value = (bgi_ipu_value){0};
+}
+
+void bg_ipu_config_destroy(bg_ipu_config *config)
+{
+    if (config == NULL)
+        return;
+    for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++) {
+        json_decref(config->given[id]);
+        bgi_ipu_value_clear(&config->values[id]);
+    }
+    json_decref(config->kept);
+    bgi_text_clear(&config->notes);
+    free(config);
+}
+
+bg_status bgi_ipu_config_begin(bg_ipu_config **out, bg_error *error)
+{
+    bg_ipu_config *config = calloc(1, sizeof *config);
+
+    if (config != NULL)
+        config->kept = json_object();
+    if (config == NULL || config->kept == NULL) {
+        free(config);
+        return bgi_error_memory(error, "configuration", sizeof *config);
+    }
+    *out = config;
+    return BG_OK;
+}
+
+bg_status bg_ipu_config_create(bg_ipu_config **out, bg_error *error)
+{
+    bg_ipu_config *config = NULL;
+    bgi_problems problems = {0};
+    bg_status status;
+
+    BGI_TRY(bgi_ipu_config_begin(&config, error));
+    bgi_ipu_settle(config, &problems);
+    status = bgi_problems_report(&problems, BG_ERROR_INTERNAL, error);
+    bgi_problems_clear(&problems);
+    if (status != BG_OK) {
+        bg_ipu_config_destroy(config);
+        return status;
+    }
+    *out = config;
+    return BG_OK;
+}
+
+/* What was given, not what holds. Trees are never changed once they are given, so they can be shared. */
+static bg_status copy_given(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error)
+{
+    bg_ipu_config *copy = NULL;
+
+    BGI_TRY(bgi_ipu_config_begin(&copy, error));
+    for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++)
+        copy->given[id] = json_incref(config->given[id]);
+    copy->is_from_file = config->is_from_file;
+    copy->is_inference = config->is_inference;
+    if (config->notes.length > 0)
+        bgi_text_add(&copy->notes, "%s", config->notes.data);
+    if (json_object_update(copy->kept, config->kept) != 0 || copy->notes.failed) {
+        bg_ipu_config_destroy(copy);
+        return bgi_error_memory(error, "configuration", sizeof *copy);
+    }
+    *out = copy;
+    return BG_OK;
+}
+
+bg_status bgi_ipu_take(bg_ipu_config *config, bg_ipu_config *trial, bg_error *error)
+{
+    bgi_problems problems = {0};
+    bg_status status;
+
+    bgi_ipu_settle(trial, &problems);
+    status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
+    bgi_problems_clear(&problems);
+    if (status == BG_OK) {
+        const bg_ipu_config old = *config;
+        *config = *trial;
+        *trial = old;
+    }
+    bg_ipu_config_destroy(trial);
+    return status;
+}
+
+bg_status bg_ipu_config_clone(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error)
+{
+    bg_ipu_config *copy = NULL, *trial = NULL;
+    bg_status status;
+
+    BGI_TRY(bgi_ipu_config_begin(&copy, error));
+    status = copy_given(config, &trial, error);
+    if (status == BG_OK)
+        status = bgi_ipu_take(copy, trial, error);
+    if (status != BG_OK) {
+        bg_ipu_config_destroy(copy);
+        return status;
+    }
+    *out = copy;
+    return BG_OK;
+}
+
+bg_status bg_ipu_config_set_mode(bg_ipu_config *config, const char *mode, bg_error *error)
+{
+    if (mode == NULL || (strcmp(mode, "training") != 0 && strcmp(mode, "inference") != 0))
+        return bg_error_set(error, BG_ERROR_INVALID, "mode is `%s`; it can only be training or inference",
+                            mode != NULL ? mode : "");
+    config->is_inference = mode[0] == 'i';
+    return BG_OK;
+}
+
+const char *bg_ipu_config_mode(const bg_ipu_config *config)
+{
+    return config->is_inference ? "inference" : "training";
+}
+
+/* ---- fields ---- */
+
+bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference)
+{
+    return for_inference && bgi_ipu_fields[id].is_managed ? (bgi_ipu_field_id)(id + 1) : id;
+}
+
+const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference)
+{
+    return &config->values[bgi_ipu_in_mode(id, for_inference)];
+}
+
+int64_t bgi_ipu_integer(const bg_ipu_config *config, bgi_ipu_field_id id)
+{
+    return json_integer_value(config->values[id].json);
+}
+
+bool bgi_ipu_bool(const bg_ipu_config *config, bgi_ipu_field_id id)
+{
+    return json_is_true(config->values[id].json);
+}
+
+void bgi_ipu_give(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json)
+{
+    json_t *old = config->given[id];
+
+    config->given[id] = json_incref(json);
+    json_decref(old);
+}
+
+void bgi_ipu_give_all(bg_ipu_config *config)
+{
+    for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++)
+        bgi_ipu_give(config, (bgi_ipu_field_id)id, config->values[id].json);
+}
+
+static bg_status find_field(const bg_ipu_config *config, const char *name, bgi_ipu_field_id *out, bg_error *error)
+{
+    const bgi_ipu_field_id id = bgi_ipu_field_find(name);
+    const char *nearest;
+
+    if (id < BGI_IPU_FIELD_COUNT) {
+        *out = bgi_ipu_in_mode(id, config->is_inference);
+        return BG_OK;
+    }
+    nearest = bgi_ipu_field_nearest(name);
+    return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no field `%s`%s%s%s", name,
+                        nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
+                        nearest != NULL ? "`?" : "");
+}
+
+bg_status bg_ipu_config_get(const bg_ipu_config *config, const char *name, bg_config_value *out, bg_error *error)
+{
+    const bgi_ipu_value *value;
+    bgi_ipu_field_id id = BGI_IPU_FIELD_COUNT;
+
+    BGI_TRY(find_field(config, name, &id, error));
+    value = &config->values[id];
+    *out = (bg_config_value){.boolean = json_is_true(value->json),
+                             .integer = json_integer_value(value->json),
+                             .real = json_number_value(value->json),
+                             .integers = value->integers,
+                             .reals = value->reals,
+                             .count = value->count,
+                             .text = value->text != NULL ? value->text : json_string_value(value->json)};
+    switch (json_typeof(value->json)) {
+    case JSON_TRUE:
+    case JSON_FALSE:
+        out->kind = BG_CONFIG_BOOL;
+        break;
+    case JSON_INTEGER:
+        out->kind = BG_CONFIG_INTEGER;
+        break;
+    case JSON_REAL:
+        out->kind = BG_CONFIG_REAL;
+        break;
+    case JSON_STRING:
+        out->kind = BG_CONFIG_TEXT;
+        break;
+    case JSON_ARRAY:
+        out->kind = (bgi_ipu_fields[id].kinds & BGI_INTEGERS) != 0 ? BG_CONFIG_INTEGERS : BG_CONFIG_REALS;
+        break;
+    case JSON_OBJECT:
+        out->kind = BG_CONFIG_MAP;
+        break;
+    case JSON_NULL:
+        out->kind = BG_CONFIG_NULL;
+        break;
+    }
+    return BG_OK;
+}
+
+static bg_status give_and_take(bg_ipu_config *config, const char *name, json_t *json, bg_error *error)
+{
+    bg_ipu_config *trial = NULL;
+    bgi_ipu_field_id id = BGI_IPU_FIELD_COUNT;
+    bg_status status = find_field(config, name, &id, error);
+
+    if (status == BG_OK)
+        status = copy_given(config, &trial, error);
+    if (status == BG_OK) {
+        bgi_ipu_give(trial, id, json);
+        status = bgi_ipu_take(config, trial, error);
+    }
+    json_decref(json);
+    return status;
+}
+
+static json_t *make_list(const bg_config_value *value)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; list != NULL && i < value->count; i++) {
+        json_t *item =
+            value->kind == BG_CONFIG_INTEGERS ? json_integer(value->integers[i]) : json_real(value->reals[i]);
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* jansson has no number for infinities: those are refused as NULL as well. */
+static json_t *make_json(const bg_config_value *value)
+{
+    switch (value->kind) {
+    case BG_CONFIG_BOOL:
+        return json_boolean(value->boolean);
+    case BG_CONFIG_INTEGER:
+        return json_integer(value->integer);
+    case BG_CONFIG_REAL:
+        return json_real(value->real);
+    case BG_CONFIG_TEXT:
+        return value->text != NULL ? json_string(value->text) : NULL;
+    case BG_CONFIG_INTEGERS:
+    case BG_CONFIG_REALS:
+        return make_list(value);
+    case BG_CONFIG_MAP:
+        return value->text != NULL ? json_loads(value->text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    case BG_CONFIG_NULL:
+        break;
+    }
+    return NULL;
+}
+
+bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, const bg_config_value *value, bg_error *error)
+{
+    json_t *json;
+
+    if (value == NULL || value->kind == BG_CONFIG_NULL)
+        return give_and_take(config, name, NULL, error);
+    json = make_json(value);
+    if (json == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "`%s`: the value cannot be kept: numbers must be finite, text UTF-8, maps JSON objects",
+                            name);
+    return give_and_take(config, name, json, error);
+}
+
+bg_status bg_ipu_config_set_bool(bg_ipu_config *config, const char *name, bool value, bg_error *error)
+{
+    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = value}, error);
+}
+
+bg_status bg_ipu_config_set_integer(bg_ipu_config *config, const char *name, int64_t value, bg_error *error)
+{
+    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = value}, error);
+}
+
+bg_status bg_ipu_config_set_real(bg_ipu_config *config, const char *name, double value, bg_error *error)
+{
+    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_REAL, .real = value}, error);
+}
+
+bg_status bg_ipu_config_set_text(bg_ipu_config *config, const char *name, const char *value, bg_error *error)
+{
+    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = value}, error);
+}
+
+bg_status bg_ipu_config_set_integers(bg_ipu_config *config, const char *name, const int64_t *values, size_t count,
+                                     bg_error *error)
+{
+    return bg_ipu_config_set(config, name,
+                             &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = values, .count = count}, error);
+}
+
+bg_status bg_ipu_config_set_reals(bg_ipu_config *config, const char *name, const double *values, size_t count,
+                                  bg_error *error)
+{
+    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_REALS, .reals = values, .count = count},
+                             error);
+}
+
+bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error)
+{
+    bg_ipu_config *trial = NULL;
+    bgi_problems problems = {0};
+    bg_status status;
+
+    BGI_TRY(copy_given(config, &trial, error));
+    bgi_ipu_read_updates(trial, text, &problems);
+    status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
+    bgi_problems_clear(&problems);
+    if (status == BG_OK)
+        return bgi_ipu_take(config, trial, error);
+    bg_ipu_config_destroy(trial);
+    return status;
+}
+
+bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b)
+{
+    uint32_t id = 0;
+
+    while (id < BGI_IPU_FIELD_COUNT && json_equal(a->values[id].json, b->values[id].json))
+        id++;
+    return id == BGI_IPU_FIELD_COUNT;
+}
+
+/* ---- as a struct ---- */
+
+bg_ipu_settings bg_ipu_config_settings(const bg_ipu_config *config, bool for_inference)
+{
+    const bgi_ipu_value *layers = bgi_ipu_held(config, BGI_IPU_LAYERS, for_inference);
+    const bgi_ipu_value *matmul = bgi_ipu_held(config, BGI_IPU_MATMUL, for_inference);
+    const bgi_ipu_value *embedding = bgi_ipu_held(config, BGI_IPU_EMBEDDING_SPLITS, for_inference);
+    const bgi_ipu_value *projection = bgi_ipu_held(config, BGI_IPU_PROJECTION_SPLITS, for_inference);
+    const char *folder = json_string_value(config->values[BGI_IPU_CACHE_FOLDER].json);
+    bg_ipu_settings settings = {
+        .has_seed = json_is_integer(config->values[BGI_IPU_SEED].json),
+        .seed = bgi_ipu_integer(config, BGI_IPU_SEED),
+        .auto_loss_scaling = !for_inference && bgi_ipu_bool(config, BGI_IPU_AUTO_LOSS_SCALING),
+        .cache_folder = folder[0] != '\0' && strcmp(folder, "disabled") != 0 ? folder : NULL,
+        .replicas = (uint32_t)bgi_ipu_integer(config, for_inference ? BGI_IPU_INFERENCE_REPLICAS : BGI_IPU_REPLICAS),
+        .gradient_accumulation = for_inference ? 1 : (uint32_t)bgi_ipu_integer(config, BGI_IPU_ACCUMULATION),
+        .device_iterations =
+            (uint32_t)bgi_ipu_integer(config, for_inference ? BGI_IPU_INFERENCE_ITERATIONS : BGI_IPU_DEVICE_ITERATIONS),
+        .layers_per_ipu = layers->integers,
+        .layers_count = layers->count,
+        .ipus_per_replica = (uint32_t)bgi_ipu_integer(config, bgi_ipu_in_mode(BGI_IPU_IPUS, for_inference)),
+        .optimizer_state_offchip = bgi_ipu_bool(config, BGI_IPU_STATE_OFFCHIP),
+        .replicated_tensor_sharding = bgi_ipu_bool(config, BGI_IPU_SHARDING),
+        .enable_half_partials = bgi_ipu_bool(config, BGI_IPU_HALF_PARTIALS),
+        .recompute_checkpoint_every_layer = bgi_ipu_bool(config, BGI_IPU_RECOMPUTE),
+        .matmul_proportion = matmul->reals,
+        .matmul_count = matmul->count,
+        .embedding_factor = (uint32_t)bgi_ipu_integer(config, bgi_ipu_in_mode(BGI_IPU_EMBEDDING_FACTOR, for_inference)),
+        .projection_factor =
+            (uint32_t)bgi_ipu_integer(config, bgi_ipu_in_mode(BGI_IPU_PROJECTION_FACTOR, for_inference)),
+        .embedding_splits = embedding->integers,
+        .projection_splits = projection->integers,
+        .output_mode = BG_OUTPUT_ALL,
+    };
+
+    for (size_t i = 0; i < embedding->count; i++)
+        settings.embedding_factor += (uint32_t)embedding->integers[i];
+    for (size_t i = 0; i < projection->count; i++)
+        settings.projection_factor += (uint32_t)projection->integers[i];
+    if (!for_inference)
+        bg_output_mode_find(json_string_value(config->values[BGI_IPU_OUTPUT_MODE].json), &settings.output_mode);
+    return settings;
+}
+
+uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, bool for_inference)
+{
+    const bg_ipu_settings settings = bg_ipu_config_settings(config, for_inference);
+    const uint64_t step = (uint64_t)settings.replicas * settings.gradient_accumulation; /* below 2^62 */
+
+    return step > UINT64_MAX / settings.device_iterations ? UINT64_MAX : step * settings.device_iterations;
+}

@@ -1,0 +1,114 @@
+/*
+ * ipu_config.h: what the files of the IPU configuration share: the table of fields, the object, and the pass that makes
+ * of what is given what holds.
+ *
+ *     given (what people and files said)  --settle: types, ranges, inference, cross checks-->  values (what holds)
+ *
+ * A change is made on a copy, settled, and taken over only when no problem is found.
+ */
+#ifndef BGI_CONFIG_IPU_CONFIG_H
+#define BGI_CONFIG_IPU_CONFIG_H
+
+#include <jansson.h>
+
+#include <brigade/config.h>
+
+#include "config/document.h"
+#include "config/problems.h"
+
+/* Kinds of value that a field takes. */
+enum {
+    BGI_NULL = 1,
+    BGI_BOOL = 2,
+    BGI_INTEGER = 4,
+    BGI_REAL = 8, /* whole numbers too */
+    BGI_TEXT = 16,
+    BGI_INTEGERS = 32,
+    BGI_REALS = 64,
+    BGI_MAP = 128
+};
+
+typedef enum bgi_ipu_field_id {
+#define BGI_FIELD(id, name, kinds, fallback, least, most, help)          BGI_IPU_##id,
+#define BGI_MANAGED(id, name, kinds, fallback, other, least, most, help) BGI_IPU_##id, BGI_IPU_INFERENCE_##id,
+#include "config/ipu_fields.def"
+#undef BGI_FIELD
+#undef BGI_MANAGED
+    BGI_IPU_FIELD_COUNT
+} bgi_ipu_field_id;
+
+typedef struct bgi_ipu_field {
+    const char *name;
+    unsigned kinds;
+    const char *fallback; /* JSON; "null" where kinds have no null: inferred */
+    double least, most;
+    bool is_managed; /* the next field is the twin */
+    bool is_twin;
+    const char *help;
+} bgi_ipu_field;
+
+extern const bgi_ipu_field bgi_ipu_fields[BGI_IPU_FIELD_COUNT];
+
+/* What holds of a field. */
+typedef struct bgi_ipu_value {
+    json_t *json;
+    int64_t *integers; /* of a list of numbers */
+    double *reals;
+    char *text; /* of a map */
+    size_t count;
+} bgi_ipu_value;
+
+struct bg_ipu_config {
+    json_t *given[BGI_IPU_FIELD_COUNT]; /* NULL: nothing; null: nothing, and the file says so */
+    bgi_ipu_value values[BGI_IPU_FIELD_COUNT];
+    json_t *kept;   /* keys of the file that are no fields */
+    bgi_text notes; /* what reading had to say, lines */
+    bool is_from_file;
+    bool is_inference; /* the mode */
+};
+
+/* The field of a name; BGI_IPU_FIELD_COUNT when there is none. */
+bgi_ipu_field_id bgi_ipu_field_find(const char *name);
+/* The field that is nearest to a mistyped name, or NULL. */
+const char *bgi_ipu_field_nearest(const char *name);
+/* Version strings and the like of the JSON base class: kept without a word. Deprecated ones: kept with a note. */
+bool bgi_ipu_is_record(const char *name);
+bool bgi_ipu_is_deprecated(const char *name);
+/* The name of today of an old one; NULL: it is none. */
+const char *bgi_ipu_renamed(const char *name);
+
+/* Fills values from given; problems get everything that is wrong. False when there were some: values are then whole for
+ * fields without problems of their own, and defaults for the others. */
+bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems);
+/* Numbers of a field's value by the field's name (for inference: its twin, if it has one). */
+const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference);
+bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference);
+int64_t bgi_ipu_integer(const bg_ipu_config *config, bgi_ipu_field_id id);
+bool bgi_ipu_bool(const bg_ipu_config *config, bgi_ipu_field_id id);
+
+void bgi_ipu_value_clear(bgi_ipu_value *value);
+
+/* An empty one: nothing given, nothing settled. */
+bg_status bgi_ipu_config_begin(bg_ipu_config **out, bg_error *error);
+/* Gives `json` (a new reference is taken; NULL: nothing). */
+void bgi_ipu_give(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json);
+/* Gives every field that has a value what holds of it. */
+void bgi_ipu_give_all(bg_ipu_config *config);
+/* Settles `trial` and, when it is good, moves it into `config`. `trial` is destroyed either way. */
+bg_status bgi_ipu_take(bg_ipu_config *config, bg_ipu_config *trial, bg_error *error);
+
+/* Gives what an update string says, without settling. */
+void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems *problems);
+/* A tree as a configuration, settled as well as it can be: problems get the rest. `out` is set unless memory is out. */
+bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
+                                const bg_ipu_config_load_options *options, bg_ipu_config **out, bgi_problems *problems,
+                                bg_error *error);
+/* The file of a path: of a folder, ipu_config.json in it. malloc'ed. */
+bg_status bgi_ipu_file_of(const char *path, char **out, bg_error *error);
+/* The tree that is written to a file; a new reference, or NULL when memory is out. */
+json_t *bgi_ipu_document_of(const bg_ipu_config *config);
+
+/* Splits of a serialised layer over devices: their number, what is wrong as a text, or NULL. */
+const char *bgi_splits_check(const int64_t *splits, size_t count);
+
+#endif

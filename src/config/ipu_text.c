@@ -1,0 +1,224 @@
+/*
+ * ipu_text.c: configurations in lines of text: update strings in, print and notes out.
+ */
+#include "config/ipu_config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/error.h"
+
+/* ---- update strings ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Cuts blanks off both ends, in place. */
+static char *trim(char *text)
+{
+    size_t length;
+
+    while (is_blank(*text))
+        text++;
+    length = strlen(text);
+    while (length > 0 && is_blank(text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+static json_t *read_bool(const char *text)
+{
+    static const char *const words[2][4] = {{"false", "0", "n", "no"}, {"true", "1", "y", "yes"}};
+
+    for (int value = 0; value < 2; value++)
+        for (int i = 0; i < 4; i++)
+            if (strcasecmp(text, words[value][i]) == 0)
+                return json_boolean(value);
+    return NULL;
+}
+
+static json_t *read_integer(const char *text)
+{
+    char *end;
+    long long value;
+
+    errno = 0;
+    value = strtoll(text, &end, 10);
+    return end == text || *end != '\0' || errno == ERANGE || is_blank(*text) ? NULL : json_integer(value);
+}
+
+static json_t *read_real(const char *text)
+{
+    char *end;
+    const double value = strtod(text, &end);
+
+    return end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(value)
+               ? NULL
+               : json_real(value);
+}
+
+/* "[1 2 3]", also with commas. `text` is changed. NULL when an element is no number. */
+static json_t *read_list(char *text, unsigned kinds)
+{
+    const size_t length = strlen(text);
+    json_t *list;
+    char *rest = NULL;
+
+    if (length < 2 || text[0] != '[' || text[length - 1] != ']')
+        return NULL;
+    text[length - 1] = '\0';
+    list = json_array();
+    for (char *word = strtok_r(text + 1, " \t\n\r,", &rest); list != NULL && word != NULL;
+         word = strtok_r(NULL, " \t\n\r,", &rest)) {
+        json_t *item = read_integer(word);
+        if (item == NULL && (kinds & BGI_REALS) != 0)
+            item = read_real(word);
+        if (json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+/* By the declared kinds; NULL when it is none of them. `text` is changed. */
+static json_t *read_value(unsigned kinds, char *text)
+{
+    json_t *json = NULL;
+
+    if ((kinds & BGI_NULL) != 0 && (strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0))
+        return json_null();
+    if ((kinds & BGI_TEXT) != 0)
+        return json_string(text);
+    if ((kinds & BGI_BOOL) != 0)
+        return read_bool(text);
+    if ((kinds & (BGI_INTEGER | BGI_REAL)) != 0)
+        json = read_integer(text);
+    if (json == NULL && (kinds & BGI_REAL) != 0)
+        json = read_real(text);
+    if (json == NULL && (kinds & (BGI_INTEGERS | BGI_REALS)) != 0)
+        json = read_list(text, kinds);
+    return json;
+}
+
+static void report_value(bgi_problems *problems, unsigned kinds, const char *key, const char *value)
+{
+    if ((kinds & BGI_MAP) != 0)
+        bgi_problems_add(
+            problems, NULL,
+            "You can only update int, float, bool, list or string values in the configuration, got `%.200s` "
+            "for key `%s`; write maps into the file",
+            value, key);
+    else if ((kinds & BGI_BOOL) != 0)
+        bgi_problems_add(problems, NULL, "Can't derive true or false from `%.200s` (key `%s`)", value, key);
+    else
+        bgi_problems_add(problems, NULL, "`%.200s` is no value for `%s`; it takes %s%s", value, key,
+                         (kinds & (BGI_INTEGERS | BGI_REALS)) == 0 ? "a number"
+                         : (kinds & BGI_REAL) != 0                 ? "a number or a list [a b c]"
+                                                                   : "a list of whole numbers [a b c]",
+                         (kinds & BGI_NULL) != 0 ? ", or null" : "");
+}
+
+static void give_update(bg_ipu_config *config, const char *key, char *value, bgi_problems *problems)
+{
+    const char *renamed = bgi_ipu_renamed(key);
+    const bgi_ipu_field_id id = bgi_ipu_field_find(renamed != NULL ? renamed : key);
+    char *copy;
+    json_t *json;
+
+    if (bgi_ipu_is_deprecated(key)) {
+        bgi_text_add(&config->notes, "`%s` is deprecated and has no effect\n", key);
+        return;
+    }
+    if (renamed != NULL)
+        bgi_text_add(&config->notes, "`%s` is an old name of `%s`\n", key, renamed);
+    if (id == BGI_IPU_FIELD_COUNT) {
+        const char *nearest = bgi_ipu_field_nearest(key);
+        bgi_problems_add(problems, NULL, "Key `%.200s` isn't in the original config dict%s%s%s", key,
+                         nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
+                         nearest != NULL ? "`?" : "");
+        return;
+    }
+    copy = strdup(value);
+    json = copy != NULL ? read_value(bgi_ipu_fields[id].kinds, copy) : NULL;
+    if (copy == NULL)
+        problems->failed = true;
+    else if (json == NULL)
+        report_value(problems, bgi_ipu_fields[id].kinds, key, value);
+    else
+        bgi_ipu_give(config, id, json);
+    json_decref(json);
+    free(copy);
+}
+
+/* The end of the item that begins at `text`: the next comma outside brackets. */
+static char *find_end(char *text)
+{
+    int depth = 0;
+
+    for (; *text != '\0'; text++) {
+        depth += (*text == '[') - (*text == ']');
+        if (*text == ',' && depth <= 0)
+            break;
+    }
+    return text;
+}
+
+void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems *problems)
+{
+    char *copy = strdup(text);
+    char *item = copy;
+
+    if (copy == NULL)
+        problems->failed = true;
+    while (item != NULL) {
+        char *end = find_end(item);
+        char *next = *end != '\0' ? end + 1 : NULL;
+        const size_t column = (size_t)(item - copy) + 1;
+        char *equals;
+
+        *end = '\0';
+        equals = strchr(item, '=');
+        if (equals == NULL || strchr(equals + 1, '=') != NULL) {
+            bgi_problems_add(problems, NULL, "update string, column %zu: `%.200s` is no key=value%s", column, item,
+                             equals != NULL ? ": it has more than one =" : "");
+        } else {
+            *equals = '\0';
+            give_update(config, trim(item), trim(equals + 1), problems);
+        }
+        item = next;
+    }
+    free(copy);
+}
+
+/* ---- printing ---- */
+
+bg_status bg_ipu_config_print(const bg_ipu_config *config, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    for (size_t i = 0; bg_ipu_config_field_at(i) != NULL; i++) {
+        const bgi_ipu_field_id id = bgi_ipu_field_find(bg_ipu_config_field_at(i));
+        bgi_text_add(&text, "%-46s ", bgi_ipu_fields[id].name);
+        bgi_json_print(&text, config->values[id].json);
+        bgi_text_add(&text, "%s\n", config->given[id] == NULL || json_is_null(config->given[id]) ? "" : "  (given)");
+    }
+    return bgi_text_finish(&text, out_text, error);
+}
+
+bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    if (config->notes.length > 0)
+        bgi_text_add(&text, "%s", config->notes.data);
+    text.failed = text.failed || config->notes.failed;
+    if (bgi_ipu_bool(config, BGI_IPU_SHARDING) && bgi_ipu_integer(config, BGI_IPU_REPLICAS) == 1)
+        bgi_text_add(&text, "`replicated_tensor_sharding` is not used when `replication_factor` = 1\n");
+    return bgi_text_finish(&text, out_text, error);
+}

@@ -1,0 +1,376 @@
+/*
+ * json.c: JSON in, with places, and out. The reader is jansson's; the writer is our own because files that Optimum
+ * wrote must come out as they went in, byte for byte: its order, its indentation, Python's shortest numbers.
+ */
+#include "config/document.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+/* ---- reading ---- */
+
+typedef struct cursor {
+    const char *at, *end;
+    unsigned line, column;
+} cursor;
+
+static void advance(cursor *it)
+{
+    /* Columns count characters: bytes that continue one do not. */
+    if (*it->at == '\n') {
+        it->line++;
+        it->column = 1;
+    } else if (((unsigned char)*it->at & 0xc0) != 0x80) {
+        it->column++;
+    }
+    it->at++;
+}
+
+/* Past a string in quotes. */
+static void skip_string(cursor *it)
+{
+    advance(it);
+    while (it->at < it->end && *it->at != '"') {
+        if (*it->at == '\\' && it->at + 1 < it->end)
+            advance(it);
+        advance(it);
+    }
+    if (it->at < it->end)
+        advance(it);
+}
+
+static json_t *read_string(const char *begin, const char *end)
+{
+    return json_loadb(begin, (size_t)(end - begin), JSON_DECODE_ANY, NULL);
+}
+
+/* The text is known to be good JSON: keys are the strings at depth 1 before a colon. */
+static bool find_places(const char *text, size_t size, json_t *places)
+{
+    cursor it = {text, text + size, 1, 1};
+    int depth = 0;
+
+    while (it.at < it.end) {
+        const cursor start = it;
+        char place[32];
+        json_t *key;
+        bool good;
+
+        if (*it.at != '"') {
+            depth += (*it.at == '{' || *it.at == '[') - (*it.at == '}' || *it.at == ']');
+            advance(&it);
+            continue;
+        }
+        skip_string(&it);
+        const char *end = it.at;
+        while (it.at < it.end && strchr(" \t\r\n", *it.at) != NULL && *it.at != '\0')
+            advance(&it);
+        if (depth != 1 || it.at >= it.end || *it.at != ':')
+            continue;
+        snprintf(place, sizeof place, "%u:%u", start.line, start.column);
+        key = read_string(start.at, end);
+        good = key != NULL && json_object_set_new(places, json_string_value(key), json_string(place)) == 0;
+        json_decref(key);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+static int measure_depth(const json_t *value, int limit)
+{
+    int deepest = 0;
+    const json_t *item;
+    size_t i;
+
+    if (limit == 0 || !(json_is_object(value) || json_is_array(value)))
+        return 0;
+    if (json_is_object(value)) {
+        for (void *at = json_object_iter((json_t *)(uintptr_t)value); at != NULL;
+             at = json_object_iter_next((json_t *)(uintptr_t)value, at)) {
+            int depth = measure_depth(json_object_iter_value(at), limit - 1);
+            deepest = depth > deepest ? depth : deepest;
+        }
+    } else {
+        json_array_foreach(value, i, item)
+        {
+            int depth = measure_depth(item, limit - 1);
+            deepest = depth > deepest ? depth : deepest;
+        }
+    }
+    return deepest + 1;
+}
+
+bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
+                                  bg_error *error)
+{
+    bgi_document document = {0};
+    json_error_t detail = {0};
+    bg_status status;
+
+    if (size_bytes > BGI_DOCUMENT_LIMIT_BYTES)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %zu bytes; a configuration has at most %d", name, size_bytes,
+                            BGI_DOCUMENT_LIMIT_BYTES);
+    document.root = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &detail);
+    if (document.root == NULL && json_error_code(&detail) == json_error_out_of_memory)
+        return bgi_error_memory(error, name, size_bytes);
+    if (document.root == NULL)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:%d:%d: %s", name, detail.line > 0 ? detail.line : 1,
+                            detail.column > 0 ? detail.column : 1, detail.text);
+    if (!json_is_object(document.root))
+        status = bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: the file must be an object: {\"key\": value, ...}", name);
+    else if (measure_depth(document.root, BGI_DOCUMENT_DEPTH + 1) > BGI_DOCUMENT_DEPTH)
+        status = bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: more than %d objects and lists inside each other", name,
+                              BGI_DOCUMENT_DEPTH);
+    else if ((document.places = json_object()) == NULL || !find_places(text, size_bytes, document.places))
+        status = bgi_error_memory(error, name, size_bytes);
+    else
+        status = BG_OK;
+    if (status != BG_OK) {
+        bgi_document_clear(&document);
+        return status;
+    }
+    *out = document;
+    return BG_OK;
+}
+
+bool bgi_document_is_yaml(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot != NULL && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+bg_status bgi_document_load(const char *path, bgi_document *out, bg_error *error)
+{
+    char *text = NULL;
+    size_t size_bytes = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, BGI_DOCUMENT_LIMIT_BYTES, &text, &size_bytes, error));
+    status = bgi_document_is_yaml(path) ? bgi_document_parse_yaml(text, size_bytes, path, out, error)
+                                        : bgi_document_parse_json(text, size_bytes, path, out, error);
+    free(text);
+    return status;
+}
+
+void bgi_document_clear(bgi_document *document)
+{
+    json_decref(document->root);
+    json_decref(document->places);
+    *document = (bgi_document){0};
+}
+
+/* ---- writing ---- */
+
+/* Which characters of a string are written as \u: all beyond ASCII as Python does it, or those only that a YAML reader
+ * would fold or refuse. */
+typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW } escape_style;
+
+static uint32_t read_character(const unsigned char **at)
+{
+    const unsigned char *it = *at;
+    int more = it[0] < 0x80 ? 0 : it[0] < 0xe0 ? 1 : it[0] < 0xf0 ? 2 : 3;
+    uint32_t character = more == 0 ? it[0] : it[0] & (0x3fu >> more);
+
+    for (int i = 1; i <= more; i++)
+        character = character << 6 | (it[i] & 0x3fu);
+    *at = it + more + 1;
+    return character;
+}
+
+static bool wants_escape(uint32_t character, escape_style style)
+{
+    /* Next line, line and paragraph separators break lines in YAML; the others it does not print. */
+    return character < 0x20 || character == 0x7f ||
+           (style == ESCAPE_ALL
+                ? character > 0x7f
+                : (character >= 0x80 && character < 0xa0) || character == 0x2028 || character == 0x2029 ||
+                      character == 0xfeff || character == 0xfffe || character == 0xffff);
+}
+
+static void print_escape(bgi_text *text, uint32_t character)
+{
+    static const char letters[] = "\b\f\n\r\t";
+    const char *letter = character != 0 && character < 0x20 ? strchr(letters, (int)character) : NULL;
+
+    if (letter != NULL)
+        bgi_text_add(text, "\\%c", "bfnrt"[letter - letters]);
+    else if (character > 0xffff)
+        bgi_text_add(text, "\\u%04x\\u%04x", 0xd800u + ((character - 0x10000u) >> 10),
+                     0xdc00u + ((character - 0x10000u) & 0x3ffu));
+    else
+        bgi_text_add(text, "\\u%04x", character);
+}
+
+static void print_string(bgi_text *text, const char *string, escape_style style)
+{
+    const unsigned char *at = (const unsigned char *)string;
+
+    bgi_text_add(text, "\"");
+    while (*at != '\0') {
+        const unsigned char *begin = at;
+        const uint32_t character = read_character(&at);
+
+        /* Python leaves DEL as it is. */
+        if (style == ESCAPE_ALL && character == 0x7f)
+            bgi_text_add(text, "\x7f");
+        else if (character == '"' || character == '\\')
+            bgi_text_add(text, "\\%c", (int)character);
+        else if (wants_escape(character, style))
+            print_escape(text, character);
+        else
+            bgi_text_add(text, "%.*s", (int)(at - begin), (const char *)begin);
+    }
+    bgi_text_add(text, "\"");
+}
+
+/* The digits of the shortest decimal that reads back the same, and the power of ten of the first. */
+static int find_digits(double value, char digits[32], int *exponent)
+{
+    char text[64];
+    int count = 0;
+
+    for (int precision = 0; precision < 17; precision++) {
+        snprintf(text, sizeof text, "%.*e", precision, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    for (const char *at = text; *at != '\0' && *at != 'e'; at++)
+        if (*at >= '0' && *at <= '9')
+            digits[count++] = *at;
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    *exponent = atoi(strchr(text, 'e') + 1);
+    return count;
+}
+
+void bgi_json_print_real(bgi_text *text, double value)
+{
+    char digits[32];
+    int exponent, count = find_digits(fabs(value), digits, &exponent);
+
+    if (signbit(value))
+        bgi_text_add(text, "-");
+    if (exponent < -4 || exponent >= 16) {
+        bgi_text_add(text, "%c%s%.*se%c%02d", digits[0], count > 1 ? "." : "", count - 1, digits + 1,
+                     exponent < 0 ? '-' : '+', abs(exponent));
+        return;
+    }
+    if (exponent < 0)
+        bgi_text_add(text, "0.%.*s%.*s", -exponent - 1, "0000", count, digits);
+    for (int i = 0; exponent >= 0 && (i < count || i <= exponent + 1); i++)
+        bgi_text_add(text, "%s%c", i == exponent + 1 ? "." : "", i < count ? digits[i] : '0');
+}
+
+static void print_scalar(bgi_text *text, const json_t *value, escape_style style)
+{
+    if (json_is_string(value))
+        print_string(text, json_string_value(value), style);
+    else if (json_is_integer(value))
+        bgi_text_add(text, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        bgi_json_print_real(text, json_real_value(value));
+    else
+        bgi_text_add(text, "%s", json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null");
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The object's keys in order, malloc'ed; NULL when memory is out or there are none. */
+static const char **sort_keys(const json_t *object, size_t *out_count)
+{
+    json_t *it = (json_t *)(uintptr_t)object;
+    size_t count = 0;
+    const char **keys = malloc((json_object_size(object) + 1) * sizeof *keys);
+
+    for (void *at = json_object_iter(it); keys != NULL && at != NULL; at = json_object_iter_next(it, at))
+        keys[count++] = json_object_iter_key(at);
+    if (keys != NULL)
+        qsort(keys, count, sizeof *keys, compare_keys);
+    *out_count = count;
+    return keys;
+}
+
+/* Where the next item of a list or a map begins: a line of its own, or the same line (indent < 0). */
+static void begin_item(bgi_text *text, bool is_first, int indent)
+{
+    if (indent < 0)
+        bgi_text_add(text, "%s", is_first ? "" : ", ");
+    else
+        bgi_text_add(text, "%s\n%*s", is_first ? "" : ",", indent, "");
+}
+
+static void print_value(bgi_text *text, const json_t *value, escape_style style, int indent)
+{
+    const bool is_object = json_is_object(value);
+    const int inner = indent < 0 ? -1 : indent + 2;
+    const char **keys = NULL;
+    size_t count = json_array_size(value);
+
+    if (!is_object && !json_is_array(value)) {
+        print_scalar(text, value, style);
+        return;
+    }
+    if (is_object && (keys = sort_keys(value, &count)) == NULL)
+        text->failed = true;
+    bgi_text_add(text, is_object ? "{" : "[");
+    for (size_t i = 0; i < count && !text->failed; i++) {
+        begin_item(text, i == 0, inner);
+        if (is_object) {
+            print_string(text, keys[i], style);
+            bgi_text_add(text, ": ");
+        }
+        print_value(text, is_object ? json_object_get(value, keys[i]) : json_array_get(value, i), style, inner);
+    }
+    if (count > 0 && indent >= 0)
+        bgi_text_add(text, "\n%*s", indent, "");
+    bgi_text_add(text, is_object ? "}" : "]");
+    free(keys);
+}
+
+void bgi_document_print_json(bgi_text *text, const json_t *value)
+{
+    print_value(text, value, ESCAPE_ALL, 0);
+    bgi_text_add(text, "\n");
+}
+
+void bgi_json_print(bgi_text *text, const json_t *value)
+{
+    print_value(text, value, ESCAPE_FEW, -1);
+}
+
+static bool is_plain_key(const char *key)
+{
+    return key[0] >= 'a' && key[0] <= 'z' && strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key) &&
+           strchr(key, '_') != NULL;
+}
+
+void bgi_document_print_yaml(bgi_text *text, const json_t *object)
+{
+    size_t count;
+    const char **keys = sort_keys(object, &count);
+
+    if (keys == NULL)
+        text->failed = true;
+    if (count == 0)
+        bgi_text_add(text, "{}\n");
+    for (size_t i = 0; i < count && !text->failed; i++) {
+        if (is_plain_key(keys[i]))
+            bgi_text_add(text, "%s", keys[i]);
+        else
+            print_string(text, keys[i], ESCAPE_FEW);
+        bgi_text_add(text, ": ");
+        print_value(text, json_object_get(object, keys[i]), ESCAPE_FEW, -1);
+        bgi_text_add(text, "\n");
+    }
+    free(keys);
+}

@@ -1,0 +1,32 @@
+/*
+ * problems.h: everything that is wrong with a configuration, found in one pass. Each problem is one line that says the
+ * field, its value, and what would be right.
+ */
+#ifndef BGI_CONFIG_PROBLEMS_H
+#define BGI_CONFIG_PROBLEMS_H
+
+#include <brigade/base.h>
+
+#include "core/text.h"
+
+/* All-zero is empty. A failed allocation is remembered and reported by bgi_problems_report. */
+typedef struct bgi_problem {
+    char *text;
+} bgi_problem;
+
+typedef struct bgi_problems {
+    bgi_problem *items;
+    size_t count, capacity;
+    bool failed;
+    /* "file:line:column: " of a field, or "" where it has no place; NULL: there is no file. */
+    const char *(*place)(const void *user, const char *field, char *text, size_t size);
+    const void *user;
+} bgi_problems;
+
+/* `field` NULL: the problem is no single field's. */
+void bgi_problems_add(bgi_problems *problems, const char *field, const char *format, ...) BG_PRINTF(3, 4);
+/* BG_OK when there are none; else all of them in one line, with `status`. */
+bg_status bgi_problems_report(const bgi_problems *problems, bg_status status, bg_error *error);
+void bgi_problems_clear(bgi_problems *problems);
+
+#endif

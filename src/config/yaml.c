@@ -1,0 +1,292 @@
+/*
+ * yaml.c: YAML in, by libyaml's events, into the same tree as JSON. Strict where YAML is generous: what two readers
+ * would take for two different things is an error here that says how to write it.
+ */
+#include "config/document.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "core/error.h"
+
+typedef struct reader {
+    yaml_parser_t parser;
+    yaml_event_t event;
+    bool has_event;
+    const char *name;
+    json_t *places;
+    bg_error *error;
+} reader;
+
+static bg_status fail_at(reader *it, yaml_mark_t mark, const char *what)
+{
+    return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: %s", it->name, mark.line + 1, mark.column + 1, what);
+}
+
+static bg_status next_event(reader *it)
+{
+    const yaml_parser_t *parser = &it->parser;
+
+    if (it->has_event)
+        yaml_event_delete(&it->event);
+    it->has_event = yaml_parser_parse(&it->parser, &it->event) != 0;
+    if (it->has_event)
+        return BG_OK;
+    if (parser->error == YAML_MEMORY_ERROR)
+        return bgi_error_memory(it->error, it->name, 0);
+    /* Bytes that are no text come without a mark. */
+    if (parser->error == YAML_READER_ERROR)
+        return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: %s at byte %zu", it->name, parser->mark.line + 1,
+                            parser->mark.column + 1, parser->problem != NULL ? parser->problem : "no text",
+                            parser->problem_offset);
+    return fail_at(it, parser->problem_mark, parser->problem != NULL ? parser->problem : "not YAML");
+}
+
+/* ---- scalars ---- */
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words != NULL && strcmp(*words, text) != 0)
+        words++;
+    return *words != NULL;
+}
+
+/* Words that YAML 1.1 or a careless hand takes for true, false, null or a number that is none. */
+static const char *const doubtful[] = {
+    "yes", "Yes", "YES",  "no",   "No",    "NO",    "on",   "On",   "ON",   "off",  "Off",   "OFF",   "y",    "Y",
+    "n",   "N",   "True", "TRUE", "False", "FALSE", "Null", "NULL", "None", ".inf", "-.inf", "+.inf", ".nan", NULL};
+
+static bool is_number_text(const char *text)
+{
+    const char *at = text + (*text == '-' || *text == '+');
+
+    return (*at >= '0' && *at <= '9') || (*at == '.' && at[1] >= '0' && at[1] <= '9');
+}
+
+static bg_status read_number(reader *it, const char *text, json_t **out)
+{
+    const char *digits = text + (*text == '-' || *text == '+');
+    char *end;
+
+    if (strspn(digits, "0123456789") == strlen(digits)) {
+        long long value;
+        errno = 0;
+        value = strtoll(text, &end, 10);
+        if (digits[0] == '0' && digits[1] != '\0')
+            return fail_at(it, it->event.start_mark,
+                           "a number that begins with 0; leave the 0 out or put it in quotes");
+        if (errno == ERANGE)
+            return fail_at(it, it->event.start_mark, "a whole number beyond 64 bits");
+        *out = json_integer(value);
+    } else {
+        double value = strtod(text, &end);
+        if (*end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text))
+            return fail_at(it, it->event.start_mark, "neither a number nor text; put text in quotes");
+        if (!isfinite(value))
+            return fail_at(it, it->event.start_mark, "a number beyond what a double holds");
+        *out = json_real(value);
+    }
+    return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
+}
+
+static bg_status read_scalar(reader *it, json_t **out)
+{
+    const char *text = (const char *)it->event.data.scalar.value;
+    const bool is_plain = it->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+
+    if (strlen(text) != it->event.data.scalar.length)
+        return fail_at(it, it->event.start_mark, "a text with a zero byte in it");
+    if (is_plain && is_one_of(text, doubtful))
+        return fail_at(it, it->event.start_mark,
+                       "a word that readers disagree about; write true, false or null, or put it in quotes");
+    if (is_plain && is_number_text(text))
+        return read_number(it, text, out);
+    if (is_plain && (text[0] == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
+        *out = json_null();
+    else if (is_plain && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0))
+        *out = json_boolean(text[0] == 't');
+    else
+        *out = json_string(text);
+    return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
+}
+
+/* ---- maps and lists ---- */
+
+/* Anchors and tags: allowed on nothing. */
+static bg_status check_plain(reader *it)
+{
+    const yaml_event_t *event = &it->event;
+    const void *anchor = NULL, *tag = NULL;
+
+    if (event->type == YAML_ALIAS_EVENT)
+        return fail_at(it, event->start_mark, "an alias (*); write the value again");
+    if (event->type == YAML_SCALAR_EVENT) {
+        anchor = event->data.scalar.anchor;
+        tag = event->data.scalar.tag;
+    } else if (event->type == YAML_SEQUENCE_START_EVENT) {
+        anchor = event->data.sequence_start.anchor;
+        tag = event->data.sequence_start.tag;
+    } else if (event->type == YAML_MAPPING_START_EVENT) {
+        anchor = event->data.mapping_start.anchor;
+        tag = event->data.mapping_start.tag;
+    }
+    if (anchor != NULL)
+        return fail_at(it, event->start_mark, "an anchor (&); aliases are not taken");
+    if (tag != NULL)
+        return fail_at(it, event->start_mark, "a tag (!); leave it out");
+    return BG_OK;
+}
+
+static bg_status read_value(reader *it, int depth, json_t **out);
+
+static bg_status read_list(reader *it, int depth, json_t *list)
+{
+    for (;;) {
+        json_t *item = NULL;
+
+        BGI_TRY(next_event(it));
+        if (it->event.type == YAML_SEQUENCE_END_EVENT)
+            return BG_OK;
+        BGI_TRY(read_value(it, depth, &item));
+        if (json_array_append_new(list, item) != 0)
+            return bgi_error_memory(it->error, it->name, 0);
+    }
+}
+
+/* The event is a key: its text, malloc'ed. */
+static bg_status read_key(reader *it, const json_t *map, char **out)
+{
+    const char *text;
+
+    if (it->event.type != YAML_SCALAR_EVENT)
+        return fail_at(it, it->event.start_mark, "a key that is no text");
+    text = (const char *)it->event.data.scalar.value;
+    if (strlen(text) != it->event.data.scalar.length)
+        return fail_at(it, it->event.start_mark, "a key with a zero byte in it");
+    if (it->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && strcmp(text, "<<") == 0)
+        return fail_at(it, it->event.start_mark, "a merge key (<<); write the values out");
+    if (json_object_get(map, text) != NULL)
+        return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: the key `%s` is there twice", it->name,
+                            it->event.start_mark.line + 1, it->event.start_mark.column + 1, text);
+    *out = strdup(text);
+    return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
+}
+
+static bg_status read_pair(reader *it, int depth, json_t *map)
+{
+    const yaml_mark_t mark = it->event.start_mark;
+    char *key = NULL;
+    json_t *value = NULL;
+    bg_status status;
+
+    BGI_TRY(check_plain(it));
+    BGI_TRY(read_key(it, map, &key));
+    BGI_TRY_CLEANUP(next_event(it));
+    BGI_TRY_CLEANUP(read_value(it, depth, &value));
+    if (json_object_set_new(map, key, value) != 0 ||
+        (depth == 1 &&
+         json_object_set_new(it->places, key,
+                             json_sprintf("%u:%u", (unsigned)mark.line + 1, (unsigned)mark.column + 1)) != 0))
+        status = bgi_error_memory(it->error, it->name, 0);
+cleanup:
+    free(key);
+    return status;
+}
+
+static bg_status read_map(reader *it, int depth, json_t *map)
+{
+    for (;;) {
+        BGI_TRY(next_event(it));
+        if (it->event.type == YAML_MAPPING_END_EVENT)
+            return BG_OK;
+        BGI_TRY(read_pair(it, depth, map));
+    }
+}
+
+/* The event begins the value; afterwards it is the value's last. */
+static bg_status read_value(reader *it, int depth, json_t **out)
+{
+    const bool is_map = it->event.type == YAML_MAPPING_START_EVENT;
+    json_t *value;
+    bg_status status;
+
+    BGI_TRY(check_plain(it));
+    if (it->event.type == YAML_SCALAR_EVENT)
+        return read_scalar(it, out);
+    if (!is_map && it->event.type != YAML_SEQUENCE_START_EVENT)
+        return fail_at(it, it->event.start_mark, "no value");
+    if (depth >= BGI_DOCUMENT_DEPTH)
+        return fail_at(it, it->event.start_mark, "too many maps and lists inside each other");
+    value = is_map ? json_object() : json_array();
+    if (value == NULL)
+        return bgi_error_memory(it->error, it->name, 0);
+    status = is_map ? read_map(it, depth + 1, value) : read_list(it, depth + 1, value);
+    if (status != BG_OK) {
+        json_decref(value);
+        return status;
+    }
+    *out = value;
+    return BG_OK;
+}
+
+/* The one document of the text. An empty one is an empty map. */
+static bg_status read_document(reader *it, json_t **out)
+{
+    json_t *root = NULL;
+    bg_status status = BG_OK;
+
+    BGI_TRY(next_event(it)); /* the stream's start */
+    BGI_TRY(next_event(it));
+    if (it->event.type == YAML_STREAM_END_EVENT) {
+        *out = json_object();
+        return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
+    }
+    BGI_TRY(next_event(it));
+    if (it->event.type != YAML_MAPPING_START_EVENT)
+        return fail_at(it, it->event.start_mark, "the file must be a map: key: value");
+    BGI_TRY(read_value(it, 0, &root));
+    BGI_TRY_CLEANUP(next_event(it)); /* the document's end */
+    BGI_TRY_CLEANUP(next_event(it));
+    if (it->event.type != YAML_STREAM_END_EVENT)
+        status = fail_at(it, it->event.start_mark, "a second document; a configuration is one");
+cleanup:
+    if (status != BG_OK)
+        json_decref(root);
+    else
+        *out = root;
+    return status;
+}
+
+bg_status bgi_document_parse_yaml(const char *text, size_t size_bytes, const char *name, bgi_document *out,
+                                  bg_error *error)
+{
+    bg_error own = {0}; /* readers report to one that is there */
+    reader it = {.name = name, .error = error != NULL ? error : &own};
+    json_t *root = NULL;
+    bg_status status;
+
+    if (size_bytes > BGI_DOCUMENT_LIMIT_BYTES)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %zu bytes; a configuration has at most %d", name, size_bytes,
+                            BGI_DOCUMENT_LIMIT_BYTES);
+    it.places = json_object();
+    if (it.places == NULL || !yaml_parser_initialize(&it.parser)) {
+        json_decref(it.places);
+        return bgi_error_memory(error, name, size_bytes);
+    }
+    yaml_parser_set_encoding(&it.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&it.parser, (const unsigned char *)text, size_bytes);
+    status = read_document(&it, &root);
+    if (it.has_event)
+        yaml_event_delete(&it.event);
+    yaml_parser_delete(&it.parser);
+    if (status != BG_OK) {
+        json_decref(it.places);
+        return status;
+    }
+    *out = (bgi_document){.root = root, .places = it.places};
+    return BG_OK;
+}
