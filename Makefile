@@ -25,7 +25,7 @@ PACKAGES := hwloc jansson yaml-0.1 zlib libpng libcurl
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
 # Float results must not depend on what a compiler chooses to contract: fused multiply-adds are written out.
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \
-	-Iinclude -Isrc -DBGI_VERSION='"$(VERSION)"' $(PACKAGE_CFLAGS) $(CFLAGS)
+	-Iinclude -Isrc -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' $(PACKAGE_CFLAGS) $(CFLAGS)
 LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(LDLIBS)
 ifneq ($(SANITIZE),)
 CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
@@ -149,6 +149,8 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(STATIC)
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/brigade
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
+	install -d $(DESTDIR)$(PREFIX)/share/brigade/presets
+	install -m 644 share/presets/* $(DESTDIR)$(PREFIX)/share/brigade/presets/
 	install -m 644 $(STATIC) $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(SHARED) $(DESTDIR)$(PREFIX)/lib/
 	ln -sf libbrigade.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libbrigade.so
@@ -157,7 +159,7 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/brigade.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/lib/libbrigade.* \
+	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(PREFIX)/lib/libbrigade.* \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
 
 FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)

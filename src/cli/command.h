@@ -20,6 +20,7 @@ int cli_data(int argc, char **argv);
 int cli_data_bench(int argc, char **argv); /* argv[0] is "bench" */
 int cli_plan(int argc, char **argv);
 int cli_schedule(int argc, char **argv);
+int cli_config(int argc, char **argv);
 
 /* The one place where errors and warnings are printed: "brigade COMMAND: text" on stderr, after what stdout holds. NULL
  * command: "brigade: text". Control characters (of names and paths) are shown as \n, \x1b and so on, so that it is one

@@ -18,6 +18,7 @@ static const cli_command commands[] = {
     {"mnist", "train the digit network of the pipelining tutorial and test it", cli_mnist},
     {"plan", "show the plan of a training run without running it", cli_plan},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule},
+    {"config", "show, check, change and explain IPU configurations", cli_config},
     {"data", "make data sets", cli_data},
 };
 

@@ -348,10 +348,14 @@ void bgi_json_print(bgi_text *text, const json_t *value)
     print_value(text, value, ESCAPE_FEW, -1);
 }
 
+/* Words that mean something else to some YAML reader are shorter, or these. */
 static bool is_plain_key(const char *key)
 {
-    return key[0] >= 'a' && key[0] <= 'z' && strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key) &&
-           strchr(key, '_') != NULL;
+    const size_t length = strlen(key);
+
+    return length >= 4 && key[0] >= 'a' && key[0] <= 'z' &&
+           strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == length && strcmp(key, "true") != 0 &&
+           strcmp(key, "false") != 0 && strcmp(key, "null") != 0;
 }
 
 void bgi_document_print_yaml(bgi_text *text, const json_t *object)

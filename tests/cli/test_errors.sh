@@ -37,6 +37,16 @@ error 2 '--update is `1;2`; it must be a number of at least 0, or one for each s
 error 1 'there are 4 stages and 8 devices' schedule show grouped --devices 8
 error 1 '--weights has 2 numbers for 4 stages; give one, or one for each' schedule show grouped --weights 1,2
 
+error 2 'which command? There are show, check, update, explain, convert' config
+error 2 'did you mean `check`' config chekc
+error 2 'update needs --update' config update
+error 2 '--encoder-layers and --decoder-layers go together' config explain --encoder-layers 3
+error 2 '--layers with --encoder-layers' config explain --layers 3 --encoder-layers 3 --decoder-layers 3
+error 2 '--out and --to go with update and convert' config show --to yaml
+error 2 'two configurations' config show mnist --config mnist
+error 1 'there is no preset, file or folder `nosuch`' config show nosuch
+error 1 'did you mean `seed`?' config show --update sed=1
+
 # ---- values: the option, the value, what is allowed ----
 
 for option in batch-size device-iterations gradient-accumulation test-batch-size replicas cores steps; do

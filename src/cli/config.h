@@ -1,0 +1,28 @@
+/*
+ * config.h: what the files of `brigade config` share.
+ */
+#ifndef BGI_CLI_CONFIG_H
+#define BGI_CLI_CONFIG_H
+
+#include <brigade/config.h>
+
+#include "config/problems.h"
+
+typedef struct config_options {
+    const char *preset; /* --config: a name, a file or a folder */
+    const char *update, *to, *out;
+    bool keep_unknown;
+    uint64_t layers, encoder_layers, decoder_layers, batch_size, devices;
+} config_options;
+
+/* Of the whole model; 0: unknown. */
+uint64_t config_layer_count(const config_options *options);
+
+/* The file of a preset's name, or of a path; malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing where it looked. */
+bg_status config_find(const char *name, char **out, bg_error *error);
+
+/* Prints the layout of both modes; problems get what does not fit. */
+bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
+                         bg_error *error);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * config_explain.c: what a configuration comes to for a model of so many layers: which layer on which device, what a
+ * call takes, and what does not fit. For people; it goes on after a problem, so that all are seen at once.
+ */
+#include "cli/config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/text.h"
+
+/* "0-5" or "7" or "-" for no layer. */
+static const char *range_text(uint64_t first, uint64_t count, char text[48])
+{
+    if (count == 0)
+        snprintf(text, 48, "-");
+    else if (count == 1)
+        snprintf(text, 48, "%" PRIu64, first);
+    else
+        snprintf(text, 48, "%" PRIu64 "-%" PRIu64, first, first + count - 1);
+    return text;
+}
+
+static void add_extras(bgi_text *line, const bg_ipu_settings *settings, uint32_t device)
+{
+    const bool is_last = device + 1 == settings->ipus_per_replica;
+
+    if (settings->embedding_splits != NULL && settings->embedding_splits[device] > 0)
+        bgi_text_add(line, "  embedding: %" PRId64 " of %u pieces", settings->embedding_splits[device],
+                     settings->embedding_factor);
+    else if (settings->embedding_splits == NULL && device == 0)
+        bgi_text_add(line, "  embedding%s", settings->embedding_factor > 1 ? ", in pieces" : "");
+    if (settings->projection_splits != NULL && settings->projection_splits[device] > 0)
+        bgi_text_add(line, "  head: %" PRId64 " of %u pieces", settings->projection_splits[device],
+                     settings->projection_factor);
+    else if (settings->projection_splits == NULL && is_last)
+        bgi_text_add(line, "  head%s", settings->projection_factor > 1 ? ", in pieces" : "");
+}
+
+static void add_layers(bgi_text *line, const config_options *options, uint64_t first, uint64_t count)
+{
+    const uint64_t encoder = options->encoder_layers, end = first + count;
+    const uint64_t in_encoder = first >= encoder ? 0 : (end < encoder ? end : encoder) - first;
+    char text[48];
+
+    if (encoder == 0)
+        bgi_text_add(line, "  %-9s", range_text(first, count, text));
+    if (in_encoder > 0)
+        bgi_text_add(line, "  encoder %-6s", range_text(first, in_encoder, text));
+    if (encoder > 0 && count > in_encoder)
+        bgi_text_add(line, "  decoder %-6s", range_text(first + in_encoder - encoder, count - in_encoder, text));
+}
+
+/* A line for each device: how many layers, which, and what else. */
+static bg_status print_devices(const config_options *options, const bg_ipu_settings *settings, const int64_t *layers,
+                               bg_error *error)
+{
+    uint64_t first = 0;
+
+    for (uint32_t d = 0; d < settings->ipus_per_replica; d++) {
+        bgi_text line = {0};
+        char *text = NULL;
+
+        bgi_text_add(&line, "    device %-3u %4" PRId64 " layer%s", d, layers[d], layers[d] == 1 ? " " : "s");
+        add_layers(&line, options, first, (uint64_t)layers[d]);
+        add_extras(&line, settings, d);
+        BGI_TRY(bgi_text_finish(&line, &text, error));
+        for (size_t length = strlen(text); length > 0 && text[length - 1] == ' '; length--)
+            text[length - 1] = '\0';
+        printf("%s\n", text);
+        free(text);
+        first += (uint64_t)layers[d];
+    }
+    return BG_OK;
+}
+
+static void add_error(bgi_problems *problems, const char *mode, bg_error *error)
+{
+    bgi_problems_add(problems, NULL, "%s: %s", mode, error->message);
+    bg_error_clear(error);
+}
+
+static bg_status print_layout(const bg_ipu_config *config, const config_options *options, bool for_inference,
+                              bgi_problems *problems, bg_error *error)
+{
+    const char *mode = for_inference ? "inference" : "training";
+    const bg_ipu_settings settings = bg_ipu_config_settings(config, for_inference);
+    const uint64_t total = config_layer_count(options);
+    bg_ipu_config *copy = NULL, *encoder = NULL, *decoder = NULL;
+    const size_t before = problems->count;
+    bg_error own = {0};
+    int64_t *layers;
+    bg_status status = BG_OK;
+
+    if (total == 0) {
+        printf("    --layers N, or --encoder-layers and --decoder-layers, show which layer is where\n");
+        return BG_OK;
+    }
+    layers = calloc(settings.ipus_per_replica, sizeof *layers);
+    if (layers == NULL)
+        return bgi_error_memory(error, "layers", settings.ipus_per_replica * sizeof *layers);
+    if (bg_layers_expand(settings.layers_per_ipu, settings.layers_count, settings.ipus_per_replica, total, layers,
+                         &own) != BG_OK)
+        add_error(problems, mode, &own);
+    else
+        status = print_devices(options, &settings, layers, error);
+    if (status == BG_OK && options->encoder_layers > 0 && problems->count == before) {
+        status = bg_ipu_config_clone(config, &copy, error);
+        if (status == BG_OK)
+            status = bg_ipu_config_set_mode(copy, mode, error);
+        if (status == BG_OK &&
+            bg_ipu_config_split_encoder_decoder(copy, options->encoder_layers, options->decoder_layers, &encoder,
+                                                &decoder, &own) != BG_OK)
+            add_error(problems, mode, &own);
+        bg_ipu_config_destroy(decoder);
+        bg_ipu_config_destroy(encoder);
+        bg_ipu_config_destroy(copy);
+    }
+    free(layers);
+    return status;
+}
+
+static void print_batches(const config_options *options, const bg_ipu_settings *settings, bool for_inference)
+{
+    const uint64_t micro = options->batch_size, replica = micro * settings->gradient_accumulation;
+    const uint64_t global = replica * settings->replicas;
+
+    if (for_inference)
+        printf("    batch: micro %" PRIu64 ", x %u replicas x %u iterations = %" PRIu64 " samples a call\n", micro,
+               settings->replicas, settings->device_iterations, global * settings->device_iterations);
+    else
+        printf("    batch: micro %" PRIu64 ", x %u accumulation = %" PRIu64 " a replica, x %u replicas = %" PRIu64
+               " an update, x %u iterations = %" PRIu64 " samples a call\n",
+               micro, settings->gradient_accumulation, replica, settings->replicas, global, settings->device_iterations,
+               global * settings->device_iterations);
+}
+
+static void print_memory(const bg_ipu_settings *settings)
+{
+    printf("    memory: optimiser's state %s%s; activations %s\n",
+           settings->optimizer_state_offchip ? "off the devices" : "on the devices",
+           settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
+           settings->recompute_checkpoint_every_layer ? "computed again, each layer's result kept" : "kept");
+}
+
+static void check_devices(const config_options *options, const bg_ipu_settings *settings, const char *mode,
+                          bgi_problems *problems)
+{
+    const uint64_t devices = (uint64_t)settings->ipus_per_replica * settings->replicas;
+
+    if (options->devices > 0 && devices > options->devices)
+        bgi_problems_add(problems, NULL,
+                         "%s: %u devices a replica x %u replicas = %" PRIu64 " devices, there are %" PRIu64
+                         "; use fewer replicas or fewer devices a replica",
+                         mode, settings->ipus_per_replica, settings->replicas, devices, options->devices);
+}
+
+/* IPU software wants a micro-batch for every stage, forwards and backwards; here fewer are slow, not wrong. */
+static void hint_pipeline(const bg_ipu_settings *settings)
+{
+    if (settings->gradient_accumulation < settings->ipus_per_replica)
+        printf(
+            "    hint: %u micro-batches an update leave some of %u devices idle; gradient_accumulation_steps of %u or "
+            "more fills the pipeline (IPU software wants %u)\n",
+            settings->gradient_accumulation, settings->ipus_per_replica, settings->ipus_per_replica,
+            2 * settings->ipus_per_replica - 1);
+}
+
+bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
+                         bg_error *error)
+{
+    for (int inference = 0; inference < 2; inference++) {
+        const bg_ipu_settings settings = bg_ipu_config_settings(config, inference != 0);
+        const char *mode = inference != 0 ? "inference" : "training";
+
+        printf("%s: %s, %u device%s a replica, %u replica%s, devices in all: %" PRIu64 "\n",
+               inference != 0 ? "Inference" : "Training", inference != 0 ? "sharded" : "pipelined",
+               settings.ipus_per_replica, settings.ipus_per_replica == 1 ? "" : "s", settings.replicas,
+               settings.replicas == 1 ? "" : "s", (uint64_t)settings.ipus_per_replica * settings.replicas);
+        BGI_TRY(print_layout(config, options, inference != 0, problems, error));
+        print_batches(options, &settings, inference != 0);
+        if (inference == 0) {
+            print_memory(&settings);
+            hint_pipeline(&settings);
+        }
+        check_devices(options, &settings, mode, problems);
+    }
+    return BG_OK;
+}
