@@ -42,6 +42,52 @@ BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value 
 BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
                                    int64_t padding_index, bg_dtype dtype);
 
+/* ---- layers in pieces ---- */
+
+/* What a matrix product x [m, n] weight^T [n, p] is cut along. */
+typedef enum bg_serialise_mode {
+    BG_SERIALISE_NONE = 0,
+    BG_SERIALISE_INPUT_CHANNELS, /* m, the rows of x */
+    BG_SERIALISE_REDUCING_DIM,   /* n */
+    BG_SERIALISE_OUTPUT_CHANNELS /* p */
+} bg_serialise_mode;
+
+/* How many pieces are on each device, on consecutive ones: [3, 1, 0, 0]. The first piece of a device starts a block
+ * there (bg_block_start): "Embedding-0-2", "Embedding-3"; a projection's "Linear-...". NULL where it is taken: the
+ * current block. */
+typedef struct bg_split_placement {
+    const int64_t *splits;
+    uint32_t device_count;
+} bg_split_placement;
+
+/* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (one: the plain
+ * layer), looked up one after the other and added. Equal to the plain layer in every number. The factor (0: what the
+ * placement says) must divide row_count. */
+BG_API bg_value bg_serialised_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
+                                              int64_t width, int64_t padding_index, bg_dtype dtype, uint32_t factor,
+                                              const bg_split_placement *placement);
+
+/* bg_linear in `factor` products, one after the other. The factor must divide what is cut; sums of REDUCING_DIM are in
+ * another order than the plain product's. The bias is added once, at the end. */
+BG_API bg_value bg_serialised_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
+                                     bg_serialise_mode mode, uint32_t factor);
+/* The same with bg_linear_layer's parameters. */
+BG_API bg_value bg_serialised_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
+                                           bool bias, bg_serialise_mode mode, uint32_t factor);
+
+/* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
+ * devices: rows of it (OUTPUT_CHANNELS, results concatenated) or columns (REDUCING_DIM, results added). */
+BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
+                                          bool bias, bg_serialise_mode mode, uint32_t factor,
+                                          const bg_split_placement *placement);
+
+/* Between the plain layer's weight, of matrix type `type`, and the parts: along axis 0 for embeddings and
+ * OUTPUT_CHANNELS, 1 for REDUCING_DIM. */
+BG_API bg_status bg_serialised_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
+                                          void *const *out_pieces, bg_error *error);
+BG_API bg_status bg_serialised_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
+                                           uint32_t factor, void *out_plain, bg_error *error);
+
 /* ---- the digit network ---- */
 
 /*
