@@ -45,12 +45,14 @@ SUPPORT_SOURCES := $(wildcard tests/support/*.c)
 TEST_SOURCES := $(wildcard tests/*/test_*.c)
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES := $(wildcard bench/*.c)
+EXAMPLE_SOURCES := $(wildcard examples/*.c)
 
 LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 SUPPORT_OBJECTS := $(SUPPORT_SOURCES:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 BENCHES := $(BENCH_SOURCES:%.c=$(BUILD)/%)
+EXAMPLES := $(EXAMPLE_SOURCES:%.c=$(BUILD)/%)
 REPLAYS := $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
@@ -81,7 +83,7 @@ check-all: deps
 deps:
 	@tools/dependencies.sh
 
-tests: all $(TESTS) $(REPLAYS)
+tests: all $(TESTS) $(REPLAYS) $(EXAMPLES)
 benches: all $(BENCHES)
 
 # The digit network beside PyTorch (needs a python3 with torch); see the script's head.
@@ -144,6 +146,9 @@ $(BUILD)/fuzz/%: $(BUILD)/tests/fuzz/%.o $(STATIC)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
 
+$(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+
 # ---- install ----
 
 install: all
@@ -172,5 +177,5 @@ format-check:
 clean:
 	rm -rf $(BUILD)
 
--include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(BENCHES:=.d)
+-include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(BENCHES:=.d) $(EXAMPLES:=.d)
 -include $(FUZZ_SOURCES:%.c=$(BUILD)/%.d)

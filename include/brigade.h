@@ -5,7 +5,7 @@
  *     options, plan     say how it runs: strategy, stages, batches, memory; compile it
  *     config            the same from files that people have
  *     session           run it
- *     data              feed it
+ *     data, feed, loop  feed it, and let it run
  *     profile           look at what it did
  */
 #ifndef BRIGADE_H
@@ -14,8 +14,10 @@
 #include <brigade/base.h>
 #include <brigade/config.h>
 #include <brigade/data.h>
+#include <brigade/feed.h>
 #include <brigade/graph.h>
 #include <brigade/kernel.h>
+#include <brigade/loop.h>
 #include <brigade/nn.h>
 #include <brigade/ops.h>
 #include <brigade/options.h>

@@ -41,6 +41,7 @@ typedef enum bg_status {
     BG_ERROR_COMMUNICATION, /* a peer failed or went away */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELLED,     /* the caller asked to stop */
+    BG_ERROR_RANGE,         /* the data ended: give more, or repeat them */
     BG_ERROR_INTERNAL       /* a defect in the library itself */
 } bg_status;
 

@@ -107,7 +107,8 @@ typedef enum bg_variable_role {
     BG_ROLE_BUFFER,        /* kept and saved but not trained (running statistics) */
     BG_ROLE_ACCUMULATOR,   /* gradients over the micro-batches of a step */
     BG_ROLE_STATE,         /* the optimiser's */
-    BG_ROLE_HYPER          /* learning rate and the like: written by the host between runs */
+    BG_ROLE_HYPER,         /* learning rate and the like: written by the host between runs */
+    BG_ROLE_CARRIED        /* of a loop: what an iteration leaves for the next */
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);

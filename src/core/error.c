@@ -9,9 +9,9 @@
 
 const char *bg_status_name(bg_status status)
 {
-    static const char *const names[] = {"ok",      "invalid",   "shape",       "parse", "not found",
-                                        "memory",  "budget",    "unsupported", "io",    "communication",
-                                        "timeout", "cancelled", "internal"};
+    static const char *const names[] = {"ok",      "invalid",   "shape",       "parse",   "not found",
+                                        "memory",  "budget",    "unsupported", "io",      "communication",
+                                        "timeout", "cancelled", "range",       "internal"};
 
     if ((unsigned)status >= sizeof names / sizeof names[0])
         return "unknown";

@@ -103,7 +103,7 @@ static bg_output_mode resolve_mode(const bg_plan *plan, bg_output_mode mode)
     if (mode == BG_OUTPUT_DEFAULT)
         mode = plan->options.output_mode;
     if (mode == BG_OUTPUT_DEFAULT)
-        mode = plan->training ? BG_OUTPUT_FINAL : BG_OUTPUT_ALL;
+        mode = bgi_plan_counts_steps(plan) ? BG_OUTPUT_FINAL : BG_OUTPUT_ALL;
     return mode;
 }
 
@@ -156,6 +156,8 @@ static bg_status resolve_outputs(bgi_compiler *c, bg_error *error)
         BGI_TRY(add_output(c, request->name != NULL ? request->name : request->output, request->output, request->mode,
                            request->period, error));
     }
+    if (options->requests_only && plan->condition != NULL)
+        return add_output(c, BGI_CONDITION, BGI_CONDITION, BG_OUTPUT_FINAL, 0, error);
     return BG_OK;
 }
 
@@ -186,7 +188,15 @@ static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *
     bg_status status;
 
     BGI_TRY(bg_graph_check(graph, error));
-    if (!c->plan->training) {
+    if (c->loop != NULL) {
+        BGI_TRY(bgi_graph_clone(graph, &pruned, error));
+        status = bgi_make_loop(pruned, c->loop, error);
+        if (status != BG_OK) {
+            bg_graph_destroy(pruned);
+            return status;
+        }
+        graph = pruned;
+    } else if (!c->plan->training) {
         const char **wanted = NULL;
         if (options->requests_only) {
             wanted = bgi_arena_take(&c->scratch, options->output_request_count, sizeof *wanted);
@@ -357,6 +367,38 @@ static bg_status list_blocks(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* ---- loops, losses ---- */
+
+/* Carried values are the variables with the highest numbers, in their order. */
+static bg_status list_carried(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const uint32_t count = c->loop != NULL ? c->loop->carried_count : 0;
+    const uint32_t first = c->graph->variable_count - count;
+
+    plan->carried = bgi_arena_take(&plan->arena, count, sizeof *plan->carried);
+    if (plan->carried == NULL)
+        return bgi_error_memory(error, "carried values", count * sizeof *plan->carried);
+    for (uint32_t v = 0; v < plan->variable_count; v++)
+        if (plan->variables[v].role == BG_ROLE_CARRIED)
+            plan->carried[plan->variables[v].number - first] = v;
+    plan->carried_count = count;
+    for (uint32_t i = 0; plan->condition != NULL && i < plan->output_count; i++)
+        if (strcmp(plan->outputs[i].name, BGI_CONDITION) == 0)
+            plan->condition_output = i;
+    return BG_OK;
+}
+
+static bg_status name_loss(bgi_compiler *c, bg_value loss, bg_error *error)
+{
+    for (size_t i = 0; c->plan->training && i < c->graph->output_count; i++)
+        if (c->graph->outputs[i].value.id == loss.id) {
+            c->plan->loss_output = bgi_arena_text(&c->plan->arena, c->graph->outputs[i].name);
+            return c->plan->loss_output != NULL ? BG_OK : bgi_error_memory(error, "a name", 0);
+        }
+    return BG_OK;
+}
+
 /* ---- the driver ---- */
 
 static void summarise(bg_plan *plan)
@@ -483,6 +525,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     bg_plan *plan = c->plan;
 
     BGI_TRY(take_forward(c, graph, &loss, error));
+    BGI_TRY(name_loss(c, loss, error));
     BGI_TRY(divide(c, graph, loss, error));
     if (plan->training) {
         BGI_TRY(bgi_make_training(c->graph, loss, &plan->optimiser, &plan->options, error));
@@ -497,13 +540,35 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     BGI_TRY(bgi_lower(c, error));
     BGI_TRY(bgi_write_programs(c, error));
     BGI_TRY(list_leaves(c, error));
+    BGI_TRY(list_carried(c, error));
     BGI_TRY(list_blocks(c, error));
     summarise(plan);
     return check_budget(plan, error);
 }
 
+/* What a loop says about the plan. The condition is a body that runs once, so that it keeps all its inputs. */
+static bg_status begin_loop(bgi_compiler *c, bg_error *error)
+{
+    const bg_loop *loop = c->loop, once = {.iterations = 1};
+    bg_options options = bg_options_defaults();
+    bg_plan *plan = c->plan;
+
+    if (loop == NULL)
+        return BG_OK;
+    plan->is_loop = true;
+    plan->is_endless = loop->iterations == UINT64_MAX;
+    plan->loop_iterations = loop->iterations;
+    plan->iterations = plan->options.device_iterations;
+    plan->micro_batches = 1;
+    options.strategy = BG_STRATEGY_SINGLE;
+    options.kernels = plan->options.kernels;
+    options.seed = plan->options.seed;
+    return loop->condition == NULL ? BG_OK
+                                   : bg_plan_create_loop(loop->condition, &once, &options, &plan->condition, error);
+}
+
 static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss, const bg_optimiser *optimiser,
-                             const bg_options *options, bg_plan **out, bg_error *error)
+                             const bg_loop *loop, const bg_options *options, bg_plan **out, bg_error *error)
 {
     const uint64_t start_ns = bgi_clock_ns();
     bgi_compiler compiler = {0};
@@ -523,7 +588,10 @@ static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss
     if (optimiser != NULL)
         plan->optimiser = *optimiser;
     compiler.plan = plan;
+    compiler.loop = loop;
     status = copy_options(plan, options, error);
+    if (status == BG_OK)
+        status = begin_loop(&compiler, error);
     if (status == BG_OK)
         status = compile(&compiler, graph, loss, error);
     bg_graph_destroy(compiler.graph);
@@ -550,14 +618,40 @@ bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg
         return bg_error_set(error, BG_ERROR_INVALID, "the loss is not a value of the graph");
     if (optimiser == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "training needs an optimiser: bg_sgd(0.01), bg_adamw(0.001), ...");
-    return create_plan(graph, true, loss, optimiser, options, out, error);
+    return create_plan(graph, true, loss, optimiser, NULL, options, out, error);
 }
 
 bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out, bg_error *error)
 {
     if (graph == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "a plan without a graph");
-    return create_plan(graph, false, (bg_value){0}, NULL, options, out, error);
+    return create_plan(graph, false, (bg_value){0}, NULL, NULL, options, out, error);
+}
+
+bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const bg_options *options, bg_plan **out,
+                              bg_error *error)
+{
+    bg_options own;
+
+    if (body == NULL || loop == NULL || options == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "a loop without %s",
+                            body == NULL   ? "a body"
+                            : loop == NULL ? "a description"
+                                           : "options");
+    if (loop->carried_count > BG_LOOP_MOST_CARRIED)
+        return bg_error_set(error, BG_ERROR_INVALID, "%u carried values; there are at most %d", loop->carried_count,
+                            BG_LOOP_MOST_CARRIED);
+    if (loop->iterations >= UINT32_MAX && loop->iterations != UINT64_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "a loop of %llu iterations; it has fewer than 2^32, or no end",
+                            (unsigned long long)loop->iterations);
+    if (options->device_iterations != 1)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "device_iterations is %u; it must be 1, for the loop says how often its body runs",
+                            options->device_iterations);
+    own = *options;
+    if (loop->iterations > 1 && loop->iterations != UINT64_MAX)
+        own.device_iterations = (uint32_t)loop->iterations;
+    return create_plan(body, false, (bg_value){0}, NULL, loop, &own, out, error);
 }
 
 void bg_plan_destroy(bg_plan *plan)
@@ -568,6 +662,7 @@ void bg_plan_destroy(bg_plan *plan)
         if (plan->kernels[i].destroy != NULL)
             plan->kernels[i].destroy(plan->kernels[i].state);
     bg_schedule_destroy(plan->schedule);
+    bg_plan_destroy(plan->condition);
     bgi_arena_clear(&plan->arena);
     free(plan);
 }

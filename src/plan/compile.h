@@ -18,7 +18,8 @@
 
 typedef struct bgi_compiler {
     bg_plan *plan;
-    bg_graph *graph; /* after all passes */
+    bg_graph *graph;     /* after all passes */
+    const bg_loop *loop; /* or NULL */
     const bg_schedule_generator *generator;
     const size_t *device_slot_bytes; /* what budgets leave for slots, in the plan's memory; NULL: no limit */
     bgi_stages stages;

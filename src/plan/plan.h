@@ -148,6 +148,15 @@ struct bg_plan {
     bgi_plan_input *inputs;
     uint32_t output_count;
     bgi_plan_output *outputs;
+    const char *loss_output; /* name of the output that is the loss; NULL: none */
+    /* Loops. */
+    bool is_loop;             /* iterations are of the body, one micro-batch each */
+    bool is_endless;          /* `iterations` is no limit */
+    uint64_t loop_iterations; /* the limit; may be 0 */
+    uint32_t carried_count;
+    uint32_t *carried;  /* variables */
+    bg_plan *condition; /* of a while loop: the same for the first iteration, run by bgi_plan_interpret; or NULL */
+    uint32_t condition_output;
     uint32_t block_count;
     const struct bgi_plan_block {
         const char *name;
@@ -159,5 +168,11 @@ struct bg_plan {
     bg_schedule_problem problem; /* arrays in the arena */
     bg_plan_summary summary;
 };
+
+/* Whether device iterations are steps (training, loops) or the micro-batches of one step (inference). */
+static inline bool bgi_plan_counts_steps(const bg_plan *plan)
+{
+    return plan->training || plan->is_loop;
+}
 
 #endif

@@ -136,8 +136,8 @@ static void set_env(bgi_device *device)
 {
     const bg_plan *plan = device->plan;
 
-    device->env.step = device->engine->step + (plan->training ? device->run_iteration : 0);
-    device->env.optimiser_step = device->engine->optimiser_step + device->run_iteration;
+    device->env.step = device->engine->run->step + (bgi_plan_counts_steps(plan) ? device->run_iteration : 0);
+    device->env.optimiser_step = device->engine->run->optimiser_step + device->run_iteration;
     device->env.micro_batch = device->micro_batch * plan->replicas + device->replica;
     device->env.accumulated = device->micro_batch;
 }
@@ -213,7 +213,7 @@ static bool may_begin(bgi_device *device, const bgi_instruction *instruction)
         return bgi_device_reached(device, &device->channels[edge].produced,
                                   find_sequence(device, &device->plan->edges[edge]) + 1);
     }
-    return true;
+    return instruction->action.kind != BG_ACTION_HOST_OUT || bgi_stream_has_room(device, instruction);
 }
 
 /* True when the instruction is done. */
@@ -264,7 +264,7 @@ static void set_place(bgi_device *device, uint64_t iteration, uint32_t instructi
                           memory_order_relaxed);
 }
 
-/* To the next instruction, around to the next step, out of the run. */
+/* To the next instruction, around to the next step. */
 static void step_on(bgi_device *device)
 {
     const uint32_t next = atomic_load_explicit(&device->instruction, memory_order_relaxed) + 1;
@@ -276,8 +276,7 @@ static void step_on(bgi_device *device)
         return;
     }
     set_place(device, load_iteration(device) + 1, 0);
-    if (++device->run_iteration == device->plan->iterations)
-        end_run(device);
+    device->run_iteration++;
 }
 
 static bool begin_run(bgi_device *device)
@@ -287,6 +286,25 @@ static bool begin_run(bgi_device *device)
     device->is_between_runs = false;
     device->run_iteration = 0;
     return true;
+}
+
+/* Before the first instruction of a step: whether there is one more. False when the device has to wait. */
+static bool begin_step(bgi_device *device)
+{
+    for (;;) {
+        if (device->is_between_runs && !begin_run(device))
+            return false;
+        if (atomic_load_explicit(&device->instruction, memory_order_relaxed) > 0)
+            return true;
+        switch (bgi_gate_pass(device)) {
+        case BGI_PASS_GO:
+            return true;
+        case BGI_PASS_WAIT:
+            return false;
+        default:
+            end_run(device);
+        }
+    }
 }
 
 /* Another device that is ready lags too far behind this one. */
@@ -315,7 +333,7 @@ bool bgi_device_advance(bgi_device *device, const bgi_worker *worker)
     while (!is_stopping(device)) {
         const bgi_instruction *instruction = NULL;
 
-        if (device->is_between_runs && !begin_run(device))
+        if (!begin_step(device))
             return false;
         if (device->program->instruction_count > 0) {
             instruction =

@@ -139,6 +139,12 @@ static bool init_waiting(bgi_engine *engine)
         bgi_event_count_clear(&engine->events);
         return false;
     }
+    if (pthread_mutex_init(&engine->gate.mutex, NULL) != 0) {
+        pthread_cond_destroy(&engine->changed);
+        pthread_mutex_destroy(&engine->mutex);
+        bgi_event_count_clear(&engine->events);
+        return false;
+    }
     return true;
 }
 
@@ -205,6 +211,7 @@ void bgi_engine_free(bgi_engine *engine)
     free(engine->channels);
     free(engine->devices);
     free(engine->workers);
+    pthread_mutex_destroy(&engine->gate.mutex);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->mutex);
     bgi_event_count_clear(&engine->events);
@@ -286,29 +293,37 @@ static bg_status report_failure(const bgi_engine *engine, bg_error *error)
     return bg_error_set(error, BG_ERROR_INTERNAL, "a run failed without a reason");
 }
 
-bg_status bgi_engine_run(bgi_engine *engine, const void *const *inputs, void *const *outputs, uint64_t step,
-                         uint64_t optimiser_step, bg_error *error)
+bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status = BG_OK;
     double waited_s = 0.0;
 
     if (engine->is_dead)
         return bg_error_set(error, BG_ERROR_INVALID, "an earlier run of this session failed; create the session anew");
-    engine->inputs = inputs;
-    engine->outputs = outputs;
-    engine->step = step;
-    engine->optimiser_step = optimiser_step;
+    engine->run = run;
+    bgi_gate_begin(engine);
+    if (run->infeed != NULL && !run->is_synthetic)
+        bgi_infeed_attach(run->infeed, engine);
     atomic_store(&engine->devices_left.value, engine->device_count);
     atomic_store(&engine->runs.value, atomic_load(&engine->runs.value) + 1);
     bgi_event_count_notify_all(&engine->events);
     if (!watch(engine, &waited_s))
         status = bgi_report_stuck(engine, waited_s, error);
-    else if (!atomic_load(&engine->has_failed))
-        return BG_OK;
-    engine->is_dead = true;
-    /* Whoever is not inside a kernel leaves now, and so stops touching the caller's arrays. */
-    bgi_workers_stop(engine, leave_ns);
-    return status != BG_OK ? status : report_failure(engine, error);
+    else if (atomic_load(&engine->has_failed))
+        status = BG_ERROR_INTERNAL;
+    if (status != BG_OK) {
+        engine->is_dead = true;
+        /* Whoever is not inside a kernel leaves now, and so stops touching the caller's arrays. */
+        bgi_workers_stop(engine, leave_ns);
+        if (atomic_load(&engine->has_failed))
+            status = report_failure(engine, error);
+    }
+    bgi_gate_end(engine);
+    *out_iterations = atomic_load(&engine->gate.end);
+    if (run->infeed != NULL && !run->is_synthetic)
+        bgi_infeed_detach(run->infeed,
+                          status == BG_OK ? *out_iterations * engine->plan->micro_batches * engine->plan->replicas : 0);
+    return status;
 }
 
 /* ---- access from outside ---- */

@@ -18,6 +18,8 @@
  *     RECEIVE          produced  of the channel      >  the message's sequence number
  *     a free slot      consumed  of the channel      >= sequence number + 1 - depth
  *     REDUCE, GATHER   arrivals  of the barrier      >= replicas x (how many collectives this one is)
+ *     the next step    granted   of the gate         >= steps this device has done + 1
+ *     a row's place    taken     of the outfeed      >= row + 1 - capacity
  *     the next run     runs      of the engine       >= runs this device has done + 1
  *
  * so a parked device is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
@@ -61,11 +63,10 @@
 
 #include "core/threads.h"
 #include "plan/plan.h"
+#include "runtime/feed.h"
 
 #define BGI_NO_CALL UINT32_MAX
 #define BGI_NO_CPU  UINT32_MAX
-
-typedef struct bgi_engine bgi_engine;
 
 /* One (replica, edge); used when the edge joins two devices. */
 typedef struct bgi_channel {
@@ -86,7 +87,7 @@ typedef struct bgi_trace_ring {
 enum { BGI_FAILURE_BYTES = 320 };
 
 /* One (replica, device). */
-typedef struct bgi_device {
+struct bgi_device {
     /* Read by all who look for work. The pair is written by the owner before it gives ownership up. */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
     _Atomic(bgi_counter *) wait_counter;
@@ -113,7 +114,7 @@ typedef struct bgi_device {
     bgi_channel *channels;      /* of the replica */
     bool is_between_runs;
     uint64_t run_count;     /* runs done */
-    uint32_t run_iteration; /* steps done in this run */
+    uint64_t run_iteration; /* steps done in this run */
     uint32_t micro_batch;   /* of the current instruction */
     uint32_t phase;         /* of REDUCE and GATHER */
     uint64_t collectives;   /* done */
@@ -128,7 +129,7 @@ typedef struct bgi_device {
     bg_kernel_function run_part;
     uint32_t part_count;
     void **operands; /* room for the widest call */
-} bgi_device;
+};
 
 typedef struct bgi_worker {
     bgi_engine *engine;
@@ -152,10 +153,8 @@ struct bgi_engine {
     void **operands; /* of all devices */
 
     /* The run. */
-    const void *const *inputs;
-    void *const *outputs;
-    uint64_t step;            /* of the run's first iteration */
-    uint64_t optimiser_step;  /* likewise, counted over the optimiser state */
+    const bgi_run *run;
+    bgi_gate gate;
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* not done with the run; counts down */
     atomic_bool is_stopping;  /* workers leave */
@@ -182,9 +181,8 @@ struct bgi_engine {
 /* Checks the plan, takes memory, uploads constants, starts the workers. */
 bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *error);
 void bgi_engine_destroy(bgi_engine *engine);
-/* One run of the plan; `step` is that of the first iteration. After a failure the engine is dead. */
-bg_status bgi_engine_run(bgi_engine *engine, const void *const *inputs, void *const *outputs, uint64_t step,
-                         uint64_t optimiser_step, bg_error *error);
+/* One run of the plan; *out_iterations: how many steps were done. After a failure the engine is dead. */
+bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error);
 /* Address of a fixed place (no edge). Between runs only. */
 void *bgi_engine_address(const bgi_engine *engine, uint32_t replica, const bgi_operand *operand);
 /* Copies `data` there. Between runs only. */
@@ -253,6 +251,8 @@ bool bgi_collective_advance(bgi_device *device, const bgi_instruction *instructi
 
 void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction);
+/* Whether outfeeds have room for what the HOST_OUT brings; notes what the device waits for. */
+bool bgi_stream_has_room(bgi_device *device, const bgi_instruction *instruction);
 /* Micro-batches of a run that the caller gives for each input, and gets of an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output);

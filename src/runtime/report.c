@@ -57,6 +57,14 @@ static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_device 
     return device->replica;
 }
 
+static bool waits_for_row(const bgi_engine *engine, const bgi_counter *counter)
+{
+    for (const bg_outfeed *outfeed = engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
+        if (counter == &outfeed->taken)
+            return true;
+    return false;
+}
+
 static void print_wait(const bgi_engine *engine, const bgi_device *device, char text[TEXT_BYTES])
 {
     const bg_plan *plan = engine->plan;
@@ -79,6 +87,11 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
         snprintf(text, TEXT_BYTES, "waits for replica %u at the %s", find_missing_replica(engine, device, counter),
                  find_instruction(device)->action.kind == BG_ACTION_GATHER ? "gathering of weights"
                                                                            : "gradient reduction");
+    else if (counter == &engine->gate.granted)
+        snprintf(text, TEXT_BYTES, "waits for %s before its next iteration",
+                 engine->run->infeed != NULL ? "the infeed" : "the value that ends the run");
+    else if (waits_for_row(engine, counter))
+        snprintf(text, TEXT_BYTES, "waits for the consumer of an outfeed to take rows");
     else
         snprintf(text, TEXT_BYTES, "can go on, but no worker is free");
 }

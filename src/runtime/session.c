@@ -2,7 +2,7 @@
  * session.c: an engine with weights: values go to the devices before a run when somebody has changed them, and come
  * back when somebody asks.
  */
-#include <brigade/session.h>
+#include "runtime/session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,24 +10,9 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "kernels/attributes.h"
-#include "runtime/engine.h"
+#include "plan/interpret.h"
 #include "runtime/initialise.h"
 #include "runtime/weights.h"
-
-typedef struct session_variable {
-    uint32_t weight;  /* UINT32_MAX: not shared */
-    uint64_t version; /* of the weight's value on the devices */
-} session_variable;
-
-struct bg_session {
-    const bg_plan *plan;
-    bgi_engine *engine;
-    bg_weights *weights;
-    bg_optimiser optimiser;
-    session_variable *variables; /* of the plan */
-    uint64_t epoch;              /* of the weights when we last looked */
-    bool has_newest;             /* as of that epoch, all values that training changes are newest here */
-};
 
 /* ---- variables ---- */
 
@@ -50,7 +35,7 @@ static kept_part find_part(const bgi_plan_variable *variable, uint32_t replica)
     return (kept_part){offset, whole - offset < piece ? whole - offset : piece};
 }
 
-static void upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
+void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
 {
     for (uint32_t replica = 0; replica < session->plan->replicas; replica++) {
         const kept_part part = find_part(variable, replica);
@@ -80,7 +65,7 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
     if (session->epoch == weights->epoch)
         return BG_OK;
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
-        session_variable *variable = &session->variables[i];
+        bgi_session_variable *variable = &session->variables[i];
         const bgi_weight *weight;
         if (variable->weight == UINT32_MAX)
             continue;
@@ -88,7 +73,7 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
         if (weight->newest != session)
             BGI_TRY(bgi_weights_pull(weights, variable->weight, error));
         if (variable->version != weight->version)
-            upload(session, &session->plan->variables[i], weight->data);
+            bgi_session_upload(session, &session->plan->variables[i], weight->data);
         variable->version = weight->version;
     }
     session->epoch = weights->epoch;
@@ -104,7 +89,7 @@ static void claim_weights(bg_session *session)
     if (session->has_newest && session->epoch == weights->epoch)
         return;
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
-        session_variable *variable = &session->variables[i];
+        bgi_session_variable *variable = &session->variables[i];
         bgi_weight *weight;
         if (variable->weight == UINT32_MAX)
             continue;
@@ -199,7 +184,7 @@ static void upload_optimiser(bg_session *session)
         hyper[BGI_HYPER_BETA2] = optimiser->beta2;
         hyper[BGI_HYPER_EPSILON] = optimiser->epsilon;
     }
-    upload(session, &session->plan->variables[session->plan->hyper_variable], hyper);
+    bgi_session_upload(session, &session->plan->variables[session->plan->hyper_variable], hyper);
 }
 
 static bg_status check_hyper(const bg_plan *plan, bg_error *error)
@@ -265,6 +250,11 @@ static bg_status open_session(bg_session *session, bg_error *error)
     }
     name_roles(session);
     upload_optimiser(session);
+    if (plan->condition != NULL) {
+        session->condition_memory = bgi_interpret_memory(plan->condition);
+        if (session->condition_memory == NULL)
+            return bgi_error_memory(error, "a loop's condition", plan->condition->devices[0].arena_bytes);
+    }
     return BG_OK;
 }
 
@@ -301,6 +291,12 @@ void bg_session_destroy(bg_session *session)
     if (session->weights != NULL)
         return_weights(session);
     bgi_engine_destroy(session->engine);
+    for (bg_outfeed *outfeed = session->outfeeds, *next; outfeed != NULL; outfeed = next) {
+        next = outfeed->next;
+        bgi_outfeed_close(outfeed);
+    }
+    bg_infeed_destroy(session->iterator);
+    free(session->condition_memory);
     bg_weights_destroy(session->weights);
     free(session->variables);
     free(session);
@@ -333,11 +329,12 @@ uint32_t bg_session_output_count(const bg_session *session)
     return session->plan->output_count;
 }
 
-static bg_stream make_stream(const char *name, const bg_type *type, uint64_t count)
+static bg_stream make_stream(const bg_plan *plan, const char *name, const bg_type *type, uint64_t count)
 {
     return (bg_stream){.name = name,
                        .micro_batch_type = *type,
                        .count = count,
+                       .replicas = plan->replicas,
                        .size_bytes = (size_t)count * bg_type_size_bytes(type)};
 }
 
@@ -347,7 +344,7 @@ bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream 
 
     if (index >= plan->input_count)
         return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
-    *out = make_stream(plan->inputs[index].name, &plan->inputs[index].type, bgi_stream_input_count(plan));
+    *out = make_stream(plan, plan->inputs[index].name, &plan->inputs[index].type, bgi_stream_input_count(plan));
     return BG_OK;
 }
 
@@ -357,7 +354,7 @@ bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream
 
     if (index >= plan->output_count)
         return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, plan->output_count);
-    *out = make_stream(plan->outputs[index].name, &plan->outputs[index].type,
+    *out = make_stream(plan, plan->outputs[index].name, &plan->outputs[index].type,
                        bgi_stream_output_count(plan, &plan->outputs[index]));
     return BG_OK;
 }
@@ -391,28 +388,23 @@ static uint64_t find_optimiser_step(const bg_session *session)
     return 0;
 }
 
-static void count_updates(bg_session *session)
+static void count_updates(bg_session *session, uint64_t iterations)
 {
-    session->weights->step += session->plan->iterations;
+    session->weights->step += iterations;
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
         if (session->plan->variables[i].role == BG_ROLE_STATE && session->variables[i].weight != UINT32_MAX)
-            session->weights->items[session->variables[i].weight].updates += session->plan->iterations;
+            session->weights->items[session->variables[i].weight].updates += iterations;
 }
 
-bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error)
+bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
     bg_status status;
 
-    if ((plan->input_count > 0 && inputs == NULL) || (plan->output_count > 0 && outputs == NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "the list of %s is missing",
-                            plan->input_count > 0 && inputs == NULL ? "inputs" : "outputs");
-    for (uint32_t i = 0; i < plan->input_count; i++)
-        if (inputs[i] == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is missing", plan->inputs[i].name);
     BGI_TRY(pull_weights(session, error));
-    status =
-        bgi_engine_run(session->engine, inputs, outputs, session->weights->step, find_optimiser_step(session), error);
+    run->step = session->weights->step;
+    run->optimiser_step = find_optimiser_step(session);
+    status = bgi_engine_run(session->engine, run, out_iterations, error);
     if (!plan->training)
         return status;
     if (status != BG_OK) {
@@ -420,7 +412,7 @@ bg_status bg_session_run(bg_session *session, const void *const *inputs, void *c
         return status;
     }
     claim_weights(session);
-    count_updates(session);
+    count_updates(session, *out_iterations);
     return BG_OK;
 }
 

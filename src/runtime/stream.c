@@ -22,7 +22,7 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     case BG_OUTPUT_ALL:
         return bgi_stream_input_count(plan);
     case BG_OUTPUT_EVERY_N:
-        if (plan->training)
+        if (bgi_plan_counts_steps(plan))
             return (uint64_t)(plan->iterations / output->period) * plan->micro_batches * plan->replicas;
         return (uint64_t)(plan->micro_batches / output->period) * plan->replicas;
     default:
@@ -30,12 +30,18 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     }
 }
 
+/* Of the micro-batch in this replica's run. */
+static uint64_t find_number(const bgi_device *device)
+{
+    return device->run_iteration * device->plan->micro_batches + device->micro_batch;
+}
+
 /* Which micro-batch of the caller's array this one is; not_wanted when the mode leaves it out. */
 static uint64_t find_place(const bgi_device *device, bg_output_mode mode, uint32_t period)
 {
     const bg_plan *plan = device->plan;
-    const uint64_t number = (uint64_t)device->run_iteration * plan->micro_batches + device->micro_batch;
-    const uint64_t device_iteration = plan->training ? device->run_iteration : device->micro_batch;
+    const uint64_t number = find_number(device);
+    const uint64_t device_iteration = bgi_plan_counts_steps(plan) ? device->run_iteration : device->micro_batch;
 
     switch (mode) {
     case BG_OUTPUT_ALL:
@@ -43,14 +49,15 @@ static uint64_t find_place(const bgi_device *device, bg_output_mode mode, uint32
     case BG_OUTPUT_EVERY_N:
         if ((device_iteration + 1) % period != 0)
             return not_wanted;
-        if (plan->training)
+        if (bgi_plan_counts_steps(plan))
             return (device_iteration / period * plan->micro_batches + device->micro_batch) * plan->replicas +
                    device->replica;
         return device_iteration / period * plan->replicas + device->replica;
     case BG_OUTPUT_SUM:
         return device->replica;
     default:
-        return number + 1 == (uint64_t)plan->iterations * plan->micro_batches ? device->replica : not_wanted;
+        /* Nobody knows beforehand which iteration is the last one: later ones write over earlier ones. */
+        return device->micro_batch + 1 == plan->micro_batches ? device->replica : not_wanted;
     }
 }
 
@@ -87,18 +94,68 @@ static void add(const bg_type *type, float *wide_sum, void *to, const void *term
 
 void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction)
 {
+    const bgi_run *run = device->engine->run;
     const uint64_t place = find_place(device, BG_OUTPUT_ALL, 1);
+    bool has_fed = false;
 
+    if (run->is_synthetic)
+        return;
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
         const bgi_copy *copy = &instruction->copies[i];
-        const char *from = device->engine->inputs[copy->stream];
-        memcpy(bgi_device_address(device, &copy->operand, copy->size_bytes), from + place * copy->size_bytes,
-               copy->size_bytes);
+        const bool is_constant = run->constants != NULL && run->constants[copy->stream];
+        const void *from;
+        if (run->inputs != NULL && run->inputs[copy->stream] != NULL) {
+            from = (const char *)run->inputs[copy->stream] + (is_constant ? 0 : place * copy->size_bytes);
+        } else {
+            from = bgi_infeed_tensor(run->infeed, place, copy->stream);
+            has_fed = true;
+        }
+        memcpy(bgi_device_address(device, &copy->operand, copy->size_bytes), from, copy->size_bytes);
     }
+    if (has_fed)
+        bgi_infeed_release(run->infeed, place);
+}
+
+/* ---- out ---- */
+
+/* After the last micro-batch of an iteration: what this replica says about going on. */
+static void vote(bgi_device *device, const bgi_plan_output *output, uint32_t stream, const void *value)
+{
+    const bgi_run *run = device->engine->run;
+    bool is_above;
+
+    if (device->micro_batch + 1 < device->plan->micro_batches ||
+        (stream != run->stop_output && stream != run->condition_output))
+        return;
+    is_above = bgi_load(output->type.dtype, value, 0) > 0.0;
+    if (stream == run->stop_output)
+        bgi_gate_vote(device->engine, !is_above);
+    if (stream == run->condition_output)
+        bgi_gate_vote(device->engine, is_above);
+}
+
+static void feed_out(bgi_device *device, uint32_t stream, const void *value)
+{
+    for (bg_outfeed *outfeed = device->engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
+        for (uint32_t leaf = 0; leaf < outfeed->leaf_count; leaf++)
+            if (outfeed->leaves[leaf].stream == stream)
+                bgi_outfeed_write(device, outfeed, leaf, value);
+}
+
+bool bgi_stream_has_room(bgi_device *device, const bgi_instruction *instruction)
+{
+    for (bg_outfeed *outfeed = device->engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
+        for (uint32_t i = 0; i < instruction->copy_count; i++)
+            for (uint32_t leaf = 0; leaf < outfeed->leaf_count; leaf++)
+                if (outfeed->leaves[leaf].stream == instruction->copies[i].stream &&
+                    !bgi_outfeed_has_room(device, outfeed))
+                    return false;
+    return true;
 }
 
 void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction)
 {
+    const bgi_run *run = device->engine->run;
     const bool is_first = device->run_iteration == 0 && device->micro_batch == 0;
 
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
@@ -106,8 +163,10 @@ void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction)
         const bgi_plan_output *output = &device->plan->outputs[copy->stream];
         const uint64_t place = find_place(device, output->mode, output->period);
         const void *from = bgi_device_address(device, &copy->operand, copy->size_bytes);
-        char *to = device->engine->outputs[copy->stream];
+        char *to = run->outputs != NULL && !run->is_synthetic ? run->outputs[copy->stream] : NULL;
 
+        vote(device, output, copy->stream, from);
+        feed_out(device, copy->stream, from);
         if (to == NULL || place == not_wanted)
             continue;
         to += place * copy->size_bytes;

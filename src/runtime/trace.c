@@ -42,6 +42,6 @@ uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_k
     event->replica = device->replica;
     event->device = device->number;
     event->worker = worker->number;
-    event->step = engine->step + (device->plan->training ? device->run_iteration : 0);
+    event->step = engine->run->step + (bgi_plan_counts_steps(device->plan) ? device->run_iteration : 0);
     return now_ns;
 }

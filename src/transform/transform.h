@@ -11,7 +11,7 @@
 #ifndef BGI_TRANSFORM_TRANSFORM_H
 #define BGI_TRANSFORM_TRANSFORM_H
 
-#include <brigade/options.h>
+#include <brigade/loop.h>
 
 #include "graph/graph.h"
 
@@ -22,6 +22,11 @@ bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_err
 /* prune.c: needs a forward graph; does: keeps what `wanted` (names of outputs; NULL: all outputs) need. */
 bg_status bgi_prune(const bg_graph *graph, const char *const *wanted, uint32_t wanted_count, bg_graph **out,
                     bg_error *error);
+
+/* loop.c: needs a forward graph; does: makes it one iteration of a loop. The condition of a while loop becomes an
+ * output of this name. */
+#define BGI_CONDITION "loop.condition"
+bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error);
 
 /* autodiff.c: needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
  * the contributions per block. */

@@ -1,0 +1,276 @@
+/*
+ * execute.c: what the caller of a run gives, checked and turned into what the engine takes; queues begin and end with
+ * the run.
+ */
+#include "runtime/session.h"
+
+#include <string.h>
+
+#include <brigade/loop.h>
+
+#include "core/error.h"
+#include "plan/interpret.h"
+
+/* ---- what is given ---- */
+
+/* Outputs whose arrays have a place for each iteration. */
+static bool grows(const bgi_plan_output *output)
+{
+    return output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N;
+}
+
+static bg_status check_inputs(const bg_plan *plan, const bg_run *run, bg_error *error)
+{
+    if (run->infeed != NULL && !run->synthetic)
+        BGI_TRY(bgi_infeed_check(run->infeed, plan, error));
+    for (uint32_t i = 0; i < plan->input_count && !run->synthetic; i++) {
+        const bool is_given = run->inputs != NULL && run->inputs[i] != NULL;
+        if (!is_given && (run->infeed == NULL || !bgi_infeed_feeds(run->infeed, i)))
+            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is missing", plan->inputs[i].name);
+        if (is_given && run->infeed != NULL && bgi_infeed_feeds(run->infeed, i))
+            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is in the list of inputs and in the infeed",
+                                plan->inputs[i].name);
+        if (!is_given && run->constants != NULL && run->constants[i])
+            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is constant and comes from the infeed",
+                                plan->inputs[i].name);
+    }
+    return BG_OK;
+}
+
+static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t limit, bg_error *error)
+{
+    if (limit > plan->iterations && !bgi_plan_counts_steps(plan))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%llu iterations: in inference the device iterations are part of the plan",
+                            (unsigned long long)run->iterations);
+    for (uint32_t i = 0; i < plan->output_count && limit > plan->iterations && !run->synthetic; i++) {
+        const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;
+        if (has_array)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "output `%s` has an array for %u iterations, the run goes on for more: use an outfeed",
+                                plan->outputs[i].name, plan->iterations);
+    }
+    for (uint32_t i = 0; i < plan->input_count && limit > plan->iterations && !run->synthetic; i++)
+        if (run->inputs != NULL && run->inputs[i] != NULL && (run->constants == NULL || !run->constants[i]))
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "input `%s` has an array for %u iterations, the run goes on for more: use an infeed, "
+                                "or make it constant",
+                                plan->inputs[i].name, plan->iterations);
+    return BG_OK;
+}
+
+static bg_status find_stop(const bg_session *session, const char *name, uint32_t *out, bg_error *error)
+{
+    *out = BGI_NO_OUTPUT;
+    if (name == NULL)
+        return BG_OK;
+    *out = bg_session_find_output(session, name);
+    if (*out == UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_NOT_FOUND, "stop: the session has no output `%s`", name);
+    if (bg_type_element_count(&session->plan->outputs[*out].type) != 1)
+        return bg_error_set(error, BG_ERROR_SHAPE, "stop: output `%s` is no scalar", name);
+    return BG_OK;
+}
+
+/* ---- carried values ---- */
+
+static const bgi_plan_variable *carried_variable(const bg_plan *plan, uint32_t index)
+{
+    return &plan->variables[plan->carried[index]];
+}
+
+/* First values, and whether a while loop has a first iteration at all. */
+static void give_carried(bg_session *session, const bg_run *run, bgi_run *out)
+{
+    const bg_plan *plan = session->plan;
+    const void *values[BG_LOOP_MOST_CARRIED];
+    double goes_on = 0.0;
+
+    for (uint32_t i = 0; i < plan->carried_count; i++) {
+        const bgi_plan_variable *variable = carried_variable(plan, i);
+        if (run->carried_in != NULL && run->carried_in[i] != NULL)
+            bgi_session_upload(session, variable, run->carried_in[i]);
+        else
+            for (uint32_t replica = 0; replica < plan->replicas; replica++)
+                for (uint32_t p = 0; p < variable->place_count; p++)
+                    memset(bgi_engine_address(session->engine, replica, &variable->places[p]), 0,
+                           bg_type_size_bytes(&variable->type));
+        values[i] = bgi_engine_address(session->engine, 0, &variable->places[0]);
+    }
+    if (plan->condition == NULL)
+        return;
+    bgi_interpret_condition(plan->condition, session->condition_memory, values, &goes_on);
+    if (!(goes_on > 0.0))
+        out->limit = 0;
+}
+
+static void return_carried(const bg_session *session, const bg_run *run)
+{
+    const bg_plan *plan = session->plan;
+
+    for (uint32_t i = 0; run->carried_out != NULL && i < plan->carried_count; i++) {
+        const bgi_plan_variable *variable = carried_variable(plan, i);
+        const size_t size = bg_type_size_bytes(&variable->type);
+        for (uint32_t replica = 0; run->carried_out[i] != NULL && replica < plan->replicas; replica++)
+            memcpy((char *)run->carried_out[i] + replica * size,
+                   bgi_engine_address(session->engine, replica, &variable->places[0]), size);
+    }
+}
+
+/* ---- a run ---- */
+
+static void end_outfeeds(bg_outfeed *first, const bg_outfeed *end, bg_status status, const bg_error *error)
+{
+    for (bg_outfeed *outfeed = first; outfeed != end; outfeed = outfeed->next)
+        bgi_outfeed_end(outfeed, status == BG_ERROR_RANGE ? BG_OK : status, error->message);
+}
+
+static bg_status begin_outfeeds(bg_session *session, const bgi_run *run, bg_error *error)
+{
+    for (bg_outfeed *outfeed = run->outfeeds; outfeed != NULL; outfeed = outfeed->next) {
+        const bg_status status = bgi_outfeed_begin(outfeed, session->engine, run->limit, error);
+        if (status != BG_OK) {
+            end_outfeeds(run->outfeeds, outfeed, BG_OK, error);
+            return status;
+        }
+    }
+    return BG_OK;
+}
+
+/* Data that ended, or failed, before the run did. */
+static bg_status check_data(const bg_session *session, const bgi_run *run, uint64_t first, uint64_t iterations,
+                            bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+
+    if (run->infeed == NULL || run->is_synthetic || iterations >= run->limit || session->engine->gate.wants_end ||
+        bgi_infeed_end(run->infeed) >= first + (iterations + 1) * plan->micro_batches * plan->replicas)
+        return BG_OK;
+    return bgi_infeed_report(run->infeed, iterations, error);
+}
+
+bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    const uint64_t planned = plan->is_loop ? plan->loop_iterations : plan->iterations;
+    bgi_run run = {.inputs = given->inputs,
+                   .constants = given->constants,
+                   .outputs = given->outputs,
+                   .infeed = given->infeed,
+                   .outfeeds = given->synthetic ? NULL : session->outfeeds,
+                   .limit = given->iterations != 0 ? given->iterations : planned,
+                   .condition_output = plan->condition != NULL ? plan->condition_output : BGI_NO_OUTPUT,
+                   .is_synthetic = given->synthetic};
+    uint64_t iterations = 0, first = 0;
+    bg_error own = {0};
+    bg_status status;
+
+    if (out_iterations != NULL)
+        *out_iterations = 0;
+    BGI_TRY(check_inputs(plan, given, error));
+    BGI_TRY(check_limit(plan, given, run.limit, error));
+    BGI_TRY(find_stop(session, given->stop, &run.stop_output, error));
+    if (plan->condition != NULL && run.limit > plan->loop_iterations)
+        run.limit = plan->loop_iterations;
+    give_carried(session, given, &run);
+    BGI_TRY(begin_outfeeds(session, &run, error));
+    if (run.infeed != NULL && !run.is_synthetic)
+        first = bgi_infeed_first(run.infeed);
+    status = bgi_session_run(session, &run, &iterations, &own);
+    if (status == BG_OK) {
+        return_carried(session, given);
+        if (out_iterations != NULL)
+            *out_iterations = iterations;
+        status = check_data(session, &run, first, iterations, &own);
+    }
+    end_outfeeds(run.outfeeds, NULL, status, &own);
+    return status != BG_OK ? bg_error_set(error, status, "%s", own.message) : BG_OK;
+}
+
+bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+
+    if ((plan->input_count > 0 && inputs == NULL) || (plan->output_count > 0 && outputs == NULL))
+        return bg_error_set(error, BG_ERROR_INVALID, "the list of %s is missing",
+                            plan->input_count > 0 && inputs == NULL ? "inputs" : "outputs");
+    return bg_session_execute(session, &(bg_run){.inputs = inputs, .outputs = outputs}, NULL, error);
+}
+
+bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *const *outputs, bg_error *error)
+{
+    return bg_session_execute(session, &(bg_run){.infeed = infeed, .outputs = outputs}, NULL, error);
+}
+
+bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, void *const *outputs, bg_error *error)
+{
+    const bg_infeed_options options = bg_infeed_options_default();
+
+    if (session->iterator == NULL || session->iterator_loader != loader) {
+        bg_infeed *infeed = NULL;
+        bg_status status;
+        bg_infeed_destroy(session->iterator);
+        session->iterator = NULL;
+        BGI_TRY(bg_infeed_create_loader(loader, &options, &infeed, error));
+        status = bg_infeed_start(infeed, session, error);
+        if (status != BG_OK) {
+            bg_infeed_destroy(infeed);
+            return status;
+        }
+        session->iterator = infeed;
+        session->iterator_loader = loader;
+    }
+    return bg_session_run_infeed(session, session->iterator, outputs, error);
+}
+
+void bg_session_stop(bg_session *session)
+{
+    bgi_gate_stop(session->engine);
+}
+
+/* ---- queues ---- */
+
+bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, bg_error *error)
+{
+    return bgi_infeed_start(infeed, session->plan, error);
+}
+
+bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error)
+{
+    BGI_TRY(bgi_outfeed_attach(outfeed, session->plan, error));
+    outfeed->next = session->outfeeds;
+    session->outfeeds = outfeed;
+    return BG_OK;
+}
+
+/* ---- shapes ---- */
+
+bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error)
+{
+    const bg_type *type = &stream->micro_batch_type;
+    const uint64_t transfers = stream->replicas > 0 ? stream->count / stream->replicas : stream->count;
+    const uint64_t leading[] = {transfers, stream->replicas};
+    bg_type shape = {.dtype = type->dtype};
+
+    if (stream->count == 0)
+        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: a run returns none of it", stream->name);
+    if (form == BG_STREAM_FLAT) {
+        shape = *type;
+        if (type->rank > 0)
+            shape.dims[0] *= (int64_t)stream->count;
+        else if (stream->count > 1)
+            shape = bg_vector(type->dtype, (int64_t)stream->count);
+        *out = shape;
+        return BG_OK;
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        if (leading[i] > 1)
+            shape.dims[shape.rank++] = (int64_t)leading[i];
+    if (shape.rank + type->rank > BG_MAX_RANK)
+        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: %u dimensions; there are at most %d", stream->name,
+                            shape.rank + type->rank, BG_MAX_RANK);
+    memcpy(shape.dims + shape.rank, type->dims, type->rank * sizeof *type->dims);
+    shape.rank += type->rank;
+    *out = shape;
+    return BG_OK;
+}

@@ -1,0 +1,607 @@
+/*
+ * outfeed.c: rows from the devices to a consumer. See feed.h for the ring.
+ */
+#include "runtime/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "kernels/reference/element.h"
+#include "runtime/engine.h"
+#include "runtime/session.h"
+
+bg_outfeed_options bg_outfeed_options_default(void)
+{
+    return (bg_outfeed_options){.buffer_depth = 1};
+}
+
+/* ---- life ---- */
+
+static bg_status check_options(const bg_outfeed_options *options, bg_error *error)
+{
+    const bool is_last = options->mode == BG_OUTFEED_LAST;
+
+    if (options->mode != BG_OUTFEED_ALL && !is_last)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: mode is %d; it must be BG_OUTFEED_ALL or _LAST",
+                            (int)options->mode);
+    if (options->buffer_depth < 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: buffer_depth is 0; it must be at least 1");
+    if (options->loss && options->mask != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "outfeed: loss and mask exclude each other: with loss there is nothing to mask");
+    if (options->loss == (options->structure != NULL))
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s",
+                            options->loss
+                                ? "a structure and loss; with loss a row is the loss alone, so leave structure NULL"
+                                : "no structure; name an output, or several as in \"{loss, correct}\"");
+    if (options->accumulate && is_last)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate needs mode ALL");
+    if (options->bounded && is_last)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: mode LAST keeps one row; bounded is for ALL");
+    if (options->accumulate_dtype != BG_DTYPE_NONE && options->accumulate_dtype != BG_FLOAT32 &&
+        options->accumulate_dtype != BG_FLOAT64)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate_dtype is %s; it must be float32 or float64",
+                            bg_dtype_name(options->accumulate_dtype));
+    return BG_OK;
+}
+
+/* Leaves that are masked are not there. */
+static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
+{
+    const bg_outfeed_options *options = &outfeed->options;
+    uint32_t count = 0;
+
+    if (options->mask == NULL)
+        return BG_OK;
+    if (options->mask_count != outfeed->leaf_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: a mask of %u for %u leaves", options->mask_count,
+                            outfeed->leaf_count);
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+        if (!options->mask[i])
+            outfeed->leaves[count++] = outfeed->leaves[i];
+    outfeed->leaf_count = count;
+    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask leaves nothing");
+}
+
+static bool init_waiting(bg_outfeed *outfeed)
+{
+    if (pthread_mutex_init(&outfeed->mutex, NULL) != 0)
+        return false;
+    if (bgi_condition_init(&outfeed->changed))
+        return true;
+    pthread_mutex_destroy(&outfeed->mutex);
+    return false;
+}
+
+bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error)
+{
+    bg_outfeed *outfeed;
+    bg_status status;
+
+    if (options == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "an outfeed without options");
+    BGI_TRY(check_options(options, error));
+    outfeed = bgi_aligned_take(BGI_CACHE_LINE_BYTES, sizeof *outfeed);
+    if (outfeed == NULL)
+        return bgi_error_memory(error, "an outfeed", sizeof *outfeed);
+    outfeed->options = *options;
+    atomic_init(&outfeed->references, 1);
+    if (!init_waiting(outfeed)) {
+        free(outfeed);
+        return bg_error_set(error, BG_ERROR_IO, "the system refused a mutex or a condition");
+    }
+    status = bgi_outfeed_parse(outfeed, options->loss ? "loss" : options->structure, error);
+    if (status == BG_OK)
+        status = apply_mask(outfeed, error);
+    if (status != BG_OK) {
+        bg_outfeed_destroy(outfeed);
+        return status;
+    }
+    *out = outfeed;
+    return BG_OK;
+}
+
+static void release(bg_outfeed *outfeed)
+{
+    if (atomic_fetch_sub(&outfeed->references, 1) > 1)
+        return;
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
+        free(outfeed->leaves[i].rows);
+        free(outfeed->leaves[i].last);
+    }
+    free((void *)outfeed->pending);
+    pthread_cond_destroy(&outfeed->changed);
+    pthread_mutex_destroy(&outfeed->mutex);
+    bgi_arena_clear(&outfeed->arena);
+    free(outfeed);
+}
+
+/* Devices may wait for rows to be taken. Under the mutex. */
+static void set_taken(bg_outfeed *outfeed, uint64_t taken)
+{
+    atomic_store(&outfeed->taken.value, taken);
+    if (outfeed->engine != NULL)
+        bgi_event_count_notify_all(&outfeed->engine->events);
+}
+
+void bg_outfeed_destroy(bg_outfeed *outfeed)
+{
+    if (outfeed == NULL)
+        return;
+    pthread_mutex_lock(&outfeed->mutex);
+    atomic_store(&outfeed->is_abandoned, true);
+    set_taken(outfeed, UINT64_MAX);
+    pthread_mutex_unlock(&outfeed->mutex);
+    release(outfeed);
+}
+
+void bgi_outfeed_close(bg_outfeed *outfeed)
+{
+    pthread_mutex_lock(&outfeed->mutex);
+    outfeed->is_closed = true;
+    pthread_cond_broadcast(&outfeed->changed);
+    pthread_mutex_unlock(&outfeed->mutex);
+    release(outfeed);
+}
+
+/* ---- attaching ---- */
+
+static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *leaf, bg_error *error)
+{
+    const bool is_loss = outfeed->options.loss;
+    uint32_t stream = 0;
+
+    if (is_loss && plan->loss_output == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "outfeed: the loss is no output of the graph; mark it with bg_graph_output");
+    if (is_loss)
+        leaf->output = plan->loss_output;
+    while (stream < plan->output_count && strcmp(plan->outputs[stream].name, leaf->output) != 0)
+        stream++;
+    if (stream == plan->output_count)
+        return bg_error_set(error, BG_ERROR_NOT_FOUND, "outfeed: the session has no output `%s`", leaf->output);
+    leaf->stream = stream;
+    leaf->value_type = plan->outputs[stream].type;
+    leaf->from_dtype = leaf->value_type.dtype;
+    if (outfeed->options.accumulate) {
+        if (!bg_dtype_is_float(leaf->from_dtype) && leaf->from_dtype != BG_INT32)
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED, "outfeed: output `%s`: a sum of %s; cast it first",
+                                leaf->output, bg_dtype_name(leaf->from_dtype));
+        if (bg_dtype_is_float(leaf->from_dtype) && outfeed->options.accumulate_dtype != BG_DTYPE_NONE)
+            leaf->value_type.dtype = outfeed->options.accumulate_dtype;
+        else if (leaf->from_dtype == BG_BFLOAT16)
+            leaf->value_type.dtype = BG_FLOAT32;
+    }
+    leaf->value_bytes = bg_type_size_bytes(&leaf->value_type);
+    leaf->row_bytes = leaf->value_bytes * plan->replicas;
+    return BG_OK;
+}
+
+static uint32_t count_writes(const bg_outfeed *outfeed)
+{
+    return outfeed->leaf_count * outfeed->plan->replicas;
+}
+
+/* Room for `capacity` rows; those that wait are kept. Nobody writes. */
+static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
+{
+    const uint64_t taken = atomic_load(&outfeed->taken.value), waiting = outfeed->complete - taken;
+    _Atomic uint32_t *pending = NULL;
+
+    if (capacity <= SIZE_MAX / sizeof *pending)
+        pending = malloc((size_t)capacity * sizeof *pending);
+    if (pending == NULL)
+        return bgi_error_memory(error, "an outfeed's ring", (size_t)capacity * sizeof *pending);
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
+        bgi_leaf *leaf = &outfeed->leaves[i];
+        unsigned char *rows = NULL;
+        if (capacity <= SIZE_MAX / 2 / (leaf->row_bytes + 1))
+            rows = bgi_aligned_take(BGI_CACHE_LINE_BYTES, (size_t)capacity * leaf->row_bytes);
+        /* What has grown already stays: a ring may be larger than it has to be, but not out of step. */
+        if (rows == NULL) {
+            for (uint32_t done = 0; done < i; done++) {
+                free(outfeed->leaves[done].last);
+                outfeed->leaves[done].last = NULL;
+            }
+            free((void *)pending);
+            return bgi_error_memory(error, leaf->output, (size_t)capacity * leaf->row_bytes);
+        }
+        leaf->last = rows;
+    }
+    for (uint64_t s = 0; s < capacity; s++)
+        atomic_init(&pending[s], count_writes(outfeed));
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
+        bgi_leaf *leaf = &outfeed->leaves[i];
+        for (uint64_t row = taken; row < taken + waiting; row++)
+            memcpy(leaf->last + row % capacity * leaf->row_bytes,
+                   leaf->rows + row % outfeed->capacity * leaf->row_bytes, leaf->row_bytes);
+        free(leaf->rows);
+        leaf->rows = leaf->last;
+        leaf->last = NULL;
+    }
+    for (uint64_t row = taken; row < taken + waiting; row++)
+        atomic_store(&pending[row % capacity], 0);
+    free((void *)outfeed->pending);
+    outfeed->pending = pending;
+    outfeed->capacity = capacity;
+    return BG_OK;
+}
+
+static bg_status take_last(bg_outfeed *outfeed, bg_error *error)
+{
+    for (uint32_t i = 0; outfeed->options.mode == BG_OUTFEED_LAST && i < outfeed->leaf_count; i++) {
+        outfeed->leaves[i].last = bgi_aligned_take(BGI_CACHE_LINE_BYTES, outfeed->leaves[i].row_bytes);
+        if (outfeed->leaves[i].last == NULL)
+            return bgi_error_memory(error, "an outfeed's newest row", outfeed->leaves[i].row_bytes);
+    }
+    return BG_OK;
+}
+
+/* Rows that a queue with a fixed size has room for. */
+static uint64_t find_capacity(const bg_outfeed *outfeed)
+{
+    const bg_plan *plan = outfeed->plan;
+
+    if (outfeed->options.mode == BG_OUTFEED_LAST)
+        return (uint64_t)outfeed->rows_per_step + 1;
+    if (outfeed->options.bounded || plan->is_endless)
+        return (uint64_t)outfeed->rows_per_step - 1 + outfeed->options.buffer_depth;
+    return (uint64_t)plan->iterations * outfeed->rows_per_step;
+}
+
+bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error)
+{
+    const bg_outfeed_options *options = &outfeed->options;
+    bg_status status = BG_OK;
+
+    if (outfeed->plan != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "an outfeed has one place where values enter: it is attached already; make another one");
+    if (!plan->training && (options->loss || options->mask != NULL || options->accumulate))
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimiser",
+                            options->loss           ? "loss"
+                            : options->mask != NULL ? "mask"
+                                                    : "accumulate");
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+        BGI_TRY(type_leaf(outfeed, plan, &outfeed->leaves[i], error));
+    outfeed->plan = plan;
+    outfeed->rows_per_step = options->accumulate ? 1 : plan->micro_batches;
+    pthread_mutex_lock(&outfeed->mutex);
+    status = resize(outfeed, find_capacity(outfeed), error);
+    pthread_mutex_unlock(&outfeed->mutex);
+    if (status == BG_OK)
+        status = take_last(outfeed, error);
+    if (status != BG_OK) {
+        outfeed->plan = NULL;
+        return status;
+    }
+    atomic_fetch_add(&outfeed->references, 1);
+    return BG_OK;
+}
+
+/* ---- looking ---- */
+
+uint32_t bg_outfeed_leaf_count(const bg_outfeed *outfeed)
+{
+    return outfeed->leaf_count;
+}
+
+/* `before`: a dimension before the value's own; 1 is left out. */
+static bool add_dimension(bg_type *type, uint64_t before)
+{
+    if (type->rank == BG_MAX_RANK)
+        return false;
+    memmove(type->dims + 1, type->dims, type->rank * sizeof *type->dims);
+    type->dims[0] = (int64_t)before;
+    type->rank++;
+    return true;
+}
+
+static bg_status find_row_type(const bg_outfeed *outfeed, uint32_t leaf, bg_type *out, bg_error *error)
+{
+    *out = outfeed->leaves[leaf].value_type;
+    if (outfeed->plan == NULL || outfeed->plan->replicas == 1 || add_dimension(out, outfeed->plan->replicas))
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_SHAPE, "outfeed: leaf `%s` has more than %d dimensions",
+                        outfeed->leaves[leaf].path, BG_MAX_RANK);
+}
+
+bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, bg_outfeed_leaf *out, bg_error *error)
+{
+    if (index >= outfeed->leaf_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "leaf %u of %u", index, outfeed->leaf_count);
+    *out = (bg_outfeed_leaf){.path = outfeed->leaves[index].path, .output = outfeed->leaves[index].output};
+    return find_row_type(outfeed, index, &out->type, error);
+}
+
+uint32_t bg_outfeed_find(const bg_outfeed *outfeed, const char *path)
+{
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+        if (strcmp(outfeed->leaves[i].path, path) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+const char *bg_outfeed_structure(const bg_outfeed *outfeed)
+{
+    return outfeed->structure;
+}
+
+/* ---- the consumer ---- */
+
+static bg_status check_attached(const bg_outfeed *outfeed, bg_error *error)
+{
+    return outfeed->plan != NULL
+               ? BG_OK
+               : bg_error_set(error, BG_ERROR_INVALID, "the outfeed is not attached: no program puts values into it");
+}
+
+/* All under the mutex. */
+static uint64_t count_waiting(const bg_outfeed *outfeed)
+{
+    if (outfeed->options.mode == BG_OUTFEED_LAST)
+        return outfeed->complete > outfeed->shown;
+    return outfeed->complete - atomic_load(&outfeed->taken.value);
+}
+
+static bg_status report(const bg_outfeed *outfeed, bg_error *error)
+{
+    if (outfeed->error.status == BG_OK)
+        return BG_OK;
+    bg_error_set(error, outfeed->error.status, "%s", outfeed->error.message);
+    return bg_error_context(error, outfeed->error.status, "outfeed: the run failed");
+}
+
+/* Row `row` leaves the ring. */
+static void free_row(bg_outfeed *outfeed, uint64_t row)
+{
+    atomic_store(&outfeed->pending[row % outfeed->capacity], count_writes(outfeed));
+    set_taken(outfeed, row + 1);
+}
+
+static const unsigned char *find_row(const bg_outfeed *outfeed, uint32_t leaf)
+{
+    const bgi_leaf *l = &outfeed->leaves[leaf];
+
+    if (outfeed->options.mode == BG_OUTFEED_LAST)
+        return l->last;
+    return l->rows + atomic_load(&outfeed->taken.value) % outfeed->capacity * l->row_bytes;
+}
+
+static void pop(bg_outfeed *outfeed)
+{
+    if (outfeed->options.mode == BG_OUTFEED_LAST)
+        outfeed->shown = outfeed->complete;
+    else
+        free_row(outfeed, atomic_load(&outfeed->taken.value));
+}
+
+bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool *out_has, bg_error *error)
+{
+    bg_status status = BG_OK;
+
+    *out_has = false;
+    BGI_TRY(check_attached(outfeed, error));
+    pthread_mutex_lock(&outfeed->mutex);
+    *out_has = count_waiting(outfeed) > 0;
+    if (*out_has) {
+        for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+            if (leaves != NULL && leaves[i] != NULL)
+                memcpy(leaves[i], find_row(outfeed, i), outfeed->leaves[i].row_bytes);
+        pop(outfeed);
+    } else {
+        status = report(outfeed, error);
+    }
+    pthread_mutex_unlock(&outfeed->mutex);
+    return status;
+}
+
+bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_has, bg_error *error)
+{
+    const uint64_t begin_ns = bgi_clock_ns(), limit_ns = limit_s > 0.0 ? (uint64_t)(limit_s * 1e9) : 0;
+    bg_status status = BG_OK;
+
+    *out_has = false;
+    BGI_TRY(check_attached(outfeed, error));
+    pthread_mutex_lock(&outfeed->mutex);
+    while (count_waiting(outfeed) == 0 && !outfeed->is_closed && outfeed->error.status == BG_OK) {
+        const uint64_t waited_ns = bgi_clock_ns() - begin_ns;
+        if (waited_ns >= limit_ns)
+            break;
+        bgi_condition_wait_ns(&outfeed->changed, &outfeed->mutex, limit_ns - waited_ns);
+    }
+    *out_has = count_waiting(outfeed) > 0;
+    if (!*out_has)
+        status = report(outfeed, error);
+    pthread_mutex_unlock(&outfeed->mutex);
+    return status;
+}
+
+static bg_status take_array(const bg_outfeed *outfeed, uint32_t leaf, uint64_t count, bg_array *out, bg_error *error)
+{
+    const bool is_last = outfeed->options.mode == BG_OUTFEED_LAST;
+    bg_type type;
+
+    BGI_TRY(find_row_type(outfeed, leaf, &type, error));
+    if (!is_last && !add_dimension(&type, count))
+        return bg_error_set(error, BG_ERROR_SHAPE, "outfeed: leaf `%s` has more than %d dimensions",
+                            outfeed->leaves[leaf].path, BG_MAX_RANK);
+    *out = (bg_array){.type = type};
+    return count > 0 ? bg_array_init(out, &type, error) : BG_OK;
+}
+
+/* Rows that are there are copied in at most two pieces. One thread takes, so they stay. */
+static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
+{
+    const uint64_t taken = atomic_load(&outfeed->taken.value);
+
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
+        const bgi_leaf *leaf = &outfeed->leaves[i];
+        if (outfeed->options.mode == BG_OUTFEED_LAST) {
+            memcpy(arrays[i].data, leaf->last, leaf->row_bytes);
+            continue;
+        }
+        for (uint64_t r = 0; r < count; r++)
+            memcpy((char *)arrays[i].data + r * leaf->row_bytes,
+                   leaf->rows + (taken + r) % outfeed->capacity * leaf->row_bytes, leaf->row_bytes);
+    }
+    if (outfeed->options.mode == BG_OUTFEED_ALL)
+        for (uint64_t r = 0; r < count; r++)
+            free_row(outfeed, taken + r);
+}
+
+static uint64_t count_for_dequeue(bg_outfeed *outfeed, bool wait_for_completion)
+{
+    uint64_t count;
+
+    pthread_mutex_lock(&outfeed->mutex);
+    while (wait_for_completion && outfeed->engine != NULL)
+        pthread_cond_wait(&outfeed->changed, &outfeed->mutex);
+    count = outfeed->options.mode == BG_OUTFEED_LAST ? outfeed->complete > 0 : count_waiting(outfeed);
+    pthread_mutex_unlock(&outfeed->mutex);
+    return count;
+}
+
+bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_array *arrays, uint64_t *out_row_count,
+                             bg_error *error)
+{
+    bg_status status = BG_OK;
+    uint64_t count;
+
+    BGI_TRY(check_attached(outfeed, error));
+    count = count_for_dequeue(outfeed, wait_for_completion);
+    pthread_mutex_lock(&outfeed->mutex);
+    if (count == 0)
+        status = report(outfeed, error);
+    pthread_mutex_unlock(&outfeed->mutex);
+    BGI_TRY(status);
+    if (count == 0 && outfeed->options.mode == BG_OUTFEED_LAST)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: no run has put a row into it yet");
+    for (uint32_t i = 0; i < outfeed->leaf_count && status == BG_OK; i++) {
+        status = take_array(outfeed, i, count, &arrays[i], error);
+        for (uint32_t done = 0; status != BG_OK && done < i; done++)
+            bg_array_clear(&arrays[done]);
+    }
+    BGI_TRY(status);
+    pthread_mutex_lock(&outfeed->mutex);
+    if (count > 0)
+        copy_rows(outfeed, count, arrays);
+    pthread_mutex_unlock(&outfeed->mutex);
+    if (out_row_count != NULL)
+        *out_row_count = count;
+    return BG_OK;
+}
+
+/* ---- the devices ---- */
+
+/* Rows that wait and those of the run; an unbounded queue grows here, before the devices begin. */
+static bg_status make_room(bg_outfeed *outfeed, uint64_t iterations, bg_error *error)
+{
+    const uint64_t waiting = outfeed->complete - atomic_load(&outfeed->taken.value);
+    uint64_t needed;
+
+    if (outfeed->options.mode == BG_OUTFEED_LAST || outfeed->options.bounded)
+        return BG_OK;
+    if (iterations > UINT64_MAX / 2 / outfeed->rows_per_step)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "an endless run gives any number of rows: make the outfeed bounded, or LAST");
+    needed = waiting + iterations * outfeed->rows_per_step;
+    return needed > outfeed->capacity ? resize(outfeed, needed, error) : BG_OK;
+}
+
+bg_status bgi_outfeed_begin(bg_outfeed *outfeed, bgi_engine *engine, uint64_t iterations, bg_error *error)
+{
+    bg_status status = BG_OK;
+
+    pthread_mutex_lock(&outfeed->mutex);
+    if (!atomic_load(&outfeed->is_abandoned))
+        status = make_room(outfeed, iterations, error);
+    if (status == BG_OK) {
+        outfeed->first_row = outfeed->complete;
+        outfeed->engine = engine;
+        bg_error_clear(&outfeed->error);
+    }
+    pthread_mutex_unlock(&outfeed->mutex);
+    return status;
+}
+
+void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message)
+{
+    pthread_mutex_lock(&outfeed->mutex);
+    outfeed->engine = NULL;
+    if (status != BG_OK)
+        bg_error_set(&outfeed->error, status, "%s", message);
+    pthread_cond_broadcast(&outfeed->changed);
+    pthread_mutex_unlock(&outfeed->mutex);
+}
+
+static uint64_t find_device_row(const bgi_device *device, const bg_outfeed *outfeed)
+{
+    return outfeed->first_row + device->run_iteration * outfeed->rows_per_step +
+           (outfeed->options.accumulate ? 0 : device->micro_batch);
+}
+
+bool bgi_outfeed_has_room(bgi_device *device, bg_outfeed *outfeed)
+{
+    const uint64_t end = find_device_row(device, outfeed) + 1;
+
+    return end <= outfeed->capacity || bgi_device_reached(device, &outfeed->taken, end - outfeed->capacity);
+}
+
+static void complete_rows(bg_outfeed *outfeed)
+{
+    pthread_mutex_lock(&outfeed->mutex);
+    while (!atomic_load(&outfeed->is_abandoned) &&
+           outfeed->complete < atomic_load(&outfeed->taken.value) + outfeed->capacity &&
+           atomic_load(&outfeed->pending[outfeed->complete % outfeed->capacity]) == 0) {
+        const uint64_t row = outfeed->complete++;
+        if (outfeed->options.mode == BG_OUTFEED_ALL)
+            continue;
+        for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+            memcpy(outfeed->leaves[i].last,
+                   outfeed->leaves[i].rows + row % outfeed->capacity * outfeed->leaves[i].row_bytes,
+                   outfeed->leaves[i].row_bytes);
+        free_row(outfeed, row);
+    }
+    pthread_cond_broadcast(&outfeed->changed);
+    pthread_mutex_unlock(&outfeed->mutex);
+}
+
+/* The first micro-batch begins the sum; each addition is made in the row's type. */
+static void add(const bgi_leaf *leaf, void *to, const void *from, bool is_first)
+{
+    const int64_t count = bg_type_element_count(&leaf->value_type);
+
+    for (int64_t i = 0; i < count; i++) {
+        const double term = bgi_load(leaf->from_dtype, from, i);
+        if (is_first)
+            bgi_store(leaf->value_type.dtype, to, i, term);
+        else if (leaf->value_type.dtype == BG_INT32)
+            ((uint32_t *)to)[i] += ((const uint32_t *)from)[i]; /* wraps around */
+        else if (leaf->value_type.dtype == BG_FLOAT32)
+            ((float *)to)[i] += (float)term;
+        else
+            ((double *)to)[i] += term;
+    }
+}
+
+void bgi_outfeed_write(bgi_device *device, bg_outfeed *outfeed, uint32_t leaf, const void *from)
+{
+    const bgi_leaf *l = &outfeed->leaves[leaf];
+    const uint64_t slot = find_device_row(device, outfeed) % outfeed->capacity;
+    unsigned char *to = l->rows + slot * l->row_bytes + device->replica * l->value_bytes;
+
+    if (atomic_load(&outfeed->is_abandoned))
+        return;
+    if (outfeed->options.accumulate) {
+        add(l, to, from, device->micro_batch == 0);
+        if (device->micro_batch + 1 < device->plan->micro_batches)
+            return;
+    } else {
+        memcpy(to, from, l->value_bytes);
+    }
+    if (atomic_fetch_sub(&outfeed->pending[slot], 1) == 1)
+        complete_rows(outfeed);
+}
