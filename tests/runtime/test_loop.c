@@ -1,0 +1,343 @@
+/*
+ * test_loop.c: loops on the devices: carried values, conditions, loops in loops, and what is refused.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include <brigade.h>
+
+typedef struct rig {
+    bg_graph *body, *condition;
+    bg_plan *plan;
+    bg_session *session;
+    bg_error error;
+} rig;
+
+static const bg_type scalar = {.dtype = BG_FLOAT32};
+
+static void open_body(rig *r)
+{
+    memset(r, 0, sizeof *r);
+    assert_int_equal(bg_graph_create(&r->body, &r->error), BG_OK);
+}
+
+/* Goes on while its input is below `limit`. */
+static bg_graph *make_condition(double limit)
+{
+    bg_graph *graph = NULL;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    bg_graph_output(graph, "goes_on", bg_scale(graph, NULL, bg_graph_input(graph, "n", &scalar), -1, limit));
+    return graph;
+}
+
+static void compile(rig *r, const bg_loop *loop, const char *stages, uint32_t replicas)
+{
+    bg_options options = bg_options_defaults();
+
+    options.strategy = stages == NULL ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+    options.stages = stages;
+    options.replicas = replicas;
+    options.cores = 2;
+    options.wait_limit_s = 20.0;
+    if (bg_plan_create_loop(r->body, loop, &options, &r->plan, &r->error) != BG_OK ||
+        bg_session_create(r->plan, NULL, &r->session, &r->error) != BG_OK)
+        fail_msg("%s", r->error.message);
+}
+
+static uint64_t execute(rig *r, const bg_run *run)
+{
+    uint64_t iterations = 0;
+
+    if (bg_session_execute(r->session, run, &iterations, &r->error) != BG_OK)
+        fail_msg("%s", r->error.message);
+    return iterations;
+}
+
+static void close_rig(rig *r)
+{
+    bg_session_destroy(r->session);
+    bg_plan_destroy(r->plan);
+    bg_graph_destroy(r->condition);
+    bg_graph_destroy(r->body);
+}
+
+/* ---- repeat ---- */
+
+static void a_counter_counts(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 2, 10, 1000};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        const float first = 5.0f;
+        float last = -1.0f;
+        bg_value n, next;
+        rig r;
+        open_body(&r);
+        n = bg_graph_input(r.body, "n", &scalar);
+        next = bg_scale(r.body, NULL, n, 1, 1);
+        const bg_loop loop = bg_repeat(counts[c], &n, &next, 1);
+        compile(&r, &loop, NULL, 1);
+        const bg_run from_zero = {.carried_out = (void *[]){&last}};
+        const bg_run from_five = {.carried_in = (const void *[]){&first}, .carried_out = (void *[]){&last}};
+        for (int run = 0; run < 2; run++) { /* nothing is left over */
+            assert_int_equal(execute(&r, &from_zero), counts[c]);
+            assert_true(last == (float)counts[c]);
+        }
+        execute(&r, &from_five);
+        assert_true(last == 5.0f + (float)counts[c]);
+        close_rig(&r);
+    }
+}
+
+/* All next values are taken together: Fibonacci's numbers, and a plain exchange. */
+static void values_change_together(void **state)
+{
+    const float first[] = {0.0f, 1.0f};
+    float last[2];
+    bg_value carried[2], results[2];
+    rig r;
+
+    (void)state;
+    open_body(&r);
+    carried[0] = bg_graph_input(r.body, "a", &scalar);
+    carried[1] = bg_graph_input(r.body, "b", &scalar);
+    results[0] = carried[1];
+    results[1] = bg_add(r.body, carried[0], carried[1]);
+    const bg_loop fibonacci = bg_repeat(20, carried, results, 2);
+    compile(&r, &fibonacci, NULL, 1);
+    const bg_run run = {.carried_in = (const void *[]){&first[0], &first[1]},
+                        .carried_out = (void *[]){&last[0], &last[1]}};
+    execute(&r, &run);
+    assert_true(last[0] == 6765.0f && last[1] == 10946.0f);
+    bg_session_destroy(r.session);
+    bg_plan_destroy(r.plan);
+    results[1] = bg_reshape(r.body, NULL, carried[0], 0, NULL); /* another name for the same bytes */
+    const bg_loop exchange = bg_repeat(3, carried, results, 2);
+    compile(&r, &exchange, NULL, 1);
+    execute(&r, &run);
+    assert_true(last[0] == 1.0f && last[1] == 0.0f);
+    close_rig(&r);
+}
+
+/* Each replica has values of its own; stages on devices; a result of the infeed's data. */
+static void replicas_and_stages_carry(void **state)
+{
+    static const char *const stages[] = {NULL, "B1|B2"};
+    float data[6][2] = {{0}}, last[2], y[2];
+
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        data[i / 2][i % 2] = (float)(i + 1);
+    for (size_t s = 0; s < 2; s++) {
+        bg_value sum, next, x;
+        rig r;
+        open_body(&r);
+        sum = bg_graph_input(r.body, "sum", &scalar);
+        x = bg_graph_input(r.body, "x", &scalar);
+        bg_block_start(r.body, "B1", BG_DEVICE_NONE);
+        next = bg_add(r.body, sum, x);
+        bg_block_start(r.body, "B2", BG_DEVICE_NONE);
+        bg_graph_output(r.body, "y", bg_scale(r.body, NULL, next, 10, 0));
+        const bg_loop loop = bg_repeat(6, &sum, &next, 1);
+        compile(&r, &loop, stages[s], 2);
+        const bg_run run = {
+            .inputs = (const void *[]){data}, .outputs = (void *[]){y}, .carried_out = (void *[]){last}};
+        assert_int_equal(execute(&r, &run), 6);
+        assert_true(last[0] == 1 + 3 + 5 + 7 + 9 + 11 && last[1] == 2 + 4 + 6 + 8 + 10 + 12);
+        assert_true(y[0] == 10 * last[0] && y[1] == 10 * last[1]); /* default: final */
+        close_rig(&r);
+    }
+}
+
+/* ---- while ---- */
+
+static void a_condition_ends_the_loop(void **state)
+{
+    static const struct {
+        float first;
+        uint64_t most, iterations;
+    } wanted[] = {{0, 1000, 7}, {6, 1000, 1}, {7, 1000, 0}, {100, 1000, 0}, {0, 3, 3}, {-3, UINT64_MAX, 10}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+            float last[2] = {-1, -1};
+            bg_value n, next;
+            rig r;
+            open_body(&r);
+            r.condition = make_condition(7);
+            n = bg_graph_input(r.body, "n", &scalar);
+            next = bg_scale(r.body, NULL, n, 1, 1);
+            const bg_loop loop = bg_while(r.condition, wanted[i].most, &n, &next, 1);
+            compile(&r, &loop, NULL, replicas);
+            const bg_run run = {.carried_in = (const void *[]){&wanted[i].first}, .carried_out = (void *[]){last}};
+            for (int again = 0; again < 2; again++) {
+                assert_int_equal(execute(&r, &run), wanted[i].iterations);
+                for (uint32_t replica = 0; replica < replicas; replica++)
+                    assert_true(last[replica] == wanted[i].first + (float)wanted[i].iterations);
+            }
+            close_rig(&r);
+        }
+}
+
+/* Endless, until a value of the body says so. */
+static void a_value_of_the_body_ends_the_loop(void **state)
+{
+    float last = 0;
+    bg_value n, next;
+    rig r;
+
+    (void)state;
+    open_body(&r);
+    n = bg_graph_input(r.body, "n", &scalar);
+    next = bg_scale(r.body, NULL, n, 1, 1);
+    bg_graph_output(r.body, "enough", bg_scale(r.body, NULL, next, 1, -41)); /* above 0 from 42 on */
+    const bg_loop loop = bg_repeat(BG_ENDLESS, &n, &next, 1);
+    compile(&r, &loop, NULL, 1);
+    const bg_run run = {.carried_out = (void *[]){&last}, .stop = "enough"};
+    assert_int_equal(execute(&r, &run), 42);
+    assert_true(last == 42.0f);
+    close_rig(&r);
+}
+
+/* ---- loops in loops ---- */
+
+/* Outer: 5 times total += inner; inner: while n < limit, at most 100 times; n doubles: 1, 2, 4, 8. */
+static void loops_nest(void **state)
+{
+    bg_graph *inner = NULL, *innermost = NULL, *condition = make_condition(8);
+    bg_value n, next, k, result, total, one, sum;
+    float last = 0;
+    rig r;
+
+    (void)state;
+    /* innermost: k times two, as k + step, step given; repeated twice with step = k / 2 */
+    assert_int_equal(bg_graph_create(&innermost, NULL), BG_OK);
+    k = bg_graph_input(innermost, "k", &scalar);
+    sum = bg_add(innermost, k, bg_graph_input(innermost, "step", &scalar));
+    const bg_loop twice = bg_repeat(2, &k, &sum, 1);
+    assert_int_equal(bg_graph_create(&inner, NULL), BG_OK);
+    n = bg_graph_input(inner, "n", &scalar);
+    bg_graph_loop(inner, NULL, innermost, &twice, (bg_value[]){n, bg_scale(inner, NULL, n, 0.5, 0)}, 2, &next);
+    const bg_loop doubling = bg_while(condition, 100, &n, &next, 1);
+    open_body(&r);
+    total = bg_graph_input(r.body, "total", &scalar);
+    one = bg_graph_constant(r.body, "one", &scalar, &(float){1.0f});
+    bg_graph_loop(r.body, "doubling", inner, &doubling, &one, 1, &result);
+    sum = bg_add(r.body, total, result);
+    const bg_loop outer = bg_repeat(5, &total, &sum, 1);
+    compile(&r, &outer, NULL, 1);
+    const bg_run run = {.carried_out = (void *[]){&last}};
+    execute(&r, &run);
+    assert_true(last == 40.0f); /* 1 -> 2 -> 4 -> 8, five times */
+    close_rig(&r);
+    bg_graph_destroy(inner);
+    bg_graph_destroy(innermost);
+    bg_graph_destroy(condition);
+}
+
+/* ---- refusals ---- */
+
+static void expect_refused(rig *r, const bg_loop *loop, bg_status status, const char *wanted)
+{
+    bg_options options = bg_options_defaults();
+
+    options.strategy = BG_STRATEGY_SINGLE;
+    bg_error_clear(&r->error);
+    assert_int_equal(bg_plan_create_loop(r->body, loop, &options, &r->plan, &r->error), status);
+    if (strstr(r->error.message, wanted) == NULL)
+        fail_msg("%s", r->error.message);
+}
+
+static void wrong_loops_are_refused(void **state)
+{
+    const bg_type wide = bg_vector(BG_FLOAT32, 3);
+    bg_graph *other = make_condition(1);
+    bg_value n, next, x, none = {0};
+    bg_loop loop;
+    rig r;
+
+    (void)state;
+    open_body(&r);
+    n = bg_graph_input(r.body, "n", &scalar);
+    x = bg_graph_input(r.body, "x", &wide);
+    next = bg_scale(r.body, NULL, n, 1, 1);
+    loop = bg_repeat(2, &n, &x, 1);
+    expect_refused(&r, &loop, BG_ERROR_SHAPE, "`n` is carried as float32[], its next value is float32[3]");
+    loop = bg_repeat(2, &next, &next, 1);
+    expect_refused(&r, &loop, BG_ERROR_INVALID, "no input of the body");
+    loop = bg_repeat(2, &n, &none, 1);
+    expect_refused(&r, &loop, BG_ERROR_INVALID, "result 0");
+    loop = bg_repeat(2, (bg_value[]){n, n}, (bg_value[]){next, next}, 2);
+    expect_refused(&r, &loop, BG_ERROR_INVALID, "carried twice");
+    loop = bg_while(other, 2, &x, &x, 1);
+    expect_refused(&r, &loop, BG_ERROR_SHAPE, "input 0 of the condition");
+    loop = bg_while(other, 2, NULL, NULL, 0);
+    expect_refused(&r, &loop, BG_ERROR_SHAPE, "more inputs");
+    loop = bg_repeat(UINT32_MAX, &n, &next, 1);
+    expect_refused(&r, &loop, BG_ERROR_INVALID, "fewer than 2^32");
+    loop.carried_count = 17;
+    expect_refused(&r, &loop, BG_ERROR_INVALID, "at most 16");
+    close_rig(&r);
+    bg_graph_destroy(other);
+}
+
+/* A body in a graph: what it may have, and no gradient. */
+static void wrong_inner_loops_are_refused(void **state)
+{
+    const bg_type wide = bg_vector(BG_FLOAT32, 3);
+    const bg_optimiser optimiser = bg_sgd(0.1);
+    bg_options options = bg_options_defaults();
+    bg_graph *inner = NULL, *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    bg_value n, next, out = {0};
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&inner, NULL), BG_OK);
+    n = bg_graph_input(inner, "n", &scalar);
+    next = bg_scale(inner, NULL, n, 1, 1);
+    bg_loop loop = bg_repeat(BG_ENDLESS, &n, &next, 1);
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    bg_graph_loop(graph, NULL, inner, &loop, (bg_value[]){bg_graph_input(graph, "x", &scalar)}, 1, &out);
+    assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "endless"));
+    bg_graph_destroy(graph);
+    bg_error_clear(&error);
+    loop.iterations = 2;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    bg_graph_loop(graph, NULL, inner, &loop, (bg_value[]){bg_graph_input(graph, "x", &wide)}, 1, &out);
+    assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_SHAPE);
+    bg_graph_destroy(graph);
+    bg_error_clear(&error);
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    bg_graph_loop(graph, NULL, inner, &loop, (bg_value[]){bg_graph_parameter(graph, "w", &scalar, NULL)}, 1, &out);
+    options.strategy = BG_STRATEGY_SINGLE;
+    assert_int_equal(bg_plan_create_training(graph, out, &optimiser, &options, &plan, &error), BG_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "no gradient"));
+    bg_graph_destroy(graph);
+    bg_graph_destroy(inner);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_counter_counts),
+        cmocka_unit_test(values_change_together),
+        cmocka_unit_test(replicas_and_stages_carry),
+        cmocka_unit_test(a_condition_ends_the_loop),
+        cmocka_unit_test(a_value_of_the_body_ends_the_loop),
+        cmocka_unit_test(loops_nest),
+        cmocka_unit_test(wrong_loops_are_refused),
+        cmocka_unit_test(wrong_inner_loops_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
