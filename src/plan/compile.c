@@ -465,7 +465,7 @@ bg_status bgi_lower(bgi_compiler *c, bg_error *error)
 }
 
 static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss, const bg_optimiser *optimiser,
-                             const bg_options *options, bg_plan **out, bg_error *error);
+                             const bg_loop *loop, const bg_options *options, bg_plan **out, bg_error *error);
 
 /* The same plan without budgets and messages to the user. */
 static bg_status create_unlimited(const bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_plan **out,
@@ -483,7 +483,8 @@ static bg_status create_unlimited(const bgi_compiler *c, const bg_graph *graph, 
     options.devices = options.devices != NULL ? devices : NULL;
     options.device_memory_bytes = 0;
     options.log = NULL;
-    status = create_plan(graph, plan->training, loss, plan->training ? &plan->optimiser : NULL, &options, out, error);
+    status = create_plan(graph, plan->training, loss, plan->training ? &plan->optimiser : NULL, c->loop, &options, out,
+                         error);
     free(devices);
     return status;
 }
