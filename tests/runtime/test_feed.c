@@ -288,6 +288,38 @@ static void accumulated_rows_are_sums(void **state)
     clear_source(&s);
 }
 
+static void masked_leaves_are_left_out(void **state)
+{
+    static const bool mask[] = {false, true, false};
+    bg_outfeed_options options = bg_outfeed_options_default();
+    bg_outfeed_leaf leaf;
+    bg_outfeed *outfeed;
+    bg_infeed *infeed;
+    float rows[2];
+    bool has;
+    source s;
+    rig r;
+
+    (void)state;
+    open_rig(&r, &ways[0]);
+    init_source(&s, r.session, count_elements(&ways[0]));
+    options.structure = "(loss, {a: loss, b: loss})";
+    options.mask = mask;
+    options.mask_count = 3;
+    outfeed = open_outfeed(&r, &options);
+    infeed = open_infeed(&s, &r, 1);
+    assert_int_equal(bg_outfeed_leaf_count(outfeed), 2);
+    assert_int_equal(bg_outfeed_leaf_at(outfeed, 1, &leaf, NULL), BG_OK);
+    assert_string_equal(leaf.path, "1/b");
+    expect_ok(&r, bg_session_run_infeed(r.session, infeed, NULL, &r.error));
+    expect_ok(&r, bg_outfeed_next(outfeed, (void *[]){&rows[0], &rows[1]}, &has, &r.error));
+    assert_true(has && rows[0] == rows[1] && rows[0] > 0);
+    bg_outfeed_destroy(outfeed);
+    close_rig(&r);
+    bg_infeed_destroy(infeed);
+    clear_source(&s);
+}
+
 /* ---- back-pressure ---- */
 
 typedef struct consumer {
@@ -900,6 +932,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queues_give_the_bits_of_arrays),
         cmocka_unit_test(accumulated_rows_are_sums),
+        cmocka_unit_test(masked_leaves_are_left_out),
         cmocka_unit_test(consumer_reads_while_devices_run),
         cmocka_unit_test(producer_waits_for_devices),
         cmocka_unit_test(a_consumer_that_leaves_is_waited_for_no_more),
