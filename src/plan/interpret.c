@@ -1,7 +1,7 @@
 /*
- * interpret.c: instruction by instruction, call by call, part by part.
+ * interpret.c: a plan of one device run by the thread that asks: instruction by instruction, call by call, part by part.
  */
-#include "plan/interpret.h"
+#include "plan/plan.h"
 
 #include <string.h>
 

@@ -14,7 +14,6 @@
 
 #include "core/error.h"
 #include "plan/compile.h"
-#include "plan/interpret.h"
 
 static void fill_lists(bg_loop *loop, const bg_value *carried, const bg_value *results, uint32_t count)
 {

@@ -9,7 +9,6 @@
 #include <brigade/loop.h>
 
 #include "core/error.h"
-#include "plan/interpret.h"
 
 /* ---- what is given ---- */
 

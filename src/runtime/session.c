@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "kernels/attributes.h"
-#include "plan/interpret.h"
 #include "runtime/initialise.h"
 #include "runtime/weights.h"
 
