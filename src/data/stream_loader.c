@@ -39,13 +39,14 @@ typedef struct piece {
 
 typedef struct shard {
     bool is_busy;
-    bool is_open;
     bool has_failed; /* until the next begin */
     void *iterator;
     uint64_t epoch;       /* that the next piece belongs to */
     uint64_t first, next; /* pieces taken, pieces filled */
     bool is_over;         /* the consumer has seen the end of its epoch */
     piece *pieces;
+    /* Of whoever is busy with the shard, without the lock; not beside the flags above, which are read in one go. */
+    bool is_open;
 } shard;
 
 struct bgi_stream_loader {
