@@ -188,6 +188,15 @@ BG_API bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_
                                           const bg_ipu_model *model, bg_ipu_options *out, bg_error *error);
 BG_API void bg_ipu_options_clear(bg_ipu_options *options);
 
+/* ---- options by name ---- */
+
+/* An option by its name in bg_options (or PopTorch's: deviceIterations, outputMode "OutputMode.All") from text.
+ * `stages` is borrowed: the text must live as long as the options. Lists and callbacks are set in C. Errors:
+ * BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
+BG_API bg_status bg_options_set(bg_options *options, const char *name, const char *text, bg_error *error);
+/* What bg_options_set can set, one a line. malloc'ed. */
+BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);
+
 #ifdef __cplusplus
 }
 #endif

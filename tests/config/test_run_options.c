@@ -1,0 +1,99 @@
+/*
+ * test_run_options.c: options by name: what is printed can be set, and gives the same.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/config.h>
+
+static void set(bg_options *options, const char *name, const char *text)
+{
+    bg_error error = {0};
+
+    if (bg_options_set(options, name, text, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void test_set(void **state)
+{
+    bg_options options = bg_options_defaults();
+    (void)state;
+
+    set(&options, "deviceIterations", "7");
+    set(&options, "Training.gradientAccumulation", "3");
+    set(&options, "outputMode", "OutputMode.All");
+    set(&options, "strategy", "sharded");
+    set(&options, "seed", "18446744073709551615");
+    set(&options, "shard_optimiser", "true");
+    set(&options, "wait_limit_s", "1.5");
+    set(&options, "schedule", "gpipe");
+    assert_int_equal(options.device_iterations, 7);
+    assert_int_equal(options.gradient_accumulation, 3);
+    assert_int_equal(options.output_mode, BG_OUTPUT_ALL);
+    assert_int_equal(options.strategy, BG_STRATEGY_SHARDED);
+    assert_true(options.seed == UINT64_MAX);
+    assert_true(options.locations[BG_LOCATION_STATE].sharded);
+    assert_true(options.wait_limit_s == 1.5);
+    assert_string_equal(options.schedule, "gpipe");
+}
+
+static void test_printed_is_set_again(void **state)
+{
+    bg_options options = bg_options_defaults(), again = bg_options_defaults();
+    char *text = NULL, *copy = NULL, *rest = NULL, name[64], value[64];
+    (void)state;
+
+    set(&options, "output_mode", "sum");
+    set(&options, "replicas", "5");
+    set(&options, "recompute", "stage");
+    set(&options, "auto_stage", "auto_increment");
+    assert_int_equal(bg_options_print(&options, &text, NULL), BG_OK);
+    copy = strdup(text);
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        if (sscanf(line, "%63s %63s", name, value) == 2)
+            set(&again, name, value);
+    free(text);
+    assert_int_equal(bg_options_print(&again, &text, NULL), BG_OK);
+    assert_string_equal(text, copy);
+    assert_int_equal(again.output_mode, BG_OUTPUT_SUM);
+    free(copy);
+    free(text);
+}
+
+static void test_refusals(void **state)
+{
+    static const char *const cases[][3] = {{"deviceIteration", "1", "did you mean `deviceIterations`?"},
+                                           {"replicas", "-1", "a whole number below 2^32"},
+                                           {"replicas", "4294967296", "a whole number below 2^32"},
+                                           {"trace", "maybe", "true or false"},
+                                           {"output_mode", "most", "default, final, all, sum, every_n"},
+                                           {"schedule", "zigzag", "a schedule's name"},
+                                           {"wait_limit_s", "nan", "a number"}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        assert_int_not_equal(bg_options_set(&options, cases[i][0], cases[i][1], &error), BG_OK);
+        if (strstr(error.message, cases[i][2]) == NULL)
+            fail_msg("`%s` does not say `%s`", error.message, cases[i][2]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_printed_is_set_again),
+        cmocka_unit_test(test_refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
