@@ -123,6 +123,7 @@ typedef enum bg_placement {
     BG_PLACEMENT_LINE = 0, /* k; needs N = D */
     BG_PLACEMENT_LOOP,     /* k mod D: several stages a device, far apart (virtual stages) */
     BG_PLACEMENT_ANY,      /* k mod D, any D up to N; a device a stage where nobody says how many devices there are */
+    BG_PLACEMENT_ONE,      /* 0; needs D = 1 */
     BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages a device, the first with the last (a V) */
 } bg_placement;
 
@@ -144,10 +145,11 @@ typedef struct bg_schedule_generator {
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
 
-/* How many devices that takes when nobody says: one a stage; for LOOP and FOLD half as many, if they come out even. */
+/* How many devices that takes when nobody says: one a stage; for LOOP and FOLD half as many, if they come out even; for
+ * ONE a single one. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
 /* The device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do not fit:
- * LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many. */
+ * LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many, ONE one. */
 BG_API bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                                    uint32_t *out_stage_devices, bg_error *error);
 

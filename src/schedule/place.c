@@ -1,7 +1,7 @@
 /*
  * place.c: which device each stage is on when nobody says. Each placement is one line:
  *
- *     LINE  0 1 2 3            LOOP  0 1 0 1 0 1            FOLD  0 1 2 2 1 0            ANY  0 1 2 0
+ *     LINE  0 1 2 3      LOOP  0 1 0 1 0 1      FOLD  0 1 2 2 1 0      ANY  0 1 2 0      ONE  0 0 0
  */
 #include "schedule/schedule.h"
 
@@ -22,6 +22,8 @@ uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uin
 {
     const bool is_several = generator->placement == BG_PLACEMENT_LOOP || generator->placement == BG_PLACEMENT_FOLD;
 
+    if (generator->placement == BG_PLACEMENT_ONE)
+        return 1;
     return is_several && stage_count % 2 == 0 ? stage_count / 2 : stage_count;
 }
 
@@ -43,6 +45,10 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
     case BG_PLACEMENT_ANY:
         if (device_count > stage_count)
             return reject_counts(generator, stage_count, device_count, "at most a device a stage", error);
+        break;
+    case BG_PLACEMENT_ONE:
+        if (device_count != 1)
+            return reject_counts(generator, stage_count, device_count, "one device for all stages", error);
         break;
     default:
         if (stage_count != device_count)

@@ -23,5 +23,5 @@ const bg_schedule_generator bgi_schedule_single = {
     .summary = "all stages on one device, one micro-batch at a time",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
-    .placement = BG_PLACEMENT_LOOP, /* around one device */
+    .placement = BG_PLACEMENT_ONE,
 };

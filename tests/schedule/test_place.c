@@ -58,13 +58,25 @@ static void test_generators_take_their_placement(void **state)
                 problem.device_count = device_count;
                 problem.stage_devices = devices;
                 problem.splits_weights = generator->splits_weights;
-                if (strcmp(generator->name, "single") == 0 && device_count > 1)
-                    continue;
                 if (bg_schedule_create(&problem, generator, &schedule, &error) != BG_OK)
                     fail_msg("%u stages on %u devices: %s", (unsigned)stage_count, (unsigned)device_count,
                              error.message);
                 bg_schedule_destroy(schedule);
             }
+}
+
+static void test_how_many_devices_when_nobody_says(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t stage_count, device_count;
+    } cases[] = {{"single", 1, 1}, {"single", 4, 1}, {"single", 5, 1}, {"interleaved", 4, 4}, {"looped", 4, 2},
+                 {"looped", 5, 5}, {"zb-v", 6, 3},   {"zb-v", 5, 5},   {"auto", 4, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(bg_schedule_default_devices(bg_schedule_generator_find(cases[i].name), cases[i].stage_count),
+                         cases[i].device_count);
 }
 
 static void assert_refused(const char *name, uint32_t stage_count, uint32_t device_count, const char *part)
@@ -86,6 +98,7 @@ static void test_counts_that_do_not_fit(void **state)
     assert_refused("looped", 5, 2, "wants a multiple of the devices as stages; there are 5 stages and 2");
     assert_refused("zb-v", 5, 2, "wants two stages a device");
     assert_refused("v-min", 4, 3, "wants two stages a device; there are 4 stages and 3 devices: change one of them");
+    assert_refused("single", 4, 2, "wants one device for all stages; there are 4 stages and 2 devices");
     assert_refused("looped", 0, 2, "0 stages on 2 devices; both are at least 1");
     assert_refused("looped", 2, 0, "2 stages on 0 devices");
 }
@@ -95,6 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_placement),
         cmocka_unit_test(test_generators_take_their_placement),
+        cmocka_unit_test(test_how_many_devices_when_nobody_says),
         cmocka_unit_test(test_counts_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
