@@ -7,6 +7,7 @@
 #include "core/error.h"
 
 #include <inttypes.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,27 @@ static bg_status check_edge(const bg_schedule_problem *problem, uint32_t index, 
     return BG_OK;
 }
 
+/* All actions and messages one after the other: no order of them takes longer, so that all times are numbers. */
+static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *error)
+{
+    double total_ns = 0.0;
+
+    for (uint32_t stage = 0; problem->costs != NULL && stage < problem->stage_count; stage++) {
+        const bg_stage_cost *cost = &problem->costs[stage];
+        total_ns += problem->micro_batch_count *
+                        (cost->forward_ns + cost->recompute_ns + cost->backward_ns + cost->weights_ns) +
+                    cost->update_ns;
+    }
+    for (uint32_t edge = 0; problem->bytes_per_ns > 0 && edge < problem->edge_count; edge++)
+        total_ns += problem->micro_batch_count * ((double)problem->edges[edge].size_bytes / problem->bytes_per_ns);
+    if (!isfinite(total_ns))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the costs of all stages and messages together are more than a number can be (%g); take a "
+                            "larger unit of time",
+                            DBL_MAX);
+    return BG_OK;
+}
+
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error)
 {
     if (problem == NULL)
@@ -252,7 +274,7 @@ bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_erro
         return bg_error_set(error, BG_ERROR_INVALID, "edges is NULL, but edge_count is %" PRIu32, problem->edge_count);
     for (uint32_t edge = 0; edge < problem->edge_count; edge++)
         BGI_TRY(check_edge(problem, edge, error));
-    return BG_OK;
+    return check_total_time(problem, error);
 }
 
 static bg_schedule_edge make_edge(bg_action_kind from_kind, uint32_t from_stage, bg_action_kind to_kind,

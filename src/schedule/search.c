@@ -409,16 +409,10 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
     bg_status status;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    bgi_schedule_run run = {.schedule = schedule,
-                            .layout = &facts.layout,
-                            .step_count = 1,
-                            .is_timed = true,
-                            .depths = facts.depths,
-                            .records = facts.records};
-    status = bgi_schedule_execute(&run, error);
+    status = bgi_schedule_time(schedule, &facts, error);
     *out_makespan_ns = 0.0;
-    for (size_t i = 0; status == BG_OK && i < run.record_count; i++)
-        *out_makespan_ns = fmax(*out_makespan_ns, run.records[i].end);
+    for (size_t i = 0; status == BG_OK && i < facts.record_count; i++)
+        *out_makespan_ns = fmax(*out_makespan_ns, facts.records[i].end);
     for (uint32_t device = 0; device < problem->device_count; device++)
         device_bytes[device] = 0.0;
     for (uint32_t edge = 0; edge < problem->edge_count; edge++)

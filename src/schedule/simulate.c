@@ -76,6 +76,20 @@ static bg_status make_timing(const bg_schedule *schedule, const bgi_schedule_rec
     return BG_OK;
 }
 
+bg_status bgi_schedule_time(const bg_schedule *schedule, bgi_schedule_facts *facts, bg_error *error)
+{
+    bgi_schedule_run run = {.schedule = schedule,
+                            .layout = &facts->layout,
+                            .step_count = 1,
+                            .is_timed = true,
+                            .depths = facts->depths,
+                            .records = facts->records};
+    const bg_status status = bgi_schedule_execute(&run, error);
+
+    facts->record_count = run.record_count;
+    return status;
+}
+
 bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem, bg_schedule_timing *out,
                                bg_error *error)
 {
@@ -83,15 +97,9 @@ bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_pr
     bg_status status;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    bgi_schedule_run run = {.schedule = schedule,
-                            .layout = &facts.layout,
-                            .step_count = 1,
-                            .is_timed = true,
-                            .depths = facts.depths,
-                            .records = facts.records};
-    status = bgi_schedule_execute(&run, error);
+    status = bgi_schedule_time(schedule, &facts, error);
     if (status == BG_OK)
-        status = make_timing(schedule, run.records, run.record_count, out, error);
+        status = make_timing(schedule, facts.records, facts.record_count, out, error);
     bgi_schedule_facts_clear(&facts);
     return status;
 }

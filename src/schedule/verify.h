@@ -21,6 +21,11 @@ bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *
                                   const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
 
+/* ---- simulate.c ---- */
+
+/* Gives facts->records, of the same schedule, their times. */
+bg_status bgi_schedule_time(const bg_schedule *schedule, bgi_schedule_facts *facts, bg_error *error);
+
 /* ---- check.c ---- */
 
 /* What can be seen without executing: every action of the problem once, on its device, in its place among the others of
