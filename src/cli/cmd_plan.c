@@ -33,10 +33,11 @@ static bg_status print_plan(mnist_config *config, bg_error *error)
     BGI_TRY(mnist_costs_find(config, false, error));
     BGI_TRY(mnist_plan_create(config, &options, &plan, error));
     summary = bg_plan_summarise(plan);
-    printf("%u stages on %u devices, %u replicas; %u micro-batches of %u images an update, %u updates a call\n"
+    printf("%u stage%s on %u device%s, %u replica%s; %u micro-batches of %u images an update, %u updates a call\n"
            "%.2f Mflop a micro-batch; idle share %.1f %% by %s costs; compiled in %.1f ms\n\n",
-           summary.stage_count, summary.device_count, summary.replicas, summary.micro_batches_per_step,
-           summary.micro_batch, summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
+           summary.stage_count, cli_s(summary.stage_count), summary.device_count, cli_s(summary.device_count),
+           summary.replicas, cli_s(summary.replicas), summary.micro_batches_per_step, summary.micro_batch,
+           summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
            config->costs.stage_count > 0 ? "measured" : "static", summary.compile_ms);
     if (summary.recomputed_op_count > 0)
         printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n\n",
@@ -60,7 +61,10 @@ int cli_plan(int argc, char **argv)
     uint32_t word_count;
     bool wants_help;
     bg_error error = {0};
-    bg_status status = cli_options_read(mnist_options, argc, argv, &config, &word, 1, &word_count, &wants_help, &error);
+    bg_status status;
+
+    config.command = "plan";
+    status = cli_options_read(mnist_options, argc, argv, &config, &word, 1, &word_count, &wants_help, &error);
 
     if (status == BG_OK && wants_help) {
         printf(

@@ -15,12 +15,6 @@
 
 enum { FILE_LIMIT_BYTES = 64 << 20, GENERATOR_LIMIT = 256 };
 
-static const schedule_config *defaults_of(schedule_config *storage)
-{
-    *storage = schedule_config_defaults();
-    return storage;
-}
-
 /* ---- from options or from a file to a schedule ---- */
 
 typedef struct subject {
@@ -45,31 +39,11 @@ static bg_status measure(subject *it, bg_error *error)
     return schedule_measure(it->schedule, &it->made.problem, &it->timing, &it->measures, error);
 }
 
-static bg_status try_generator(const schedule_config *config, const bg_schedule_generator *generator, subject *out,
-                               bg_error *error)
-{
-    BGI_TRY(schedule_problem_create(config, generator, &out->made, error));
-    return bg_schedule_create(&out->made.problem, generator, &out->schedule, error);
-}
-
-/* Where nobody says how many devices there are, a strategy that refuses a device for each stage may want one for all.
- */
 static bg_status generate(const schedule_config *config, const bg_schedule_generator *generator, subject *out,
                           bg_error *error)
 {
-    schedule_config alone = *config;
-    bg_status status = try_generator(config, generator, out, error);
-
-    alone.devices = 1;
-    if (status == BG_ERROR_INVALID && config->devices == 0) {
-        clear_subject(out);
-        *out = (subject){.schedule = NULL};
-        if (try_generator(&alone, generator, out, NULL) == BG_OK) {
-            status = BG_OK;
-            bg_error_clear(error);
-        }
-    }
-    BGI_TRY(status);
+    BGI_TRY(schedule_problem_create(config, generator, &out->made, error));
+    BGI_TRY(bg_schedule_create(&out->made.problem, generator, &out->schedule, error));
     snprintf(out->name, sizeof out->name, "%s: %s", generator->name, generator->summary);
     return measure(out, error);
 }
@@ -109,11 +83,10 @@ static bg_status read_file(const char *path, bg_schedule **out, bg_error *error)
 /* Read and verified. */
 static bg_status load(const schedule_config *config, const char *path, subject *out, bg_error *error)
 {
-    schedule_config defaults;
     bg_status status;
 
     BGI_TRY(read_file(path, &out->schedule, error));
-    BGI_TRY(schedule_problem_infer(config, defaults_of(&defaults), out->schedule, path, &out->made, error));
+    BGI_TRY(schedule_problem_infer(config, out->schedule, path, &out->made, error));
     snprintf(out->name, sizeof out->name, "%.150s", path);
     status = bg_schedule_verify(out->schedule, &out->made.problem, error);
     return status != BG_OK ? bg_error_context(error, status, "%s", path) : BG_OK;
@@ -123,8 +96,9 @@ static bg_status load(const schedule_config *config, const char *path, subject *
 
 static void print_counts(const bg_schedule_problem *problem)
 {
-    printf("%" PRIu32 " stages on %" PRIu32 " devices, %" PRIu32 " micro-batches, %s\n", problem->stage_count,
-           problem->device_count, problem->micro_batch_count,
+    printf("%" PRIu32 " stage%s on %" PRIu32 " device%s, %" PRIu32 " micro-batch%s, %s\n", problem->stage_count,
+           cli_s(problem->stage_count), problem->device_count, cli_s(problem->device_count), problem->micro_batch_count,
+           problem->micro_batch_count == 1 ? "" : "es",
            !problem->training        ? "inference"
            : problem->splits_weights ? "training with weight gradients apart"
                                      : "training");
@@ -390,7 +364,7 @@ static bg_status check_words(const schedule_config *config, const char *const wo
         return bg_error_set(error, BG_ERROR_INVALID, "%s draws nothing; --svg goes with show and simulate", words[0]);
     if (config->svg_path != NULL && config->to != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are two ways to print; use one of them");
-    return schedule_config_check(config, error);
+    return schedule_config_check(config, actions[action].run == show || actions[action].run == list, error);
 }
 
 int cli_schedule(int argc, char **argv)

@@ -30,6 +30,12 @@ void cli_say(const char *command, const char *format, ...) BG_PRINTF(2, 3);
 /* As cli_say, but a text that was said before is not said again. */
 void cli_warn(const char *command, const char *text);
 
+/* What turns "device" into the word for so many. */
+static inline const char *cli_s(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* Says the error; the table of a budget error keeps its lines. Returns `code`. */
 int cli_fail(const char *command, int code, const bg_error *error);
 

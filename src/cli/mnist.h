@@ -20,6 +20,7 @@
 #define MNIST_PROFILE_DIR "./profile"
 
 typedef struct mnist_config {
+    const char *command; /* "mnist" or "plan": who speaks */
     uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
     double learning_rate;
     const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;

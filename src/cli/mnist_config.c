@@ -109,6 +109,7 @@ const cli_option mnist_options[] = {
 mnist_config mnist_config_defaults(void)
 {
     return (mnist_config){
+        .command = "mnist",
         .batch_size = 40,
         .device_iterations = 10,
         .gradient_accumulation = 10,
@@ -189,8 +190,9 @@ static bg_status check_schedule(const mnist_config *config, bg_error *error)
     if (config->schedule == NULL)
         return BG_OK;
     for (uint32_t i = 0; bg_schedule_generator_at(i) != NULL; i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i == 0 ? "" : "|",
-                 bg_schedule_generator_at(i)->name);
+        if (strcmp(bg_schedule_generator_at(i)->name, "phased") != 0)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i == 0 ? "" : "|",
+                     bg_schedule_generator_at(i)->name);
     if (bg_schedule_generator_find(config->schedule) == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--schedule is `%s`; it must be one of %s", config->schedule,
                             names);
@@ -198,6 +200,9 @@ static bg_status check_schedule(const mnist_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--schedule %s with --strategy %s; only the pipelined strategy has a choice of schedules",
                             config->schedule, config->strategy);
+    if (strcmp(config->schedule, "phased") == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--schedule phased is no schedule of a pipeline; use --strategy phased");
     return BG_OK;
 }
 
@@ -316,9 +321,9 @@ static void print_message(void *user, bg_log_level level, const char *text)
     if (level > BG_LOG_WARNING && !config->debug)
         return;
     if (level == BG_LOG_WARNING)
-        cli_warn("mnist", text);
+        cli_warn(config->command, text);
     else
-        cli_say("mnist", "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
+        cli_say(config->command, "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
 static void set_gradients(const mnist_config *config, bg_options *options)

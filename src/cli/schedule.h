@@ -12,7 +12,8 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    uint64_t stages, micro_batches, devices;           /* devices 0: as many as the schedule is made for */
+    /* 0: SCHEDULE_STAGES, SCHEDULE_MICRO_BATCHES or what the file has; as many as the schedule is made for */
+    uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
     uint64_t message_bytes, stash_bytes, send_ahead;
@@ -21,6 +22,9 @@ typedef struct schedule_config {
     uint64_t columns; /* 0: the terminal's */
     const char *color, *svg_path, *to;
 } schedule_config;
+
+/* Of problems that no file describes, unless given. */
+enum { SCHEDULE_STAGES = 4, SCHEDULE_MICRO_BATCHES = 8 };
 
 extern const cli_option schedule_options[];
 
@@ -35,16 +39,17 @@ typedef struct schedule_problem {
     bool is_inferred; /* its own arrays belong to bg_schedule_problem_free */
 } schedule_problem;
 
-/* Whether costs and the like can be read at all, whatever the schedule: mistakes of the command line. */
-bg_status schedule_config_check(const schedule_config *config, bg_error *error);
+/* Whether costs can be read at all, and, unless a file says how many stages there are, whether they are one or as many:
+ * mistakes of the command line. */
+bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error);
 
 /* The problem that the options describe, placed as the generator wants it. */
 bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
                                   schedule_problem *out, bg_error *error);
 
-/* The problem of a schedule from a file; options that were given (differ from `defaults`) must agree with it. */
-bg_status schedule_problem_infer(const schedule_config *config, const schedule_config *defaults,
-                                 const bg_schedule *schedule, const char *path, schedule_problem *out, bg_error *error);
+/* The problem of a schedule from a file; options that were given must agree with it. */
+bg_status schedule_problem_infer(const schedule_config *config, const bg_schedule *schedule, const char *path,
+                                 schedule_problem *out, bg_error *error);
 
 void schedule_problem_clear(schedule_problem *made);
 

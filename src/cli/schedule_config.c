@@ -17,8 +17,9 @@
 
 const cli_option schedule_options[] = {
     {CLI_HEADING, .help = "The problem"},
-    {CLI_COUNT, "stages", AT(stages), .value = "N", .minimum = 1, .maximum = 4096, .help = "forward stages"},
-    {CLI_COUNT, "micro-batches", AT(micro_batches), .value = "M", .minimum = 1, .maximum = 65536,
+    {CLI_COUNT, "stages", AT(stages), .value = "N", .minimum = 1, .maximum = 4096, .default_text = "4",
+     .help = "forward stages"},
+    {CLI_COUNT, "micro-batches", AT(micro_batches), .value = "M", .minimum = 1, .maximum = 65536, .default_text = "8",
      .help = "micro-batches a step"},
     {CLI_COUNT, "devices", AT(devices), .value = "D", .minimum = 1, .maximum = 4096,
      .default_text = "as many as the schedule is made for", .help = "devices the stages are on"},
@@ -49,14 +50,8 @@ const cli_option schedule_options[] = {
 
 schedule_config schedule_config_defaults(void)
 {
-    return (schedule_config){.stages = 4,
-                             .micro_batches = 8,
-                             .forward = "1",
-                             .backward = "1",
-                             .weights = "1",
-                             .update = "0",
-                             .send_ahead = 1,
-                             .color = "auto"};
+    return (schedule_config){
+        .forward = "1", .backward = "1", .weights = "1", .update = "0", .send_ahead = 1, .color = "auto"};
 }
 
 /* ---- costs ---- */
@@ -102,14 +97,20 @@ static bg_status find_cost(const char *name, const char *list, uint64_t stage_co
     return BG_OK;
 }
 
-bg_status schedule_config_check(const schedule_config *config, bg_error *error)
+static uint64_t count_stages(const schedule_config *config)
 {
+    return config->stages > 0 ? config->stages : SCHEDULE_STAGES;
+}
+
+bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error)
+{
+    const uint64_t stages = knows_stages ? count_stages(config) : 0;
     double ignored;
 
-    BGI_TRY(find_cost("forward", config->forward, 0, 0, &ignored, error));
-    BGI_TRY(find_cost("backward", config->backward, 0, 0, &ignored, error));
-    BGI_TRY(find_cost("weights", config->weights, 0, 0, &ignored, error));
-    return find_cost("update", config->update, 0, 0, &ignored, error);
+    BGI_TRY(find_cost("forward", config->forward, stages, 0, &ignored, error));
+    BGI_TRY(find_cost("backward", config->backward, stages, 0, &ignored, error));
+    BGI_TRY(find_cost("weights", config->weights, stages, 0, &ignored, error));
+    return find_cost("update", config->update, stages, 0, &ignored, error);
 }
 
 /* Costs, sizes and the pace of messages, for a problem that has its stages and edges. */
@@ -117,7 +118,9 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
 {
     bg_schedule_problem *problem = &made->problem;
     const uint64_t stages = problem->stage_count;
+    /* Where nobody says how long they are, all count alike: of orders that take as long, `auto` prefers the fewest. */
     const size_t message_bytes = config->message_bytes > 0 ? config->message_bytes : 1;
+    const size_t stash_bytes = config->stash_bytes > 0 ? config->stash_bytes : 1;
 
     made->costs = calloc(stages, sizeof *made->costs);
     if (made->costs == NULL)
@@ -133,7 +136,7 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
     }
     for (uint32_t edge = 0; edge < problem->edge_count; edge++)
         made->edges[edge].size_bytes =
-            made->edges[edge].from_stage == made->edges[edge].to_stage ? config->stash_bytes : message_bytes;
+            made->edges[edge].from_stage == made->edges[edge].to_stage ? stash_bytes : message_bytes;
     problem->costs = made->costs;
     problem->bytes_per_ns = config->transfer > 0 ? (double)message_bytes / config->transfer : 0.0;
     problem->send_ahead = (uint32_t)config->send_ahead;
@@ -156,7 +159,7 @@ static bg_status place_stages(const bg_schedule_generator *generator, uint32_t s
 bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
                                   schedule_problem *out, bg_error *error)
 {
-    const uint32_t stages = (uint32_t)config->stages;
+    const uint32_t stages = (uint32_t)count_stages(config);
     schedule_problem made = {.is_inferred = false};
     bg_status status;
 
@@ -164,7 +167,8 @@ bg_status schedule_problem_create(const schedule_config *config, const bg_schedu
     made.problem.stage_count = stages;
     made.problem.device_count =
         config->devices > 0 ? (uint32_t)config->devices : bg_schedule_default_devices(generator, stages);
-    made.problem.micro_batch_count = (uint32_t)config->micro_batches;
+    made.problem.micro_batch_count =
+        config->micro_batches > 0 ? (uint32_t)config->micro_batches : SCHEDULE_MICRO_BATCHES;
     made.problem.training = !config->inference;
     made.problem.splits_weights = generator->splits_weights && !config->inference;
     made.stage_devices = calloc(stages, sizeof *made.stage_devices);
@@ -182,17 +186,16 @@ cleanup:
     return status;
 }
 
-static bg_status check_agreement(const char *option, uint64_t given, uint64_t usual, uint32_t found, const char *path,
-                                 bg_error *error)
+static bg_status check_agreement(const char *option, uint64_t given, uint32_t found, const char *path, bg_error *error)
 {
-    if (given == usual || given == found)
+    if (given == 0 || given == found)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID, "--%s is %" PRIu64 ", but %s has %" PRIu32, option, given, path,
                         found);
 }
 
-bg_status schedule_problem_infer(const schedule_config *config, const schedule_config *defaults,
-                                 const bg_schedule *schedule, const char *path, schedule_problem *out, bg_error *error)
+bg_status schedule_problem_infer(const schedule_config *config, const bg_schedule *schedule, const char *path,
+                                 schedule_problem *out, bg_error *error)
 {
     schedule_problem made = {.is_inferred = true};
     bg_status status = bg_schedule_problem_infer(schedule, 0, &made.problem, error);
@@ -200,11 +203,10 @@ bg_status schedule_problem_infer(const schedule_config *config, const schedule_c
     if (status != BG_OK)
         return bg_error_context(error, status, "%s", path);
     made.edges = (bg_schedule_edge *)(uintptr_t)made.problem.edges; /* allocated for this problem */
-    BGI_TRY_CLEANUP(check_agreement("stages", config->stages, defaults->stages, made.problem.stage_count, path, error));
-    BGI_TRY_CLEANUP(check_agreement("micro-batches", config->micro_batches, defaults->micro_batches,
-                                    made.problem.micro_batch_count, path, error));
+    BGI_TRY_CLEANUP(check_agreement("stages", config->stages, made.problem.stage_count, path, error));
     BGI_TRY_CLEANUP(
-        check_agreement("devices", config->devices, defaults->devices, made.problem.device_count, path, error));
+        check_agreement("micro-batches", config->micro_batches, made.problem.micro_batch_count, path, error));
+    BGI_TRY_CLEANUP(check_agreement("devices", config->devices, made.problem.device_count, path, error));
     BGI_TRY_CLEANUP(set_costs(config, &made, error));
     *out = made;
     return BG_OK;

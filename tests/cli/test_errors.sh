@@ -35,7 +35,12 @@ for value in fast '' 1, ,1 1,,2 -1 nan 1e999 0x1 '1 '; do
 done
 error 2 '--update is `1;2`; it must be a number of at least 0, or one for each stage' schedule list --update '1;2'
 error 1 'there are 4 stages and 8 devices' schedule show grouped --devices 8
-error 1 '--weights has 2 numbers for 4 stages; give one, or one for each' schedule show grouped --weights 1,2
+error 1 'schedule `single` wants one device for all stages; there are 4 stages and 2 devices' schedule show single --devices 2
+for name in interleaved auto; do
+    error 1 'take a larger unit of time' schedule show $name --forward 1e308
+done
+error 1 'take a larger unit of time' schedule show interleaved --transfer 1e308
+error 2 '--weights has 2 numbers for 4 stages; give one, or one for each' schedule show grouped --weights 1,2
 
 error 2 'which command? There are show, check, update, explain, convert' config
 error 2 'did you mean `check`' config chekc
@@ -109,6 +114,7 @@ error 2 'default|same|float32|bfloat16' mnist --accumulator-type float16
 error 2 '--clip-norm is `-1`' mnist --clip-norm -1
 error 2 '--clip-norm is `nan`' mnist --clip-norm nan
 error 2 'only the pipelined strategy' mnist --strategy sharded --schedule grouped
+error 2 'use --strategy phased' mnist --schedule phased
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet
 error 2 '--stages is empty' mnist --stages ''

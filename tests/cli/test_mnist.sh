@@ -66,7 +66,10 @@ for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 
     check "help says" grep -q -e "$default" help.out
 done
 "$program" plan mnist --stages 'B1,B2|B3,B4' >plan.out
-lines plan.out '^2 stages on 2 devices' '^Stages$' '^Memory$' '^Timetable$'
+lines plan.out '^2 stages on 2 devices, 1 replica;' '^Stages$' '^Memory$' '^Timetable$'
+"$program" plan mnist --schedule single >plan.out 2>plan.err
+lines plan.out '^4 stages on 1 device, 1 replica;'
+check "a warning names the command: $(cat plan.err)" grep -q '^brigade plan: warning: all stages are on one device' plan.err
 
 # ---- the same bits whatever runs them ----
 

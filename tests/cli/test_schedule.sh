@@ -23,12 +23,15 @@ prints() {
 prints 'dev2 .  .  F0 .  F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 .  B7 .  .' show interleaved
 prints 'makespan 33, idle 27.3 %; 48 messages a step' show interleaved
 prints 'micro-batches kept, by device: 4 3 2 1' show interleaved
+# As fast as grouped, and it keeps less.
+prints 'micro-batches kept, by device: 4 3 2 1' show auto
 prints 'messages a step, 49152 bytes' show interleaved --message 1K
 prints 'by device: 4 3 2 1; at most 4194304 bytes' show interleaved --stash 1M
 prints 'dev1 .  F0 F1' show interleaved --inference --stages 2 --micro-batches 2
 prints '2 stages on 2 devices, 2 micro-batches, inference' show interleaved --inference --stages 2 --micro-batches 2
-prints '2 stages on 1 devices' show single --stages 2
+prints '2 stages on 1 device, 8' show single --stages 2
 prints 'dev0 F0.0 F1.0' show sequential --stages 4 --devices 2
+prints '3 stages on 1 device, 8 micro-batches, inference' show single --stages 3 --inference
 # Device 1 starts at 2.5 and works through 4 x 2; its last message arrives at 11; then B1 and the update.
 prints 'makespan 16,' show interleaved --stages 2 --micro-batches 2 --forward 2 --transfer 0.5 --update 3
 # One cost for each stage: the second stage is the longer one.
@@ -84,7 +87,8 @@ while read -r name; do
         for devices in 1 4; do
             "$program" schedule show "$name" --stages $stages --devices $devices --to text >a.txt 2>/dev/null || continue
             taken=$((taken + 1))
-            prints "a.txt is valid: $stages stages on $devices devices, 8 micro-batches, training" verify a.txt
+            prints "a.txt is valid: $stages stages on $devices device$([ $devices = 1 ] || echo s), 8 micro-batches, training" \
+                verify a.txt
             run convert a.txt --to csv
             cp out a.csv
             run convert a.csv --to text
@@ -106,6 +110,10 @@ prints 'valid' verify i.txt --stages 4 --micro-batches 8 --devices 4
 error 1 '--stages is 3, but i.txt has 4' schedule verify i.txt --stages 3
 error 1 '--micro-batches is 9, but i.txt has 8' schedule verify i.txt --micro-batches 9
 error 1 '--devices is 2, but i.txt has 4' schedule simulate i.txt --devices 2
+# Also when it is what is usual without a file.
+"$program" schedule show interleaved --stages 2 --micro-batches 2 --to text >two.txt
+error 1 '--stages is 4, but two.txt has 2' schedule verify two.txt --stages 4
+error 1 '--micro-batches is 8, but two.txt has 2' schedule verify two.txt --micro-batches 8
 error 1 '--forward has 3 numbers for 4 stages; give one, or one for each' schedule simulate i.txt --forward 1,2,3
 
 sed 's/ B0\.3//' i.txt >bad.txt
@@ -124,7 +132,7 @@ error 1 '--svg: ' schedule show interleaved --svg none/x.svg
 # PyTorch's runtime form: its messages are skipped, with a note.
 printf '0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0\r\n1RECV_F0,1F0,1B0,1SEND_B0\r\n' >runtime.csv
 run verify runtime.csv
-check "the runtime form is read" grep -q -F 'runtime.csv is valid: 2 stages on 2 devices, 1 micro-batches, training' out
+check "the runtime form is read" grep -q -F 'runtime.csv is valid: 2 stages on 2 devices, 1 micro-batch, training' out
 check "what is skipped is said" grep -q -F 'note: runtime.csv: 5 messages and gatherings of weights were skipped' err
 prints '0F0,,,0B0' convert runtime.csv --to csv
 
