@@ -194,6 +194,57 @@ static void test_a_resumed_update_continues(void **state)
     }
 }
 
+/* The moments may have different types: each is the float32 one in its own rounding after the first step, and the
+ * parameter comes of the unrounded. */
+static void test_moments_of_different_types(void **state)
+{
+    static const bg_dtype dtypes[][2] = {
+        {BG_FLOAT32, BG_FLOAT32}, {BG_FLOAT32, BG_BFLOAT16}, {BG_BFLOAT16, BG_FLOAT32}, {BG_BFLOAT16, BG_BFLOAT16}};
+    const double hyper[BGI_HYPER_COUNT] = {0.01, 0.01, 0.9, 0.999, 1e-8};
+    const bg_type type = bg_vector(BG_FLOAT32, 3), scalar = bg_scalar(BG_FLOAT32);
+    const bg_type hyper_type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
+    double first[3], found[3], moments[2][3], exact[2][3];
+
+    (void)state;
+    for (int d = 0; d < 4; d++) {
+        bgi_test_interpreter interpreter;
+        bg_graph *graph = NULL;
+        bg_value p, g, h, scale, states[2];
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        p = bg_graph_parameter(graph, "p", &type, NULL);
+        g = bg_graph_variable(graph, "g", &type, BG_ROLE_ACCUMULATOR, NULL);
+        h = bg_graph_variable(graph, "hyper", &hyper_type, BG_ROLE_HYPER, NULL);
+        scale = bg_graph_variable(graph, "scale", &scalar, BG_ROLE_BUFFER, NULL);
+        for (int i = 0; i < 2; i++) {
+            const bg_type moment = bg_vector(dtypes[d][i], 3);
+            states[i] = bg_graph_variable(graph, i == 0 ? "m" : "v", &moment, BG_ROLE_STATE, NULL);
+        }
+        bgi_adam_update(graph, NULL, p, g, h, scale, states[0], states[1], true);
+        assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+        bgi_test_interpreter_init(&interpreter, graph);
+        bgi_test_set(&interpreter, h, hyper);
+        bgi_test_set(&interpreter, scale, (double[]){1.0});
+        bgi_test_set(&interpreter, p, (double[]){1.0, -2.0, 0.3});
+        bgi_test_set(&interpreter, g, (double[]){0.7, -1.3, 11.0});
+        bgi_test_interpret(&interpreter);
+        bgi_test_get(&interpreter, p, d == 0 ? first : found);
+        for (int i = 0; i < 2; i++)
+            bgi_test_get(&interpreter, states[i], d == 0 ? exact[i] : moments[i]);
+        for (int i = 0; d > 0 && i < 6; i++) {
+            const double wanted = exact[i / 3][i % 3], got = moments[i / 3][i % 3];
+            if (dtypes[d][i / 3] == BG_FLOAT32)
+                assert_true(got == wanted);
+            else
+                assert_true(fabs(got - wanted) <= fabs(wanted) / 256.0);
+        }
+        if (d > 0)
+            assert_memory_equal(found, first, sizeof first);
+        bgi_test_interpreter_clear(&interpreter);
+        bg_graph_destroy(graph);
+    }
+}
+
 static void test_accumulate_sets_then_adds(void **state)
 {
     const bg_dtype dtypes[][2] = {{BG_FLOAT32, BG_FLOAT32}, {BG_FLOAT32, BG_BFLOAT16}, {BG_FLOAT64, BG_FLOAT64}};
@@ -333,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_updates_follow_pytorch),
         cmocka_unit_test(test_scale_multiplies_the_gradient_first),
         cmocka_unit_test(test_a_resumed_update_continues),
+        cmocka_unit_test(test_moments_of_different_types),
         cmocka_unit_test(test_accumulate_sets_then_adds),
         cmocka_unit_test(test_add_n_adds_many),
         cmocka_unit_test(test_add_n_gradient),

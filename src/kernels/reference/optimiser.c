@@ -119,18 +119,19 @@ static void update_adam(const adam_factors *f, double gradient, double *paramete
 void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
 {
     const adam_factors factors = make_factors(call);
-    const bg_dtype dtype = call->types[PARAMETER].dtype, state_dtype = call->types[STATE].dtype;
+    const bg_dtype dtype = call->types[PARAMETER].dtype;
+    const bg_dtype m_dtype = call->types[STATE].dtype, v_dtype = call->types[STATE + 1].dtype; /* may differ */
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
 
     (void)part;
     for (int64_t i = 0; i < count; i++) {
         double parameter = bgi_load(dtype, call->operands[PARAMETER], i);
-        double m = bgi_load(state_dtype, call->operands[STATE], i);
-        double v = bgi_load(state_dtype, call->operands[STATE + 1], i);
+        double m = bgi_load(m_dtype, call->operands[STATE], i);
+        double v = bgi_load(v_dtype, call->operands[STATE + 1], i);
 
         update_adam(&factors, load_gradient(call, i, factors.in_double), &parameter, &m, &v);
         bgi_store(dtype, call->operands[PARAMETER], i, parameter);
-        bgi_store(state_dtype, call->operands[STATE], i, m);
-        bgi_store(state_dtype, call->operands[STATE + 1], i, v);
+        bgi_store(m_dtype, call->operands[STATE], i, m);
+        bgi_store(v_dtype, call->operands[STATE + 1], i, v);
     }
 }
