@@ -2,7 +2,9 @@
  * test_parity.c: a strategy is a way to run, never a different result. Every strategy, schedule, number of stages, with
  * and without offload, on one core or several, gives the weights of the single device, bit for bit.
  *
- * A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every eleventh cell (sanitizer runs).
+ * test_matrix.c has the product of schedules, recomputation, devices and cores; here are replicas, mappings, phases,
+ * accumulations and stages of all kinds. A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every eleventh
+ * cell (sanitizer runs).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -288,13 +290,6 @@ static unsigned first_model(void)
     return getenv("BRIGADE_TEST_ALL") != NULL ? 0 : 1;
 }
 
-static void test_every_schedule(void **state)
-{
-    (void)state;
-    for (unsigned m = 0; test_model_at(m) != NULL; m++)
-        run_schedules(m, 1);
-}
-
 static void test_every_schedule_with_replicas(void **state)
 {
     (void)state;
@@ -424,7 +419,6 @@ int main(void)
         cmocka_unit_test(test_replicas_of_the_tied_model),
         cmocka_unit_test(test_device_mappings),
         cmocka_unit_test(test_fused_accumulation),
-        cmocka_unit_test(test_every_schedule),
         cmocka_unit_test(test_every_schedule_with_replicas),
         cmocka_unit_test(test_concurrent_stages),
         cmocka_unit_test(test_phases),

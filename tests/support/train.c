@@ -52,6 +52,21 @@ static void append_weights(test_result *result, bg_weights *weights, const char 
     }
 }
 
+/* What each device touched is what the plan said, to the byte. */
+static void check_memory(const bg_session *session, const bg_plan *plan, const char *what)
+{
+    const bg_plan_summary summary = bg_plan_summarise(plan);
+
+    for (uint32_t replica = 0; replica < summary.replicas; replica++)
+        for (uint32_t device = 0; device < summary.device_count; device++) {
+            const size_t planned = bg_plan_device_bytes(plan, device);
+            const size_t touched = bg_session_device_bytes(session, replica, device);
+            if (planned != touched)
+                fail_msg("%s: device %u of replica %u touched %zu bytes, planned are %zu", what, device, replica,
+                         touched, planned);
+        }
+}
+
 test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimiser *optimiser,
                        const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what)
 {
@@ -80,6 +95,8 @@ test_result test_train(const test_model *model, int64_t micro_batch, const bg_op
         require(bg_session_run(session, parts, outputs, &error), &error, what);
         append(&result, outputs[output], loss.size_bytes);
     }
+    if (options->trace)
+        check_memory(session, plan, what);
     append_weights(&result, bg_session_weights(session), what);
     for (uint32_t i = 0; i < MOST_STREAMS; i++)
         free(inputs[i]);
