@@ -294,6 +294,27 @@ static bg_status give_up(bgi_chooser *s, bgi_search *search, bg_error *error)
     return status;
 }
 
+/* Devices are searched apart, but what one keeps can cost another slots. So before giving up the plain rules are tried,
+ * which choose for all devices together: what stages always keep, and all again. */
+static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
+{
+    static const bg_recompute rules[] = {BG_RECOMPUTE_STAGE, BG_RECOMPUTE_FRACTION};
+    bg_options options = s->c->plan->options;
+
+    options.recompute_fraction = 1.0;
+    for (size_t i = 0; !*is_done && i < sizeof rules / sizeof rules[0]; i++) {
+        bg_plan *plan = NULL;
+        options.recompute = rules[i];
+        BGI_TRY(bgi_recompute_choose(&s->r, &options, s->is_kept, error));
+        BGI_TRY(try_choice(s, &plan, error));
+        *is_done = true;
+        for (uint32_t d = 0; d < s->c->stages.device_count; d++)
+            *is_done &= fits(s, d, plan->devices[d].arena_bytes);
+        bg_plan_destroy(plan);
+    }
+    return BG_OK;
+}
+
 /* Tests the current choices; devices over their budget go on. *is_done when there is none. */
 static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
 {
@@ -314,7 +335,8 @@ static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
         *is_done = false;
         if (!advance(s, search)) {
             bg_plan_destroy(plan);
-            return give_up(s, search, error);
+            BGI_TRY(try_rules(s, is_done, error));
+            return *is_done ? BG_OK : give_up(s, search, error);
         }
     }
     bg_plan_destroy(plan);

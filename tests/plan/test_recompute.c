@@ -16,6 +16,7 @@
 #include <brigade/plan.h>
 
 #include "graph/graph.h"
+#include "support/random_model.h"
 
 enum { ROWS = 8, WIDTH = 16, VALUE = ROWS * WIDTH * 4 };
 
@@ -267,6 +268,42 @@ static void test_auto_of_a_long_chain(void **state)
     bg_graph_destroy(m.graph);
 }
 
+/* Whatever a plain rule meets, auto meets, on models whose devices cost each other slots (R in an action of its own).
+ */
+static void test_auto_meets_what_the_rules_meet(void **state)
+{
+    const uint64_t first = getenv("BRIGADE_TEST_ALL") != NULL ? 500 : 885;
+
+    (void)state;
+    for (uint64_t seed = first; seed < 900; seed++) {
+        bgi_test_model m = bgi_test_random_model(seed);
+        const bg_optimiser optimiser = bg_adamw(0.01);
+        char stages[256];
+        bg_options options = bgi_test_random_options(&m, seed - 500, true, stages);
+        size_t least = 0;
+        bg_plan *plan;
+        bg_error error;
+
+        options.gradient_accumulation += 2;
+        options.recompute_order = BG_RECOMPUTE_THEN;
+        options.recompute = BG_RECOMPUTE_FRACTION;
+        options.recompute_fraction = 1.0;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, &error), BG_OK);
+        for (uint32_t d = 0; d < bg_plan_summarise(plan).device_count; d++)
+            if (bg_plan_device_bytes(plan, d) > least)
+                least = bg_plan_device_bytes(plan, d);
+        bg_plan_destroy(plan);
+        options.recompute = BG_RECOMPUTE_AUTO;
+        options.device_memory_bytes = least;
+        if (bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, &error) != BG_OK)
+            fail_msg("seed %llu: all again takes %zu bytes, but %s", (unsigned long long)seed, least, error.message);
+        for (uint32_t d = 0; d < bg_plan_summarise(plan).device_count; d++)
+            assert_true(bg_plan_device_bytes(plan, d) <= least);
+        bg_plan_destroy(plan);
+        bg_graph_destroy(m.graph);
+    }
+}
+
 typedef struct heard {
     bg_log_level level;
     char text[256];
@@ -322,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_marks_lower_the_peak),
         cmocka_unit_test(test_auto_equals_brute_force),
         cmocka_unit_test(test_auto_of_a_long_chain),
+        cmocka_unit_test(test_auto_meets_what_the_rules_meet),
         cmocka_unit_test(test_rules),
     };
 
