@@ -4,7 +4,7 @@
  * graphs or memory.
  *
  *     problem --generator--> compute order --complete--> full schedule --verify--> analysis
- *                                            (SEND, RECEIVE, HOST_IN, HOST_OUT)     (depths, bubble)
+ *                              (SEND, RECEIVE, LOAD, STORE, HOST_IN, HOST_OUT)      (depths, bubble)
  *
  * Every strategy is one generator: a pure function from a problem to the order of compute actions on each device.
  * Everything else (communication, verification, slot depths, simulation, text) is shared.
@@ -48,7 +48,8 @@ typedef struct bg_action {
     bg_action_kind kind;
     uint32_t stage;       /* of compute and host actions; of the sender for SEND, of the receiver for RECEIVE */
     uint32_t micro_batch; /* within the step; 0 for UPDATE */
-    uint32_t index; /* UPDATE: level. SEND, RECEIVE: edge. LOAD, STORE: buffer. GATHER, REDUCE: collective. Else 0 */
+    uint32_t index; /* UPDATE: level. SEND, RECEIVE: edge. LOAD, STORE: buffer (micro_batch 0 for variables). GATHER,
+                       REDUCE: collective. Else 0 */
 } bg_action;
 
 /* `from` makes the values; `to` is the first action on the receiving stage that reads them, `last` the last one.
@@ -66,6 +67,29 @@ typedef struct bg_schedule_edge {
     size_t size_bytes;
     size_t slot_bytes; /* what a slot takes on the receiving device, with padding; 0: size_bytes */
 } bg_schedule_edge;
+
+/* How long a buffer stays on the device once it was loaded. */
+typedef enum bg_residency {
+    BG_RESIDENCY_STEP = 0,         /* from its first user in the step to its last */
+    BG_RESIDENCY_FORWARD_BACKWARD, /* from the first forward to the last; again from the first backward to the update */
+    BG_RESIDENCY_VISIT             /* as long as the device works on the stage without a break (a visit) */
+} bg_residency;
+
+/* What lives in a remote store and is brought to the device of its stage by LOAD and taken back by STORE. Either a
+ * stage's variables, or (per_micro_batch) what an edge on one device holds between its producer and its readers:
+ * STORE(m) follows the producer, LOAD(m) comes before the first reader. */
+typedef struct bg_schedule_buffer {
+    uint32_t stage;         /* whose actions use it; of an edge: the receiving stage */
+    uint32_t reads, writes; /* of variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
+    uint32_t update_levels; /* bits 1u << level: of U only these use it; 0: all do, and those from 32 on always */
+    bool starts_fresh;      /* the first writer of a step needs no old value, and none is needed after the step */
+    bg_residency residency; /* where complete.c puts LOAD and STORE; a verified schedule may have others */
+    bool preload;           /* LOAD comes one visit (of an edge: one reader) earlier, so that it overlaps work */
+    bool per_micro_batch;
+    uint32_t edge;  /* per_micro_batch */
+    uint32_t slots; /* per_micro_batch: for the producer; it waits until what it wrote `slots` before is stored */
+    size_t size_bytes;
+} bg_schedule_buffer;
 
 typedef struct bg_stage_cost {
     double forward_ns;
@@ -96,6 +120,9 @@ typedef struct bg_schedule_problem {
                                     their last U. NULL: none */
     const bg_schedule_edge *edges;
     uint32_t edge_count;
+    const bg_schedule_buffer *buffers;
+    uint32_t buffer_count;
+    double remote_bytes_per_ns;   /* of LOAD and STORE, for the simulator; 0: free */
     const bool *stage_host_in;    /* NULL: only stage 0 */
     const bool *stage_host_out;   /* NULL: only the last stage */
     const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: none */
@@ -171,14 +198,18 @@ BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_
  * stages does not throttle a pipeline. Where that deadlocks, as many more as it takes. 1 to micro_batch_count; 1 for
  * UPDATE edges. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
+/* Of a buffer of an edge: how many micro-batches the device holds at once between LOAD and last reader; else 1; 0
+ * before the schedule was verified. The edge's own depth is then that of the remote store. */
+BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
 /* The most micro-batches for which a stage's forward has begun and its backward is not done; 1 in inference, 0 before
  * the schedule was verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 
 /* Proves a completed schedule (made by a generator, read from a file, or damaged by a test): each action of the problem
  * exactly once on the right device, each value made before it is read, gradients of a stage accumulated in ascending
- * micro-batch order, updates after the last backward, communication matched, and no deadlock over two consecutive steps
- * with the computed depths. Fills the depths. */
+ * micro-batch order, updates after the last backward, communication matched, remote buffers on the device when they are
+ * used and stored when they were changed, and no deadlock over two consecutive steps with the computed depths. Fills
+ * the depths. */
 BG_API bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 typedef struct bg_schedule_timing {
@@ -195,8 +226,10 @@ typedef struct bg_schedule_timing {
 
 /* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order; a
  * message is there size / bytes_per_ns after its SEND, and messages do not slow each other down; a producer waits for a
- * free slot. A RECEIVE lasts from when the device turns to it until the message is there, all other actions start after
- * their wait; busy time is that of F, R, B, W and U. */
+ * free slot. LOAD and STORE only enqueue: each device has one queue for them, worked off in order at
+ * remote_bytes_per_ns; their events are the times of the transfer, and whoever uses the buffer waits for its LOAD. A
+ * RECEIVE lasts from when the device turns to it until the message is there, all other actions start after their wait;
+ * busy time is that of F, R, B, W and U. */
 BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem,
                                       bg_schedule_timing *out, bg_error *error);
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);

@@ -48,6 +48,9 @@ static bg_status place_actions(const checker *check, uint32_t device)
         const bg_action *action = &list->actions[position];
         uint32_t row, *place;
 
+        if ((action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) &&
+            action->index < check->layout->problem->buffer_count)
+            continue; /* buffers.c */
         if (!bgi_schedule_layout_find(check->layout, action, &row))
             return reject_unknown(check, device, position, action);
         if (check->layout->rows[row].device != device)

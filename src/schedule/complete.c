@@ -8,13 +8,15 @@
  * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
  *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE before the
  *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights; R
- * ahead of what B has to wait for, on stages that recompute and whose R the generator has not emitted keeps    the
- * order of compute actions; actions that are not of the problem, for the verifier to name
+ *          ahead of what B has to wait for, on stages that recompute and whose R the generator has not emitted; LOAD
+ *          and STORE of remote buffers where transfers.c says, before all that surrounds one action and after all that
+ *          surrounds the one before
+ * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
  *
  * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
  * waits, because the producer wrote into a slot of the receiver that was free when it started.
  */
-#include "schedule/layout.h"
+#include "schedule/buffers.h"
 
 #include "core/error.h"
 
@@ -80,6 +82,42 @@ static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule 
     return BG_OK;
 }
 
+/* A device's compute actions, with an R before each B of the stages whose R nobody has emitted. */
+static bg_status add_recomputes(const bg_schedule_problem *problem, const bgi_schedule_list *compute,
+                                const bool *silent, bgi_schedule_list *out, bg_error *error)
+{
+    if (!bgi_array_reserve((void **)&out->actions, &out->capacity, 2 * compute->count, sizeof *out->actions))
+        return bgi_error_memory(error, "a schedule's actions", 2 * compute->count * sizeof *out->actions);
+    for (size_t i = 0; i < compute->count; i++) {
+        bg_action action = compute->actions[i];
+        if (action.kind == BG_ACTION_BACKWARD && action.stage < problem->stage_count && silent[action.stage]) {
+            action.kind = BG_ACTION_RECOMPUTE;
+            out->actions[out->count++] = action;
+        }
+        out->actions[out->count++] = compute->actions[i];
+    }
+    return BG_OK;
+}
+
+static bg_status complete_device(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
+                                 const bgi_schedule_list *compute, bg_error *error)
+{
+    bgi_transfer_place *places = NULL;
+    size_t count = 0, next = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_schedule_place_transfers(layout, device, compute, &places, &count, error));
+    status = BG_OK;
+    for (size_t i = 0; status == BG_OK && i <= compute->count; i++) {
+        for (; status == BG_OK && next < count && places[next].at <= i; next++)
+            status = bg_schedule_emit(schedule, device, places[next].action, error);
+        if (status == BG_OK && i < compute->count)
+            status = emit_surrounded(layout, schedule, device, &compute->actions[i], error);
+    }
+    free(places);
+    return status;
+}
+
 bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
 {
     bgi_schedule_layout layout;
@@ -92,16 +130,12 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
         status = bgi_error_memory(error, "the stages of a schedule", problem->stage_count * sizeof *silent);
     for (uint32_t device = 0; status == BG_OK && device < schedule->device_count; device++) {
         const bgi_schedule_list compute = schedule->lists[device];
+        bgi_schedule_list all = {0};
         schedule->lists[device] = (bgi_schedule_list){0};
-        for (size_t i = 0; status == BG_OK && i < compute.count; i++) {
-            bg_action action = compute.actions[i];
-            if (action.kind == BG_ACTION_BACKWARD && action.stage < problem->stage_count && silent[action.stage]) {
-                action.kind = BG_ACTION_RECOMPUTE;
-                status = emit_surrounded(&layout, schedule, device, &action, error);
-            }
-            if (status == BG_OK)
-                status = emit_surrounded(&layout, schedule, device, &compute.actions[i], error);
-        }
+        status = add_recomputes(problem, &compute, silent, &all, error);
+        if (status == BG_OK)
+            status = complete_device(&layout, schedule, device, &all, error);
+        free(all.actions);
         free(compute.actions);
     }
     free(silent);

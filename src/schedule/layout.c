@@ -153,6 +153,31 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     return BG_OK;
 }
 
+/* Counting sort by device, as above. */
+static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
+{
+    const bg_schedule_problem *problem = layout->problem;
+    const size_t begins = (size_t)problem->device_count + 2;
+
+    layout->buffers = bgi_arena_take(&layout->arena, problem->buffer_count, sizeof *layout->buffers);
+    layout->buffer_begin = bgi_arena_take(&layout->arena, begins, sizeof *layout->buffer_begin);
+    layout->edge_buffers = bgi_arena_take(&layout->arena, problem->edge_count, sizeof *layout->edge_buffers);
+    if (layout->buffers == NULL || layout->buffer_begin == NULL || layout->edge_buffers == NULL)
+        return bgi_error_memory(error, "remote buffers", problem->buffer_count * sizeof *layout->buffers);
+    for (uint32_t edge = 0; edge < problem->edge_count; edge++)
+        layout->edge_buffers[edge] = BGI_NO_BUFFER;
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        layout->buffer_begin[problem->stage_devices[problem->buffers[b].stage] + 2]++;
+        if (problem->buffers[b].per_micro_batch)
+            layout->edge_buffers[problem->buffers[b].edge] = b;
+    }
+    for (uint32_t device = 0; device < problem->device_count; device++)
+        layout->buffer_begin[device + 2] += layout->buffer_begin[device + 1];
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        layout->buffers[layout->buffer_begin[problem->stage_devices[problem->buffers[b].stage] + 1]++] = b;
+    return BG_OK;
+}
+
 bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedule_problem *problem, bg_error *error)
 {
     bg_status status = BG_OK;
@@ -168,6 +193,7 @@ bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedul
     BGI_TRY_CLEANUP(add_incidence(layout, &layout->from, 0, error));
     BGI_TRY_CLEANUP(add_incidence(layout, &layout->to, 1, error));
     BGI_TRY_CLEANUP(add_incidence(layout, &layout->last, 2, error));
+    BGI_TRY_CLEANUP(add_buffers(layout, error));
     return BG_OK;
 
 cleanup:

@@ -4,13 +4,16 @@
  * A row is a family of actions that differ in the micro-batch only: (F, stage), (R, stage), (B, stage), (W, stage),
  * (HOST_IN, stage), (HOST_OUT, stage), (REDUCE, stage), (GATHER, stage), (U, stage, level), (SEND, edge), (RECEIVE,
  * edge). A row has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, none when the problem has no
- * such action. Instances of all rows are numbered through.
+ * such action. Instances of all rows are numbered through. LOAD and STORE have no rows: how many there are depends on
+ * the order (buffers.c).
  */
 #ifndef BGI_SCHEDULE_LAYOUT_H
 #define BGI_SCHEDULE_LAYOUT_H
 
 #include "core/arena.h"
 #include "schedule/schedule.h"
+
+#define BGI_NO_BUFFER UINT32_MAX
 
 typedef struct bgi_schedule_row {
     bg_action_kind kind;
@@ -40,6 +43,9 @@ typedef struct bgi_schedule_layout {
     uint32_t instance_count;
     bgi_schedule_edge_rows *edges;
     bgi_schedule_incidence from, to, last; /* edges by the row of that end */
+    uint32_t *buffers;                     /* numbers of the remote buffers, by the device of their stage */
+    uint32_t *buffer_begin;                /* [device]: where its buffers begin; one more for the end */
+    uint32_t *edge_buffers;                /* by edge: its buffer; BGI_NO_BUFFER */
     bgi_arena arena;
 } bgi_schedule_layout;
 

@@ -264,6 +264,69 @@ static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *
     return BG_OK;
 }
 
+static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t index, bg_error *error)
+{
+    const bg_schedule_buffer *buffer = &problem->buffers[index];
+    const bg_schedule_edge *edge;
+
+    if (buffer->edge >= problem->edge_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": of edge %" PRIu32 ", but there are %" PRIu32,
+                            index, buffer->edge, problem->edge_count);
+    edge = &problem->edges[buffer->edge];
+    if (edge->from_kind == BG_ACTION_UPDATE ||
+        problem->stage_devices[edge->from_stage] != problem->stage_devices[edge->to_stage] ||
+        edge->to_stage != buffer->stage || buffer->slots < 1)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "buffer %" PRIu32 ": edge %" PRIu32 " from stage %" PRIu32 " to %" PRIu32 ", %" PRIu32
+                            " slots, for stage %" PRIu32
+                            "; a buffer's edge lives on one device, once a micro-batch, ends at the buffer's stage, "
+                            "and its producer has at least one slot",
+                            index, buffer->edge, edge->from_stage, edge->to_stage, buffer->slots, buffer->stage);
+    for (uint32_t other = 0; other < index; other++)
+        if (problem->buffers[other].per_micro_batch && problem->buffers[other].edge == buffer->edge)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "buffers %" PRIu32 " and %" PRIu32 " are both of edge %" PRIu32, other, index,
+                                buffer->edge);
+    return BG_OK;
+}
+
+static bg_status check_buffer(const bg_schedule_problem *problem, uint32_t index, bg_error *error)
+{
+    const bg_schedule_buffer *buffer = &problem->buffers[index];
+    const uint32_t users = buffer->reads | buffer->writes;
+
+    if (buffer->stage >= problem->stage_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": of stage %" PRIu32 ", but there are %" PRIu32,
+                            index, buffer->stage, problem->stage_count);
+    if (buffer->per_micro_batch)
+        return check_edge_buffer(problem, index, error);
+    if (users == 0 || (users & ~(1u << BG_ACTION_REDUCE | 1u << BG_ACTION_GATHER)) >> (BG_ACTION_UPDATE + 1) != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "buffer %" PRIu32 ": used by kinds %#" PRIx32
+                            "; it needs a user among F, R, B, W, U, REDUCE and GATHER",
+                            index, users);
+    if ((unsigned)buffer->residency > BG_RESIDENCY_VISIT)
+        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": residency %d is unknown", index,
+                            (int)buffer->residency);
+    return BG_OK;
+}
+
+static bg_status check_buffers(const bg_schedule_problem *problem, bg_error *error)
+{
+    if (problem->buffers == NULL && problem->buffer_count > 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "buffers is NULL, but buffer_count is %" PRIu32,
+                            problem->buffer_count);
+    if (problem->buffer_count > LARGEST_EDGE_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "buffer_count is %" PRIu32 "; it must be at most %d",
+                            problem->buffer_count, LARGEST_EDGE_COUNT);
+    if (!isfinite(problem->remote_bytes_per_ns) || problem->remote_bytes_per_ns < 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "remote_bytes_per_ns is %g; it must be zero (free) or more",
+                            problem->remote_bytes_per_ns);
+    for (uint32_t buffer = 0; buffer < problem->buffer_count; buffer++)
+        BGI_TRY(check_buffer(problem, buffer, error));
+    return BG_OK;
+}
+
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error)
 {
     if (problem == NULL)
@@ -274,6 +337,7 @@ bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_erro
         return bg_error_set(error, BG_ERROR_INVALID, "edges is NULL, but edge_count is %" PRIu32, problem->edge_count);
     for (uint32_t edge = 0; edge < problem->edge_count; edge++)
         BGI_TRY(check_edge(problem, edge, error));
+    BGI_TRY(check_buffers(problem, error));
     return check_total_time(problem, error);
 }
 

@@ -8,6 +8,7 @@
 #include "schedule/run.h"
 
 #include "core/error.h"
+#include "schedule/buffers.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -18,6 +19,7 @@ typedef struct device_state {
     uint32_t step;
     uint32_t position;
     double time;
+    double io_time; /* when all transfers so far are done */
     wait_kind wait;
     uint32_t wait_edge;
 } device_state;
@@ -29,14 +31,37 @@ typedef struct edge_state {
     double *releases;
 } edge_state;
 
+/* When transfers of a remote buffer are done; by micro-batch for those of edges. */
+typedef struct buffer_state {
+    double *loaded, *stored;
+} buffer_state;
+
 typedef struct execution {
     bgi_schedule_run *run;
     device_state *devices;
     edge_state *edges;
-    uint32_t *ready; /* stack of devices that may go on; a device is on it at most once */
+    buffer_state *buffers; /* timed runs */
+    uint32_t *ready;       /* stack of devices that may go on; a device is on it at most once */
     uint32_t ready_count;
     bgi_arena arena;
 } execution;
+
+static bg_status prepare_buffers(execution *exec, bg_error *error)
+{
+    const bg_schedule_problem *problem = exec->run->layout->problem;
+
+    exec->buffers = bgi_arena_take(&exec->arena, problem->buffer_count, sizeof *exec->buffers);
+    if (exec->buffers == NULL)
+        return bgi_error_memory(error, "remote buffers", problem->buffer_count * sizeof *exec->buffers);
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        const size_t count = problem->buffers[b].per_micro_batch ? problem->micro_batch_count : 1;
+        double *times = bgi_arena_take(&exec->arena, 2 * count, sizeof *times);
+        if (times == NULL)
+            return bgi_error_memory(error, "the times of transfers", 2 * count * sizeof *times);
+        exec->buffers[b] = (buffer_state){.loaded = times, .stored = times + count};
+    }
+    return BG_OK;
+}
 
 static bg_status prepare(execution *exec, bg_error *error)
 {
@@ -56,6 +81,8 @@ static bg_status prepare(execution *exec, bg_error *error)
         exec->edges[edge].arrivals = times;
         exec->edges[edge].releases = times + depth;
     }
+    if (exec->run->is_timed)
+        BGI_TRY(prepare_buffers(exec, error));
     for (uint32_t device = device_count; device-- > 0;)
         exec->ready[exec->ready_count++] = device;
     return BG_OK;
@@ -78,15 +105,19 @@ static bool park(device_state *state, wait_kind wait, uint32_t edge)
     return false;
 }
 
-static void record(execution *exec, uint32_t device, double start, double end)
+static void note(execution *exec, uint32_t device, double start, double end)
 {
     bgi_schedule_run *run = exec->run;
-    device_state *state = &exec->devices[device];
 
-    state->time = end;
     if (run->records != NULL)
-        run->records[run->record_count++] =
-            (bgi_schedule_record){.device = device, .position = state->position, .start = start, .end = end};
+        run->records[run->record_count++] = (bgi_schedule_record){
+            .device = device, .position = exec->devices[device].position, .start = start, .end = end};
+}
+
+static void record(execution *exec, uint32_t device, double start, double end)
+{
+    exec->devices[device].time = end;
+    note(exec, device, start, end);
 }
 
 static double latest(double a, double b)
@@ -120,6 +151,45 @@ static void send(execution *exec, uint32_t device, uint32_t edge, uint64_t numbe
     wake(exec, layout->rows[layout->edges[edge].to].device, WAITS_FOR_MESSAGE, edge);
 }
 
+/* LOAD or STORE: goes to the end of the device's queue. */
+static void transfer(execution *exec, uint32_t device, const bg_action *action)
+{
+    const bg_schedule_problem *problem = exec->run->layout->problem;
+    const bg_schedule_buffer *buffer = &problem->buffers[action->index];
+    device_state *state = &exec->devices[device];
+    const double start = latest(state->time, state->io_time);
+
+    if (exec->run->is_timed) {
+        const double speed = problem->remote_bytes_per_ns;
+        const buffer_state *times = &exec->buffers[action->index];
+        state->io_time = start + (speed > 0 ? (double)buffer->size_bytes / speed : 0.0);
+        (action->kind == BG_ACTION_LOAD ? times->loaded : times->stored)[action->micro_batch] = state->io_time;
+    }
+    note(exec, device, start, exec->run->is_timed ? state->io_time : start);
+}
+
+/* When the remote buffers that an action uses are ready for it. */
+static double buffers_ready(const execution *exec, uint32_t device, const bg_action *action)
+{
+    const bgi_schedule_layout *layout = exec->run->layout;
+    double ready = 0.0;
+
+    for (uint32_t i = layout->buffer_begin[device]; i < layout->buffer_begin[device + 1]; i++) {
+        const uint32_t b = layout->buffers[i], m = action->micro_batch;
+        const bg_schedule_buffer *buffer = &layout->problem->buffers[b];
+        const bgi_buffer_use how = bgi_buffer_used_by(layout->problem, buffer, action);
+        if (how == BGI_USE_NONE)
+            continue;
+        if (!buffer->per_micro_batch)
+            ready = latest(ready, exec->buffers[b].loaded[0]);
+        else if (how == BGI_USE_READ)
+            ready = latest(ready, exec->buffers[b].loaded[m]);
+        else if (m >= buffer->slots)
+            ready = latest(ready, exec->buffers[b].stored[m - buffer->slots]);
+    }
+    return ready;
+}
+
 static bool try_compute(execution *exec, uint32_t device, uint32_t row, uint64_t number, const bg_action *action)
 {
     const bgi_schedule_run *run = exec->run;
@@ -133,6 +203,8 @@ static bool try_compute(execution *exec, uint32_t device, uint32_t row, uint64_t
         if (run->is_timed && number >= depth)
             start = latest(start, exec->edges[edge].releases[number % depth]);
     }
+    if (run->is_timed)
+        start = latest(start, buffers_ready(exec, device, action));
     end = start + (run->is_timed ? bgi_schedule_cost(layout->problem, action) : 0.0);
     record(exec, device, start, end);
     for (uint32_t i = layout->last.begin[row]; i < layout->last.begin[row + 1]; i++) {
@@ -152,9 +224,15 @@ static bool try_action(execution *exec, uint32_t device)
     const device_state *state = &exec->devices[device];
     const bg_action *action = &exec->run->schedule->lists[device].actions[state->position];
     uint32_t row = 0;
-    const bool is_known = bgi_schedule_layout_find(layout, action, &row);
-    const uint64_t number = (uint64_t)state->step * layout->rows[row].count + action->micro_batch;
+    bool is_known;
+    uint64_t number;
 
+    if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
+        transfer(exec, device, action);
+        return true;
+    }
+    is_known = bgi_schedule_layout_find(layout, action, &row);
+    number = (uint64_t)state->step * layout->rows[row].count + action->micro_batch;
     assert(is_known); /* bgi_schedule_check has proven it */
     (void)is_known;
     if (action->kind == BG_ACTION_RECEIVE)

@@ -77,6 +77,7 @@ void bg_schedule_destroy(bg_schedule *schedule)
 {
     if (schedule == NULL)
         return;
+    free(schedule->buffer_depths);
     free(schedule->stage_in_flight);
     free(schedule->edge_depths);
     for (uint32_t device = 0; device < schedule->device_count; device++)
@@ -159,4 +160,9 @@ uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge)
 uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage)
 {
     return stage < schedule->stage_count ? schedule->stage_in_flight[stage] : 0;
+}
+
+uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer)
+{
+    return buffer < schedule->buffer_count ? schedule->buffer_depths[buffer] : 0;
 }

@@ -21,6 +21,8 @@ struct bg_schedule {
     uint32_t edge_count;
     uint32_t *stage_in_flight;
     uint32_t stage_count;
+    uint32_t *buffer_depths;
+    uint32_t buffer_count;
 };
 
 /* ---- schedule.c ---- */
@@ -134,7 +136,7 @@ extern const bg_schedule_generator bgi_schedule_automatic;
 
 /* ---- complete.c ---- */
 
-/* Adds SEND, RECEIVE, HOST_IN and HOST_OUT around the compute actions. */
+/* Adds SEND, RECEIVE, LOAD, STORE, HOST_IN and HOST_OUT around the compute actions. */
 bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 /* ---- search.c ---- */

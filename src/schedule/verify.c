@@ -2,7 +2,7 @@
  * verify.c: proves a schedule and finds how many slots each edge needs. Knows no strategy: a list from a generator,
  * from a file and from a damaged copy are all the same to it.
  *
- *     check.c: each device by itself
+ *     check.c: each device by itself; buffers.c: its remote buffers
  *     execute with as many slots as micro-batches: does it deadlock at all?
  *     depths: of an edge on one device, what its list holds at once;
  *             of an edge between devices, the larger of
@@ -17,13 +17,12 @@
 #include "schedule/verify.h"
 
 #include "core/error.h"
+#include "schedule/buffers.h"
 #include "schedule/steps.h"
 
 #include <stdlib.h>
 
-/* The most instances begun and not ended, with places in one order: instance m begins at begins[m] and ends at ends[m],
- * both ascending. */
-static uint32_t count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count)
+uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count)
 {
     uint32_t most = 0, ended = 0;
 
@@ -42,13 +41,14 @@ static uint32_t find_depth(const bgi_schedule_facts *facts, const uint32_t *step
     const bgi_schedule_edge_rows *edge = &layout->edges[index];
     const bgi_schedule_row *from = &layout->rows[edge->from], *last = &layout->rows[edge->last];
     const uint32_t first = edge->crosses ? layout->rows[edge->receive].first : from->first;
-    const uint32_t held = count_overlap(&facts->positions[first], &facts->positions[last->first], from->count);
+    const uint32_t held =
+        bgi_schedule_count_overlap(&facts->positions[first], &facts->positions[last->first], from->count);
     uint64_t depth = held;
 
     if (edge->crosses)
         depth += layout->problem->send_ahead;
     if (edge->crosses && layout->problem->send_ahead > 0 && bgi_schedule_row_has_steps(from)) {
-        const uint32_t under_way = count_overlap(&steps[from->first], &steps[last->first], from->count);
+        const uint32_t under_way = bgi_schedule_count_overlap(&steps[from->first], &steps[last->first], from->count);
         depth = under_way > depth ? under_way : depth;
     }
     return depth < from->count ? (uint32_t)depth : from->count;
@@ -62,7 +62,8 @@ static uint32_t find_in_flight(const bgi_schedule_facts *facts, uint32_t stage)
 
     if (backward->count == 0)
         return 1;
-    return count_overlap(&facts->positions[forward->first], &facts->positions[backward->first], forward->count);
+    return bgi_schedule_count_overlap(&facts->positions[forward->first], &facts->positions[backward->first],
+                                      forward->count);
 }
 
 static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule, bg_error *error)
@@ -74,7 +75,9 @@ static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule
     facts->depths = bgi_arena_take(&facts->arena, problem->edge_count, sizeof *facts->depths);
     facts->in_flight = bgi_arena_take(&facts->arena, problem->stage_count, sizeof *facts->in_flight);
     facts->records = bgi_arena_take(&facts->arena, total, sizeof *facts->records);
-    if (facts->positions == NULL || facts->depths == NULL || facts->in_flight == NULL || facts->records == NULL)
+    facts->buffer_depths = bgi_arena_take(&facts->arena, problem->buffer_count, sizeof *facts->buffer_depths);
+    if (facts->positions == NULL || facts->depths == NULL || facts->in_flight == NULL || facts->records == NULL ||
+        facts->buffer_depths == NULL)
         return bgi_error_memory(error, "verifying a schedule", total * sizeof *facts->records);
     return BG_OK;
 }
@@ -117,6 +120,8 @@ bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *
     BGI_TRY(bgi_schedule_layout_init(&facts->layout, problem, error));
     BGI_TRY_CLEANUP(allocate(facts, schedule, error));
     BGI_TRY_CLEANUP(bgi_schedule_check(&facts->layout, schedule, facts->positions, error));
+    BGI_TRY_CLEANUP(
+        bgi_schedule_check_buffers(&facts->layout, schedule, facts->positions, facts->buffer_depths, error));
     BGI_TRY_CLEANUP(find_facts(facts, schedule, error));
     return BG_OK;
 
@@ -144,19 +149,24 @@ static uint32_t *copy_numbers(const uint32_t *numbers, uint32_t count)
 bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
 {
     bgi_schedule_facts facts;
-    uint32_t *depths, *in_flight;
+    uint32_t *depths, *in_flight, *buffer_depths;
     bg_status status = BG_OK;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
     depths = copy_numbers(facts.depths, problem->edge_count);
     in_flight = copy_numbers(facts.in_flight, problem->stage_count);
-    if (depths == NULL || in_flight == NULL) {
+    buffer_depths = copy_numbers(facts.buffer_depths, problem->buffer_count);
+    if (depths == NULL || in_flight == NULL || buffer_depths == NULL) {
+        free(buffer_depths);
         free(depths);
         free(in_flight);
         status = bgi_error_memory(error, "slot depths", problem->edge_count * sizeof *depths);
     } else {
         free(schedule->edge_depths);
         free(schedule->stage_in_flight);
+        free(schedule->buffer_depths);
+        schedule->buffer_depths = buffer_depths;
+        schedule->buffer_count = problem->buffer_count;
         schedule->edge_depths = depths;
         schedule->edge_count = problem->edge_count;
         schedule->stage_in_flight = in_flight;

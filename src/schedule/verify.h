@@ -11,6 +11,7 @@ typedef struct bgi_schedule_facts {
     uint32_t *positions;          /* by instance: 1 + place in its device's list */
     uint32_t *depths;             /* by edge */
     uint32_t *in_flight;          /* by stage */
+    uint32_t *buffer_depths;      /* by buffer */
     bgi_schedule_record *records; /* one step of the schedule in a topological order, without times */
     size_t record_count;
     bgi_arena arena;
@@ -20,6 +21,10 @@ typedef struct bgi_schedule_facts {
 bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *schedule,
                                   const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
+
+/* The most instances begun and not ended, with places in one order: instance m begins at begins[m] and ends at ends[m],
+ * both ascending. */
+uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count);
 
 /* ---- simulate.c ---- */
 

@@ -4,7 +4,9 @@
  * of the verifier's sources is used.
  *
  *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
- *                            the micro-batches' order, or reads what is not there
+ *                            the micro-batches' order, or reads what is not there; when it uses a remote buffer that is
+ *                            not on the device; a LOAD over changes, a STORE of nothing new; when the step ends with
+ *                            changes that were not stored
  *     an action waits        for a message that was not sent, for a slot whose last reader is not done
  *     a schedule is valid    when nothing in it is wrong, all actions of the problem are done, and two steps in a row
  * end with some number of slots (more slots never hurt, so: with as many as micro-batches)
@@ -24,7 +26,7 @@
 
 /* ---- what a problem asks for ---- */
 
-enum { MOST_DEVICES = 16, MOST_NUMBERS = 32, MOST_LEVELS = 4, STEPS = 2 };
+enum { MOST_DEVICES = 16, MOST_NUMBERS = 32, MOST_LEVELS = 4, MOST_BUFFERS = 3 * MOST_STAGES + MOST_EDGES, STEPS = 2 };
 
 static bool crosses(const bg_schedule_problem *p, const bg_schedule_edge *edge)
 {
@@ -70,6 +72,11 @@ static bool is_message(bg_action_kind kind)
     return kind == BG_ACTION_SEND || kind == BG_ACTION_RECEIVE;
 }
 
+static bool is_transfer(bg_action_kind kind)
+{
+    return kind == BG_ACTION_LOAD || kind == BG_ACTION_STORE;
+}
+
 /* How often a step has actions like this one, which differ in the micro-batch; 0: the problem has none. */
 static uint32_t times_of(const bg_schedule_problem *p, const bg_action *a)
 {
@@ -81,6 +88,12 @@ static uint32_t times_of(const bg_schedule_problem *p, const bg_action *a)
             a->stage != (a->kind == BG_ACTION_SEND ? edge->from_stage : edge->to_stage))
             return 0;
         return edge_times(p, edge);
+    }
+    if (is_transfer(a->kind)) { /* variables move as often as one likes */
+        const bg_schedule_buffer *buffer = a->index < p->buffer_count ? &p->buffers[a->index] : NULL;
+        if (buffer == NULL || buffer->stage != a->stage)
+            return 0;
+        return buffer->per_micro_batch ? p->micro_batch_count : 1;
     }
     return a->index < (a->kind == BG_ACTION_UPDATE ? p->update_level_count : 1) ? times(p, a->kind, a->stage) : 0;
 }
@@ -94,6 +107,8 @@ static size_t count_all(const bg_schedule_problem *p)
             count += times(p, (bg_action_kind)kind, stage) * (kind == BG_ACTION_UPDATE ? p->update_level_count : 1u);
     for (uint32_t e = 0; e < p->edge_count; e++)
         count += crosses(p, &p->edges[e]) ? 2 * edge_times(p, &p->edges[e]) : 0;
+    for (uint32_t b = 0; b < p->buffer_count; b++)
+        count += p->buffers[b].per_micro_batch ? 2 * p->micro_batch_count : 0;
     return count;
 }
 
@@ -109,7 +124,11 @@ typedef struct world {
     struct {
         bool made, sent, here, read;
     } values[MOST_EDGES][MOST_NUMBERS];
-    size_t done_count;
+    struct {
+        bool is_here, is_changed, was_here; /* of variables, in this step */
+        uint32_t stored, loaded;            /* of an edge: micro-batches in this step */
+    } buffers[MOST_BUFFERS];
+    size_t done_count; /* without transfers of variables */
 } world;
 
 typedef enum outcome { WENT, WAITS, IS_WRONG } outcome;
@@ -169,6 +188,86 @@ static outcome do_message(world *w, const bg_action *a, uint32_t number)
     return WENT;
 }
 
+/* ---- remote buffers ---- */
+
+static bool has_bit(uint32_t bits, bg_action_kind kind)
+{
+    return (bits >> kind & 1) != 0;
+}
+
+/* Loaded values are new ones on the device; what was loaded or stored already in this step is not due again. */
+static outcome move_edge(world *w, const bg_action *a, uint32_t n)
+{
+    const uint32_t b = a->index, m = a->micro_batch;
+
+    if (a->kind == BG_ACTION_STORE) {
+        if (m != w->buffers[b].stored || !w->values[w->p->buffers[b].edge][n].made)
+            return IS_WRONG;
+        w->buffers[b].stored++;
+    } else {
+        if (m != w->buffers[b].loaded || m >= w->buffers[b].stored)
+            return IS_WRONG;
+        w->buffers[b].loaded++;
+    }
+    return WENT;
+}
+
+static outcome move_variables(world *w, const bg_action *a)
+{
+    const uint32_t b = a->index;
+
+    if (a->kind == BG_ACTION_LOAD ? w->buffers[b].is_changed : !w->buffers[b].is_changed)
+        return IS_WRONG; /* what changed would be lost; there is nothing to store */
+    w->buffers[b].is_here = w->buffers[b].was_here = true;
+    if (a->kind == BG_ACTION_STORE)
+        w->buffers[b].is_here = w->buffers[b].is_changed = false;
+    w->done_count--;
+    return WENT;
+}
+
+static bool uses_variables(const bg_schedule_buffer *buffer, const bg_action *a)
+{
+    if (buffer->stage != a->stage || !has_bit(buffer->reads | buffer->writes, a->kind))
+        return false;
+    return a->kind != BG_ACTION_UPDATE || buffer->update_levels == 0 || has_bit(buffer->update_levels, a->index);
+}
+
+/* Whether what an action uses is on the device; then notes what it does to it. */
+static bool use_buffers(world *w, const bg_action *a)
+{
+    for (uint32_t b = 0; b < w->p->buffer_count; b++) {
+        const bg_schedule_buffer *buffer = &w->p->buffers[b];
+        const bg_schedule_edge *edge = buffer->per_micro_batch ? &w->p->edges[buffer->edge] : NULL;
+        if (edge != NULL) {
+            if (is_end(a, edge->from_kind, edge->from_stage, 0) &&
+                a->micro_batch >= w->buffers[b].stored + buffer->slots)
+                return false; /* it would write over what is not stored */
+            if (is_end(a, edge->to_kind, edge->to_stage, 0) && a->micro_batch >= w->buffers[b].loaded)
+                return false;
+        } else if (uses_variables(buffer, a)) {
+            const bool begins = buffer->starts_fresh && !w->buffers[b].was_here && has_bit(buffer->writes, a->kind);
+            if (!w->buffers[b].is_here && !begins)
+                return false;
+            w->buffers[b].is_here = w->buffers[b].was_here = true;
+            w->buffers[b].is_changed = w->buffers[b].is_changed || has_bit(buffer->writes, a->kind);
+        }
+    }
+    return true;
+}
+
+/* At the end of a device's step; false when changes are lost. */
+static bool end_step(world *w, uint32_t device)
+{
+    for (uint32_t b = 0; b < w->p->buffer_count; b++) {
+        if (w->p->stage_devices[w->p->buffers[b].stage] != device)
+            continue;
+        if (w->buffers[b].is_changed && !w->p->buffers[b].starts_fresh)
+            return false;
+        memset(&w->buffers[b], 0, sizeof w->buffers[b]);
+    }
+    return true;
+}
+
 static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t step)
 {
     const bg_schedule_problem *p = w->p;
@@ -179,6 +278,8 @@ static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t
         return IS_WRONG;
     if (is_message(a->kind))
         return do_message(w, a, n);
+    if (is_transfer(a->kind))
+        return p->buffers[a->index].per_micro_batch ? move_edge(w, a, n) : move_variables(w, a);
     done = &w->done[a->kind][a->stage][a->index][n];
     if (*done || (a->micro_batch > 0 && !done[-1]) || !has_own_inputs(w, a, step))
         return IS_WRONG;
@@ -190,6 +291,8 @@ static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t
         if (is_end(a, p->edges[e].from_kind, p->edges[e].from_stage, p->edges[e].from_level) && n >= w->depths[e] &&
             !w->values[e][n - w->depths[e]].read)
             return WAITS;
+    if (!use_buffers(w, a))
+        return IS_WRONG;
     for (uint32_t e = 0; e < p->edge_count; e++) {
         if (is_end(a, p->edges[e].from_kind, p->edges[e].from_stage, p->edges[e].from_level))
             w->values[e][n].made = true;
@@ -223,6 +326,8 @@ static outcome run_world(world *w, uint32_t steps)
                 at[device]++;
                 w->done_count++;
                 moves = true;
+                if (at[device] % count == 0 && !end_step(w, device))
+                    return IS_WRONG;
             }
         }
     }
@@ -295,6 +400,23 @@ static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_proble
     return most;
 }
 
+/* The same of a remote edge's loaded micro-batches. */
+static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t b)
+{
+    const bg_schedule_buffer *buffer = &p->buffers[b];
+    const uint32_t device = p->stage_devices[buffer->stage];
+    uint32_t most = 1;
+
+    for (long at = 0; buffer->per_micro_batch && at < (long)bg_schedule_action_count(schedule, device); at++) {
+        uint32_t held = 0;
+        for (uint32_t m = 0; m < p->micro_batch_count; m++)
+            held += find(schedule, device, BG_ACTION_LOAD, buffer->stage, m, b) <= at &&
+                    at <= find(schedule, device, p->edges[buffer->edge].last_kind, buffer->stage, m, 0);
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
 /* The verifier's depths are enough for two steps, and what its devices hold. */
 static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
 {
@@ -308,6 +430,11 @@ static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem
                      (unsigned)depths[e], (unsigned)held);
         assert_in_range(depths[e], 1, edge_times(p, &p->edges[e]));
     }
+    for (uint32_t b = 0; b < p->buffer_count; b++)
+        if (bg_schedule_buffer_depth(schedule, b) != count_loaded(schedule, p, b))
+            fail_msg("seed %llu: buffer %u has depth %u, but its device holds %u", (unsigned long long)seed,
+                     (unsigned)b, (unsigned)bg_schedule_buffer_depth(schedule, b),
+                     (unsigned)count_loaded(schedule, p, b));
     if (run_world(begin_world(schedule, p, depths), STEPS) != WENT)
         fail_msg("seed %llu: two steps deadlock with the depths of the verifier", (unsigned long long)seed);
 }
@@ -458,8 +585,46 @@ enum { DAMAGES_A_SCHEDULE = 5 };
 
 typedef struct tally {
     uint64_t verdicts[3];
-    uint64_t undamaged, splits, concurrent, shared, reduces;
+    uint64_t undamaged, splits, concurrent, shared, reduces, recomputes, buffers;
 } tally;
+
+/* Variables and accumulators of stages, and edges on one device, for some problems. */
+static void add_buffers(bg_schedule_problem *p, bg_schedule_buffer *buffers, uint64_t *random)
+{
+    const uint32_t work = 1u << BG_ACTION_FORWARD | 1u << BG_ACTION_BACKWARD;
+    const uint32_t last = p->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
+
+    p->buffers = buffers;
+    for (uint32_t stage = 0; stage < p->stage_count; stage++)
+        for (uint32_t k = 0; k < 2; k++) {
+            const bool gathers = p->stage_gathers != NULL && p->stage_gathers[stage];
+            bg_schedule_buffer *buffer = &buffers[p->buffer_count];
+            if (test_random(random, 2) == 0 || (k == 1 && !p->training))
+                continue;
+            *buffer = (bg_schedule_buffer){.stage = stage,
+                                           .starts_fresh = k == 1,
+                                           .reads = k == 0 ? work : 1u << BG_ACTION_UPDATE,
+                                           .writes = k == 0 ? 1u << BG_ACTION_UPDATE : 1u << last,
+                                           .residency = (bg_residency)test_random(random, 3),
+                                           .preload = test_random(random, 2) == 0};
+            if (k == 0 && gathers)
+                buffer->writes |= 1u << BG_ACTION_GATHER;
+            else
+                buffer->update_levels = test_random(random, 1u << p->update_level_count);
+            if (k == 1 && p->reduces_gradients) {
+                buffer->writes |= 1u << BG_ACTION_REDUCE;
+                buffer->update_levels |= 1;
+            }
+            p->buffer_count++;
+        }
+    for (uint32_t e = 0; e < p->edge_count; e++)
+        if (p->edges[e].from_kind != BG_ACTION_UPDATE && !crosses(p, &p->edges[e]) && test_random(random, 3) == 0)
+            buffers[p->buffer_count++] = (bg_schedule_buffer){.stage = p->edges[e].to_stage,
+                                                              .per_micro_batch = true,
+                                                              .edge = e,
+                                                              .slots = 1 + test_random(random, 2),
+                                                              .preload = test_random(random, 2) == 0};
+}
 
 static bool was_called_deadlock(const bg_error *error)
 {
@@ -500,11 +665,14 @@ static void test_damage_is_judged_like_the_definition(void **state)
     for (uint64_t seed = 0; seed < wanted / DAMAGES_A_SCHEDULE; seed++) {
         const bg_schedule_generator *generator = bg_schedule_generator_at((uint32_t)(seed % generator_count));
         uint64_t random = test_seed(seed + 99);
+        bg_schedule_buffer buffers[MOST_BUFFERS];
         test_problem test;
         bg_schedule *good = NULL;
         bg_error error = {0};
 
         test_random_problem_for(&test, seed, generator);
+        if (seed / generator_count % 2 == 0)
+            add_buffers(&test.problem, buffers, &random);
         if (bg_schedule_create(&test.problem, generator, &good, &error) != BG_OK)
             fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
         assert_int_equal(judge(good, &test.problem), VALID);
@@ -513,6 +681,8 @@ static void test_damage_is_judged_like_the_definition(void **state)
         counts.concurrent += test.problem.stage_positions != NULL;
         counts.shared += test.problem.device_count < test.problem.stage_count;
         counts.reduces += test.problem.reduces_gradients;
+        counts.recomputes += test.problem.stage_recomputes != NULL;
+        counts.buffers += test.problem.buffer_count > 0;
         if (seed % 4 == 0)
             assert_depths(good, &test.problem, seed);
         for (int i = 0; i < DAMAGES_A_SCHEDULE; i++)
@@ -520,17 +690,19 @@ static void test_damage_is_judged_like_the_definition(void **state)
         bg_schedule_destroy(good);
     }
     print_message("%llu damages of %llu schedules of %u generators: %llu valid, %llu wrong, %llu deadlocks; "
-                  "%llu split W, %llu concurrent, %llu shared devices, %llu replicas\n",
+                  "%llu split W, %llu concurrent, %llu shared devices, %llu replicas, %llu R, %llu remote buffers\n",
                   (unsigned long long)wanted, (unsigned long long)counts.undamaged, (unsigned)generator_count,
                   (unsigned long long)counts.verdicts[VALID], (unsigned long long)counts.verdicts[WRONG],
                   (unsigned long long)counts.verdicts[DEADLOCK], (unsigned long long)counts.splits,
                   (unsigned long long)counts.concurrent, (unsigned long long)counts.shared,
-                  (unsigned long long)counts.reduces);
+                  (unsigned long long)counts.reduces, (unsigned long long)counts.recomputes,
+                  (unsigned long long)counts.buffers);
     /* The comparison means something only when each verdict and each sort of problem is met often. */
     assert_true(counts.verdicts[VALID] > wanted / 10);
     assert_true(counts.verdicts[WRONG] > wanted / 2);
     assert_true(counts.verdicts[DEADLOCK] > wanted / 200);
     assert_true(counts.splits > counts.undamaged / 10 && counts.shared > counts.undamaged / 10);
+    assert_true(counts.recomputes > counts.undamaged / 20 && counts.buffers > counts.undamaged / 4);
     assert_true(counts.concurrent > counts.undamaged / 50 && counts.reduces > counts.undamaged / 10);
 }
 

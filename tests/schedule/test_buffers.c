@@ -1,0 +1,395 @@
+/*
+ * test_buffers.c: remote buffers in schedules: where LOAD and STORE go, what the verifier refuses, what overlaps.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "schedule/buffers.h"
+#include "schedule/problems.h"
+
+#include "core/error.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define BIT(kind) (1u << BG_ACTION_##kind)
+
+/* Phased by hand: all micro-batches through a stage before the next one, each stage updated after its backward. */
+static bg_status generate_phases(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    const uint32_t stages = problem->stage_count;
+
+    for (uint32_t p = 0; p < (problem->training ? 2 : 1) * stages; p++) {
+        const uint32_t stage = p < stages ? p : 2 * stages - 1 - p;
+        for (uint32_t m = 0; m < problem->micro_batch_count; m++)
+            BGI_TRY(bgi_schedule_emit_compute(problem, schedule, p < stages ? BG_ACTION_FORWARD : BG_ACTION_BACKWARD,
+                                              stage, m, error));
+        if (p >= stages && problem->update_level_count == 1)
+            BGI_TRY(bg_schedule_emit(schedule, problem->stage_devices[stage],
+                                     (bg_action){.kind = BG_ACTION_UPDATE, .stage = stage}, error));
+    }
+    return problem->update_level_count == 1 ? BG_OK : bgi_schedule_emit_updates(problem, schedule, error);
+}
+
+static const bg_schedule_generator phases = {
+    .name = "phases", .generate = generate_phases, .minimum_micro_batches = bgi_schedule_minimum_of_one};
+
+/* Two stages on one device, two micro-batches. */
+static void make_phases(test_problem *test)
+{
+    assert_true(test_chain(test, 2, 2, true));
+    test->problem.device_count = 1;
+    test->devices[1] = 0;
+    test->problem.merges_loss = false;
+}
+
+static bg_schedule_buffer weights_of(uint32_t stage, bg_residency residency, bool preload)
+{
+    return (bg_schedule_buffer){.stage = stage,
+                                .reads = BIT(FORWARD) | BIT(BACKWARD) | BIT(UPDATE),
+                                .writes = BIT(UPDATE),
+                                .residency = residency,
+                                .preload = preload,
+                                .size_bytes = 100};
+}
+
+static void expect_lists(const bg_schedule_problem *problem, const char *expected)
+{
+    bg_schedule *schedule = NULL;
+    bg_error error = {0};
+    char *text = NULL;
+
+    if (bg_schedule_create(problem, &phases, &schedule, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(bg_schedule_print(schedule, &text, &error), BG_OK);
+    assert_string_equal(text, expected);
+    free(text);
+    bg_schedule_destroy(schedule);
+}
+
+static void loads_and_stores_surround_their_users(void **state)
+{
+    test_problem test;
+    bg_schedule_buffer buffers[2];
+
+    (void)state;
+    make_phases(&test);
+    test.problem.buffers = buffers;
+    test.problem.buffer_count = 2;
+    for (uint32_t stage = 0; stage < 2; stage++)
+        buffers[stage] = weights_of(stage, BG_RESIDENCY_FORWARD_BACKWARD, false);
+    expect_lists(&test.problem, "device 0: LOAD0.0:0 HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 LOAD1.0:1 F1.0 HOST_OUT1.0 F1.1 "
+                                "HOST_OUT1.1 B1.0 B1.1 U1:0 STORE1.0:1 LOAD0.0:0 B0.0 B0.1 U0:0 STORE0.0:0\n");
+    for (uint32_t stage = 0; stage < 2; stage++)
+        buffers[stage].preload = true;
+    expect_lists(&test.problem, "device 0: LOAD0.0:0 LOAD1.0:1 HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 LOAD0.0:0 F1.0 "
+                                "HOST_OUT1.0 F1.1 HOST_OUT1.1 B1.0 B1.1 U1:0 STORE1.0:1 B0.0 B0.1 U0:0 STORE0.0:0\n");
+    for (uint32_t stage = 0; stage < 2; stage++)
+        buffers[stage].residency = BG_RESIDENCY_STEP;
+    expect_lists(&test.problem, "device 0: LOAD0.0:0 LOAD1.0:1 HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 F1.0 "
+                                "HOST_OUT1.0 F1.1 HOST_OUT1.1 B1.0 B1.1 U1:0 STORE1.0:1 B0.0 B0.1 U0:0 STORE0.0:0\n");
+    test_problem_clear(&test);
+}
+
+static void fresh_buffers_move_between_visits_only(void **state)
+{
+    test_problem test;
+    bg_schedule_buffer buffer = {.stage = 0,
+                                 .reads = BIT(UPDATE),
+                                 .writes = BIT(BACKWARD),
+                                 .starts_fresh = true,
+                                 .residency = BG_RESIDENCY_VISIT};
+
+    (void)state;
+    make_phases(&test);
+    test.problem.buffers = &buffer;
+    test.problem.buffer_count = 1;
+    expect_lists(&test.problem, "device 0: HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 F1.0 HOST_OUT1.0 F1.1 HOST_OUT1.1 B1.0 B1.1 "
+                                "U1:0 B0.0 B0.1 U0:0\n");
+    test.problem.update_level_count = 2; /* updates come after all backwards: another visit */
+    expect_lists(&test.problem, "device 0: HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 F1.0 HOST_OUT1.0 F1.1 HOST_OUT1.1 B1.0 B1.1 "
+                                "B0.0 B0.1 U0:0 STORE0.0:0 U1:0 LOAD0.0:0 U0:1 U1:1\n");
+    test_problem_clear(&test);
+}
+
+static uint32_t find_stash(const bg_schedule_problem *problem, uint32_t stage)
+{
+    for (uint32_t e = 0; e < problem->edge_count; e++)
+        if (problem->edges[e].from_stage == stage && problem->edges[e].to_stage == stage)
+            return e;
+    fail_msg("no stash");
+    return 0;
+}
+
+static void stashes_are_stored_and_loaded_once(void **state)
+{
+    test_problem test;
+    bg_schedule_buffer buffer = {.stage = 0, .per_micro_batch = true, .slots = 2, .preload = true};
+    bg_schedule *schedule = NULL;
+
+    (void)state;
+    make_phases(&test);
+    test.problem.micro_batch_count = 3;
+    buffer.edge = find_stash(&test.problem, 0);
+    test.problem.buffers = &buffer;
+    test.problem.buffer_count = 1;
+    expect_lists(&test.problem,
+                 "device 0: HOST_IN0.0 F0.0 STORE0.0:0 HOST_IN0.1 F0.1 STORE0.1:0 HOST_IN0.2 F0.2 STORE0.2:0 "
+                 "LOAD0.0:0 F1.0 HOST_OUT1.0 F1.1 HOST_OUT1.1 F1.2 HOST_OUT1.2 B1.0 B1.1 B1.2 U1:0 LOAD0.1:0 B0.0 "
+                 "LOAD0.2:0 B0.1 B0.2 U0:0\n");
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, NULL), BG_OK);
+    assert_int_equal(bg_schedule_edge_depth(schedule, buffer.edge), 3);
+    assert_int_equal(bg_schedule_buffer_depth(schedule, 0), 2);
+    bg_schedule_destroy(schedule);
+    buffer.preload = false;
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, NULL), BG_OK);
+    assert_int_equal(bg_schedule_buffer_depth(schedule, 0), 1);
+    bg_schedule_destroy(schedule);
+    test_problem_clear(&test);
+}
+
+/* Replicas hand the new weights round behind the last level of the update, which is not the one that writes them. */
+static void gathered_weights_are_stored_after_that(void **state)
+{
+    const bool gathers[2] = {true, false};
+    bg_schedule_buffer buffer = weights_of(0, BG_RESIDENCY_VISIT, false);
+    test_problem test;
+
+    (void)state;
+    make_phases(&test);
+    test.problem.reduces_gradients = true;
+    test.problem.stage_gathers = gathers;
+    test.problem.update_level_count = 2;
+    test.problem.micro_batch_count = 1;
+    test.problem.buffers = &buffer;
+    test.problem.buffer_count = 1;
+    buffer.writes |= BIT(GATHER);
+    expect_lists(&test.problem,
+                 "device 0: LOAD0.0:0 HOST_IN0.0 F0.0 F1.0 HOST_OUT1.0 B1.0 LOAD0.0:0 B0.0 REDUCE0.0:0 U0:0 STORE0.0:0 "
+                 "REDUCE1.0:0 U1:0 LOAD0.0:0 U0:1 GATHER0.0:0 STORE0.0:0 U1:1\n");
+    test_problem_clear(&test);
+}
+
+/* ---- the verifier ---- */
+
+static void damaged_schedules_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", NULL},
+        {"LOAD0.0:0 LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 HOST_OUT0.0 LOAD0.0:0 LOAD0.0:1 B0.0 U0:0 STORE0.0:0", NULL},
+        {"HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 LOAD0.0:0 B0.0 U0:0 STORE0.0:0", "not on the device"},
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0", "were not stored"},
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 LOAD0.0:0", "STORE it first"},
+        {"LOAD0.0:0 STORE0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0", "nothing changed"},
+        {"LOAD0.0:0 STORE0.0:1 HOST_IN0.0 F0.0 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "must be made first"},
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 LOAD0.0:1 STORE0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "must be stored first"},
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 HOST_OUT0.0 B0.0 LOAD0.0:1 U0:0 STORE0.0:0", "before the first reader"},
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "not due"},
+        {"LOAD0.0:0 HOST_IN0.0 F0.0 STORE0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "loaded 0 times"},
+        {"LOAD0.1:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "no micro-batches"},
+        {"LOAD0.0:2 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "not part of the problem"},
+        {"LOAD1.0:0 HOST_IN0.0 F0.0 STORE0.0:1 LOAD0.0:1 HOST_OUT0.0 B0.0 U0:0 STORE0.0:0", "no such remote buffer"},
+    };
+    bg_schedule_buffer buffers[2] = {weights_of(0, BG_RESIDENCY_STEP, false),
+                                     {.stage = 0, .per_micro_batch = true, .slots = 1}};
+    test_problem test;
+
+    (void)state;
+    assert_true(test_chain(&test, 1, 1, true));
+    buffers[1].edge = find_stash(&test.problem, 0);
+    test.problem.buffers = buffers;
+    test.problem.buffer_count = 2;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        bg_schedule *schedule = NULL;
+        bg_error error = {0};
+        bg_status status;
+        snprintf(text, sizeof text, "device 0: %s\n", cases[i].text);
+        assert_int_equal(bg_schedule_parse(text, "case", &schedule, &error), BG_OK);
+        status = bg_schedule_verify(schedule, &test.problem, &error);
+        if (cases[i].reason == NULL && status != BG_OK)
+            fail_msg("%s: %s", cases[i].text, error.message);
+        if (cases[i].reason != NULL && (status == BG_OK || strstr(error.message, cases[i].reason) == NULL))
+            fail_msg("%s: `%s` instead of `%s`", cases[i].text, error.message, cases[i].reason);
+        bg_schedule_destroy(schedule);
+    }
+    test_problem_clear(&test);
+}
+
+static void a_slot_is_stored_before_it_is_written_again(void **state)
+{
+    static const char *const text =
+        "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 HOST_IN0.1 F0.1 HOST_OUT0.1 STORE0.0:0 STORE0.1:0 LOAD0.0:0 "
+        "LOAD0.1:0 B0.0 B0.1 U0:0\n";
+    bg_schedule_buffer buffer = {.stage = 0, .per_micro_batch = true, .slots = 1};
+    test_problem test;
+
+    (void)state;
+    assert_true(test_chain(&test, 1, 2, true));
+    test.problem.merges_loss = false;
+    buffer.edge = find_stash(&test.problem, 0);
+    test.problem.buffers = &buffer;
+    test.problem.buffer_count = 1;
+    for (buffer.slots = 1; buffer.slots <= 2; buffer.slots++) {
+        bg_schedule *schedule = NULL;
+        bg_error error = {0};
+        bg_status status;
+        assert_int_equal(bg_schedule_parse(text, "case", &schedule, &error), BG_OK);
+        status = bg_schedule_verify(schedule, &test.problem, &error);
+        assert_int_equal(status, buffer.slots == 1 ? BG_ERROR_INVALID : BG_OK);
+        if (buffer.slots == 1)
+            assert_non_null(strstr(error.message, "holds micro-batch 0, which must be stored first"));
+        bg_schedule_destroy(schedule);
+    }
+    test_problem_clear(&test);
+}
+
+static void impossible_buffers_are_refused(void **state)
+{
+    bg_schedule_buffer buffers[2] = {weights_of(0, BG_RESIDENCY_STEP, false), weights_of(1, BG_RESIDENCY_STEP, false)};
+    test_problem test;
+    bg_schedule *schedule = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    assert_true(test_chain(&test, 2, 2, true));
+    test.problem.buffers = buffers;
+    test.problem.buffer_count = 2;
+    buffers[1].stage = 2;
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "buffer 1: of stage 2"));
+    buffers[1] = weights_of(1, BG_RESIDENCY_STEP, false);
+    buffers[1].reads = buffers[1].writes = 0;
+    error = (bg_error){0};
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "needs a user"));
+    buffers[1] = (bg_schedule_buffer){.stage = 1, .per_micro_batch = true, .slots = 2, .edge = 0}; /* F0 -> F1 */
+    error = (bg_error){0};
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "lives on one device"));
+    test_problem_clear(&test);
+}
+
+/* Whatever the problem, the order and the residency: what complete.c makes is proven, and more buffers or other places
+ * never change the order of compute. */
+static void random_problems_are_completed_rightly(void **state)
+{
+    const uint64_t count = getenv("BRIGADE_TEST_ALL") != NULL ? 5000 : 300;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < count; seed++) {
+        test_problem test;
+        uint64_t random = test_seed(seed + 1000);
+        bg_schedule_buffer buffers[2 * MOST_STAGES + MOST_EDGES];
+        uint32_t buffer_count = 0;
+        bg_schedule_problem *p = &test.problem;
+        test_random_problem_for(&test, seed, bg_schedule_generator_find("sequential"));
+        for (uint32_t stage = 0; stage < p->stage_count; stage++)
+            for (uint32_t k = 0; k < 2; k++) {
+                bg_schedule_buffer *buffer = &buffers[buffer_count++];
+                *buffer = weights_of(stage, (bg_residency)test_random(&random, 3), test_random(&random, 2) == 0);
+                if (k == 1) {
+                    buffer->starts_fresh = true;
+                    buffer->reads = BIT(UPDATE);
+                    buffer->writes = p->splits_weights ? BIT(BACKWARD) | BIT(WEIGHTS) : BIT(BACKWARD);
+                }
+            }
+        for (uint32_t e = 0; e < p->edge_count; e++)
+            if (p->edges[e].from_kind != BG_ACTION_UPDATE && test_random(&random, 2) == 0 &&
+                p->stage_devices[p->edges[e].from_stage] == p->stage_devices[p->edges[e].to_stage])
+                buffers[buffer_count++] = (bg_schedule_buffer){.stage = p->edges[e].to_stage,
+                                                               .per_micro_batch = true,
+                                                               .edge = e,
+                                                               .slots = 1 + test_random(&random, 2),
+                                                               .preload = test_random(&random, 2) == 0,
+                                                               .size_bytes = 64};
+        p->buffers = buffers;
+        p->buffer_count = buffer_count;
+        p->remote_bytes_per_ns = 10.0;
+        for (uint32_t g = 0; g < 2; g++) {
+            const bg_schedule_generator *generator = g == 0 ? &phases : bg_schedule_generator_find("sequential");
+            bg_schedule *schedule = NULL;
+            bg_schedule_timing with = {0}, without = {0};
+            bg_error error = {0};
+            if (bg_schedule_create(p, generator, &schedule, &error) != BG_OK ||
+                bg_schedule_simulate(schedule, p, &with, &error) != BG_OK)
+                fail_msg("seed %llu, %s: %s", (unsigned long long)seed, generator->name, error.message);
+            bg_schedule_destroy(schedule);
+            p->buffer_count = 0;
+            if (bg_schedule_create(p, generator, &schedule, &error) != BG_OK ||
+                bg_schedule_simulate(schedule, p, &without, &error) != BG_OK)
+                fail_msg("seed %llu, %s: %s", (unsigned long long)seed, generator->name, error.message);
+            p->buffer_count = buffer_count;
+            assert_true(with.makespan >= without.makespan);
+            bg_schedule_destroy(schedule);
+            bg_schedule_timing_clear(&with);
+            bg_schedule_timing_clear(&without);
+        }
+        test_problem_clear(&test);
+    }
+}
+
+/* ---- time ---- */
+
+static double simulate_phases(double bytes_per_ns, bool preload)
+{
+    test_problem test;
+    bg_schedule_buffer buffers[3];
+    bg_schedule *schedule = NULL;
+    bg_schedule_timing timing = {0};
+    double makespan;
+
+    assert_true(test_chain(&test, 3, 4, false));
+    test.problem.device_count = 1;
+    for (uint32_t stage = 0; stage < 3; stage++) {
+        test.devices[stage] = 0;
+        buffers[stage] = (bg_schedule_buffer){.stage = stage,
+                                              .reads = BIT(FORWARD),
+                                              .residency = BG_RESIDENCY_VISIT,
+                                              .preload = preload,
+                                              .size_bytes = 100};
+    }
+    test.problem.buffers = buffers;
+    test.problem.buffer_count = 3;
+    test.problem.remote_bytes_per_ns = bytes_per_ns;
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, NULL), BG_OK);
+    assert_int_equal(bg_schedule_simulate(schedule, &test.problem, &timing, NULL), BG_OK);
+    makespan = timing.makespan;
+    bg_schedule_timing_clear(&timing);
+    bg_schedule_destroy(schedule);
+    test_problem_clear(&test);
+    return makespan;
+}
+
+/* Three stages of 4 micro-batches take 12; a load takes 2. On demand each is waited for; a visit earlier only the first
+ * one is. With loads of 6, work of 4 hides 4 of the second one, which begins when the first is done. */
+static void preloads_overlap(void **state)
+{
+    (void)state;
+    assert_true(fabs(simulate_phases(0.0, false) - 12.0) < 1e-9);
+    assert_true(fabs(simulate_phases(50.0, false) - 18.0) < 1e-9);
+    assert_true(fabs(simulate_phases(50.0, true) - 14.0) < 1e-9);
+    assert_true(fabs(simulate_phases(100.0 / 6.0, true) - 22.0) < 1e-9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loads_and_stores_surround_their_users),
+        cmocka_unit_test(fresh_buffers_move_between_visits_only),
+        cmocka_unit_test(stashes_are_stored_and_loaded_once),
+        cmocka_unit_test(gathered_weights_are_stored_after_that),
+        cmocka_unit_test(damaged_schedules_are_refused),
+        cmocka_unit_test(a_slot_is_stored_before_it_is_written_again),
+        cmocka_unit_test(impossible_buffers_are_refused),
+        cmocka_unit_test(random_problems_are_completed_rightly),
+        cmocka_unit_test(preloads_overlap),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
