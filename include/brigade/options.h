@@ -112,15 +112,44 @@ typedef enum bg_location_class {
     BG_LOCATION_ACCUMULATORS,    /* of gradients */
     BG_LOCATION_COUNT
 } bg_location_class;
+/* "activations", "weights", "optimiser", "accumulators". */
+BG_API const char *bg_location_class_name(bg_location_class location_class);
+BG_API bool bg_location_class_find(const char *name, bg_location_class *out);
 
-/* Neutral in bits. */
+/* Neutral in bits. What is remote has its home in a remote store (the host's memory) and is on the device only while it
+ * is used: optimiser state one variable at a time, the rest as phase_liveness says. Loads and stores overlap work. */
+typedef enum bg_place {
+    BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; else DEVICE */
+    BG_PLACE_DEVICE,
+    BG_PLACE_REMOTE
+} bg_place;
+
 typedef struct bg_tensor_location {
-    bool remote;                     /* in a remote store (the host's memory) instead of the device's */
+    bg_place place;
     bool sharded;                    /* over the replicas: each keeps a piece of ceil(elements / replicas) */
     size_t minimum_elements_remote;  /* smaller tensors stay on the device; default 2 */
     size_t minimum_elements_sharded; /* smaller tensors stay whole; default 8192 */
-    bool on_demand;                  /* load when it is needed instead of one visit before */
+    bool on_demand; /* load when it is needed instead of one visit (update, micro-batch) before: less device memory, no
+                       overlap of loads. Default for state, as in IPU software */
 } bg_tensor_location;
+
+/* A location for the tensors whose name matches, instead of their class's. The last rule that matches holds. */
+typedef struct bg_location_rule {
+    uint32_t classes;    /* bits 1u << bg_location_class */
+    const char *pattern; /* of a variable's name (of a value's for activations); `*` stands for any text, `?` for a
+                            character */
+    bg_tensor_location location;
+} bg_location_rule;
+
+/* How long remote weights, accumulators and activations stay on a device that works on several stages in turn. */
+typedef enum bg_phase_liveness {
+    BG_LIVE_ALWAYS = 0,                    /* from the first use in a step to the last */
+    BG_LIVE_OFF_CHIP_AFTER_FWD,            /* off the device between a stage's forward and its backward */
+    BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP, /* as before, and loads do not overlap the phase before */
+    BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE      /* off the device whenever it works on another stage; no overlap */
+} bg_phase_liveness;
+BG_API const char *bg_phase_liveness_name(bg_phase_liveness liveness);
+BG_API bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out);
 
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
@@ -173,10 +202,15 @@ typedef struct bg_options {
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     uint32_t cores;             /* worker threads; 0: as many as the process may use, at most one a device */
     uint64_t seed;
-    bool offload_optimiser; /* optimiser state lives in remote buffers */
+    bool offload_optimiser; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
     /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
      * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
+    const bg_location_rule *location_rules;
+    uint32_t location_rule_count;
+    bg_phase_liveness phase_liveness; /* default OFF_CHIP_AFTER_FWD; parallel phases: one of the first two */
+    int32_t io_threads;        /* threads for loads and stores; 0: workers do them when they have nothing else to do; -1
+                                  (default): one where there are processors that workers leave free, else none */
     bg_recompute recompute;    /* training */
     double recompute_fraction; /* FRACTION: 0 (nothing runs again) to 1 */
     bg_recompute_order recompute_order;

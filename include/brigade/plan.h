@@ -30,6 +30,7 @@ typedef enum bg_memory_class {
     BG_MEMORY_STASH,       /* activations kept for the backward pass */
     BG_MEMORY_TRANSIENT,   /* inside a segment, scratch included */
     BG_MEMORY_STREAM,      /* messages between devices, host inputs and outputs */
+    BG_MEMORY_WINDOW,      /* where remote weights, accumulators and stashes are while they are used */
     BG_MEMORY_REMOTE,      /* outside the device: remote buffers */
     BG_MEMORY_CLASS_COUNT
 } bg_memory_class;

@@ -85,8 +85,8 @@ BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replic
 
 /* ---- trace ---- */
 
-/* The time a worker spent on an action; waiting lies between events. Copies to and from remote buffers are events of
- * their own (LOAD, STORE) inside the action's place in the order. */
+/* The time a worker spent on an action; waiting lies between events. LOAD and STORE are transfers to and from remote
+ * buffers, which run beside the device's program. */
 typedef struct bg_trace_event {
     uint64_t start_ns, end_ns; /* monotonic clock, 0 = the session's creation */
     bg_action action;
@@ -94,7 +94,8 @@ typedef struct bg_trace_event {
     uint32_t worker;
     uint64_t step;
 } bg_trace_event;
-/* Events of a device, oldest first; the count kept (at most options.trace_events; older ones are dropped). */
+/* Events of a device: of its program, oldest first, then its transfers, oldest first; the count kept (of either at most
+ * options.trace_events; older ones are dropped). */
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);

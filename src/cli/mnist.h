@@ -29,7 +29,11 @@ typedef struct mnist_config {
     cli_reals device_speeds;
     cli_sizes device_memory; /* one for all, or one for each */
     bool offload_optimiser, ipu_limits, auto_round_devices;
-    const char *shard; /* kinds of tensors, by comma */
+    const char *offload;       /* kinds of tensors, by comma; NULL: as the strategy has it */
+    const char *offload_rules; /* CLASSES:PATTERN, by semicolon */
+    const char *phase_liveness;
+    uint64_t offload_minimum, io_threads; /* io_threads UINT64_MAX: the library's choice */
+    const char *shard;                    /* kinds of tensors, by comma */
     uint64_t shard_minimum;
     const char *recompute, *recompute_order; /* NULL: none, interleaved */
     bool checkpoint_blocks;
@@ -63,9 +67,17 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores: of images that were made to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
+/* What the options of a plan point to. */
+enum { MNIST_MOST_RULES = 64, MNIST_RULES_BYTES = 4096 };
+typedef struct mnist_plan_room {
+    bg_device_model devices[CLI_LIST_LIMIT];
+    bg_location_rule rules[MNIST_MOST_RULES * BG_LOCATION_COUNT];
+    char patterns[MNIST_RULES_BYTES];
+} mnist_plan_room;
+
 /* Strategy, stages, memory, gradients and the like: what training and test have in common. Warnings go to stderr. The
- * options point to `devices`, which has CLI_LIST_LIMIT entries. */
-bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devices);
+ * options point into `room`. The configuration has been checked. */
+bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room);
 
 uint64_t mnist_images_per_training_call(const mnist_config *config);
 uint64_t mnist_images_per_update(const mnist_config *config);

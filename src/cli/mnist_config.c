@@ -81,6 +81,17 @@ const cli_option mnist_options[] = {
     {CLI_CHOICE, "recompute-order", AT(recompute_order), .choices = "interleaved|then", .default_text = "interleaved",
      .help = "inside the backward pass, or before it"},
     {CLI_FLAG, "checkpoint-blocks", AT(checkpoint_blocks), .help = "keep the result of each block (--recompute)"},
+    {CLI_TEXT, "offload", AT(offload), .value = "LIST", .default_text = "all with --strategy phased, else none",
+     .help = "keep these off the devices, and only these: weights, accumulators, optimiser, activations, none"},
+    {CLI_TEXT, "offload-rule", AT(offload_rules), .value = "LIST", .default_text = "none",
+     .help = "keep those tensors off whose name matches: \"weights:layer3.*;weights,optimiser:layer4.*\""},
+    {CLI_COUNT, "offload-minimum", AT(offload_minimum), .value = "N", .maximum = UINT64_MAX,
+     .help = "tensors with fewer elements stay on the devices"},
+    {CLI_CHOICE, "phase-liveness", AT(phase_liveness),
+     .choices = "always_live|off_chip_after_fwd|off_chip_after_fwd_no_overlap|off_chip_after_each_phase",
+     .help = "how long what is off the devices stays on one that works on several stages"},
+    {CLI_COUNT, "io-threads", AT(io_threads), .value = "N", .maximum = 64, .default_text = "one if a core is free",
+     .help = "threads for loads and stores; 0: workers do them"},
     {CLI_FLAG, "ipu-limits", AT(ipu_limits), .help = "refuse what IPU software refuses"},
     {CLI_FLAG, "auto-round-devices", AT(auto_round_devices),
      .help = "with --ipu-limits: reserve the next power of two of devices"},
@@ -119,6 +130,9 @@ mnist_config mnist_config_defaults(void)
         .strategy = "pipelined",
         .auto_stage = "same-as-ipu",
         .replicas = 1,
+        .offload_minimum = 2,
+        .phase_liveness = "off_chip_after_fwd",
+        .io_threads = UINT64_MAX,
         .shard_minimum = 8192,
         .dtype = "float32",
         .output_mode = "final",
@@ -128,25 +142,62 @@ mnist_config mnist_config_defaults(void)
     };
 }
 
-static const char *const location_names[BG_LOCATION_COUNT] = {"activations", "weights", "optimiser", "accumulators"};
-
-/* Marks the kinds of tensors that a list names. */
-static bg_status read_locations(const char *option, const char *list, bool marked[BG_LOCATION_COUNT], bg_error *error)
+/* A list of kinds of tensors, or "none", as bits 1 << class. */
+static bg_status find_classes(const char *option, const char *list, size_t length, uint32_t *out, bg_error *error)
 {
-    while (list != NULL) {
-        const size_t length = strcspn(list, ",");
-        int i = 0;
-
-        while (i < BG_LOCATION_COUNT &&
-               (strlen(location_names[i]) != length || strncmp(list, location_names[i], length) != 0))
-            i++;
-        if (i == BG_LOCATION_COUNT)
+    *out = 0;
+    if (length == 4 && strncmp(list, "none", 4) == 0)
+        return BG_OK;
+    for (size_t begin = 0; begin <= length;) {
+        const char *comma = memchr(list + begin, ',', length - begin);
+        const size_t end = comma != NULL ? (size_t)(comma - list) : length;
+        char name[32] = "";
+        bg_location_class location_class;
+        if (end - begin < sizeof name)
+            memcpy(name, list + begin, end - begin);
+        if (!bg_location_class_find(name, &location_class))
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "--%s names `%.*s`; there are activations, weights, optimiser and accumulators", option,
-                                (int)length, list);
-        marked[i] = true;
-        list = list[length] == ',' ? list + length + 1 : NULL;
+                                (int)(end - begin), list + begin);
+        *out |= 1u << location_class;
+        begin = end + 1;
     }
+    return BG_OK;
+}
+
+/* The rule that a list of them begins with; *next: what follows, NULL at the end. */
+static bg_status read_rule(const char *list, uint32_t *out_classes, const char **out_pattern, size_t *out_length,
+                           const char **next, bg_error *error)
+{
+    const size_t length = strcspn(list, ";"), colon = strcspn(list, ":");
+
+    *next = list[length] == ';' ? list + length + 1 : NULL;
+    if (colon + 1 >= length)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--offload-rule %.*s has no pattern; it is CLASSES:PATTERN, as in \"weights:layer3.*\"",
+                            (int)length, list);
+    *out_pattern = list + colon + 1;
+    *out_length = length - colon - 1;
+    return find_classes("offload-rule", list, colon, out_classes, error);
+}
+
+static bg_status check_locations(const mnist_config *config, bg_error *error)
+{
+    const char *pattern, *next = config->offload_rules;
+    uint32_t classes, count = 0;
+    size_t length;
+
+    if (config->shard != NULL)
+        BGI_TRY(find_classes("shard", config->shard, strlen(config->shard), &classes, error));
+    if (config->offload != NULL)
+        BGI_TRY(find_classes("offload", config->offload, strlen(config->offload), &classes, error));
+    for (; next != NULL; count++)
+        BGI_TRY(read_rule(next, &classes, &pattern, &length, &next, error));
+    if (count > MNIST_MOST_RULES ||
+        (config->offload_rules != NULL && strlen(config->offload_rules) >= MNIST_RULES_BYTES))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--offload-rule has %u rules in %zu characters; at most %d rules in %d characters are read",
+                            count, strlen(config->offload_rules), MNIST_MOST_RULES, MNIST_RULES_BYTES - 1);
     return BG_OK;
 }
 
@@ -239,9 +290,7 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
-    bool sharded[BG_LOCATION_COUNT] = {false};
-
-    BGI_TRY(read_locations("shard", config->shard, sharded, error));
+    BGI_TRY(check_locations(config, error));
     BGI_TRY(check_schedule(config, error));
     BGI_TRY(check_devices(config, error));
     if (config->costs_path != NULL && (config->schedule == NULL || strcmp(config->schedule, "auto") != 0))
@@ -355,16 +404,58 @@ static void describe_devices(const mnist_config *config, bg_device_model *device
     options->device_model_count = count;
 }
 
-bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devices)
+/* Each class of a rule keeps what else its class has. */
+static void set_rules(const mnist_config *config, bg_options *options, mnist_plan_room *room)
+{
+    const char *pattern = NULL, *next = config->offload_rules;
+    size_t length = 0, used = 0;
+
+    options->location_rules = room->rules;
+    while (next != NULL) {
+        uint32_t classes = 0;
+        read_rule(next, &classes, &pattern, &length, &next, NULL);
+        memcpy(room->patterns + used, pattern, length);
+        room->patterns[used + length] = '\0';
+        for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
+            bg_location_rule *rule = &room->rules[options->location_rule_count];
+            if ((classes >> k & 1) == 0)
+                continue;
+            *rule = (bg_location_rule){
+                .classes = 1u << k, .pattern = room->patterns + used, .location = options->locations[k]};
+            rule->location.place = BG_PLACE_REMOTE;
+            options->location_rule_count++;
+        }
+        used += length + 1;
+    }
+}
+
+static void set_locations(const mnist_config *config, bg_options *options, mnist_plan_room *room)
+{
+    uint32_t remote = 0, sharded = 0;
+
+    if (config->offload != NULL)
+        find_classes("offload", config->offload, strlen(config->offload), &remote, NULL);
+    if (config->shard != NULL)
+        find_classes("shard", config->shard, strlen(config->shard), &sharded, NULL);
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
+        bg_tensor_location *location = &options->locations[k];
+        if (config->offload != NULL)
+            location->place = (remote >> k & 1) != 0 ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        location->sharded = (sharded >> k & 1) != 0;
+        location->minimum_elements_remote = (size_t)config->offload_minimum;
+        location->minimum_elements_sharded = (size_t)config->shard_minimum;
+    }
+    set_rules(config, options, room);
+    bg_phase_liveness_find(config->phase_liveness, &options->phase_liveness);
+    if (config->io_threads != UINT64_MAX)
+        options->io_threads = (int32_t)config->io_threads;
+}
+
+bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room)
 {
     bg_options options = bg_options_defaults();
-    bool sharded[BG_LOCATION_COUNT] = {false};
 
-    read_locations("shard", config->shard, sharded, NULL);
-    for (int i = 0; i < BG_LOCATION_COUNT; i++) {
-        options.locations[i].sharded = sharded[i];
-        options.locations[i].minimum_elements_sharded = (size_t)config->shard_minimum;
-    }
+    set_locations(config, &options, room);
     bg_strategy_find(config->strategy, &options.strategy);
     options.schedule = config->schedule;
     options.stages = config->stages;
@@ -374,7 +465,7 @@ bg_options mnist_plan_options(const mnist_config *config, bg_device_model *devic
     options.device_mapping_count = config->device_mapping.count;
     options.device_count = (uint32_t)config->devices;
     options.phases_parallel = config->phases != NULL && strcmp(config->phases, "parallel") == 0;
-    describe_devices(config, devices, &options);
+    describe_devices(config, room->devices, &options);
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
     options.ipu_limits = config->ipu_limits;

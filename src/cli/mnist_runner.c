@@ -21,8 +21,8 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
 {
     bg_convnet_options network = bg_convnet_defaults();
     bg_optimiser optimiser = bg_adamw(config->learning_rate);
-    bg_device_model devices[CLI_LIST_LIMIT];
-    bg_options plan_options = mnist_plan_options(config, devices);
+    mnist_plan_room room;
+    bg_options plan_options = mnist_plan_options(config, &room);
     bg_graph *graph = NULL;
     bg_convnet net;
     bg_status status;

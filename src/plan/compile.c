@@ -2,7 +2,7 @@
  * compile.c: from a user's graph to an executable plan.
  *
  *   graph --prune, fuse--> --stages--> --training--> --shared copies--> --recompute--> --cut--> segments, crossings
- *         --> schedule problem --generator--> schedule --> layout --> programs --> budget
+ *         --> schedule problem --generator--> schedule --> layout --> programs, transfers --> budget
  *
  * Nothing here depends on a particular model or op. Fusion happens before stages are known, so that the decomposition
  * of the arithmetic, and with it every bit of the result, is the same under every strategy.
@@ -61,6 +61,7 @@ static bg_status copy_devices(bg_plan *plan, bg_error *error)
 static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error *error)
 {
     bg_output_request *requests;
+    bg_location_rule *rules;
 
     plan->options = *options;
     BGI_TRY(copy_text(plan, &plan->options.schedule, error));
@@ -75,6 +76,13 @@ static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error
         BGI_TRY(copy_text(plan, &requests[i].name, error));
     }
     plan->options.output_requests = requests;
+    rules = bgi_arena_copy(&plan->arena, options->location_rules,
+                           options->location_rule_count * sizeof *options->location_rules);
+    if (rules == NULL)
+        return bgi_error_memory(error, "options", 0);
+    for (uint32_t i = 0; i < options->location_rule_count; i++)
+        BGI_TRY(copy_text(plan, &rules[i].pattern, error));
+    plan->options.location_rules = rules;
     return BG_OK;
 }
 
@@ -458,6 +466,8 @@ bg_status bgi_lower(bgi_compiler *c, bg_error *error)
     BGI_TRY(resolve_outputs(c, error));
     BGI_TRY(list_inputs(c, error));
     BGI_TRY(check_micro_batch(c, error));
+    BGI_TRY(bgi_find_remote(c, error));
+    BGI_TRY(bgi_hoist_loads(c, error));
     BGI_TRY(bgi_group_edges(c, error));
     BGI_TRY(bgi_make_schedule(c, error));
     BGI_TRY(bgi_select_kernels(c, error));
@@ -491,7 +501,8 @@ static bg_status create_unlimited(const bgi_compiler *c, const bg_graph *graph, 
 
 /* What the budgets leave for slots on each device, for the schedule that asks. The rest of a device does not depend on
  * the order: it is read from the plan that is made without budgets. Recomputation that is to meet the budgets does so
- * with the order that would be best without them. */
+ * with the order that would be best without them, and so do remote activations, which have slots for a few
+ * micro-batches in any order. */
 static bg_status find_slot_room(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
 {
     const bg_plan *plan = c->plan;
@@ -504,7 +515,8 @@ static bg_status find_slot_room(bgi_compiler *c, const bg_graph *graph, bg_value
         return bgi_error_memory(error, "budgets", device_count * sizeof *room);
     for (uint32_t d = 0; d < device_count; d++)
         is_limited = is_limited || bgi_options_budget(&plan->options, d) != 0;
-    if (!is_limited || strcmp(c->generator->name, "auto") != 0 || plan->options.recompute == BG_RECOMPUTE_AUTO)
+    if (!is_limited || strcmp(c->generator->name, "auto") != 0 || plan->options.recompute == BG_RECOMPUTE_AUTO ||
+        bgi_activations_may_be_remote(&plan->options))
         return BG_OK;
     BGI_TRY(create_unlimited(c, graph, loss, &other, error));
     for (uint32_t d = 0; d < device_count && other->device_count == device_count; d++) {
@@ -540,6 +552,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     BGI_TRY(bgi_recompute_plan(c, error));
     BGI_TRY(bgi_lower(c, error));
     BGI_TRY(bgi_write_programs(c, error));
+    BGI_TRY(bgi_write_transfers(c, error));
     BGI_TRY(list_leaves(c, error));
     BGI_TRY(list_carried(c, error));
     BGI_TRY(list_blocks(c, error));

@@ -5,8 +5,10 @@
  *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
  *     problem.c   the schedule problem, the choice of a schedule
  *     recompute.c what is computed again
- *     layout.c    where every value lives: variables, slots of edges, transients
+ *     offload.c   what is remote: buffers of the schedule, windows and rings
+ *     layout.c    where every value lives: variables, slots of edges, transients (pack.c)
  *     program.c   instructions and calls
+ *     transfers.c loads and stores beside them, and who waits for which
  *     describe.c  tables and listings of a finished plan
  */
 #ifndef BGI_PLAN_COMPILE_H
@@ -14,7 +16,21 @@
 
 #include "plan/options.h"
 #include "plan/plan.h"
+#include "schedule/layout.h"
 #include "transform/transform.h"
+
+/* How a crossing is remote. */
+enum {
+    BGI_MOVES_STASH = 1,  /* what its receiver keeps for the backward is an edge of its own, and remote */
+    BGI_MOVES_MESSAGE = 2 /* the (rest of the) edge is remote */
+};
+
+/* What the compiler knows of an edge beside the schedule's and the plan's view. */
+typedef struct bgi_edge_facts {
+    bool is_remote, is_preloaded;
+    uint32_t buffer;                /* of remote ones: in the schedule problem */
+    uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
+} bgi_edge_facts;
 
 typedef struct bgi_compiler {
     bg_plan *plan;
@@ -27,10 +43,19 @@ typedef struct bgi_compiler {
     const bool *stage_recomputes; /* by stage; NULL: none */
     bgi_arena scratch;
     /* by crossing */
-    uint32_t *crossing_edges; /* BGI_NO_EDGE: none is needed (a variable on the same device) */
-    size_t *crossing_offsets; /* inside a slot */
-    bg_schedule_edge *edges;  /* of the schedule problem; same numbers as plan->edges */
+    uint32_t *crossing_edges;   /* BGI_NO_EDGE: none is needed (a variable on the same device) */
+    size_t *crossing_offsets;   /* inside a slot */
+    uint8_t *crossing_moves;    /* BGI_MOVES_... */
+    uint32_t *stash_edges;      /* the edge for what is kept for the backward, when it is cut off; else BGI_NO_EDGE */
+    size_t *stash_offsets;      /* inside its slot */
+    bg_schedule_edge *edges;    /* of the schedule problem; same numbers as plan->edges, which has rings behind them */
+    bgi_edge_facts *edge_facts; /* the same numbers */
     uint32_t edge_count;
+    /* remote buffers of the schedule: of variables, then of edges */
+    bg_schedule_buffer *buffers;
+    uint32_t buffer_count, variable_buffer_count;
+    uint32_t *buffer_of;  /* by value: buffer of a variable, BGI_NO_BUFFER */
+    bgi_operand *windows; /* by value: where a variable with a buffer is when that is loaded */
     /* by value: storage of roots. Variables and constants by device: see bgi_variable_place. */
     bgi_operand *storage; /* of results: where their producer writes */
     bool *is_transient;
@@ -57,13 +82,39 @@ bg_status bgi_lower(bgi_compiler *compiler, bg_error *error);
 /* recompute.c: adds the ops that the options have run again. */
 bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 
+/* offload.c, in this order */
+/* Needs segments: which variables are remote. */
+bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
+/* In updates a load goes before the update that precedes its own, unless it is on demand. */
+bg_status bgi_hoist_loads(bgi_compiler *compiler, bg_error *error);
+/* With grouped edges. */
+void bgi_add_edge_buffers(bgi_compiler *compiler);
+/* With a schedule: marks crossings that are worth it; true when there are new ones, edges are then grouped again. */
+bool bgi_decide_remote_edges(bgi_compiler *compiler);
+bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
+/* Then the device holds fewer micro-batches of them than the order keeps. */
+bool bgi_activations_may_be_remote(const bg_options *options);
+bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *remote_offsets, bg_error *error);
+
+/* transfers.c */
+bg_status bgi_write_transfers(bgi_compiler *compiler, bg_error *error);
+
 /* layout.c, in this order */
+bg_action_kind bgi_action_of_segment(bgi_segment_kind kind);
+void bgi_find_writers(bgi_compiler *compiler);
+/* Anew each time. */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
 
 /* program.c */
 bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
+/* Slot of a crossing for its readers, and for who writes it. */
+bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
+bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
+/* The same for what is kept for the backward, when that has an edge of its own. */
+bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
+bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
 /* Where an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
 bool bgi_op_is_alias(const bgi_compiler *compiler, const bgi_op *op);

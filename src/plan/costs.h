@@ -10,6 +10,8 @@
 
 /* Bytes a nanosecond between devices, as the device model has it. */
 #define BGI_MODEL_BYTES_PER_NS 20.0
+/* The same between a device and its remote store. */
+#define BGI_MODEL_REMOTE_BYTES_PER_NS 8.0
 
 /* Adds the costs of one micro-batch (and of the update) to costs[stage of the partition], and its floating-point
  * operations to *flops (may be NULL). Blocks that options' block_costs name count as measured; a name that the graph

@@ -14,8 +14,8 @@
 
 const char *bg_memory_class_name(bg_memory_class memory_class)
 {
-    static const char *const names[BG_MEMORY_CLASS_COUNT] = {"weights",   "gradients", "state", "stash",
-                                                             "transient", "stream",    "remote"};
+    static const char *const names[BG_MEMORY_CLASS_COUNT] = {"weights",   "gradients", "state",   "stash",
+                                                             "transient", "stream",    "windows", "remote"};
 
     return (unsigned)memory_class < BG_MEMORY_CLASS_COUNT ? names[memory_class] : "unknown";
 }
@@ -67,18 +67,28 @@ static const char *bytes_text(size_t bytes, char text[32])
 
 /* ---- memory ---- */
 
+/* Remote bytes have a column of their own at the end; windows only when there are any. */
+static bool has_column(const bg_plan *plan, int memory_class)
+{
+    bool has_windows = false;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        has_windows = has_windows || plan->devices[d].class_bytes[BG_MEMORY_WINDOW] > 0;
+    return memory_class != BG_MEMORY_REMOTE && (memory_class != BG_MEMORY_WINDOW || has_windows);
+}
+
 static void add_memory_rows(bgi_text *text, const bg_plan *plan)
 {
     bgi_text_add(text, "%-8s", "bytes");
     for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
-        if (k != BG_MEMORY_REMOTE)
+        if (has_column(plan, k))
             bgi_text_add(text, " %11s", bg_memory_class_name((bg_memory_class)k));
     bgi_text_add(text, " %11s %11s %11s\n", "device", "budget", "remote");
     for (uint32_t d = 0; d < plan->device_count; d++) {
         const bgi_plan_device *device = &plan->devices[d];
         bgi_text_add(text, "device %u", d);
         for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
-            if (k != BG_MEMORY_REMOTE)
+            if (has_column(plan, k))
                 bgi_text_add(text, " %11zu", device->class_bytes[k]);
         bgi_text_add(text, " %11zu", device->arena_bytes);
         if (bgi_options_budget(&plan->options, d) != 0)
@@ -109,6 +119,8 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     switch (largest) {
     case BG_MEMORY_STATE:
         return "offload the optimiser's state (--offload-optimiser), or use more stages";
+    case BG_MEMORY_WINDOW:
+        return "use more stages, or load on demand";
     case BG_MEMORY_STASH:
         if (plan->options.recompute == BG_RECOMPUTE_NONE)
             return "recompute activations instead of keeping them (--recompute auto), use a schedule that keeps fewer "
@@ -142,7 +154,8 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
                 name = plan->variables[v].name;
             }
     for (uint32_t e = 0; e < plan->edge_count; e++)
-        if (plan->edges[e].to_device == device && plan->edges[e].slot_bytes * plan->edges[e].depth > most) {
+        if (plan->edges[e].to_device == device && !plan->edges[e].is_ring &&
+            plan->edges[e].slot_bytes * plan->edges[e].depth > most) {
             most = plan->edges[e].slot_bytes * plan->edges[e].depth;
             edge = e;
         }
@@ -236,9 +249,16 @@ static void add_instruction(bgi_text *text, const bgi_instruction *instruction)
         bgi_text_add(text, " acquire e%u", instruction->acquires[i]);
     for (uint32_t i = 0; i < instruction->release_count; i++)
         bgi_text_add(text, " release e%u", instruction->releases[i]);
+    if (instruction->issues > 0)
+        bgi_text_add(text, " buffer %u, %u transfers", action->index, instruction->issues);
+    if (instruction->io_wait > 0)
+        bgi_text_add(text, " after transfer %u", instruction->io_wait);
     bgi_text_add(text, "\n");
-    for (uint32_t i = 0; i < instruction->call_count; i++)
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        if (instruction->call_waits != NULL && instruction->call_waits[i] > 0)
+            bgi_text_add(text, "    after transfer %u\n", instruction->call_waits[i]);
         add_call(text, &instruction->calls[i]);
+    }
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
         bgi_text_add(text, "    copy %zu bytes ", instruction->copies[i].size_bytes);
         add_operand(text, &instruction->copies[i].operand);
@@ -262,7 +282,10 @@ bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *
         bgi_text_add(&text, "edge %u: device %u -> %u, %u slots of %zu bytes at %zu%s%s\n", e,
                      plan->edges[e].from_device, plan->edges[e].to_device, plan->edges[e].depth,
                      plan->edges[e].slot_bytes, plan->edges[e].offset, plan->edges[e].is_stash ? ", stash" : "",
-                     plan->edges[e].per_step ? ", once a step" : "");
+                     plan->edges[e].per_step    ? ", once a step"
+                     : plan->edges[e].is_remote ? ", remote"
+                     : plan->edges[e].is_ring   ? ", ring"
+                                                : "");
     for (uint32_t d = 0; d < plan->device_count; d++) {
         bgi_text_add(&text, "device %u: %zu bytes, %zu remote\n", d, plan->devices[d].arena_bytes,
                      plan->devices[d].remote_bytes);

@@ -1,5 +1,6 @@
 /*
- * interpret.c: a plan of one device run by the thread that asks: instruction by instruction, call by call, part by part.
+ * interpret.c: a plan of one device run by the thread that asks: instruction by instruction, call by call, part by
+ * part.
  */
 #include "plan/plan.h"
 

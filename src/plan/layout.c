@@ -1,7 +1,8 @@
 /*
  * layout.c: where every value lives.
  *
- *   a device's arena:  | weights | gradients | state | stash slots | stream slots, host buffers | transients |
+ *   a device's arena:  | weights | gradients | state | windows | stash slots | stream slots, host buffers | transients
+ * |
  *
  * A value that stays inside its segment is transient: it gets an offset by its life time there, and all segments of a
  * device share that space, for they run one at a time. A value that crosses to another segment lives in the slots of an
@@ -10,27 +11,43 @@
  */
 #include "plan/compile.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/error.h"
+#include "plan/pack.h"
 
-static const bg_action_kind action_of[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
-                                           BG_ACTION_WEIGHTS, BG_ACTION_UPDATE};
+bg_action_kind bgi_action_of_segment(bgi_segment_kind kind)
+{
+    static const bg_action_kind action_of[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
+                                               BG_ACTION_WEIGHTS, BG_ACTION_UPDATE};
+
+    return action_of[kind];
+}
 
 /* ---- edges: crossings with the same ends ---- */
 
-static bg_schedule_edge edge_of(const bgi_compiler *c, const bgi_crossing *crossing)
+/* From the producer to its readers, without those that have an edge of their own. */
+static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
+    const bgi_crossing *crossing = &c->partition.crossings[index];
     const bgi_segment *from = &c->partition.segments[crossing->from_segment];
+    const bool is_cut = (c->crossing_moves[index] & BGI_MOVES_STASH) != 0;
 
-    return (bg_schedule_edge){.from_kind = action_of[from->kind],
+    return (bg_schedule_edge){.from_kind = bgi_action_of_segment(from->kind),
                               .from_stage = from->stage,
                               .from_level = from->level,
-                              .to_kind = action_of[crossing->to_kind],
-                              .last_kind = action_of[crossing->last_kind],
+                              .to_kind = bgi_action_of_segment(crossing->to_kind),
+                              .last_kind = bgi_action_of_segment(is_cut ? crossing->to_kind : crossing->last_kind),
                               .to_stage = crossing->to_stage,
                               .to_level = crossing->to_level};
+}
+
+/* From the forward of the receiving stage to its own backward. */
+static bg_schedule_edge stash_of(const bgi_crossing *crossing)
+{
+    return (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
+                              .from_stage = crossing->to_stage,
+                              .to_kind = bgi_action_of_segment(crossing->back_kind),
+                              .last_kind = bgi_action_of_segment(crossing->last_kind),
+                              .to_stage = crossing->to_stage};
 }
 
 static bool same_ends(const bg_schedule_edge *a, const bg_schedule_edge *b)
@@ -40,51 +57,81 @@ static bool same_ends(const bg_schedule_edge *a, const bg_schedule_edge *b)
            a->to_level == b->to_level;
 }
 
+/* A remote variable may be off the device when a reader in another stage wants it. */
 static bool needs_no_edge(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_segment *from = &c->partition.segments[crossing->from_segment];
 
     return bgi_graph_value(c->graph, crossing->value)->kind == BGI_VALUE_VARIABLE &&
+           c->buffer_of[crossing->value.id] == BGI_NO_BUFFER &&
            bgi_stage_device(c, from->stage) == bgi_stage_device(c, crossing->to_stage);
+}
+
+/* Adds a value to the edge with these ends. */
+static void join_edge(bgi_compiler *c, const bg_schedule_edge *edge, const bgi_edge_facts *facts,
+                      const bgi_value *value, uint32_t *out_edge, size_t *out_offset)
+{
+    const bool is_piece = bgi_travels_as_piece(value);
+    const size_t size = is_piece ? bgi_piece_bytes(value) : bg_type_size_bytes(&value->type);
+    uint32_t e = 0;
+
+    while (e < c->edge_count && !(same_ends(&c->edges[e], edge) && c->edge_facts[e].is_remote == facts->is_remote &&
+                                  c->edge_facts[e].is_preloaded == facts->is_preloaded))
+        e++;
+    if (e == c->edge_count) {
+        c->edges[e] = *edge;
+        c->edge_facts[e] = *facts;
+        c->plan->edges[e] =
+            (bgi_plan_edge){.from_device = bgi_stage_device(c, edge->from_stage),
+                            .to_device = bgi_stage_device(c, edge->to_stage),
+                            .per_step = edge->from_kind == BG_ACTION_UPDATE,
+                            .is_stash = edge->from_kind != BG_ACTION_UPDATE && edge->last_kind != edge->from_kind};
+        c->edge_count++;
+    }
+    *out_edge = e;
+    *out_offset = c->plan->edges[e].slot_bytes;
+    c->plan->edges[e].slot_bytes += bgi_align(is_piece ? size : bgi_stored_bytes(c, value));
+    c->plan->edges[e].payload_bytes += size;
+    c->edges[e].size_bytes += size;
+}
+
+static bg_status take_edges(bgi_compiler *c, bg_error *error)
+{
+    const uint32_t count = c->partition.crossing_count;
+
+    /* A crossing may become two edges, each of three rings. */
+    c->edges = bgi_arena_take(&c->plan->arena, 2 * (size_t)count, sizeof *c->edges);
+    c->edge_facts = bgi_arena_take(&c->scratch, 2 * (size_t)count, sizeof *c->edge_facts);
+    c->crossing_edges = bgi_arena_take(&c->scratch, count, sizeof *c->crossing_edges);
+    c->crossing_offsets = bgi_arena_take(&c->scratch, count, sizeof *c->crossing_offsets);
+    c->stash_edges = bgi_arena_take(&c->scratch, count, sizeof *c->stash_edges);
+    c->stash_offsets = bgi_arena_take(&c->scratch, count, sizeof *c->stash_offsets);
+    c->plan->edges = bgi_arena_take(&c->plan->arena, 6 * (size_t)count, sizeof *c->plan->edges);
+    if (c->edges == NULL || c->edge_facts == NULL || c->crossing_edges == NULL || c->crossing_offsets == NULL ||
+        c->stash_edges == NULL || c->stash_offsets == NULL || c->plan->edges == NULL)
+        return bgi_error_memory(error, "edges", count * sizeof *c->edges);
+    return BG_OK;
 }
 
 bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 {
-    const uint32_t count = c->partition.crossing_count;
-
-    c->edges = bgi_arena_take(&c->plan->arena, count, sizeof *c->edges);
-    c->crossing_edges = bgi_arena_take(&c->scratch, count, sizeof *c->crossing_edges);
-    c->crossing_offsets = bgi_arena_take(&c->scratch, count, sizeof *c->crossing_offsets);
-    c->plan->edges = bgi_arena_take(&c->plan->arena, count, sizeof *c->plan->edges);
-    if (c->edges == NULL || c->crossing_edges == NULL || c->crossing_offsets == NULL || c->plan->edges == NULL)
-        return bgi_error_memory(error, "edges", count * sizeof *c->edges);
-    for (uint32_t i = 0; i < count; i++) {
+    if (c->edges == NULL)
+        BGI_TRY(take_edges(c, error));
+    for (uint32_t e = 0; e < c->edge_count; e++)
+        c->edges[e] = (bg_schedule_edge){.size_bytes = 0};
+    c->edge_count = 0;
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
         const bgi_crossing *crossing = &c->partition.crossings[i];
-        const bg_schedule_edge edge = edge_of(c, crossing);
+        const bg_schedule_edge edge = edge_of(c, i), stash = stash_of(crossing);
         const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
-        const bool is_piece = bgi_travels_as_piece(value);
-        const size_t size = is_piece ? bgi_piece_bytes(value) : bg_type_size_bytes(&value->type);
-        uint32_t e = 0;
-        if (needs_no_edge(c, crossing)) {
-            c->crossing_edges[i] = BGI_NO_EDGE;
+        const bgi_edge_facts remote = {.is_remote = true, .is_preloaded = bgi_crossing_is_preloaded(c, i)}, local = {0};
+        c->crossing_edges[i] = c->stash_edges[i] = BGI_NO_EDGE;
+        if (needs_no_edge(c, crossing))
             continue;
-        }
-        while (e < c->edge_count && !same_ends(&c->edges[e], &edge))
-            e++;
-        if (e == c->edge_count) {
-            c->edges[e] = edge;
-            c->plan->edges[e] =
-                (bgi_plan_edge){.from_device = bgi_stage_device(c, edge.from_stage),
-                                .to_device = bgi_stage_device(c, edge.to_stage),
-                                .per_step = edge.from_kind == BG_ACTION_UPDATE,
-                                .is_stash = edge.from_kind != BG_ACTION_UPDATE && edge.last_kind != edge.from_kind};
-            c->edge_count++;
-        }
-        c->crossing_edges[i] = e;
-        c->crossing_offsets[i] = c->plan->edges[e].slot_bytes;
-        c->plan->edges[e].slot_bytes += bgi_align(is_piece ? size : bgi_stored_bytes(c, value));
-        c->plan->edges[e].payload_bytes += size;
-        c->edges[e].size_bytes += size;
+        join_edge(c, &edge, (c->crossing_moves[i] & BGI_MOVES_MESSAGE) != 0 ? &remote : &local, value,
+                  &c->crossing_edges[i], &c->crossing_offsets[i]);
+        if ((c->crossing_moves[i] & BGI_MOVES_STASH) != 0)
+            join_edge(c, &stash, &remote, value, &c->stash_edges[i], &c->stash_offsets[i]);
     }
     c->plan->edge_count = c->edge_count;
     return BG_OK;
@@ -139,7 +186,7 @@ bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
 
 /* ---- variables and constants ---- */
 
-static void find_writers(bgi_compiler *c)
+void bgi_find_writers(bgi_compiler *c)
 {
     for (size_t v = 0; v < c->graph->value_count; v++)
         c->writer_stage[v] = UINT32_MAX;
@@ -149,10 +196,14 @@ static void find_writers(bgi_compiler *c)
                 c->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition.op_stages[o];
 }
 
-static bg_memory_class class_of(const bgi_value *value)
+static bg_memory_class class_of(const bgi_compiler *c, size_t v)
 {
+    const bgi_value *value = &c->graph->values[v];
+
     if (value->kind == BGI_VALUE_CONSTANT)
         return BG_MEMORY_WEIGHTS;
+    if (c->buffer_of[v] != BGI_NO_BUFFER)
+        return BG_MEMORY_REMOTE;
     switch (value->role) {
     case BG_ROLE_ACCUMULATOR:
         return BG_MEMORY_GRADIENTS;
@@ -192,7 +243,7 @@ static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *o
 
     for (size_t v = 0; v < c->graph->value_count; v++) {
         const bgi_value *value = &c->graph->values[v];
-        if ((value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT) || class_of(value) != memory_class)
+        if ((value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT) || class_of(c, v) != memory_class)
             continue;
         for (uint32_t d = 0; d < devices; d++)
             if (c->is_placed[v * devices + d]) {
@@ -214,7 +265,7 @@ static void place_edges(bgi_compiler *c, bool stash, size_t *offsets)
     for (uint32_t e = 0; e < c->edge_count; e++) {
         bgi_plan_edge *edge = &c->plan->edges[e];
         const bg_memory_class memory_class = edge->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM;
-        if (edge->is_stash != stash)
+        if (edge->is_stash != stash || c->edge_facts[e].is_remote)
             continue;
         edge->depth = bg_schedule_edge_depth(c->plan->schedule, e);
         edge->offset = offsets[edge->to_device];
@@ -223,13 +274,38 @@ static void place_edges(bgi_compiler *c, bool stash, size_t *offsets)
     }
 }
 
-static bgi_operand slot_of(const bgi_compiler *c, uint32_t crossing)
+/* A place in the slots of an edge. */
+static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
-    const bgi_plan_edge *edge = &c->plan->edges[c->crossing_edges[crossing]];
+    const bgi_plan_edge *slots = &c->plan->edges[edge];
 
-    return (bgi_operand){.device = edge->to_device,
-                         .edge = c->crossing_edges[crossing],
-                         .offset = edge->offset + c->crossing_offsets[crossing]};
+    return (bgi_operand){
+        .device = slots->to_device, .is_remote = slots->is_remote, .edge = edge, .offset = slots->offset + offset};
+}
+
+static uint32_t write_ring(const bgi_compiler *c, uint32_t edge)
+{
+    return c->edge_facts[edge].is_remote ? c->edge_facts[edge].out_ring : edge;
+}
+
+bgi_operand bgi_crossing_slot(const bgi_compiler *c, uint32_t crossing)
+{
+    return slot_of(c, c->crossing_edges[crossing], c->crossing_offsets[crossing]);
+}
+
+bgi_operand bgi_crossing_write_slot(const bgi_compiler *c, uint32_t crossing)
+{
+    return slot_of(c, write_ring(c, c->crossing_edges[crossing]), c->crossing_offsets[crossing]);
+}
+
+bgi_operand bgi_stash_slot(const bgi_compiler *c, uint32_t crossing)
+{
+    return slot_of(c, c->stash_edges[crossing], c->stash_offsets[crossing]);
+}
+
+bgi_operand bgi_stash_write_slot(const bgi_compiler *c, uint32_t crossing)
+{
+    return slot_of(c, write_ring(c, c->stash_edges[crossing]), c->stash_offsets[crossing]);
 }
 
 /* The crossing whose slot the producer of a value writes: a local one if there is one, else the first; UINT32_MAX:
@@ -262,7 +338,7 @@ static void place_results(bgi_compiler *c)
         if (crossing == UINT32_MAX)
             c->is_transient[v] = true;
         else
-            c->storage[v] = slot_of(c, crossing);
+            c->storage[v] = bgi_crossing_write_slot(c, crossing);
     }
 }
 
@@ -280,7 +356,7 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
                 continue;
             crossing = home_crossing(c, (bg_value){v}, s);
             if (crossing != UINT32_MAX) {
-                c->input_places[(size_t)v * stages + s] = slot_of(c, crossing);
+                c->input_places[(size_t)v * stages + s] = bgi_crossing_write_slot(c, crossing);
                 continue;
             }
             c->input_places[(size_t)v * stages + s] =
@@ -292,66 +368,12 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
 
 /* ---- transients ---- */
 
-/* Something that needs memory from op `first` to op `last` (positions in the segment). */
-typedef struct bgi_unit {
-    size_t size, offset;
-    uint32_t first, last;
-} bgi_unit;
-
 typedef struct bgi_packer {
     bgi_unit *units;
     uint32_t unit_count;
     uint32_t *unit_of; /* by value */
     bgi_unit **order;  /* the placed units by offset; at first all by size */
 } bgi_packer;
-
-/* Larger before smaller, then by number: an order that does not depend on the sort. */
-static int compare_units(const void *a, const void *b)
-{
-    const bgi_unit *first = *(bgi_unit *const *)a, *second = *(bgi_unit *const *)b;
-
-    if (first->size != second->size)
-        return first->size > second->size ? -1 : 1;
-    return first < second ? -1 : first > second;
-}
-
-/* Gives the unit the lowest offset at which it meets no placed unit that lives at the same time. */
-static void place_unit(bgi_packer *packer, uint32_t placed_count, bgi_unit *unit)
-{
-    uint32_t at = 0;
-
-    unit->offset = 0;
-    for (uint32_t i = 0; i < placed_count; i++) {
-        const bgi_unit *other = packer->order[i];
-        if (other->last < unit->first || unit->last < other->first)
-            continue;
-        if (other->offset >= unit->offset + unit->size)
-            break;
-        if (other->offset + other->size > unit->offset)
-            unit->offset = other->offset + other->size;
-    }
-    while (at < placed_count && packer->order[at]->offset <= unit->offset)
-        at++;
-    memmove(packer->order + at + 1, packer->order + at, (placed_count - at) * sizeof(bgi_unit *));
-    packer->order[at] = unit;
-}
-
-/* Offsets of all units; the bytes they need together. */
-static size_t pack(bgi_packer *packer)
-{
-    size_t peak = 0;
-
-    for (uint32_t i = 0; i < packer->unit_count; i++)
-        packer->order[i] = &packer->units[i];
-    qsort(packer->order, packer->unit_count, sizeof(bgi_unit *), compare_units);
-    for (uint32_t n = 0; n < packer->unit_count; n++) {
-        bgi_unit *unit = packer->order[n];
-        place_unit(packer, n, unit);
-        if (unit->offset + unit->size > peak)
-            peak = unit->offset + unit->size;
-    }
-    return peak;
-}
 
 /* A result may take over the bytes of an input that dies with this op. */
 static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, const bgi_op *op, uint32_t position,
@@ -434,7 +456,7 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, u
     for (uint32_t p = 0; p < segment->op_count; p++)
         if (c->kernels[segment->ops[p]].scratch_bytes > 0)
             add_unit(&packer, c->kernels[segment->ops[p]].scratch_bytes, p, p);
-    c->segment_peaks[index] = pack(&packer);
+    c->segment_peaks[index] = bgi_pack(packer.units, packer.unit_count, packer.order, bgi_units_meet_in_time, NULL);
     for (uint32_t v = 0; v < c->graph->value_count; v++)
         if (packer.unit_of[v] != UINT32_MAX)
             c->storage[v] = (bgi_operand){
@@ -468,7 +490,7 @@ static bg_status take_tables(bgi_compiler *c, bg_error *error)
 
     c->storage = bgi_arena_take(&c->scratch, values, sizeof *c->storage);
     c->is_transient = bgi_arena_take(&c->scratch, values, sizeof *c->is_transient);
-    c->writer_stage = bgi_arena_take(&c->scratch, values, sizeof *c->writer_stage);
+    c->windows = bgi_arena_take(&c->scratch, values, sizeof *c->windows);
     c->places = bgi_arena_take(&c->scratch, values * devices, sizeof *c->places);
     c->is_placed = bgi_arena_take(&c->scratch, values * devices, sizeof *c->is_placed);
     c->input_places = bgi_arena_take(&c->scratch, values * stages, sizeof *c->input_places);
@@ -476,7 +498,7 @@ static bg_status take_tables(bgi_compiler *c, bg_error *error)
     c->segment_peaks = bgi_arena_take(&c->scratch, c->partition.segment_count, sizeof *c->segment_peaks);
     c->scratch_offsets = bgi_arena_take(&c->scratch, c->graph->op_count, sizeof *c->scratch_offsets);
     c->plan->devices = bgi_arena_take(&c->plan->arena, devices, sizeof *c->plan->devices);
-    if (c->storage == NULL || c->is_transient == NULL || c->writer_stage == NULL || c->places == NULL ||
+    if (c->storage == NULL || c->is_transient == NULL || c->windows == NULL || c->places == NULL ||
         c->is_placed == NULL || c->input_places == NULL || c->input_is_used == NULL || c->segment_peaks == NULL ||
         c->scratch_offsets == NULL || c->plan->devices == NULL)
         return bgi_error_memory(error, "the layout", values * devices);
@@ -493,12 +515,12 @@ bg_status bgi_lay_out(bgi_compiler *c, bg_error *error)
     remote_offsets = bgi_arena_take(&c->scratch, devices, sizeof *remote_offsets);
     if (offsets == NULL || remote_offsets == NULL)
         return bgi_error_memory(error, "the layout", devices * sizeof *offsets);
-    find_writers(c);
     mark_places(c);
     place_class(c, BG_MEMORY_WEIGHTS, offsets);
     place_class(c, BG_MEMORY_GRADIENTS, offsets);
     place_class(c, BG_MEMORY_STATE, offsets);
     place_class(c, BG_MEMORY_REMOTE, remote_offsets);
+    BGI_TRY(bgi_lay_out_remote(c, offsets, remote_offsets, error));
     place_edges(c, true, offsets);
     place_edges(c, false, offsets);
     place_results(c);

@@ -17,9 +17,7 @@ enum { OPTIONS_COOKIE = 0x42726f70 };
 bg_options bg_options_defaults(void)
 {
     const bg_tensor_location location = {.minimum_elements_remote = 2, .minimum_elements_sharded = 8192};
-
-    return (bg_options){
-        .locations = {location, location, location, location},
+    bg_options options = {
         .cookie = OPTIONS_COOKIE,
         .strategy = BG_STRATEGY_PIPELINED,
         .device_iterations = 1,
@@ -28,7 +26,14 @@ bg_options bg_options_defaults(void)
         .cast_gradients = true,
         .wait_limit_s = 120.0,
         .trace_events = 65536,
+        .phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD,
+        .io_threads = -1,
     };
+
+    for (int k = 0; k < BG_LOCATION_COUNT; k++)
+        options.locations[k] = location;
+    options.locations[BG_LOCATION_STATE].on_demand = true;
+    return options;
 }
 
 /* ---- names ---- */
@@ -55,9 +60,18 @@ static const char *const recompute_names[] = {[BG_RECOMPUTE_NONE] = "none",
 static const char *const recompute_order_names[] = {
     [BG_RECOMPUTE_INTERLEAVED] = "interleaved", [BG_RECOMPUTE_THEN] = "then"};
 
+static const char *const location_class_names[BG_LOCATION_COUNT] = {"activations", "weights", "optimiser",
+                                                                    "accumulators"};
+static const char *const liveness_names[] = {[BG_LIVE_ALWAYS] = "always_live",
+                                             [BG_LIVE_OFF_CHIP_AFTER_FWD] = "off_chip_after_fwd",
+                                             [BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP] = "off_chip_after_fwd_no_overlap",
+                                             [BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE] = "off_chip_after_each_phase"};
+
 enum {
     ACCUMULATION_COUNT = sizeof accumulation_names / sizeof accumulation_names[0],
     REPLICA_REDUCTION_COUNT = sizeof replica_reduction_names / sizeof replica_reduction_names[0],
+    LIVENESS_COUNT = sizeof liveness_names / sizeof liveness_names[0],
+    MOST_IO_THREADS = 64,
     STRATEGY_COUNT = sizeof strategy_names / sizeof strategy_names[0],
     OUTPUT_MODE_COUNT = sizeof output_mode_names / sizeof output_mode_names[0],
     RECOMPUTE_COUNT = sizeof recompute_names / sizeof recompute_names[0],
@@ -185,6 +199,36 @@ bool bg_recompute_order_find(const char *name, bg_recompute_order *out)
     if (i == RECOMPUTE_ORDER_COUNT)
         return false;
     *out = (bg_recompute_order)i;
+    return true;
+}
+
+const char *bg_location_class_name(bg_location_class location_class)
+{
+    return (uint32_t)location_class < BG_LOCATION_COUNT ? location_class_names[location_class] : "none";
+}
+
+bool bg_location_class_find(const char *name, bg_location_class *out)
+{
+    uint32_t i = find_name(location_class_names, BG_LOCATION_COUNT, name);
+
+    if (i == BG_LOCATION_COUNT)
+        return false;
+    *out = (bg_location_class)i;
+    return true;
+}
+
+const char *bg_phase_liveness_name(bg_phase_liveness liveness)
+{
+    return (uint32_t)liveness < LIVENESS_COUNT ? liveness_names[liveness] : "none";
+}
+
+bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out)
+{
+    uint32_t i = find_name(liveness_names, LIVENESS_COUNT, name);
+
+    if (i == LIVENESS_COUNT)
+        return false;
+    *out = (bg_phase_liveness)i;
     return true;
 }
 
@@ -349,19 +393,61 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
-/* What may be in pieces, and why the rest may not. */
+/* What may be where, and why the rest may not. */
+static void check_location(problem_list *list, const char *what, uint32_t classes, const bg_tensor_location *location)
+{
+    if ((uint32_t)location->place > BG_PLACE_REMOTE)
+        add_problem(list, "%s has place %d; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", what,
+                    (int)location->place);
+    if (location->sharded && (classes >> BG_LOCATION_ACTIVATIONS & 1) != 0)
+        add_problem(list,
+                    "%s: activations are sharded; data-parallel replicas have different activations, so that there is "
+                    "nothing to share: shard the optimiser's state",
+                    what);
+    if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0)
+        add_problem(list,
+                    "%s: weights are sharded; every forward and backward pass of a step needs them whole, on the "
+                    "device and when they come from a remote store: shard the optimiser's state",
+                    what);
+}
+
+static void check_rule(problem_list *list, const bg_location_rule *rule, uint32_t number)
+{
+    char what[64];
+
+    snprintf(what, sizeof what, "location_rules[%u]", number);
+    if (rule->pattern == NULL || rule->pattern[0] == '\0')
+        add_problem(list, "%s has no pattern; \"*\" matches every name", what);
+    if (rule->classes == 0 || rule->classes >> BG_LOCATION_COUNT != 0)
+        add_problem(list, "%s is for classes %#x; it must be bits 1 << bg_location_class", what, rule->classes);
+    check_location(list, what, rule->classes, &rule->location);
+}
+
 static void check_locations(problem_list *list, const bg_options *options)
 {
-    for (int i = 0; i < BG_LOCATION_COUNT; i++)
-        if (options->locations[i].remote || options->locations[i].on_demand)
-            add_problem(list, "locations[%d] is remote; only the optimiser's state can be: set offload_optimiser", i);
-    if (options->locations[BG_LOCATION_ACTIVATIONS].sharded)
+    const bool is_serial_only = options->phase_liveness == BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP ||
+                                options->phase_liveness == BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    char what[64];
+
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
+        snprintf(what, sizeof what, "locations[%u]", k);
+        check_location(list, what, 1u << k, &options->locations[k]);
+    }
+    if (options->location_rule_count > 0 && options->location_rules == NULL)
+        add_problem(list, "location_rule_count is %u and location_rules is NULL", options->location_rule_count);
+    for (uint32_t i = 0; options->location_rules != NULL && i < options->location_rule_count; i++)
+        check_rule(list, &options->location_rules[i], i);
+    if ((uint32_t)options->phase_liveness >= LIVENESS_COUNT)
+        add_problem(list, "phase_liveness is %d; it must be one of the bg_phase_liveness values",
+                    (int)options->phase_liveness);
+    else if (options->phases_parallel && is_serial_only)
         add_problem(list,
-                    "activations are sharded; data-parallel replicas have different activations, so that there is "
-                    "nothing to share: shard the optimiser's state");
-    if (options->locations[BG_LOCATION_WEIGHTS].sharded)
-        add_problem(list, "weights are sharded; on the devices that saves nothing, for every forward and backward pass "
-                          "of a step needs them whole: shard the optimiser's state");
+                    "phase_liveness is %s and the phases are parallel, which are for loads that overlap; take "
+                    "off_chip_after_fwd or always_live, or serial phases",
+                    bg_phase_liveness_name(options->phase_liveness));
+    if (options->io_threads < -1 || options->io_threads > MOST_IO_THREADS)
+        add_problem(list, "io_threads is %d; it must be 0 (workers do loads and stores) to %d, or -1 (automatic)",
+                    (int)options->io_threads, MOST_IO_THREADS);
 }
 
 static void check_recompute(problem_list *list, const bg_options *options)
@@ -446,7 +532,6 @@ static void check_costs(problem_list *list, const bg_options *options)
     if (!isfinite(options->message_bytes_per_ns) || options->message_bytes_per_ns < 0)
         add_problem(list, "message_bytes_per_ns is %g; it must be zero (free) or more", options->message_bytes_per_ns);
 }
-
 static void check_rest(problem_list *list, const bg_options *options)
 {
     check_costs(list, options);

@@ -6,6 +6,15 @@
  *
  * Sequence numbers. Each edge has slots. At iteration i (steps since the session began) micro-batch m of a plan with M
  * micro-batches a step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
+ *
+ * Transfers. What is remote comes to the device and goes back by transfers. A device has a list of them for a step, in
+ * the order of its program; LOAD and STORE, and the load and store calls of an update, only issue the next ones, which
+ * then run beside the program, one after the other. Where an instruction or a call touches memory that a transfer reads
+ * or writes, it waits until that one is done: `io_wait` counts transfers from the beginning of the step before, so that
+ * with T transfers a step, in step i (from 0), i T + io_wait - T of them must be done.
+ *
+ * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE moves it to the
+ * remote one, LOAD from there to the one that the readers read.
  */
 #ifndef BGI_PLAN_PLAN_H
 #define BGI_PLAN_PLAN_H
@@ -32,6 +41,8 @@ typedef struct bgi_plan_edge {
     size_t slot_bytes;    /* stride between slots; multiple of 64 */
     size_t offset;        /* of slot 0 in to_device's arena */
     bool is_stash;        /* kept for a later pass: B, or W where that is apart */
+    bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
+    bool is_remote;       /* the slots are in the remote store */
     size_t payload_bytes; /* of one message, without padding */
 } bgi_plan_edge;
 
@@ -45,8 +56,15 @@ typedef struct bgi_call {
     const void *attributes;
     size_t scratch_offset; /* in the arena of the device that runs the call */
     bg_cost cost;
+    bool is_transfer;         /* nothing to run: issues the next transfer */
     bg_action_kind traced_as; /* LOAD and STORE for copies from and to remote stores; else the instruction's kind */
 } bgi_call;
+
+/* A copy between a device's arena and its remote store. */
+typedef struct bgi_transfer {
+    bg_action action; /* LOAD or STORE, as it is traced */
+    size_t arena_offset, remote_offset, size_bytes;
+} bgi_transfer;
 
 typedef struct bgi_copy {
     bgi_operand operand; /* SEND: source. HOST_IN: destination. HOST_OUT: source */
@@ -78,7 +96,10 @@ typedef struct bgi_instruction {
     const bgi_copy *copies;
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
-    size_t transient_bytes; /* the most that is live inside the action */
+    size_t transient_bytes;     /* the most that is live inside the action */
+    uint32_t issues;            /* LOAD, STORE: transfers */
+    uint32_t io_wait;           /* before it begins */
+    const uint32_t *call_waits; /* by call, before it begins; NULL: none */
 } bgi_instruction;
 
 typedef struct bgi_plan_device {
@@ -87,6 +108,8 @@ typedef struct bgi_plan_device {
     size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* sums (without REMOTE) to arena_bytes */
     uint32_t instruction_count;                /* one step */
     const bgi_instruction *instructions;
+    uint32_t transfer_count; /* one step */
+    const bgi_transfer *transfers;
 } bgi_plan_device;
 
 typedef struct bgi_plan_variable {

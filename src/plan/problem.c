@@ -135,6 +135,7 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     bg_schedule_problem *problem = &c->plan->problem;
 
     bg_schedule_problem_init(problem);
+    c->plan->summary.flops_per_micro_batch = 0.0;
     BGI_TRY(copy_stages(c, error));
     problem->micro_batch_count = c->plan->micro_batches;
     problem->training = c->plan->training;
@@ -145,6 +146,10 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     problem->stage_recomputes = c->stage_recomputes;
     problem->edges = c->edges;
     problem->edge_count = c->edge_count;
+    bgi_add_edge_buffers(c);
+    problem->buffers = c->buffers;
+    problem->buffer_count = c->buffer_count;
+    problem->remote_bytes_per_ns = BGI_MODEL_REMOTE_BYTES_PER_NS;
     problem->bytes_per_ns = BGI_MODEL_BYTES_PER_NS;
     problem->device_slot_bytes = c->device_slot_bytes;
     for (uint32_t edge = 0; edge < c->edge_count; edge++)
@@ -204,6 +209,15 @@ bg_status bgi_make_schedule(bgi_compiler *c, bg_error *error)
 
     BGI_TRY(make_problem(c, error));
     BGI_TRY(bg_schedule_create(&plan->problem, c->generator, &plan->schedule, error));
+    /* Which edges are worth a remote store is known when the schedule is: made again with them until nothing changes.
+     */
+    while (bgi_decide_remote_edges(c)) {
+        bg_schedule_destroy(plan->schedule);
+        plan->schedule = NULL;
+        BGI_TRY(bgi_group_edges(c, error));
+        BGI_TRY(make_problem(c, error));
+        BGI_TRY(bg_schedule_create(&plan->problem, c->generator, &plan->schedule, error));
+    }
     BGI_TRY(bg_schedule_simulate(plan->schedule, &plan->problem, &timing, error));
     plan->summary.idle_share = timing.bubble;
     bg_schedule_timing_clear(&timing);

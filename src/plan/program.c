@@ -18,17 +18,10 @@ static uint32_t find_crossing(const bgi_compiler *c, bg_value root, uint32_t to_
     return UINT32_MAX;
 }
 
-static bgi_operand crossing_slot(const bgi_compiler *c, uint32_t crossing)
-{
-    const bgi_plan_edge *edge = &c->plan->edges[c->crossing_edges[crossing]];
-
-    return (bgi_operand){.device = edge->to_device,
-                         .edge = c->crossing_edges[crossing],
-                         .offset = edge->offset + c->crossing_offsets[crossing]};
-}
-
 static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t stage)
 {
+    if (c->buffer_of[leaf.id] != BGI_NO_BUFFER)
+        return c->windows[leaf.id];
     return c->places[(size_t)leaf.id * c->stages.device_count + bgi_stage_device(c, stage)];
 }
 
@@ -42,6 +35,8 @@ static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value
     uint32_t crossing;
 
     *out_is_piece = v->is_piece;
+    if (v->kind == BGI_VALUE_INPUT && segment->kind != BGI_SEGMENT_FORWARD)
+        return bgi_crossing_slot(c, find_crossing(c, root, stage, 0));
     if (v->kind == BGI_VALUE_INPUT)
         return c->input_places[(size_t)root.id * c->stages.stage_count + stage];
     if (v->kind == BGI_VALUE_CONSTANT)
@@ -54,13 +49,15 @@ static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value
         if (crossing == UINT32_MAX || c->crossing_edges[crossing] == BGI_NO_EDGE)
             return leaf_place(c, root, home);
         *out_is_piece = bgi_travels_as_piece(v);
-        return crossing_slot(c, crossing);
+        return bgi_crossing_slot(c, crossing);
     }
     if (c->partition.op_segments[v->op] == c->partition.op_segments[op])
         return c->storage[root.id];
     *out_is_piece = bgi_travels_as_piece(v);
     crossing = find_crossing(c, root, stage, segment->kind == BGI_SEGMENT_UPDATE ? segment->level : 0);
-    return crossing_slot(c, crossing);
+    return segment->kind != BGI_SEGMENT_FORWARD && c->stash_edges[crossing] != BGI_NO_EDGE
+               ? bgi_stash_slot(c, crossing)
+               : bgi_crossing_slot(c, crossing);
 }
 
 bgi_operand bgi_find_operand(const bgi_compiler *c, uint32_t op, bg_value value)
@@ -120,6 +117,7 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
                    .types = types,
                    .scratch_offset = c->scratch_offsets[op_index],
                    .cost = cost_of(&signature, op->type),
+                   .is_transfer = op->type == &bgi_op_load || op->type == &bgi_op_store,
                    .traced_as = traced_kind(op, kind)};
     if (op->type->attributes_bytes > 0)
         call->attributes = bgi_arena_copy(arena, op->attributes, op->type->attributes_bytes);
@@ -132,22 +130,22 @@ static void run_slot_copy(const bg_kernel_call *call, uint32_t part)
     memcpy(call->operands[1], call->operands[0], bg_type_size_bytes(&call->types[0]));
 }
 
-/* A value that lives in several slots of its own device: its producer writes one, the others are copied. */
-static bool write_slot_copy(bgi_compiler *c, uint32_t crossing, bg_action_kind kind, bgi_call *call)
+/* A value that lives in several places of its own device: its producer writes one, the others are copied. */
+static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_operand to, bg_action_kind kind,
+                       bgi_call *call)
 {
     bgi_arena *arena = &c->plan->arena;
-    const bgi_crossing *crossed = &c->partition.crossings[crossing];
-    const bgi_value *value = bgi_graph_value(c->graph, crossed->value);
+    const bgi_value *v = bgi_graph_value(c->graph, value);
     bg_type *types = bgi_arena_take(arena, 2, sizeof *types);
     bgi_operand *operands = bgi_arena_take(arena, 2, sizeof *operands);
 
     if (types == NULL || operands == NULL)
         return false;
-    types[0] = types[1] = value->is_piece ? bg_vector(value->type.dtype, value->piece) : value->type;
-    operands[0] = c->storage[crossed->value.id];
-    operands[1] = crossing_slot(c, crossing);
+    types[0] = types[1] = bgi_travels_as_piece(v) ? bg_vector(v->type.dtype, v->piece) : v->type;
+    operands[0] = from;
+    operands[1] = to;
     *call = (bgi_call){.kernel = {.name = "copy", .run = run_slot_copy, .part_count = 1},
-                       .name = bgi_arena_text(arena, value->name),
+                       .name = bgi_arena_text(arena, v->name),
                        .block = "",
                        .input_count = 1,
                        .output_count = 1,
@@ -163,18 +161,42 @@ static bool same_operand(const bgi_operand *a, const bgi_operand *b)
            a->stride == b->stride;
 }
 
+/* Where who makes a crossing value, or sends it, has it. */
+static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
+{
+    const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
+    bgi_operand source;
+
+    if (value->kind != BGI_VALUE_VARIABLE)
+        return c->storage[crossing->value.id];
+    source = leaf_place(c, crossing->value, c->partition.segments[crossing->from_segment].stage);
+    if (bgi_travels_as_piece(value) && !value->is_piece)
+        source.stride = bgi_piece_bytes(value);
+    return source;
+}
+
 /* Crossings of a segment's values to other slots of the same device than the one the producer writes. */
 static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing, uint32_t segment)
 {
     const bgi_crossing *crossed = &c->partition.crossings[crossing];
-    bgi_operand slot;
+    bgi_operand from, to;
 
     if (crossed->from_segment != segment || c->crossing_edges[crossing] == BGI_NO_EDGE ||
-        bgi_graph_value(c->graph, crossed->value)->kind != BGI_VALUE_RESULT ||
+        bgi_graph_value(c->graph, crossed->value)->kind == BGI_VALUE_INPUT ||
         bgi_stage_device(c, crossed->to_stage) != bgi_stage_device(c, c->partition.segments[segment].stage))
         return false;
-    slot = crossing_slot(c, crossing);
-    return !same_operand(&slot, &c->storage[crossed->value.id]);
+    from = source_of(c, crossed);
+    to = bgi_crossing_write_slot(c, crossing);
+    return !same_operand(&from, &to);
+}
+
+/* What a forward reads is kept for the backward in another slot than it came in. */
+static bool needs_stash_copy(const bgi_compiler *c, uint32_t crossing, uint32_t segment)
+{
+    const bgi_segment *reader = &c->partition.segments[segment];
+
+    return c->stash_edges[crossing] != BGI_NO_EDGE && reader->kind == BGI_SEGMENT_FORWARD &&
+           reader->stage == c->partition.crossings[crossing].to_stage;
 }
 
 static bool write_calls(bgi_compiler *c, uint32_t segment_index, bg_action_kind kind, bgi_instruction *out)
@@ -184,7 +206,7 @@ static bool write_calls(bgi_compiler *c, uint32_t segment_index, bg_action_kind 
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < c->partition.crossing_count; i++)
-        count += needs_slot_copy(c, i, segment_index);
+        count += needs_slot_copy(c, i, segment_index) + needs_stash_copy(c, i, segment_index);
     calls = bgi_arena_take(&c->plan->arena, segment->op_count + count, sizeof *calls);
     if (calls == NULL)
         return false;
@@ -193,9 +215,15 @@ static bool write_calls(bgi_compiler *c, uint32_t segment_index, bg_action_kind 
         if (!bgi_op_is_alias(c, &c->graph->ops[segment->ops[p]]) &&
             !write_call(c, segment->ops[p], kind, &calls[count++]))
             return false;
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
-        if (needs_slot_copy(c, i, segment_index) && !write_slot_copy(c, i, kind, &calls[count++]))
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
+        const bgi_crossing *crossing = &c->partition.crossings[i];
+        if (needs_slot_copy(c, i, segment_index) && !write_copy(c, crossing->value, source_of(c, crossing),
+                                                                bgi_crossing_write_slot(c, i), kind, &calls[count++]))
             return false;
+        if (needs_stash_copy(c, i, segment_index) &&
+            !write_copy(c, crossing->value, bgi_crossing_slot(c, i), bgi_stash_write_slot(c, i), kind, &calls[count++]))
+            return false;
+    }
     out->calls = calls;
     out->call_count = count;
     out->transient_bytes = c->segment_peaks[segment_index];
@@ -243,20 +271,6 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action,
 
 /* ---- copies ---- */
 
-/* Where the sender finds a crossing value. */
-static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
-{
-    const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
-    bgi_operand source;
-
-    if (value->kind != BGI_VALUE_VARIABLE)
-        return c->storage[crossing->value.id];
-    source = leaf_place(c, crossing->value, c->partition.segments[crossing->from_segment].stage);
-    if (bgi_travels_as_piece(value) && !value->is_piece)
-        source.stride = bgi_piece_bytes(value);
-    return source;
-}
-
 static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
 {
     bgi_copy *copies;
@@ -275,7 +289,7 @@ static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
         if (c->crossing_edges[i] != edge)
             continue;
         from = source_of(c, crossing);
-        to = crossing_slot(c, i);
+        to = bgi_crossing_slot(c, i);
         if (!same_operand(&from, &to))
             copies[count++] = (bgi_copy){.operand = from,
                                          .to = to,
@@ -386,6 +400,8 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
         good = write_send(c, action->index, out);
         break;
     case BG_ACTION_RECEIVE:
+    case BG_ACTION_LOAD:
+    case BG_ACTION_STORE:
         break;
     case BG_ACTION_HOST_IN:
         good = write_host_in(c, action->stage, out);

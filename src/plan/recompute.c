@@ -109,7 +109,9 @@ static bg_status learn(bgi_chooser *s, const bg_plan *plan, bg_error *error)
                             plan->devices[d].class_bytes[BG_MEMORY_GRADIENTS] +
                             plan->devices[d].class_bytes[BG_MEMORY_STATE];
     for (uint32_t stage = 0; stage < stages->stage_count; stage++)
-        s->in_flight[stage] = bg_schedule_stage_in_flight(plan->schedule, stage);
+        s->in_flight[stage] = bgi_activations_may_be_remote(&plan->options)
+                                  ? 0 /* no more than slots that others may share */
+                                  : bg_schedule_stage_in_flight(plan->schedule, stage);
     return BG_OK;
 }
 

@@ -17,6 +17,8 @@ static void match_instructions(const bgi_plan_device *device, bgi_device_events 
     uint32_t next = 0;
 
     for (uint32_t i = 0; i < found->count; i++) {
+        if (bgi_event_is_transfer(&found->events[i]))
+            continue;
         for (uint32_t tried = 0; tried < device->instruction_count; tried++) {
             uint32_t at = (next + tried) % device->instruction_count;
             if (!same_action(&device->instructions[at].action, &found->events[i].action))

@@ -30,4 +30,10 @@ typedef struct bgi_events {
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
 void bgi_events_clear(bgi_events *events);
 
+/* Runs beside the device's program, on a track of its own. */
+static inline bool bgi_event_is_transfer(const bg_trace_event *event)
+{
+    return event->action.kind == BG_ACTION_LOAD || event->action.kind == BG_ACTION_STORE;
+}
+
 #endif

@@ -1,10 +1,10 @@
 /*
  * memory.c: live bytes over time, from the plan and the recorded times.
  *
- * What is always live (weights, gradients, state, host buffers) is a constant. What an instruction needs inside itself
- * lives while it runs. Between them are the slots of edges: a slot is occupied from the start of the first instruction
- * that touches a message (its producer, maybe on another device) to the end of the last (its last reader). So each
- * event widens the interval of each message that its instruction touches:
+ * What is always live (weights, gradients, state, windows, host buffers) is a constant. What an instruction needs
+ * inside itself lives while it runs. Between them are the slots of edges: a slot is occupied from the start of the
+ * first instruction that touches a message (its producer, maybe on another device) to the end of the last (its last
+ * reader). So each event widens the interval of each message that its instruction touches:
  *
  *     F 3 on device 0 writes  |====|
  *     F 3 on device 1 reads          |====|
@@ -105,14 +105,15 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
         const bgi_plan_edge *of = &plan->edges[edge];
         for (size_t i = 0; i < per_edge; i++) {
             const occupancy *slot = &occupancies[edge * per_edge + i];
-            if (slot->end_ns != 0)
+            if (slot->end_ns != 0 && !of->is_ring)
                 BGI_TRY(add_span(&tracks[of->to_device], slot->start_ns, slot->end_ns, of->slot_bytes, error));
         }
     }
     return BG_OK;
 }
 
-/* Weights, gradients, state and the host's buffers: what is left of the arena without slots and transient memory. */
+/* Weights, gradients, state, windows and the host's buffers: what is left of the arena without slots and transient
+ * memory. */
 static size_t find_constant_bytes(const bg_plan *plan, uint32_t device)
 {
     const size_t *classes = plan->devices[device].class_bytes;
@@ -120,10 +121,11 @@ static size_t find_constant_bytes(const bg_plan *plan, uint32_t device)
 
     for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
         size_t slots = plan->edges[edge].slot_bytes * plan->edges[edge].depth;
-        if (plan->edges[edge].to_device == device && !plan->edges[edge].is_stash)
+        if (plan->edges[edge].to_device == device && !plan->edges[edge].is_stash && !plan->edges[edge].is_ring)
             streams = streams > slots ? streams - slots : 0;
     }
-    return classes[BG_MEMORY_WEIGHTS] + classes[BG_MEMORY_GRADIENTS] + classes[BG_MEMORY_STATE] + streams;
+    return classes[BG_MEMORY_WEIGHTS] + classes[BG_MEMORY_GRADIENTS] + classes[BG_MEMORY_STATE] +
+           classes[BG_MEMORY_WINDOW] + streams;
 }
 
 static bg_status add_device(const bgi_events *events, const bg_plan *plan, uint32_t replica, uint32_t device,

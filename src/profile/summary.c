@@ -1,8 +1,7 @@
 /*
  * summary.c: a recorded run in a few lines of text: where each device's time went, and how even the stages are.
  *
- * A LOAD or STORE inside an instruction is recorded beside it: its time is taken from the instruction's, so that shares
- * add up to one.
+ * Loads and stores run beside a device's program: they are no part of its time.
  */
 #include <brigade/profile.h>
 
@@ -29,19 +28,7 @@ static device_shares sum_device(const bgi_device_events *own)
     }
     for (uint32_t i = 0; i < own->count; i++) {
         const bg_trace_event *event = &own->events[i];
-        const bg_trace_event *outer = NULL;
-        if (own->instructions[i] == NULL) {
-            /* The enclosing instruction is recorded after what is inside it, or just before. */
-            if (i + 1 < own->count && own->events[i + 1].start_ns <= event->start_ns)
-                outer = &own->events[i + 1];
-            else if (i > 0 && own->events[i - 1].end_ns >= event->end_ns)
-                outer = &own->events[i - 1];
-        }
-        if (outer != NULL) {
-            shares.kind_ns[outer->action.kind] -= (double)(event->end_ns - event->start_ns);
-            continue;
-        }
-        if (event->end_ns > busy_until) {
+        if (!bgi_event_is_transfer(event) && event->end_ns > busy_until) {
             uint64_t from = event->start_ns > busy_until ? event->start_ns : busy_until;
             shares.busy_ns += (double)(event->end_ns - from);
             busy_until = event->end_ns;
@@ -68,10 +55,15 @@ static void print_device(bgi_text *text, const bgi_events *events, uint32_t inde
         bgi_text_add(text, "replica %u ", index / events->device_count);
     bgi_text_add(text, "device %u: busy %5.1f %% (", device, 100.0 * shares.busy_ns / window_ns);
     for (uint32_t kind = 0, printed = 0; kind < BG_ACTION_KIND_COUNT; kind++)
-        if (shares.kind_ns[kind] > 0.0)
+        if (shares.kind_ns[kind] > 0.0 && kind != BG_ACTION_LOAD && kind != BG_ACTION_STORE)
             bgi_text_add(text, "%s%s %.1f", printed++ > 0 ? ", " : "", bg_action_kind_name((bg_action_kind)kind),
                          100.0 * shares.kind_ns[kind] / window_ns);
-    bgi_text_add(text, "), idle %5.1f %%\n", 100.0 - 100.0 * shares.busy_ns / window_ns);
+    bgi_text_add(text, "), idle %5.1f %%", 100.0 - 100.0 * shares.busy_ns / window_ns);
+    if (shares.kind_ns[BG_ACTION_LOAD] + shares.kind_ns[BG_ACTION_STORE] > 0.0)
+        bgi_text_add(text, "; beside it LOAD %.1f %%, STORE %.1f %%",
+                     100.0 * shares.kind_ns[BG_ACTION_LOAD] / window_ns,
+                     100.0 * shares.kind_ns[BG_ACTION_STORE] / window_ns);
+    bgi_text_add(text, "\n");
 }
 
 /* Adds to work_ns[stage] the time of every stage's compute, and to counts[stage] its forwards. */

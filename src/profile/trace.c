@@ -99,6 +99,13 @@ static void write_names(trace_writer *writer)
                  replica, device);
             write_device_name(writer, device);
             fputs("\"}}", writer->stream);
+            if (writer->plan->devices[device].transfer_count == 0)
+                continue;
+            begin_item(writer);
+            emit(writer->stream,
+                 "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"device %u: loads "
+                 "and stores\"}}",
+                 replica, writer->plan->device_count + device, device);
         }
     }
 }
@@ -119,13 +126,19 @@ static uint32_t label_number(const bg_action *action)
     }
 }
 
+/* Transfers overlap the program: they have tracks of their own behind the devices'. */
+static uint32_t find_track(const trace_writer *writer, const bg_trace_event *event)
+{
+    return bgi_event_is_transfer(event) ? writer->plan->device_count + event->device : event->device;
+}
+
 static void write_slice(trace_writer *writer, const bg_trace_event *event)
 {
     const char *kind = bg_action_kind_name(event->action.kind);
 
     begin_item(writer);
     emit(writer->stream, "{\"ph\":\"X\",\"name\":\"%s %u\",\"cat\":\"%s\",\"pid\":%u,\"tid\":%u", kind,
-         label_number(&event->action), kind, event->replica, event->device);
+         label_number(&event->action), kind, event->replica, find_track(writer, event));
     write_time(writer->stream, "ts", event->start_ns);
     write_time(writer->stream, "dur", event->end_ns - event->start_ns);
     emit(writer->stream, ",\"args\":{\"step\":%" PRIu64 ",\"micro_batch\":%u,\"stage\":%u,\"worker\":%u}}", event->step,

@@ -125,6 +125,41 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
     return BG_OK;
 }
 
+/* Transfers inside their memory; as many issued as there are; nobody waits for one that is not issued before. */
+static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error *error)
+{
+    const bgi_plan_device *on = &plan->devices[device];
+    uint64_t issued = 0;
+
+    for (uint32_t i = 0; i < on->transfer_count; i++) {
+        const bgi_transfer *transfer = &on->transfers[i];
+        const bgi_operand near = {.device = device, .edge = BGI_NO_EDGE, .offset = transfer->arena_offset};
+        const bgi_operand far = {
+            .device = device, .is_remote = true, .edge = BGI_NO_EDGE, .offset = transfer->remote_offset};
+        if (transfer->action.kind != BG_ACTION_LOAD && transfer->action.kind != BG_ACTION_STORE)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
+        BGI_TRY(check_operand(plan, &near, transfer->size_bytes, error));
+        BGI_TRY(check_operand(plan, &far, transfer->size_bytes, error));
+    }
+    for (uint32_t i = 0; i < on->instruction_count; i++) {
+        const bgi_instruction *instruction = &on->instructions[i];
+        if (instruction->io_wait > on->transfer_count + issued)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "instruction %u waits for transfer %u", i,
+                                instruction->io_wait);
+        for (uint32_t c = 0; c < instruction->call_count; c++) {
+            issued += instruction->calls[c].is_transfer;
+            if (instruction->call_waits != NULL && instruction->call_waits[c] > on->transfer_count + issued)
+                return bg_error_set(error, BG_ERROR_INTERNAL, "call %u of instruction %u waits for transfer %u", c, i,
+                                    instruction->call_waits[c]);
+        }
+        issued += instruction->issues;
+    }
+    if (issued != on->transfer_count)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%llu of %u transfers are issued", (unsigned long long)issued,
+                            on->transfer_count);
+    return BG_OK;
+}
+
 static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *error)
 {
     const bgi_plan_edge *edge = &plan->edges[number];
@@ -180,6 +215,9 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
     if (status != BG_OK)
         return bg_error_context(error, status, "plan");
     for (uint32_t d = 0; d < plan->device_count; d++) {
+        status = check_transfers(plan, d, error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "plan: device %u", d);
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
             status = check_instruction(plan, d, &plan->devices[d].instructions[i], error);
             if (status != BG_OK)

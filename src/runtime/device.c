@@ -51,6 +51,7 @@ void bgi_device_fail(bgi_device *device, bg_status status, const char *format, .
     atomic_store(&engine->has_failed, true);
     atomic_store(&engine->is_stopping, true);
     bgi_event_count_notify_all(&engine->events);
+    bgi_event_count_notify_all(&engine->io_events);
     pthread_mutex_lock(&engine->mutex);
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->mutex);
@@ -67,6 +68,8 @@ static uint64_t find_sequence(const bgi_device *device, const bgi_plan_edge *edg
 {
     const uint64_t iteration = load_iteration(device);
 
+    if (edge->is_ring)
+        return device->micro_batch;
     return edge->per_step ? iteration : iteration * device->plan->micro_batches + device->micro_batch;
 }
 
@@ -142,29 +145,52 @@ static void set_env(bgi_device *device)
     device->env.accumulated = device->micro_batch;
 }
 
-/* Contiguous calls that are traced as the same kind make one event. */
-static void run_calls(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
+/* Whether the transfers are done that something waits for (plan.h says how they are counted). */
+static bool transfers_are_done(bgi_device *device, const bgi_worker *worker, uint32_t io_wait)
 {
-    const bool is_traced = bgi_trace_is_on(device);
-    uint64_t start_ns = is_traced ? bgi_clock_ns() : 0;
+    const uint64_t count = device->program->transfer_count, target = load_iteration(device) * count + io_wait;
+
+    return io_wait == 0 || target <= count || bgi_io_reached(device, worker, target - count);
+}
+
+static void trace_calls(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker,
+                        uint64_t start_ns)
+{
+    if (bgi_trace_is_on(device))
+        bgi_trace_add(device, worker, instruction->action.kind, start_ns);
+}
+
+/* False when a call has to wait for a transfer: the next time it goes on there. Calls without a wait between them make
+ * one event. */
+static bool run_calls(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    const uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
+    const uint32_t first = device->next_call;
 
     set_env(device);
-    for (uint32_t i = 0; i < instruction->call_count; i++) {
+    for (uint32_t i = first; i < instruction->call_count; i++) {
         const bgi_call *call = &instruction->calls[i];
-        if (is_traced && i > 0 && call->traced_as != call[-1].traced_as)
-            start_ns = bgi_trace_add(device, worker, call[-1].traced_as, start_ns);
+        if (call->is_transfer) {
+            bgi_io_issue(device, 1);
+            continue;
+        }
+        if (instruction->call_waits != NULL && !transfers_are_done(device, worker, instruction->call_waits[i])) {
+            atomic_store_explicit(&device->call, BGI_NO_CALL, memory_order_relaxed);
+            if (i > first)
+                trace_calls(device, instruction, worker, start_ns);
+            device->next_call = i;
+            return false;
+        }
         atomic_store_explicit(&device->call, i, memory_order_relaxed);
         run_call(device, call);
         bgi_device_add_progress(device);
         if (is_stopping(device))
-            return;
+            return true;
     }
+    device->next_call = 0;
     atomic_store_explicit(&device->call, BGI_NO_CALL, memory_order_relaxed);
-    if (is_traced)
-        bgi_trace_add(device, worker,
-                      instruction->call_count > 0 ? instruction->calls[instruction->call_count - 1].traced_as
-                                                  : instruction->action.kind,
-                      start_ns);
+    trace_calls(device, instruction, worker, start_ns);
+    return true;
 }
 
 /* ---- instructions ---- */
@@ -198,8 +224,9 @@ static void send(bgi_device *device, const bgi_instruction *instruction)
     raise_in_order(device, instruction->action.index, true);
 }
 
-/* All slots that the instruction writes are free, and the message is there if it receives one. */
-static bool may_begin(bgi_device *device, const bgi_instruction *instruction)
+/* All slots that the instruction writes are free, transfers of what it touches are done, and the message is there if it
+ * receives one. */
+static bool may_begin(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     for (uint32_t i = 0; i < instruction->acquire_count; i++) {
         const bgi_plan_edge *edge = &device->plan->edges[instruction->acquires[i]];
@@ -208,6 +235,8 @@ static bool may_begin(bgi_device *device, const bgi_instruction *instruction)
             !bgi_device_reached(device, &device->channels[instruction->acquires[i]].consumed, end - edge->depth))
             return false;
     }
+    if (!transfers_are_done(device, worker, instruction->io_wait))
+        return false;
     if (instruction->action.kind == BG_ACTION_RECEIVE) {
         const uint32_t edge = instruction->action.index;
         return bgi_device_reached(device, &device->channels[edge].produced,
@@ -222,15 +251,16 @@ static bool perform(bgi_device *device, const bgi_instruction *instruction, cons
     const bg_action_kind kind = instruction->action.kind;
     uint64_t start_ns;
 
+    if (!may_begin(device, instruction, worker))
+        return false;
     if (kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER)
         return bgi_collective_advance(device, instruction, worker);
-    if (!may_begin(device, instruction))
-        return false;
-    if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN &&
-        kind != BG_ACTION_HOST_OUT) {
-        run_calls(device, instruction, worker);
+    if (kind == BG_ACTION_LOAD || kind == BG_ACTION_STORE) {
+        bgi_io_issue(device, instruction->issues);
         return true;
     }
+    if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN && kind != BG_ACTION_HOST_OUT)
+        return run_calls(device, instruction, worker);
     start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
     if (kind == BG_ACTION_SEND)
         send(device, instruction);
@@ -284,12 +314,14 @@ static bool begin_run(bgi_device *device)
     if (!bgi_device_reached(device, &device->engine->runs, device->run_count + 1))
         return false;
     device->is_between_runs = false;
+    device->run_begin = load_iteration(device);
     device->run_iteration = 0;
     return true;
 }
 
-/* Before the first instruction of a step: whether there is one more. False when the device has to wait. */
-static bool begin_step(bgi_device *device)
+/* Before the first instruction of a step: whether there is one more. Remote memory is the caller's between runs, so
+ * what was issued is done first. False when the device has to wait. */
+static bool begin_step(bgi_device *device, const bgi_worker *worker)
 {
     for (;;) {
         if (device->is_between_runs && !begin_run(device))
@@ -302,6 +334,8 @@ static bool begin_step(bgi_device *device)
         case BGI_PASS_WAIT:
             return false;
         default:
+            if (!bgi_io_reached(device, worker, atomic_load_explicit(&device->io_issued.value, memory_order_relaxed)))
+                return false;
             end_run(device);
         }
     }
@@ -333,7 +367,7 @@ bool bgi_device_advance(bgi_device *device, const bgi_worker *worker)
     while (!is_stopping(device)) {
         const bgi_instruction *instruction = NULL;
 
-        if (!begin_step(device))
+        if (!begin_step(device, worker))
             return false;
         if (device->program->instruction_count > 0) {
             instruction =

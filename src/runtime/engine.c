@@ -122,7 +122,9 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         return bgi_error_memory(error, "operands", widest * sizeof *device->operands);
     device->kernel_call.operands = device->operands;
     if (plan->options.trace)
-        return bgi_trace_init(&device->trace, plan->options.trace_events, error);
+        BGI_TRY(bgi_trace_init(&device->trace, plan->options.trace_events, error));
+    if (plan->options.trace && device->program->transfer_count > 0)
+        BGI_TRY(bgi_trace_init(&device->io_trace, plan->options.trace_events, error));
     return BG_OK;
 }
 
@@ -130,22 +132,22 @@ static bool init_waiting(bgi_engine *engine)
 {
     if (!bgi_event_count_init(&engine->events))
         return false;
-    if (pthread_mutex_init(&engine->mutex, NULL) != 0) {
-        bgi_event_count_clear(&engine->events);
-        return false;
-    }
-    if (!bgi_condition_init(&engine->changed)) {
-        pthread_mutex_destroy(&engine->mutex);
-        bgi_event_count_clear(&engine->events);
-        return false;
-    }
-    if (pthread_mutex_init(&engine->gate.mutex, NULL) != 0) {
-        pthread_cond_destroy(&engine->changed);
-        pthread_mutex_destroy(&engine->mutex);
-        bgi_event_count_clear(&engine->events);
-        return false;
-    }
-    return true;
+    if (!bgi_event_count_init(&engine->io_events))
+        goto clear_events;
+    if (pthread_mutex_init(&engine->mutex, NULL) != 0)
+        goto clear_io_events;
+    if (!bgi_condition_init(&engine->changed))
+        goto clear_mutex;
+    if (pthread_mutex_init(&engine->gate.mutex, NULL) == 0)
+        return true;
+    pthread_cond_destroy(&engine->changed);
+clear_mutex:
+    pthread_mutex_destroy(&engine->mutex);
+clear_io_events:
+    bgi_event_count_clear(&engine->io_events);
+clear_events:
+    bgi_event_count_clear(&engine->events);
+    return false;
 }
 
 static bg_status fill(bgi_engine *engine, bg_error *error)
@@ -199,6 +201,7 @@ void bgi_engine_free(bgi_engine *engine)
             free(engine->remotes[i]);
         if (engine->devices != NULL) {
             bgi_trace_clear(&engine->devices[i].trace);
+            bgi_trace_clear(&engine->devices[i].io_trace);
             free(engine->devices[i].operands);
         }
     }
@@ -214,6 +217,7 @@ void bgi_engine_free(bgi_engine *engine)
     pthread_mutex_destroy(&engine->gate.mutex);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->mutex);
+    bgi_event_count_clear(&engine->io_events);
     bgi_event_count_clear(&engine->events);
     free(engine);
 }
@@ -248,7 +252,8 @@ static uint64_t count_progress(const bgi_engine *engine)
     uint64_t progress = 0;
 
     for (uint32_t i = 0; i < engine->device_count; i++)
-        progress += atomic_load_explicit(&engine->devices[i].progress, memory_order_acquire);
+        progress += atomic_load_explicit(&engine->devices[i].progress, memory_order_acquire) +
+                    atomic_load_explicit(&engine->devices[i].io_done.value, memory_order_relaxed);
     return progress;
 }
 

@@ -20,6 +20,7 @@
  *     REDUCE, GATHER   arrivals  of the barrier      >= replicas x (how many collectives this one is)
  *     the next step    granted   of the gate         >= steps this device has done + 1
  *     a row's place    taken     of the outfeed      >= row + 1 - capacity
+ *     a transfer       io_done   of the device       >= the number of that transfer (also at the end of a run: all)
  *     the next run     runs      of the engine       >= runs this device has done + 1
  *
  * so a parked device is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
@@ -44,6 +45,20 @@
  * about the call is stable. The owner claims parts like everyone, waits for those that others took, and runs `finish`.
  * With nobody idle all this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint
  * memory, sums over parts are made by `finish` in part order.
+ *
+ * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
+ * program. LOAD and STORE (and loads and stores of optimiser state inside an update) only raise `io_issued`; the
+ * copying is done beside the program, in order, by whoever holds the device's queue: an I/O thread, a worker without
+ * anything better to do, or the worker whose device waits for a transfer that nobody has begun. `io_done` says how far
+ * it is. The plan knows which transfers each instruction and each call of an update needs to be done
+ * (plan/transfers.c).
+ *
+ *     device   LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
+ *     queue      ==== 1 ====             ======= 2 =======
+ *
+ * A queue is held by a flag that is taken or left alone, never waited for. The holder looks again after letting go, the
+ * issuer wakes a sleeper after raising `io_issued`, and a device that must wait does the transfers itself if the queue
+ * is free; so no transfer is forgotten, with any number of I/O threads and with none.
  *
  * Reductions over replicas meet at a barrier (parked, not blocked: one worker can run any number of replicas). Replica
  * r then adds its r-th slice over replicas 0, 1, 2, ... in this order and writes the sum into every replica's copy; a
@@ -84,6 +99,8 @@ typedef struct bgi_trace_ring {
     uint64_t count; /* ever recorded; event i is at i % capacity */
 } bgi_trace_ring;
 
+typedef struct bgi_worker bgi_worker;
+
 enum { BGI_FAILURE_BYTES = 320 };
 
 /* One (replica, device). */
@@ -97,6 +114,12 @@ struct bgi_device {
     /* Helping. */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t ticket; /* generation, beginning, end of the parts left */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
+
+    /* Transfers. Issued by the owner, done by the holder. */
+    bgi_counter io_issued, io_done; /* over the life of the engine */
+    _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool io_is_held;
+    size_t io_touched_bytes; /* the holder's, while tracing */
+    bgi_trace_ring io_trace; /* the holder's */
 
     /* Written by the owner, read at leisure by the watching thread. */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* instructions, calls and parts done */
@@ -114,9 +137,11 @@ struct bgi_device {
     bgi_channel *channels;      /* of the replica */
     bool is_between_runs;
     uint64_t run_count;     /* runs done */
+    uint64_t run_begin;     /* iteration of its first step; steady while transfers are under way */
     uint64_t run_iteration; /* steps done in this run */
     uint32_t micro_batch;   /* of the current instruction */
     uint32_t phase;         /* of REDUCE and GATHER */
+    uint32_t next_call;     /* of an instruction that waits between its calls; else 0 */
     uint64_t collectives;   /* done */
     size_t touched_bytes;   /* of the arena; by operands only while tracing */
     bgi_trace_ring trace;
@@ -131,13 +156,14 @@ struct bgi_device {
     void **operands; /* room for the widest call */
 };
 
-typedef struct bgi_worker {
+struct bgi_worker {
     bgi_engine *engine;
     pthread_t thread;
     uint32_t number;
     uint32_t cpu;    /* the system's number; BGI_NO_CPU: not bound */
+    bool does_io;    /* nothing but transfers */
     bool has_exited; /* under the engine's mutex */
-} bgi_worker;
+};
 
 struct bgi_engine {
     const bg_plan *plan;
@@ -168,12 +194,12 @@ struct bgi_engine {
 
     /* Idleness. */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t idle_count; /* workers that look for work, or sleep */
-    bgi_event_count events;
-    uint64_t spin_ns; /* how long a worker looks before it sleeps */
+    bgi_event_count events, io_events;                          /* of workers; of I/O threads */
+    uint64_t spin_ns;                                           /* how long a worker looks before it sleeps */
 
     bgi_worker *workers;
-    uint32_t worker_count;
-    uint64_t tolerance; /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
+    uint32_t worker_count; /* I/O threads included; they come last */
+    uint64_t tolerance;    /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
 };
 
 /* ---- engine.c ---- */
@@ -233,6 +259,22 @@ static inline bool bgi_device_is_ready(bgi_device *device)
     return !atomic_load(&device->is_owned) &&
            atomic_load(&atomic_load(&device->wait_counter)->value) >= atomic_load(&device->wait_target);
 }
+
+/* ---- io.c ---- */
+
+/* `until` of an I/O thread, and of a worker that would do something else if there were anything. */
+#define BGI_IO_ALL        (UINT64_MAX - 1)
+#define BGI_IO_WHILE_IDLE UINT64_MAX
+
+/* Does issued transfers in order until `until` of them are done in all, when nobody else holds the queue; true when it
+ * did any. */
+bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until);
+/* There are transfers that nobody does; a hint. */
+bool bgi_io_is_wanted(bgi_device *device);
+/* For the owner: the next `count` transfers may run. */
+void bgi_io_issue(bgi_device *device, uint32_t count);
+/* For the owner: whether so many are done. Does them if nobody else does; notes what it waits for if not. */
+bool bgi_io_reached(bgi_device *device, const bgi_worker *worker, uint64_t target);
 
 /* ---- share.c ---- */
 

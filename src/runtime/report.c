@@ -37,6 +37,11 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
         snprintf(text, TEXT_BYTES, "%s of edge %u, stage %u, micro-batch %u", name, action->index, action->stage,
                  action->micro_batch);
         break;
+    case BG_ACTION_LOAD:
+    case BG_ACTION_STORE:
+        snprintf(text, TEXT_BYTES, "%s of buffer %u, stage %u, micro-batch %u", name, action->index, action->stage,
+                 action->micro_batch);
+        break;
     case BG_ACTION_REDUCE:
     case BG_ACTION_GATHER:
         snprintf(text, TEXT_BYTES, "%s of stage %u", name, action->stage);
@@ -83,7 +88,11 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
             return;
         }
     }
-    if (counter == &barrier->arrived || counter == &barrier->finished)
+    if (counter == &device->io_done)
+        snprintf(text, TEXT_BYTES, "waits for load or store %llu of its queue, of which %llu are done",
+                 (unsigned long long)atomic_load(&device->wait_target),
+                 (unsigned long long)atomic_load(&device->io_done.value));
+    else if (counter == &barrier->arrived || counter == &barrier->finished)
         snprintf(text, TEXT_BYTES, "waits for replica %u at the %s", find_missing_replica(engine, device, counter),
                  find_instruction(device)->action.kind == BG_ACTION_GATHER ? "gathering of weights"
                                                                            : "gradient reduction");

@@ -423,7 +423,9 @@ bg_status bg_session_print_workers(const bg_session *session, char **out_text, b
 
     for (uint32_t i = 0; i < session->engine->worker_count; i++) {
         const bgi_worker *worker = &session->engine->workers[i];
-        if (worker->cpu == BGI_NO_CPU)
+        if (worker->does_io)
+            bgi_text_add(&text, "worker %u on any core, for loads and stores\n", worker->number);
+        else if (worker->cpu == BGI_NO_CPU)
             bgi_text_add(&text, "worker %u on any core\n", worker->number);
         else
             bgi_text_add(&text, "worker %u on core %u\n", worker->number, worker->cpu);
@@ -443,12 +445,19 @@ static bgi_device *find_device(const bg_session *session, uint32_t replica, uint
 size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device)
 {
     const bgi_device *found = find_device(session, replica, device);
+    size_t touched;
 
     if (found == NULL)
         return 0;
     if (!bgi_trace_is_on(found))
         return found->program->arena_bytes;
-    return (found->touched_bytes + BGI_CACHE_LINE_BYTES - 1) / BGI_CACHE_LINE_BYTES * BGI_CACHE_LINE_BYTES;
+    touched = found->touched_bytes > found->io_touched_bytes ? found->touched_bytes : found->io_touched_bytes;
+    return (touched + BGI_CACHE_LINE_BYTES - 1) / BGI_CACHE_LINE_BYTES * BGI_CACHE_LINE_BYTES;
+}
+
+static uint32_t count_events(const bgi_trace_ring *ring)
+{
+    return ring->count < ring->capacity ? (uint32_t)ring->count : ring->capacity;
 }
 
 uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device)
@@ -457,19 +466,28 @@ uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uin
 
     if (found == NULL || !bgi_trace_is_on(found))
         return 0;
-    return found->trace.count < found->trace.capacity ? (uint32_t)found->trace.count : found->trace.capacity;
+    return count_events(&found->trace) + count_events(&found->io_trace);
 }
 
+/* The program's events, then those of transfers. */
 bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                  bg_trace_event *out, bg_error *error)
 {
-    const uint32_t count = bg_session_trace_count(session, replica, device);
+    const uint32_t total = bg_session_trace_count(session, replica, device);
+    const bgi_device *found = find_device(session, replica, device);
     const bgi_trace_ring *ring;
+    uint32_t count;
 
-    if (index >= count)
-        return bg_error_set(error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, count, replica,
+    if (index >= total)
+        return bg_error_set(error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, total, replica,
                             device, session->plan->options.trace ? "" : "; the plan's options do not ask for a trace");
-    ring = &find_device(session, replica, device)->trace;
+    ring = &found->trace;
+    count = count_events(ring);
+    if (index >= count) {
+        index -= count;
+        ring = &found->io_trace;
+        count = count_events(ring);
+    }
     *out = ring->events[(ring->count - count + index) % ring->capacity];
     return BG_OK;
 }

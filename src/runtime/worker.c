@@ -69,11 +69,20 @@ static bool help_somebody(const bgi_engine *engine)
     return false;
 }
 
+static bool move_something(const bgi_engine *engine, const bgi_worker *worker, uint64_t until)
+{
+    bool has_moved = false;
+
+    for (uint32_t visit = 0; visit < engine->device_count; visit++)
+        has_moved = bgi_io_run(visit_device(engine, visit), worker, until) || has_moved;
+    return has_moved;
+}
+
 static bool has_work(const bgi_engine *engine)
 {
     for (uint32_t visit = 0; visit < engine->device_count; visit++) {
         bgi_device *device = visit_device(engine, visit);
-        if (bgi_device_is_ready(device) || bgi_parts_wanted(device))
+        if (bgi_device_is_ready(device) || bgi_parts_wanted(device) || bgi_io_is_wanted(device))
             return true;
     }
     return false;
@@ -143,8 +152,36 @@ static void *work(void *argument)
         bgi_device *device = take_device(engine);
         if (device != NULL)
             work_on(device, worker);
-        else if (!help_somebody(engine))
+        else if (!help_somebody(engine) && !move_something(engine, worker, BGI_IO_WHILE_IDLE))
             wait_for_work(engine);
+    }
+    leave(worker);
+    return NULL;
+}
+
+static bool has_transfers(const bgi_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->device_count; i++)
+        if (bgi_io_is_wanted(&engine->devices[i]))
+            return true;
+    return false;
+}
+
+/* An I/O thread. It sleeps at once: workers that spin find transfers sooner. */
+static void *move_all(void *argument)
+{
+    bgi_worker *worker = argument;
+    bgi_engine *engine = worker->engine;
+
+    while (!is_stopping(engine)) {
+        uint64_t key;
+        if (move_something(engine, worker, BGI_IO_ALL))
+            continue;
+        key = bgi_event_count_prepare(&engine->io_events);
+        if (is_stopping(engine) || has_transfers(engine))
+            bgi_event_count_cancel(&engine->io_events);
+        else
+            bgi_event_count_wait(&engine->io_events, key);
     }
     leave(worker);
     return NULL;
@@ -171,17 +208,32 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
 }
 
-static bool start_worker(bgi_engine *engine, uint32_t number, const bgi_placement *placement, bool may_bind)
+/* One where workers leave a processor free: they do transfers as well, but only when they have nothing else to do. */
+static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
+{
+    const int32_t asked = engine->plan->options.io_threads;
+    bool has_any = false;
+
+    for (uint32_t d = 0; d < engine->plan->device_count; d++)
+        has_any = has_any || engine->plan->devices[d].transfer_count > 0;
+    if (!has_any)
+        return 0;
+    return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
+}
+
+static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, const bgi_placement *placement,
+                         bool may_bind)
 {
     bgi_worker *worker = &engine->workers[number];
 
     worker->engine = engine;
     worker->number = number;
     worker->cpu = BGI_NO_CPU;
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+    worker->does_io = does_io;
+    if (pthread_create(&worker->thread, NULL, does_io ? move_all : work, worker) != 0)
         return false;
     engine->worker_count++;
-    if (may_bind && bgi_placement_bind(placement, worker->thread, number))
+    if (may_bind && !does_io && bgi_placement_bind(placement, worker->thread, number))
         worker->cpu = placement->cpus[number];
     return true;
 }
@@ -200,23 +252,24 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     bg_status status = BG_OK;
     bgi_placement placement;
     sigset_t all, before;
-    uint32_t wanted;
+    uint32_t wanted, total;
 
     bgi_placement_init(&placement);
     wanted = count_workers(engine, placement.cpu_count);
+    total = wanted + count_io_threads(engine, wanted, placement.cpu_count);
     engine->tolerance = choose_tolerance(engine, wanted);
     engine->spin_ns = wanted <= placement.cpu_count ? SPIN_NS : SPIN_CROWDED_NS;
-    engine->workers = calloc(wanted, sizeof *engine->workers);
+    engine->workers = calloc(total, sizeof *engine->workers);
     if (engine->workers == NULL) {
-        status = bgi_error_memory(error, "workers", wanted * sizeof *engine->workers);
+        status = bgi_error_memory(error, "workers", total * sizeof *engine->workers);
         goto cleanup;
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (uint32_t i = 0; i < wanted && status == BG_OK; i++)
-        if (!start_worker(engine, i, &placement, wanted <= placement.cpu_count))
+    for (uint32_t i = 0; i < total && status == BG_OK; i++)
+        if (!start_worker(engine, i, i >= wanted, &placement, wanted <= placement.cpu_count))
             status =
-                bg_error_set(error, BG_ERROR_IO, "the system refused thread %u of %u; set fewer cores", i + 1, wanted);
+                bg_error_set(error, BG_ERROR_IO, "the system refused thread %u of %u; set fewer cores", i + 1, total);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 cleanup:
     bgi_placement_clear(&placement);
@@ -230,6 +283,7 @@ bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns)
 
     atomic_store(&engine->is_stopping, true);
     bgi_event_count_notify_all(&engine->events);
+    bgi_event_count_notify_all(&engine->io_events);
     pthread_mutex_lock(&engine->mutex);
     for (;;) {
         const uint64_t waited_ns = bgi_clock_ns() - begin_ns;

@@ -3,12 +3,56 @@
  *
  *     update(w, g, m)     =>     m' = load(m);  update(w, g, m');  store(m, m')
  *
- * They are plain copies; the plan traces them as LOAD and STORE.
+ * The plan makes transfers of them, which run beside the device's work. Where a tensor lives is decided here, by its
+ * class, name and size.
  */
 #include "transform/transform.h"
 
 #include "core/error.h"
 #include "kernels/kernels.h"
+
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *resume = name;
+
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            resume = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            name = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
+                                     int64_t element_count)
+{
+    bg_tensor_location location = options->locations[location_class];
+
+    if (location_class == BG_LOCATION_STATE && options->offload_optimiser)
+        location.place = BG_PLACE_REMOTE;
+    for (uint32_t i = 0; i < options->location_rule_count; i++)
+        if ((options->location_rules[i].classes >> location_class & 1) != 0 &&
+            matches(options->location_rules[i].pattern, name))
+            location = options->location_rules[i].location;
+    if (location.place == BG_PLACE_DEFAULT)
+        location.place = options->strategy == BG_STRATEGY_PHASED ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+    if ((uint64_t)element_count < location.minimum_elements_remote)
+        location.place = BG_PLACE_DEVICE;
+    if ((uint64_t)element_count < location.minimum_elements_sharded)
+        location.sharded = false;
+    return location;
+}
 
 static bg_status infer_load(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {

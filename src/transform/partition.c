@@ -245,6 +245,8 @@ static bg_status add_crossing(bgi_cutter *c, bg_value root, uint32_t from_segmen
             continue;
         known->to_kind = kind < known->to_kind ? kind : known->to_kind;
         known->last_kind = kind > known->last_kind ? kind : known->last_kind;
+        if (kind != BGI_SEGMENT_FORWARD && (known->back_kind == BGI_SEGMENT_FORWARD || kind < known->back_kind))
+            known->back_kind = kind;
         return BG_OK;
     }
     if (!bgi_array_reserve((void **)&out->crossings, &c->crossing_capacity, out->crossing_count + 1,
@@ -255,6 +257,7 @@ static bg_status add_crossing(bgi_cutter *c, bg_value root, uint32_t from_segmen
                                                            .to_stage = stage,
                                                            .to_kind = kind,
                                                            .last_kind = kind,
+                                                           .back_kind = kind,
                                                            .to_level = level};
     if (newest == 0)
         out->first_crossings[root.id] = out->crossing_count;

@@ -83,11 +83,13 @@ static bg_status check_state(const bg_graph *graph, const bg_options *options, b
 
 static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
 {
-    const bg_tensor_location *wanted =
-        &s->options->locations[has_state(op) ? BG_LOCATION_STATE : BG_LOCATION_ACCUMULATORS];
+    const bgi_value *value = bgi_graph_value(s->graph, op->inputs[has_state(op) ? FIRST_STATE : GRADIENT]);
 
-    return wanted->sharded &&
-           (uint64_t)count_elements(s->graph, op->inputs[PARAMETER]) >= wanted->minimum_elements_sharded;
+    if (has_state(op) && value->kind == BGI_VALUE_RESULT) /* what was loaded has the state's name */
+        value = bgi_graph_value(s->graph, s->graph->ops[value->op].inputs[0]);
+    return bgi_find_location(s->options, has_state(op) ? BG_LOCATION_STATE : BG_LOCATION_ACCUMULATORS, value->name,
+                             count_elements(s->graph, op->inputs[PARAMETER]))
+        .sharded;
 }
 
 /* Makes the update's weights and state its members, and whatever they are moved from and to. */
@@ -217,11 +219,20 @@ static void warn_of_whole(const bgi_sharder *s, uint32_t update)
     warn(s->options, text);
 }
 
+static bool asks_for_pieces(const bg_options *options)
+{
+    bool asks = options->locations[BG_LOCATION_STATE].sharded || options->locations[BG_LOCATION_ACCUMULATORS].sharded;
+
+    for (uint32_t i = 0; i < options->location_rule_count; i++)
+        asks = asks || options->location_rules[i].location.sharded;
+    return asks;
+}
+
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error)
 {
     bgi_sharder s = {.graph = graph, .options = options};
 
-    if (!options->locations[BG_LOCATION_STATE].sharded && !options->locations[BG_LOCATION_ACCUMULATORS].sharded)
+    if (!asks_for_pieces(options))
         return BG_OK;
     BGI_TRY(check_state(graph, options, error));
     if (options->replicas == 1) {

@@ -46,7 +46,11 @@ void bgi_enter_loss_block(const bgi_trainer *trainer)
 
 static bg_value load_state(bgi_trainer *trainer, bg_value state)
 {
-    if (!trainer->options->offload_optimiser || bg_value_is_null(state))
+    const bgi_value *value = bgi_graph_value(trainer->graph, state);
+
+    if (bg_value_is_null(state) ||
+        bgi_find_location(trainer->options, BG_LOCATION_STATE, value->name, bg_type_element_count(&value->type))
+                .place != BG_PLACE_REMOTE)
         return state;
     trainer->graph->values[state.id].is_remote = true;
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
@@ -56,7 +60,7 @@ static void store_state(bgi_trainer *trainer, bg_value state, bg_value loaded)
 {
     const bg_value operands[] = {state, loaded};
 
-    if (trainer->options->offload_optimiser && !bg_value_is_null(state))
+    if (!bg_value_is_null(state) && loaded.id != state.id)
         bg_graph_add(trainer->graph, &bgi_op_store, NULL, operands, 2, NULL, NULL);
 }
 

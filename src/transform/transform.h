@@ -53,6 +53,11 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *
  * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
+/* offload.c: where a tensor of a class lives: the class's location or that of the last rule that matches the name.
+ * `remote` is false when it has too few elements. */
+bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
+                                     int64_t element_count);
+
 /* Loads and stores of remote variables (offload). */
 extern const bg_op_type bgi_op_load, bgi_op_store;
 /* A tied parameter's copy in another stage takes the new value. */
@@ -165,6 +170,7 @@ typedef struct bgi_crossing {
     uint32_t from_segment;
     uint32_t to_stage;
     bgi_segment_kind to_kind, last_kind; /* first and last reader on to_stage */
+    bgi_segment_kind back_kind;          /* first reader that is no forward; FORWARD when there is none */
     uint32_t to_level;                   /* updates */
     uint32_t next;                       /* index + 1 of the value's next crossing; 0 ends */
 } bgi_crossing;

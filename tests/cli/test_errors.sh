@@ -117,6 +117,10 @@ error 2 'only the pipelined strategy' mnist --strategy sharded --schedule groupe
 error 2 'use --strategy phased' mnist --schedule phased
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet
+error 2 '--offload names `wheels`; there are activations' mnist --offload weights,wheels
+error 2 '--offload-rule names `wheels`' mnist --offload-rule 'weights:layer3.*;wheels:*'
+error 2 'weights has no pattern; it is CLASSES:PATTERN' mnist --offload-rule 'optimiser:*;weights'
+error 2 'always_live|off_chip_after_fwd' mnist --phase-liveness sometimes
 error 2 '--stages is empty' mnist --stages ''
 error 2 '--shard names `optimizer`' mnist --shard optimizer
 error 2 '--shard names ``' mnist --shard optimiser,
@@ -138,7 +142,7 @@ error 1 '`99999` is no device number (in stage 0, after @); they go from 0 to 65
 error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
 error 1 'B2' mnist $small --stages 'B1|B3|B4'
 error 1 'B1' mnist $small --stages 'B1,B2|B1,B3,B4'
-error 1 'weights are sharded; on the devices that saves nothing' mnist $small --shard weights
+error 1 'weights are sharded; every forward and backward pass' mnist $small --shard weights
 error 1 'activations are sharded' mnist $small --shard optimiser,activations
 error 1 'shard the state too' mnist $small --shard accumulators --replicas 2
 error 1 'gradient accumulation is 2' mnist $small --ipu-limits --gradient-accumulation 2

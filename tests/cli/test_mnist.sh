@@ -56,8 +56,9 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 "$program" mnist --help >help.out
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
-    profile profile-dir debug offload-optimiser shard shard-minimum replicas schedule stages device-memory cores seed \
-    accumulation replica-reduction accumulator-type clip-norm no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
+    profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
+    shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm \
+    no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -82,7 +83,11 @@ train again --epochs 1
 same base again
 for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--schedule sequential' \
     '--stages B1,B2|B3,B4' '--cores 1' '--offload-optimiser' '--recompute stage' '--recompute 0.5 --recompute-order then' \
-    '--strategy single --recompute checkpoints --checkpoint-blocks' '--profile' '--output-mode all' '--device-iterations 1'; do
+    '--strategy single --recompute checkpoints --checkpoint-blocks' \
+    '--strategy phased --phase-liveness off_chip_after_each_phase --io-threads 1' '--strategy phased --offload none' \
+    '--offload weights,accumulators,optimiser,activations --recompute stage' \
+    '--offload-rule weights:layer3.*;weights,optimiser:layer4.* --offload-minimum 300 --io-threads 0' \
+    '--profile' '--output-mode all' '--device-iterations 1'; do
     train variant --epochs 1 $variant
     same base variant
 done

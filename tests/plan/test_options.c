@@ -94,6 +94,69 @@ static void spoil_schedule(bg_options *options)
 {
     options->schedule = "zigzag";
 }
+static void spoil_place(bg_options *options)
+{
+    options->locations[BG_LOCATION_STATE].place = (bg_place)7;
+}
+
+static void spoil_sharded_activations(bg_options *options)
+{
+    options->locations[BG_LOCATION_ACTIVATIONS].sharded = true;
+}
+
+static const bg_location_rule sharding_rule = {1u << BG_LOCATION_WEIGHTS, "*", {.sharded = true}};
+static const bg_location_rule empty_rule = {1u << BG_LOCATION_WEIGHTS, "", {.place = BG_PLACE_REMOTE}};
+static const bg_location_rule unknown_class = {1u << BG_LOCATION_COUNT, "*", {.place = BG_PLACE_REMOTE}};
+
+static void set_rule(bg_options *options, const bg_location_rule *rule)
+{
+    options->location_rules = rule;
+    options->location_rule_count = 1;
+}
+
+static void spoil_sharding_rule(bg_options *options)
+{
+    set_rule(options, &sharding_rule);
+}
+
+static void spoil_pattern(bg_options *options)
+{
+    set_rule(options, &empty_rule);
+}
+
+static void spoil_rule_classes(bg_options *options)
+{
+    set_rule(options, &unknown_class);
+}
+
+static void spoil_rule_pointer(bg_options *options)
+{
+    options->location_rule_count = 2;
+}
+
+static void spoil_liveness(bg_options *options)
+{
+    options->phase_liveness = (bg_phase_liveness)4;
+}
+
+static void spoil_parallel_without_overlap(bg_options *options)
+{
+    options->strategy = BG_STRATEGY_PHASED;
+    options->phases_parallel = true;
+    options->phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP;
+}
+
+static void spoil_parallel_each_phase(bg_options *options)
+{
+    spoil_parallel_without_overlap(options);
+    options->phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+}
+
+static void spoil_io_threads(bg_options *options)
+{
+    options->io_threads = 65;
+}
+
 static void spoil_schedule_of_sharded(bg_options *options)
 {
     options->strategy = BG_STRATEGY_SHARDED;
@@ -314,6 +377,16 @@ static const bad_case bad_cases[] = {
     {"second_moment_dtype is float64", spoil_moment, false},
     {"max_gradient_norm is -0.5", spoil_norm, false},
     {"max_gradient_norm is nan", spoil_norm_with_nan, false},
+    {"locations[2] has place 7; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", spoil_place, false},
+    {"locations[0]: activations are sharded", spoil_sharded_activations, false},
+    {"location_rules[0]: weights are sharded", spoil_sharding_rule, false},
+    {"location_rules[0] has no pattern", spoil_pattern, false},
+    {"location_rules[0] is for classes 0x10", spoil_rule_classes, false},
+    {"location_rule_count is 2 and location_rules is NULL", spoil_rule_pointer, false},
+    {"phase_liveness is 4; it must be", spoil_liveness, false},
+    {"off_chip_after_fwd_no_overlap and the phases are parallel", spoil_parallel_without_overlap, false},
+    {"off_chip_after_each_phase and the phases are parallel", spoil_parallel_each_phase, false},
+    {"io_threads is 65; it must be 0", spoil_io_threads, false},
     {"kernels is 5", spoil_kernels, false},
     {"wait_limit_s is -1", spoil_wait, false},
     {"trace_events is 0", spoil_trace, false},

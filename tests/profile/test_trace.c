@@ -17,6 +17,8 @@
 #include <brigade/nn.h>
 #include <brigade/profile.h>
 
+#include "plan/plan.h"
+
 enum { MICRO_BATCH = 4, ACCUMULATION = 8, ITERATIONS = 3, RUNS = 2 };
 
 typedef struct traced_run {
@@ -138,7 +140,9 @@ static void assert_slices_good(const json_t *events, const bg_plan_summary *summ
             continue;
         assert_true(json_number_value(json_object_get(item, "ts")) >= 0.0);
         assert_true(json_number_value(json_object_get(item, "dur")) >= 0.0);
-        assert_true(json_integer_value(json_object_get(item, "tid")) < (json_int_t)summary->device_count);
+        assert_true(json_integer_value(json_object_get(item, "tid")) < 2 * (json_int_t)summary->device_count);
+        assert_true((json_integer_value(json_object_get(item, "tid")) >= (json_int_t)summary->device_count) ==
+                    (strcmp(text_of(item, "cat"), "LOAD") == 0 || strcmp(text_of(item, "cat"), "STORE") == 0));
         assert_true(json_integer_value(json_object_get(item, "pid")) < (json_int_t)summary->replicas);
         assert_true(json_is_integer(json_object_get(args, "step")));
         assert_true(json_is_integer(json_object_get(args, "micro_batch")));
@@ -179,6 +183,16 @@ static double check_memory(const json_t *events, const traced_run *run, uint32_t
     return highest;
 }
 
+/* Devices, and once more those that load and store. */
+static uint32_t count_tracks(const traced_run *run)
+{
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < run->plan->device_count; d++)
+        count += 1 + (run->plan->devices[d].transfer_count > 0);
+    return count;
+}
+
 static void check_run(const bg_options *options, bool training)
 {
     traced_run run = run_network(options, training);
@@ -189,7 +203,7 @@ static void check_run(const bg_options *options, bool training)
     assert_true(json_is_array(events));
     assert_true(count_recorded(&run) > 0);
     assert_int_equal(count_phase(events, "X"), count_recorded(&run));
-    assert_int_equal(count_phase(events, "M"), summary.replicas * (1 + summary.device_count));
+    assert_int_equal(count_phase(events, "M"), summary.replicas * (1 + count_tracks(&run)));
     assert_slices_good(events, &summary);
     for (uint32_t device = 0; device < summary.device_count; device++)
         check_memory(events, &run, device);

@@ -63,28 +63,36 @@ static void do_nothing(const bg_kernel_call *call, uint32_t part)
     (void)part;
 }
 
-static void contiguous_calls_of_a_kind_make_one_event(void **state)
+static void calls_make_one_event_and_transfers_their_own(void **state)
 {
-    static const bg_action_kind kinds[CALLS] = {BG_ACTION_LOAD, BG_ACTION_LOAD, BG_ACTION_FORWARD, BG_ACTION_FORWARD,
-                                                BG_ACTION_STORE};
-    static const bg_action_kind expected[] = {BG_ACTION_LOAD, BG_ACTION_FORWARD, BG_ACTION_STORE};
+    static const bgi_transfer transfers[] = {
+        {.action = {.kind = BG_ACTION_LOAD}, .arena_offset = 64, .size_bytes = 16},
+        {.action = {.kind = BG_ACTION_LOAD}, .arena_offset = 128, .size_bytes = 16},
+        {.action = {.kind = BG_ACTION_STORE}, .arena_offset = 64, .size_bytes = 16}};
+    static const uint32_t waits[CALLS] = {0, 0, 3 + 1, 3 + 2, 0};
+    static const bg_action_kind expected[] = {BG_ACTION_FORWARD, BG_ACTION_LOAD, BG_ACTION_LOAD, BG_ACTION_STORE};
     bg_session *session = NULL;
     single s;
 
     (void)state;
     init_single(&s);
+    s.operands[1].is_remote = false;
+    s.device.transfers = transfers;
+    s.device.transfer_count = 3;
+    s.instruction.call_waits = waits;
     for (int i = 0; i < CALLS; i++) {
         s.calls[i].kernel.run = do_nothing;
-        s.calls[i].traced_as = kinds[i];
+        s.calls[i].is_transfer = i < 2 || i == 4;
     }
     assert_int_equal(bg_session_create(&s.plan, NULL, &session, NULL), BG_OK);
     assert_int_equal(bg_session_run(session, NULL, NULL, NULL), BG_OK);
-    assert_int_equal(bg_session_trace_count(session, 0, 0), 3);
-    for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(bg_session_trace_count(session, 0, 0), 4);
+    for (uint32_t i = 0; i < 4; i++) {
         bg_trace_event event;
         assert_int_equal(bg_session_trace_event(session, 0, 0, i, &event, NULL), BG_OK);
         assert_int_equal(event.action.kind, expected[i]);
     }
+    assert_int_equal(bg_session_device_bytes(session, 0, 0), 192);
     bg_session_destroy(session);
 }
 
@@ -239,7 +247,7 @@ static void a_pipeline_takes_as_long_as_its_schedule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contiguous_calls_of_a_kind_make_one_event),
+        cmocka_unit_test(calls_make_one_event_and_transfers_their_own),
         cmocka_unit_test(kernels_see_operands_scratch_and_the_moment),
         cmocka_unit_test(a_pipeline_takes_as_long_as_its_schedule),
     };

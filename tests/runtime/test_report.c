@@ -184,6 +184,33 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
+/* What is remote and does not come: transfers have no plan of their own to damage, so the report is asked directly. */
+static void a_load_that_does_not_end(void **state)
+{
+    toy_options options = impatient();
+    bgi_engine *engine = NULL;
+    bg_error error = {0};
+    uint32_t forward = 0;
+    bg_plan *plan;
+
+    (void)state;
+    plan = toy_plan_create(&options);
+    assert_non_null(plan);
+    assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
+    while (plan->devices[0].instructions[forward].action.kind != BG_ACTION_FORWARD)
+        forward++;
+    atomic_store(&engine->devices[0].instruction, forward);
+    atomic_store(&engine->devices[0].wait_target, 5);
+    atomic_store(&engine->devices[0].wait_counter, &engine->devices[0].io_done);
+    atomic_store(&engine->devices[0].io_issued.value, 6);
+    atomic_store(&engine->devices[0].io_done.value, 3);
+    assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
+    expect_text(&error, "replica 0, device 0, F of stage 0, micro-batch 0");
+    expect_text(&error, "waits for load or store 5 of its queue, of which 3 are done");
+    bgi_engine_destroy(engine);
+    toy_plan_destroy(plan);
+}
+
 static void an_operand_outside_its_memory(void **state)
 {
     toy_options options = toy_defaults();
@@ -345,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_slot_that_is_never_free),
         cmocka_unit_test(messages_out_of_order),
         cmocka_unit_test(a_replica_that_does_not_come),
+        cmocka_unit_test(a_load_that_does_not_end),
         cmocka_unit_test(an_operand_outside_its_memory),
         cmocka_unit_test(a_kernel_that_does_not_return),
         cmocka_unit_test(parts_that_do_not_return),

@@ -32,7 +32,9 @@ typedef struct machine {
     uint64_t *produced, *consumed; /* by edge */
     uint32_t *positions;           /* by device: instruction */
     uint64_t *iterations;          /* by device: step */
-    uint64_t *outputs;             /* [output][step * micro-batches + micro-batch] */
+    uint64_t *issued, *moved;      /* by device: transfers */
+    bgi_test_turns turns;
+    uint64_t *outputs; /* [output][step * micro-batches + micro-batch] */
     uint32_t steps;
     uint64_t garbage, random;
 } machine;
@@ -89,12 +91,21 @@ static bool is_transparent(const bg_op_type *type)
     return type->alias_input != BG_NO_OPERAND || type == &bgi_op_load;
 }
 
-static void walk_op(const bg_graph *graph, const bgi_op *op, uint64_t *contents)
+/* The first micro-batch's gradient replaces what the accumulator held. */
+static bool is_replaced(const bg_graph *graph, const bgi_op *op, uint32_t input, uint32_t micro_batch)
+{
+    const bgi_value *value = op != NULL ? bgi_graph_value(graph, op->inputs[input]) : NULL;
+
+    return op != NULL && micro_batch == 0 && op->phase != BGI_PHASE_UPDATE && bgi_op_type_writes(op->type, input) &&
+           value->kind == BGI_VALUE_VARIABLE && value->role == BG_ROLE_ACCUMULATOR;
+}
+
+static void walk_op(const bg_graph *graph, const bgi_op *op, uint32_t micro_batch, uint64_t *contents)
 {
     uint64_t inputs[64];
 
     for (uint32_t i = 0; i < op->input_count; i++)
-        inputs[i] = contents[op->inputs[i].id];
+        inputs[i] = is_replaced(graph, op, i, micro_batch) ? 0 : contents[op->inputs[i].id];
     if (op->type == &bgi_op_store) {
         contents[op->inputs[0].id] = inputs[1];
         return;
@@ -128,7 +139,7 @@ static uint64_t *walk_graph(const bg_graph *graph, const bg_plan *plan, uint32_t
                     contents[v] = hash_input(graph->values[v].name, step, m);
             for (size_t o = 0; o < graph->op_count; o++)
                 if (graph->ops[o].phase != BGI_PHASE_UPDATE)
-                    walk_op(graph, &graph->ops[o], contents);
+                    walk_op(graph, &graph->ops[o], m, contents);
             for (uint32_t i = 0; i < plan->output_count; i++)
                 for (size_t k = 0; k < graph->output_count; k++)
                     if (strcmp(graph->outputs[k].name, plan->outputs[i].name) == 0)
@@ -136,7 +147,7 @@ static uint64_t *walk_graph(const bg_graph *graph, const bg_plan *plan, uint32_t
         }
         for (size_t o = 0; o < graph->op_count; o++)
             if (graph->ops[o].phase == BGI_PHASE_UPDATE)
-                walk_op(graph, &graph->ops[o], contents);
+                walk_op(graph, &graph->ops[o], 0, contents);
     }
     return contents;
 }
@@ -173,7 +184,9 @@ static size_t place_of(const machine *m, uint32_t device, const bgi_operand *ope
     if (operand->edge == BGI_NO_EDGE)
         return operand->offset;
     edge = &m->plan->edges[operand->edge];
-    sequence = edge->per_step ? m->iterations[device] : m->iterations[device] * m->plan->micro_batches + micro_batch;
+    sequence = edge->is_ring    ? micro_batch
+               : edge->per_step ? m->iterations[device]
+                                : m->iterations[device] * m->plan->micro_batches + micro_batch;
     return operand->offset + sequence % edge->depth * edge->slot_bytes;
 }
 
@@ -238,7 +251,7 @@ static const bgi_op *find_op(const machine *m, const char *name)
 
 static void run_call(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call)
 {
-    const bool is_store = strcmp(call->kernel.name, "store") == 0;
+    const bool is_refresh = strcmp(call->kernel.name, "store") == 0;
     const bgi_op *op = find_op(m, call->name);
     const bool copies = strcmp(call->block, "") == 0 && strcmp(call->kernel.name, "copy") == 0 &&
                         call->kernel.scratch_bytes == 0 && call->input_count == 1;
@@ -249,9 +262,11 @@ static void run_call(machine *m, uint32_t device, uint32_t micro_batch, const bg
         put(find_lines(m, device, false, call->scratch_offset, call->kernel.scratch_bytes, call->name),
             call->kernel.scratch_bytes, m->garbage += 12345);
     for (uint32_t i = 0; i < call->input_count; i++)
-        inputs[i] =
-            read_operand(m, device, &call->operands[i], micro_batch, bg_type_size_bytes(&call->types[i]), call->name);
-    if (is_store) {
+        inputs[i] = is_replaced(m->graph, copies ? NULL : op, i, micro_batch)
+                        ? 0
+                        : read_operand(m, device, &call->operands[i], micro_batch, bg_type_size_bytes(&call->types[i]),
+                                       call->name);
+    if (is_refresh) {
         write_operand(m, device, &call->operands[0], micro_batch, bg_type_size_bytes(&call->types[0]), inputs[1],
                       call->name);
         return;
@@ -310,12 +325,60 @@ static void run_copies(machine *m, uint32_t device, const bgi_instruction *instr
     }
 }
 
+/* ---- transfers ---- */
+
+static void move_until(machine *m, uint32_t device, uint64_t target)
+{
+    const bgi_plan_device *on = &m->plan->devices[device];
+
+    if (target > m->issued[device])
+        fail_msg("%s: device %u waits for transfer %llu of %llu", m->what, device, (unsigned long long)target,
+                 (unsigned long long)m->issued[device]);
+    for (; m->moved[device] < target; m->moved[device]++) {
+        const bgi_transfer *transfer = &on->transfers[m->moved[device] % on->transfer_count];
+        const bool is_load = transfer->action.kind == BG_ACTION_LOAD;
+        const size_t size = transfer->size_bytes, count = (size + LINE_BYTES - 1) / LINE_BYTES;
+        uint64_t *near = find_lines(m, device, false, transfer->arena_offset, size, "a transfer");
+        uint64_t *far = find_lines(m, device, true, transfer->remote_offset, size, "a transfer");
+        memcpy(is_load ? near : far, is_load ? far : near, count * sizeof *near);
+    }
+}
+
+/* Transfers may run at once, or not before somebody waits for them. */
+static void issue(machine *m, uint32_t device, uint32_t count)
+{
+    m->issued[device] += count;
+    if (m->turns == BGI_TEST_TURNS_LAST)
+        move_until(m, device, m->issued[device]);
+    if (m->turns == BGI_TEST_TURNS_RANDOM)
+        move_until(m, device, m->issued[device] - next_random(m) % (m->issued[device] - m->moved[device] + 1));
+}
+
+static void wait_for_transfers(machine *m, uint32_t device, uint32_t io_wait)
+{
+    const uint64_t count = m->plan->devices[device].transfer_count;
+    const uint64_t target = m->iterations[device] * count + io_wait;
+
+    if (io_wait > 0 && target > count && target - count > m->moved[device])
+        move_until(m, device, target - count);
+}
+
 static void run_instruction(machine *m, uint32_t device, const bgi_instruction *instruction)
 {
     const bg_action *action = &instruction->action;
 
-    for (uint32_t i = 0; i < instruction->call_count; i++)
+    wait_for_transfers(m, device, instruction->io_wait);
+    if (instruction->issues > 0)
+        issue(m, device, instruction->issues);
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        if (instruction->calls[i].is_transfer) {
+            issue(m, device, 1);
+            continue;
+        }
+        if (instruction->call_waits != NULL)
+            wait_for_transfers(m, device, instruction->call_waits[i]);
         run_call(m, device, action->micro_batch, &instruction->calls[i]);
+    }
     run_copies(m, device, instruction);
     if (action->kind == BG_ACTION_SEND)
         assert_int_equal(m->produced[action->index]++, sequence_of(m, device, action->index, action->micro_batch));
@@ -394,6 +457,8 @@ static void compare(machine *m, const uint64_t *contents, const uint64_t *output
     for (uint32_t v = 0; v < plan->variable_count; v++) {
         const bgi_plan_variable *variable = &plan->variables[v];
         const bg_value value = bg_graph_find_variable(m->graph, variable->name);
+        if (variable->role == BG_ROLE_ACCUMULATOR && variable->places[0].is_remote)
+            continue; /* nobody needs it after the step */
         for (uint32_t p = 0; p < variable->place_count; p++)
             if (read_operand(m, variable->places[p].device, &variable->places[p], 0,
                              bg_type_size_bytes(&variable->type), variable->name) != contents[value.id])
@@ -410,7 +475,8 @@ static void compare(machine *m, const uint64_t *contents, const uint64_t *output
 static void run_machine(const bg_plan *plan, const bg_graph *graph, const uint64_t *contents, const uint64_t *outputs,
                         uint32_t steps, bgi_test_turns turns, uint64_t seed, const char *what)
 {
-    machine m = {.plan = plan, .what = what, .graph = graph, .steps = steps, .random = seed, .garbage = 5};
+    machine m = {
+        .plan = plan, .what = what, .graph = graph, .steps = steps, .random = seed, .garbage = 5, .turns = turns};
 
     m.arenas = take(plan->device_count, sizeof *m.arenas);
     m.remotes = take(plan->device_count, sizeof *m.remotes);
@@ -418,6 +484,8 @@ static void run_machine(const bg_plan *plan, const bg_graph *graph, const uint64
     m.consumed = take(plan->edge_count, sizeof *m.consumed);
     m.positions = take(plan->device_count, sizeof *m.positions);
     m.iterations = take(plan->device_count, sizeof *m.iterations);
+    m.issued = take(plan->device_count, sizeof *m.issued);
+    m.moved = take(plan->device_count, sizeof *m.moved);
     m.outputs = take((size_t)plan->output_count * steps * plan->micro_batches, sizeof *m.outputs);
     for (uint32_t d = 0; d < plan->device_count; d++) {
         m.arenas[d].count = plan->devices[d].arena_bytes / LINE_BYTES;
@@ -429,13 +497,15 @@ static void run_machine(const bg_plan *plan, const bg_graph *graph, const uint64
     fill_constants(&m);
     while (take_turn(&m, turns))
         ;
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        move_until(&m, d, m.issued[d]);
     compare(&m, contents, outputs);
     for (uint32_t d = 0; d < plan->device_count; d++) {
         free(m.arenas[d].words);
         free(m.remotes[d].words);
     }
     free(m.arenas), free(m.remotes), free(m.produced), free(m.consumed), free(m.positions), free(m.iterations);
-    free(m.outputs);
+    free(m.outputs), free(m.issued), free(m.moved);
 }
 
 static void check_classes(const bg_plan *plan, const char *what)

@@ -205,5 +205,11 @@ bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, b
     else
         options.device_iterations = 1 + bgi_test_random_below(&random, 7);
     options.offload_optimiser = bgi_test_random_below(&random, 2) == 0;
+    for (int k = 0; k < BG_LOCATION_COUNT; k++) {
+        options.locations[k].place = (bg_place)bgi_test_random_below(&random, 3);
+        options.locations[k].on_demand = bgi_test_random_below(&random, 2) == 0;
+    }
+    options.phase_liveness = (bg_phase_liveness)bgi_test_random_below(&random, 4);
+    options.io_threads = (int32_t)bgi_test_random_below(&random, 4) - 1;
     return options;
 }

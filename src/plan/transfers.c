@@ -1,0 +1,291 @@
+/*
+ * transfers.c: the transfers of each device, and which of them instructions and calls wait for. Knows no buffers beyond
+ * their places.
+ *
+ * Hazards are found by place alone. The device's program is walked for two steps; for each piece of the arena it is
+ * known which transfer issued so far was the last to read or write it. Whoever touches the piece waits for that one.
+ * Transfers run in the order of issue, and are issued when what they read is made and what they overwrite is used up,
+ * so they wait for nothing themselves.
+ */
+#include "plan/compile.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+
+/* The pieces of an arena between the bounds of all transfers; piece i is [bounds[i], bounds[i + 1]). */
+typedef struct walker {
+    bgi_compiler *compiler;
+    uint32_t device;
+    bgi_transfer *transfers;
+    uint32_t transfer_count, capacity;
+    size_t *bounds;
+    uint32_t *latest; /* by piece: 1 + number of the last transfer, over two steps; 0: none */
+    uint32_t bound_count;
+    uint32_t issued; /* over two steps */
+    bg_error *error;
+} walker;
+
+/* ---- the list ---- */
+
+static size_t slot_offset(const bg_plan *plan, uint32_t ring, uint32_t micro_batch)
+{
+    return plan->edges[ring].offset + micro_batch % plan->edges[ring].depth * plan->edges[ring].slot_bytes;
+}
+
+static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind, size_t arena_offset,
+                         size_t remote_offset, size_t size_bytes)
+{
+    w->transfers[w->transfer_count] = (bgi_transfer){
+        .action = *action, .arena_offset = arena_offset, .remote_offset = remote_offset, .size_bytes = size_bytes};
+    w->transfers[w->transfer_count++].action.kind = kind;
+}
+
+static void add_edge_transfer(walker *w, const bg_action *action)
+{
+    const bgi_compiler *c = w->compiler;
+    const uint32_t edge = c->buffers[action->index].edge;
+    const bgi_edge_facts *facts = &c->edge_facts[edge];
+
+    add_transfer(w, action, action->kind,
+                 slot_offset(c->plan, action->kind == BG_ACTION_LOAD ? edge : facts->out_ring, action->micro_batch),
+                 slot_offset(c->plan, facts->remote_ring, action->micro_batch), c->plan->edges[edge].slot_bytes);
+}
+
+static void add_variable_transfers(walker *w, const bg_action *action)
+{
+    const bgi_compiler *c = w->compiler;
+
+    for (size_t v = 1; v < c->graph->value_count; v++)
+        if (c->buffer_of[v] == action->index)
+            add_transfer(w, action, action->kind, c->windows[v].offset,
+                         c->places[v * c->stages.device_count + w->device].offset,
+                         bgi_stored_bytes(c, &c->graph->values[v]));
+}
+
+/* From the first replica's piece of an operand to the end of the last one's; of the whole: its size. */
+static size_t find_reach(const walker *w, const bgi_operand *operand, size_t size_bytes)
+{
+    return size_bytes + (w->compiler->plan->replicas - 1) * operand->stride;
+}
+
+/* The operands of a load are (remote, device), of a store (remote, device) too. */
+static void add_call_transfer(walker *w, const bg_action *action, const bgi_call *call)
+{
+    add_transfer(w, action, call->traced_as, call->operands[1].offset, call->operands[0].offset,
+                 find_reach(w, &call->operands[0], bg_type_size_bytes(&call->types[0])));
+}
+
+static void list_transfers(walker *w, bgi_instruction *instruction)
+{
+    const bg_action *action = &instruction->action;
+    const uint32_t before = w->transfer_count;
+
+    if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
+        if (w->compiler->buffers[action->index].per_micro_batch)
+            add_edge_transfer(w, action);
+        else
+            add_variable_transfers(w, action);
+        instruction->issues = w->transfer_count - before;
+        return;
+    }
+    for (uint32_t i = 0; i < instruction->call_count; i++)
+        if (instruction->calls[i].is_transfer)
+            add_call_transfer(w, action, &instruction->calls[i]);
+}
+
+static uint32_t count_transfers(const walker *w, const bgi_instruction *instruction)
+{
+    const bgi_compiler *c = w->compiler;
+    const bg_action *action = &instruction->action;
+    uint32_t count = 0;
+
+    if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
+        if (c->buffers[action->index].per_micro_batch)
+            return 1;
+        for (size_t v = 1; v < c->graph->value_count; v++)
+            count += c->buffer_of[v] == action->index;
+        return count;
+    }
+    for (uint32_t i = 0; i < instruction->call_count; i++)
+        count += instruction->calls[i].is_transfer;
+    return count;
+}
+
+/* ---- pieces ---- */
+
+static int compare_bounds(const void *a, const void *b)
+{
+    const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static bg_status cut_pieces(walker *w, bgi_arena *arena)
+{
+    uint32_t count = 0;
+
+    w->bounds = bgi_arena_take(arena, 2 * (size_t)w->transfer_count, sizeof *w->bounds);
+    w->latest = bgi_arena_take(arena, 2 * (size_t)w->transfer_count, sizeof *w->latest);
+    if (w->bounds == NULL || w->latest == NULL)
+        return bgi_error_memory(w->error, "transfers", 2 * w->transfer_count * sizeof *w->bounds);
+    for (uint32_t i = 0; i < w->transfer_count; i++) {
+        w->bounds[2 * i] = w->transfers[i].arena_offset;
+        w->bounds[2 * i + 1] = w->transfers[i].arena_offset + w->transfers[i].size_bytes;
+    }
+    qsort(w->bounds, 2 * (size_t)w->transfer_count, sizeof *w->bounds, compare_bounds);
+    for (uint32_t i = 0; i < 2 * w->transfer_count; i++)
+        if (count == 0 || w->bounds[i] != w->bounds[count - 1])
+            w->bounds[count++] = w->bounds[i];
+    w->bound_count = count;
+    return BG_OK;
+}
+
+/* The first piece that ends behind `offset`; bound_count - 1 or more: none. */
+static uint32_t find_piece(const walker *w, size_t offset)
+{
+    uint32_t low = 0, high = w->bound_count - 1;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (w->bounds[middle + 1] > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static uint32_t find_latest(const walker *w, size_t offset, size_t size_bytes)
+{
+    uint32_t latest = 0;
+
+    for (uint32_t i = find_piece(w, offset); i + 1 < w->bound_count && w->bounds[i] < offset + size_bytes; i++)
+        latest = w->latest[i] > latest ? w->latest[i] : latest;
+    return latest;
+}
+
+static void issue(walker *w, uint32_t count)
+{
+    for (uint32_t n = 0; n < count; n++) {
+        const bgi_transfer *transfer = &w->transfers[w->issued++ % w->transfer_count];
+        const size_t end = transfer->arena_offset + transfer->size_bytes;
+        for (uint32_t i = find_piece(w, transfer->arena_offset); i + 1 < w->bound_count && w->bounds[i] < end; i++)
+            w->latest[i] = w->issued;
+    }
+}
+
+/* ---- waits ---- */
+
+static uint32_t later(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Slots of edges that are no rings are moved by nobody. */
+static uint32_t find_operand_wait(const walker *w, const bgi_operand *operand, uint32_t micro_batch, size_t size_bytes)
+{
+    const bg_plan *plan = w->compiler->plan;
+    size_t offset = operand->offset;
+
+    if (operand->is_remote || operand->device != w->device)
+        return 0;
+    if (operand->edge != BGI_NO_EDGE) {
+        const bgi_plan_edge *edge = &plan->edges[operand->edge];
+        if (!edge->is_ring)
+            return 0;
+        offset += micro_batch % edge->depth * edge->slot_bytes;
+    }
+    return find_latest(w, offset, find_reach(w, operand, size_bytes));
+}
+
+static uint32_t find_call_wait(const walker *w, const bgi_call *call, uint32_t micro_batch)
+{
+    uint32_t wait =
+        call->kernel.scratch_bytes > 0 ? find_latest(w, call->scratch_offset, call->kernel.scratch_bytes) : 0;
+
+    for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
+        wait = later(wait, find_operand_wait(w, &call->operands[i], micro_batch, bg_type_size_bytes(&call->types[i])));
+    return wait;
+}
+
+/* Instructions without transfers of their own wait once; an update waits call by call. */
+static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_waits)
+{
+    const uint32_t micro_batch = instruction->action.micro_batch;
+    uint32_t wait = 0;
+
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        const bgi_call *call = &instruction->calls[i];
+        if (call->is_transfer) {
+            issue(w, 1);
+            continue;
+        }
+        if (call_waits != NULL)
+            call_waits[i] = find_call_wait(w, call, micro_batch);
+        else
+            wait = later(wait, find_call_wait(w, call, micro_batch));
+    }
+    for (uint32_t i = 0; i < instruction->copy_count; i++)
+        wait = later(wait, find_operand_wait(w, &instruction->copies[i].operand, micro_batch,
+                                             instruction->copies[i].size_bytes));
+    for (uint32_t i = 0; i < instruction->reduced_count; i++)
+        wait = later(wait, find_operand_wait(w, &instruction->reduced[i].operand, micro_batch,
+                                             (size_t)instruction->reduced[i].element_count *
+                                                 bg_dtype_size_bytes(instruction->reduced[i].dtype)));
+    instruction->io_wait = wait;
+    issue(w, instruction->issues);
+}
+
+static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t count)
+{
+    for (uint32_t step = 0; step < 2; step++)
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t *call_waits = (uint32_t *)(uintptr_t)instructions[i].call_waits;
+            if (call_waits == NULL && instructions[i].action.kind == BG_ACTION_UPDATE &&
+                instructions[i].call_count > 0) {
+                call_waits = bgi_arena_take(&w->compiler->plan->arena, instructions[i].call_count, sizeof *call_waits);
+                if (call_waits == NULL)
+                    return bgi_error_memory(w->error, "transfers", instructions[i].call_count * sizeof *call_waits);
+                instructions[i].call_waits = call_waits;
+            }
+            find_waits(w, &instructions[i], call_waits);
+        }
+    return BG_OK;
+}
+
+static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
+{
+    bgi_plan_device *to = &c->plan->devices[device];
+    bgi_instruction *instructions = (bgi_instruction *)(uintptr_t)to->instructions; /* written by program.c */
+    walker w = {.compiler = c, .device = device, .error = error};
+    size_t total = 0;
+    bgi_arena arena = {0};
+    bg_status status;
+
+    for (uint32_t i = 0; i < to->instruction_count; i++)
+        total += count_transfers(&w, &instructions[i]);
+    if (total == 0)
+        return BG_OK;
+    if (total > INT32_MAX / 2)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "device %u: %zu loads and stores a step", device, total);
+    w.transfers = bgi_arena_take(&c->plan->arena, total, sizeof *w.transfers);
+    if (w.transfers == NULL)
+        return bgi_error_memory(error, "transfers", total * sizeof *w.transfers);
+    for (uint32_t i = 0; i < to->instruction_count; i++)
+        list_transfers(&w, &instructions[i]);
+    to->transfers = w.transfers;
+    to->transfer_count = w.transfer_count;
+    status = cut_pieces(&w, &arena);
+    if (status == BG_OK)
+        status = walk_steps(&w, instructions, to->instruction_count);
+    bgi_arena_clear(&arena);
+    return status;
+}
+
+bg_status bgi_write_transfers(bgi_compiler *c, bg_error *error)
+{
+    for (uint32_t d = 0; d < c->stages.device_count; d++)
+        BGI_TRY(write_device(c, d, error));
+    return BG_OK;
+}

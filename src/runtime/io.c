@@ -1,0 +1,117 @@
+/*
+ * io.c: transfers between arenas and remote stores. Knows queues and memory; not why something is moved.
+ *
+ * A device's queue is its plan's list of transfers, over and over: the owner of the device counts those that are
+ * issued, whoever holds the queue does the next ones in order and counts those that are done. Nothing is ever copied
+ * into a queue, so it cannot be full.
+ *
+ * Nobody waits for a queue that somebody holds: who finds it held leaves. So the holder looks once more when it has let
+ * go: a transfer that was issued in between would have no one else.
+ */
+#include "runtime/engine.h"
+
+#include <string.h>
+
+#include "core/clock.h"
+
+bool bgi_io_is_wanted(bgi_device *device)
+{
+    return atomic_load(&device->io_issued.value) > atomic_load(&device->io_done.value) &&
+           !atomic_load(&device->io_is_held);
+}
+
+/* Somebody who sleeps may do transfers. */
+static void wake(bgi_engine *engine)
+{
+    if (bgi_event_count_has_sleepers(&engine->io_events))
+        bgi_event_count_notify_one(&engine->io_events);
+    else
+        bgi_event_count_notify_one(&engine->events);
+}
+
+static void note(bgi_device *device, const bgi_worker *worker, const bgi_transfer *transfer, uint64_t number,
+                 uint64_t start_ns)
+{
+    const bg_plan *plan = device->plan;
+    const uint64_t iteration = number / device->program->transfer_count;
+    const size_t end = transfer->arena_offset + transfer->size_bytes;
+    bg_trace_event event = {.start_ns = start_ns - device->engine->created_ns,
+                            .action = transfer->action,
+                            .replica = device->replica,
+                            .device = device->number,
+                            .worker = worker->number,
+                            .step = device->engine->run->step};
+
+    if (bgi_plan_counts_steps(plan))
+        event.step += iteration - device->run_begin;
+    event.end_ns = bgi_clock_ns() - device->engine->created_ns;
+    device->io_trace.events[device->io_trace.count++ % device->io_trace.capacity] = event;
+    if (end > device->io_touched_bytes)
+        device->io_touched_bytes = end;
+}
+
+static void move(bgi_device *device, const bgi_worker *worker, uint64_t number)
+{
+    const bgi_transfer *transfer = &device->program->transfers[number % device->program->transfer_count];
+    char *near = (char *)device->arenas[device->number] + transfer->arena_offset;
+    char *far = (char *)device->remotes[device->number] + transfer->remote_offset;
+    const uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
+
+    if (transfer->action.kind == BG_ACTION_LOAD)
+        memcpy(near, far, transfer->size_bytes);
+    else
+        memcpy(far, near, transfer->size_bytes);
+    if (bgi_trace_is_on(device))
+        note(device, worker, transfer, number, start_ns);
+}
+
+static bool is_stopping(const bgi_device *device)
+{
+    return atomic_load_explicit(&device->engine->is_stopping, memory_order_relaxed);
+}
+
+/* An idle worker leaves transfers for a device that can go on. */
+static bool may_go_on(const bgi_device *device, uint64_t until)
+{
+    return until != BGI_IO_WHILE_IDLE || bgi_workers_find_device(device->engine) == NULL;
+}
+
+bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until)
+{
+    bool has_moved = false;
+    uint64_t done;
+
+    do {
+        if (atomic_load(&device->io_done.value) >= until || !bgi_io_is_wanted(device) ||
+            atomic_exchange(&device->io_is_held, true))
+            break;
+        done = atomic_load_explicit(&device->io_done.value, memory_order_relaxed);
+        while (done < until && done < atomic_load_explicit(&device->io_issued.value, memory_order_acquire) &&
+               !is_stopping(device) && (!has_moved || may_go_on(device, until))) {
+            move(device, worker, done);
+            bgi_counter_raise(&device->io_done, ++done, device);
+            has_moved = true;
+        }
+        atomic_store(&device->io_is_held, false);
+    } while (!is_stopping(device) && may_go_on(device, until));
+    if (has_moved && bgi_io_is_wanted(device))
+        wake(device->engine);
+    return has_moved;
+}
+
+void bgi_io_issue(bgi_device *device, uint32_t count)
+{
+    if (count == 0)
+        return;
+    atomic_store(&device->io_issued.value,
+                 atomic_load_explicit(&device->io_issued.value, memory_order_relaxed) + count);
+    wake(device->engine);
+}
+
+bool bgi_io_reached(bgi_device *device, const bgi_worker *worker, uint64_t target)
+{
+    if (atomic_load_explicit(&device->io_done.value, memory_order_acquire) >= target)
+        return true;
+    bgi_io_run(device, worker, target);
+    return bgi_device_reached(device, &device->io_done, target);
+}

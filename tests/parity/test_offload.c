@@ -1,0 +1,613 @@
+/*
+ * test_offload.c: where tensors live changes memory, never a bit. Every class off the devices, alone and together, in
+ * every strategy, with every liveness and any threads for loads and stores; the bytes touched are the plan's; and a
+ * network of eight times a device's memory trains on that device.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brigade/nn.h>
+#include <brigade/session.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/models.h"
+#include "support/plan_check.h"
+
+enum { UPDATES = 3, ACCUMULATION = 7, MICRO_BATCH = 4, ALL_CLASSES = (1 << BG_LOCATION_COUNT) - 1 };
+
+/* What a run leaves: the bytes of every weight and of every loss. */
+typedef struct result {
+    size_t size;
+    unsigned char *bytes;
+    size_t device_bytes, remote_bytes, window_bytes; /* of the device that needs most */
+} result;
+
+static void require(bg_status status, const bg_error *error, const char *what)
+{
+    if (status != BG_OK)
+        fail_msg("%s: %s", what, error->message);
+}
+
+static void append(result *r, const void *bytes, size_t size)
+{
+    r->bytes = realloc(r->bytes, r->size + size);
+    assert_non_null(r->bytes);
+    memcpy(r->bytes + r->size, bytes, size);
+    r->size += size;
+}
+
+static void collect(const bg_plan *plan, bg_session *session, result *out, const char *what)
+{
+    bg_weights *weights = bg_session_weights(session);
+    const bg_plan_summary summary = bg_plan_summarise(plan);
+    bg_error error = {0};
+
+    for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
+        bg_weight weight;
+        require(bg_weights_at(weights, i, &weight, &error), &error, what);
+        append(out, weight.data, bg_type_size_bytes(&weight.type));
+    }
+    for (uint32_t d = 0; d < summary.device_count; d++) {
+        const size_t bytes = bg_plan_device_bytes(plan, d);
+        if (bg_session_device_bytes(session, 0, d) != bytes)
+            fail_msg("%s: device %u touched %zu bytes, the plan says %zu", what, d,
+                     bg_session_device_bytes(session, 0, d), bytes);
+        if (bytes > out->device_bytes)
+            out->device_bytes = bytes;
+        out->remote_bytes += bg_plan_memory_bytes(plan, d, BG_MEMORY_REMOTE);
+        out->window_bytes += bg_plan_memory_bytes(plan, d, BG_MEMORY_WINDOW);
+    }
+}
+
+static result run_plan(const bg_plan *plan, const char *what)
+{
+    result r = {0};
+    bg_error error = {0};
+    bg_session *session = NULL;
+    void *inputs[8] = {0}, *outputs[8] = {0};
+    bg_stream stream;
+
+    require(bg_session_create(plan, NULL, &session, &error), &error, what);
+    for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
+        require(bg_session_input(session, i, &stream, &error), &error, what);
+        inputs[i] = test_model_input(&stream.micro_batch_type, stream.name, stream.count);
+    }
+    for (uint32_t i = 0; i < bg_session_output_count(session); i++) {
+        require(bg_session_output(session, i, &stream, &error), &error, what);
+        outputs[i] = malloc(stream.size_bytes);
+    }
+    for (uint32_t run = 0; run < 2; run++) {
+        require(bg_session_run(session, (const void *const *)inputs, outputs, &error), &error, what);
+        for (uint32_t i = 0; i < bg_session_output_count(session); i++) {
+            require(bg_session_output(session, i, &stream, &error), &error, what);
+            append(&r, outputs[i], stream.size_bytes);
+        }
+    }
+    collect(plan, session, &r, what);
+    for (uint32_t i = 0; i < 8; i++)
+        free(inputs[i]), free(outputs[i]);
+    bg_session_destroy(session);
+    return r;
+}
+
+static bg_options make_options(void)
+{
+    bg_options options = bg_options_defaults();
+
+    options.device_iterations = UPDATES;
+    options.gradient_accumulation = ACCUMULATION;
+    options.output_mode = BG_OUTPUT_ALL;
+    options.seed = 42;
+    options.wait_limit_s = 60;
+    options.trace = true;
+    options.trace_events = 16;
+    options.cores = 2;
+    return options;
+}
+
+static void move_off(bg_options *options, unsigned classes, bool on_demand)
+{
+    for (unsigned k = 0; k < BG_LOCATION_COUNT; k++) {
+        options->locations[k].place = (classes >> k & 1) != 0 ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        options->locations[k].on_demand = on_demand;
+    }
+}
+
+static result train(const test_model *model, const bg_options *options, const char *what)
+{
+    bg_optimiser optimiser = bg_adamw(0.003);
+    bg_error error = {0};
+    bg_graph *graph;
+    bg_plan *plan = NULL;
+    bg_value loss;
+    result r;
+
+    require(bg_graph_create(&graph, &error), &error, what);
+    loss = model->build(graph, MICRO_BATCH);
+    require(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), &error, what);
+    bg_graph_destroy(graph);
+    r = run_plan(plan, what);
+    bg_plan_destroy(plan);
+    return r;
+}
+
+static void assert_same(const result *r, const result *expected, const char *what)
+{
+    if (r->size != expected->size || memcmp(r->bytes, expected->bytes, r->size) != 0)
+        fail_msg("%s: differs from the single device", what);
+}
+
+static const struct {
+    bg_strategy strategy;
+    const char *schedule, *stages;
+} ways[] = {
+    {BG_STRATEGY_SINGLE, NULL, NULL},
+    {BG_STRATEGY_SHARDED, NULL, "B1|B2,B3|B4"},
+    {BG_STRATEGY_PIPELINED, "interleaved", "B1|B2|B3|B4"},
+    {BG_STRATEGY_PIPELINED, "grouped", "B1|B2,B3|B4"},
+    {BG_STRATEGY_PIPELINED, "sequential", "B1,B2|B3|B4"},
+    {BG_STRATEGY_PHASED, NULL, "B1@0|B2@0|B3@0|B4@0"},
+    {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
+};
+
+/* Locations of each class alone, all but one, all; the other choices take turns. */
+static void run_matrix(unsigned model_index)
+{
+    static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};
+    const test_model *model = test_model_at(model_index);
+    const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL, is_long = getenv("BRIGADE_TEST_ALL") != NULL;
+    bg_options options = make_options();
+    result expected;
+    unsigned number = model_index;
+
+    options.strategy = BG_STRATEGY_SINGLE;
+    expected = train(model, &options, model->name);
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
+        for (size_t k = 0; k < (is_long ? sizeof classes / sizeof classes[0] : 5); k++) {
+            char what[256];
+            result r;
+            if (number++ % (is_quick ? 7 : 1) != 0)
+                continue;
+            options = make_options();
+            options.strategy = ways[w].strategy;
+            options.schedule = ways[w].schedule;
+            options.stages = ways[w].stages;
+            options.phase_liveness = (bg_phase_liveness)(number % 4);
+            options.io_threads = (int32_t)(number / 2 % 4) - 1;
+            options.cores = 1 + number % 3;
+            move_off(&options, classes[k], number / 3 % 2 == 0);
+            snprintf(what, sizeof what, "%s: %s %s %s, classes %u, %s, %s, %d I/O threads, %u cores", model->name,
+                     bg_strategy_name(options.strategy), options.schedule != NULL ? options.schedule : "-",
+                     options.stages != NULL ? options.stages : "-", classes[k],
+                     bg_phase_liveness_name(options.phase_liveness),
+                     options.locations[0].on_demand ? "on demand" : "preload", options.io_threads, options.cores);
+            r = train(model, &options, what);
+            assert_same(&r, &expected, what);
+            if ((classes[k] & ~1u) != 0 && r.remote_bytes == 0)
+                fail_msg("%s: nothing is remote", what);
+            free(r.bytes);
+        }
+    free(expected.bytes);
+}
+
+static void digits_are_the_same(void **state)
+{
+    (void)state;
+    run_matrix(0);
+}
+
+static void batch_norm_is_the_same(void **state)
+{
+    (void)state;
+    run_matrix(1);
+}
+
+static void tied_embeddings_are_the_same(void **state)
+{
+    (void)state;
+    run_matrix(2);
+}
+
+static void values_for_every_stage_are_the_same(void **state)
+{
+    (void)state;
+    run_matrix(3);
+}
+
+/* Gradients are summed over replicas in windows, also where a device has several stages and updates several levels. */
+static void replicas_are_the_same(void **state)
+{
+    static const struct {
+        bg_strategy strategy;
+        const char *stages;
+    } cases[] = {{BG_STRATEGY_PIPELINED, "B1|B2|B3,B4"}, {BG_STRATEGY_PHASED, "B1@0|B2@0|B3@0|B4@0"}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        bg_options options = make_options();
+        result expected, r;
+        options.replicas = 3;
+        options.strategy = cases[k].strategy;
+        options.stages = cases[k].stages;
+        move_off(&options, 0, false);
+        expected = train(test_model_at(0), &options, "replicas");
+        move_off(&options, ALL_CLASSES, false);
+        for (int liveness = 0; liveness < 4; liveness++) {
+            options.phase_liveness = (bg_phase_liveness)liveness;
+            r = train(test_model_at(0), &options, "replicas, offloaded");
+            assert_same(&r, &expected, "replicas, offloaded");
+            free(r.bytes);
+        }
+        free(expected.bytes);
+    }
+}
+
+/* The plan itself, whenever its transfers happen to run (tests/support/plan_check.h). */
+static void plans_hold_with_any_timing(void **state)
+{
+    (void)state;
+    for (unsigned model = 0; test_model_at(model) != NULL; model++)
+        for (unsigned way = 0; way < 8; way++) {
+            bg_options options = make_options();
+            bg_error error = {0};
+            bg_graph *graph = NULL;
+            bg_value loss;
+            char what[64];
+            snprintf(what, sizeof what, "model %u, way %u", model, way);
+            options.strategy = BG_STRATEGY_PHASED;
+            options.stages = way % 2 == 0 ? "B1@0|B2@0|B3@0|B4@0" : "B1@0|B2@1|B3@0|B4@1";
+            options.phase_liveness = (bg_phase_liveness)(way / 2);
+            options.device_iterations = 1;
+            move_off(&options, ALL_CLASSES, false);
+            require(bg_graph_create(&graph, &error), &error, what);
+            loss = test_model_at(model)->build(graph, MICRO_BATCH);
+            bgi_test_check_training(graph, loss, &options, what);
+            bg_graph_destroy(graph);
+        }
+}
+
+/* ---- memory ---- */
+
+enum { LAYERS = 16, WIDTH = 64, SAMPLES = 8, DEEP_ACCUMULATION = 8 };
+
+/* Layers of WIDTH x WIDTH, a stage each, all on one device. */
+static bg_plan *make_deep(const bg_options *base, bg_error *error)
+{
+    static char stages[LAYERS * 24];
+    bg_options options = *base;
+    bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_type x_type = {.dtype = BG_FLOAT32, .rank = 2, .dims = {SAMPLES, WIDTH}};
+    const bg_type label_type = {.dtype = BG_INT32, .rank = 1, .dims = {SAMPLES}};
+    bg_graph *graph;
+    bg_plan *plan = NULL;
+    bg_value x, labels, loss = {0};
+
+    stages[0] = '\0';
+    require(bg_graph_create(&graph, error), error, "graph");
+    x = bg_graph_input(graph, "x", &x_type);
+    labels = bg_graph_input(graph, "labels", &label_type);
+    for (int i = 0; i < LAYERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "L%d", i);
+        snprintf(stages + strlen(stages), sizeof stages - strlen(stages), "%s%s@0", i > 0 ? "|" : "", name);
+        bg_block_begin(graph, name, 0);
+        x = bg_linear_layer(graph, name, x, WIDTH, true);
+        if (i + 1 < LAYERS)
+            x = bg_relu(graph, x);
+        else
+            loss = bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, -100);
+        bg_block_end(graph);
+    }
+    bg_graph_output(graph, "loss", loss);
+    options.strategy = BG_STRATEGY_PHASED;
+    options.stages = stages;
+    options.gradient_accumulation = DEEP_ACCUMULATION;
+    if (bg_plan_create_training(graph, loss, &optimiser, &options, &plan, error) != BG_OK)
+        plan = NULL;
+    bg_graph_destroy(graph);
+    return plan;
+}
+
+static result run_deep(const bg_options *options, const char *what)
+{
+    bg_error error = {0};
+    bg_plan *plan = make_deep(options, &error);
+    result r;
+
+    if (plan == NULL)
+        fail_msg("%s: %s", what, error.message);
+    r = run_plan(plan, what);
+    bg_plan_destroy(plan);
+    return r;
+}
+
+/* A network that needs more than eight times the device's memory is refused; with its tensors remote it trains there,
+ * to the same bits. */
+static void eight_times_the_memory_trains(void **state)
+{
+    bg_options options = make_options();
+    bg_error error = {0};
+    result whole, r;
+
+    (void)state;
+    move_off(&options, 0, false);
+    whole = run_deep(&options, "unlimited");
+    options.device_memory_bytes = whole.device_bytes / 8;
+    assert_null(make_deep(&options, &error));
+    assert_int_equal(error.status, BG_ERROR_BUDGET);
+    move_off(&options, ALL_CLASSES, true);
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    r = run_deep(&options, "an eighth of the memory");
+    assert_same(&r, &whole, "an eighth of the memory");
+    assert_true(8 * r.device_bytes <= whole.device_bytes);
+    free(r.bytes);
+    free(whole.bytes);
+}
+
+/* Windows of phases that are not on the device together are one: on demand for one phase, with preload for two. */
+static void windows_are_shared(void **state)
+{
+    const size_t layer_bytes = (WIDTH * WIDTH + WIDTH) * sizeof(float);
+    bg_options options = make_options();
+    result all, preload, on_demand;
+
+    (void)state;
+    /* A sum needs no total that all updates wait for: each stage is updated right after its backward. */
+    options.accumulation = BG_ACCUMULATE_SUM;
+    move_off(&options, 1u << BG_LOCATION_WEIGHTS, false);
+    options.phase_liveness = BG_LIVE_ALWAYS;
+    all = run_deep(&options, "always live");
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD;
+    preload = run_deep(&options, "preload");
+    move_off(&options, 1u << BG_LOCATION_WEIGHTS, true);
+    on_demand = run_deep(&options, "on demand");
+    assert_int_equal(on_demand.window_bytes, layer_bytes);
+    assert_int_equal(preload.window_bytes, 2 * layer_bytes);
+    assert_int_equal(all.window_bytes, LAYERS * layer_bytes);
+    assert_same(&preload, &all, "preload");
+    assert_same(&on_demand, &all, "on demand");
+    free(all.bytes);
+    free(preload.bytes);
+    free(on_demand.bytes);
+}
+
+/* State is on the device one variable at a time, or two when the next one is loaded ahead. */
+static void state_comes_one_variable_at_a_time(void **state)
+{
+    const size_t state_bytes = 2 * WIDTH * WIDTH * sizeof(float); /* two moments of a matrix */
+    bg_options options = make_options();
+    result on_device, on_demand, preload;
+
+    (void)state;
+    move_off(&options, 0, false);
+    on_device = run_deep(&options, "on the device");
+    move_off(&options, 1u << BG_LOCATION_STATE, true);
+    on_demand = run_deep(&options, "on demand");
+    move_off(&options, 1u << BG_LOCATION_STATE, false);
+    preload = run_deep(&options, "preload");
+    assert_same(&on_demand, &on_device, "on demand");
+    assert_same(&preload, &on_device, "preload");
+    assert_true(on_demand.device_bytes + (LAYERS - 1) * state_bytes <= on_device.device_bytes);
+    assert_true(on_demand.device_bytes <= preload.device_bytes);
+    free(on_device.bytes);
+    free(on_demand.bytes);
+    free(preload.bytes);
+}
+
+/* With phases, what nobody gives a place is remote; with the other strategies nothing is. */
+static void phases_keep_nothing_by_default(void **state)
+{
+    const size_t matrix = WIDTH * WIDTH * sizeof(float), bias = WIDTH * sizeof(float);
+    bg_options options = make_options();
+    result all, given, none;
+
+    (void)state;
+    all = run_deep(&options, "default");
+    for (unsigned k = 0; k < BG_LOCATION_COUNT; k++)
+        options.locations[k].place = BG_PLACE_REMOTE;
+    given = run_deep(&options, "remote");
+    assert_int_equal(all.device_bytes, given.device_bytes);
+    assert_int_equal(all.remote_bytes, given.remote_bytes);
+    /* Weights, accumulators, two moments, and activations. */
+    assert_true(all.remote_bytes > 4 * LAYERS * (matrix + bias));
+    move_off(&options, 0, false);
+    none = run_deep(&options, "device");
+    assert_int_equal(none.remote_bytes, 0);
+    assert_same(&all, &none, "default");
+    assert_same(&given, &none, "remote");
+    free(all.bytes);
+    free(given.bytes);
+    free(none.bytes);
+    options = make_options();
+    options.strategy = BG_STRATEGY_SINGLE;
+    none = train(test_model_at(0), &options, "single");
+    assert_int_equal(none.remote_bytes, 0);
+    free(none.bytes);
+}
+
+/* Recomputation beside remote activations, with R on its own and inside B, and under a budget. */
+static void recomputation_is_the_same(void **state)
+{
+    bg_options options = make_options();
+    result expected, plain, r;
+
+    (void)state;
+    move_off(&options, 0, false);
+    expected = run_deep(&options, "kept on the device");
+    move_off(&options, ALL_CLASSES, false);
+    plain = run_deep(&options, "remote");
+    for (int way = 0; way < 3; way++) {
+        options.recompute = way == 2 ? BG_RECOMPUTE_AUTO : BG_RECOMPUTE_STAGE;
+        options.recompute_order = way == 1 ? BG_RECOMPUTE_THEN : BG_RECOMPUTE_INTERLEAVED;
+        options.device_memory_bytes = way == 2 ? plain.device_bytes : 0;
+        r = run_deep(&options, "recomputed");
+        assert_same(&r, &expected, "recomputed");
+        assert_true(way != 2 || r.device_bytes <= plain.device_bytes);
+        free(r.bytes);
+    }
+    free(expected.bytes);
+    free(plain.bytes);
+}
+
+/* Clipping reads every accumulator in one level of the update and again in a later one; running means begin anew. */
+static void clipped_running_means_are_the_same(void **state)
+{
+    bg_options options = make_options();
+    result expected, r;
+
+    (void)state;
+    options.max_gradient_norm = 0.1;
+    options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    move_off(&options, 0, false);
+    expected = run_deep(&options, "clipped");
+    move_off(&options, ALL_CLASSES, true);
+    for (int liveness = 0; liveness < 4; liveness++) {
+        options.phase_liveness = (bg_phase_liveness)liveness;
+        r = run_deep(&options, "clipped, offloaded");
+        assert_same(&r, &expected, "clipped, offloaded");
+        free(r.bytes);
+    }
+    free(expected.bytes);
+}
+
+/* ---- time ---- */
+
+/* Pairs of a transfer and a forward or backward of the device that were under way at the same time. */
+static uint32_t count_overlaps(const bg_session *session, uint32_t *out_loads)
+{
+    const uint32_t count = bg_session_trace_count(session, 0, 0);
+    bg_trace_event a, b;
+    uint32_t overlaps = 0;
+
+    *out_loads = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(bg_session_trace_event(session, 0, 0, i, &a, NULL), BG_OK);
+        if (a.action.kind != BG_ACTION_LOAD)
+            continue;
+        (*out_loads)++;
+        for (uint32_t k = 0; k < count; k++) {
+            assert_int_equal(bg_session_trace_event(session, 0, 0, k, &b, NULL), BG_OK);
+            overlaps += (b.action.kind == BG_ACTION_FORWARD || b.action.kind == BG_ACTION_BACKWARD) &&
+                        a.start_ns < b.end_ns && b.start_ns < a.end_ns;
+        }
+    }
+    return overlaps;
+}
+
+/* Four stages of weights of 4 MB on one device: while one works, the next one's come. */
+static void measured_loads_overlap_work(void **state)
+{
+    enum { WIDE = 1024, STAGES = 4 };
+    const bg_type type = {.dtype = BG_FLOAT32, .rank = 2, .dims = {32, WIDE}};
+    bg_options options = make_options();
+    bg_optimiser optimiser = bg_sgd(0.01);
+    bg_error error = {0};
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_session *session = NULL;
+    void *zeros = calloc(32 * WIDE * 4, sizeof(float));
+    const void *inputs[] = {zeros, zeros};
+    void *outputs[] = {NULL};
+    uint32_t loads;
+    bg_value x, target;
+
+    (void)state;
+    assert_non_null(zeros);
+    options.strategy = BG_STRATEGY_PHASED;
+    options.stages = "L0@0|L1@0|L2@0|L3@0";
+    options.gradient_accumulation = 4;
+    options.device_iterations = 1;
+    options.output_mode = BG_OUTPUT_DEFAULT;
+    options.trace_events = 4096;
+    options.cores = 1;
+    options.io_threads = 1;
+    require(bg_graph_create(&graph, &error), &error, "graph");
+    x = bg_graph_input(graph, "x", &type);
+    target = bg_graph_input(graph, "target", &type);
+    for (int i = 0; i < STAGES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "L%d", i);
+        bg_block_begin(graph, name, 0);
+        x = bg_linear_layer(graph, name, x, WIDE, true);
+        if (i + 1 == STAGES)
+            x = bg_mse_loss(graph, "loss", x, target, BG_LOSS_MEAN);
+        bg_block_end(graph);
+    }
+    require(bg_plan_create_training(graph, x, &optimiser, &options, &plan, &error), &error, "plan");
+    require(bg_session_create(plan, NULL, &session, &error), &error, "session");
+    for (int run = 0; run < 4; run++)
+        require(bg_session_run(session, inputs, outputs, &error), &error, "run");
+    assert_true(count_overlaps(session, &loads) > 0);
+    assert_true(loads >= 4 * 2 * (STAGES - 1));
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    free(zeros);
+}
+
+/* ---- rules ---- */
+
+static size_t count_remote(const bg_options *options)
+{
+    bg_error error = {0};
+    bg_plan *plan = make_deep(options, &error);
+    size_t bytes;
+
+    if (plan == NULL)
+        fail_msg("%s", error.message);
+    bytes = bg_plan_memory_bytes(plan, 0, BG_MEMORY_REMOTE);
+    bg_plan_destroy(plan);
+    return bytes;
+}
+
+static void rules_and_minima_choose_tensors(void **state)
+{
+    const bg_tensor_location far = {.place = BG_PLACE_REMOTE, .minimum_elements_remote = 2};
+    const bg_tensor_location near = {.place = BG_PLACE_DEVICE};
+    const size_t matrix = WIDTH * WIDTH * sizeof(float), bias = WIDTH * sizeof(float);
+    bg_location_rule rules[2] = {{1u << BG_LOCATION_WEIGHTS, "L1?.weight", far},
+                                 {1u << BG_LOCATION_WEIGHTS, "*2.weight", near}};
+    bg_options options = make_options();
+
+    (void)state;
+    move_off(&options, 0, false);
+    assert_int_equal(count_remote(&options), 0);
+    options.location_rules = rules;
+    options.location_rule_count = 1;
+    assert_int_equal(count_remote(&options), 6 * matrix); /* L10 to L15 */
+    options.location_rule_count = 2;
+    assert_int_equal(count_remote(&options), 5 * matrix); /* the last rule that matches holds */
+    options.location_rule_count = 0;
+    options.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
+    assert_int_equal(count_remote(&options), LAYERS * (matrix + bias));
+    options.locations[BG_LOCATION_WEIGHTS].minimum_elements_remote = WIDTH + 1;
+    assert_int_equal(count_remote(&options), LAYERS * matrix);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(digits_are_the_same),
+        cmocka_unit_test(batch_norm_is_the_same),
+        cmocka_unit_test(tied_embeddings_are_the_same),
+        cmocka_unit_test(values_for_every_stage_are_the_same),
+        cmocka_unit_test(replicas_are_the_same),
+        cmocka_unit_test(plans_hold_with_any_timing),
+        cmocka_unit_test(eight_times_the_memory_trains),
+        cmocka_unit_test(windows_are_shared),
+        cmocka_unit_test(state_comes_one_variable_at_a_time),
+        cmocka_unit_test(phases_keep_nothing_by_default),
+        cmocka_unit_test(recomputation_is_the_same),
+        cmocka_unit_test(clipped_running_means_are_the_same),
+        cmocka_unit_test(measured_loads_overlap_work),
+        cmocka_unit_test(rules_and_minima_choose_tensors),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
