@@ -243,7 +243,8 @@ static bg_status check_edge(const bg_schedule_problem *problem, uint32_t index, 
     return BG_OK;
 }
 
-/* All actions and messages one after the other: no order of them takes longer, so that all times are numbers. */
+/* All actions, messages and transfers one after the other: no order of them takes longer, so that all times are
+ * numbers. */
 static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *error)
 {
     double total_ns = 0.0;
@@ -256,11 +257,16 @@ static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *
     }
     for (uint32_t edge = 0; problem->bytes_per_ns > 0 && edge < problem->edge_count; edge++)
         total_ns += problem->micro_batch_count * ((double)problem->edges[edge].size_bytes / problem->bytes_per_ns);
+    /* Each use of a buffer may bring a load and a store, and a micro-batch uses it four times at most. */
+    for (uint32_t buffer = 0; problem->remote_bytes_per_ns > 0 && buffer < problem->buffer_count; buffer++)
+        total_ns += 8.0 * problem->micro_batch_count *
+                    ((double)problem->buffers[buffer].size_bytes / problem->remote_bytes_per_ns);
     if (!isfinite(total_ns))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "the costs of all stages and messages together are more than a number can be (%g); take a "
-                            "larger unit of time",
-                            DBL_MAX);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the costs of all stages, messages and transfers together are more than a number can be (%g); take a "
+            "larger unit of time",
+            DBL_MAX);
     return BG_OK;
 }
 
