@@ -39,7 +39,8 @@ static const struct {
 
 static void keep_all(bg_options *options)
 {
-    (void)options;
+    for (int i = 0; i < BG_LOCATION_COUNT; i++)
+        options->locations[i].place = BG_PLACE_DEVICE;
 }
 
 static void offload_optimiser(bg_options *options)
@@ -47,10 +48,25 @@ static void offload_optimiser(bg_options *options)
     options->offload_optimiser = true;
 }
 
+static void offload_activations(bg_options *options)
+{
+    options->locations[BG_LOCATION_ACTIVATIONS].place = BG_PLACE_REMOTE;
+}
+
+static void offload_all(bg_options *options)
+{
+    for (int i = 0; i < BG_LOCATION_COUNT; i++)
+        options->locations[i].place = BG_PLACE_REMOTE;
+    options->io_threads = 1;
+}
+
 static const struct {
     const char *name;
     void (*set)(bg_options *options);
-} memories[] = {{"all on the device", keep_all}, {"optimiser's state remote", offload_optimiser}};
+} memories[] = {{"all on the device", keep_all},
+                {"optimiser's state remote", offload_optimiser},
+                {"activations remote", offload_activations},
+                {"all remote", offload_all}};
 
 enum { REPEATS = sizeof repeats / sizeof repeats[0], MEMORIES = sizeof memories / sizeof memories[0] };
 
