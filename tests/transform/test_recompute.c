@@ -18,26 +18,25 @@ typedef struct pass {
 } pass;
 
 /* Training graph and analysis; every op costs 1. */
-static pass begin(bg_graph *graph, bg_value loss, bool is_single)
+static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
 {
     const bg_options options = {
         .strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED, .gradient_accumulation = 2, .replicas = 1};
     const bg_optimiser optimiser = bg_sgd(0.1);
-    pass p = {.graph = graph};
     bg_error error = {0};
 
+    *p = (pass){.graph = graph};
     small_require(graph);
-    small_expect(bgi_assign_stages(graph, &options, true, &p.stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_assign_stages(graph, &options, true, &p->stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, &p.stages, &error), BG_OK, &error, NULL);
-    p.op_ns = malloc(graph->op_count * sizeof *p.op_ns);
-    p.is_kept = calloc(graph->op_count, sizeof *p.is_kept);
-    p.is_repeated = calloc(graph->op_count, sizeof *p.is_repeated);
-    assert_true(p.op_ns != NULL && p.is_kept != NULL && p.is_repeated != NULL);
+    small_expect(bgi_copy_shared_variables(graph, &p->stages, &error), BG_OK, &error, NULL);
+    p->op_ns = malloc(graph->op_count * sizeof *p->op_ns);
+    p->is_kept = calloc(graph->op_count, sizeof *p->is_kept);
+    p->is_repeated = calloc(graph->op_count, sizeof *p->is_repeated);
+    assert_true(p->op_ns != NULL && p->is_kept != NULL && p->is_repeated != NULL);
     for (size_t o = 0; o < graph->op_count; o++)
-        p.op_ns[o] = 1.0;
-    small_expect(bgi_recompute_begin(graph, &p.stages, p.op_ns, &p.r, &error), BG_OK, &error, NULL);
-    return p;
+        p->op_ns[o] = 1.0;
+    small_expect(bgi_recompute_begin(graph, &p->stages, p->op_ns, &p->r, &error), BG_OK, &error, NULL);
 }
 
 static void apply(pass *p, bg_recompute recompute, double fraction, bg_recompute_order order)
@@ -125,10 +124,11 @@ enum { LINE = 64 }; /* each [2,3] value takes one */
 static void test_a_stage_keeps_what_enters_it(void **state)
 {
     bg_graph *graph = small_create();
-    pass p = begin(graph, build(graph, UINT32_MAX), false);
+    pass p;
     bgi_recompute_effect all;
 
     (void)state;
+    begin(&p, graph, build(graph, UINT32_MAX), false);
     for (size_t o = 0; o < graph->op_count; o++)
         p.is_kept[o] = true;
     all = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
@@ -151,12 +151,13 @@ static void test_a_stage_keeps_what_enters_it(void **state)
 static void test_parts_between_checkpoints(void **state)
 {
     bg_graph *graph = small_create();
-    pass p = begin(graph, build(graph, 1), false);
+    pass p;
     bgi_recompute_effect effect;
     size_t part, early, reader;
     const bg_options options = {.recompute = BG_RECOMPUTE_CHECKPOINTS};
 
     (void)state;
+    begin(&p, graph, build(graph, 1), false);
     assert_int_equal(bgi_recompute_choose(&p.r, &options, p.is_kept, NULL), BG_OK);
     effect = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
     assert_int_equal(effect.own_bytes, LINE);       /* a1 */
@@ -178,12 +179,13 @@ static void test_parts_between_checkpoints(void **state)
 static void test_then(void **state)
 {
     bg_graph *graph = small_create();
-    pass p = begin(graph, build(graph, UINT32_MAX), false);
+    pass p;
     bgi_partition partition;
     bg_error error = {0};
     uint32_t segment, into = 0, out_of = 0;
 
     (void)state;
+    begin(&p, graph, build(graph, UINT32_MAX), false);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_THEN);
     assert_true(p.in_stages[0] && !p.in_stages[1]);
     small_expect(bgi_cut_segments(graph, &p.stages, true, false, &partition, &error), BG_OK, &error, NULL);
@@ -227,7 +229,7 @@ static void test_split_weights(void **state)
     y = small_linear(graph, "lin", mid, small_weight(graph, "wb"));
     y = bg_elementwise_binary(graph, "square", BG_MULTIPLY, y, y); /* reads lin on the way to A: B */
     bg_block_start(graph, "C", BG_DEVICE_NONE);
-    p = begin(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, y, NULL, 0, false), false);
+    begin(&p, graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, y, NULL, 0, false), false);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
     small_expect(bgi_cut_segments(graph, &p.stages, true, true, &partition, &error), BG_OK, &error, NULL);
     o = find(graph, "lin", BGI_PHASE_BACKWARD);
@@ -270,7 +272,7 @@ static void test_dropout_and_batch_norm(void **state)
     x = bg_elementwise_binary(graph, "last", BG_MULTIPLY, x, x);
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     x = small_linear(graph, "out", x, small_weight(graph, "wb"));
-    p = begin(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);
+    begin(&p, graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);
     o = find(graph, "norm", BGI_PHASE_FORWARD);
     assert_false(p.r.may_repeat[o]);
     assert_false(p.r.may_repeat[find(graph, "after", BGI_PHASE_FORWARD)]);
@@ -293,9 +295,11 @@ static void test_fractions(void **state)
     (void)state;
     for (int tenth = 0; tenth <= 10; tenth++) {
         bg_graph *graph = small_create();
-        pass p = begin(graph, build(graph, UINT32_MAX), true);
+        pass p;
         const bg_options options = {.recompute = BG_RECOMPUTE_FRACTION, .recompute_fraction = tenth / 10.0};
         size_t all, left;
+
+        begin(&p, graph, build(graph, UINT32_MAX), true);
         for (size_t o = 0; o < graph->op_count; o++)
             p.is_kept[o] = true;
         all = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated).stash_bytes;
@@ -331,7 +335,7 @@ static void test_nothing_is_gained(void **state)
     x = bg_relu(graph, x); /* its backward could do with its result: as big as what it is made from */
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     x = small_linear(graph, "out", x, small_weight(graph, "wb"));
-    p = begin(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);
+    begin(&p, graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
     assert_int_equal(p.out.op_count, 0);
     end(&p);
