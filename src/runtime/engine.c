@@ -305,7 +305,8 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
 
     if (engine->is_dead)
         return bg_error_set(error, BG_ERROR_INVALID, "an earlier run of this session failed; create the session anew");
-    engine->run = run;
+    engine->given = *run;
+    engine->run = &engine->given;
     bgi_gate_begin(engine);
     if (run->infeed != NULL && !run->is_synthetic)
         bgi_infeed_attach(run->infeed, engine);

@@ -179,7 +179,8 @@ struct bgi_engine {
     void **operands; /* of all devices */
 
     /* The run. */
-    const bgi_run *run;
+    bgi_run given;      /* the run's own copy: a worker inside a kernel that never returns outlives the caller's */
+    const bgi_run *run; /* that copy */
     bgi_gate gate;
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* not done with the run; counts down */
