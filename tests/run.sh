@@ -4,6 +4,7 @@
 # One line a test; the whole output of those that fail; at the end one line that counts the single tests:
 # "N passed, N failed" (and ", N skipped" when there are any). A test program that crashes, or that ran no test at all,
 # counts as a failure, and so does a run of no tests. PATTERN: only tests whose name contains it.
+# BRIGADE_TEST_EXCLUDE: an extended regular expression; tests whose names match are left out.
 set -u
 
 build=${1:-build}
@@ -39,7 +40,7 @@ list="$build/tests/logs/list"
         name=${script#"$here/"}
         echo "$name $script"
     done
-} | grep -F -- "$pattern" >"$list"
+} | grep -F -- "$pattern" | grep -v -E -- "${BRIGADE_TEST_EXCLUDE:-^$}" >"$list"
 
 tr '\n' '\0' <"$list" | tr ' ' '\0' | xargs -0 -r -n 2 -P "$jobs" sh -c '"$0" --one "$2" "$3" "$1"' "$0" "$build"
 
