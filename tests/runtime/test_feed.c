@@ -412,7 +412,7 @@ static void producer_waits_for_devices(void **state)
 
 typedef struct leaver {
     bg_outfeed *outfeed;
-    atomic_bool is_gone;
+    atomic_bool is_leaving;
 } leaver;
 
 static void *leave(void *argument)
@@ -420,8 +420,8 @@ static void *leave(void *argument)
     leaver *l = argument;
 
     sleep_ms(30);
+    atomic_store(&l->is_leaving, true); /* before: the run goes on, and may end, while this thread comes back */
     bg_outfeed_destroy(l->outfeed);
-    atomic_store(&l->is_gone, true);
     return NULL;
 }
 
@@ -443,7 +443,7 @@ static void a_consumer_that_leaves_is_waited_for_no_more(void **state)
     infeed = open_infeed(&s, &r, 1);
     assert_int_equal(pthread_create(&thread, NULL, leave, &l), 0);
     expect_ok(&r, bg_session_run_infeed(r.session, infeed, NULL, &r.error));
-    assert_true(atomic_load(&l.is_gone));
+    assert_true(atomic_load(&l.is_leaving));
     expect_ok(&r, bg_session_run_infeed(r.session, infeed, NULL, &r.error));
     pthread_join(thread, NULL);
     bg_infeed_destroy(infeed);
