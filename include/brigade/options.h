@@ -204,7 +204,9 @@ typedef struct bg_options {
     uint64_t seed;
     bool offload_optimiser; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
     /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
-     * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. */
+     * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. WEIGHTS sharded,
+     * which must be remote: each replica's remote store keeps a piece of each parameter, a load brings all pieces, and
+     * what an update made of the own piece is stored without handing it round. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
     const bg_location_rule *location_rules;
     uint32_t location_rule_count;

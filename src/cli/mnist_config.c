@@ -72,7 +72,7 @@ const cli_option mnist_options[] = {
      .help = "worker threads"},
     {CLI_FLAG, "offload-optimiser", AT(offload_optimiser), .help = "keep the optimiser's state off the devices"},
     {CLI_TEXT, "shard", AT(shard), .value = "LIST", .default_text = "none",
-     .help = "what replicas keep a piece of each: optimiser, accumulators"},
+     .help = "what replicas keep a piece of each: optimiser, accumulators, weights (with --offload weights)"},
     {CLI_COUNT, "shard-minimum", AT(shard_minimum), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .help = "elements of the smallest tensor that is sharded"},
     {CLI_TEXT, "recompute", AT(recompute), .value = "HOW", .default_text = "none",

@@ -68,6 +68,7 @@ static const option_row rows[] = {
     {"seed", "randomSeed", SEED, AT(seed), NULL},
     {"offload_optimiser", NULL, BOOL, AT(offload_optimiser), NULL},
     {"shard_optimiser", NULL, BOOL, AT(locations[BG_LOCATION_STATE].sharded), NULL},
+    {"shard_weights", NULL, BOOL, AT(locations[BG_LOCATION_WEIGHTS].sharded), NULL},
     {"shard_accumulators", NULL, BOOL, AT(locations[BG_LOCATION_ACCUMULATORS].sharded), NULL},
     {"recompute", NULL, NAME, AT(recompute), name_recompute},
     {"recompute_fraction", NULL, REAL, AT(recompute_fraction), NULL},

@@ -297,7 +297,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint3
     variable->role = value->role;
     variable->initialiser = value->initialiser;
     variable->number = value->variable;
-    variable->piece_count = value->is_piece ? value->piece : 0;
+    variable->piece_count = value->is_piece ? value->piece : c->home_pieces[v];
     variable->places = places;
     variable->place_count = count;
     if (value->role == BG_ROLE_HYPER)
@@ -546,6 +546,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
             BGI_TRY(bgi_fuse_accumulation(&c->graph, error));
     }
     BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
+    bgi_warn_of_one_replica(&plan->options, plan->training);
     if (plan->training)
         BGI_TRY(bgi_shard_updates(c->graph, &plan->options, error));
     BGI_TRY(find_slot_room(c, graph, given_loss, error));

@@ -56,6 +56,8 @@ typedef struct bgi_compiler {
     uint32_t buffer_count, variable_buffer_count;
     uint32_t *buffer_of;  /* by value: buffer of a variable, BGI_NO_BUFFER */
     bgi_operand *windows; /* by value: where a variable with a buffer is when that is loaded */
+    /* by value: elements of the piece that a replica keeps of a remote parameter; 0: all. Its window has all pieces. */
+    int64_t *home_pieces;
     /* by value: storage of roots. Variables and constants by device: see bgi_variable_place. */
     bgi_operand *storage; /* of results: where their producer writes */
     bool *is_transient;
@@ -148,11 +150,32 @@ static inline bool bgi_travels_as_piece(const bgi_value *value)
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);
 }
 
-/* A parameter of which each replica updates a piece; gathered after that. */
-static inline bool bgi_is_gathered(const bgi_value *value)
+static inline size_t bgi_home_piece_bytes(const bgi_compiler *compiler, uint32_t id)
 {
+    return (size_t)compiler->home_pieces[id] * bg_dtype_size_bytes(compiler->graph->values[id].type.dtype);
+}
+
+/* What a variable takes in its remote store. */
+static inline size_t bgi_home_bytes(const bgi_compiler *compiler, uint32_t id)
+{
+    return compiler->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id)
+                                         : bgi_stored_bytes(compiler, &compiler->graph->values[id]);
+}
+
+/* What it takes on the device: with room for the last replicas' padding when it comes in pieces. */
+static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
+{
+    return compiler->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id) * compiler->plan->replicas
+                                         : bgi_stored_bytes(compiler, &compiler->graph->values[id]);
+}
+
+/* A parameter of which each replica updates a piece: gathered after that, unless the next load does. */
+static inline bool bgi_is_gathered(const bgi_compiler *compiler, uint32_t id)
+{
+    const bgi_value *value = &compiler->graph->values[id];
+
     return value->kind == BGI_VALUE_VARIABLE && value->role != BG_ROLE_ACCUMULATOR && value->piece > 0 &&
-           !value->is_piece;
+           !value->is_piece && compiler->home_pieces[id] == 0;
 }
 
 #endif

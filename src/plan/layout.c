@@ -247,7 +247,7 @@ static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *o
             continue;
         for (uint32_t d = 0; d < devices; d++)
             if (c->is_placed[v * devices + d]) {
-                const size_t size = bgi_align(bgi_stored_bytes(c, value));
+                const size_t size = bgi_align(bgi_home_bytes(c, (uint32_t)v));
                 c->places[v * devices + d] = (bgi_operand){.device = d,
                                                            .is_remote = memory_class == BG_MEMORY_REMOTE,
                                                            .edge = BGI_NO_EDGE,

@@ -3,7 +3,8 @@
  *
  *     weights, accumulators   of a stage and class: one buffer of the schedule. Its window is a place in the arena that
  *                             the variables have whenever the buffer is loaded; windows (and rings) share memory when
- *                             no two of them are needed at the same time in the order of the device.
+ *                             no two of them are needed at the same time in the order of the device. Of sharded
+ *                             weights each replica's store has a piece, and the window all pieces one after the other.
  *     activations             edges on one device that hold more micro-batches than three rings of slots would. What
  *                             comes in, is read by the forward and kept for the backward is cut in two edges:
  *
@@ -135,10 +136,33 @@ static void add_users(bgi_compiler *c)
             add_level(&c->buffers[b], 0); /* the sum stands before it */
         }
     /* Replicas get each other's pieces after the last level. */
-    for (size_t v = 1; v < c->graph->value_count; v++)
-        if (c->buffer_of[v] != BGI_NO_BUFFER && bgi_is_gathered(&c->graph->values[v])) {
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        if (c->buffer_of[v] != BGI_NO_BUFFER && bgi_is_gathered(c, v)) {
             c->buffers[c->buffer_of[v]].writes |= 1u << BG_ACTION_GATHER;
             c->buffers[c->buffer_of[v]].update_levels = 0;
+        }
+}
+
+/* All replicas have the same parameters, so that each may keep a piece: buffers are each replica's own. */
+static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
+{
+    const uint32_t replicas = c->plan->replicas;
+
+    return replicas > 1 ? (bg_type_element_count(&value->type) + replicas - 1) / replicas : 0;
+}
+
+/* What the stages that share a parameter keep of it is one variable of the plan. */
+static void keep_copies_alike(bgi_compiler *c)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t v = 1; v < c->graph->value_count; v++) {
+            const uint32_t original = c->graph->values[v].copy_of.id;
+            if (original == 0)
+                continue;
+            if (c->home_pieces[v] == 0)
+                c->home_pieces[original] = 0;
+            if (c->home_pieces[original] == 0)
+                c->home_pieces[v] = 0;
         }
 }
 
@@ -149,17 +173,18 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
 
     c->writer_stage = bgi_arena_take(&c->scratch, values, sizeof *c->writer_stage);
     c->buffer_of = bgi_arena_take(&c->scratch, values, sizeof *c->buffer_of);
+    c->home_pieces = bgi_arena_take(&c->scratch, values, sizeof *c->home_pieces);
     c->crossing_moves = bgi_arena_take(&c->scratch, c->partition.crossing_count, sizeof *c->crossing_moves);
     /* Two classes, two ways to load; an edge or two for each crossing. */
     c->buffers =
         bgi_arena_take(&c->plan->arena, 4 * (size_t)c->stages.stage_count + 2 * (size_t)c->partition.crossing_count,
                        sizeof *c->buffers);
-    if (owners == NULL || c->writer_stage == NULL || c->buffer_of == NULL || c->crossing_moves == NULL ||
-        c->buffers == NULL)
+    if (owners == NULL || c->writer_stage == NULL || c->buffer_of == NULL || c->home_pieces == NULL ||
+        c->crossing_moves == NULL || c->buffers == NULL)
         return bgi_error_memory(error, "remote buffers", values * sizeof *owners);
     bgi_find_writers(c);
     find_owners(c, owners);
-    for (size_t v = 0; v < values; v++) {
+    for (uint32_t v = 0; v < values; v++) {
         const bgi_value *value = &c->graph->values[v];
         const bg_location_class location_class = location_class_of(value);
         bg_tensor_location location;
@@ -172,8 +197,13 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
             continue;
         c->buffer_of[v] =
             find_buffer(c, owners[v], location_class == BG_LOCATION_ACCUMULATORS, is_preloaded(c, &location));
-        c->buffers[c->buffer_of[v]].size_bytes += bgi_align(bgi_stored_bytes(c, value));
+        if (value->role == BG_ROLE_PARAMETER && location.sharded)
+            c->home_pieces[v] = count_piece(c, value);
     }
+    keep_copies_alike(c);
+    for (uint32_t v = 1; v < values; v++)
+        if (c->buffer_of[v] != BGI_NO_BUFFER)
+            c->buffers[c->buffer_of[v]].size_bytes += bgi_align(bgi_window_bytes(c, v));
     c->variable_buffer_count = c->buffer_count;
     add_users(c);
     return BG_OK;
@@ -349,10 +379,10 @@ static bg_status find_spans(const bgi_compiler *c, bgi_arena *arena, uint32_t de
 /* The variables of a buffer lie in its window, and at home, in the order of their numbers. */
 static void place_in_window(bgi_compiler *c, uint32_t buffer, uint32_t device, size_t offset)
 {
-    for (size_t v = 1; v < c->graph->value_count; v++)
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
         if (c->buffer_of[v] == buffer) {
             c->windows[v] = (bgi_operand){.device = device, .edge = BGI_NO_EDGE, .offset = offset};
-            offset += bgi_align(bgi_stored_bytes(c, &c->graph->values[v]));
+            offset += bgi_align(bgi_window_bytes(c, v));
         }
 }
 

@@ -394,8 +394,12 @@ static void check_outputs(problem_list *list, const bg_options *options)
 }
 
 /* What may be where, and why the rest may not. */
-static void check_location(problem_list *list, const char *what, uint32_t classes, const bg_tensor_location *location)
+static void check_location(problem_list *list, const bg_options *options, const char *what, uint32_t classes,
+                           const bg_tensor_location *location)
 {
+    const bool is_remote = location->place == BG_PLACE_REMOTE ||
+                           (location->place == BG_PLACE_DEFAULT && options->strategy == BG_STRATEGY_PHASED);
+
     if ((uint32_t)location->place > BG_PLACE_REMOTE)
         add_problem(list, "%s has place %d; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", what,
                     (int)location->place);
@@ -404,14 +408,15 @@ static void check_location(problem_list *list, const char *what, uint32_t classe
                     "%s: activations are sharded; data-parallel replicas have different activations, so that there is "
                     "nothing to share: shard the optimiser's state",
                     what);
-    if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0)
-        add_problem(list,
-                    "%s: weights are sharded; every forward and backward pass of a step needs them whole, on the "
-                    "device and when they come from a remote store: shard the optimiser's state",
-                    what);
+    if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0 && !is_remote)
+        add_problem(
+            list,
+            "%s: weights are sharded and on the device, where every forward and backward pass needs them whole; "
+            "make them remote: each replica's store then keeps a piece, and a load brings all of them",
+            what);
 }
 
-static void check_rule(problem_list *list, const bg_location_rule *rule, uint32_t number)
+static void check_rule(problem_list *list, const bg_options *options, const bg_location_rule *rule, uint32_t number)
 {
     char what[64];
 
@@ -420,7 +425,7 @@ static void check_rule(problem_list *list, const bg_location_rule *rule, uint32_
         add_problem(list, "%s has no pattern; \"*\" matches every name", what);
     if (rule->classes == 0 || rule->classes >> BG_LOCATION_COUNT != 0)
         add_problem(list, "%s is for classes %#x; it must be bits 1 << bg_location_class", what, rule->classes);
-    check_location(list, what, rule->classes, &rule->location);
+    check_location(list, options, what, rule->classes, &rule->location);
 }
 
 static void check_locations(problem_list *list, const bg_options *options)
@@ -431,12 +436,12 @@ static void check_locations(problem_list *list, const bg_options *options)
 
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
         snprintf(what, sizeof what, "locations[%u]", k);
-        check_location(list, what, 1u << k, &options->locations[k]);
+        check_location(list, options, what, 1u << k, &options->locations[k]);
     }
     if (options->location_rule_count > 0 && options->location_rules == NULL)
         add_problem(list, "location_rule_count is %u and location_rules is NULL", options->location_rule_count);
     for (uint32_t i = 0; options->location_rules != NULL && i < options->location_rule_count; i++)
-        check_rule(list, &options->location_rules[i], i);
+        check_rule(list, options, &options->location_rules[i], i);
     if ((uint32_t)options->phase_liveness >= LIVENESS_COUNT)
         add_problem(list, "phase_liveness is %d; it must be one of the bg_phase_liveness values",
                     (int)options->phase_liveness);

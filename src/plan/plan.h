@@ -60,10 +60,14 @@ typedef struct bgi_call {
     bg_action_kind traced_as; /* LOAD and STORE for copies from and to remote stores; else the instruction's kind */
 } bgi_call;
 
-/* A copy between a device's arena and its remote store. */
+/* A copy between a device's arena and its remote store. Of what replicas keep in pieces a LOAD brings all of them, one
+ * after the other, and a STORE takes the replica's own one away; each of the two waits for what the other replicas did
+ * before it in their programs: `peer_wait` counts their transfers as `io_wait` does. */
 typedef struct bgi_transfer {
-    bg_action action; /* LOAD or STORE, as it is traced */
-    size_t arena_offset, remote_offset, size_bytes;
+    bg_action action;                               /* LOAD or STORE, as it is traced */
+    size_t arena_offset, remote_offset, size_bytes; /* bytes in the arena */
+    size_t piece_bytes;                             /* 0: the replica has all */
+    uint32_t peer_wait;
 } bgi_transfer;
 
 typedef struct bgi_copy {
@@ -110,6 +114,7 @@ typedef struct bgi_plan_device {
     const bgi_instruction *instructions;
     uint32_t transfer_count; /* one step */
     const bgi_transfer *transfers;
+    bool has_pieces; /* of some the other replicas have pieces */
 } bgi_plan_device;
 
 typedef struct bgi_plan_variable {

@@ -106,8 +106,7 @@ static bg_status mark_gathers(bgi_compiler *c, bg_error *error)
         return bgi_error_memory(error, "stages", 0);
     for (size_t o = 0; o < c->graph->op_count; o++)
         for (uint32_t i = 0; c->graph->ops[o].is_sharded && i < c->graph->ops[o].input_count; i++)
-            if (bgi_op_type_writes(c->graph->ops[o].type, i) &&
-                bgi_is_gathered(bgi_graph_value(c->graph, c->graph->ops[o].inputs[i])))
+            if (bgi_op_type_writes(c->graph->ops[o].type, i) && bgi_is_gathered(c, c->graph->ops[o].inputs[i].id))
                 gathers[c->partition.op_stages[o]] = true;
     c->plan->problem.stage_gathers = gathers;
     return BG_OK;

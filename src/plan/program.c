@@ -350,7 +350,7 @@ static bool is_shared(const bgi_compiler *c, uint32_t v, uint32_t stage, bg_acti
 
     if (value->kind != BGI_VALUE_VARIABLE || c->writer_stage[v] != stage)
         return false;
-    return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR : bgi_is_gathered(value);
+    return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR : bgi_is_gathered(c, v);
 }
 
 static bool write_collective(bgi_compiler *c, uint32_t stage, bg_action_kind kind, bgi_instruction *out)

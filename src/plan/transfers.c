@@ -5,7 +5,8 @@
  * Hazards are found by place alone. The device's program is walked for two steps; for each piece of the arena it is
  * known which transfer issued so far was the last to read or write it. Whoever touches the piece waits for that one.
  * Transfers run in the order of issue, and are issued when what they read is made and what they overwrite is used up,
- * so they wait for nothing themselves.
+ * so they wait for nothing themselves, but for other replicas where those have pieces of what is moved. That cannot
+ * close a circle: all replicas have the same program, and a transfer waits for earlier ones of it only.
  */
 #include "plan/compile.h"
 
@@ -23,6 +24,8 @@ typedef struct walker {
     uint32_t *latest; /* by piece: 1 + number of the last transfer, over two steps; 0: none */
     uint32_t bound_count;
     uint32_t issued; /* over two steps */
+    /* by transfer: the variable it moves, when replicas have pieces of it; else 0 */
+    uint32_t *shared_values;
     bg_error *error;
 } walker;
 
@@ -56,11 +59,15 @@ static void add_variable_transfers(walker *w, const bg_action *action)
 {
     const bgi_compiler *c = w->compiler;
 
-    for (size_t v = 1; v < c->graph->value_count; v++)
-        if (c->buffer_of[v] == action->index)
-            add_transfer(w, action, action->kind, c->windows[v].offset,
-                         c->places[v * c->stages.device_count + w->device].offset,
-                         bgi_stored_bytes(c, &c->graph->values[v]));
+    for (uint32_t v = 1; v < c->graph->value_count; v++) {
+        if (c->buffer_of[v] != action->index)
+            continue;
+        add_transfer(w, action, action->kind, c->windows[v].offset,
+                     c->places[(size_t)v * c->stages.device_count + w->device].offset, bgi_window_bytes(c, v));
+        w->transfers[w->transfer_count - 1].piece_bytes = bgi_home_piece_bytes(c, v);
+        if (c->home_pieces[v] > 0)
+            w->shared_values[w->transfer_count - 1] = v;
+    }
 }
 
 /* From the first replica's piece of an operand to the end of the last one's; of the whole: its size. */
@@ -254,6 +261,30 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
     return BG_OK;
 }
 
+/* ---- pieces of other replicas ---- */
+
+/* A load reads what every replica stored last, a store overwrites what every replica loaded last: two steps are walked,
+ * as for the waits. All replicas have the same list. */
+static bg_status find_peer_waits(walker *w, bgi_arena *arena)
+{
+    const size_t values = w->compiler->graph->value_count;
+    uint32_t *loads = bgi_arena_take(arena, values, sizeof *loads); /* by value: 1 + number of the last one; 0: none */
+    uint32_t *stores = bgi_arena_take(arena, values, sizeof *stores);
+
+    if (loads == NULL || stores == NULL)
+        return bgi_error_memory(w->error, "transfers", values * sizeof *loads);
+    for (uint32_t n = 0; n < 2 * w->transfer_count; n++) {
+        bgi_transfer *transfer = &w->transfers[n % w->transfer_count];
+        const uint32_t v = w->shared_values[n % w->transfer_count];
+        if (v == 0)
+            continue;
+        w->compiler->plan->devices[w->device].has_pieces = true;
+        transfer->peer_wait = transfer->action.kind == BG_ACTION_LOAD ? stores[v] : loads[v];
+        (transfer->action.kind == BG_ACTION_LOAD ? loads : stores)[v] = n + 1;
+    }
+    return BG_OK;
+}
+
 static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
 {
     bgi_plan_device *to = &c->plan->devices[device];
@@ -270,13 +301,16 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
     if (total > INT32_MAX / 2)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "device %u: %zu loads and stores a step", device, total);
     w.transfers = bgi_arena_take(&c->plan->arena, total, sizeof *w.transfers);
-    if (w.transfers == NULL)
+    w.shared_values = bgi_arena_take(&c->scratch, total, sizeof *w.shared_values);
+    if (w.transfers == NULL || w.shared_values == NULL)
         return bgi_error_memory(error, "transfers", total * sizeof *w.transfers);
     for (uint32_t i = 0; i < to->instruction_count; i++)
         list_transfers(&w, &instructions[i]);
     to->transfers = w.transfers;
     to->transfer_count = w.transfer_count;
     status = cut_pieces(&w, &arena);
+    if (status == BG_OK)
+        status = find_peer_waits(&w, &arena);
     if (status == BG_OK)
         status = walk_steps(&w, instructions, to->instruction_count);
     bgi_arena_clear(&arena);

@@ -136,10 +136,17 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
         const bgi_operand near = {.device = device, .edge = BGI_NO_EDGE, .offset = transfer->arena_offset};
         const bgi_operand far = {
             .device = device, .is_remote = true, .edge = BGI_NO_EDGE, .offset = transfer->remote_offset};
+        const size_t far_bytes = transfer->piece_bytes > 0 ? transfer->piece_bytes : transfer->size_bytes;
         if (transfer->action.kind != BG_ACTION_LOAD && transfer->action.kind != BG_ACTION_STORE)
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
         BGI_TRY(check_operand(plan, &near, transfer->size_bytes, error));
-        BGI_TRY(check_operand(plan, &far, transfer->size_bytes, error));
+        BGI_TRY(check_operand(plan, &far, far_bytes, error));
+        if (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < plan->replicas)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes in %zu bytes", i,
+                                plan->replicas, transfer->piece_bytes, transfer->size_bytes);
+        if (transfer->peer_wait > on->transfer_count + i)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u waits for transfer %u of other replicas", i,
+                                transfer->peer_wait);
     }
     for (uint32_t i = 0; i < on->instruction_count; i++) {
         const bgi_instruction *instruction = &on->instructions[i];

@@ -21,6 +21,7 @@
  *     the next step    granted   of the gate         >= steps this device has done + 1
  *     a row's place    taken     of the outfeed      >= row + 1 - capacity
  *     a transfer       io_done   of the device       >= the number of that transfer (also at the end of a run: all)
+ *     a piece          io_done   of the other replicas of the device, likewise
  *     the next run     runs      of the engine       >= runs this device has done + 1
  *
  * so a parked device is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
@@ -59,6 +60,11 @@
  * A queue is held by a flag that is taken or left alone, never waited for. The holder looks again after letting go, the
  * issuer wakes a sleeper after raising `io_issued`, and a device that must wait does the transfers itself if the queue
  * is free; so no transfer is forgotten, with any number of I/O threads and with none.
+ *
+ * Of sharded weights each replica's store has a piece. LOAD copies all pieces into the window, STORE takes the own one
+ * away: the next load gathers what the others have updated. A load must see the stores that come before it in the
+ * program, of all replicas, and a store must leave alone what one of them has yet to load. So such a transfer waits for
+ * `io_done` of the other replicas' queues; while it does its queue counts as having nothing to do.
  *
  * Reductions over replicas meet at a barrier (parked, not blocked: one worker can run any number of replicas). Replica
  * r then adds its r-th slice over replicas 0, 1, 2, ... in this order and writes the sum into every replica's copy; a
@@ -202,6 +208,22 @@ struct bgi_engine {
     uint32_t worker_count; /* I/O threads included; they come last */
     uint64_t tolerance;    /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
 };
+
+/* ---- replicas that have pieces of one thing ---- */
+
+/* All replicas of a device; this one is at its place among them. */
+static inline uint32_t bgi_group_size(const bgi_device *device)
+{
+    return device->plan->replicas;
+}
+static inline uint32_t bgi_group_place(const bgi_device *device)
+{
+    return device->replica;
+}
+static inline bgi_device *bgi_group_member(const bgi_device *device, uint32_t place)
+{
+    return &device->engine->devices[(size_t)place * device->plan->device_count + device->number];
+}
 
 /* ---- engine.c ---- */
 

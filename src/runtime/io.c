@@ -7,6 +7,10 @@
  *
  * Nobody waits for a queue that somebody holds: who finds it held leaves. So the holder looks once more when it has let
  * go: a transfer that was issued in between would have no one else.
+ *
+ * What replicas keep in pieces is loaded from all of them. Such a transfer waits for counters too, those of the other
+ * replicas' queues; while it does, nobody wants its queue, and whoever raises such a counter looks whether it is wanted
+ * now.
  */
 #include "runtime/engine.h"
 
@@ -14,10 +18,29 @@
 
 #include "core/clock.h"
 
+/* ---- other replicas ---- */
+
+/* Whether the other replicas are done with what transfer `number` waits for (plan.h says how it is counted). */
+static bool peers_are_done(const bgi_device *device, uint64_t number)
+{
+    const uint64_t count = device->program->transfer_count;
+    const bgi_transfer *transfer = &device->program->transfers[number % count];
+    const uint64_t target = number / count * count + transfer->peer_wait;
+
+    if (transfer->peer_wait == 0 || target <= count)
+        return true;
+    for (uint32_t member = 0; member < bgi_group_size(device); member++)
+        if (atomic_load(&bgi_group_member(device, member)->io_done.value) < target - count)
+            return false;
+    return true;
+}
+
 bool bgi_io_is_wanted(bgi_device *device)
 {
-    return atomic_load(&device->io_issued.value) > atomic_load(&device->io_done.value) &&
-           !atomic_load(&device->io_is_held);
+    const uint64_t done = atomic_load(&device->io_done.value);
+
+    return atomic_load(&device->io_issued.value) > done && !atomic_load(&device->io_is_held) &&
+           peers_are_done(device, done);
 }
 
 /* Somebody who sleeps may do transfers. */
@@ -50,19 +73,47 @@ static void note(bgi_device *device, const bgi_worker *worker, const bgi_transfe
         device->io_touched_bytes = end;
 }
 
+/* Where a transfer finds its bytes in the remote store. */
+static char *find_far(const bgi_device *device, const bgi_transfer *transfer)
+{
+    return (char *)device->remotes[device->number] + transfer->remote_offset;
+}
+
+/* All that replicas know of each other's remote stores: the m-th piece is the m-th member's. */
+static void gather(const bgi_device *device, const bgi_transfer *transfer, char *near)
+{
+    for (uint32_t member = 0; member < bgi_group_size(device); member++)
+        memcpy(near + member * transfer->piece_bytes, find_far(bgi_group_member(device, member), transfer),
+               transfer->piece_bytes);
+}
+
 static void move(bgi_device *device, const bgi_worker *worker, uint64_t number)
 {
     const bgi_transfer *transfer = &device->program->transfers[number % device->program->transfer_count];
     char *near = (char *)device->arenas[device->number] + transfer->arena_offset;
-    char *far = (char *)device->remotes[device->number] + transfer->remote_offset;
     const uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
 
-    if (transfer->action.kind == BG_ACTION_LOAD)
-        memcpy(near, far, transfer->size_bytes);
+    if (transfer->action.kind == BG_ACTION_LOAD && transfer->piece_bytes > 0)
+        gather(device, transfer, near);
+    else if (transfer->action.kind == BG_ACTION_LOAD)
+        memcpy(near, find_far(device, transfer), transfer->size_bytes);
+    else if (transfer->piece_bytes > 0)
+        memcpy(find_far(device, transfer), near + bgi_group_place(device) * transfer->piece_bytes,
+               transfer->piece_bytes);
     else
-        memcpy(far, near, transfer->size_bytes);
+        memcpy(find_far(device, transfer), near, transfer->size_bytes);
     if (bgi_trace_is_on(device))
         note(device, worker, transfer, number, start_ns);
+}
+
+/* Members whose next transfer may have waited for this device's last one. */
+static void wake_peers(const bgi_device *device)
+{
+    for (uint32_t member = 0; member < bgi_group_size(device); member++) {
+        bgi_device *peer = bgi_group_member(device, member);
+        if (peer != device && bgi_io_is_wanted(peer))
+            wake(device->engine);
+    }
 }
 
 static bool is_stopping(const bgi_device *device)
@@ -87,9 +138,11 @@ bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until)
             break;
         done = atomic_load_explicit(&device->io_done.value, memory_order_relaxed);
         while (done < until && done < atomic_load_explicit(&device->io_issued.value, memory_order_acquire) &&
-               !is_stopping(device) && (!has_moved || may_go_on(device, until))) {
+               peers_are_done(device, done) && !is_stopping(device) && (!has_moved || may_go_on(device, until))) {
             move(device, worker, done);
             bgi_counter_raise(&device->io_done, ++done, device);
+            if (device->program->has_pieces)
+                wake_peers(device);
             has_moved = true;
         }
         atomic_store(&device->io_is_held, false);

@@ -219,26 +219,35 @@ static void warn_of_whole(const bgi_sharder *s, uint32_t update)
     warn(s->options, text);
 }
 
-static bool asks_for_pieces(const bg_options *options)
+static bool asks_for_pieces(const bg_options *options, uint32_t classes)
 {
-    bool asks = options->locations[BG_LOCATION_STATE].sharded || options->locations[BG_LOCATION_ACCUMULATORS].sharded;
+    bool asks = false;
 
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
+        asks = asks || (options->locations[k].sharded && (classes >> k & 1) != 0);
     for (uint32_t i = 0; i < options->location_rule_count; i++)
-        asks = asks || options->location_rules[i].location.sharded;
+        asks = asks ||
+               (options->location_rules[i].location.sharded && (options->location_rules[i].classes & classes) != 0);
     return asks;
+}
+
+void bgi_warn_of_one_replica(const bg_options *options, bool training)
+{
+    const uint32_t weights = 1u << BG_LOCATION_WEIGHTS;
+
+    if (options->replicas == 1 && asks_for_pieces(options, training ? UINT32_MAX : weights))
+        warn(options, "sharding over replicas has no effect: there is 1 replica");
 }
 
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error)
 {
     bgi_sharder s = {.graph = graph, .options = options};
 
-    if (!asks_for_pieces(options))
+    if (!asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
         return BG_OK;
     BGI_TRY(check_state(graph, options, error));
-    if (options->replicas == 1) {
-        warn(options, "sharding over replicas has no effect: there is 1 replica");
+    if (options->replicas == 1)
         return BG_OK;
-    }
     s.member_of = bgi_arena_take(&s.scratch, graph->value_count, sizeof *s.member_of);
     if (s.member_of == NULL)
         return bgi_error_memory(error, "sharding", graph->value_count * sizeof *s.member_of);

@@ -89,6 +89,9 @@ static void run_matrix(unsigned model_index, unsigned optimiser_index)
                 /* Weights in a window are gathered there, and stored after that. */
                 for (int k = 0; offload != 0 && number % 3 != 0 && k < BG_LOCATION_COUNT; k++)
                     options.locations[k].place = BG_PLACE_REMOTE;
+                options.locations[BG_LOCATION_WEIGHTS].sharded = offload != 0 && number % 3 == 1;
+                options.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = number % 4 == 0 ? 50 : 1;
+                options.io_threads = (int32_t)(number / 2 % 4) - 1;
                 options.phase_liveness = (bg_phase_liveness)(number / 3 % 4);
                 options.device_iterations = number % 2 == 0 ? 3 : 1;
                 shard(&options, number % 4 == 0 ? 50 : 1);
@@ -211,6 +214,42 @@ static void test_memory_is_a_share(void **state)
             }
             bg_plan_destroy(plan);
         }
+}
+
+/* Each replica's remote store has a piece of every weight, to the byte, and nothing is gathered on the devices. */
+static void test_weights_at_home_are_a_share(void **state)
+{
+    const bg_optimiser optimiser = optimiser_at(0);
+
+    (void)state;
+    for (uint32_t replicas = 2; replicas <= 4; replicas++) {
+        bg_options options = options_for(&ways[2], replicas, 1);
+        size_t expected[4] = {0};
+        uint32_t piece_count = 0;
+        bg_plan *plan;
+        shard(&options, 1);
+        options.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
+        options.locations[BG_LOCATION_WEIGHTS].minimum_elements_remote = 1;
+        options.locations[BG_LOCATION_WEIGHTS].sharded = true;
+        options.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = 1;
+        plan = test_train_plan(test_model_at(0), MICRO_BATCH, &optimiser, &options, "weights at home");
+        for (uint32_t v = 0; v < plan->variable_count; v++) {
+            const bgi_plan_variable *variable = &plan->variables[v];
+            const size_t piece = ((size_t)bg_type_element_count(&variable->type) + replicas - 1) / replicas;
+            if (variable->role != BG_ROLE_PARAMETER)
+                continue;
+            assert_int_equal(variable->piece_count, piece);
+            expected[variable->places[0].device] += align_line(4 * piece);
+            piece_count++;
+        }
+        assert_true(piece_count >= 2);
+        for (uint32_t d = 0; d < plan->device_count; d++) {
+            assert_int_equal(bg_plan_memory_bytes(plan, d, BG_MEMORY_REMOTE), expected[d]);
+            for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+                assert_int_not_equal(plan->devices[d].instructions[i].action.kind, BG_ACTION_GATHER);
+        }
+        bg_plan_destroy(plan);
+    }
 }
 
 static bg_value build_thirty(bg_graph *graph, int64_t micro_batch)
@@ -342,7 +381,8 @@ static void test_refusals(void **state)
     expect_refusal(&options, 0, "data-parallel replicas have different activations");
     options = options_for(&ways[0], 2, 1);
     options.locations[BG_LOCATION_WEIGHTS].sharded = true;
-    expect_refusal(&options, 0, "every forward and backward pass of a step needs them whole");
+    expect_refusal(&options, 0,
+                   "on the device, where every forward and backward pass needs them whole; make them remote");
     options = options_for(&ways[0], 2, 1);
     options.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
     expect_refusal(&options, 0, "shard the state too");
@@ -379,11 +419,17 @@ static void test_reductions_are_to_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions),      cmocka_unit_test(test_tied_weights),
-        cmocka_unit_test(test_perceptron),        cmocka_unit_test(test_state_saved_in_pieces_loads_whole_and_back),
-        cmocka_unit_test(test_memory_is_a_share), cmocka_unit_test(test_pieces_of_thirty),
-        cmocka_unit_test(test_clipped_pieces),    cmocka_unit_test(test_one_replica_is_warned),
-        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_reductions_are_to_pieces),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_tied_weights),
+        cmocka_unit_test(test_perceptron),
+        cmocka_unit_test(test_state_saved_in_pieces_loads_whole_and_back),
+        cmocka_unit_test(test_memory_is_a_share),
+        cmocka_unit_test(test_pieces_of_thirty),
+        cmocka_unit_test(test_clipped_pieces),
+        cmocka_unit_test(test_one_replica_is_warned),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_reductions_are_to_pieces),
+        cmocka_unit_test(test_weights_at_home_are_a_share),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
