@@ -19,7 +19,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "kernels/kernels.h"
+#include "core/isa.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__

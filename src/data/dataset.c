@@ -128,20 +128,8 @@ static bg_status check_arrays(const bg_array *arrays, uint32_t array_count, bg_e
     return BG_OK;
 }
 
-/* Shuffled rows are cache misses, and the processor sees only the one it is copying: ask for a later one meanwhile. */
-static void prefetch_row(const unsigned char *row, size_t row_bytes)
-{
-#if defined(__GNUC__)
-    for (size_t at = 0; at < row_bytes && at < 1024; at += 64)
-        __builtin_prefetch(row + at);
-#else
-    (void)row;
-    (void)row_bytes;
-#endif
-}
-
-static void gather_rows(const unsigned char *rows, size_t row_bytes, const uint32_t *indices, size_t count,
-                        unsigned char *out)
+void bgi_dataset_gather_rows(const unsigned char *rows, size_t row_bytes, const uint32_t *indices, size_t count,
+                             unsigned char *out)
 {
     enum { AHEAD = 4 };
 
@@ -152,7 +140,7 @@ static void gather_rows(const unsigned char *rows, size_t row_bytes, const uint3
     }
     for (size_t i = 0; i < count; i++) {
         if (i + AHEAD < count)
-            prefetch_row(rows + indices[i + AHEAD] * row_bytes, row_bytes);
+            bgi_dataset_prefetch_row(rows + indices[i + AHEAD] * row_bytes, row_bytes);
         memcpy(out + i * row_bytes, rows + indices[i] * row_bytes, row_bytes);
     }
 }
@@ -162,7 +150,7 @@ static bg_status gather_copied(const bg_dataset *dataset, uint64_t epoch, const 
 {
     (void)epoch, (void)scratch, (void)out_failed, (void)error;
     for (uint32_t t = 0; t < dataset->tensor_count; t++)
-        gather_rows(dataset->rows[t], dataset->sample_bytes[t], indices, count, tensors[t]);
+        bgi_dataset_gather_rows(dataset->rows[t], dataset->sample_bytes[t], indices, count, tensors[t]);
     return BG_OK;
 }
 

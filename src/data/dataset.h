@@ -55,4 +55,20 @@ void *bgi_dataset_scratch(const bg_dataset *dataset);
 void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[], size_t count,
                         unsigned char *places[BG_DATASET_MAX_TENSORS]);
 
+/* Copies rows indices[0..count) of an array one after the other to `out`. */
+void bgi_dataset_gather_rows(const unsigned char *rows, size_t row_bytes, const uint32_t *indices, size_t count,
+                             unsigned char *out);
+
+/* Shuffled rows are cache misses, and the processor sees only the one at work: ask for a later one meanwhile. */
+static inline void bgi_dataset_prefetch_row(const unsigned char *row, size_t row_bytes)
+{
+#if defined(__GNUC__)
+    for (size_t at = 0; at < row_bytes && at < 1024; at += 64)
+        __builtin_prefetch(row + at);
+#else
+    (void)row;
+    (void)row_bytes;
+#endif
+}
+
 #endif

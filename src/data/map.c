@@ -6,6 +6,7 @@
  * read where it lies when the source has its samples in memory.
  */
 #include "data/dataset.h"
+#include "data/levels.h"
 
 #include "core/error.h"
 
@@ -117,67 +118,59 @@ bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *optio
 
 /* ---- normalisation ---- */
 
-enum { LEVELS = 256 };
-
-/* A byte has 256 values, so the exact quotients are computed once and looked up: two loads and a store a pixel, where
- * two divisions would cost several times as much. */
 typedef struct normalisation {
     uint32_t tensor_index;
     uint32_t channel_count;
     size_t channel_elements;
-    float levels[][LEVELS]; /* [channel_count] */
+    bgi_levels channels[]; /* [channel_count] */
 } normalisation;
 
-static void look_up(const float *levels, const unsigned char *pixels, size_t count, float *out)
+static void normalise_sample(const normalisation *n, const unsigned char *pixels, float *out)
 {
-    size_t i = 0;
-
-    for (; i + 8 <= count; i += 8) { /* eight look-ups in flight */
-        out[i] = levels[pixels[i]];
-        out[i + 1] = levels[pixels[i + 1]];
-        out[i + 2] = levels[pixels[i + 2]];
-        out[i + 3] = levels[pixels[i + 3]];
-        out[i + 4] = levels[pixels[i + 4]];
-        out[i + 5] = levels[pixels[i + 5]];
-        out[i + 6] = levels[pixels[i + 6]];
-        out[i + 7] = levels[pixels[i + 7]];
-    }
-    for (; i < count; i++)
-        out[i] = levels[pixels[i]];
+    for (uint32_t c = 0; c < n->channel_count; c++)
+        n->channels[c].convert(&n->channels[c], pixels + c * n->channel_elements, n->channel_elements,
+                               out + c * n->channel_elements);
 }
 
-/* Shuffled images are cache misses; the next one can come while this one is looked up. */
-static void prefetch_image(const unsigned char *image, size_t size_bytes)
+/* Of samples in memory, tensor by tensor: nothing is copied on the way. */
+static void normalise_rows(const bg_dataset *dataset, const uint32_t *indices, size_t count,
+                           unsigned char *const tensors[])
 {
-#if defined(__GNUC__)
-    for (size_t at = 0; at < size_bytes && at < 4096; at += 64)
-        __builtin_prefetch(image + at);
-#else
-    (void)image;
-    (void)size_bytes;
-#endif
+    enum { AHEAD = 4 };
+    const normalisation *n = dataset->state;
+    const bg_dataset *source = dataset->source;
+    const uint32_t which = n->tensor_index;
+    const unsigned char *rows = source->rows[which];
+    const size_t row_bytes = source->sample_bytes[which], out_bytes = dataset->sample_bytes[which];
+
+    for (uint32_t t = 0; t < dataset->tensor_count; t++)
+        if (t != which)
+            bgi_dataset_gather_rows(source->rows[t], source->sample_bytes[t], indices, count, tensors[t]);
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            bgi_dataset_prefetch_row(rows + indices[i + AHEAD] * row_bytes, row_bytes);
+        normalise_sample(n, rows + indices[i] * row_bytes, (float *)(void *)(tensors[which] + i * out_bytes));
+    }
 }
 
 static bg_status gather_normalised(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                    unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
     const normalisation *n = dataset->state;
-    const bg_dataset *source = dataset->source;
     const uint32_t which = n->tensor_index;
     const void *inputs[BG_DATASET_MAX_TENSORS];
 
+    if (dataset->source->rows[0] != NULL) {
+        normalise_rows(dataset, indices, count, tensors);
+        return BG_OK;
+    }
     for (size_t i = 0; i < count; i++) {
         *out_failed = i;
-        BGI_TRY(read_inputs(source, epoch, indices[i], scratch, inputs, error));
-        if (source->rows[which] != NULL && i + 1 < count)
-            prefetch_image(source->rows[which] + indices[i + 1] * source->sample_bytes[which],
-                           source->sample_bytes[which]);
+        BGI_TRY(read_inputs(dataset->source, epoch, indices[i], scratch, inputs, error));
         for (uint32_t t = 0; t < dataset->tensor_count; t++)
             if (t != which)
                 memcpy(tensors[t] + i * dataset->sample_bytes[t], inputs[t], dataset->sample_bytes[t]);
-        for (uint32_t c = 0; c < n->channel_count; c++)
-            look_up(n->levels[c], (const unsigned char *)inputs[which] + c * n->channel_elements, n->channel_elements,
-                    (float *)(void *)(tensors[which] + i * dataset->sample_bytes[which]) + c * n->channel_elements);
+        normalise_sample(n, inputs[which], (float *)(void *)(tensors[which] + i * dataset->sample_bytes[which]));
     }
     return BG_OK;
 }
@@ -214,18 +207,14 @@ bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *o
     BGI_TRY(check_normalisation(source, options, error));
     memcpy(types, source->types, sizeof types);
     types[options->tensor_index].dtype = BG_FLOAT32;
-    BGI_TRY(derive_mapped(source, source->tensor_count, types, sizeof *n + options->channel_count * sizeof n->levels[0],
-                          &dataset, error));
+    BGI_TRY(derive_mapped(source, source->tensor_count, types,
+                          sizeof *n + options->channel_count * sizeof n->channels[0], &dataset, error));
     n = dataset->state;
     n->tensor_index = options->tensor_index;
     n->channel_count = options->channel_count;
     n->channel_elements = source->sample_bytes[options->tensor_index] / options->channel_count;
     for (uint32_t c = 0; c < options->channel_count; c++)
-        for (int level = 0; level < LEVELS; level++) {
-            const float scaled = (float)level / 255.0F;
-
-            n->levels[c][level] = (scaled - options->means[c]) / options->deviations[c];
-        }
+        bgi_levels_init(&n->channels[c], options->means[c], options->deviations[c], bgi_cpu_isa());
     dataset->is_copied = source->is_copied;
     dataset->gather = gather_normalised;
     *out = dataset;

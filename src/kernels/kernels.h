@@ -54,9 +54,4 @@ static inline bool bgi_call_adds(const bg_kernel_call *call)
 /* For rows of the table without a fast kernel. */
 bool bgi_no_fast_kernel(const bgi_kernel_request *request, bg_kernel *out);
 
-/* ---- what the processor can do, asked once a selection ---- */
-
-typedef enum bgi_isa { BGI_ISA_PORTABLE = 0, BGI_ISA_AVX2, BGI_ISA_AVX512 } bgi_isa;
-bgi_isa bgi_cpu_isa(void);
-
 #endif

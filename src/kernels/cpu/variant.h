@@ -9,6 +9,7 @@
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H
 
+#include "core/isa.h"
 #include "kernels/kernels.h"
 
 typedef struct bgi_cpu_routine {

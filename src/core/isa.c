@@ -1,7 +1,7 @@
 /*
- * isa.c: which instruction set the fast kernels may use.
+ * isa.c: which instruction set fast code may use.
  */
-#include "kernels/kernels.h"
+#include "core/isa.h"
 
 bgi_isa bgi_cpu_isa(void)
 {

@@ -1,0 +1,35 @@
+/*
+ * levels.h: bytes as float32 by a table of 256 values, as fast as memory takes them.
+ *
+ * The table is the definition: level[x] = ((x / 255) - mean) / deviation, each operation rounded. A look-up a pixel is
+ * slower than memory is, two divisions are slower still. So the fast form computes the quotients with multiplications,
+ * a whole vector at a time, and mends each by its remainder (Markstein's division: q = a y, then q + (a - q b) y, with
+ * y the rounded 1 / b and fused multiply-adds), which gives the rounded quotient for almost every divisor. Almost: when
+ * a table is made, the fast form is asked for all 256 levels, and used only if every bit agrees.
+ */
+#ifndef BGI_DATA_LEVELS_H
+#define BGI_DATA_LEVELS_H
+
+#include "core/isa.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { BGI_LEVELS = 256 };
+
+typedef struct bgi_levels {
+    float mean, deviation, reciprocal; /* of the deviation */
+    float scale;                       /* 1 / 255 */
+    float table[BGI_LEVELS];
+    void (*convert)(const struct bgi_levels *levels, const unsigned char *bytes, size_t count, float *out);
+} bgi_levels;
+
+/* For the instruction sets up to `isa`. */
+void bgi_levels_init(bgi_levels *levels, float mean, float deviation, bgi_isa isa);
+
+/* The fast form as compiled for an instruction set; NULL where the compiler has none. */
+typedef void (*bgi_levels_convert)(const bgi_levels *levels, const unsigned char *bytes, size_t count, float *out);
+bgi_levels_convert bgi_levels_avx512(void);
+bgi_levels_convert bgi_levels_avx2(void);
+
+#endif

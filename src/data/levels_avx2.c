@@ -1,0 +1,13 @@
+/*
+ * levels_avx2.c: bytes as float32 for AVX2.
+ */
+#include "data/levels_body.h"
+
+bgi_levels_convert bgi_levels_avx2(void)
+{
+#if defined(__AVX2__) && defined(BGI_LEVELS_HAS_BODY)
+    return convert_fused;
+#else
+    return NULL;
+#endif
+}

@@ -1,0 +1,26 @@
+/*
+ * levels_body.h: the fast form of levels.h, written once; levels_*.c compile it, each with its own flags. It is plain C
+ * that compilers make vectors of. Empty without fused multiply-adds in hardware.
+ */
+#include "data/levels.h"
+
+#include <math.h>
+
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define BGI_LEVELS_HAS_BODY
+
+static void convert_fused(const bgi_levels *levels, const unsigned char *restrict bytes, size_t count,
+                          float *restrict out)
+{
+    const float mean = levels->mean, deviation = levels->deviation, reciprocal = levels->reciprocal;
+    const float scale = levels->scale;
+
+    for (size_t i = 0; i < count; i++) {
+        const float x = (float)bytes[i], scaled = x * scale;
+        const float centred = fmaf(fmaf(-scaled, 255.0F, x), scale, scaled) - mean;
+        const float quotient = centred * reciprocal;
+
+        out[i] = fmaf(fmaf(-quotient, deviation, centred), reciprocal, quotient);
+    }
+}
+#endif
