@@ -80,11 +80,17 @@ static uint32_t edit_distance(const char *a, const char *b)
 
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count)
 {
+    const size_t length = strlen(name);
     const char *best = NULL;
-    uint32_t best_distance = (uint32_t)strlen(name) / 2 + 1;
+    uint32_t best_distance = (uint32_t)length / 2 + 1;
 
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t distance = edit_distance(name, names[i]);
+        const size_t other = strlen(names[i]);
+        uint32_t distance;
+        /* Each character more or less is an edit: most names need no table. */
+        if ((other > length ? other - length : length - other) >= best_distance)
+            continue;
+        distance = edit_distance(name, names[i]);
         if (distance < best_distance) {
             best = names[i];
             best_distance = distance;
