@@ -175,13 +175,12 @@ typedef struct bg_ipu_options {
     bg_options options;
     char *stages;
     char *notes; /* "": none */
-    bool compile_only;
 } bg_ipu_options;
 
 /*
  * Training: pipelined, mean over accumulation and replicas. Inference: sharded, all outputs, no accumulation. With a
  * model's layers the stages are as layers_per_ipu says, else they are the graph's own, by auto_increment.
- * Errors: BG_ERROR_INVALID (layers and devices do not fit), BG_ERROR_UNSUPPORTED
+ * `compile_only` is that of bg_options. Errors: BG_ERROR_INVALID (layers and devices do not fit), BG_ERROR_UNSUPPORTED
  * (execute_encoder_on_cpu_for_generation).
  */
 BG_API bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inference, bool compile_only,

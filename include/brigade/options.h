@@ -229,6 +229,7 @@ typedef struct bg_options {
     uint32_t trace_events;  /* events kept for each device; default 65536 */
     bg_kernel_policy kernels;
     bool no_fusion;      /* leave ops as written */
+    bool compile_only;   /* the plan is to be looked at: it is made as ever, and a session of it is an error */
     bg_log_function log; /* NULL: silent */
     void *log_user;
 } bg_options;

@@ -39,7 +39,8 @@ BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_
 /* ---- sessions ---- */
 
 /* `weights` NULL: the session makes its own (bg_session_weights). Variables that are in `weights` take their values
- * from there; others are initialised from the seed and added. The plan must outlive the session. Starts the workers. */
+ * from there; others are initialised from the seed and added. The plan must outlive the session. Starts the workers.
+ * Errors: BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type). */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
 BG_API void bg_session_destroy(bg_session *session);
 BG_API bg_weights *bg_session_weights(bg_session *session); /* borrowed */

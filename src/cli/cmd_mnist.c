@@ -390,6 +390,20 @@ static int run_mnist(const mnist_config *config)
     return received_signal != 0 ? report_signal(&run) : CLI_DONE;
 }
 
+/* --compile-only: no data, no session, no files. */
+static int compile_alone(const mnist_config *config)
+{
+    const mnist_runner_options options = mnist_training_options(config);
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    if (mnist_plan_create(config, &options, &plan, &error) != BG_OK)
+        return cli_fail("mnist", CLI_FAILED, &error);
+    mnist_plan_report(config, plan);
+    bg_plan_destroy(plan);
+    return CLI_DONE;
+}
+
 int cli_mnist(int argc, char **argv)
 {
     mnist_config config = mnist_config_defaults();
@@ -412,8 +426,10 @@ int cli_mnist(int argc, char **argv)
     if (config.profile_dir != NULL && !config.profile)
         cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
     catch_signals();
-    code =
-        mnist_costs_find(&config, true, &error) == BG_OK ? run_mnist(&config) : cli_fail("mnist", CLI_FAILED, &error);
+    if (mnist_costs_find(&config, !config.compile_only, &error) != BG_OK)
+        code = cli_fail("mnist", CLI_FAILED, &error);
+    else
+        code = config.compile_only ? compile_alone(&config) : run_mnist(&config);
     bg_costs_clear(&config.costs);
     return code;
 }

@@ -23,25 +23,31 @@ static bg_status print_part(const bg_plan *plan, const char *title, print_functi
     return BG_OK;
 }
 
-static bg_status print_plan(mnist_config *config, bg_error *error)
+void mnist_plan_report(const mnist_config *config, const bg_plan *plan)
 {
-    mnist_runner_options options = mnist_training_options(config);
-    bg_plan *plan = NULL;
-    bg_plan_summary summary;
-    bg_status status;
+    const bg_plan_summary summary = bg_plan_summarise(plan);
 
-    BGI_TRY(mnist_costs_find(config, false, error));
-    BGI_TRY(mnist_plan_create(config, &options, &plan, error));
-    summary = bg_plan_summarise(plan);
     printf("%u stage%s on %u device%s, %u replica%s; %u micro-batches of %u images an update, %u updates a call\n"
-           "%.2f Mflop a micro-batch; idle share %.1f %% by %s costs; compiled in %.1f ms\n\n",
+           "%.2f Mflop a micro-batch; idle share %.1f %% by %s costs; compiled in %.1f ms\n",
            summary.stage_count, cli_s(summary.stage_count), summary.device_count, cli_s(summary.device_count),
            summary.replicas, cli_s(summary.replicas), summary.micro_batches_per_step, summary.micro_batch,
            summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
            config->costs.stage_count > 0 ? "measured" : "static", summary.compile_ms);
     if (summary.recomputed_op_count > 0)
-        printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n\n",
+        printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n",
                summary.recomputed_op_count, 100.0 * summary.recompute_share);
+}
+
+static bg_status print_plan(mnist_config *config, bg_error *error)
+{
+    mnist_runner_options options = mnist_training_options(config);
+    bg_plan *plan = NULL;
+    bg_status status;
+
+    BGI_TRY(mnist_costs_find(config, false, error));
+    BGI_TRY(mnist_plan_create(config, &options, &plan, error));
+    mnist_plan_report(config, plan);
+    printf("\n");
     status = print_part(plan, "Stages", bg_plan_print_placement, error);
     if (status == BG_OK)
         status = print_part(plan, "Memory", bg_plan_print_memory, error);

@@ -47,7 +47,7 @@ typedef struct mnist_config {
     const char *init_path, *save_path, *log_path;
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
-    bool debug, quiet;
+    bool debug, quiet, compile_only;
     bg_costs costs; /* of the training's stages (mnist_costs_find); empty: a model of them */
 } mnist_config;
 
@@ -112,6 +112,9 @@ typedef struct mnist_runner_options {
 /* The network for training or test, compiled. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_options *options, bg_plan **out,
                             bg_error *error);
+
+/* Prints what the plan of a training is, a few lines (cmd_plan.c). */
+void mnist_plan_report(const mnist_config *config, const bg_plan *plan);
 
 /* With --schedule auto: the stages' costs from the --costs file; where there is none they are measured on zeros, in the
  * shapes of the training, when `may_run`, and kept in the file. Clear config->costs with bg_costs_clear. */

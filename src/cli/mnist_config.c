@@ -112,6 +112,7 @@ const cli_option mnist_options[] = {
      .help = "where the profile goes"},
 
     {.help = "Output"},
+    {CLI_FLAG, "compile-only", AT(compile_only), .help = "make the plan of the training, say what it is, and stop"},
     {CLI_FLAG, "debug", AT(debug), .help = "show stages, memory, workers and timetable"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no progress, only results"},
     CLI_OPTIONS_END,
@@ -468,6 +469,7 @@ bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room)
     describe_devices(config, room->devices, &options);
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
+    options.compile_only = config->compile_only;
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;
     find_recompute(config->recompute, &options);

@@ -94,7 +94,7 @@ static void add_map_note(bgi_text *notes, const bg_ipu_config *config, bool for_
 }
 
 static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu_settings *settings,
-                      const bg_ipu_model *model, bool for_inference, bool compile_only)
+                      const bg_ipu_model *model, bool for_inference)
 {
     if (settings->auto_loss_scaling)
         bgi_text_add(notes, "`auto_loss_scaling` has no effect: float32 and bfloat16 need no scale\n");
@@ -124,8 +124,6 @@ static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu
     if (model == NULL || model->layer_count == 0)
         bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so its own blocks are the stages\n",
                      bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name);
-    if (compile_only)
-        bgi_text_add(notes, "compile only: make the plan and no session of it\n");
     add_map_note(notes, config, for_inference);
 }
 
@@ -156,7 +154,7 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
                                    const bg_ipu_model *model, bg_ipu_options *out, bg_error *error)
 {
     const bg_ipu_settings settings = bg_ipu_config_settings(config, for_inference);
-    bg_ipu_options made = {.compile_only = compile_only};
+    bg_ipu_options made = {0};
     bgi_text notes = {0};
     bg_status status = BG_OK;
 
@@ -164,6 +162,7 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "execute_encoder_on_cpu_for_generation is not supported; set it to false");
     fill_options(&settings, for_inference, &made.options);
+    made.options.compile_only = compile_only;
     if (model != NULL && model->layer_count > 0)
         status = make_stages(&settings, model, &made, error);
     if (status == BG_OK && made.stages != NULL) {
@@ -171,7 +170,7 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
         made.options.auto_stage = BG_AUTO_STAGE_SAME_AS_IPU; /* stages are listed */
         made.options.device_count = settings.ipus_per_replica;
     }
-    add_notes(&notes, config, &settings, model, for_inference, compile_only);
+    add_notes(&notes, config, &settings, model, for_inference);
     if (status == BG_OK)
         status = bgi_text_finish(&notes, &made.notes, error);
     bgi_text_clear(&notes);

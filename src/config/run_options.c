@@ -82,6 +82,7 @@ static const option_row rows[] = {
     {"trace", NULL, BOOL, AT(trace), NULL},
     {"trace_events", NULL, COUNT, AT(trace_events), NULL},
     {"no_fusion", NULL, BOOL, AT(no_fusion), NULL},
+    {"compile_only", NULL, BOOL, AT(compile_only), NULL},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof rows[0], NAME_LIMIT = 16 };

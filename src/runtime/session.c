@@ -264,6 +264,10 @@ bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session
 
     if (plan == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
+    if (plan->options.compile_only)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the plan was made with options.compile_only, to be looked at, and cannot run; make it "
+                            "again with compile_only false");
     session = calloc(1, sizeof *session);
 
     if (session == NULL)

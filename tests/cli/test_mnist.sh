@@ -58,7 +58,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm \
-    no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet help; do
+    no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -71,6 +71,11 @@ lines plan.out '^2 stages on 2 devices, 1 replica;' '^Stages$' '^Memory$' '^Time
 "$program" plan mnist --schedule single >plan.out 2>plan.err
 lines plan.out '^4 stages on 1 device, 1 replica;'
 check "a warning names the command: $(cat plan.err)" grep -q '^brigade plan: warning: all stages are on one device' plan.err
+rm -f brigade-mnist.safetensors
+"$program" mnist --compile-only --schedule gpipe --data-dir /nowhere >plan.out
+check "compile-only ends well" test $? -eq 0
+lines plan.out '^4 stages on 4 devices, 1 replica;' 'compiled in'
+check "compile-only runs nothing" sh -c '! grep -q Training plan.out && test ! -e brigade-mnist.safetensors'
 
 # ---- the same bits whatever runs them ----
 

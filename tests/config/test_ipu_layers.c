@@ -205,6 +205,7 @@ static void test_options(void **state)
     if (bg_ipu_config_to_options(config, false, false, &model, &made, &error) != BG_OK)
         fail_msg("%s", error.message);
     assert_string_equal(made.stages, "Embedding,Layer-0@0|Layer-1,Layer-2@1|Layer-3,Head@3");
+    assert_false(made.options.compile_only);
     assert_int_equal(made.options.strategy, BG_STRATEGY_PIPELINED);
     assert_int_equal(made.options.device_count, 4);
     assert_int_equal(made.options.replicas, 2);
@@ -226,7 +227,7 @@ static void test_options(void **state)
     assert_int_equal(made.options.device_iterations, 5);
     assert_int_equal(made.options.output_mode, BG_OUTPUT_ALL);
     assert_false(made.options.offload_optimiser);
-    assert_true(made.compile_only);
+    assert_true(made.options.compile_only);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <brigade/nn.h>
+#include <brigade/session.h>
 
 #include "support/allocations.h"
 #include "support/plan_check.h"
@@ -373,6 +374,52 @@ static void test_large_models_compile_fast(void **state)
     bg_graph_destroy(m.graph);
 }
 
+/* ---- compile only ---- */
+
+/* Program and memory of a plan as text. */
+static void print_plan(const bg_plan *plan, char **out_program, char **out_memory)
+{
+    assert_int_equal(bg_plan_print_program(plan, out_program, NULL), BG_OK);
+    assert_int_equal(bg_plan_print_memory(plan, out_memory, NULL), BG_OK);
+}
+
+static void test_compile_only(void **state)
+{
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    model m = make_model();
+    bg_options options = bg_options_defaults();
+    bg_weights *weights = NULL;
+    bg_session *session = NULL;
+    bg_plan *plans[2] = {NULL, NULL};
+    char *programs[2], *memories[2];
+    bg_error error = {0};
+
+    (void)state;
+    options.gradient_accumulation = 6;
+    options.replicas = 2;
+    for (int i = 0; i < 2; i++) {
+        options.compile_only = i == 1;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plans[i], NULL), BG_OK);
+        print_plan(plans[i], &programs[i], &memories[i]);
+    }
+    assert_string_equal(programs[0], programs[1]);
+    assert_string_equal(memories[0], memories[1]);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    expect(bg_session_create(plans[1], weights, &session, &error), BG_ERROR_INVALID, &error,
+           "again with compile_only false");
+    assert_null(session);
+    assert_int_equal(bg_weights_count(weights), 0);
+    assert_int_equal(bg_session_create(plans[0], weights, &session, NULL), BG_OK);
+    bg_session_destroy(session);
+    bg_weights_destroy(weights);
+    for (int i = 0; i < 2; i++) {
+        free(programs[i]);
+        free(memories[i]);
+        bg_plan_destroy(plans[i]);
+    }
+    bg_graph_destroy(m.graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_failed_allocations),
         cmocka_unit_test(test_large_models_compile_fast),
+        cmocka_unit_test(test_compile_only),
     };
 
     return cmocka_run_group_tests_name("plan/compile", tests, NULL, NULL);
