@@ -147,6 +147,26 @@ BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, 
  * element), so recomputation, schedules and processes do not change it. Inference: x. */
 BG_API bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double probability);
 
+/* ---- attention ---- */
+
+typedef struct bg_attention_options {
+    int64_t heads;
+    int64_t sequence_length; /* S; 0: the second dimension of a qkv of rank 3 */
+    bool causal;             /* a token sees itself and those before it */
+    double scale;            /* of scores; 0: 1 / sqrt(D) */
+    double dropout;          /* of the shares (after softmax), in training: 0 to below 1 */
+    int64_t serialisation;   /* kernels take the queries of a sequence in so many pieces, which divide S: less memory
+                                at a time, never another number */
+} bg_attention_options;
+
+BG_API bg_attention_options bg_attention_defaults(int64_t heads); /* causal, no dropout, one piece */
+
+/* Multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or
+ * [N S, 3 heads D]: queries of all heads, then keys, then values, as GPT-2 has them -> [.., heads D]. The S x S scores
+ * are never kept: the backward pass computes them again from the logarithm of each row's sum (Dao et al.,
+ * FlashAttention, 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
+BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
+
 /* ---- losses and metrics ---- */
 
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;

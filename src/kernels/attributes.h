@@ -169,6 +169,22 @@ typedef struct bgi_dropout_attributes {
     uint32_t random_id;
 } bgi_dropout_attributes;
 
+/* ATTENTION           qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S]   (H heads of width D)
+ * ATTENTION_BACKWARD  dy, qkv, y, log_sum_exp -> dqkv
+ * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, float64 for
+ * float64. In training the share that query i of head h gives to key j is kept when word j % 4 of
+ * Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's) is at
+ * least probability 2^32, and then divided by 1 - probability. A kernel may use `serialisation` to cut its work; it
+ * never changes a number. */
+typedef struct bgi_attention_attributes {
+    int64_t heads, sequence_length;
+    bool causal;
+    double scale;
+    double probability;
+    uint32_t random_id;
+    int64_t serialisation; /* pieces of queries */
+} bgi_attention_attributes;
+
 /* CROSS_ENTROPY           logits, labels -> loss, log_sum_exp, weight?
  *                         log_sum_exp is float64 in labels' shape: large logits would lose the gradient's digits in
  *                         float32. weight (MEAN only): the number of labels that count, a float32 scalar

@@ -89,6 +89,10 @@ extern const bg_op_type bgi_op_batch_norm, bgi_op_batch_norm_backward;
 extern const bg_op_type bgi_op_embedding, bgi_op_embedding_backward;
 extern const bg_op_type bgi_op_dropout; /* its gradient is itself */
 
+/* ---- attention.c ---- */
+
+extern const bg_op_type bgi_op_attention, bgi_op_attention_backward;
+
 /* ---- loss.c ---- */
 
 extern const bg_op_type bgi_op_cross_entropy, bgi_op_cross_entropy_backward;

@@ -1,0 +1,173 @@
+/*
+ * attention.c: multi-head self-attention over a product that holds queries, keys and values side by side, and its
+ * gradient. Of the scores only the logarithm of each row's sum of exponentials is kept for the backward pass.
+ *
+ *     row of qkv (one token):  | q of head 0 | q of head 1 | ... | k of head 0 | ... | v of head 0 | ... |
+ */
+#include <brigade/ops.h>
+
+#include <math.h>
+
+#include "ops/ops.h"
+#include "ops/shape.h"
+
+static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_error *error)
+{
+    const int64_t length = attributes->sequence_length;
+
+    if (attributes->heads < 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "heads is %lld: it must be at least 1",
+                            (long long)attributes->heads);
+    if (length < 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "the sequence length is %lld: it must be at least 1",
+                            (long long)length);
+    if (!isfinite(attributes->scale))
+        return bg_error_set(error, BG_ERROR_INVALID, "scale is %g: it must be a finite number, or 0 for 1 / sqrt(D)",
+                            attributes->scale);
+    if (!(attributes->probability >= 0.0 && attributes->probability < 1.0))
+        return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g: it must be at least 0 and below 1",
+                            attributes->probability);
+    if (attributes->serialisation < 1 || length % attributes->serialisation != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "serialisation is %lld: the queries of a sequence, %lld, must divide into as many pieces",
+                            (long long)attributes->serialisation, (long long)length);
+    /* The random numbers of a sample are counted in 32 bits, four at a time. */
+    if (attributes->probability > 0.0 &&
+        (double)attributes->heads * (double)length * (double)((length + 3) / 4) > (double)UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "dropout over %lld heads of %lld x %lld scores: a sample can have at most 2^34",
+                            (long long)attributes->heads, (long long)length, (long long)length);
+    return BG_OK;
+}
+
+/* qkv [N, S, 3 heads D] or [N S, 3 heads D]: the types of y and of the rows' statistics. */
+static bg_status infer_from(const bg_type *qkv, const bgi_attention_attributes *attributes, bg_type *out_y,
+                            bg_type *out_statistics, bg_error *error)
+{
+    char text[BG_TYPE_TEXT_BYTES];
+    int64_t rows;
+
+    BGI_TRY(bgi_shape_float(qkv, "qkv", error));
+    if (qkv->rank != 2 && qkv->rank != 3)
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [N, S, 3 heads D] or [N S, 3 heads D]",
+                            bg_type_text(qkv, text));
+    BGI_TRY(check_numbers(attributes, error));
+    if (qkv->dims[qkv->rank - 1] % (3 * attributes->heads) != 0)
+        return bg_error_set(
+            error, BG_ERROR_SHAPE,
+            "qkv is %s: its last dimension must be 3 (queries, keys, values) x %lld heads x their width",
+            bg_type_text(qkv, text), (long long)attributes->heads);
+    rows = qkv->rank == 3 ? qkv->dims[1] : qkv->dims[0];
+    if (qkv->rank == 3 ? rows != attributes->sequence_length : rows % attributes->sequence_length != 0)
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: %lld tokens are no whole number of sequences of %lld",
+                            bg_type_text(qkv, text), (long long)rows, (long long)attributes->sequence_length);
+    *out_y = *qkv;
+    out_y->dims[qkv->rank - 1] /= 3;
+    *out_statistics =
+        bg_tensor3(bgi_statistics_dtype(qkv->dtype), qkv->rank == 3 ? qkv->dims[0] : rows / attributes->sequence_length,
+                   attributes->heads, attributes->sequence_length);
+    return BG_OK;
+}
+
+/* ---- qkv -> y, log_sum_exp ---- */
+
+static bg_status infer_forward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    return infer_from(&op->types[0], op->attributes, &outputs[0], &outputs[1], error);
+}
+
+static bg_status differentiate_attention(bg_op_gradient *gradient, bg_error *error)
+{
+    bg_value inputs[4] = {{0}, gradient->inputs[0], gradient->outputs[0], gradient->outputs[1]};
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
+    if (gradient->needs[0])
+        gradient->input_gradients[0] =
+            bg_graph_add(gradient->graph, &bgi_op_attention_backward, NULL, inputs, 4, gradient->op.attributes, NULL);
+    return bg_graph_check(gradient->graph, error);
+}
+
+/* `products` of D multiplications and additions for each pair of tokens, and about ten operations for the exponential.
+ */
+static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *y, double products)
+{
+    const bgi_attention_attributes *attributes = op->attributes;
+    const double keys = (double)attributes->sequence_length * (attributes->causal ? 0.5 : 1.0);
+    const double pairs = bgi_type_elements(y) / (double)y->dims[y->rank - 1] * (double)attributes->heads * keys;
+
+    return bgi_cost_once(op, 2.0 * products * bgi_type_elements(y) * keys + 10.0 * pairs);
+}
+
+static bg_cost cost_forward(const bg_op_signature *op)
+{
+    return cost_pairs(op, &op->types[1], 2.0);
+}
+
+BGI_OP_KERNEL(select_attention, ATTENTION)
+
+const bg_op_type bgi_op_attention = {
+    BG_OP_TYPE_DEFAULTS,    .name = "attention",
+    .minimum_inputs = 1,    .maximum_inputs = 1,
+    .output_count = 2,      .attributes_bytes = sizeof(bgi_attention_attributes),
+    .infer = infer_forward, .gradient = differentiate_attention,
+    .cost = cost_forward,   .kernel = select_attention,
+};
+
+/* ---- dy, qkv, y, log_sum_exp -> dqkv ---- */
+
+static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    bg_type y, statistics;
+
+    BGI_TRY(infer_from(&op->types[1], op->attributes, &y, &statistics, error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "y's type", error));
+    BGI_TRY(bgi_shape_equal(&op->types[2], "y", &y, "the forward op's", error));
+    BGI_TRY(bgi_shape_equal(&op->types[3], "log_sum_exp", &statistics, "the forward op's", error));
+    outputs[0] = op->types[1];
+    return BG_OK;
+}
+
+static bg_cost cost_backward(const bg_op_signature *op)
+{
+    return cost_pairs(op, &op->types[0], 5.0);
+}
+
+BGI_OP_KERNEL(select_attention_backward, ATTENTION_BACKWARD)
+
+const bg_op_type bgi_op_attention_backward = {
+    BG_OP_TYPE_DEFAULTS,
+    .name = "attention_backward",
+    .minimum_inputs = 4,
+    .maximum_inputs = 4,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_attention_attributes),
+    .infer = infer_backward,
+    .cost = cost_backward,
+    .kernel = select_attention_backward,
+};
+
+/* ---- builder ---- */
+
+bg_attention_options bg_attention_defaults(int64_t heads)
+{
+    return (bg_attention_options){.heads = heads, .causal = true, .serialisation = 1};
+}
+
+bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options)
+{
+    const bg_type type = bg_graph_type(graph, qkv);
+    bgi_attention_attributes attributes = {.heads = options->heads,
+                                           .sequence_length = options->sequence_length,
+                                           .causal = options->causal,
+                                           .scale = options->scale,
+                                           .probability = options->dropout,
+                                           .random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0,
+                                           .serialisation = options->serialisation};
+
+    /* What is wrong with heads and the like the shape rule says. */
+    if (attributes.sequence_length == 0 && type.rank == 3)
+        attributes.sequence_length = type.dims[1];
+    if (attributes.scale == 0.0 && attributes.heads >= 1 && type.rank >= 1)
+        attributes.scale = 1.0 / sqrt((double)type.dims[type.rank - 1] / (3.0 * (double)attributes.heads));
+    return bg_graph_add(graph, &bgi_op_attention, name, &qkv, 1, &attributes, NULL);
+}
