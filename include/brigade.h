@@ -5,6 +5,7 @@
  *     options, plan     say how it runs: strategy, stages, batches, memory; compile it
  *     config            the same from files that people have
  *     session           run it
+ *     mesh              replicas as a grid, and groups of them
  *     data, feed, loop  feed it, and let it run
  *     profile           look at what it did
  */
@@ -18,6 +19,7 @@
 #include <brigade/graph.h>
 #include <brigade/kernel.h>
 #include <brigade/loop.h>
+#include <brigade/mesh.h>
 #include <brigade/nn.h>
 #include <brigade/ops.h>
 #include <brigade/options.h>

@@ -1,0 +1,84 @@
+/*
+ * mesh.h: replicas as a grid, and the groups of them that share something. Pure arithmetic over numbers.
+ *
+ * A model is copied `data` times over the samples, and each copy is cut along two tensor axes, as the GPT-3 example for
+ * PopXL does it. The replicas are numbered row by row, tensor axis 2 innermost:
+ *
+ *     replica = (d T1 + i) T2 + j        2 x 2 x 2:   data 0: 0 1    data 1: 4 5     rows: tensor axis 1
+ *                                                             2 3            6 7     columns: axis 2
+ *
+ * Two ways to say who belongs together. By axes: the members of a group differ in the coordinates along the named axes
+ * and agree in the others; what collectives over a mesh use. By (size, stride): PopXL's replica groupings, found by
+ * scanning the replicas. Groups of both kinds are numbered by their lowest member, members ascend.
+ */
+#ifndef BRIGADE_MESH_H
+#define BRIGADE_MESH_H
+
+#include <brigade/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the grid ---- */
+
+/* Sizes of the axes, each at least 1. The same struct holds coordinates, each below its size. */
+typedef struct bg_mesh {
+    uint32_t data, tensor_1, tensor_2;
+} bg_mesh;
+
+typedef enum bg_mesh_axis {
+    BG_MESH_NONE = 0,
+    BG_MESH_DATA = 1,
+    BG_MESH_TENSOR_1 = 2,
+    BG_MESH_TENSOR_2 = 4,
+    BG_MESH_TENSOR = 6, /* both */
+    BG_MESH_ALL = 7
+} bg_mesh_axis;
+
+/* Each axis at least 1, at most 65536 replicas in all. */
+BG_API bg_status bg_mesh_validate(const bg_mesh *mesh, bg_error *error);
+BG_API uint32_t bg_mesh_replica_count(const bg_mesh *mesh);
+BG_API uint32_t bg_mesh_replica(const bg_mesh *mesh, const bg_mesh *coordinates);
+BG_API bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica);
+
+/* ---- groups along axes; `axes`: bits of bg_mesh_axis ---- */
+
+/* Members of each group. */
+BG_API uint32_t bg_mesh_group_size(const bg_mesh *mesh, uint32_t axes);
+/* Which group the replica is in. */
+BG_API uint32_t bg_mesh_group_index(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
+/* Which member of its group the replica is: 0 is the lowest. */
+BG_API uint32_t bg_mesh_group_member(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
+/* Member `member` of the group that `replica` is in. */
+BG_API uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t replica, uint32_t member);
+
+/* ---- groups by size and stride ---- */
+
+/* o, o + stride, ..., o + (size - 1) stride for the lowest replica o that is in no group yet, until all are. */
+typedef struct bg_replica_group {
+    uint32_t size, stride;
+} bg_replica_group;
+
+/* Checks what is asked for among `replicas` and completes it: size 0 is replicas / stride; a size of 1 has stride 1. */
+BG_API bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *asked, bg_replica_group *out,
+                                          bg_error *error);
+/* out_groups[replica]: its group's number. There are replicas / size of them. */
+BG_API bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
+                                         bg_error *error);
+/* With the groups as rows of a matrix, the columns: a tensor cut over `groups` is equal in the replicas of each
+ * transposed group. `groups[replica]` are group numbers, as bg_replica_group_assign gives them; all groups must be of
+ * one size. The result need not have a constant stride. `out_groups` is another array. */
+BG_API bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, uint32_t *out_groups,
+                                            bg_error *error);
+/* The grouping with one size and one stride that lies inside `groups`: the smallest stride between members, and the
+ * greatest common divisor of the lengths of the runs that have it. The same groups when they have one stride already;
+ * groups of 1 when nothing better fits. */
+BG_API bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out,
+                                           bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
