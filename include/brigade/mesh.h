@@ -1,5 +1,5 @@
 /*
- * mesh.h: replicas as a grid, and the groups of them that share something. Pure arithmetic over numbers.
+ * mesh.h: replicas as a grid, the groups of them that share something, and tensors cut over it. Pure functions.
  *
  * A model is copied `data` times over the samples, and each copy is cut along two tensor axes, as the GPT-3 example for
  * PopXL does it. The replicas are numbered row by row, tensor axis 2 innermost:
@@ -76,6 +76,32 @@ BG_API bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *g
  * groups of 1 when nothing better fits. */
 BG_API bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out,
                                            bg_error *error);
+
+/* ---- pieces of a tensor ---- */
+
+/* How a dimension is cut. All zero: not at all. */
+typedef struct bg_shard_dim {
+    bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: piece i is at coordinate i of that axis, equal along the others */
+    uint32_t blocks; /* the dimension is so many tensors side by side, each of which is cut: 3 for the columns q, k, v.
+                        0: 1 */
+    uint32_t multiple; /* pieces are rounded up to a multiple of this, and zeros follow the last element; 0: no zeros,
+                          the pieces must be equal. The GPT example's tables have 16 */
+} bg_shard_dim;
+
+/* A tensor and how a mesh cuts it: 50257 rows in 8 pieces of 6288 are {BG_MESH_TENSOR_1, 1, 16}. */
+typedef struct bg_shard {
+    bg_type whole;
+    bg_shard_dim dims[BG_MAX_RANK];
+} bg_shard;
+
+/* The type of each piece. Refuses what does not divide, with the sizes that would. */
+BG_API bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *out, bg_error *error);
+/* Copies the piece of the replica at these coordinates out of the whole tensor, zeros where it is padded. */
+BG_API bg_status bg_shard_cut(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *whole,
+                              void *out_piece, bg_error *error);
+/* Copies a piece, without its padding, to where it belongs in the whole tensor; the rest of that is left alone. */
+BG_API bg_status bg_shard_join(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
+                               const void *piece, void *out_whole, bg_error *error);
 
 #ifdef __cplusplus
 }
