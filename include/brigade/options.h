@@ -161,7 +161,8 @@ typedef struct bg_options {
      * searches the order that ends first with the stages' costs, within the budgets. */
     const char *schedule;
     /* What the stages cost, one of each stage (bg_profile_measure); NULL: a model of the ops. They decide times and,
-     * with "auto", the order; never a bit of the result. */
+     * with "auto", the order; never a bit of the result. Measured with W in B (weights_ns 0) or apart, they
+     * serve schedules of both kinds. */
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
     double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: they are free */

@@ -461,8 +461,7 @@ bg_status bgi_lower(bgi_compiler *c, bg_error *error)
 
     plan->stage_count = c->stages.stage_count;
     plan->device_count = c->stages.device_count;
-    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, plan->training && c->generator->splits_weights,
-                             &c->partition, error));
+    BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, c->splits_weights, &c->partition, error));
     BGI_TRY(resolve_outputs(c, error));
     BGI_TRY(list_inputs(c, error));
     BGI_TRY(check_micro_batch(c, error));
@@ -474,67 +473,8 @@ bg_status bgi_lower(bgi_compiler *c, bg_error *error)
     return bgi_lay_out(c, error);
 }
 
-static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss, const bg_optimiser *optimiser,
-                             const bg_loop *loop, const bg_options *options, bg_plan **out, bg_error *error);
-
-/* The same plan without budgets and messages to the user. */
-static bg_status create_unlimited(const bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_plan **out,
-                                  bg_error *error)
-{
-    const bg_plan *plan = c->plan;
-    bg_options options = plan->options;
-    bg_device_model *devices = malloc((options.device_model_count + 1) * sizeof *devices);
-    bg_status status;
-
-    if (devices == NULL)
-        return bgi_error_memory(error, "device models", options.device_model_count * sizeof *devices);
-    for (uint32_t d = 0; d < options.device_model_count; d++)
-        devices[d] = (bg_device_model){.speed = options.devices[d].speed};
-    options.devices = options.devices != NULL ? devices : NULL;
-    options.device_memory_bytes = 0;
-    options.log = NULL;
-    status = create_plan(graph, plan->training, loss, plan->training ? &plan->optimiser : NULL, c->loop, &options, out,
-                         error);
-    free(devices);
-    return status;
-}
-
-/* What the budgets leave for slots on each device, for the schedule that asks. The rest of a device does not depend on
- * the order: it is read from the plan that is made without budgets. Recomputation that is to meet the budgets does so
- * with the order that would be best without them, and so do remote activations, which have slots for a few
- * micro-batches in any order. */
-static bg_status find_slot_room(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
-{
-    const bg_plan *plan = c->plan;
-    const uint32_t device_count = c->stages.device_count;
-    size_t *room = bgi_arena_take(&c->plan->arena, device_count, sizeof *room);
-    bool is_limited = false;
-    bg_plan *other = NULL;
-
-    if (room == NULL)
-        return bgi_error_memory(error, "budgets", device_count * sizeof *room);
-    for (uint32_t d = 0; d < device_count; d++)
-        is_limited = is_limited || bgi_options_budget(&plan->options, d) != 0;
-    if (!is_limited || strcmp(c->generator->name, "auto") != 0 || plan->options.recompute == BG_RECOMPUTE_AUTO ||
-        bgi_activations_may_be_remote(&plan->options))
-        return BG_OK;
-    BGI_TRY(create_unlimited(c, graph, loss, &other, error));
-    for (uint32_t d = 0; d < device_count && other->device_count == device_count; d++) {
-        const size_t budget = bgi_options_budget(&plan->options, d);
-        size_t fixed = other->devices[d].arena_bytes;
-        for (uint32_t edge = 0; edge < other->edge_count; edge++)
-            if (other->edges[edge].to_device == d)
-                fixed -= other->edges[edge].depth * other->edges[edge].slot_bytes;
-        room[d] = budget == 0 ? SIZE_MAX : budget > fixed ? budget - fixed : 0;
-        c->device_slot_bytes = room;
-    }
-    bg_plan_destroy(other);
-    return BG_OK;
-}
-
 static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
 {
-    const bg_value given_loss = loss;
     bg_plan *plan = c->plan;
 
     BGI_TRY(take_forward(c, graph, &loss, error));
@@ -549,7 +489,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     bgi_warn_of_one_replica(&plan->options, plan->training);
     if (plan->training)
         BGI_TRY(bgi_shard_updates(c->graph, &plan->options, error));
-    BGI_TRY(find_slot_room(c, graph, given_loss, error));
+    BGI_TRY(bgi_prepare_search(c, error));
     BGI_TRY(bgi_recompute_plan(c, error));
     BGI_TRY(bgi_lower(c, error));
     BGI_TRY(bgi_write_programs(c, error));
@@ -610,6 +550,7 @@ static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss
     if (status == BG_OK)
         status = compile(&compiler, graph, loss, error);
     bg_graph_destroy(compiler.graph);
+    bg_schedule_destroy(compiler.found);
     bgi_stages_clear(&compiler.stages);
     bgi_partition_clear(&compiler.partition);
     bgi_arena_clear(&compiler.scratch);

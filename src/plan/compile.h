@@ -4,6 +4,7 @@
  *     compile.c   drives the passes
  *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
  *     problem.c   the schedule problem, the choice of a schedule
+ *     trial.c     copies that are compiled to see what comes of a choice; what `auto` searches with
  *     recompute.c what is computed again
  *     offload.c   what is remote: buffers of the schedule, windows and rings
  *     layout.c    where every value lives: variables, slots of edges, transients (pack.c)
@@ -37,6 +38,8 @@ typedef struct bgi_compiler {
     bg_graph *graph;     /* after all passes */
     const bg_loop *loop; /* or NULL */
     const bg_schedule_generator *generator;
+    bool splits_weights;             /* W apart from B */
+    bg_schedule *found;              /* what the generator gives, when a trial has it already; or NULL */
     const size_t *device_slot_bytes; /* what budgets leave for slots, in the plan's memory; NULL: no limit */
     bgi_stages stages;
     bgi_partition partition;
@@ -80,6 +83,14 @@ bg_status bgi_make_schedule(bgi_compiler *compiler, bg_error *error);
 
 /* compile.c: from a training graph with all ops to the memory layout. */
 bg_status bgi_lower(bgi_compiler *compiler, bg_error *error);
+
+/* trial.c */
+/* A compiler with a plan and a graph of its own and the same stages, for bgi_lower. On failure too it is to be ended;
+ * `plan` may be taken out of it before that. */
+bg_status bgi_trial_begin(const bgi_compiler *compiler, bgi_compiler *out, bg_error *error);
+void bgi_trial_end(bgi_compiler *trial);
+/* For the schedule `auto`: room for slots, and whether W is apart. */
+bg_status bgi_prepare_search(bgi_compiler *compiler, bg_error *error);
 
 /* recompute.c: adds the ops that the options have run again. */
 bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);

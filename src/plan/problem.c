@@ -29,6 +29,7 @@ bg_status bgi_choose_generator(bgi_compiler *c, bg_error *error)
     if (c->generator == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "there is no schedule `%s`; there are %s", name,
                             bgi_options_schedules(names, sizeof names));
+    c->splits_weights = c->plan->training && c->generator->splits_weights;
     return BG_OK;
 }
 
@@ -38,6 +39,7 @@ void bgi_give_up_pipeline(bgi_compiler *c)
         return;
     warn(c->plan, "all stages are on one device: one micro-batch runs at a time, without a pipeline");
     c->generator = bg_schedule_generator_find("sequential");
+    c->splits_weights = false;
 }
 
 /* ---- the problem ---- */
@@ -60,10 +62,23 @@ static bg_status price_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* Costs are measured with W apart or with W in B: what is one action here is a sum, and what was measured as one is
+ * divided as the model divides it. */
+static void fit_backward(const bg_stage_cost *model, bg_stage_cost *cost)
+{
+    const double whole = cost->backward_ns + cost->weights_ns, model_whole = model->backward_ns + model->weights_ns;
+
+    if (model->backward_ns > 0 && model->weights_ns > 0 && cost->weights_ns > 0)
+        return;
+    cost->weights_ns = model_whole > 0 ? whole * (model->weights_ns / model_whole) : 0.0;
+    cost->backward_ns = whole - cost->weights_ns;
+}
+
 /* Costs that were measured take the place of the model's. */
 static bg_status take_costs(bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
+    bg_stage_cost *costs;
 
     if (options->stage_costs == NULL)
         return BG_OK;
@@ -71,7 +86,12 @@ static bg_status take_costs(bgi_compiler *c, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "costs are given for %u stages, but there are %u; measure them again with these stages",
                             options->stage_cost_count, c->stages.stage_count);
-    c->plan->problem.costs = options->stage_costs;
+    costs = bgi_arena_copy(&c->plan->arena, options->stage_costs, options->stage_cost_count * sizeof *costs);
+    if (costs == NULL)
+        return bgi_error_memory(error, "costs", options->stage_cost_count * sizeof *costs);
+    for (uint32_t s = 0; s < c->stages.stage_count; s++)
+        fit_backward(&c->plan->problem.costs[s], &costs[s]);
+    c->plan->problem.costs = costs;
     c->plan->problem.bytes_per_ns = options->message_bytes_per_ns;
     return BG_OK;
 }
@@ -138,7 +158,7 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     BGI_TRY(copy_stages(c, error));
     problem->micro_batch_count = c->plan->micro_batches;
     problem->training = c->plan->training;
-    problem->splits_weights = c->plan->training && c->generator->splits_weights;
+    problem->splits_weights = c->splits_weights;
     problem->merges_loss = c->plan->training;
     problem->update_level_count = c->partition.level_count;
     problem->reduces_gradients = c->plan->training && c->plan->replicas > 1;
@@ -201,13 +221,23 @@ static bg_status check_minimum(const bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* The generator's schedule, or what it gave in a trial. */
+static bg_status take_schedule(bgi_compiler *c, bg_error *error)
+{
+    if (c->found == NULL)
+        return bg_schedule_create(&c->plan->problem, c->generator, &c->plan->schedule, error);
+    c->plan->schedule = c->found;
+    c->found = NULL;
+    return bg_schedule_verify(c->plan->schedule, &c->plan->problem, error);
+}
+
 bg_status bgi_make_schedule(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;
     bg_schedule_timing timing = {0};
 
     BGI_TRY(make_problem(c, error));
-    BGI_TRY(bg_schedule_create(&plan->problem, c->generator, &plan->schedule, error));
+    BGI_TRY(take_schedule(c, error));
     /* Which edges are worth a remote store is known when the schedule is: made again with them until nothing changes.
      */
     while (bgi_decide_remote_edges(c)) {

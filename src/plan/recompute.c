@@ -54,36 +54,22 @@ typedef struct bgi_chooser {
 /* Compiles with the choice `is_kept` up to the layout. The plan is the caller's to destroy. */
 static bg_status try_choice(bgi_chooser *s, bg_plan **out, bg_error *error)
 {
-    const bg_plan *plan = s->c->plan;
-    bgi_compiler trial = {.stages = s->c->stages, .generator = s->c->generator};
     bgi_recomputed recomputed = {0};
+    bgi_compiler trial;
     bg_status status;
 
-    trial.plan = calloc(1, sizeof *trial.plan);
-    if (trial.plan == NULL)
-        return bgi_error_memory(error, "a plan", sizeof *trial.plan);
-    trial.plan->options = plan->options;
-    trial.plan->options.log = NULL;
-    trial.plan->training = plan->training;
-    trial.plan->replicas = plan->replicas;
-    trial.plan->micro_batches = plan->micro_batches;
-    trial.plan->iterations = plan->iterations;
-    trial.plan->optimiser = plan->optimiser;
+    BGI_TRY_CLEANUP(bgi_trial_begin(s->c, &trial, error));
     recomputed.stages = bgi_arena_take(&trial.plan->arena, s->c->stages.stage_count, sizeof *recomputed.stages);
+    if (recomputed.stages == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "stages", s->c->stages.stage_count * sizeof *recomputed.stages));
     trial.stage_recomputes = recomputed.stages;
-    status = recomputed.stages != NULL ? bgi_graph_clone(s->c->graph, &trial.graph, error)
-                                       : bgi_error_memory(error, "stages", 0);
-    if (status == BG_OK)
-        status = bgi_recompute_apply(&s->r, trial.graph, s->is_kept, plan->options.recompute_order, &recomputed, error);
-    if (status == BG_OK)
-        status = bgi_lower(&trial, error);
-    bg_graph_destroy(trial.graph);
-    bgi_partition_clear(&trial.partition);
-    bgi_arena_clear(&trial.scratch);
-    if (status != BG_OK)
-        bg_plan_destroy(trial.plan);
-    else
-        *out = trial.plan;
+    BGI_TRY_CLEANUP(
+        bgi_recompute_apply(&s->r, trial.graph, s->is_kept, s->c->plan->options.recompute_order, &recomputed, error));
+    BGI_TRY_CLEANUP(bgi_lower(&trial, error));
+    *out = trial.plan;
+    trial.plan = NULL;
+cleanup:
+    bgi_trial_end(&trial);
     return status;
 }
 

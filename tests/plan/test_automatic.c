@@ -261,6 +261,25 @@ static void test_plans_are_right(void **state)
     bg_graph_destroy(m.graph);
 }
 
+static void expect_clean_failures(const model *m, const bg_options *options)
+{
+    for (uint64_t n = 1;; n++) {
+        bg_plan *plan = NULL;
+        bg_error error = {0};
+        const int64_t before = test_allocations_live();
+        test_allocations_fail(n);
+        const bg_status status = make_plan(m, options, &plan, &error);
+        const bool have_failed = test_allocations_have_failed();
+        test_allocations_fail(0);
+        if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK)
+            fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
+        bg_plan_destroy(plan);
+        assert_int_equal(test_allocations_live(), before);
+        if (!have_failed)
+            break;
+    }
+}
+
 static void test_failed_allocations(void **state)
 {
     static const uint32_t mapping[] = {0, 1, 1};
@@ -280,21 +299,11 @@ static void test_failed_allocations(void **state)
     options.block_cost_count = 1;
     options.devices = devices;
     options.device_model_count = 2;
-    for (uint64_t n = 1;; n++) {
-        bg_plan *plan = NULL;
-        bg_error error = {0};
-        const int64_t before = test_allocations_live();
-        test_allocations_fail(n);
-        const bg_status status = make_plan(&m, &options, &plan, &error);
-        const bool have_failed = test_allocations_have_failed();
-        test_allocations_fail(0);
-        if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK)
-            fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
-        bg_plan_destroy(plan);
-        assert_int_equal(test_allocations_live(), before);
-        if (!have_failed)
-            break;
-    }
+    expect_clean_failures(&m, &options);
+    options = make_options("A,B|C,D");
+    options.schedule = "auto"; /* tries copies of the plan */
+    options.gradient_accumulation = 2;
+    expect_clean_failures(&m, &options);
     bg_graph_destroy(m.graph);
 }
 

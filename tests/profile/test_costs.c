@@ -15,6 +15,7 @@
 
 #include <brigade/nn.h>
 
+#include "plan/plan.h"
 #include "profile/costs.h"
 
 enum { MICRO_BATCH = 4, ACCUMULATION = 6, STAGES = 4 };
@@ -122,7 +123,7 @@ static uint32_t next_random(uint32_t *state)
 static void test_costs_change_no_bit(void **state)
 {
     bg_options options = make_options("interleaved");
-    size_t expected_size, size, order_count = 0;
+    size_t expected_size, size, order_count = 0, split_count = 0;
     unsigned char *expected = train(&options, &expected_size);
     char *orders[8] = {NULL};
     uint32_t random = 1;
@@ -150,12 +151,91 @@ static void test_costs_change_no_bit(void **state)
         for (int k = 0; k < i; k++)
             is_new = is_new && strcmp(orders[k], orders[i]) != 0;
         order_count += is_new;
+        split_count += plan->problem.splits_weights;
         bg_plan_destroy(plan);
     }
-    assert_true(order_count > 1); /* else nothing was tested */
+    assert_true(order_count > 1 && split_count > 0); /* else nothing was tested */
     for (int i = 0; i < 8; i++)
         free(orders[i]);
     free(expected);
+}
+
+static double find_makespan(const bg_plan *plan)
+{
+    bg_schedule_timing timing = {0};
+    bg_error error = {0};
+    double makespan;
+
+    require(bg_schedule_simulate(plan->schedule, &plan->problem, &timing, &error), &error);
+    makespan = timing.makespan;
+    bg_schedule_timing_clear(&timing);
+    return makespan;
+}
+
+static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
+{
+    bg_options options = make_options(schedule);
+    const bg_stage_cost costs[STAGES] = {cost, cost, cost, cost};
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    options.stage_costs = costs;
+    options.stage_cost_count = STAGES;
+    require(make_plan(&options, &plan, &error), &error);
+    return plan;
+}
+
+/* `auto` has W apart where that ends earlier, and is then as fast as the schedules that always have it so. */
+static void test_weights_apart(void **state)
+{
+    static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};
+    const bg_stage_cost even = {.forward_ns = 1000, .backward_ns = 1000, .weights_ns = 1000};
+    bg_plan *plan = plan_with("auto", even);
+    const double makespan = find_makespan(plan);
+
+    (void)state;
+    assert_true(plan->problem.splits_weights);
+    bg_plan_destroy(plan);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        plan = plan_with(others[i], even);
+        if (makespan > find_makespan(plan))
+            fail_msg("%g ns, %s takes %g", makespan, others[i], find_makespan(plan));
+        if (!plan->problem.splits_weights)
+            assert_true(makespan < find_makespan(plan));
+        bg_plan_destroy(plan);
+    }
+    /* Nothing to gain: B stays whole. */
+    plan = plan_with("auto", (bg_stage_cost){.forward_ns = 1000});
+    assert_false(plan->problem.splits_weights);
+    bg_plan_destroy(plan);
+}
+
+/* Measured either way, costs serve schedules of both kinds. */
+static void test_costs_of_halves(void **state)
+{
+    const bg_stage_cost whole = {.forward_ns = 500, .backward_ns = 3000};
+    const bg_stage_cost halves = {.forward_ns = 500, .backward_ns = 2000, .weights_ns = 1000};
+    bg_plan *plan = plan_with("interleaved", halves);
+
+    (void)state;
+    for (int stage = 0; stage < STAGES; stage++) {
+        assert_true(plan->problem.costs[stage].backward_ns == 3000);
+        assert_true(plan->problem.costs[stage].weights_ns == 0);
+    }
+    bg_plan_destroy(plan);
+    plan = plan_with("zb-h1", halves);
+    assert_true(plan->problem.costs[1].backward_ns == 2000 && plan->problem.costs[1].weights_ns == 1000);
+    /* Nobody waits for gradients of the images. */
+    assert_true(plan->problem.costs[0].backward_ns + plan->problem.costs[0].weights_ns == 3000);
+    bg_plan_destroy(plan);
+    plan = plan_with("zb-h1", whole);
+    for (int stage = 0; stage < STAGES; stage++) {
+        const bg_stage_cost *cost = &plan->problem.costs[stage];
+        assert_true(cost->forward_ns == 500 && cost->weights_ns > 0);
+        assert_true(cost->backward_ns + cost->weights_ns == 3000);
+        assert_true(stage == 0 || cost->backward_ns > 0);
+    }
+    bg_plan_destroy(plan);
 }
 
 /* The least budget that one micro-batch at a time fits is enough, and with less the message is the plan's own. */
@@ -261,6 +341,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measured),
         cmocka_unit_test(test_costs_change_no_bit),
+        cmocka_unit_test(test_weights_apart),
+        cmocka_unit_test(test_costs_of_halves),
         cmocka_unit_test(test_budget_is_met),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_file_brings_every_bit_back),
