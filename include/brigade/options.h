@@ -198,6 +198,10 @@ typedef struct bg_options {
      * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
      * the update. */
     double max_gradient_norm;
+    /* The gradient of the loss is multiplied by it, and what the update reads divided by it again, so that small
+     * gradients stay in a narrow type's range; from 2^-64 to 2^64, default 1. A power of two changes no bit as long as
+     * nothing leaves that range. */
+    double loss_scaling;
     /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, or BG_DTYPE_NONE or BG_FLOAT32: float32. */
     bg_dtype first_moment_dtype, second_moment_dtype;
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */

@@ -39,7 +39,7 @@ typedef struct mnist_config {
     bool checkpoint_blocks;
     const char *dtype, *output_mode, *last_batch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
-    double clip_norm;                                                /* 0: off */
+    double clip_norm, loss_scaling;                                  /* clip_norm 0: off */
     uint64_t seed, steps;                                            /* steps 0: until the epochs are done */
     bool no_shuffle;
     const char *data_dir;

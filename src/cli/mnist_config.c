@@ -32,6 +32,8 @@ const cli_option mnist_options[] = {
     {CLI_CHOICE, "accumulator-type", AT(accumulator_type), .choices = "default|same|float32|bfloat16",
      .help = "in which gradients are accumulated; same: the parameter's"},
     {CLI_REAL, "clip-norm", AT(clip_norm), .value = "X", .help = "bound of the norm of all gradients; 0: none"},
+    {CLI_REAL, "loss-scaling", AT(loss_scaling), .value = "X",
+     .help = "times the loss's gradient, and out of the parameters' again; a power of two changes no bit"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch of the test"},
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
@@ -140,6 +142,7 @@ mnist_config mnist_config_defaults(void)
         .last_batch = "drop",
         .accumulation = "mean",
         .accumulator_type = "default",
+        .loss_scaling = 1.0,
     };
 }
 
@@ -388,6 +391,7 @@ static void set_gradients(const mnist_config *config, bg_options *options)
         options->accumulator_dtype = bg_dtype_find(config->accumulator_type);
     }
     options->max_gradient_norm = config->clip_norm;
+    options->loss_scaling = config->loss_scaling;
 }
 
 /* --device-memory of one value is the budget of all; more, or --device-speeds, describe each device. */

@@ -24,6 +24,7 @@ bg_options bg_options_defaults(void)
         .gradient_accumulation = 1,
         .replicas = 1,
         .cast_gradients = true,
+        .loss_scaling = 1.0,
         .wait_limit_s = 120.0,
         .trace_events = 65536,
         .phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD,
@@ -520,6 +521,9 @@ static void check_gradients(problem_list *list, const bg_options *options)
     if (!(options->max_gradient_norm >= 0.0))
         add_problem(list, "max_gradient_norm is %g; it must be above 0, or 0 for gradients as they are",
                     options->max_gradient_norm);
+    if (!(options->loss_scaling >= 0x1p-64 && options->loss_scaling <= 0x1p64))
+        add_problem(list, "loss_scaling is %g; it must be from 2^-64 to 2^64 (1 leaves the gradients alone)",
+                    options->loss_scaling);
 }
 
 static void check_costs(problem_list *list, const bg_options *options)

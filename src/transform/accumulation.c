@@ -102,20 +102,22 @@ static void add_constant_scale(bgi_trainer *trainer, double divisor)
     trainer->scale = bg_graph_constant(trainer->graph, "gradient.scale", &scalar, &scale);
 }
 
-/* 1 / total count for a mean, 1 for a sum; over replicas the accumulators hold sums. */
+/* 1 / total count for a mean, 1 for a sum; over replicas the accumulators hold sums. The loss's scaling is taken out
+ * here, before the norm of gradients is bounded and before the optimiser sees them. */
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;
-    const double replicas = options->replicas, averaged = sums_replicas(options) ? 1.0 : replicas;
+    const double scaling = options->loss_scaling, replicas = options->replicas,
+                 averaged = sums_replicas(options) ? 1.0 : replicas;
     bg_graph *graph = trainer->graph;
 
     bgi_enter_loss_block(trainer);
     if (options->accumulation == BG_ACCUMULATE_SUM || (is_running(trainer) && options->replicas == 1)) {
-        add_constant_scale(trainer, averaged);
+        add_constant_scale(trainer, averaged * scaling);
         return;
     }
     if (!is_running(trainer) && bg_value_is_null(trainer->weight)) {
-        add_constant_scale(trainer, (double)options->gradient_accumulation * averaged);
+        add_constant_scale(trainer, (double)options->gradient_accumulation * averaged * scaling);
         return;
     }
     if (!is_running(trainer)) {
@@ -124,5 +126,6 @@ void bgi_add_scale(bgi_trainer *trainer)
         bgi_accumulate(graph, "loss.count", trainer->total, trainer->weight, (bg_value){0});
     }
     graph->phase = BGI_PHASE_UPDATE;
-    trainer->scale = bgi_total_scale(graph, "gradient.scale", trainer->total, sums_replicas(options) ? replicas : 1.0);
+    trainer->scale =
+        bgi_total_scale(graph, "gradient.scale", trainer->total, (sums_replicas(options) ? replicas : 1.0) / scaling);
 }

@@ -158,7 +158,8 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
 }
 
 /* The gradient of the loss itself, made in the loss's block. */
-static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted, bg_value *out_weight, bg_error *error)
+static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted, double scaling, bg_value *out_weight,
+                           bg_error *error)
 {
     bg_graph *graph = d->graph;
     const bgi_value *value = bgi_graph_value(graph, loss);
@@ -193,6 +194,8 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
                                  : type.dtype == BG_FLOAT32 ? (const void *)&one32
                                                             : (const void *)&one16);
     }
+    if (scaling != 1.0)
+        seed = bg_scale(graph, "loss.scaled_seed", seed, scaling, 0.0);
     BGI_TRY(bg_graph_check(graph, error));
     if (!contribute(d, loss, seed, op->block))
         return bgi_error_memory(error, "gradients", sizeof *d->contributions);
@@ -226,8 +229,9 @@ static bg_status collect(bgi_differentiation *d, bgi_parameter_gradient **out, u
     return bg_graph_check(d->graph, error);
 }
 
-bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, bgi_parameter_gradient **out_gradients,
-                            uint32_t *out_count, bg_value *out_weight, bg_error *error)
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling,
+                            bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_value *out_weight,
+                            bg_error *error)
 {
     bgi_differentiation d = {.graph = graph, .forward_values = graph->value_count};
     const size_t forward_ops = graph->op_count;
@@ -247,7 +251,7 @@ bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, bgi_p
         goto cleanup;
     }
     graph->phase = BGI_PHASE_BACKWARD;
-    BGI_TRY_CLEANUP(seed_loss(&d, loss, weighted, out_weight, error));
+    BGI_TRY_CLEANUP(seed_loss(&d, loss, weighted, scaling, out_weight, error));
     for (size_t o = forward_ops; o-- > 0;)
         BGI_TRY_CLEANUP(differentiate_op(&d, (uint32_t)o, error));
     BGI_TRY_CLEANUP(collect(&d, out_gradients, out_count, error));

@@ -190,8 +190,8 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *
 
     BGI_TRY_CLEANUP(refuse_accumulators(graph, error));
     trainer.weight = find_weight(&trainer);
-    BGI_TRY_CLEANUP(bgi_differentiate(graph, loss, options->accumulation == BG_ACCUMULATE_MEAN, &gradients, &count,
-                                      &seed_weight, error));
+    BGI_TRY_CLEANUP(bgi_differentiate(graph, loss, options->accumulation == BG_ACCUMULATE_MEAN, options->loss_scaling,
+                                      &gradients, &count, &seed_weight, error));
     accumulators = calloc(count + 1, sizeof *accumulators);
     if (accumulators == NULL) {
         status = bgi_error_memory(error, "accumulators", count * sizeof *accumulators);

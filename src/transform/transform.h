@@ -36,9 +36,10 @@ typedef struct bgi_parameter_gradient {
     bg_value gradient; /* of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
 /* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The loss's own gradient is its weight (the number
- * of elements its mean is over) when `weighted`, else 1; `*out_weight` is that value or null. */
-bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, bgi_parameter_gradient **out_gradients,
-                            uint32_t *out_count, bg_value *out_weight, bg_error *error);
+ * of elements its mean is over) when `weighted`, else 1, times `scaling`; `*out_weight` is that weight or null. */
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling,
+                            bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_value *out_weight,
+                            bg_error *error);
 
 /* loss_weight.c: the value that holds over how many elements the loss is a mean (an op's weight_output); null when the
  * loss is no such mean. *out_is_mixed is set when it combines several, so that there is no one weight. */

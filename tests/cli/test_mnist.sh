@@ -57,7 +57,7 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
-    shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm \
+    shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm loss-scaling \
     no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
@@ -92,7 +92,7 @@ for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--
     '--strategy phased --phase-liveness off_chip_after_each_phase --io-threads 1' '--strategy phased --offload none' \
     '--offload weights,accumulators,optimiser,activations --recompute stage' \
     '--offload-rule weights:layer3.*;weights,optimiser:layer4.* --offload-minimum 300 --io-threads 0' \
-    '--profile' '--output-mode all' '--device-iterations 1'; do
+    '--loss-scaling 1024' '--profile' '--output-mode all' '--device-iterations 1'; do
     train variant --epochs 1 $variant
     same base variant
 done

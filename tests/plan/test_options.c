@@ -229,6 +229,14 @@ static void spoil_norm(bg_options *options)
 {
     options->max_gradient_norm = -0.5;
 }
+static void spoil_scaling(bg_options *options)
+{
+    options->loss_scaling = 0.0;
+}
+static void spoil_scaling_with_infinity(bg_options *options)
+{
+    options->loss_scaling = INFINITY;
+}
 static void spoil_norm_with_nan(bg_options *options)
 {
     options->max_gradient_norm = (double)NAN;
@@ -377,6 +385,8 @@ static const bad_case bad_cases[] = {
     {"second_moment_dtype is float64", spoil_moment, false},
     {"max_gradient_norm is -0.5", spoil_norm, false},
     {"max_gradient_norm is nan", spoil_norm_with_nan, false},
+    {"loss_scaling is 0; it must be from 2^-64 to 2^64", spoil_scaling, false},
+    {"loss_scaling is inf; it must be from 2^-64 to 2^64", spoil_scaling_with_infinity, false},
     {"locations[2] has place 7; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", spoil_place, false},
     {"locations[0]: activations are sharded", spoil_sharded_activations, false},
     {"location_rules[0]: weights are sharded", spoil_sharding_rule, false},

@@ -14,7 +14,7 @@ static uint32_t count_type(const bg_graph *graph, const bg_op_type *type)
 
 static void train_and_fuse(bg_graph **graph, bg_value loss)
 {
-    const bg_options options = {.gradient_accumulation = 4, .replicas = 1, .cast_gradients = true};
+    const bg_options options = {.gradient_accumulation = 4, .replicas = 1, .cast_gradients = true, .loss_scaling = 1.0};
     const bg_optimiser optimiser = bg_sgd(0.1);
     bg_error error = {0};
 

@@ -7,8 +7,11 @@
 
 static bg_options small_options(void)
 {
-    return (bg_options){
-        .gradient_accumulation = 4, .replicas = 2, .accumulation = BG_ACCUMULATE_MEAN, .cast_gradients = true};
+    return (bg_options){.gradient_accumulation = 4,
+                        .replicas = 2,
+                        .accumulation = BG_ACCUMULATE_MEAN,
+                        .cast_gradients = true,
+                        .loss_scaling = 1.0};
 }
 
 static const bgi_op *find_op(const bg_graph *graph, const bg_op_type *type, uint32_t number)
@@ -75,6 +78,35 @@ static void test_constant_scales(void **state)
         scale = find_op(graph, &bgi_op_sgd_update, 0)->inputs[3];
         assert_int_equal(graph->values[scale.id].kind, BGI_VALUE_CONSTANT);
         assert_true(*(const float *)graph->values[scale.id].data == (sum ? 1.0f : 0.125f));
+        bg_graph_destroy(graph);
+    }
+}
+
+/* The loss's gradient is multiplied, what the update multiplies by divided. */
+static void test_loss_scaling(void **state)
+{
+    (void)state;
+    for (int counted = 0; counted < 2; counted++) {
+        bg_value loss, scale;
+        bg_graph *graph = build(counted != 0, &loss);
+        bg_options options = small_options();
+        const bgi_op *seed = NULL;
+
+        options.loss_scaling = 12.0;
+        train(graph, loss, bg_sgd(0.1), options);
+        for (size_t o = 0; o < graph->op_count; o++)
+            if (strcmp(graph->ops[o].name, "loss.scaled_seed") == 0)
+                seed = &graph->ops[o];
+        assert_non_null(seed);
+        assert_int_equal(seed->phase, BGI_PHASE_BACKWARD);
+        assert_true(((const bgi_scale_attributes *)seed->attributes)->alpha == 12.0);
+        scale = find_op(graph, &bgi_op_sgd_update, 0)->inputs[3];
+        if (counted)
+            assert_true(
+                ((const bgi_total_scale_attributes *)find_op(graph, &bgi_op_total_scale, 0)->attributes)->factor ==
+                1.0 / 12.0);
+        else
+            assert_true(*(const float *)graph->values[scale.id].data == 1.0f / 96.0f);
         bg_graph_destroy(graph);
     }
 }
@@ -304,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_running_mean),
         cmocka_unit_test(test_sgd_without_momentum),
         cmocka_unit_test(test_constant_scales),
+        cmocka_unit_test(test_loss_scaling),
         cmocka_unit_test(test_counted_scale),
         cmocka_unit_test(test_offloaded_state),
         cmocka_unit_test(test_bfloat16_parameters),
