@@ -16,6 +16,7 @@
 #include <brigade/config.h>
 #include <brigade/data.h>
 #include <brigade/feed.h>
+#include <brigade/gpt.h>
 #include <brigade/graph.h>
 #include <brigade/kernel.h>
 #include <brigade/loop.h>

@@ -92,9 +92,10 @@ struct bg_op_type {
 /* How a variable's first value is made: a function of (seed, the variable's number, element), so the same in every
  * strategy. */
 typedef enum bg_initialiser_kind {
-    BG_INITIALISE_CONSTANT = 0, /* a */
-    BG_INITIALISE_UNIFORM,      /* in [a, b) */
-    BG_INITIALISE_NORMAL        /* mean a, standard deviation b */
+    BG_INITIALISE_CONSTANT = 0,    /* a */
+    BG_INITIALISE_UNIFORM,         /* in [a, b) */
+    BG_INITIALISE_NORMAL,          /* mean a, standard deviation b */
+    BG_INITIALISE_TRUNCATED_NORMAL /* the same, drawn again until it is within a +- 2 b */
 } bg_initialiser_kind;
 
 typedef struct bg_initialiser {

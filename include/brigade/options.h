@@ -271,6 +271,8 @@ typedef struct bg_optimiser {
     bool nesterov;       /* SGD; needs momentum > 0 and dampening 0 */
     double beta1, beta2; /* Adam, AdamW: 0.9, 0.999 */
     double epsilon;      /* Adam, AdamW: 1e-8 */
+    /* weight_decay is for parameters of two or more dimensions: not for biases and norms. Not to be changed later. */
+    bool decay_matrices_only;
 } bg_optimiser;
 
 BG_API bg_optimiser bg_sgd(double learning_rate);

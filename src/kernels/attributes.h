@@ -234,9 +234,11 @@ typedef struct bgi_clip_scale_attributes {
 } bgi_clip_scale_attributes;
 typedef struct bgi_sgd_attributes {
     bool nesterov;
+    bool without_decay; /* whatever hyper says */
 } bgi_sgd_attributes;
 typedef struct bgi_adam_attributes {
     bool decoupled_decay; /* AdamW */
+    bool without_decay;   /* whatever hyper says */
 } bgi_adam_attributes;
 
 #endif

@@ -64,9 +64,9 @@ bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x);
 bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
 /* hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
-                    bg_value scale, bg_value velocity, bool nesterov);
+                    bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
-                     bg_value scale, bg_value m, bg_value v, bool decoupled_decay);
+                     bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
 
 /* ---- conv.c, conv_pool.c, pool.c ---- */
 

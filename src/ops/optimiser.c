@@ -70,12 +70,11 @@ const bg_op_type bgi_op_sgd_update = {
 };
 
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
-                    bg_value scale, bg_value velocity, bool nesterov)
+                    bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes)
 {
-    const bgi_sgd_attributes attributes = {.nesterov = nesterov};
     const bg_value inputs[] = {parameter, gradient, hyper, scale, velocity};
 
-    bg_graph_add(graph, &bgi_op_sgd_update, name, inputs, 5, &attributes, NULL);
+    bg_graph_add(graph, &bgi_op_sgd_update, name, inputs, 5, attributes, NULL);
 }
 
 static bg_status infer_adam_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -104,10 +103,9 @@ const bg_op_type bgi_op_adam_update = {
 };
 
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
-                     bg_value scale, bg_value m, bg_value v, bool decoupled_decay)
+                     bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes)
 {
-    const bgi_adam_attributes attributes = {.decoupled_decay = decoupled_decay};
     const bg_value inputs[] = {parameter, gradient, hyper, scale, m, v};
 
-    bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, &attributes, NULL);
+    bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, attributes, NULL);
 }

@@ -207,8 +207,10 @@ bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *opti
     if (!session->plan->training)
         return bg_error_set(error, BG_ERROR_INVALID, "a session for inference has no optimiser");
     BGI_TRY(bg_optimiser_validate(optimiser, error));
-    if (optimiser->kind != planned->kind || optimiser->nesterov != planned->nesterov)
-        return bg_error_set(error, BG_ERROR_INVALID, "the kind of optimiser is part of the plan; make a new plan");
+    if (optimiser->kind != planned->kind || optimiser->nesterov != planned->nesterov ||
+        optimiser->decay_matrices_only != planned->decay_matrices_only)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the kind of optimiser, and which parameters decay, is part of the plan; make a new plan");
     if (optimiser->momentum != 0.0 && planned->momentum == 0.0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "momentum %g: the plan was made without momentum and keeps no velocities; make a new plan",

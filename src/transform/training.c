@@ -80,6 +80,7 @@ static void add_update(bgi_trainer *trainer, bg_value parameter, bg_value gradie
     bg_graph *graph = trainer->graph;
     const bg_optimiser *optimiser = trainer->optimiser;
     const bg_dtype first_dtype = trainer->options->first_moment_dtype;
+    const bool without_decay = optimiser->decay_matrices_only && bg_graph_type(graph, parameter).rank < 2;
     bg_value first = {0}, second = {0}, loaded_first, loaded_second;
 
     if (optimiser->kind != BG_SGD) {
@@ -92,10 +93,11 @@ static void add_update(bgi_trainer *trainer, bg_value parameter, bg_value gradie
     loaded_second = load_state(trainer, second);
     if (optimiser->kind == BG_SGD)
         bgi_sgd_update(graph, NULL, parameter, gradient, trainer->hyper, trainer->scale, loaded_first,
-                       optimiser->nesterov);
+                       &(bgi_sgd_attributes){.nesterov = optimiser->nesterov, .without_decay = without_decay});
     else
-        bgi_adam_update(graph, NULL, parameter, gradient, trainer->hyper, trainer->scale, loaded_first, loaded_second,
-                        optimiser->kind == BG_ADAMW);
+        bgi_adam_update(
+            graph, NULL, parameter, gradient, trainer->hyper, trainer->scale, loaded_first, loaded_second,
+            &(bgi_adam_attributes){.decoupled_decay = optimiser->kind == BG_ADAMW, .without_decay = without_decay});
     store_state(trainer, first, loaded_first);
     store_state(trainer, second, loaded_second);
 }

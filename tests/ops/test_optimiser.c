@@ -78,9 +78,10 @@ static void create_update(update_graph *u, const update_case *c, bg_dtype dtype,
     if (c->is_adam) {
         u->states[1] = bg_graph_variable(u->graph, "v", &state, BG_ROLE_STATE, NULL);
         bgi_adam_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0], u->states[1],
-                        c->flag);
+                        &(bgi_adam_attributes){.decoupled_decay = c->flag});
     } else {
-        bgi_sgd_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0], c->flag);
+        bgi_sgd_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0],
+                       &(bgi_sgd_attributes){.nesterov = c->flag});
     }
     assert_int_equal(bg_graph_check(u->graph, NULL), BG_OK);
     bgi_test_interpreter_init(&u->interpreter, u->graph);
@@ -220,7 +221,8 @@ static void test_moments_of_different_types(void **state)
             const bg_type moment = bg_vector(dtypes[d][i], 3);
             states[i] = bg_graph_variable(graph, i == 0 ? "m" : "v", &moment, BG_ROLE_STATE, NULL);
         }
-        bgi_adam_update(graph, NULL, p, g, h, scale, states[0], states[1], true);
+        bgi_adam_update(graph, NULL, p, g, h, scale, states[0], states[1],
+                        &(bgi_adam_attributes){.decoupled_decay = true});
         assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
         bgi_test_interpreter_init(&interpreter, graph);
         bgi_test_set(&interpreter, h, hyper);
@@ -339,7 +341,7 @@ static void test_total_scale_is_the_reciprocal_or_zero(void **state)
 static bg_value build_sgd(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     (void)argument;
-    bgi_sgd_update(graph, "u", inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], false);
+    bgi_sgd_update(graph, "u", inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], &(bgi_sgd_attributes){0});
     return (bg_value){0};
 }
 

@@ -19,10 +19,11 @@ enum { COUNT = 20001 };
 
 static void a_longer_variable_begins_like_a_shorter_one(void **state)
 {
-    static const bg_initialiser_kind kinds[] = {BG_INITIALISE_UNIFORM, BG_INITIALISE_NORMAL};
+    static const bg_initialiser_kind kinds[] = {BG_INITIALISE_UNIFORM, BG_INITIALISE_NORMAL,
+                                                BG_INITIALISE_TRUNCATED_NORMAL};
 
     (void)state;
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < 3; k++) {
         const bg_initialiser initialiser = {kinds[k], 0.25, 2.0};
         static float all[COUNT], some[COUNT];
         bg_type type = bg_vector(BG_FLOAT32, COUNT);
@@ -74,6 +75,10 @@ static void the_distribution_is_the_one_asked_for(void **state)
     moments(&(bg_initialiser){BG_INITIALISE_NORMAL, 0.5, 0.02}, &mean, &deviation, &low, &high);
     assert_true(fabs(mean - 0.5) < 0.001 && fabs(deviation - 0.02) < 0.0005);
     assert_true(low < 0.5 - 3 * 0.02 && high > 0.5 + 3 * 0.02 && low > 0.5 - 6 * 0.02 && high < 0.5 + 6 * 0.02);
+    /* cut at two deviations, which leaves 0.8796 of one */
+    moments(&(bg_initialiser){BG_INITIALISE_TRUNCATED_NORMAL, 0.5, 0.02}, &mean, &deviation, &low, &high);
+    assert_true(fabs(mean - 0.5) < 0.001 && fabs(deviation - 0.8796 * 0.02) < 0.0004);
+    assert_true(low >= 0.46f && low < 0.4605 && high <= 0.54f && high > 0.5395);
     moments(&(bg_initialiser){BG_INITIALISE_CONSTANT, 1.25, 9.0}, &mean, &deviation, &low, &high);
     assert_true(low == 1.25 && high == 1.25);
 }

@@ -168,16 +168,17 @@ static void update_sgd(const sgd_factors *f, const update_chunk *c)
 
 static void run_sgd_update(const bg_kernel_call *call, uint32_t part)
 {
+    const bgi_sgd_attributes *attributes = call->attributes;
     const double *hyper = call->operands[UPDATE_HYPER];
     const sgd_factors factors = {.scale = read_scale(call),
                                  .step_size = (float)-hyper[BGI_HYPER_LEARNING_RATE],
-                                 .decay = (float)hyper[BGI_HYPER_WEIGHT_DECAY],
+                                 .decay = attributes->without_decay ? 0.0f : (float)hyper[BGI_HYPER_WEIGHT_DECAY],
                                  .momentum = (float)hyper[BGI_HYPER_MOMENTUM],
                                  .admitted = (float)(1.0 - hyper[BGI_HYPER_DAMPENING]),
                                  .has_velocity =
                                      call->input_count > UPDATE_STATE && (float)hyper[BGI_HYPER_MOMENTUM] != 0.0f,
                                  .is_first = call->env->optimiser_step == 0,
-                                 .nesterov = ((const bgi_sgd_attributes *)call->attributes)->nesterov};
+                                 .nesterov = attributes->nesterov};
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     update_buffers buffers;
 
@@ -198,9 +199,11 @@ static adam_factors make_adam_factors(const bg_kernel_call *call)
 {
     const double *hyper = call->operands[UPDATE_HYPER];
     const double t = (double)(call->env->optimiser_step + 1);
-    const double rate = hyper[BGI_HYPER_LEARNING_RATE], decay = hyper[BGI_HYPER_WEIGHT_DECAY];
+    const bgi_adam_attributes *attributes = call->attributes;
+    const double rate = hyper[BGI_HYPER_LEARNING_RATE];
+    const double decay = attributes->without_decay ? 0.0 : hyper[BGI_HYPER_WEIGHT_DECAY];
     const double beta1 = hyper[BGI_HYPER_BETA1], beta2 = hyper[BGI_HYPER_BETA2];
-    const bool is_decoupled = ((const bgi_adam_attributes *)call->attributes)->decoupled_decay;
+    const bool is_decoupled = attributes->decoupled_decay;
 
     return (adam_factors){.scale = read_scale(call),
                           .decay = (float)(is_decoupled ? 1.0 - rate * decay : decay),

@@ -33,13 +33,14 @@ static double load_gradient(const bg_kernel_call *call, int64_t i, bool in_doubl
 
 void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
 {
-    const bool nesterov = ((const bgi_sgd_attributes *)call->attributes)->nesterov;
+    const bgi_sgd_attributes *attributes = call->attributes;
+    const bool nesterov = attributes->nesterov;
     const double *hyper = call->operands[HYPER];
     const bg_dtype dtype = call->types[PARAMETER].dtype;
     const bool in_double = dtype == BG_FLOAT64;
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
     const double step_size = round_to(in_double, -hyper[BGI_HYPER_LEARNING_RATE]);
-    const double decay = round_to(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]);
+    const double decay = attributes->without_decay ? 0.0 : round_to(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]);
     const double momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]);
     const double admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
@@ -82,10 +83,12 @@ static adam_factors make_factors(const bg_kernel_call *call)
 {
     const double *hyper = call->operands[HYPER];
     const double t = (double)(call->env->optimiser_step + 1);
-    const double rate = hyper[BGI_HYPER_LEARNING_RATE], decay = hyper[BGI_HYPER_WEIGHT_DECAY];
+    const bgi_adam_attributes *attributes = call->attributes;
+    const double rate = hyper[BGI_HYPER_LEARNING_RATE];
+    const double decay = attributes->without_decay ? 0.0 : hyper[BGI_HYPER_WEIGHT_DECAY];
     const double beta1 = hyper[BGI_HYPER_BETA1], beta2 = hyper[BGI_HYPER_BETA2];
     const bool in_double = call->types[PARAMETER].dtype == BG_FLOAT64;
-    const bool is_decoupled = ((const bgi_adam_attributes *)call->attributes)->decoupled_decay;
+    const bool is_decoupled = attributes->decoupled_decay;
 
     return (adam_factors){
         .in_double = in_double,

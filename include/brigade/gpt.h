@@ -1,0 +1,55 @@
+/*
+ * gpt.h: the GPT-2 language model: names, shapes and first values are those of Hugging Face's GPT2LMHeadModel, so that
+ * weight files can be exchanged without a transpose.
+ */
+#ifndef BRIGADE_GPT_H
+#define BRIGADE_GPT_H
+
+#include <brigade/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum bg_gpt_output {
+    BG_GPT_LOSS = 1,   /* "loss": mean cross-entropy over the labels that count, float32 scalar */
+    BG_GPT_LOGITS = 2, /* "logits" [N S, vocabulary] */
+    BG_GPT_ALL = 3
+} bg_gpt_output;
+
+typedef struct bg_gpt_options {
+    int64_t layers, hidden, heads; /* heads divide hidden */
+    int64_t sequence_length;       /* S, at most positions */
+    int64_t positions, vocabulary;
+    int64_t micro_batch;             /* N, sequences */
+    double dropout;                  /* of the embedding, of attention, and of what each half of a layer adds */
+    bg_dtype dtype;                  /* of activations; parameters are float32 */
+    int64_t ignore_label;            /* labels that do not count; default -100 */
+    int64_t attention_serialisation; /* pieces of queries (bg_attention_options) */
+    uint32_t outputs;                /* BG_GPT_... added up */
+    bool checkpoint_layers;          /* recomputation keeps what each layer hands on (bg_graph_checkpoint) */
+} bg_gpt_options;
+
+/* GPT-2 small: 12 layers of 768 with 12 heads, 1024 positions, 50257 tokens; dropout 0.1, one sequence, float32, the
+ * loss. */
+BG_API bg_gpt_options bg_gpt_defaults(void);
+
+typedef struct bg_gpt {
+    bg_value tokens; /* input "tokens" int32 [N, S] */
+    bg_value labels; /* input "labels" int32 [N, S]: the token that follows each; null without BG_GPT_LOSS */
+    bg_value logits; /* [N S, vocabulary] */
+    bg_value loss;   /* null without BG_GPT_LOSS */
+} bg_gpt;
+
+/*
+ * Adds the model to a graph, in blocks "Embedding", "Layer-0", "Layer-1", ..., "Head". Matrices [in, out] begin
+ * as normal numbers of deviation 0.02 cut at two deviations, biases as 0, norms as 1. The head's matrix is the
+ * embedding's (`transformer.wte.weight`). options NULL: the defaults. Errors are the graph's.
+ */
+BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * gpt.c: GPT-2. Tokens of all sequences are the rows of one matrix x [N S, hidden], so that every product is one of
+ * matrices; only attention knows where a sequence ends. A layer:
+ *
+ *     x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))
+ *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
+ */
+#include <brigade/gpt.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <brigade/nn.h>
+
+enum { NAME_BYTES = 96 };
+static const double deviation = 0.02, epsilon = 1e-5;
+
+bg_gpt_options bg_gpt_defaults(void)
+{
+    return (bg_gpt_options){.layers = 12,
+                            .hidden = 768,
+                            .heads = 12,
+                            .sequence_length = 1024,
+                            .positions = 1024,
+                            .vocabulary = 50257,
+                            .micro_batch = 1,
+                            .dropout = 0.1,
+                            .dtype = BG_FLOAT32,
+                            .ignore_label = -100,
+                            .attention_serialisation = 1,
+                            .outputs = BG_GPT_LOSS};
+}
+
+static bool check_options(bg_graph *graph, const bg_gpt_options *options)
+{
+    const struct {
+        const char *what;
+        int64_t value;
+    } counts[] = {{"layers", options->layers},
+                  {"hidden", options->hidden},
+                  {"heads", options->heads},
+                  {"sequence_length", options->sequence_length},
+                  {"positions", options->positions},
+                  {"vocabulary", options->vocabulary},
+                  {"micro_batch", options->micro_batch}};
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].value < 1 || counts[i].value > INT32_MAX)
+            bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: %s is %lld; it must be from 1 to %d", counts[i].what,
+                          (long long)counts[i].value, INT32_MAX);
+    if (bg_graph_check(graph, NULL) != BG_OK)
+        return false;
+    if (options->hidden % options->heads != 0)
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "GPT: hidden is %lld, which %lld heads do not divide; make it a multiple of the heads",
+                      (long long)options->hidden, (long long)options->heads);
+    else if (options->sequence_length > options->positions)
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "GPT: sequences of %lld tokens, and %lld positions; a sequence must not be longer",
+                      (long long)options->sequence_length, (long long)options->positions);
+    else if (!(options->dropout >= 0.0 && options->dropout < 1.0))
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: dropout is %g; it must be at least 0 and below 1",
+                      options->dropout);
+    else if (!bg_dtype_is_float(options->dtype))
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: activations are %s; they can be float32 or bfloat16",
+                      bg_dtype_name(options->dtype));
+    else if (options->outputs == 0 || (options->outputs & ~(uint32_t)BG_GPT_ALL) != 0)
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: outputs are 0x%x; they are a sum of BG_GPT_ values",
+                      options->outputs);
+    return bg_graph_check(graph, NULL) == BG_OK;
+}
+
+/* A model while it is built. */
+typedef struct builder {
+    bg_graph *graph;
+    const bg_gpt_options *options;
+    char prefix[NAME_BYTES]; /* of the names of parameters: "transformer.h.0." */
+} builder;
+
+static const char *make_name(const builder *b, const char *suffix, char text[2 * NAME_BYTES])
+{
+    snprintf(text, 2 * NAME_BYTES, "%s%s", b->prefix, suffix);
+    return text;
+}
+
+static bg_value add_parameter(const builder *b, const char *suffix, bg_type type, double sigma)
+{
+    const bg_initialiser initialiser = {
+        .kind = sigma > 0.0 ? BG_INITIALISE_TRUNCATED_NORMAL : BG_INITIALISE_CONSTANT, .a = 0.0, .b = sigma};
+    char name[2 * NAME_BYTES];
+
+    return bg_graph_parameter(b->graph, make_name(b, suffix, name), &type, &initialiser);
+}
+
+static bg_value as_dtype(const builder *b, bg_value value)
+{
+    return bg_graph_type(b->graph, value).dtype == b->options->dtype
+               ? value
+               : bg_cast(b->graph, NULL, value, b->options->dtype);
+}
+
+/* x w + b with w [in, out], Hugging Face's Conv1D. */
+static bg_value add_product(const builder *b, const char *name, bg_value x, int64_t in, int64_t out)
+{
+    char text[NAME_BYTES];
+    bg_value weight, bias;
+
+    snprintf(text, sizeof text, "%s.weight", name);
+    weight = add_parameter(b, text, bg_matrix(BG_FLOAT32, in, out), deviation);
+    snprintf(text, sizeof text, "%s.bias", name);
+    bias = add_parameter(b, text, bg_vector(BG_FLOAT32, out), 0.0);
+    return bg_add(b->graph, bg_matmul(b->graph, NULL, x, as_dtype(b, weight), false, false), as_dtype(b, bias));
+}
+
+static bg_value add_norm(const builder *b, const char *suffix, bg_value x)
+{
+    char name[2 * NAME_BYTES];
+
+    return bg_layer_norm_layer(b->graph, make_name(b, suffix, name), x, epsilon);
+}
+
+static bg_value drop(const builder *b, bg_value x)
+{
+    return b->options->dropout > 0.0 ? bg_dropout(b->graph, NULL, x, b->options->dropout) : x;
+}
+
+static bg_value add_layer(const builder *b, bg_value x)
+{
+    const bg_gpt_options *options = b->options;
+    const int64_t hidden = options->hidden;
+    bg_attention_options attention = bg_attention_defaults(options->heads);
+    bg_value y;
+
+    attention.sequence_length = options->sequence_length;
+    attention.dropout = options->dropout;
+    attention.serialisation = options->attention_serialisation;
+    y = add_product(b, "attn.c_attn", add_norm(b, "ln_1", x), hidden, 3 * hidden);
+    y = bg_attention(b->graph, NULL, y, &attention);
+    x = bg_add(b->graph, x, drop(b, add_product(b, "attn.c_proj", y, hidden, hidden)));
+    y = bg_gelu_tanh(b->graph, add_product(b, "mlp.c_fc", add_norm(b, "ln_2", x), hidden, 4 * hidden));
+    return bg_add(b->graph, x, drop(b, add_product(b, "mlp.c_proj", y, 4 * hidden, hidden)));
+}
+
+/* 0, 1, ..., S - 1 */
+static bg_value add_positions(const builder *b)
+{
+    const int64_t count = b->options->sequence_length;
+    const bg_type type = bg_vector(BG_INT32, count);
+    int32_t *numbers = malloc((size_t)count * sizeof *numbers);
+    bg_value positions;
+
+    if (numbers == NULL) {
+        bg_graph_fail(b->graph, BG_ERROR_MEMORY, "GPT: out of memory for %lld positions", (long long)count);
+        return (bg_value){0};
+    }
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = (int32_t)i;
+    positions = bg_graph_constant(b->graph, "positions", &type, numbers);
+    free(numbers);
+    return positions;
+}
+
+static bg_value add_embedding(const builder *b, bg_value tokens, bg_value *out_table)
+{
+    const bg_gpt_options *options = b->options;
+    const int64_t flat[] = {options->micro_batch * options->sequence_length, options->hidden};
+    bg_value places, words;
+
+    *out_table = add_parameter(b, "wte.weight", bg_matrix(BG_FLOAT32, options->vocabulary, options->hidden), deviation);
+    places = add_parameter(b, "wpe.weight", bg_matrix(BG_FLOAT32, options->positions, options->hidden), deviation);
+    words = bg_embedding(b->graph, NULL, *out_table, tokens, -1);
+    places = bg_embedding(b->graph, NULL, places, add_positions(b), -1);
+    return drop(b, as_dtype(b, bg_reshape(b->graph, NULL, bg_add(b->graph, words, places), 2, flat)));
+}
+
+/* With block "Head" still open. The loss is of float32 logits' accuracy or better, whatever the activations are. */
+static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
+{
+    const bg_gpt_options *options = b->options;
+    const bg_type labels = bg_matrix(BG_INT32, options->micro_batch, options->sequence_length);
+    const int64_t flat[] = {options->micro_batch * options->sequence_length};
+
+    net->logits = bg_linear(b->graph, "lm_head", add_norm(b, "ln_f", x), as_dtype(b, table), (bg_value){0});
+    if ((options->outputs & BG_GPT_LOSS) == 0)
+        return;
+    net->labels = bg_graph_input(b->graph, "labels", &labels);
+    net->loss = bg_cross_entropy(b->graph, "loss", net->logits, bg_reshape(b->graph, NULL, net->labels, 1, flat),
+                                 BG_LOSS_MEAN, options->ignore_label);
+}
+
+bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
+{
+    const bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();
+    builder b = {.graph = graph, .options = &used};
+    bg_gpt net = {.tokens = {0}};
+    bg_value x, table;
+    bg_type tokens;
+
+    if (!check_options(graph, &used))
+        return net;
+    tokens = bg_matrix(BG_INT32, used.micro_batch, used.sequence_length);
+    net.tokens = bg_graph_input(graph, "tokens", &tokens);
+
+    bg_block_begin(graph, "Embedding", BG_DEVICE_NONE);
+    snprintf(b.prefix, sizeof b.prefix, "transformer.");
+    x = add_embedding(&b, net.tokens, &table);
+    bg_block_end(graph);
+    for (int64_t layer = 0; layer < used.layers; layer++) {
+        char block[NAME_BYTES];
+
+        snprintf(block, sizeof block, "Layer-%lld", (long long)layer);
+        snprintf(b.prefix, sizeof b.prefix, "transformer.h.%lld.", (long long)layer);
+        bg_block_begin(graph, block, BG_DEVICE_NONE);
+        if (used.checkpoint_layers)
+            bg_graph_checkpoint(graph, x);
+        x = add_layer(&b, x);
+        bg_block_end(graph);
+    }
+    bg_block_begin(graph, "Head", BG_DEVICE_NONE);
+    snprintf(b.prefix, sizeof b.prefix, "transformer.");
+    add_head(&b, x, table, &net);
+    bg_block_end(graph);
+    if (used.outputs & BG_GPT_LOSS)
+        bg_graph_output(graph, "loss", net.loss);
+    if (used.outputs & BG_GPT_LOGITS)
+        bg_graph_output(graph, "logits", net.logits);
+    return net;
+}

@@ -1,0 +1,218 @@
+/*
+ * test_gpt.c: GPT-2 trains as PyTorch trains it (tests/oracle/gpt.py: the same weights and tokens, clipping, decay of
+ * matrices only), and with the same bits under every strategy, recomputed or not, with dropout.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brigade/gpt.h>
+#include <brigade/session.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/oracle.h"
+
+enum { UPDATES = 12, MICRO_BATCHES = 2, SAMPLES = 2, LENGTH = 6, VOCABULARY = 17, TOKENS = SAMPLES * LENGTH };
+enum { ALL_TOKENS = UPDATES * MICRO_BATCHES * TOKENS };
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error->message);
+}
+
+static bg_gpt_options small(void)
+{
+    bg_gpt_options options = bg_gpt_defaults();
+
+    options.layers = 2;
+    options.hidden = 8;
+    options.heads = 2;
+    options.sequence_length = LENGTH;
+    options.positions = 7;
+    options.vocabulary = VOCABULARY;
+    options.micro_batch = SAMPLES;
+    options.dropout = 0.0;
+    return options;
+}
+
+static void fill_data(int32_t *tokens, int32_t *labels)
+{
+    for (int64_t sample = 0; sample < ALL_TOKENS / LENGTH; sample++)
+        for (int64_t t = 0; t <= LENGTH; t++) {
+            const int64_t i = sample * (LENGTH + 1) + t;
+            const int32_t token = (int32_t)((7 * i * i + 3 * i + i / 5) % VOCABULARY);
+
+            if (t < LENGTH)
+                tokens[sample * LENGTH + t] = token;
+            if (t > 0)
+                labels[sample * LENGTH + t - 1] = token == 3 ? -100 : token;
+        }
+}
+
+/* 0.3 sin(1.37 e + k) for element e of parameter k, about 1 for the weights of norms. */
+static void set_weights(bg_weights *weights)
+{
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
+        float values[512];
+        bg_weight weight;
+        bg_error error = {0};
+        double base;
+
+        require(bg_weights_at(weights, i, &weight, &error), &error);
+        if (weight.role != BG_ROLE_PARAMETER)
+            continue;
+        base = strstr(weight.name, "ln_") != NULL && strstr(weight.name, ".weight") != NULL ? 1.0 : 0.0;
+        assert_true(bg_type_element_count(&weight.type) <= 512);
+        for (int64_t e = 0; e < bg_type_element_count(&weight.type); e++)
+            values[e] = (float)(base + 0.3 * sin(1.37 * (double)e + k));
+        k++;
+        require(bg_weights_set(weights, weight.name, &weight.type, values, &error), &error);
+    }
+    assert_int_equal(k, 2 + 2 * 12 + 2);
+}
+
+/* The losses of all micro-batches, and the table of words at the end. */
+static void train(const bg_gpt_options *model, bg_options options, float *losses, float *words)
+{
+    static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
+    bg_optimiser optimiser = bg_adamw(0.01);
+    bg_error error = {0};
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    bg_weight weight;
+    bg_gpt net;
+    const void *inputs[2];
+    void *outputs[4] = {0};
+
+    optimiser.epsilon = 1e-6;
+    optimiser.weight_decay = 0.1;
+    optimiser.decay_matrices_only = true;
+    options.max_gradient_norm = 1.0;
+    options.device_iterations = UPDATES;
+    options.gradient_accumulation = MICRO_BATCHES;
+    options.output_mode = BG_OUTPUT_ALL;
+    fill_data(tokens, labels);
+    require(bg_graph_create(&graph, &error), &error);
+    net = bg_gpt_build(graph, model);
+    require(bg_plan_create_training(graph, net.loss, &optimiser, &options, &plan, &error), &error);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    set_weights(bg_session_weights(session));
+    inputs[bg_session_find_input(session, "tokens")] = tokens;
+    inputs[bg_session_find_input(session, "labels")] = labels;
+    outputs[bg_session_find_output(session, "loss")] = losses;
+    require(bg_session_run(session, inputs, outputs, &error), &error);
+    require(bg_weights_find(bg_session_weights(session), "transformer.wte.weight", &weight, &error), &error);
+    memcpy(words, weight.data, VOCABULARY * 8 * sizeof *words);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
+static void test_torch(void **state)
+{
+    static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
+    bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
+    const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, "gpt", "loss");
+    const bg_gpt_options model = small();
+    float losses[UPDATES * MICRO_BATCHES], words[VOCABULARY * 8];
+
+    (void)state;
+    assert_int_equal(wanted->count, UPDATES);
+    fill_data(tokens, labels);
+    train(&model, bg_options_defaults(), losses, words);
+    for (int u = 0; u < UPDATES; u++) {
+        double sum = 0.0, counted = 0.0;
+
+        for (int m = u * MICRO_BATCHES; m < (u + 1) * MICRO_BATCHES; m++) {
+            double count = 0.0;
+            for (int t = 0; t < TOKENS; t++)
+                count += labels[m * TOKENS + t] != -100;
+            sum += count * (double)losses[m];
+            counted += count;
+        }
+        if (!(fabs(sum / counted - wanted->values[u]) <= 1e-5 * wanted->values[u]))
+            fail_msg("update %d: loss %.9g, PyTorch's is %.9g", u, sum / counted, wanted->values[u]);
+    }
+    bgi_test_oracle_close(oracle);
+}
+
+static void test_strategies(void **state)
+{
+    bg_gpt_options model = small();
+    float losses[UPDATES * MICRO_BATCHES], words[VOCABULARY * 8];
+    float expected[UPDATES * MICRO_BATCHES], expected_words[VOCABULARY * 8];
+
+    (void)state;
+    model.dropout = 0.1;
+    train(&model, bg_options_defaults(), expected, expected_words);
+    for (int i = 0; i < 4; i++) {
+        static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
+                                                 BG_STRATEGY_PHASED};
+        bg_options options = bg_options_defaults();
+
+        options.strategy = strategies[i];
+        options.recompute = i % 2 == 0 ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
+        model.checkpoint_layers = i < 2;
+        model.attention_serialisation = 1 + i % 3;
+        train(&model, options, losses, words);
+        assert_memory_equal(losses, expected, sizeof losses);
+        assert_memory_equal(words, expected_words, sizeof words);
+    }
+}
+
+static void refuse(const bg_gpt_options *options, const char *part)
+{
+    bg_error error = {0};
+    bg_graph *graph;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    bg_gpt_build(graph, options);
+    assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_INVALID);
+    if (strstr(error.message, part) == NULL)
+        fail_msg("`%s` does not say `%s`", error.message, part);
+    bg_graph_destroy(graph);
+}
+
+static void test_messages(void **state)
+{
+    bg_gpt_options bad = small();
+
+    (void)state;
+    bad.heads = 3;
+    refuse(&bad, "hidden is 8, which 3 heads do not divide");
+    bad = small();
+    bad.sequence_length = 8;
+    refuse(&bad, "sequences of 8 tokens, and 7 positions");
+    bad = small();
+    bad.layers = 0;
+    refuse(&bad, "layers is 0");
+    bad = small();
+    bad.dropout = 1.0;
+    refuse(&bad, "dropout is 1");
+    bad = small();
+    bad.dtype = BG_INT32;
+    refuse(&bad, "activations are int32");
+    bad = small();
+    bad.outputs = 8;
+    refuse(&bad, "outputs are 0x8");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_messages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
