@@ -44,7 +44,8 @@
  * the other the same part of the data tends to stay with the same core. A helper that read an old ticket fails, because
  * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
  * about the call is stable. The owner claims parts like everyone, waits for those that others took, and runs `finish`.
- * With nobody idle all this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint
+ * A helper looks after each part whether there is a device that it can take, and leaves for it. With nobody idle all
+ * this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint
  * memory, sums over parts are made by `finish` in part order.
  *
  * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
@@ -303,7 +304,8 @@ bool bgi_io_reached(bgi_device *device, const bgi_worker *worker, uint64_t targe
 
 /* Runs all parts of the device's call, with help when somebody is idle. `is_long`: worth waking a sleeper for. */
 void bgi_parts_run(bgi_device *device, bool is_long);
-/* Runs parts of the device's call, if it has published any; the number done. */
+/* Runs parts of the device's call, if it has published any, until none is left or a device is ready; the number done.
+ */
 uint32_t bgi_parts_help(bgi_device *device);
 bool bgi_parts_wanted(bgi_device *device);
 

@@ -120,6 +120,8 @@ uint32_t bgi_parts_help(bgi_device *device)
         run_part(device, part);
         atomic_fetch_add_explicit(&device->helped, 1, memory_order_release);
         done++;
+        if (bgi_workers_find_device(device->engine) != NULL) /* perhaps nobody else is free for it */
+            break;
     }
     return done;
 }

@@ -1,0 +1,90 @@
+/*
+ * test_share.c: whom a helper works for: it does the parts of a call until none is left, or until a device can go on.
+ * One thread plays both, on an engine of two devices made by hand: the owner's first part helps its own call.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "runtime/engine.h"
+
+enum { PARTS = 8 };
+
+typedef struct shared_call {
+    bg_plan plan;
+    bgi_device devices[2]; /* the first runs the call, the second waits */
+    bgi_counter awaited;
+    bgi_engine engine;
+    uint32_t ready_after; /* parts of the helper's after which the second device can go on */
+    uint32_t helped;
+    uint32_t runs[PARTS];
+} shared_call;
+
+static void run_part(const bg_kernel_call *call, uint32_t part)
+{
+    shared_call *s = call->state;
+
+    s->runs[part]++;
+    if (part == 0)
+        s->helped = bgi_parts_help(&s->devices[0]);
+    else if (part == PARTS - s->ready_after)
+        atomic_store(&s->awaited.value, 1);
+}
+
+/* The helper's parts of a call whose owner has done none yet. */
+static uint32_t count_helped(uint32_t ready_after)
+{
+    static shared_call s;
+
+    memset(&s, 0, sizeof s);
+    s.ready_after = ready_after;
+    s.plan.device_count = 2;
+    s.plan.replicas = 1;
+    s.engine.plan = &s.plan;
+    s.engine.devices = s.devices;
+    s.engine.device_count = 2;
+    assert_true(bgi_event_count_init(&s.engine.events));
+    atomic_store(&s.engine.idle_count, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        s.devices[i].engine = &s.engine;
+        atomic_store(&s.devices[i].wait_counter, &s.awaited);
+        atomic_store(&s.devices[i].wait_target, 1);
+    }
+    atomic_store(&s.devices[0].is_owned, true);
+    s.devices[0].kernel_call.state = &s;
+    s.devices[0].run_part = run_part;
+    s.devices[0].part_count = PARTS;
+    bgi_parts_run(&s.devices[0], false);
+    assert_false(bgi_parts_wanted(&s.devices[0]));
+    for (uint32_t part = 0; part < PARTS; part++)
+        assert_int_equal(s.runs[part], 1);
+    bgi_event_count_clear(&s.engine.events);
+    return s.helped;
+}
+
+static void a_helper_stays_while_no_device_can_go_on(void **state)
+{
+    (void)state;
+    assert_int_equal(count_helped(PARTS), PARTS - 1);
+}
+
+static void a_helper_leaves_for_a_device_that_can_go_on(void **state)
+{
+    (void)state;
+    for (uint32_t parts = 1; parts < PARTS; parts++)
+        assert_int_equal(count_helped(parts), parts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_helper_stays_while_no_device_can_go_on),
+        cmocka_unit_test(a_helper_leaves_for_a_device_that_can_go_on),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
