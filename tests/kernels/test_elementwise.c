@@ -258,7 +258,8 @@ static void test_sgd(void **state)
     for (int i = 0; i < rounds(40); i++) {
         const double hyper[BGI_HYPER_COUNT] = {0.05, draw_between(&random, 0, 1) * 0.01,
                                                draw_between(&random, 0, 1) * 0.9, draw_between(&random, 0, 1) * 0.1};
-        const bgi_sgd_attributes attributes = {draw_between(&random, 0, 1)};
+        const bgi_sgd_attributes attributes = {.nesterov = draw_between(&random, 0, 1),
+                                               .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE,
                          .attributes = &attributes,
                          .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 2)}};
@@ -276,7 +277,8 @@ static void test_adam(void **state)
     (void)state;
     for (int i = 0; i < rounds(40); i++) {
         const double hyper[BGI_HYPER_COUNT] = {0.001, draw_between(&random, 0, 1) * 0.01, 0.9, 0.999, 1e-8};
-        const bgi_adam_attributes attributes = {draw_between(&random, 0, 1)};
+        const bgi_adam_attributes attributes = {.decoupled_decay = draw_between(&random, 0, 1),
+                                                .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_ADAM_UPDATE,
                          .attributes = &attributes,
                          .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 1000)}};
