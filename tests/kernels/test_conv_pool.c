@@ -47,8 +47,10 @@ static bg_type y_type(const shape *s, bg_dtype dtype)
 
 static kernel_case begin_case(bgi_kernel_id id, const shape *s, double terms)
 {
-    return (kernel_case){
-        .id = id, .attributes = &s->attributes, .relative = 2 * unit_of(s->dtype), .absolute = sum_tolerance(terms)};
+    return (kernel_case){.id = id,
+                         .attributes = &s->attributes,
+                         .relative = sum_relative(s->dtype, terms),
+                         .absolute = sum_tolerance(terms)};
 }
 
 static void check_forward(const shape *s, random_state *random)
