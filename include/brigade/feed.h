@@ -30,13 +30,18 @@ typedef enum bg_stream_form {
 /* The shape of all that a stream holds in a run. Errors: BG_ERROR_SHAPE (more dimensions than BG_MAX_RANK, or none was
  * returned). */
 BG_API bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error);
+/* Whether an array of this type, in either form, is what a run takes for an input. BG_ERROR_SHAPE names every factor of
+ * its first dimension: micro-batch, device iterations, accumulation, replicas, input group size. */
+BG_API bg_status bg_session_check_input(const bg_session *session, uint32_t index, const bg_type *type,
+                                        bg_error *error);
 
 /* ---- infeeds ---- */
 
 /*
  * Elements for the inputs of a graph: each has one micro-batch of each tensor. Iteration after iteration the devices
- * take them in order: micro-batch m of replica r takes element m x replicas + r of the iteration. A thread of its own
- * asks the source for elements ahead of the devices.
+ * take them in order: micro-batch m of replica r takes element m x replicas + r of the iteration (with
+ * options.input_group_size: m x groups + the replica's group). A thread of its own asks the source for elements ahead
+ * of the devices.
  */
 typedef struct bg_infeed bg_infeed;
 

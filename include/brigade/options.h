@@ -74,6 +74,14 @@ typedef enum bg_replica_reduction {
     BG_REPLICAS_SUM   /* of means: that mean times the replicas */
 } bg_replica_reduction;
 
+/* Which replicas are in one group: of R replicas in groups of k, with m = R / k. */
+typedef enum bg_grouping {
+    BG_GROUPING_CONSECUTIVE = 0, /* {0 .. k-1}, {k .. 2k-1}, ... */
+    BG_GROUPING_ORTHOGONAL,      /* {0, m, 2m, ...}, {1, m+1, ...}, ... */
+    BG_GROUPING_ALL,             /* all in one; not for inputs */
+    BG_GROUPING_NONE             /* each for itself: k is 1 */
+} bg_grouping;
+
 /* The element type in which a parameter's gradients are accumulated, summed over replicas and given to the optimiser.
  */
 typedef enum bg_accumulator_type {
@@ -185,6 +193,12 @@ typedef struct bg_options {
     uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
     uint32_t replicas;              /* data-parallel copies of all stages */
+    /* Devices of all replicas together; 0: as many as there are replicas for. Else `replicas` is what they make of the
+     * devices of one: 8 devices with two stages are 4 replicas, 7 are an error. Leave `replicas` 1, or agree. */
+    uint32_t total_devices;
+    /* Replicas of a group get the same data: a run takes micro-batches for replicas / input_group_size of them. */
+    uint32_t input_group_size; /* default 1; divides `replicas` */
+    bg_grouping input_grouping;
     bg_accumulation accumulation;
     bg_replica_reduction replica_reduction;
     bg_accumulator_type accumulator_type;
@@ -254,6 +268,9 @@ BG_API const char *bg_accumulation_name(bg_accumulation accumulation);
 BG_API bool bg_accumulation_find(const char *name, bg_accumulation *out);
 BG_API const char *bg_replica_reduction_name(bg_replica_reduction reduction);
 BG_API bool bg_replica_reduction_find(const char *name, bg_replica_reduction *out);
+/* "consecutive", "orthogonal", "all", "none". */
+BG_API const char *bg_grouping_name(bg_grouping grouping);
+BG_API bool bg_grouping_find(const char *name, bg_grouping *out);
 BG_API const char *bg_output_mode_name(bg_output_mode mode);
 BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
 

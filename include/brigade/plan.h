@@ -41,7 +41,8 @@ typedef struct bg_plan_summary {
     uint32_t micro_batch;                         /* samples: first dimension of the first input */
     uint32_t micro_batches_per_step;
     uint32_t steps_per_run;
-    uint64_t samples_per_run;
+    uint32_t input_groups;    /* of replicas that get the same data */
+    uint64_t samples_per_run; /* that the host brings: micro_batch x micro-batches x steps x input groups */
     double compile_ms;
     double idle_share; /* of device time, with the static costs */
     double flops_per_micro_batch;

@@ -53,7 +53,7 @@ typedef struct bg_stream {
     bg_type micro_batch_type; /* of one micro-batch */
     uint64_t count;    /* micro-batches a run: of inputs device iterations x accumulation x replicas, of outputs as
                           the output mode says; layout [device iteration][accumulation][replica][micro-batch] */
-    uint32_t replicas; /* `count` is a multiple */
+    uint32_t replicas; /* `count` is a multiple. Of inputs: groups of replicas that get the same data */
     size_t size_bytes; /* of all */
 } bg_stream;
 BG_API bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);

@@ -422,7 +422,9 @@ static void summarise(bg_plan *plan)
             summary->micro_batch = (uint32_t)plan->inputs[i].type.dims[0];
     summary->micro_batches_per_step = plan->micro_batches;
     summary->steps_per_run = plan->iterations;
-    summary->samples_per_run = (uint64_t)summary->micro_batch * plan->micro_batches * plan->iterations * plan->replicas;
+    summary->input_groups = bgi_plan_input_rows(plan);
+    summary->samples_per_run =
+        (uint64_t)summary->micro_batch * plan->micro_batches * plan->iterations * summary->input_groups;
 }
 
 static bg_status check_budget(const bg_plan *plan, bg_error *error)
@@ -450,6 +452,7 @@ static bg_status divide(bgi_compiler *c, const bg_graph *graph, bg_value loss, b
     }
     BGI_TRY(bgi_assign_stages(graph, options, bgi_merges_neighbours(options, c->generator), &c->stages, error));
     BGI_TRY(bgi_place_stages(options, c->generator, &c->stages, error));
+    BGI_TRY(bgi_find_replicas(c, error));
     BGI_TRY(bgi_check_ipu_limits(c->graph, options, &c->stages, error));
     bgi_give_up_pipeline(c);
     return BG_OK;
@@ -537,7 +540,8 @@ static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss
     if (plan == NULL)
         return bgi_error_memory(error, "a plan", sizeof *plan);
     plan->training = training;
-    plan->replicas = options->replicas;
+    plan->replicas = options->replicas; /* until bgi_find_replicas */
+    plan->input_group_size = options->input_group_size;
     plan->micro_batches = training ? options->gradient_accumulation : options->device_iterations;
     plan->iterations = training ? options->device_iterations : 1;
     if (optimiser != NULL)

@@ -81,6 +81,9 @@ bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 void bgi_give_up_pipeline(bgi_compiler *compiler);
 bg_status bgi_make_schedule(bgi_compiler *compiler, bg_error *error);
 
+/* replicas.c: how many there are, and which get the same data; needs the stages' devices. */
+bg_status bgi_find_replicas(bgi_compiler *compiler, bg_error *error);
+
 /* compile.c: from a training graph with all ops to the memory layout. */
 bg_status bgi_lower(bgi_compiler *compiler, bg_error *error);
 

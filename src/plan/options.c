@@ -23,6 +23,7 @@ bg_options bg_options_defaults(void)
         .device_iterations = 1,
         .gradient_accumulation = 1,
         .replicas = 1,
+        .input_group_size = 1,
         .cast_gradients = true,
         .loss_scaling = 1.0,
         .wait_limit_s = 120.0,
@@ -53,6 +54,11 @@ static const char *const accumulation_names[] = {
 static const char *const replica_reduction_names[] = {
     [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPLICAS_MEAN] = "mean", [BG_REPLICAS_SUM] = "sum"};
 
+static const char *const grouping_names[] = {[BG_GROUPING_CONSECUTIVE] = "consecutive",
+                                             [BG_GROUPING_ORTHOGONAL] = "orthogonal",
+                                             [BG_GROUPING_ALL] = "all",
+                                             [BG_GROUPING_NONE] = "none"};
+
 static const char *const recompute_names[] = {[BG_RECOMPUTE_NONE] = "none",
                                               [BG_RECOMPUTE_STAGE] = "stage",
                                               [BG_RECOMPUTE_CHECKPOINTS] = "checkpoints",
@@ -74,6 +80,7 @@ enum {
     LIVENESS_COUNT = sizeof liveness_names / sizeof liveness_names[0],
     MOST_IO_THREADS = 64,
     STRATEGY_COUNT = sizeof strategy_names / sizeof strategy_names[0],
+    GROUPING_COUNT = sizeof grouping_names / sizeof grouping_names[0],
     OUTPUT_MODE_COUNT = sizeof output_mode_names / sizeof output_mode_names[0],
     RECOMPUTE_COUNT = sizeof recompute_names / sizeof recompute_names[0],
     RECOMPUTE_ORDER_COUNT = sizeof recompute_order_names / sizeof recompute_order_names[0]
@@ -131,6 +138,21 @@ bool bg_replica_reduction_find(const char *name, bg_replica_reduction *out)
     if (i == REPLICA_REDUCTION_COUNT)
         return false;
     *out = (bg_replica_reduction)i;
+    return true;
+}
+
+const char *bg_grouping_name(bg_grouping grouping)
+{
+    return (uint32_t)grouping < GROUPING_COUNT ? grouping_names[grouping] : "unknown";
+}
+
+bool bg_grouping_find(const char *name, bg_grouping *out)
+{
+    uint32_t i = find_name(grouping_names, GROUPING_COUNT, name);
+
+    if (i == GROUPING_COUNT)
+        return false;
+    *out = (bg_grouping)i;
     return true;
 }
 
@@ -275,6 +297,24 @@ static void check_counts(problem_list *list, const bg_options *options, bool tra
                     options->gradient_accumulation);
     if (options->replicas < 1)
         add_problem(list, "replicas is 0; there is at least 1 copy of the model");
+}
+
+/* Whether the size divides the replicas is seen once these are counted. */
+static void check_input_groups(problem_list *list, const bg_options *options)
+{
+    if (options->input_group_size < 1)
+        add_problem(list, "input_group_size is 0; 1 gives each replica data of its own");
+    if ((uint32_t)options->input_grouping >= GROUPING_COUNT)
+        add_problem(list, "input_grouping is %d; it must be BG_GROUPING_CONSECUTIVE, _ORTHOGONAL or _NONE",
+                    (int)options->input_grouping);
+    if (options->input_grouping == BG_GROUPING_ALL)
+        add_problem(list, "input_grouping is all, which is not for inputs; for the same data on all replicas make "
+                          "input_group_size the number of replicas");
+    if (options->input_grouping == BG_GROUPING_NONE && options->input_group_size > 1)
+        add_problem(list, "input_grouping is none and input_group_size is %u; without groups it is 1",
+                    options->input_group_size);
+    if (options->total_devices > BGI_MOST_DEVICES)
+        add_problem(list, "total_devices is %u; there are at most %d", options->total_devices, BGI_MOST_DEVICES);
 }
 
 /* The micro-batches of a run are counted in 32 bits. */
@@ -565,6 +605,7 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
                             "should differ");
     check_counts(&list, options, training);
     check_product(&list, options);
+    check_input_groups(&list, options);
     check_strategy(&list, options);
     check_mapping(&list, options);
     check_models(&list, options);

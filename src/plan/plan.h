@@ -162,8 +162,10 @@ struct bg_plan {
     const uint32_t *stage_devices;
     uint32_t device_count; /* of one replica */
     uint32_t replicas;
-    uint32_t micro_batches; /* a step: gradient accumulation in training, device iterations in inference */
-    uint32_t iterations;    /* steps a run: device iterations in training, 1 in inference */
+    uint32_t input_group_size;  /* replicas that get the same data */
+    bg_grouping input_grouping; /* CONSECUTIVE or ORTHOGONAL */
+    uint32_t micro_batches;     /* a step: gradient accumulation in training, device iterations in inference */
+    uint32_t iterations;        /* steps a run: device iterations in training, 1 in inference */
     bgi_plan_device *devices;
     uint32_t edge_count;
     bgi_plan_edge *edges;
@@ -196,6 +198,19 @@ struct bg_plan {
     bg_schedule_problem problem; /* arrays in the arena */
     bg_plan_summary summary;
 };
+
+/* What the host brings for one micro-batch of all replicas: a row for each group of replicas; and the row that a
+ * replica reads. */
+static inline uint32_t bgi_plan_input_rows(const bg_plan *plan)
+{
+    return plan->replicas / plan->input_group_size;
+}
+
+static inline uint32_t bgi_plan_input_row(const bg_plan *plan, uint32_t replica)
+{
+    return plan->input_grouping == BG_GROUPING_ORTHOGONAL ? replica % bgi_plan_input_rows(plan)
+                                                          : replica / plan->input_group_size;
+}
 
 /* Whether device iterations are steps (training, loops) or the micro-batches of one step (inference). */
 static inline bool bgi_plan_counts_steps(const bg_plan *plan)

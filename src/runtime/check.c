@@ -195,6 +195,9 @@ static bg_status check_tables(const bg_plan *plan, bg_error *error)
     if (plan->device_count == 0 || plan->replicas == 0 || plan->micro_batches == 0 || plan->iterations == 0)
         return bg_error_set(error, BG_ERROR_INTERNAL, "%u devices, %u replicas, %u micro-batches, %u iterations",
                             plan->device_count, plan->replicas, plan->micro_batches, plan->iterations);
+    if (plan->input_group_size == 0 || plan->replicas % plan->input_group_size != 0)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "groups of %u for %u replicas", plan->input_group_size,
+                            plan->replicas);
     for (uint32_t i = 0; i < plan->edge_count; i++)
         BGI_TRY(check_edge(plan, i, error));
     for (uint32_t i = 0; i < plan->output_count; i++)

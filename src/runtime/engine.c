@@ -327,8 +327,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     bgi_gate_end(engine);
     *out_iterations = atomic_load(&engine->gate.end);
     if (run->infeed != NULL && !run->is_synthetic)
-        bgi_infeed_detach(run->infeed,
-                          status == BG_OK ? *out_iterations * engine->plan->micro_batches * engine->plan->replicas : 0);
+        bgi_infeed_detach(run->infeed, status == BG_OK ? *out_iterations * bgi_infeed_elements(engine->plan) : 0);
     return status;
 }
 

@@ -143,7 +143,7 @@ static bg_status check_data(const bg_session *session, const bgi_run *run, uint6
     const bg_plan *plan = session->plan;
 
     if (run->infeed == NULL || run->is_synthetic || iterations >= run->limit || session->engine->gate.wants_end ||
-        bgi_infeed_end(run->infeed) >= first + (iterations + 1) * plan->micro_batches * plan->replicas)
+        bgi_infeed_end(run->infeed) >= first + (iterations + 1) * bgi_infeed_elements(plan))
         return BG_OK;
     return bgi_infeed_report(run->infeed, iterations, error);
 }
@@ -243,6 +243,35 @@ bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *
 }
 
 /* ---- shapes ---- */
+
+/* All that the leading dimension of an input is made of. */
+static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, const bg_type *type, bg_error *error)
+{
+    const bg_type *own = &stream->micro_batch_type;
+    const uint32_t updates = plan->training ? plan->iterations : plan->is_loop ? plan->iterations : plan->micro_batches;
+    char have[BG_TYPE_TEXT_BYTES], each[BG_TYPE_TEXT_BYTES];
+
+    return bg_error_set(
+        error, BG_ERROR_SHAPE,
+        "input `%s`: an array %s; a run takes %lld samples of a micro-batch x %u device iterations x %u accumulation "
+        "x (%u replicas / input_group_size %u) = %llu in the first dimension, of micro-batches %s",
+        stream->name, bg_type_text(type, have), (long long)(own->rank > 0 ? own->dims[0] : 1), updates,
+        plan->training ? plan->micro_batches : 1, plan->replicas, plan->input_group_size,
+        (unsigned long long)(stream->count * (uint64_t)(own->rank > 0 ? own->dims[0] : 1)), bg_type_text(own, each));
+}
+
+bg_status bg_session_check_input(const bg_session *session, uint32_t index, const bg_type *type, bg_error *error)
+{
+    bg_stream stream;
+    bg_type flat, split;
+
+    BGI_TRY(bg_session_input(session, index, &stream, error));
+    BGI_TRY(bg_stream_shape(&stream, BG_STREAM_FLAT, &flat, error));
+    if (bg_type_equal(type, &flat) ||
+        (bg_stream_shape(&stream, BG_STREAM_SPLIT, &split, NULL) == BG_OK && bg_type_equal(type, &split)))
+        return BG_OK;
+    return refuse_shape(session->plan, &stream, type, error);
+}
 
 bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error)
 {

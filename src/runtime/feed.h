@@ -2,11 +2,12 @@
  * feed.h: queues between the host and the devices, as the engine sees them, and the gate that lets iterations begin.
  *
  * Infeed. A ring of elements; one thread fills it, devices read. It holds the elements of one whole iteration and
- * prefetch_depth more for each replica, and an iteration begins when all its elements are there: so iteration i needs
- * nothing that comes after it, and whether a run ends at i is known before any device has begun it.
+ * prefetch_depth more for each group of replicas that read the same, and an iteration begins when all its elements are
+ * there: so iteration i needs nothing that comes after it, and whether a run ends at i is known before any device has
+ * begun it.
  *
  *       freed            filled                     an element has as many readers as there are HOST_IN that copy
- *     ----|=================|-----------> element    something of it; the last one frees it
+ *     ----|=================|-----------> element    something of it, in all replicas; the last one frees it
  *
  * Outfeed. A ring of rows; devices write leaves of a row, replica by replica and stage by stage; the last writer
  * completes it. Rows are complete in order. A bounded ring has room for the rows of a step less one, and buffer_depth:
@@ -64,6 +65,11 @@ bgi_pass bgi_gate_pass(bgi_device *device);
 
 /* ---- infeed.c ---- */
 
+/* Elements of one iteration. */
+static inline uint64_t bgi_infeed_elements(const bg_plan *plan)
+{
+    return (uint64_t)plan->micro_batches * bgi_plan_input_rows(plan);
+}
 /* Elements there, and where the data ended (UINT64_MAX: not yet). */
 uint64_t bgi_infeed_filled(const bg_infeed *infeed);
 uint64_t bgi_infeed_end(const bg_infeed *infeed);

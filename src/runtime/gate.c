@@ -38,7 +38,7 @@ static bgi_pass decide(const bgi_engine *engine)
         return BGI_PASS_WAIT;
     if (run->infeed == NULL || run->is_synthetic)
         return BGI_PASS_GO;
-    needed = bgi_infeed_first(run->infeed) + (gate->next + 1) * engine->plan->micro_batches * engine->plan->replicas;
+    needed = bgi_infeed_first(run->infeed) + (gate->next + 1) * bgi_infeed_elements(engine->plan);
     if (bgi_infeed_end(run->infeed) < needed)
         return BGI_PASS_OVER;
     return bgi_infeed_filled(run->infeed) >= needed ? BGI_PASS_GO : BGI_PASS_WAIT;

@@ -340,7 +340,7 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     return BG_OK;
 }
 
-/* HOST_IN of one micro-batch that copy something of the infeed. */
+/* HOST_IN of one micro-batch that copy something of the infeed, on all replicas that read the same. */
 static uint32_t count_readers(const bg_infeed *infeed, const bg_plan *plan)
 {
     uint32_t count = 0;
@@ -355,12 +355,13 @@ static uint32_t count_readers(const bg_infeed *infeed, const bg_plan *plan)
                 reads |= bgi_infeed_feeds(infeed, instruction->copies[c].stream);
             count += reads;
         }
-    return count;
+    return count * plan->input_group_size;
 }
 
 static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *error)
 {
-    const uint64_t slots = ((uint64_t)plan->micro_batches + infeed->options.prefetch_depth) * plan->replicas;
+    const uint64_t slots =
+        bgi_infeed_elements(plan) + (uint64_t)infeed->options.prefetch_depth * bgi_plan_input_rows(plan);
 
     infeed->slot_bytes = 0;
     for (uint32_t t = 0; t < infeed->tensor_count; t++) {

@@ -334,12 +334,12 @@ uint32_t bg_session_output_count(const bg_session *session)
     return session->plan->output_count;
 }
 
-static bg_stream make_stream(const bg_plan *plan, const char *name, const bg_type *type, uint64_t count)
+static bg_stream make_stream(uint32_t replicas, const char *name, const bg_type *type, uint64_t count)
 {
     return (bg_stream){.name = name,
                        .micro_batch_type = *type,
                        .count = count,
-                       .replicas = plan->replicas,
+                       .replicas = replicas,
                        .size_bytes = (size_t)count * bg_type_size_bytes(type)};
 }
 
@@ -349,7 +349,8 @@ bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream 
 
     if (index >= plan->input_count)
         return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
-    *out = make_stream(plan, plan->inputs[index].name, &plan->inputs[index].type, bgi_stream_input_count(plan));
+    *out = make_stream(bgi_plan_input_rows(plan), plan->inputs[index].name, &plan->inputs[index].type,
+                       bgi_stream_input_count(plan));
     return BG_OK;
 }
 
@@ -359,7 +360,7 @@ bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream
 
     if (index >= plan->output_count)
         return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, plan->output_count);
-    *out = make_stream(plan, plan->outputs[index].name, &plan->outputs[index].type,
+    *out = make_stream(plan->replicas, plan->outputs[index].name, &plan->outputs[index].type,
                        bgi_stream_output_count(plan, &plan->outputs[index]));
     return BG_OK;
 }

@@ -1,7 +1,7 @@
 /*
- * stream.c: between the caller's arrays and the devices. Inputs lie as [step][micro-batch][replica]; outputs as their
- * mode says, again with the replica last. In inference a run is one step, and its micro-batches are the device
- * iterations.
+ * stream.c: between the caller's arrays and the devices. Inputs lie as [step][micro-batch][group of replicas that read
+ * the same]; outputs as their mode says, with the replica last. In inference a run is one step, and its micro-batches
+ * are the device iterations.
  */
 #include "runtime/engine.h"
 
@@ -13,14 +13,14 @@ static const uint64_t not_wanted = UINT64_MAX;
 
 uint64_t bgi_stream_input_count(const bg_plan *plan)
 {
-    return (uint64_t)plan->iterations * plan->micro_batches * plan->replicas;
+    return (uint64_t)plan->iterations * plan->micro_batches * bgi_plan_input_rows(plan);
 }
 
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output)
 {
     switch (output->mode) {
     case BG_OUTPUT_ALL:
-        return bgi_stream_input_count(plan);
+        return (uint64_t)plan->iterations * plan->micro_batches * plan->replicas;
     case BG_OUTPUT_EVERY_N:
         if (bgi_plan_counts_steps(plan))
             return (uint64_t)(plan->iterations / output->period) * plan->micro_batches * plan->replicas;
@@ -95,7 +95,8 @@ static void add(const bg_type *type, float *wide_sum, void *to, const void *term
 void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction)
 {
     const bgi_run *run = device->engine->run;
-    const uint64_t place = find_place(device, BG_OUTPUT_ALL, 1);
+    const bg_plan *plan = device->plan;
+    const uint64_t place = find_number(device) * bgi_plan_input_rows(plan) + bgi_plan_input_row(plan, device->replica);
     bool has_fed = false;
 
     if (run->is_synthetic)

@@ -521,6 +521,7 @@ bg_plan *toy_plan_create(const toy_options *options)
                                  .wait_limit_s = options->wait_limit_s,
                                  .trace = options->trace,
                                  .trace_events = 4096};
+    plan->input_group_size = 1;
     plan->training = !options->inference;
     plan->optimiser = (bg_optimiser){.kind = BG_SGD, .learning_rate = learning_rate};
     plan->stage_count = options->stage_count;

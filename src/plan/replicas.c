@@ -1,0 +1,68 @@
+/*
+ * replicas.c: how many replicas there are, and which of them get the same data. Needs to know how many devices one of
+ * them has, so it comes after the stages.
+ */
+#include "plan/compile.h"
+
+#include "core/error.h"
+
+/* Whole replicas out of all devices. */
+static bg_status count_replicas(const bg_options *options, uint32_t device_count, uint32_t *out, bg_error *error)
+{
+    const uint32_t total = options->total_devices, most = total / device_count;
+
+    *out = options->replicas;
+    if (total == 0)
+        return BG_OK;
+    if (most == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "total_devices is %u, a replica has %u devices: give at least as many, or put more stages "
+                            "on a device",
+                            total, device_count);
+    if (total % device_count != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "total_devices is %u, which is no multiple of the %u devices of a replica: %u would be "
+                            "idle; take %u or %u",
+                            total, device_count, total % device_count, most * device_count, (most + 1) * device_count);
+    if (options->replicas != 1 && options->replicas != most)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "total_devices %u make %u replicas of %u devices, replicas is %u: give one of the two",
+                            total, most, device_count, options->replicas);
+    *out = most;
+    return BG_OK;
+}
+
+static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_error *error)
+{
+    const uint32_t size = options->input_group_size;
+
+    if (size > replicas)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "input_group_size is %u, there are %u replicas; a group has at most all of them", size,
+                            replicas);
+    if (replicas % size != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "input_group_size %u does not divide the %u replicas: take a divisor, or %u replicas", size,
+                            replicas, replicas / size * size);
+    return BG_OK;
+}
+
+bg_status bgi_find_replicas(bgi_compiler *c, bg_error *error)
+{
+    bg_plan *plan = c->plan;
+    const bg_options *options = &plan->options;
+    uint32_t replicas = 0;
+
+    BGI_TRY(count_replicas(options, c->stages.device_count, &replicas, error));
+    BGI_TRY(check_groups(options, replicas, error));
+    if ((uint64_t)plan->micro_batches * plan->iterations * replicas > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%u micro-batches x %u steps x %u replicas a run; it must be below 2^32: use fewer device "
+                            "iterations and more runs",
+                            plan->micro_batches, plan->iterations, replicas);
+    plan->options.replicas = plan->replicas = replicas;
+    plan->input_group_size = options->input_group_size;
+    plan->input_grouping =
+        options->input_grouping == BG_GROUPING_ORTHOGONAL ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
+    return BG_OK;
+}
