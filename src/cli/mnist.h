@@ -37,7 +37,7 @@ typedef struct mnist_config {
     uint64_t shard_minimum;
     const char *recompute, *recompute_order; /* NULL: none, interleaved */
     bool checkpoint_blocks;
-    const char *dtype, *output_mode, *last_batch;
+    const char *dtype, *partials, *output_mode, *last_batch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
     double clip_norm, loss_scaling;                                  /* clip_norm 0: off */
     uint64_t seed, steps;                                            /* steps 0: until the epochs are done */

@@ -46,6 +46,8 @@ const cli_option mnist_options[] = {
     {CLI_CHOICE, "last-batch", AT(last_batch), .choices = "drop|smaller|pad",
      .help = "the images of an epoch that make no whole call"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
+    {CLI_CHOICE, "partials", AT(partials), .choices = "float32|bfloat16",
+     .help = "in which linear layers of bfloat16 keep their sums"},
 
     {.help = "Devices"},
     {CLI_CHOICE, "strategy", AT(strategy), .choices = "pipelined|sharded|phased|single",
@@ -138,6 +140,7 @@ mnist_config mnist_config_defaults(void)
         .io_threads = UINT64_MAX,
         .shard_minimum = 8192,
         .dtype = "float32",
+        .partials = "float32",
         .output_mode = "final",
         .last_batch = "drop",
         .accumulation = "mean",
@@ -474,6 +477,7 @@ bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room)
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
     options.compile_only = config->compile_only;
+    options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;
     find_recompute(config->recompute, &options);

@@ -100,8 +100,6 @@ static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu
         bgi_text_add(notes, "`auto_loss_scaling` has no effect: float32 and bfloat16 need no scale\n");
     if (settings->cache_folder != NULL)
         bgi_text_add(notes, "`executable_cache_dir` has no effect: plans are compiled anew\n");
-    if (settings->enable_half_partials)
-        bgi_text_add(notes, "`enable_half_partials` has no effect: partial sums are kept in float32\n");
     bgi_text_add(notes, "`%s` has no effect: a matrix product's scratch is not bounded\n",
                  bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (!for_inference)
@@ -140,6 +138,7 @@ static void fill_options(const bg_ipu_settings *settings, bool for_inference, bg
     options->accumulation = BG_ACCUMULATE_MEAN;
     options->output_mode = settings->output_mode;
     options->auto_round_devices = true;
+    options->partials = settings->enable_half_partials ? BG_BFLOAT16 : BG_FLOAT32;
     if (settings->has_seed)
         options->seed = (uint64_t)settings->seed;
     if (for_inference)

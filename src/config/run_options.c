@@ -43,6 +43,11 @@ NAMES(recompute_order)
 NAMES(output_mode)
 #undef NAMES
 
+static const char *name_partials(int value)
+{
+    return value == BG_FLOAT32 || value == BG_BFLOAT16 ? bg_dtype_name((bg_dtype)value) : "none";
+}
+
 static const char *name_auto_stage(int value)
 {
     return value == BG_AUTO_STAGE_INCREMENT ? "auto_increment" : value == 0 ? "same_as_ipu" : "none";
@@ -82,6 +87,7 @@ static const option_row rows[] = {
     {"wait_limit_s", NULL, REAL, AT(wait_limit_s), NULL},
     {"trace", NULL, BOOL, AT(trace), NULL},
     {"trace_events", NULL, COUNT, AT(trace_events), NULL},
+    {"partials", NULL, NAME, AT(partials), name_partials},
     {"no_fusion", NULL, BOOL, AT(no_fusion), NULL},
     {"compile_only", NULL, BOOL, AT(compile_only), NULL},
 };

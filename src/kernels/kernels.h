@@ -25,6 +25,7 @@ typedef struct bgi_kernel_request {
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
+    bg_dtype partials; /* of matrix products: NONE and float32 are the same */
 } bgi_kernel_request;
 
 /* Fills `out` when the request is of this kernel's class on this processor; else leaves it alone and returns false. */
@@ -36,6 +37,30 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
+
+/* ---- matrix products whose partial sums are bfloat16 ----
+ *
+ * Sums run over K in order, in blocks. Of bfloat16 operands, when asked for, what is summed up so far is rounded
+ * to bfloat16 after each block; inside a block it is float32, in which the products are exact, so that every kernel
+ * gives the same bits. */
+
+/* Terms of a block of K, and how many blocks there are: by K alone. */
+enum { BGI_PRODUCT_BLOCK = 256 };
+static inline int64_t bgi_product_blocks(int64_t k)
+{
+    return (k + BGI_PRODUCT_BLOCK - 1) / BGI_PRODUCT_BLOCK;
+}
+static inline int64_t bgi_product_block(int64_t k)
+{
+    return (k + bgi_product_blocks(k) - 1) / bgi_product_blocks(k);
+}
+
+/* The state of the kernel of a request: something for a product that rounds, else NULL. */
+void *bgi_product_state(const bgi_kernel_request *request);
+static inline bool bgi_product_rounds(const bg_kernel_call *call)
+{
+    return call->state != NULL;
+}
 
 /* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs, where the
  * outputs would be, are accumulators of their types. They take the gradient at a step's first micro-batch; at later

@@ -25,13 +25,27 @@ bool bgi_no_fast_kernel(const bgi_kernel_request *request, bg_kernel *out)
     return false;
 }
 
+void *bgi_product_state(const bgi_kernel_request *request)
+{
+    static const bool rounds = true;
+    const bool is_product = request->id == BGI_KERNEL_LINEAR || request->id == BGI_KERNEL_LINEAR_BACKWARD_INPUT ||
+                            request->id == BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_MATMUL;
+
+    if (!is_product || request->partials != BG_BFLOAT16 || request->types[0].dtype != BG_BFLOAT16)
+        return NULL;
+    return (void *)(uintptr_t)&rounds;
+}
+
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     if ((unsigned)request->id >= BGI_KERNEL_COUNT)
         return bg_error_set(error, BG_ERROR_INTERNAL, "kernel %d is not in the table", (int)request->id);
     if (policy == BG_KERNELS_FAST && rows[request->id].fast(request, out))
         return BG_OK;
-    *out = (bg_kernel){.name = rows[request->id].name, .run = rows[request->id].reference, .part_count = 1};
+    *out = (bg_kernel){.name = rows[request->id].name,
+                       .run = rows[request->id].reference,
+                       .part_count = 1,
+                       .state = bgi_product_state(request)};
     return BG_OK;
 }
 
@@ -42,7 +56,8 @@ bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kern
                                         .types = op->types,
                                         .input_count = op->input_count,
                                         .output_count = op->output_count,
-                                        .attributes = op->attributes};
+                                        .attributes = op->attributes,
+                                        .partials = op->partials};
 
     return bgi_kernel_select(&request, policy, out, error);
 }

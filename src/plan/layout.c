@@ -168,8 +168,9 @@ bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
     c->plan->kernel_count = (uint32_t)c->graph->op_count;
     for (size_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
-        const bg_op_signature signature = bgi_lowered_signature(c->graph, op, types);
+        bg_op_signature signature = bgi_lowered_signature(c->graph, op, types);
         bg_status status;
+        signature.partials = c->plan->options.partials;
         if (bgi_op_is_alias(c, op))
             continue;
         if (op->type->kernel == NULL)

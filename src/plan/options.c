@@ -26,6 +26,7 @@ bg_options bg_options_defaults(void)
         .input_group_size = 1,
         .cast_gradients = true,
         .loss_scaling = 1.0,
+        .partials = BG_FLOAT32,
         .wait_limit_s = 120.0,
         .trace_events = 65536,
         .phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD,
@@ -586,6 +587,8 @@ static void check_rest(problem_list *list, const bg_options *options)
     check_costs(list, options);
     if (options->kernels != BG_KERNELS_FAST && options->kernels != BG_KERNELS_REFERENCE)
         add_problem(list, "kernels is %d; it must be BG_KERNELS_FAST or BG_KERNELS_REFERENCE", (int)options->kernels);
+    if (options->partials != BG_DTYPE_NONE && options->partials != BG_FLOAT32 && options->partials != BG_BFLOAT16)
+        add_problem(list, "partials is %s; it must be float32 or bfloat16", bg_dtype_name(options->partials));
     if (!(options->wait_limit_s > 0.0))
         add_problem(list, "wait_limit_s is %g; it must be above 0 (120 is the default, INFINITY waits for ever)",
                     options->wait_limit_s);

@@ -58,7 +58,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm loss-scaling \
-    no-shuffle steps init save log dtype output-mode last-batch data-dir download ipu-limits quiet compile-only help; do
+    no-shuffle steps init save log dtype partials output-mode last-batch data-dir download ipu-limits quiet compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -92,7 +92,7 @@ for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--
     '--strategy phased --phase-liveness off_chip_after_each_phase --io-threads 1' '--strategy phased --offload none' \
     '--offload weights,accumulators,optimiser,activations --recompute stage' \
     '--offload-rule weights:layer3.*;weights,optimiser:layer4.* --offload-minimum 300 --io-threads 0' \
-    '--loss-scaling 1024' '--profile' '--output-mode all' '--device-iterations 1'; do
+    '--loss-scaling 1024' '--partials bfloat16' '--profile' '--output-mode all' '--device-iterations 1'; do
     train variant --epochs 1 $variant
     same base variant
 done
@@ -109,6 +109,10 @@ train replicas --epochs 1 --replicas 2 --gradient-accumulation 4 --strategy shar
 train pieces --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimiser,accumulators --shard-minimum 1
 same replicas pieces
 train bfloat16 --epochs 1 --dtype bfloat16
+train partials --epochs 1 --dtype bfloat16 --partials bfloat16
+train partials-single --epochs 1 --dtype bfloat16 --partials bfloat16 --strategy single
+same partials partials-single
+check "partial sums in bfloat16 give other weights" sh -c '! cmp -s bfloat16.safetensors partials.safetensors'
 check "bfloat16 gives other weights of the same size" test \
     "$(wc -c <base.safetensors)" -eq "$(wc -c <bfloat16.safetensors)"
 

@@ -55,6 +55,7 @@ static void test_printed_is_set_again(void **state)
     set(&options, "output_mode", "sum");
     set(&options, "replicas", "5");
     set(&options, "recompute", "stage");
+    set(&options, "partials", "bfloat16");
     set(&options, "auto_stage", "auto_increment");
     assert_int_equal(bg_options_print(&options, &text, NULL), BG_OK);
     copy = strdup(text);
@@ -65,6 +66,7 @@ static void test_printed_is_set_again(void **state)
     assert_int_equal(bg_options_print(&again, &text, NULL), BG_OK);
     assert_string_equal(text, copy);
     assert_int_equal(again.output_mode, BG_OUTPUT_SUM);
+    assert_int_equal(again.partials, BG_BFLOAT16);
     free(copy);
     free(text);
 }

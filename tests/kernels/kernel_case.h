@@ -34,6 +34,7 @@ typedef struct kernel_case {
     void *initial[CASE_OPERANDS];
     uint32_t input_count, output_count;
     bg_kernel_env env;
+    bg_dtype partials;
     double relative, absolute; /* tolerances; both 0: the same bits */
 } kernel_case;
 
@@ -111,7 +112,7 @@ static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
 /* Runs on copies; `results` are the caller's to free. False: the fast kernel declines. */
 static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void **results)
 {
-    const bgi_kernel_request request = {c->id, c->types, c->input_count, c->output_count, c->attributes};
+    const bgi_kernel_request request = {c->id, c->types, c->input_count, c->output_count, c->attributes, c->partials};
     bg_kernel kernel;
     bg_kernel_call call = {.types = c->types,
                            .operands = results,
@@ -132,6 +133,7 @@ static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void *
         assert_int_equal(posix_memalign(&call.scratch, 64, kernel.scratch_bytes), 0);
         memset(call.scratch, 0xff, kernel.scratch_bytes); /* NaN */
     }
+    call.state = kernel.state;
     for (uint32_t i = 0; i < kernel.part_count; i++)
         kernel.run(&call, order_part(i, kernel.part_count, order));
     if (kernel.finish)

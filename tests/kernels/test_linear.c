@@ -117,10 +117,76 @@ static void test_matmul_shapes(void **state)
     }
 }
 
+/* ---- partial sums in bfloat16 ---- */
+
+/* Whether results with float32 and with bfloat16 partial sums have the same bits. */
+static bool is_same_without(const kernel_case *c, bgi_isa isa)
+{
+    const uint32_t output = c->input_count;
+    kernel_case plain = *c;
+    void *rounded[CASE_OPERANDS], *wanted[CASE_OPERANDS];
+    bool is_same;
+
+    plain.partials = BG_FLOAT32;
+    assert_true(case_run(c, isa, 0, rounded));
+    assert_true(case_run(&plain, isa, 0, wanted));
+    is_same = memcmp(rounded[output], wanted[output], bg_type_size_bytes(&c->types[output])) == 0;
+    free_results(c, rounded);
+    free_results(&plain, wanted);
+    return is_same;
+}
+
+/* A product of K terms in each of the four kernels: the reference's bits on every instruction set. */
+static void check_partials(random_state *random, bg_dtype dtype, int64_t k, bool transposed)
+{
+    const bgi_linear_backward_attributes no_bias = {false};
+    const bgi_matmul_attributes layout = {transposed, !transposed};
+    const int64_t m = 70, n = 53;
+    kernel_case cases[] = {{.id = BGI_KERNEL_LINEAR},
+                           {.id = BGI_KERNEL_LINEAR_BACKWARD_INPUT},
+                           {.id = BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS, .attributes = &no_bias},
+                           {.id = BGI_KERNEL_MATMUL, .attributes = &layout}};
+    const bg_type types[][2] = {
+        {bg_matrix(dtype, m, k), bg_matrix(dtype, n, k)},
+        {bg_matrix(dtype, m, k), bg_matrix(dtype, k, n)},
+        {bg_matrix(dtype, k, m), bg_matrix(dtype, k, n)},
+        {make_operand(dtype, NULL, 0, m, k, transposed), make_operand(dtype, NULL, 0, k, n, !transposed)}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kernel_case *c = &cases[i];
+
+        c->partials = BG_BFLOAT16;
+        case_input(c, types[i][0], random, -1, 1);
+        case_input(c, types[i][1], random, -1, 1);
+        if (c->id == BGI_KERNEL_LINEAR)
+            case_input(c, bg_vector(dtype, n), random, -1, 1);
+        case_output(c, bg_matrix(dtype, m, n));
+        for (int isa = (int)REFERENCE; isa <= (int)bgi_cpu_isa(); isa++)
+            if (is_same_without(c, (bgi_isa)isa) != (dtype == BG_FLOAT32))
+                fail_msg("%s, isa %d, %s, %lld terms: partial sums have no or a wrong effect", bgi_kernel_name(c->id),
+                         isa, bg_dtype_name(dtype), (long long)k);
+        if (dtype == BG_BFLOAT16)
+            finish_case(c);
+        else
+            case_clear(c);
+    }
+}
+
+static void test_partials(void **state)
+{
+    random_state random = {4};
+
+    (void)state;
+    check_partials(&random, BG_BFLOAT16, 257, false);
+    check_partials(&random, BG_BFLOAT16, 600, true);
+    check_partials(&random, BG_BFLOAT16, 1111, false);
+    check_partials(&random, BG_FLOAT32, 600, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_blocks),
-                                       cmocka_unit_test(test_matmul_shapes)};
+                                       cmocka_unit_test(test_matmul_shapes), cmocka_unit_test(test_partials)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

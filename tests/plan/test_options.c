@@ -229,6 +229,10 @@ static void spoil_norm(bg_options *options)
 {
     options->max_gradient_norm = -0.5;
 }
+static void spoil_partials(bg_options *options)
+{
+    options->partials = BG_INT32;
+}
 static void spoil_scaling(bg_options *options)
 {
     options->loss_scaling = 0.0;
@@ -385,6 +389,7 @@ static const bad_case bad_cases[] = {
     {"second_moment_dtype is float64", spoil_moment, false},
     {"max_gradient_norm is -0.5", spoil_norm, false},
     {"max_gradient_norm is nan", spoil_norm_with_nan, false},
+    {"partials is int32; it must be float32 or bfloat16", spoil_partials, false},
     {"loss_scaling is 0; it must be from 2^-64 to 2^64", spoil_scaling, false},
     {"loss_scaling is inf; it must be from 2^-64 to 2^64", spoil_scaling_with_infinity, false},
     {"locations[2] has place 7; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", spoil_place, false},

@@ -61,7 +61,11 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
 {
     const bgi_cpu_variant *variant = find_variant(isa);
     const bgi_cpu_routine *routine = &variant->routines[request->id];
-    bg_kernel kernel = {.name = routine->name, .run = routine->run, .finish = routine->finish, .part_count = 1};
+    bg_kernel kernel = {.name = routine->name,
+                        .run = routine->run,
+                        .finish = routine->finish,
+                        .part_count = 1,
+                        .state = bgi_product_state(request)};
 
     if (!shapes[request->id] || !routine->run || !shapes[request->id](request, variant->lanes, &kernel))
         return false;

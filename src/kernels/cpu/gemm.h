@@ -2,8 +2,8 @@
  * gemm.h: the geometry of matrix products: C [M,N] = A [M,K] B [K,N], for every layout, in batches.
  *
  * B is read in panels: a few vectors of columns, all of a block of K. A block of rows of A meets a run of panels: that
- * is one unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks of KC: partial
- * sums of a block are added to what stands in C.
+ * is one unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (kernels.h):
+ * partial sums of a block are added to what stands in C.
  */
 #ifndef BGI_CPU_GEMM_H
 #define BGI_CPU_GEMM_H
@@ -13,8 +13,7 @@
 
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
-    BGI_GEMM_ROWS = 256,      /* of A in a unit: with KC columns they stay in a second-level cache */
-    BGI_GEMM_DEPTH = 256,     /* KC, at most */
+    BGI_GEMM_ROWS = 256,      /* of A in a unit: with a block's columns they stay in a second-level cache */
     BGI_GEMM_MANY_UNITS = 64, /* enough for every worker: no need to cut columns further */
     BGI_GEMM_FEW_ROWS = 64,   /* that do not pay for packing A, nor a row-major B */
     BGI_GEMM_TILE_ROWS = 8    /* at most, of any instruction set */
@@ -56,8 +55,8 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, BGI_GEMM_UNIT_FLOPS);
     columns = (BGI_GEMM_MANY_UNITS + batch * g.row_blocks - 1) / (batch * g.row_blocks);
     g.column_blocks = g.column_blocks < columns ? g.column_blocks : columns;
-    g.depth_blocks = (k + BGI_GEMM_DEPTH - 1) / BGI_GEMM_DEPTH;
-    g.depth = (k + g.depth_blocks - 1) / g.depth_blocks;
+    g.depth_blocks = bgi_product_blocks(k);
+    g.depth = bgi_product_block(k);
     g.units = batch * g.row_blocks * g.column_blocks;
     g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
 

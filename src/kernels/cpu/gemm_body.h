@@ -30,6 +30,7 @@ struct gemm_job {
     int64_t b_start, b_row, b_column;
     void *c; /* rows c_row apart, columns side by side */
     int64_t c_start, c_row;
+    bool rounds;             /* sums to bfloat16 after each block; then C is bfloat16 */
     bool add;                /* the complete product is added to what stands in C, which is float32; no biases then */
     const void *column_bias; /* or NULL */
     const void *row_bias;    /* or NULL */
@@ -265,6 +266,20 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
     }
 }
 
+/* Floats to the nearest bfloat16s, in place. */
+static void round_floats(float *data, int64_t count)
+{
+    uint16_t narrowed[BGI_GEMM_PANEL_VECTORS * LANES];
+
+    for (int64_t i = 0; i < count; i += BGI_GEMM_PANEL_VECTORS * LANES) {
+        const int64_t left = count - i,
+                      run = left < BGI_GEMM_PANEL_VECTORS * LANES ? left : BGI_GEMM_PANEL_VECTORS * LANES;
+
+        narrow(data + i, run, narrowed);
+        widen(narrowed, run, data + i);
+    }
+}
+
 /* Rows m0..m1 by panels p0..p1. */
 static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
 {
@@ -291,6 +306,8 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
             if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)
                 pack_rows(&tile, m_count, cut.a + g->a_floats / 2);
             multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &cut);
+            if (job->rounds)
+                round_floats(cut.c, m_count * tile.c_row);
         }
     for (int64_t m = 0; is_apart && m < m_count; m++)
         put_floats(job->add, job->c_dtype, job->c, job->c_start + (m0 + m) * job->c_row + first, end - first,

@@ -11,6 +11,7 @@ static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
     const bgi_gemm *g = job->gemm;
     float *scratch = (float *)call->scratch + part * g->part_floats;
 
+    job->rounds = bgi_product_rounds(call);
     for (int64_t unit = bgi_cpu_part_start(g->units, part, g->parts);
          unit < bgi_cpu_part_start(g->units, part + 1, g->parts); unit++)
         multiply_matrix_unit(job, unit, scratch);
@@ -146,7 +147,8 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
                     .b_row = attributes->transpose_b ? 1 : n,
                     .b_column = attributes->transpose_b ? k : 1,
                     .c = call->operands[2],
-                    .c_row = n};
+                    .c_row = n,
+                    .rounds = bgi_product_rounds(call)};
 
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
          unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++) {

@@ -1,10 +1,41 @@
 /*
  * linear.c: matrix products by three plain loops. Rows are the leading dims of x taken together; each sum is taken in
- * double, in index order, and rounded once.
+ * double, in index order, and rounded once; or with partial sums in bfloat16, as kernels.h says.
  */
 #include "kernels/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/operands.h"
+
+/* Elements of an operand, `step` apart. */
+typedef struct run {
+    int64_t start, step;
+} run;
+
+static double multiply(const bg_kernel_call *call, run a, run b, int64_t index)
+{
+    return bgi_load(call->types[0].dtype, call->operands[0], a.start + index * a.step) *
+           bgi_load(call->types[1].dtype, call->operands[1], b.start + index * b.step);
+}
+
+/* `sum` plus the products of the first two operands' elements. */
+static double add_products(const bg_kernel_call *call, run a, run b, int64_t count, double sum)
+{
+    const int64_t block = bgi_product_rounds(call) ? bgi_product_block(count) : count;
+
+    if (!bgi_product_rounds(call)) {
+        for (int64_t i = 0; i < count; i++)
+            sum += multiply(call, a, b, i);
+        return sum;
+    }
+    for (int64_t from = 0; from < count; from += block) {
+        float partial = 0.0f;
+
+        for (int64_t i = from; i < count && i < from + block; i++)
+            partial = (float)(partial + multiply(call, a, b, i));
+        sum = bgi_bfloat16_to_float(bgi_bfloat16_from_float(partial + (float)sum));
+    }
+    return sum;
+}
 
 /* y [rows, out] = x [rows, in] w^T + b */
 void bgi_reference_linear(const bg_kernel_call *call, uint32_t part)
@@ -18,12 +49,10 @@ void bgi_reference_linear(const bg_kernel_call *call, uint32_t part)
     (void)part;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out_count; o++) {
-            double sum = has_bias ? bgi_load(dtype, call->operands[2], o) : 0.0;
+            const double bias = has_bias ? bgi_load(dtype, call->operands[2], o) : 0.0;
 
-            for (int64_t i = 0; i < in_count; i++)
-                sum += bgi_load(dtype, call->operands[0], r * in_count + i) *
-                       bgi_load(dtype, call->operands[1], o * in_count + i);
-            bgi_store(dtype, call->operands[call->input_count], r * out_count + o, sum);
+            bgi_store(dtype, call->operands[call->input_count], r * out_count + o,
+                      add_products(call, (run){r * in_count, 1}, (run){o * in_count, 1}, in_count, bias));
         }
 }
 
@@ -37,14 +66,9 @@ void bgi_reference_linear_backward_input(const bg_kernel_call *call, uint32_t pa
 
     (void)part;
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < in_count; i++) {
-            double sum = 0.0;
-
-            for (int64_t o = 0; o < out_count; o++)
-                sum += bgi_load(dtype, call->operands[0], r * out_count + o) *
-                       bgi_load(dtype, call->operands[1], o * in_count + i);
-            bgi_store(dtype, call->operands[2], r * in_count + i, sum);
-        }
+        for (int64_t i = 0; i < in_count; i++)
+            bgi_store(dtype, call->operands[2], r * in_count + i,
+                      add_products(call, (run){r * out_count, 1}, (run){i, in_count}, out_count, 0.0));
 }
 
 /* dw [out, in] = dy^T x; db [out] = the sum of dy's rows */
@@ -57,14 +81,9 @@ void bgi_reference_linear_backward_weights(const bg_kernel_call *call, uint32_t 
 
     (void)part;
     for (int64_t o = 0; o < out_count; o++) {
-        for (int64_t i = 0; i < in_count; i++) {
-            double sum = 0.0;
-
-            for (int64_t r = 0; r < rows; r++)
-                sum += bgi_load(dtype, call->operands[0], r * out_count + o) *
-                       bgi_load(dtype, call->operands[1], r * in_count + i);
-            bgi_store_gradient(call, 2, o * in_count + i, sum);
-        }
+        for (int64_t i = 0; i < in_count; i++)
+            bgi_store_gradient(call, 2, o * in_count + i,
+                               add_products(call, (run){o, out_count}, (run){i, in_count}, rows, 0.0));
         if (bgi_has_operand(call, 3)) {
             double sum = 0.0;
 
@@ -110,13 +129,9 @@ void bgi_reference_matmul(const bg_kernel_call *call, uint32_t part)
         const int64_t b_start = find_matrix(y, b, batch) * k_count * n_count;
 
         for (int64_t m = 0; m < m_count; m++)
-            for (int64_t n = 0; n < n_count; n++) {
-                double sum = 0.0;
-
-                for (int64_t k = 0; k < k_count; k++)
-                    sum += bgi_load(a->dtype, call->operands[0], a_start + m * a_row + k * a_column) *
-                           bgi_load(b->dtype, call->operands[1], b_start + k * b_row + n * b_column);
-                bgi_store(y->dtype, call->operands[2], (batch * m_count + m) * n_count + n, sum);
-            }
+            for (int64_t n = 0; n < n_count; n++)
+                bgi_store(y->dtype, call->operands[2], (batch * m_count + m) * n_count + n,
+                          add_products(call, (run){a_start + m * a_row, a_column}, (run){b_start + n * b_column, b_row},
+                                       k_count, 0.0));
     }
 }
