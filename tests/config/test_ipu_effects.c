@@ -1,0 +1,207 @@
+/*
+ * test_ipu_effects.c: what fields of a configuration do to a plan and to a run, down to bytes and bits.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/config.h>
+#include <brigade/nn.h>
+#include <brigade/ops.h>
+
+#include "support/train.h"
+
+enum { LAYERS = 4, WIDTH = 96, MICRO_BATCH = 8, TERMS = 600 };
+
+/* "Layer-0" to "Layer-3", each a small perceptron whose result is marked, and a "Head" with the loss. */
+static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, micro_batch, WIDTH);
+    static const char *const names[LAYERS][3] = {
+        {"Layer-0", "in0", "out0"}, {"Layer-1", "in1", "out1"}, {"Layer-2", "in2", "out2"}, {"Layer-3", "in3", "out3"}};
+    const bg_value input = bg_graph_input(graph, "x", &type);
+    bg_value x = input, loss;
+
+    for (int i = 0; i < LAYERS; i++) {
+        bg_block_begin(graph, names[i][0], BG_DEVICE_NONE);
+        x = bg_tanh(graph, bg_linear_layer(graph, names[i][1], x, WIDTH, true));
+        x = bg_tanh(graph, bg_linear_layer(graph, names[i][2], x, WIDTH, true));
+        bg_graph_checkpoint(graph, x);
+        bg_block_end(graph);
+    }
+    bg_block_begin(graph, "Head", BG_DEVICE_NONE);
+    loss = bg_mse_loss(graph, "loss", x, input, BG_LOSS_MEAN);
+    bg_graph_output(graph, "loss", loss);
+    bg_block_end(graph);
+    return loss;
+}
+
+static const test_model layers = {"layers", build_layers};
+static const bg_ipu_model shape = {.layer_count = LAYERS, .head_block = "Head"};
+
+/* What a configuration, given as updates of a pipeline of two devices, makes of training or inference. */
+static bg_ipu_options make_options(const char *updates, bool for_inference)
+{
+    const bg_ipu_config_load_options load = {.overrides = updates};
+    bg_ipu_config *config = NULL;
+    bg_ipu_options made = {0};
+    bg_error error = {0};
+
+    if (bg_ipu_config_parse_json("{\"layers_per_ipu\": [2, 2], \"gradient_accumulation_steps\": 6, "
+                                 "\"output_mode\": \"all\", \"seed\": 5}",
+                                 "test", &load, &config, &error) != BG_OK ||
+        bg_ipu_config_to_options(config, for_inference, false, &shape, &made, &error) != BG_OK)
+        fail_msg("%s: %s", updates != NULL ? updates : "", error.message);
+    made.options.wait_limit_s = 60;
+    made.options.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
+    bg_ipu_config_destroy(config);
+    return made;
+}
+
+/* Bytes of a class on the first device of such a training. */
+static size_t find_bytes(const char *updates, bg_memory_class memory_class)
+{
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_ipu_options made = make_options(updates, false);
+    bg_plan *plan = test_train_plan(&layers, MICRO_BATCH, &optimiser, &made.options, updates);
+    const size_t bytes = bg_plan_memory_bytes(plan, 0, memory_class);
+
+    bg_plan_destroy(plan);
+    bg_ipu_options_clear(&made);
+    return bytes;
+}
+
+static test_result train(const char *updates)
+{
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_ipu_options made = make_options(updates, false);
+    const test_result result =
+        test_train(&layers, MICRO_BATCH, &optimiser, &made.options, NULL, 0, 4, updates != NULL ? updates : "plain");
+
+    bg_ipu_options_clear(&made);
+    return result;
+}
+
+static void expect_same_training(const char *updates, const char *others)
+{
+    const test_result expected = train(others);
+
+    test_train_expect(train(updates), &expected, updates);
+    free(expected.bytes);
+}
+
+static void test_recompute(void **state)
+{
+    (void)state;
+    assert_true(find_bytes("recompute_checkpoint_every_layer=true", BG_MEMORY_STASH) <
+                find_bytes("recompute_checkpoint_every_layer=false", BG_MEMORY_STASH));
+    expect_same_training("recompute_checkpoint_every_layer=true", "recompute_checkpoint_every_layer=false");
+}
+
+static void test_state_off_the_devices(void **state)
+{
+    const size_t state_bytes = find_bytes("optimizer_state_offchip=false", BG_MEMORY_STATE);
+
+    (void)state;
+    assert_true(state_bytes >= (size_t)2 * 2 * 2 * WIDTH * WIDTH * sizeof(float)); /* two moments of four matrices */
+    assert_int_equal(find_bytes("optimizer_state_offchip=true", BG_MEMORY_STATE), 0);
+    assert_true(find_bytes("optimizer_state_offchip=true", BG_MEMORY_REMOTE) >= state_bytes / 2);
+    expect_same_training("optimizer_state_offchip=true", "optimizer_state_offchip=false");
+}
+
+static void test_state_in_pieces(void **state)
+{
+    bg_ipu_options alone = make_options("replicated_tensor_sharding=true", false);
+    const size_t whole = find_bytes("replication_factor=2", BG_MEMORY_STATE);
+    const size_t piece = find_bytes("replication_factor=2,replicated_tensor_sharding=true", BG_MEMORY_STATE);
+
+    (void)state;
+    assert_true(piece >= whole / 2 && piece <= whole / 2 + whole / 16);
+    expect_same_training("replication_factor=2,replicated_tensor_sharding=true", "replication_factor=2");
+    assert_false(alone.options.locations[BG_LOCATION_STATE].sharded);
+    assert_non_null(strstr(alone.notes, "`replicated_tensor_sharding` has no effect with one replica"));
+    bg_ipu_options_clear(&alone);
+}
+
+/* Losses that a training call of two updates returns. */
+static uint64_t count_losses(const char *updates)
+{
+    const bg_optimiser optimiser = bg_sgd(0.01);
+    bg_ipu_options made = make_options(updates, false);
+    bg_plan *plan = test_train_plan(&layers, MICRO_BATCH, &optimiser, &made.options, updates);
+    bg_session *session = NULL;
+    bg_stream loss;
+
+    assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+    assert_int_equal(bg_session_output(session, bg_session_find_output(session, "loss"), &loss, NULL), BG_OK);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_ipu_options_clear(&made);
+    return loss.count;
+}
+
+static void test_output_modes(void **state)
+{
+    (void)state;
+    assert_int_equal(count_losses("device_iterations=2,output_mode=all"), 12);
+    assert_int_equal(count_losses("device_iterations=2,output_mode=sum"), 1);
+    assert_int_equal(count_losses("device_iterations=2,output_mode=final"), 1);
+    assert_int_equal(count_losses("device_iterations=2,output_mode=default"), 1);
+}
+
+/* A linear layer of TERMS terms in inference; `y` gets its result as float32. */
+static void infer(const char *updates, bg_dtype dtype, float y[MICRO_BATCH * 16])
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, TERMS);
+    bg_ipu_options made = make_options(updates, true);
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_session *session = NULL;
+    void *x = test_model_input(&type, "x", 1);
+    bg_value value;
+
+    made.options.strategy = BG_STRATEGY_SINGLE;
+    made.options.stages = NULL;
+    made.options.device_count = 0;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    value = bg_cast(graph, NULL, bg_graph_input(graph, "x", &type), dtype);
+    value = bg_cast(graph, NULL, bg_linear_layer(graph, "layer", value, 16, true), BG_FLOAT32);
+    bg_graph_output(graph, "y", value);
+    assert_int_equal(bg_plan_create_inference(graph, &made.options, &plan, NULL), BG_OK);
+    assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+    assert_int_equal(bg_session_run(session, (const void *[]){x}, (void *[]){y}, NULL), BG_OK);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    bg_ipu_options_clear(&made);
+    free(x);
+}
+
+static void test_half_partials(void **state)
+{
+    float whole[MICRO_BATCH * 16], half[MICRO_BATCH * 16];
+
+    (void)state;
+    infer("enable_half_partials=false", BG_BFLOAT16, whole);
+    infer("enable_half_partials=true", BG_BFLOAT16, half);
+    assert_memory_not_equal(whole, half, sizeof whole);
+    infer("enable_half_partials=false", BG_FLOAT32, whole);
+    infer("enable_half_partials=true", BG_FLOAT32, half);
+    assert_memory_equal(whole, half, sizeof whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recompute),       cmocka_unit_test(test_state_off_the_devices),
+        cmocka_unit_test(test_state_in_pieces), cmocka_unit_test(test_output_modes),
+        cmocka_unit_test(test_half_partials),
+    };
+
+    return cmocka_run_group_tests_name("effects of configurations", tests, NULL, NULL);
+}
