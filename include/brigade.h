@@ -6,6 +6,7 @@
  *     config            the same from files that people have
  *     session           run it
  *     mesh              replicas as a grid, and groups of them
+ *     checkpoint        stop, and go on later
  *     data, feed, loop  feed it, and let it run
  *     profile           look at what it did
  */
@@ -13,6 +14,7 @@
 #define BRIGADE_H
 
 #include <brigade/base.h>
+#include <brigade/checkpoint.h>
 #include <brigade/config.h>
 #include <brigade/data.h>
 #include <brigade/feed.h>

@@ -1,0 +1,67 @@
+/*
+ * CRC-64 against its published check value, its definition bit by bit, and the law that parts make the whole.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/crc64.h"
+
+static uint64_t compute(const void *data, size_t size_bytes)
+{
+    bgi_crc64 crc;
+
+    bgi_crc64_init(&crc);
+    bgi_crc64_add(&crc, data, size_bytes);
+    return bgi_crc64_value(&crc);
+}
+
+/* Division of polynomials, a bit at a time. */
+static uint64_t compute_slowly(const unsigned char *data, size_t size_bytes)
+{
+    uint64_t value = ~(uint64_t)0;
+
+    for (size_t i = 0; i < size_bytes * 8; i++) {
+        value ^= data[i / 8] >> i % 8 & 1;
+        value = value >> 1 ^ ((value & 1) != 0 ? 0xc96c5795d7870f42u : 0);
+    }
+    return ~value;
+}
+
+static void test_published_check_value(void **state)
+{
+    (void)state;
+    assert_true(compute("123456789", 9) == 0x995dc9bbdf1939fau);
+    assert_true(compute("", 0) == 0);
+}
+
+static void test_definition_and_parts(void **state)
+{
+    unsigned char data[67];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * i * 7 + 3 * i);
+    for (size_t end = 0; end <= sizeof data; end++) {
+        const uint64_t expected = compute_slowly(data, end);
+        for (size_t cut = 0; cut <= end; cut++) {
+            bgi_crc64 crc;
+            bgi_crc64_init(&crc);
+            bgi_crc64_add(&crc, data, cut);
+            bgi_crc64_add(&crc, data + cut, end - cut);
+            assert_true(bgi_crc64_value(&crc) == expected);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published_check_value),
+        cmocka_unit_test(test_definition_and_parts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
