@@ -201,10 +201,10 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Blocks A, B, C of a linear layer each; C has A's weight when `tied`. `devices`: of the blocks, by digits. */
-static model make_model(bool tied, const char *devices)
+/* Blocks A, B, C, ... of a linear layer each; C has A's weight when `tied`. `devices`: of the blocks, by digits. */
+static model make_model(int block_count, bool tied, const char *devices)
 {
-    static const char *const blocks[] = {"A", "B", "C"};
+    static const char *const blocks[] = {"A", "B", "C", "D"};
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 8), label_type = bg_vector(BG_INT32, 4),
                   weight_type = bg_matrix(BG_FLOAT32, 8, 8);
     model m = {0};
@@ -213,7 +213,7 @@ static model make_model(bool tied, const char *devices)
     assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
     x = bg_graph_input(m.graph, "x", &x_type);
     labels = bg_graph_input(m.graph, "labels", &label_type);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < block_count; i++) {
         bg_value weight;
         char name[16];
         bg_block_begin(m.graph, blocks[i], devices[0] != '\0' ? (uint32_t)(devices[i] - '0') : BG_DEVICE_NONE);
@@ -221,7 +221,7 @@ static model make_model(bool tied, const char *devices)
         weight = tied && i == 2 ? first : bg_graph_parameter(m.graph, name, &weight_type, NULL);
         first = i == 0 ? weight : first;
         x = bg_linear(m.graph, blocks[i], x, weight, (bg_value){0});
-        if (i == 2)
+        if (i + 1 == block_count)
             m.loss = bg_cross_entropy(m.graph, "loss", x, labels, BG_LOSS_MEAN, -100);
         bg_block_end(m.graph);
     }
@@ -285,7 +285,7 @@ static void keep_warning(void *user, bg_log_level level, const char *text)
 static bg_status plan_case(const limit_case *c, bg_options *options, char *warning, bg_error *error)
 {
     const bg_optimiser optimiser = bg_sgd(0.1);
-    model m = make_model(c->tied, c->devices);
+    model m = make_model(3, c->tied, c->devices);
     bg_plan *plan = NULL;
     bg_status status;
 
@@ -328,6 +328,41 @@ static void test_ipu_limits(void **state)
     }
 }
 
+/* A model on four devices, and three micro-batches to look at. */
+static void test_device_iterations_of_a_split_model(void **state)
+{
+    model m = make_model(4, false, "0123");
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    char warning[512] = "", expected[512];
+    bg_plan *plan = NULL;
+
+    (void)state;
+    options.device_iterations = 3;
+    options.log = keep_warning;
+    options.log_user = warning;
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
+    assert_true(bg_plan_summarise(plan).idle_share > 0.4);
+    snprintf(expected, sizeof expected,
+             "device iterations is 3, below the 4 that fill a pipeline of 4 stages with schedule `interleaved`: "
+             "devices are idle for %.0f%% of the time",
+             100.0 * bg_plan_summarise(plan).idle_share);
+    assert_string_equal(warning, expected);
+    bg_plan_destroy(plan);
+    plan = NULL;
+    options.ipu_limits = true;
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_ERROR_INVALID);
+    assert_null(plan);
+    assert_string_equal(error.message, "device iterations is 3: a pipeline of N = 4 stages with schedule `interleaved` "
+                                       "needs at least 4 on IPUs; raise it, or use fewer stages");
+    warning[0] = '\0';
+    options.device_iterations = 4;
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
+    assert_string_equal(warning, "");
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
 static void test_rounded_devices(void **state)
 {
     const limit_case three = {false, "", BG_STRATEGY_PIPELINED, NULL, NULL, 9, 1, 0, false, NULL, NULL};
@@ -362,13 +397,10 @@ static void test_interleaved_with_a_shared_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placements),
-        cmocka_unit_test(test_placement_refusals),
-        cmocka_unit_test(test_mapping_and_text),
-        cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_ipu_limits),
-        cmocka_unit_test(test_rounded_devices),
-        cmocka_unit_test(test_interleaved_with_a_shared_device),
+        cmocka_unit_test(test_placements),       cmocka_unit_test(test_placement_refusals),
+        cmocka_unit_test(test_mapping_and_text), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_ipu_limits),       cmocka_unit_test(test_device_iterations_of_a_split_model),
+        cmocka_unit_test(test_rounded_devices),  cmocka_unit_test(test_interleaved_with_a_shared_device),
     };
 
     return cmocka_run_group_tests_name("plan/devices", tests, NULL, NULL);
