@@ -14,31 +14,17 @@
 
 #include <brigade/nn.h>
 #include <brigade/ops.h>
-#include <brigade/session.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/graph.h"
 #include "support/models.h"
 #include "support/plan_check.h"
 #include "support/random_model.h"
+#include "support/train.h"
 
 enum { RUNS = 3, UPDATES = 2, ACCUMULATION = 5, MICRO_BATCH = 8 };
-
-typedef struct result {
-    size_t size;
-    unsigned char *bytes;
-} result;
-
-static void append(result *r, const void *bytes, size_t size)
-{
-    r->bytes = realloc(r->bytes, r->size + size);
-    assert_non_null(r->bytes);
-    memcpy(r->bytes + r->size, bytes, size);
-    r->size += size;
-}
 
 static void require(bg_status status, const bg_error *error, const char *what)
 {
@@ -69,42 +55,6 @@ static bg_plan *make_plan(const test_model *model, const bg_options *options, bo
     require(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), &error, what);
     bg_graph_destroy(graph);
     return plan;
-}
-
-/* The bytes of every loss and of every weight at the end. */
-static result train(bg_plan *plan, const char *what)
-{
-    bg_session *session = NULL;
-    bg_error error = {0};
-    result r = {0};
-    void *inputs[4] = {0}, *outputs[4] = {0};
-    bg_stream stream;
-    uint32_t loss;
-
-    require(bg_session_create(plan, NULL, &session, &error), &error, what);
-    for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
-        require(bg_session_input(session, i, &stream, &error), &error, what);
-        inputs[i] = test_model_input(&stream.micro_batch_type, stream.name, UPDATES * ACCUMULATION);
-    }
-    loss = bg_session_find_output(session, "loss");
-    assert_true(loss < 4);
-    require(bg_session_output(session, loss, &stream, &error), &error, what);
-    outputs[loss] = malloc(stream.size_bytes);
-    for (int run = 0; run < RUNS; run++) {
-        require(bg_session_run(session, (const void *const *)inputs, outputs, &error), &error, what);
-        append(&r, outputs[loss], stream.size_bytes);
-    }
-    for (uint32_t i = 0; i < bg_weights_count(bg_session_weights(session)); i++) {
-        bg_weight weight;
-        require(bg_weights_at(bg_session_weights(session), i, &weight, &error), &error, what);
-        append(&r, weight.data, bg_type_size_bytes(&weight.type));
-    }
-    for (int i = 0; i < 4; i++)
-        free(inputs[i]);
-    free(outputs[loss]);
-    bg_session_destroy(session);
-    bg_plan_destroy(plan);
-    return r;
 }
 
 static const struct {
@@ -150,7 +100,8 @@ static unsigned run_matrix(unsigned model_index)
     const test_model *model = test_model_at(model_index);
     const unsigned every = getenv("BRIGADE_TEST_QUICK") != NULL ? 7 : getenv("BRIGADE_TEST_ALL") != NULL ? 1 : 3;
     bg_options options = options_of(0);
-    result expected = train(make_plan(model, &options, false, model->name), model->name);
+    test_result expected =
+        test_train_run(make_plan(model, &options, false, model->name), &options, NULL, 0, RUNS * UPDATES, model->name);
     unsigned number = 0, repeating = 0;
 
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
@@ -158,7 +109,6 @@ static unsigned run_matrix(unsigned model_index)
             for (int order = BG_RECOMPUTE_INTERLEAVED; order <= BG_RECOMPUTE_THEN; order++) {
                 char what[160];
                 bg_plan *plan;
-                result r;
                 if (number++ % every != 0)
                     continue;
                 options = options_of(w);
@@ -170,10 +120,7 @@ static unsigned run_matrix(unsigned model_index)
                          choices[k].is_marked ? " marked" : "", bg_recompute_order_name(options.recompute_order));
                 plan = make_plan(model, &options, choices[k].is_marked, what);
                 repeating += bg_plan_summarise(plan).recomputed_op_count > 0;
-                r = train(plan, what);
-                if (r.size != expected.size || memcmp(r.bytes, expected.bytes, r.size) != 0)
-                    fail_msg("%s: other bits than without recomputation", what);
-                free(r.bytes);
+                test_train_expect(test_train_run(plan, &options, NULL, 0, RUNS * UPDATES, what), &expected, what);
             }
     free(expected.bytes);
     return repeating * every;

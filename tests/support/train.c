@@ -67,10 +67,9 @@ static void check_memory(const bg_session *session, const bg_plan *plan, const c
         }
 }
 
-test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimiser *optimiser,
-                       const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what)
+test_result test_train_run(bg_plan *plan, const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end,
+                           const char *what)
 {
-    bg_plan *plan = test_train_plan(model, micro_batch, optimiser, options, what);
     const uint64_t samples = (uint64_t)end * options->gradient_accumulation * options->replicas;
     unsigned char *inputs[MOST_STREAMS] = {0};
     bg_stream streams[MOST_STREAMS], loss;
@@ -104,6 +103,13 @@ test_result test_train(const test_model *model, int64_t micro_batch, const bg_op
     bg_session_destroy(session);
     bg_plan_destroy(plan);
     return result;
+}
+
+test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimiser *optimiser,
+                       const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what)
+{
+    return test_train_run(test_train_plan(model, micro_batch, optimiser, options, what), options, weights, first, end,
+                          what);
 }
 
 void test_train_expect(test_result found, const test_result *expected, const char *what)

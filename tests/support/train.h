@@ -24,6 +24,10 @@ bg_plan *test_train_plan(const test_model *model, int64_t micro_batch, const bg_
 test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimiser *optimiser,
                        const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what);
 
+/* The same with a plan of these options, which it destroys. */
+test_result test_train_run(bg_plan *plan, const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end,
+                           const char *what);
+
 /* Fails, with the first place, when two results differ. Frees `found`. */
 void test_train_expect(test_result found, const test_result *expected, const char *what);
 
