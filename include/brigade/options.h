@@ -249,7 +249,7 @@ typedef struct bg_options {
     bg_kernel_policy kernels;
     /* In which linear layers and matrix products of bfloat16 keep their sums: BG_FLOAT32 (default; the same as
      * BG_DTYPE_NONE), or BG_BFLOAT16: the sum so far is rounded after each block of at most 256 terms. Products of
-     * float32 take no notice, nor do convolutions. */
+     * float32 take no notice, nor do convolutions and attention. */
     bg_dtype partials;
     bool no_fusion;      /* leave ops as written */
     bool compile_only;   /* the plan is to be looked at: it is made as ever, and a session of it is an error */
