@@ -17,27 +17,34 @@
 enum { DIGITS = 10000 };
 
 typedef struct bench_config {
-    uint64_t epochs, elements, batch_size, workers, prefetch, shuffle_buffer, seed, sequence_length, stride, channels;
-    bool shuffle, normalise, cache, no_memcpy, keep_last;
+    uint64_t epochs, elements, batch_size, workers, prefetch, shuffle_buffer, seed, sequence_length, stride, channels,
+        shards, rebatched_size;
+    bool shuffle, normalise, cache, no_memcpy, keep_last, stream;
     const char *mode, *label;
 } bench_config;
 
 #define AT(field) .offset = offsetof(bench_config, field)
 
 static const cli_option bench_options[] = {
-    {CLI_HEADING, .help = "The measurement:"},
+    {CLI_HEADING, .help = "The measurement"},
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 1, .maximum = 1000000, .help = "measured one by one"},
     {CLI_COUNT, "elements", AT(elements), .value = "N", .maximum = 1000000000, .default_text = "those of the data",
      .help = "in each epoch"},
     {CLI_FLAG, "no-memcpy", AT(no_memcpy), .help = "without the copy that stands for the transfer to a device"},
-    {CLI_HEADING, .help = "The loader:"},
+    {CLI_HEADING, .help = "The loader"},
     {CLI_COUNT, "batch-size", AT(batch_size), .value = "N", .maximum = 1000000, .default_text = "samples, no loader",
      .help = "elements are batches of a loader"},
-    {CLI_CHOICE, "mode", AT(mode), .choices = "sync|async", .help = "batches when asked for, or ahead"},
+    {CLI_CHOICE, "mode", AT(mode), .choices = "sync|async|async-rebatched",
+     .help = "batches when asked for, or ahead; rebatched: a stream's remainders joined"},
     {CLI_COUNT, "workers", AT(workers), .value = "N", .maximum = 256, .help = "threads of the loader"},
     {CLI_COUNT, "prefetch", AT(prefetch), .value = "N", .minimum = 1, .maximum = 1024, .help = "batches ahead"},
     {CLI_FLAG, "keep-last", AT(keep_last), .help = "the smaller last batch too"},
-    {CLI_HEADING, .help = "The data:"},
+    {CLI_FLAG, "stream", AT(stream), .help = "the data one after the other, without an index"},
+    {CLI_COUNT, "shards", AT(shards), .value = "N", .maximum = 65536, .default_text = "one a worker",
+     .help = "with --stream: read side by side"},
+    {CLI_COUNT, "rebatched-size", AT(rebatched_size), .value = "N", .maximum = 1000000,
+     .default_text = "the batch size", .help = "with async-rebatched: samples that a shard hands over at once"},
+    {CLI_HEADING, .help = "The data"},
     {CLI_FLAG, "shuffle", AT(shuffle), .help = "a new order each epoch"},
     {CLI_COUNT, "shuffle-buffer", AT(shuffle_buffer), .value = "N", .maximum = UINT32_MAX,
      .default_text = "all samples", .help = "with --shuffle: drawn from so many"},
@@ -142,9 +149,18 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
         BGI_TRY(replace(b, bg_dataset_cache(b->dataset, &made, error), &made));
     if (config->normalise)
         BGI_TRY(replace(b, bg_dataset_normalise(b->dataset, &normalise, &made, error), &made));
-    if (config->shuffle && config->batch_size == 0)
+    if (config->shuffle && (config->batch_size == 0 || config->stream))
         return replace(b, bg_dataset_shuffle(b->dataset, config->shuffle_buffer, config->seed, &made, error), &made);
     return BG_OK;
+}
+
+/* Of an epoch; of a stream, which does not say, those that its samples would make without shards. */
+static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
+{
+    const uint64_t count =
+        config->stream ? bg_dataset_sample_count(b->dataset) / config->batch_size : bg_loader_batch_count(loader);
+
+    return count > 0 ? count : 1;
 }
 
 static bg_status bench_loader(const bench_config *config, const bench *b, bg_benchmark_options *options, char **out,
@@ -154,17 +170,27 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     bg_loader *loader = NULL;
     bg_status status;
 
-    loading.mode = strcmp(config->mode, "sync") == 0 ? BG_LOADER_SYNC : BG_LOADER_ASYNC;
+    loading.mode = strcmp(config->mode, "sync") == 0    ? BG_LOADER_SYNC
+                   : strcmp(config->mode, "async") == 0 ? BG_LOADER_ASYNC
+                                                        : BG_LOADER_ASYNC_REBATCHED;
     loading.batch_size = config->batch_size;
-    loading.shuffle = config->shuffle;
-    loading.shuffle_buffer = config->shuffle_buffer;
+    loading.shuffle = config->shuffle && !config->stream;
+    loading.shuffle_buffer = config->stream ? 0 : config->shuffle_buffer;
     loading.seed = config->seed;
     loading.drop_last = !config->keep_last;
     loading.worker_count = (uint32_t)config->workers;
     loading.prefetch_depth = (uint32_t)config->prefetch;
-    BGI_TRY(bg_loader_create(b->dataset, &loading, &loader, error));
+    loading.shard_count = (uint32_t)config->shards;
+    loading.rebatched_size = config->rebatched_size;
+    if (config->stream) {
+        const bg_sample_stream stream = bg_dataset_stream(b->dataset);
+
+        BGI_TRY(bg_loader_create_stream(&stream, &loading, &loader, error));
+    } else {
+        BGI_TRY(bg_loader_create(b->dataset, &loading, &loader, error));
+    }
     if (options->elements_per_epoch == 0)
-        options->elements_per_epoch = bg_loader_batch_count(loader);
+        options->elements_per_epoch = count_batches(config, b, loader);
     status = bg_infeed_benchmark(loader, options, out, error);
     bg_loader_destroy(loader);
     return status;
@@ -195,6 +221,22 @@ cleanup:
     return status;
 }
 
+/* Options that go with others. */
+static bg_status check_config(const bench_config *config, bg_error *error)
+{
+    const bool has_loader = config->batch_size > 0;
+
+    if (config->shuffle_buffer > 0 && !config->shuffle)
+        return bg_error_set(error, BG_ERROR_INVALID, "--shuffle-buffer goes with --shuffle");
+    if (config->stream && !has_loader)
+        return bg_error_set(error, BG_ERROR_INVALID, "--stream goes with --batch-size");
+    if (config->shards > 0 && !config->stream)
+        return bg_error_set(error, BG_ERROR_INVALID, "--shards goes with --stream");
+    if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--rebatched-size goes with --mode async-rebatched");
+    return BG_OK;
+}
+
 int cli_data_bench(int argc, char **argv)
 {
     bench_config config = {.epochs = 10, .workers = 1, .prefetch = 3, .sequence_length = 1024, .mode = "async"};
@@ -214,8 +256,8 @@ int cli_data_bench(int argc, char **argv)
         cli_options_help(bench_options, &defaults, stdout);
         return CLI_DONE;
     }
-    if (status == BG_OK && config.shuffle_buffer > 0 && !config.shuffle)
-        status = bg_error_set(&error, BG_ERROR_INVALID, "--shuffle-buffer goes with --shuffle");
+    if (status == BG_OK)
+        status = check_config(&config, &error);
     if (status != BG_OK)
         return cli_fail("data", CLI_USAGE, &error);
     return run_bench(&config, word_count > 0 ? path : NULL, &error) == BG_OK ? CLI_DONE

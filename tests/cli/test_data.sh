@@ -23,6 +23,9 @@ bench() {
 bench digits 10 --elements 512
 bench mnist 2 "$folder/data" --batch-size 40 --shuffle --normalise
 bench sync 2 "$folder/data" --batch-size 40 --mode sync --shuffle --shuffle-buffer 100 --keep-last --no-memcpy
+bench stream 2 --batch-size 40 --stream --shards 7 --workers 2 --shuffle
+bench stream-sync 1 --batch-size 40 --stream --mode sync --shuffle --shuffle-buffer 50
+bench rebatched 2 --batch-size 40 --stream --shards 7 --mode async-rebatched --rebatched-size 9 --keep-last
 bench npy 1 "$folder/a.npy"
 bench csv 1 "$folder/a.csv" --label class
 bench tokens 1 "$folder/a.u16" --sequence-length 3 --stride 1
@@ -32,7 +35,13 @@ error 1 'what is it?' data bench "$folder/a.txt"
 error 1 'none.npy' data bench "$folder/none.npy"
 error 1 'there is no column `z`' data bench "$folder/a.csv" --label z
 error 2 '--shuffle-buffer goes with --shuffle' data bench --shuffle-buffer 3
-error 2 '--mode is `fast`; it must be one of sync|async' data bench --mode fast
+error 2 '--mode is `fast`; it must be one of sync|async|async-rebatched' data bench --mode fast
+error 2 '--stream goes with --batch-size' data bench --stream
+error 2 '--shards goes with --stream' data bench --batch-size 4 --shards 2
+error 2 '--rebatched-size goes with --mode async-rebatched' data bench --batch-size 4 --rebatched-size 2
+error 1 'rebatched size 5 is above the batch size 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
+error 1 'makes no batch of 20000' data bench --batch-size 20000 --stream
+check "data bench --help: headings" sh -c "'$program' data bench --help | grep -q '^The loader:$'"
 error 2 '--epochs is `0`' data bench --epochs 0
 check "data --help" sh -c "'$program' data --help | grep -q 'brigade data bench'"
 check "bench --help" sh -c "'$program' data bench --help | grep -q -e '--shuffle-buffer'"
