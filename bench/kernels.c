@@ -82,6 +82,8 @@ static double time_kernel(const bg_kernel *kernel, const bg_kernel_call *call)
         const double start = read_clock_us(id);
         double end;
 
+        if (kernel->prepare)
+            kernel->prepare(call);
         for (uint32_t part = 0; part < kernel->part_count; part++)
             kernel->run(call, part);
         if (kernel->finish)

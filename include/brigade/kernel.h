@@ -3,8 +3,9 @@
  *
  * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts, a number that is a
  * function of shapes alone, never of the number of threads: parts may run in any order on any thread and the
- * result has the same bits. Parts write disjoint memory (outputs or their own piece of `scratch`); `finish`, when
- * present, runs once after all parts, for reductions that combine partial results in part order.
+ * result has the same bits. Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when
+ * present, runs once before all parts, for what they all read: it leaves that in `scratch`. `finish`, when present,
+ * runs once after all parts, for reductions that combine partial results in part order.
  */
 #ifndef BRIGADE_KERNEL_H
 #define BRIGADE_KERNEL_H
@@ -40,7 +41,8 @@ typedef struct bg_kernel_call {
 typedef void (*bg_kernel_function)(const bg_kernel_call *call, uint32_t part);
 
 typedef struct bg_kernel {
-    const char *name; /* static text for traces: "conv2d.avx512" */
+    const char *name;                            /* static text for traces: "conv2d.avx512" */
+    void (*prepare)(const bg_kernel_call *call); /* or NULL */
     bg_kernel_function run;
     void (*finish)(const bg_kernel_call *call); /* or NULL */
     uint32_t part_count;                        /* at least 1 */

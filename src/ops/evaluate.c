@@ -13,6 +13,8 @@ enum { BUFFER_ALIGNMENT = 64 };
 
 static void run_kernel(const bg_kernel *kernel, const bg_kernel_call *call)
 {
+    if (kernel->prepare != NULL)
+        kernel->prepare(call);
     for (uint32_t part = 0; part < kernel->part_count; part++)
         kernel->run(call, part);
     if (kernel->finish != NULL)

@@ -40,6 +40,8 @@ static void run_call(const bgi_call *call, char *memory, const bg_kernel_env *en
 
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
         operands[i] = memory + call->operands[i].offset;
+    if (call->kernel.prepare != NULL)
+        call->kernel.prepare(&now);
     for (uint32_t part = 0; part < call->kernel.part_count; part++)
         call->kernel.run(&now, part);
     if (call->kernel.finish != NULL)

@@ -127,6 +127,11 @@ static void run_call(bgi_device *device, const bgi_call *call)
     now->state = call->kernel.state;
     device->run_part = call->kernel.run;
     device->part_count = call->kernel.part_count;
+    if (call->kernel.prepare != NULL) {
+        call->kernel.prepare(now);
+        if (is_stopping(device))
+            return;
+    }
     if (call->kernel.part_count == 1)
         call->kernel.run(now, 0);
     else

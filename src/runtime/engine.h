@@ -43,10 +43,10 @@
  * claimed by a compare-and-swap: by the owner from the beginning, by helpers from the end, so that in one call after
  * the other the same part of the data tends to stay with the same core. A helper that read an old ticket fails, because
  * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
- * about the call is stable. The owner claims parts like everyone, waits for those that others took, and runs `finish`.
- * A helper looks after each part whether there is a device that it can take, and leaves for it. With nobody idle all
- * this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint
- * memory, sums over parts are made by `finish` in part order.
+ * about the call is stable. The owner runs `prepare`, claims parts like everyone, waits for those that others took, and
+ * runs `finish`. A helper looks after each part whether there is a device that it can take, and leaves for it. With
+ * nobody idle all this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint memory,
+ * sums over parts are made by `finish` in part order.
  *
  * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
  * program. LOAD and STORE (and loads and stores of optimiser state inside an update) only raise `io_issued`; the

@@ -134,6 +134,8 @@ static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void *
         memset(call.scratch, 0xff, kernel.scratch_bytes); /* NaN */
     }
     call.state = kernel.state;
+    if (kernel.prepare)
+        kernel.prepare(&call);
     for (uint32_t i = 0; i < kernel.part_count; i++)
         kernel.run(&call, order_part(i, kernel.part_count, order));
     if (kernel.finish)

@@ -42,12 +42,18 @@ static void run_swish(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+/* Both parts read the steepness from scratch, behind their sums. */
+static void prepare_swish_backward(const bg_kernel_call *call)
+{
+    ((double *)call->scratch)[2] = read_element(call, 2, 0);
+}
+
 /* dy, x, a -> dx; and the sum over elements for da goes through scratch and finish. */
 static void run_swish_backward(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[0]);
-    const double a = read_element(call, 2, 0);
     double *sums = call->scratch;
+    const double a = sums[2];
 
     sums[part] = 0.0;
     for (int64_t i = part; i < count; i += 2) {
@@ -94,10 +100,11 @@ static bg_status choose_swish_backward(const bg_op_signature *op, bg_kernel_poli
 {
     (void)op, (void)policy, (void)error;
     *out = (bg_kernel){.name = "swish_backward",
+                       .prepare = prepare_swish_backward,
                        .run = run_swish_backward,
                        .finish = finish_swish_backward,
                        .part_count = 2,
-                       .scratch_bytes = 2 * sizeof(double)};
+                       .scratch_bytes = 3 * sizeof(double)};
     return BG_OK;
 }
 

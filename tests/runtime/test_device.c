@@ -100,7 +100,7 @@ static void calls_make_one_event_and_transfers_their_own(void **state)
 typedef struct witness {
     bg_kernel_env env[64];
     uint32_t env_count;
-    uint32_t parts, finished_after;
+    uint32_t parts, prepared, prepared_before, finished_after;
     bool is_sound;
 } witness;
 
@@ -113,7 +113,18 @@ static void look(const bg_kernel_call *call, uint32_t part)
     w->parts++;
     w->is_sound = w->is_sound && call->input_count == 1 && call->output_count == 1 &&
                   (uintptr_t)call->operands[0] % 64 == 0 && (uintptr_t)call->operands[1] % 64 == 0 &&
+                  *(const uint32_t *)call->scratch == w->prepared && w->parts - w->prepared_before <= 3 &&
                   (uintptr_t)call->scratch % 64 == 0 && (char *)call->scratch - (char *)call->operands[0] == 64;
+}
+
+/* What it leaves in scratch is there for every part. */
+static void prepare(const bg_kernel_call *call)
+{
+    witness *w = call->state;
+
+    w->prepared++;
+    w->prepared_before = w->parts;
+    *(uint32_t *)call->scratch = w->prepared;
 }
 
 static void finish(const bg_kernel_call *call)
@@ -136,7 +147,13 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
     s.plan.micro_batches = 2;
     s.plan.iterations = 3;
     s.instruction.call_count = 1;
-    s.calls[0].kernel = (bg_kernel){"look", look, finish, 3, 64, &w, NULL};
+    s.calls[0].kernel = (bg_kernel){.name = "look",
+                                    .prepare = prepare,
+                                    .run = look,
+                                    .finish = finish,
+                                    .part_count = 3,
+                                    .scratch_bytes = 64,
+                                    .state = &w};
     s.calls[0].scratch_offset = 128;
     instructions[0] = instructions[1] = s.instruction;
     instructions[1].action.micro_batch = 1;
@@ -148,6 +165,8 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
     assert_int_equal(bg_session_run(session, NULL, NULL, NULL), BG_OK);
     assert_true(w.is_sound);
     assert_int_equal(w.parts, 3 * 2 * 3);
+    assert_int_equal(w.prepared, 2 * 3);
+    assert_int_equal(w.prepared_before, w.parts - 3);
     assert_int_equal(w.finished_after, w.parts);
     for (uint32_t i = 0; i < w.env_count; i++) {
         assert_int_equal(w.env[i].seed, 99);

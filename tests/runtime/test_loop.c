@@ -243,6 +243,80 @@ static void loops_nest(void **state)
     bg_graph_destroy(condition);
 }
 
+/* ---- kernels that prepare ---- */
+
+/* An op whose parts, two of them, add up what `prepare` has left for them: y = x + x + 1. */
+static void prepare_twice_and_one(const bg_kernel_call *call)
+{
+    float *sums = call->scratch;
+
+    sums[0] = *(const float *)call->operands[0];
+    sums[1] = sums[2] = -1.0f;
+}
+
+static void run_twice_and_one(const bg_kernel_call *call, uint32_t part)
+{
+    float *sums = call->scratch;
+
+    sums[1 + part] = sums[0] + (float)part;
+}
+
+static void finish_twice_and_one(const bg_kernel_call *call)
+{
+    const float *sums = call->scratch;
+
+    *(float *)call->operands[1] = sums[1] + sums[2];
+}
+
+static bg_status infer_twice_and_one(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    (void)error;
+    outputs[0] = op->types[0];
+    return BG_OK;
+}
+
+static bg_status choose_twice_and_one(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
+                                      bg_error *error)
+{
+    (void)op, (void)policy, (void)error;
+    *out = (bg_kernel){.name = "twice_and_one",
+                       .prepare = prepare_twice_and_one,
+                       .run = run_twice_and_one,
+                       .finish = finish_twice_and_one,
+                       .part_count = 2,
+                       .scratch_bytes = 3 * sizeof(float)};
+    return BG_OK;
+}
+
+/* A loop on the devices, and one that an op's kernel runs: both prepare each call of the body's. */
+static void kernels_of_bodies_prepare(void **state)
+{
+    static const bg_op_type twice_and_one = {
+        BG_OP_TYPE_DEFAULTS, .name = "twice_and_one",      .minimum_inputs = 1,           .maximum_inputs = 1,
+        .output_count = 1,   .infer = infer_twice_and_one, .kernel = choose_twice_and_one};
+    const float first = 1.0f;
+    float last = 0.0f;
+    bg_graph *inner = NULL;
+    bg_value n, next;
+    rig r;
+
+    (void)state;
+    open_body(&r);
+    assert_int_equal(bg_graph_create(&inner, NULL), BG_OK);
+    n = bg_graph_input(inner, "n", &scalar);
+    next = bg_graph_add(inner, &twice_and_one, NULL, &n, 1, NULL, NULL);
+    const bg_loop inside = bg_repeat(3, &n, &next, 1);
+    n = bg_graph_input(r.body, "n", &scalar);
+    bg_graph_loop(r.body, NULL, inner, &inside, &n, 1, &next);
+    next = bg_graph_add(r.body, &twice_and_one, NULL, &next, 1, NULL, NULL);
+    const bg_loop loop = bg_repeat(2, &n, &next, 1);
+    compile(&r, &loop, NULL, 1);
+    execute(&r, &(bg_run){.carried_in = (const void *[]){&first}, .carried_out = (void *[]){&last}});
+    assert_true(last == 511.0f); /* 2^9 - 1: eight times */
+    close_rig(&r);
+    bg_graph_destroy(inner);
+}
+
 /* ---- refusals ---- */
 
 static void expect_refused(rig *r, const bg_loop *loop, bg_status status, const char *wanted)
@@ -335,6 +409,7 @@ int main(void)
         cmocka_unit_test(a_condition_ends_the_loop),
         cmocka_unit_test(a_value_of_the_body_ends_the_loop),
         cmocka_unit_test(loops_nest),
+        cmocka_unit_test(kernels_of_bodies_prepare),
         cmocka_unit_test(wrong_loops_are_refused),
         cmocka_unit_test(wrong_inner_loops_are_refused),
     };
