@@ -227,7 +227,7 @@ static bool lies_inside(uint32_t replicas, const uint32_t *groups, bg_replica_gr
 bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out, bg_error *error)
 {
     bg_replica_group group = {1, 1};
-    uint32_t size;
+    uint32_t size = 0;
 
     BGI_TRY(check_groups(replicas, groups, &size, error));
     if (size > 1) {

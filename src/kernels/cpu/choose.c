@@ -62,6 +62,7 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
     const bgi_cpu_variant *variant = find_variant(isa);
     const bgi_cpu_routine *routine = &variant->routines[request->id];
     bg_kernel kernel = {.name = routine->name,
+                        .prepare = routine->prepare,
                         .run = routine->run,
                         .finish = routine->finish,
                         .part_count = 1,

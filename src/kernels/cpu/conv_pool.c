@@ -21,12 +21,14 @@ bool bgi_cpu_shape_conv2d_pool(const bgi_kernel_request *request, int64_t lanes,
 {
     const bgi_conv_pool s =
         bgi_conv_pool_read(&request->types[0], &request->types[1], &request->types[3], request->attributes);
+    bgi_conv_pool_planes planes;
 
     (void)lanes;
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_forward_parts(&s);
-    kernel->scratch_bytes = kernel->part_count * (size_t)bgi_conv_pool_plan(&s).part_floats * sizeof(float);
+    kernel->part_count = bgi_conv_pool_image_parts(&s);
+    planes = bgi_conv_pool_plan(&s);
+    kernel->scratch_bytes = bgi_conv_pool_scratch(planes.shared_floats, planes.part_floats, kernel->part_count);
     return true;
 }
 
@@ -34,12 +36,13 @@ bool bgi_cpu_shape_conv2d_pool_backward_input(const bgi_kernel_request *request,
 {
     const bgi_conv_pool s =
         bgi_conv_pool_read(&request->types[3], &request->types[2], &request->types[0], request->attributes);
+    bgi_conv_pool_patches patches;
 
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_input_parts(&s);
-    kernel->scratch_bytes = kernel->part_count * sizeof(float) *
-                            (size_t)bgi_conv_pool_patch_plan(&s, lanes, false, kernel->part_count).part_floats;
+    kernel->part_count = bgi_conv_pool_image_parts(&s);
+    patches = bgi_conv_pool_patch_plan(&s, lanes, false, kernel->part_count);
+    kernel->scratch_bytes = bgi_conv_pool_scratch(patches.shared_floats, patches.part_floats, kernel->part_count);
     return true;
 }
 
@@ -47,11 +50,12 @@ bool bgi_cpu_shape_conv2d_pool_backward_weights(const bgi_kernel_request *reques
 {
     const bgi_conv_pool s =
         bgi_conv_pool_read(&request->types[2], &request->types[3], &request->types[0], request->attributes);
+    bgi_conv_pool_patches patches;
 
     if (!fits(&s))
         return false;
     kernel->part_count = bgi_conv_pool_weights_parts(&s);
-    kernel->scratch_bytes = kernel->part_count * sizeof(float) *
-                            (size_t)bgi_conv_pool_patch_plan(&s, lanes, true, kernel->part_count).part_floats;
+    patches = bgi_conv_pool_patch_plan(&s, lanes, true, kernel->part_count);
+    kernel->scratch_bytes = bgi_conv_pool_scratch(patches.shared_floats, patches.part_floats, kernel->part_count);
     return true;
 }

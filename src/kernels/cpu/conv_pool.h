@@ -59,8 +59,9 @@ typedef struct bgi_conv_pool_planes {
     int64_t shift_stride;   /* PH residues */
     int64_t channel_stride; /* shifts */
     int64_t planes_floats;
-    int64_t line_floats; /* of one of PW interleaved parts of a row */
-    int64_t part_floats; /* scratch of one part */
+    int64_t line_floats;   /* of one of PW interleaved parts of a row */
+    int64_t shared_floats; /* scratch that all parts read, ahead of theirs */
+    int64_t part_floats;   /* scratch of one part */
 } bgi_conv_pool_planes;
 
 static inline bgi_conv_pool_planes bgi_conv_pool_plan(const bgi_conv_pool *s)
@@ -79,7 +80,7 @@ static inline bgi_conv_pool_planes bgi_conv_pool_plan(const bgi_conv_pool *s)
     p.line_floats = (s->w + 2 * s->pad_w) / s->pool_w + BGI_CONV_POOL_SLACK;
     p.part_floats = bgi_cpu_round_up(p.planes_floats + 2 * p.line_floats * s->pool_w, 16);
     if (s->dtype != BG_FLOAT32)
-        p.part_floats += bgi_cpu_round_up(s->o * s->k + s->o, 16);
+        p.shared_floats = bgi_cpu_round_up(s->o * s->k + s->o, 16);
     return p;
 }
 
@@ -88,11 +89,13 @@ static inline bgi_conv_pool_planes bgi_conv_pool_plan(const bgi_conv_pool *s)
 typedef struct bgi_conv_pool_patches {
     int64_t cp, xh, xw;
     int64_t row_vectors;
-    int64_t row_floats;   /* row_vectors in floats */
-    int64_t image_floats; /* XH XW CP */
-    int64_t group;        /* images handled at once by the weights' kernel */
-    int64_t sums_floats;  /* of dw and db, per part */
-    int64_t part_floats;  /* scratch of one part */
+    int64_t row_floats;    /* row_vectors in floats */
+    int64_t image_floats;  /* XH XW CP */
+    int64_t group;         /* images handled at once by the weights' kernel */
+    int64_t filter_floats; /* of all filters */
+    int64_t sums_floats;   /* of dw and db, per part */
+    int64_t shared_floats; /* scratch that all parts read, ahead of theirs */
+    int64_t part_floats;   /* scratch of one part */
 } bgi_conv_pool_patches;
 
 static inline bgi_conv_pool_patches bgi_conv_pool_patch_plan(const bgi_conv_pool *s, int64_t lanes, bool weights,
@@ -110,15 +113,24 @@ static inline bgi_conv_pool_patches bgi_conv_pool_patch_plan(const bgi_conv_pool
     p.image_floats = p.xh * p.xw * p.cp;
     p.group = weights ? BGI_CONV_POOL_GROUP_FLOATS / p.image_floats : 1;
     p.group = p.group < 1 ? 1 : p.group > part_images ? part_images : p.group;
-    p.sums_floats = bgi_cpu_round_up(s->o * s->kh * p.row_floats, 16) + bgi_cpu_round_up(s->o, 16);
-    p.part_floats = p.sums_floats;                                                         /* sums, or the filters */
+    p.filter_floats = bgi_cpu_round_up(s->o * s->kh * p.row_floats, 16);
+    p.shared_floats = 256 + bgi_cpu_round_up(s->q, 16); /* position tables */
+    if (weights)
+        p.sums_floats = p.filter_floats + bgi_cpu_round_up(s->o, 16);
+    else
+        p.shared_floats += p.filter_floats + (is_float32 ? 0 : bgi_cpu_round_up(s->k, 16));
+    p.part_floats = p.sums_floats;
     p.part_floats += bgi_cpu_round_up(p.group * p.image_floats, 16) + BGI_CONV_POOL_SLACK; /* images */
     p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK);     /* list of live positions */
-    p.part_floats += bgi_cpu_round_up(s->q, 16) + 256;                                     /* position tables */
     if (!is_float32)
-        p.part_floats += bgi_cpu_round_up(s->c * s->h * s->w, 16) + bgi_cpu_round_up(p.group * s->o * s->q, 16) +
-                         bgi_cpu_round_up(s->k, 16);
+        p.part_floats += bgi_cpu_round_up(s->c * s->h * s->w, 16) + bgi_cpu_round_up(p.group * s->o * s->q, 16);
     return p;
+}
+
+/* Bytes of `parts` parts and of what they share. */
+static inline size_t bgi_conv_pool_scratch(int64_t shared_floats, int64_t part_floats, uint32_t parts)
+{
+    return (size_t)(shared_floats + part_floats * parts) * sizeof(float);
 }
 
 static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_per_part)
@@ -126,17 +138,19 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
     return bgi_cpu_part_count(s->n, 2.0 * (double)(s->n * s->o * s->q * s->windows) * (double)s->k, flops_per_part);
 }
 
-/* Parts of about ten microseconds, so that two workers that share a call end together. The backward kernels do a
- * quarter of the work for the usual 2 x 2 windows; each part of the weights' one has sums to clear and to combine. */
-static inline uint32_t bgi_conv_pool_forward_parts(const bgi_conv_pool *s)
+/* Forward and inputs' parts, image by image: ten microseconds at most, so that two workers that share a call end
+ * together, and of equally many images where that needs no more parts than the limit: 40 images that ask for 9 parts
+ * get 10. */
+static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
 {
-    return bgi_conv_pool_parts(s, 1.3e6);
+    const int64_t parts = bgi_conv_pool_parts(s, 1.3e6), images = s->n / parts;
+    const int64_t even = (s->n + images - 1) / images;
+
+    return (uint32_t)(even <= BGI_CPU_MOST_PARTS ? even : parts);
 }
 
-static inline uint32_t bgi_conv_pool_input_parts(const bgi_conv_pool *s)
-{
-    return bgi_conv_pool_parts(s, 2.6e6);
-}
+/* The backward kernels do a quarter of the work for the usual 2 x 2 windows; each part of the weights' one has sums to
+ * clear and to combine. The number of parts is the order of these sums. */
 
 static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
 {

@@ -358,36 +358,47 @@ static void patch_to_filter(const bgi_conv_pool *s, const bgi_conv_pool_patches 
 
 /* ---- the kernels ---- */
 
+/* What `prepare` leaves for all parts, at the beginning of the scratch. */
+typedef struct patch_shared {
+    int32_t *window, *position;
+    float *filters; /* of the inputs' kernel, as is */
+    float *filter;  /* float32 copy of one of another type */
+} patch_shared;
+
+static patch_shared cut_shared(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, void *scratch)
+{
+    patch_shared cut = {.window = scratch};
+
+    cut.position = cut.window + 256;
+    cut.filters = (float *)scratch + 256 + bgi_cpu_round_up(s->q, 16);
+    cut.filter = cut.filters + p->filter_floats;
+    return cut;
+}
+
 /* One part's scratch, in the order of bgi_conv_pool_patch_plan. */
 typedef struct patch_scratch {
-    float *filters; /* sums of dw, or the filters */
+    float *filters; /* sums of dw */
     float *bias;    /* sums of db */
     float *images;
     live_list list;
-    int32_t *position, *window;
-    float *x, *dy, *filter; /* float32 copies of other types */
+    float *x, *dy; /* float32 copies of other types */
 } patch_scratch;
 
 static patch_scratch cut_scratch(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, void *scratch, uint32_t part)
 {
-    float *at = (float *)scratch + part * p->part_floats;
+    float *at = (float *)scratch + p->shared_floats + part * p->part_floats;
     const int64_t list = bgi_cpu_round_up(p->group * s->q, 16) + BGI_CONV_POOL_SLACK;
     patch_scratch cut;
 
     cut.filters = at;
-    cut.bias = at + bgi_cpu_round_up(s->o * s->kh * p->row_floats, 16);
+    cut.bias = at + p->filter_floats;
     at += p->sums_floats;
     cut.images = at;
     at += bgi_cpu_round_up(p->group * p->image_floats, 16) + BGI_CONV_POOL_SLACK;
     cut.list = (live_list){.offset = (int32_t *)(void *)at, .gradient = at + list};
     at += 2 * list;
-    cut.window = (int32_t *)(void *)at;
-    cut.position = cut.window + 256;
-    at += bgi_cpu_round_up(s->q, 16) + 256;
     cut.x = at;
     cut.dy = at + bgi_cpu_round_up(s->c * s->h * s->w, 16);
-    cut.filter = cut.dy + bgi_cpu_round_up(p->group * s->o * s->q, 16);
-    fill_positions(s, p, cut.position, cut.window);
     return cut;
 }
 
@@ -403,6 +414,15 @@ static float sum_gradients(const live_list *list)
     return vsum(sum);
 }
 
+static void prepare_conv2d_pool_backward_weights(const bg_kernel_call *call)
+{
+    const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
+    const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, bgi_conv_pool_weights_parts(&s));
+    const patch_shared shared = cut_shared(&s, &p, call->scratch);
+
+    fill_positions(&s, &p, shared.position, shared.window);
+}
+
 /* dw, db of a part's images, `group` images at a time; the sum over images runs in their order. */
 static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
@@ -411,6 +431,7 @@ static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, parts);
     const int64_t end = bgi_cpu_part_start(s.n, part + 1, parts);
     const uint8_t *where = call->operands[1];
+    const patch_shared shared = cut_shared(&s, &p, call->scratch);
     patch_scratch scratch = cut_scratch(&s, &p, call->scratch, part);
 
     memset(scratch.filters, 0, (size_t)p.sums_floats * sizeof(float));
@@ -426,8 +447,8 @@ static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_
         for (int64_t o = 0; o < s.o; o++) {
             scratch.list.count = 0;
             for (int64_t i = 0; i < group; i++)
-                list_live(&scratch.list, dy + (i * s.o + o) * s.q, where + ((n + i) * s.o + o) * s.q, scratch.position,
-                          scratch.window, s.windows <= 16, s.q, i * p.image_floats);
+                list_live(&scratch.list, dy + (i * s.o + o) * s.q, where + ((n + i) * s.o + o) * s.q, shared.position,
+                          shared.window, s.windows <= 16, s.q, i * p.image_floats);
             scratch.bias[o] += sum_gradients(&scratch.list);
             for_blocks(&s, &p, &scratch.list, scratch.images, scratch.filters + o * s.kh * p.row_floats,
                        choose_sum_table(&s, &p));
@@ -464,28 +485,38 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
     put_floats(add, s.dtype, call->operands[4], 0, s.o, scratch.bias);
 }
 
+static void prepare_conv2d_pool_backward_input(const bg_kernel_call *call)
+{
+    const bgi_conv_pool s = bgi_conv_pool_read(&call->types[3], &call->types[2], &call->types[0], call->attributes);
+    const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, bgi_conv_pool_image_parts(&s));
+    const patch_shared shared = cut_shared(&s, &p, call->scratch);
+
+    fill_positions(&s, &p, shared.position, shared.window);
+    for (int64_t o = 0; o < s.o; o++)
+        filter_to_patch(&s, &p, view_floats(s.dtype, call->operands[2], o * s.k, s.k, shared.filter),
+                        shared.filters + o * s.kh * p.row_floats);
+}
+
 /* dx, image by image; the sum runs over output channels, then positions. */
 static void run_conv2d_pool_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[3], &call->types[2], &call->types[0], call->attributes);
-    const uint32_t parts = bgi_conv_pool_input_parts(&s);
+    const uint32_t parts = bgi_conv_pool_image_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, parts);
     const int64_t image = s.c * s.h * s.w;
     const uint8_t *where = call->operands[1];
+    const patch_shared shared = cut_shared(&s, &p, call->scratch);
     patch_scratch scratch = cut_scratch(&s, &p, call->scratch, part);
 
-    for (int64_t o = 0; o < s.o; o++)
-        filter_to_patch(&s, &p, view_floats(s.dtype, call->operands[2], o * s.k, s.k, scratch.filter),
-                        scratch.filters + o * s.kh * p.row_floats);
     for (int64_t n = bgi_cpu_part_start(s.n, part, parts); n < bgi_cpu_part_start(s.n, part + 1, parts); n++) {
         const float *dy = view_floats(s.dtype, call->operands[0], n * s.o * s.q, s.o * s.q, scratch.dy);
 
         memset(scratch.images, 0, (size_t)(p.image_floats + BGI_CONV_POOL_SLACK) * sizeof(float));
         for (int64_t o = 0; o < s.o; o++) {
             scratch.list.count = 0;
-            list_live(&scratch.list, dy + o * s.q, where + (n * s.o + o) * s.q, scratch.position, scratch.window,
+            list_live(&scratch.list, dy + o * s.q, where + (n * s.o + o) * s.q, shared.position, shared.window,
                       s.windows <= 16, s.q, 0);
-            for_blocks(&s, &p, &scratch.list, scratch.images, scratch.filters + o * s.kh * p.row_floats, spread_table);
+            for_blocks(&s, &p, &scratch.list, scratch.images, shared.filters + o * s.kh * p.row_floats, spread_table);
         }
         if (s.dtype == BG_FLOAT32) {
             patches_to_image(&s, &p, scratch.images, (float *)call->operands[3] + n * image);

@@ -300,16 +300,29 @@ static void pool_channels(pool_band band, const float *w, const float *bias, voi
     }
 }
 
+/* float32 copies of weights and bias of other types, for all parts. */
+static void prepare_conv2d_pool(const bg_kernel_call *call)
+{
+    const bgi_conv_pool s = bgi_conv_pool_read(&call->types[0], &call->types[1], &call->types[3], call->attributes);
+    float *copies = call->scratch;
+
+    if (s.dtype == BG_FLOAT32)
+        return;
+    read_floats(s.dtype, call->operands[1], 0, s.o * s.k, copies);
+    read_floats(s.dtype, call->operands[2], 0, s.o, copies + s.o * s.k);
+}
+
 static void run_conv2d_pool(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[0], &call->types[1], &call->types[3], call->attributes);
     const bgi_conv_pool_planes p = bgi_conv_pool_plan(&s);
-    const uint32_t parts = bgi_conv_pool_forward_parts(&s);
-    float *planes = (float *)call->scratch + part * p.part_floats, *lines = planes + p.planes_floats;
-    float *copies = planes + bgi_cpu_round_up(p.planes_floats + 2 * p.line_floats * s.pool_w, 16);
-    const float *w = view_floats(s.dtype, call->operands[1], 0, s.o * s.k, copies);
-    const float *bias = view_floats(s.dtype, call->operands[2], 0, s.o, copies + s.o * s.k);
-    const size_t element = s.dtype == BG_FLOAT32 ? 4 : 2;
+    const uint32_t parts = bgi_conv_pool_image_parts(&s);
+    const bool is_float32 = s.dtype == BG_FLOAT32;
+    const float *copies = call->scratch;
+    float *planes = (float *)call->scratch + p.shared_floats + part * p.part_floats, *lines = planes + p.planes_floats;
+    const float *w = is_float32 ? call->operands[1] : copies;
+    const float *bias = is_float32 ? call->operands[2] : copies + s.o * s.k;
+    const size_t element = is_float32 ? 4 : 2;
     int64_t offset[BGI_CONV_POOL_MAX_OFFSETS];
 
     for (int64_t ky = 0; ky < s.kh; ky++)

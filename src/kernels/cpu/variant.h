@@ -14,6 +14,7 @@
 
 typedef struct bgi_cpu_routine {
     const char *name;
+    void (*prepare)(const bg_kernel_call *call);
     bg_kernel_function run; /* NULL: not written for this instruction set */
     void (*finish)(const bg_kernel_call *call);
 } bgi_cpu_routine;
@@ -25,7 +26,8 @@ typedef struct bgi_cpu_variant {
 
 extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_portable;
 
-/* A kernel's shape: false declines. `kernel` comes with name, run and finish filled, one part and no scratch. */
+/* A kernel's shape: false declines. `kernel` comes with name, prepare, run and finish filled, one part and no scratch.
+ */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 /* As the table's choices, for a given instruction set (which the processor must have). */
@@ -71,12 +73,14 @@ bool bgi_cpu_shape_square_sum(const bgi_kernel_request *request, int64_t lanes, 
 bool bgi_cpu_shape_sgd_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_adam_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
+enum { BGI_CPU_MOST_PARTS = 64 };
+
 /* How to cut `items` equal pieces of work into parts: about `flops_per_part` each, never more than items or 64. A
  * function of shapes alone, as the contract of kernels demands. */
 static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double flops_per_part)
 {
     const double wanted = flops / flops_per_part;
-    const int64_t limit = items < 64 ? items : 64;
+    const int64_t limit = items < BGI_CPU_MOST_PARTS ? items : BGI_CPU_MOST_PARTS;
 
     return wanted <= 1.0 ? 1 : wanted >= (double)limit ? (uint32_t)limit : (uint32_t)(wanted + 0.5);
 }

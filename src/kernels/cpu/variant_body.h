@@ -12,7 +12,8 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/cpu/update_body.h"
 
-#define ROUTINE(id, name, run, finish) [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, run, finish}
+#define PREPARED(id, name, prepare, run, finish) [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, prepare, run, finish}
+#define ROUTINE(id, name, run, finish)           PREPARED(id, name, NULL, run, finish)
 
 const bgi_cpu_variant BGI_VARIANT = {
     .lanes = LANES,
@@ -21,10 +22,11 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(CONV2D, "conv2d", run_conv2d, NULL),
             ROUTINE(CONV2D_BACKWARD_INPUT, "conv2d_backward_input", run_conv2d_backward_input, NULL),
             ROUTINE(CONV2D_BACKWARD_WEIGHTS, "conv2d_backward_weights", run_conv2d_backward_weights, NULL),
-            ROUTINE(CONV2D_POOL, "conv2d_pool", run_conv2d_pool, NULL),
-            ROUTINE(CONV2D_POOL_BACKWARD_INPUT, "conv2d_pool_backward_input", run_conv2d_pool_backward_input, NULL),
-            ROUTINE(CONV2D_POOL_BACKWARD_WEIGHTS, "conv2d_pool_backward_weights", run_conv2d_pool_backward_weights,
-                    finish_conv2d_pool_backward_weights),
+            PREPARED(CONV2D_POOL, "conv2d_pool", prepare_conv2d_pool, run_conv2d_pool, NULL),
+            PREPARED(CONV2D_POOL_BACKWARD_INPUT, "conv2d_pool_backward_input", prepare_conv2d_pool_backward_input,
+                     run_conv2d_pool_backward_input, NULL),
+            PREPARED(CONV2D_POOL_BACKWARD_WEIGHTS, "conv2d_pool_backward_weights", prepare_conv2d_pool_backward_weights,
+                     run_conv2d_pool_backward_weights, finish_conv2d_pool_backward_weights),
             ROUTINE(LINEAR, "linear", run_linear, NULL),
             ROUTINE(LINEAR_BACKWARD_INPUT, "linear_backward_input", run_linear_backward_input, NULL),
             ROUTINE(LINEAR_BACKWARD_WEIGHTS, "linear_backward_weights", run_linear_backward_weights, NULL),
