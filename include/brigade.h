@@ -8,6 +8,7 @@
  *     mesh              replicas as a grid, and groups of them
  *     checkpoint        stop, and go on later
  *     data, feed, loop  feed it, and let it run
+ *     trainer           training, validation, test and prediction as loops
  *     profile           look at what it did
  */
 #ifndef BRIGADE_H
@@ -33,5 +34,6 @@
 #include <brigade/safetensors.h>
 #include <brigade/schedule.h>
 #include <brigade/session.h>
+#include <brigade/trainer.h>
 
 #endif

@@ -76,6 +76,10 @@ BG_API bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, b
 BG_API void bg_infeed_destroy(bg_infeed *infeed);
 /* Elements that devices have used. Between runs. */
 BG_API uint64_t bg_infeed_used_count(const bg_infeed *infeed);
+/* The plan of the session that it was started for; NULL: not started. */
+BG_API const bg_plan *bg_infeed_plan(const bg_infeed *infeed);
+/* Whether the source has said that the data end. Between runs. */
+BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);
 
 /* ---- outfeeds ---- */
 

@@ -296,6 +296,16 @@ uint64_t bg_infeed_used_count(const bg_infeed *infeed)
     return infeed->first;
 }
 
+const bg_plan *bg_infeed_plan(const bg_infeed *infeed)
+{
+    return infeed->plan;
+}
+
+bool bg_infeed_has_ended(const bg_infeed *infeed)
+{
+    return bgi_infeed_end(infeed) != UINT64_MAX && infeed->error.status == BG_OK;
+}
+
 /* ---- the beginning ---- */
 
 /* Data sets and loaders know samples: the micro-batch is the input's first dimension. */

@@ -48,5 +48,15 @@ else
     failed=$((failed + 1))
 fi
 
+# The loss falls from validation to validation, and the test, on the same samples, finds what the last one found.
+lines=$("$build/examples/trainer")
+echo "$lines" | awk '
+    /^validate after [0-9]+ updates: loss [0-9.]+, [0-9.]+% of 800 right$/ { lines++; if (lines > 1 && $6 + 0 >= last + 0) rising++; last = $6; found = $5 $6 $7 }
+    /^test after 120 updates: loss [0-9.]+, [0-9.]+% of 800 right$/ { same = found == $5 $6 $7 }
+    END { exit lines == 3 && !rising && same && last < 1 ? 0 : 1 }' && passed=$((passed + 1)) || {
+    echo "trainer: $lines"
+    failed=$((failed + 1))
+}
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

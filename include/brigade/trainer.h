@@ -1,0 +1,274 @@
+/*
+ * trainer.h: training, validation, test and prediction as loops that nobody has to write: epochs, limits, metrics,
+ * callbacks. The ideas and the names are those of PyTorch Lightning and its IPUStrategy.
+ *
+ *     model function --> graph for a stage --> plan and session for a stage --.
+ *                                                                             +-- weights, shared by all stages
+ *     loader, data set or infeed --> batches --> calls of the session --------'
+ *
+ * A stage (fit, validate, test, predict) has a graph of its own, so that each can have other outputs, and options of
+ * its own. A *call* is one run of a session: device iterations x accumulation x replicas micro-batches. A *batch* is
+ * what the loader gives for a call. A batch that is smaller (the last one of an epoch), or a call of which max_steps
+ * leaves less, runs in a plan of its own: the whole updates in it, then one update in micro-batches as large as divide
+ * the rest; in inference the rest at once, on one replica.
+ */
+#ifndef BRIGADE_TRAINER_H
+#define BRIGADE_TRAINER_H
+
+#include <brigade/feed.h>
+
+#include <signal.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the strategy ---- */
+
+#define BG_DEVICES_AUTO UINT32_MAX
+
+/* Lightning's IPUStrategy. All-zero is not valid: begin with bg_ipu_strategy_defaults. */
+typedef struct bg_ipu_strategy {
+    /* Copies of the model: a model over k devices takes devices x k of them. BG_DEVICES_AUTO: 4. Options that are given
+     * below decide instead: those of training, else those of inference. */
+    uint32_t devices;
+    uint32_t device_iterations; /* in training and in inference */
+    /* Used as they are, instead of what the trainer would make of the above and of its own options. NULL: made. Each
+     * replica has data of its own (input_group_size 1), and replicas are said (no total_devices). */
+    const bg_options *training_options;
+    const bg_options *inference_options;
+    /* After each stage its trace and its summary go to FOLDER/training, /validation, /test or /predict as profile.json
+     * and profile.txt. A folder implies options.trace. NULL: none. */
+    const char *report_folder;
+    /* Of options that are made, as in bg_options; and a call has at least as many iterations as the model has devices.
+     */
+    bool ipu_limits;
+} bg_ipu_strategy;
+
+BG_API bg_ipu_strategy bg_ipu_strategy_defaults(void); /* 1 device, 1 iteration */
+/* "auto" or a number. Errors: BG_ERROR_INVALID. */
+BG_API bg_status bg_ipu_strategy_set_devices(bg_ipu_strategy *strategy, const char *text, bg_error *error);
+/* The replication factor that holds. */
+BG_API uint32_t bg_ipu_strategy_replicas(const bg_ipu_strategy *strategy);
+/* The options of a stage: given, or the defaults with replicas, iterations, and in training accumulation. */
+BG_API bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training,
+                                         uint32_t accumulate_grad_batches, bg_options *out, bg_error *error);
+
+/* ---- stages and events ---- */
+
+typedef enum bg_trainer_stage {
+    BG_TRAINER_FIT = 0,
+    BG_TRAINER_VALIDATE,
+    BG_TRAINER_TEST,
+    BG_TRAINER_PREDICT,
+    BG_TRAINER_STAGE_COUNT
+} bg_trainer_stage;
+/* "fit", "validate", "test", "predict". */
+BG_API const char *bg_trainer_stage_name(bg_trainer_stage stage);
+
+typedef struct bg_trainer bg_trainer;
+
+/* In the order of a run:
+ *
+ *     fit start { epoch start { batches and, when they are due, validations and checkpoints } epoch end } fit end
+ *     batch:      batch start { call end } batch end
+ *     validation: validation start { batches } validation end;   test and prediction likewise
+ *
+ * The validation of a whole epoch comes before its epoch end, the checkpoint after it, with the next epoch's number.
+ * Events of batches within validations have the stage BG_TRAINER_VALIDATE. With an infeed, whose end is seen when it is
+ * reached, a last batch start may have no batch end. */
+typedef enum bg_trainer_event_kind {
+    BG_ON_FIT_START = 0,
+    BG_ON_FIT_END,
+    BG_ON_EPOCH_START, /* of a fit */
+    BG_ON_EPOCH_END,
+    BG_ON_BATCH_START,
+    BG_ON_CALL_END,  /* one run; a batch that is smaller than a call may take two */
+    BG_ON_BATCH_END, /* after all that is made of a batch */
+    BG_ON_VALIDATION_START,
+    BG_ON_VALIDATION_END,
+    BG_ON_TEST_START,
+    BG_ON_TEST_END,
+    BG_ON_PREDICT_START,
+    BG_ON_PREDICT_END,
+    BG_ON_SAVE_CHECKPOINT, /* the time to write weights, optimiser state and position (bg_trainer_resume) */
+    BG_TRAINER_EVENT_COUNT
+} bg_trainer_event_kind;
+/* "on_fit_start" and so on. */
+BG_API const char *bg_trainer_event_name(bg_trainer_event_kind kind);
+
+/* One run of a session. */
+typedef struct bg_trainer_call {
+    const bg_plan *plan;
+    bg_session *session;
+    void *const *outputs; /* in the session's order; valid until the next call */
+    uint32_t micro_batch, device_iterations, gradient_accumulation, replicas;
+    uint64_t first_update; /* weight updates before this call, over the life of the trainer */
+    uint64_t update_count; /* in it; 0 in inference */
+    uint64_t sample_count; /* in it */
+    uint64_t valid_count;  /* of these, the first ones, that are no padding */
+    uint64_t run_ns;
+    bool is_whole; /* of the stage's own shape; false: what was left of a batch or of max_steps */
+} bg_trainer_call;
+/* An output by name: its values, NULL when there is none; `out_stream` may be NULL. */
+BG_API const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name, bg_stream *out_stream);
+/* How many of the samples of micro-batch `index` of the call ([iteration][accumulation][replica]) are no padding. */
+BG_API uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t index);
+
+typedef struct bg_trainer_event {
+    bg_trainer_event_kind kind;
+    bg_trainer *trainer;
+    bg_trainer_stage stage;      /* of the data at hand: VALIDATE for a validation within a fit */
+    uint64_t epoch;              /* of the fit, from 0 */
+    uint64_t batch;              /* batches done in this pass over the data */
+    uint64_t batch_count;        /* in all, as far as limits allow; 0: nobody knows */
+    uint64_t valid_count;        /* BATCH_END: samples in it that are no padding */
+    const bg_trainer_call *call; /* CALL_END; BATCH_END: the last one */
+    bool stop;                   /* set it to end the fit or the pass after this batch */
+} bg_trainer_event;
+
+/* Called in the caller's thread, between runs. A failure ends the trainer's function with the error. */
+typedef bg_status (*bg_trainer_function)(void *user, bg_trainer_event *event, bg_error *error);
+typedef struct bg_trainer_callback {
+    bg_trainer_function function; /* called for every event */
+    void *user;
+} bg_trainer_callback;
+
+/* ---- the trainer ---- */
+
+/* Adds the model to a graph, with the outputs that the stage returns. The result is the loss, which only fit needs. A
+ * model that fails does so in the graph (bg_graph_check). */
+typedef bg_value (*bg_trainer_model)(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch);
+
+/* An input of the graph that is no data: every element of it has this number, for every micro-batch of a call.
+ * Lightning repeats a step's plain numbers so. */
+typedef enum bg_trainer_argument_kind {
+    BG_ARGUMENT_VALUE = 0,
+    BG_ARGUMENT_BATCH, /* the number of the batch, from 0 */
+    BG_ARGUMENT_EPOCH,
+    BG_ARGUMENT_STEP /* weight updates so far */
+} bg_trainer_argument_kind;
+typedef struct bg_trainer_argument {
+    const char *input;
+    bg_trainer_argument_kind kind;
+    double value;
+} bg_trainer_argument;
+
+/* The learning rate of the call that begins with weight update `step` (from 0). */
+typedef double (*bg_trainer_learning_rate)(void *user, uint64_t step);
+
+#define BG_ALL_BATCHES UINT64_MAX
+
+typedef struct bg_trainer_options {
+    bg_ipu_strategy strategy;
+    bg_trainer_model model;
+    void *model_user;
+    bg_optimiser optimiser;                       /* default SGD, 0.01 */
+    uint32_t micro_batch[BG_TRAINER_STAGE_COUNT]; /* samples; 0: as fit's, of which the default is 1 */
+    /* Of options that are made; with training_options given, leave them at their defaults and say it there. */
+    uint32_t accumulate_grad_batches;              /* micro-batches in an update; default 1 */
+    double gradient_clip;                          /* bound of the norm of all gradients; 0: none */
+    uint64_t seed;                                 /* of weights and dropout */
+    uint64_t max_epochs;                           /* default 1 */
+    uint64_t max_steps;                            /* weight updates of all fits together; 0: no limit */
+    uint64_t batch_limits[BG_TRAINER_STAGE_COUNT]; /* batches of a pass; default BG_ALL_BATCHES; 0: the stage is off */
+    uint64_t validate_epochs;                      /* a fit validates after every so many epochs; default 1; 0: never */
+    uint64_t validate_batches;                     /* and after every so many batches; 0: not within epochs */
+    uint64_t checkpoint_epochs;                    /* BG_ON_SAVE_CHECKPOINT after every so many epochs; 0: never */
+    uint64_t checkpoint_batches;                   /* and batches */
+    bg_trainer_learning_rate learning_rate;        /* asked before each call of a fit; NULL: as the optimiser has it */
+    void *learning_rate_user;
+    /* Lightning's precision=16: data in float32 for an input in bfloat16 are rounded; other types stay. */
+    bool cast_batches;
+    const bg_trainer_argument *arguments;
+    uint32_t argument_count;
+    const bg_trainer_callback *callbacks;
+    uint32_t callback_count;
+    /* A flag that a signal handler may set: what runs ends after the batch at work. NULL: none. */
+    const volatile sig_atomic_t *interrupt;
+    bg_log_function log; /* notes and warnings of the trainer; options that are made get it too. NULL: silent */
+    void *log_user;
+} bg_trainer_options;
+
+BG_API bg_trainer_options bg_trainer_options_defaults(void);
+
+/* What the options point at is borrowed and must outlive the trainer, except the strategy's options and the arguments,
+ * which are copied. `weights` NULL: the trainer makes its own. Errors list every problem. */
+BG_API bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights *weights, bg_trainer **out,
+                                   bg_error *error);
+BG_API void bg_trainer_destroy(bg_trainer *trainer);
+
+/* Where a stage's samples come from: exactly one of the three. */
+typedef struct bg_trainer_data {
+    /* Batches of samples_per_call at most. Shuffling, padding and what becomes of the remainder are the loader's. */
+    bg_loader *loader;
+    const bg_dataset *dataset;        /* the trainer makes a loader for the time of the pass, */
+    const bg_loader_options *loading; /* with these options (NULL: the defaults) but for the size of batches */
+    /* Not started yet, or by this stage. A pass ends with its data, and a fit too; or with batch_limits, and the next
+     * pass goes on behind it. Inference leaves out what is less than a call at the end of the data, training what is
+     * less than an update. */
+    bg_infeed *infeed;
+    const char *const *names; /* the input that each tensor is for; a name that the stage's graph does not
+                                 have is left out. NULL: in the order of the inputs. Not with an infeed */
+} bg_trainer_data;
+
+/* Trains; validates on the way when there are `validation` data (may be NULL). Ends after max_epochs, max_steps, an
+ * event's stop, bg_trainer_stop or the interrupt flag: all of them BG_OK. */
+BG_API bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, const bg_trainer_data *validation,
+                                bg_error *error);
+/* One pass in inference with the newest weights. */
+BG_API bg_status bg_trainer_validate(bg_trainer *trainer, const bg_trainer_data *data, bg_error *error);
+BG_API bg_status bg_trainer_test(bg_trainer *trainer, const bg_trainer_data *data, bg_error *error);
+/* As well, and keeps what it returns: arrays[i] (cleared before; the caller's to clear) has output i of the session of
+ * the whole pass along its first dimension (bg_stream_shape, FLAT; without padding where the output has a row for each
+ * sample). No batch: no rows and no data; a stage that is off leaves them as they are. NULL: callbacks look at each
+ * call. */
+BG_API bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *data, bg_array *arrays,
+                                    bg_error *error);
+
+/* Compiles a stage, which else happens when it begins. */
+BG_API bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error);
+/* NULL before. */
+BG_API const bg_plan *bg_trainer_plan(const bg_trainer *trainer, bg_trainer_stage stage);
+BG_API bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_stage stage);
+/* The newest plan and session for what is smaller than a call; NULL: there was none. */
+BG_API const bg_plan *bg_trainer_rest_plan(const bg_trainer *trainer, bg_trainer_stage stage);
+BG_API bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_stage stage);
+BG_API bg_weights *bg_trainer_weights(const bg_trainer *trainer);
+
+/* Samples in a call of a stage: the size of a loader's batches. */
+BG_API uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_stage stage);
+BG_API uint64_t bg_trainer_step(const bg_trainer *trainer);  /* weight updates done */
+BG_API uint64_t bg_trainer_epoch(const bg_trainer *trainer); /* epochs done; one that max_steps ends counts */
+/* New numbers, from the next call on; the kind must stay. */
+BG_API bg_status bg_trainer_set_optimiser(bg_trainer *trainer, const bg_optimiser *optimiser, bg_error *error);
+/* Ends what runs after the batch at work; from callbacks. */
+BG_API void bg_trainer_stop(bg_trainer *trainer);
+/* Whether the last function ended early: by a stop, or by the interrupt flag. */
+BG_API bool bg_trainer_was_stopped(const bg_trainer *trainer);
+/* The next fit goes on at this batch of this epoch, `step` updates being done: what a checkpoint holds beside the
+ * weights. Needs a loader or a data set when `batch` is above 0. */
+BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batch, uint64_t step);
+
+/* ---- metrics ---- */
+
+/* Scalar outputs of a stage, over its newest pass (epoch). */
+typedef struct bg_trainer_metric {
+    const char *name; /* of the output */
+    double mean; /* over what the calls returned, weighted by samples, as Lightning reduces what is logged on_epoch;
+                    of output mode `sum`: over micro-batches */
+    double last; /* of the newest call that returned something */
+    uint64_t samples; /* that the mean covers */
+} bg_trainer_metric;
+BG_API uint32_t bg_trainer_metric_count(const bg_trainer *trainer, bg_trainer_stage stage);
+BG_API bg_status bg_trainer_metric_at(const bg_trainer *trainer, bg_trainer_stage stage, uint32_t index,
+                                      bg_trainer_metric *out, bg_error *error);
+/* By name. Errors: BG_ERROR_NOT_FOUND. */
+BG_API bg_status bg_trainer_metric_find(const bg_trainer *trainer, bg_trainer_stage stage, const char *name,
+                                        bg_trainer_metric *out, bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

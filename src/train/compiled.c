@@ -1,0 +1,320 @@
+/*
+ * compiled.c: a stage's model, compiled for one shape of calls, with memory for its outputs and for inputs that are not
+ * simply the batch's.
+ */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "kernels/reference/element.h"
+
+/* ---- shapes ---- */
+
+uint64_t bgi_shape_micro_batches(const bgi_call_shape *shape)
+{
+    return (uint64_t)shape->iterations * shape->accumulation * shape->replicas;
+}
+
+uint64_t bgi_shape_samples(const bgi_call_shape *shape)
+{
+    return bgi_shape_micro_batches(shape) * shape->micro_batch;
+}
+
+bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b)
+{
+    return a->micro_batch == b->micro_batch && a->iterations == b->iterations && a->accumulation == b->accumulation &&
+           a->replicas == b->replicas;
+}
+
+/* The largest micro-batch up to the usual one that divides `samples`. */
+static uint32_t divide_samples(uint64_t samples, uint32_t usual)
+{
+    uint32_t size = samples < usual ? (uint32_t)samples : usual;
+
+    while (samples % size != 0)
+        size--;
+    return size;
+}
+
+bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit)
+{
+    const uint64_t per_update = (uint64_t)usual->micro_batch * usual->accumulation * usual->replicas;
+    const uint64_t whole = samples / per_update;
+    bgi_call_shape shape = *usual;
+
+    if (training && whole > 0) {
+        shape.iterations = (uint32_t)(whole < update_limit ? whole : update_limit);
+        return shape;
+    }
+    if (!training || samples % shape.replicas != 0)
+        shape.replicas = 1;
+    samples /= shape.replicas;
+    shape.micro_batch = divide_samples(samples, usual->micro_batch);
+    shape.accumulation = training ? (uint32_t)(samples / shape.micro_batch) : 1;
+    shape.iterations = training ? 1 : (uint32_t)(samples / shape.micro_batch);
+    return shape;
+}
+
+/* ---- plans ---- */
+
+/* A period need not divide what is left of a call: what was asked for every n iterations comes once, at the end. */
+static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requests, bg_error *error)
+{
+    bg_output_request *requests = NULL;
+
+    if (options->output_mode == BG_OUTPUT_EVERY_N)
+        options->output_mode = BG_OUTPUT_FINAL;
+    if (options->output_request_count == 0)
+        return BG_OK;
+    requests = malloc(options->output_request_count * sizeof *requests);
+    if (requests == NULL)
+        return bgi_error_memory(error, "output requests", options->output_request_count * sizeof *requests);
+    for (uint32_t i = 0; i < options->output_request_count; i++) {
+        requests[i] = options->output_requests[i];
+        if (requests[i].mode == BG_OUTPUT_EVERY_N)
+            requests[i].mode = BG_OUTPUT_FINAL;
+    }
+    options->output_requests = *out_requests = requests;
+    return BG_OK;
+}
+
+static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg_options *options,
+                           bgi_compiled *compiled, bg_error *error)
+{
+    bg_graph *graph = NULL;
+    bg_value loss;
+    bg_status status;
+
+    BGI_TRY(bg_graph_create(&graph, error));
+    loss = trainer->options.model(trainer->options.model_user, graph, stage, (int64_t)compiled->shape.micro_batch);
+    status = compiled->training
+                 ? bg_plan_create_training(graph, loss, &trainer->optimiser, options, &compiled->plan, error)
+                 : bg_plan_create_inference(graph, options, &compiled->plan, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+static void find_mode(const bg_options *options, bool training, bgi_compiled_output *output)
+{
+    output->mode = options->output_mode;
+    output->period = options->output_period;
+    for (uint32_t i = 0; i < options->output_request_count; i++) {
+        const bg_output_request *request = &options->output_requests[i];
+        if (strcmp(request->name != NULL ? request->name : request->output, output->stream.name) == 0) {
+            output->mode = request->mode;
+            output->period = request->period != 0 ? request->period : options->output_period;
+        }
+    }
+    if (output->mode == BG_OUTPUT_DEFAULT)
+        output->mode = training ? BG_OUTPUT_FINAL : BG_OUTPUT_ALL;
+}
+
+static bg_status take_streams(bgi_compiled *compiled, const bg_options *options, bg_error *error)
+{
+    compiled->input_count = bg_session_input_count(compiled->session);
+    compiled->output_count = bg_session_output_count(compiled->session);
+    compiled->inputs = calloc(compiled->input_count + 1u, sizeof *compiled->inputs);
+    compiled->outputs = calloc(compiled->output_count + 1u, sizeof *compiled->outputs);
+    compiled->input_data = calloc(compiled->input_count + 1u, sizeof *compiled->input_data);
+    compiled->constants = calloc(compiled->input_count + 1u, sizeof *compiled->constants);
+    compiled->output_data = calloc(compiled->output_count + 1u, sizeof *compiled->output_data);
+    if (compiled->inputs == NULL || compiled->outputs == NULL || compiled->input_data == NULL ||
+        compiled->constants == NULL || compiled->output_data == NULL)
+        return bgi_error_memory(error, "inputs and outputs", 0);
+    for (uint32_t i = 0; i < compiled->input_count; i++)
+        BGI_TRY(bg_session_input(compiled->session, i, &compiled->inputs[i].stream, error));
+    for (uint32_t i = 0; i < compiled->output_count; i++) {
+        bgi_compiled_output *output = &compiled->outputs[i];
+        BGI_TRY(bg_session_output(compiled->session, i, &output->stream, error));
+        find_mode(options, compiled->training, output);
+        output->data = compiled->output_data[i] = calloc(1, output->stream.size_bytes);
+        if (output->data == NULL)
+            return bgi_error_memory(error, output->stream.name, output->stream.size_bytes);
+    }
+    return BG_OK;
+}
+
+bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const bgi_call_shape *shape, bool is_rest,
+                              bgi_compiled *out, bg_error *error)
+{
+    bgi_compiled compiled = {.shape = *shape, .training = stage == BG_TRAINER_FIT};
+    bg_options options = trainer->stages[stage].options;
+    bg_output_request *requests = NULL;
+    bg_status status = BG_OK;
+
+    options.device_iterations = shape->iterations;
+    options.gradient_accumulation = shape->accumulation;
+    options.replicas = shape->replicas;
+    if (is_rest) {
+        options.ipu_limits = false;
+        BGI_TRY(adapt_outputs(&options, &requests, error));
+    }
+    BGI_TRY_CLEANUP(make_plan(trainer, stage, &options, &compiled, error));
+    BGI_TRY_CLEANUP(bg_session_create(compiled.plan, trainer->weights, &compiled.session, error));
+    BGI_TRY_CLEANUP(take_streams(&compiled, &options, error));
+    compiled.optimiser_version = trainer->optimiser_version;
+    *out = compiled;
+cleanup:
+    free(requests);
+    if (status != BG_OK) {
+        bgi_compiled_clear(&compiled);
+        return bg_error_context(error, status, "%s", bg_trainer_stage_name(stage));
+    }
+    return BG_OK;
+}
+
+void bgi_compiled_clear(bgi_compiled *compiled)
+{
+    for (uint32_t i = 0; compiled->inputs != NULL && i < compiled->input_count; i++)
+        free(compiled->inputs[i].own);
+    for (uint32_t i = 0; compiled->outputs != NULL && i < compiled->output_count; i++)
+        free(compiled->outputs[i].data);
+    free(compiled->inputs);
+    free(compiled->outputs);
+    free(compiled->input_data);
+    free(compiled->constants);
+    free(compiled->output_data);
+    bg_session_destroy(compiled->session);
+    bg_plan_destroy(compiled->plan);
+    memset(compiled, 0, sizeof *compiled);
+}
+
+/* ---- inputs ---- */
+
+static uint32_t find_argument(const bg_trainer *trainer, const char *name)
+{
+    for (uint32_t i = 0; i < trainer->options.argument_count; i++)
+        if (strcmp(trainer->options.arguments[i].input, name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+/* The tensor for an input: by name, or the next one. */
+static uint32_t find_tensor(const char *const *names, uint32_t tensor_count, const char *name, uint32_t *next)
+{
+    if (names == NULL)
+        return *next < tensor_count ? (*next)++ : UINT32_MAX;
+    for (uint32_t i = 0; i < tensor_count; i++)
+        if (names[i] != NULL && strcmp(names[i], name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+/* Samples of the tensor must be rows of the input, in bytes; dimensions of 1 may be written or not. */
+static bg_status check_tensor(const bgi_compiled *compiled, const bg_trainer *trainer, bgi_compiled_input *input,
+                              const bg_type *sample, bg_error *error)
+{
+    const bg_type *wanted = &input->stream.micro_batch_type;
+    char sample_text[BG_TYPE_TEXT_BYTES], wanted_text[BG_TYPE_TEXT_BYTES];
+    const bool fits = (uint64_t)bg_type_element_count(wanted) ==
+                      (uint64_t)bg_type_element_count(sample) * compiled->shape.micro_batch;
+
+    input->is_cast = trainer->options.cast_batches && sample->dtype == BG_FLOAT32 && wanted->dtype == BG_BFLOAT16;
+    if (fits && (sample->dtype == wanted->dtype || input->is_cast))
+        return BG_OK;
+    return bg_error_set(
+        error, BG_ERROR_SHAPE, "samples of tensor %u are %s; input `%s` takes %s, %u samples%s", input->tensor,
+        bg_type_text(sample, sample_text), input->stream.name, bg_type_text(wanted, wanted_text),
+        compiled->shape.micro_batch,
+        fits && wanted->dtype == BG_BFLOAT16 && sample->dtype == BG_FLOAT32 ? ": cast_batches rounds them" : "");
+}
+
+static bg_status bind_input(bgi_compiled *compiled, const bg_trainer *trainer, const bg_type *types,
+                            uint32_t tensor_count, const char *const *names, uint32_t number, uint32_t *next,
+                            bg_error *error)
+{
+    bgi_compiled_input *input = &compiled->inputs[number];
+    size_t own_bytes = 0;
+
+    input->argument = find_argument(trainer, input->stream.name);
+    input->tensor = UINT32_MAX;
+    compiled->constants[number] = input->argument != UINT32_MAX;
+    free(input->own);
+    input->own = NULL;
+    if (input->argument != UINT32_MAX) {
+        own_bytes = bg_type_size_bytes(&input->stream.micro_batch_type);
+    } else if (types != NULL) {
+        input->tensor = find_tensor(names, tensor_count, input->stream.name, next);
+        if (input->tensor == UINT32_MAX)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "input `%s` has no data: a batch has %u tensors; name one for it, or give it as an "
+                                "argument",
+                                input->stream.name, tensor_count);
+        BGI_TRY(check_tensor(compiled, trainer, input, &types[input->tensor], error));
+        own_bytes = input->is_cast ? input->stream.size_bytes : 0;
+    }
+    input->own = own_bytes > 0 ? calloc(1, own_bytes) : NULL;
+    return own_bytes == 0 || input->own != NULL ? BG_OK : bgi_error_memory(error, input->stream.name, own_bytes);
+}
+
+bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, const bg_type *types,
+                            uint32_t tensor_count, const char *const *names, bg_error *error)
+{
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < compiled->input_count; i++)
+        BGI_TRY(bind_input(compiled, trainer, types, tensor_count, names, i, &next, error));
+    compiled->is_bound = true;
+    return BG_OK;
+}
+
+void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors, uint64_t first)
+{
+    for (uint32_t i = 0; i < compiled->input_count; i++) {
+        bgi_compiled_input *input = &compiled->inputs[i];
+        const bg_type *type = &input->stream.micro_batch_type;
+        const uint64_t elements = (uint64_t)bg_type_element_count(type);
+        const uint64_t row = elements / compiled->shape.micro_batch;
+
+        if (input->argument != UINT32_MAX || tensors == NULL) {
+            compiled->input_data[i] = input->own; /* NULL: from the infeed */
+        } else if (!input->is_cast) {
+            compiled->input_data[i] =
+                (const char *)tensors[input->tensor] + first * row * bg_dtype_size_bytes(type->dtype);
+        } else {
+            const float *from = (const float *)tensors[input->tensor] + first * row;
+            uint16_t *to = input->own;
+            for (uint64_t e = 0; e < elements * input->stream.count; e++)
+                to[e] = bgi_bfloat16_from_float(from[e]);
+            compiled->input_data[i] = to;
+        }
+    }
+}
+
+void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double value)
+{
+    for (uint32_t i = 0; i < compiled->input_count; i++) {
+        const bgi_compiled_input *input = &compiled->inputs[i];
+        if (input->argument == argument)
+            for (int64_t e = 0; e < bg_type_element_count(&input->stream.micro_batch_type); e++)
+                bgi_store(input->stream.micro_batch_type.dtype, input->own, e, value);
+    }
+}
+
+/* ---- outputs ---- */
+
+uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations)
+{
+    const uint64_t per_iteration = (uint64_t)compiled->shape.accumulation * compiled->shape.replicas;
+
+    if (output->mode == BG_OUTPUT_ALL)
+        return iterations * per_iteration;
+    if (output->mode == BG_OUTPUT_EVERY_N)
+        return iterations / output->period * per_iteration;
+    return iterations > 0 ? compiled->shape.replicas : 0;
+}
+
+uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
+                                uint64_t index)
+{
+    const uint64_t per_iteration = (uint64_t)compiled->shape.accumulation * compiled->shape.replicas;
+
+    if (output->mode == BG_OUTPUT_EVERY_N)
+        return ((index / per_iteration + 1) * output->period - 1) * per_iteration + index % per_iteration;
+    if (output->mode == BG_OUTPUT_FINAL)
+        return iterations * per_iteration - compiled->shape.replicas + index;
+    return index;
+}

@@ -1,0 +1,50 @@
+/*
+ * report.c: the profile of a stage into a folder of its own: training/profile.json, validation/profile.json, ...
+ */
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/profile.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+static bg_status write_files(const bgi_compiled *compiled, const char *folder, bg_error *error)
+{
+    char *trace_path = bgi_path_join(folder, "profile.json"), *text_path = bgi_path_join(folder, "profile.txt");
+    char *text = NULL;
+    bg_status status;
+
+    if (trace_path == NULL || text_path == NULL) {
+        status = bgi_error_memory(error, "path", 0);
+        goto cleanup;
+    }
+    BGI_TRY_CLEANUP(bgi_folder_create(folder, error));
+    BGI_TRY_CLEANUP(bg_profile_write_trace(compiled->session, compiled->plan, trace_path, error));
+    BGI_TRY_CLEANUP(bg_profile_print_summary(compiled->session, compiled->plan, &text, error));
+    BGI_TRY_CLEANUP(bgi_file_save(text_path, text, strlen(text), error));
+cleanup:
+    free(text);
+    free(text_path);
+    free(trace_path);
+    return status;
+}
+
+bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+{
+    static const char *const folders[BG_TRAINER_STAGE_COUNT] = {"training", "validation", "test", "predict"};
+    const bgi_stage *of = &trainer->stages[stage];
+    char *folder;
+    bg_status status;
+
+    if (trainer->options.strategy.report_folder == NULL || (!of->has_run && of->rest.session == NULL))
+        return BG_OK;
+    folder = bgi_path_join(trainer->options.strategy.report_folder, folders[stage]);
+    if (folder == NULL)
+        return bgi_error_memory(error, "path", 0);
+    status = write_files(of->has_run ? &of->whole : &of->rest, folder, error);
+    free(folder);
+    return status != BG_OK ? bg_error_context(error, status, "report") : BG_OK;
+}

@@ -1,0 +1,368 @@
+/*
+ * trainer.c: the trainer as an object: options and what is wrong with them, stages, what callers may ask. The loops are
+ * in loop.c.
+ */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+/* ---- names ---- */
+
+const char *bg_trainer_stage_name(bg_trainer_stage stage)
+{
+    static const char *const names[BG_TRAINER_STAGE_COUNT] = {"fit", "validate", "test", "predict"};
+
+    return (uint32_t)stage < BG_TRAINER_STAGE_COUNT ? names[stage] : "none";
+}
+
+const char *bg_trainer_event_name(bg_trainer_event_kind kind)
+{
+    static const char *const names[BG_TRAINER_EVENT_COUNT] = {
+        "on_fit_start", "on_fit_end",       "on_epoch_start",      "on_epoch_end",      "on_batch_start",
+        "on_call_end",  "on_batch_end",     "on_validation_start", "on_validation_end", "on_test_start",
+        "on_test_end",  "on_predict_start", "on_predict_end",      "on_save_checkpoint"};
+
+    return (uint32_t)kind < BG_TRAINER_EVENT_COUNT ? names[kind] : "none";
+}
+
+void bgi_trainer_log(const bg_trainer *trainer, bg_log_level level, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+
+    if (trainer->options.log == NULL)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    trainer->options.log(trainer->options.log_user, level, text);
+}
+
+/* ---- options ---- */
+
+bg_trainer_options bg_trainer_options_defaults(void)
+{
+    bg_trainer_options options = {.strategy = bg_ipu_strategy_defaults(),
+                                  .optimiser = bg_sgd(0.01),
+                                  .micro_batch = {1},
+                                  .accumulate_grad_batches = 1,
+                                  .max_epochs = 1,
+                                  .validate_epochs = 1};
+
+    for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++)
+        options.batch_limits[stage] = BG_ALL_BATCHES;
+    return options;
+}
+
+static void check_given(const bg_trainer_options *options, bgi_text *problems)
+{
+    const bg_options *given = options->strategy.training_options;
+
+    if (given == NULL)
+        return;
+    if (options->accumulate_grad_batches != 1 && options->accumulate_grad_batches != given->gradient_accumulation)
+        bgi_text_add(problems,
+                     "accumulate_grad_batches is %u and training_options have gradient_accumulation %u, which are used "
+                     "as they are; leave accumulate_grad_batches at 1; ",
+                     options->accumulate_grad_batches, given->gradient_accumulation);
+    if (options->gradient_clip > 0 && options->gradient_clip != given->max_gradient_norm)
+        bgi_text_add(problems,
+                     "gradient_clip is %g and training_options have max_gradient_norm %g, which are used as they are; "
+                     "leave gradient_clip at 0; ",
+                     options->gradient_clip, given->max_gradient_norm);
+}
+
+/* The trainer counts a call's samples before there is a plan: by replicas that are said, each with data of its own. */
+static void check_given_replicas(const char *name, const bg_options *given, bgi_text *problems)
+{
+    if (given != NULL && given->total_devices != 0)
+        bgi_text_add(problems, "%s have total_devices %u, which the trainer does not take; give replicas; ", name,
+                     given->total_devices);
+    if (given != NULL && given->input_group_size > 1)
+        bgi_text_add(problems,
+                     "%s have input_group_size %u; replicas of a trainer have data of their own: leave it 1; ", name,
+                     given->input_group_size);
+}
+
+/* All problems at once. */
+static bg_status check_options(const bg_trainer_options *options, bg_error *error)
+{
+    bgi_text problems = {0};
+    bg_error optimiser = {0};
+
+    bgi_ipu_strategy_check(&options->strategy, &problems);
+    if (options->model == NULL)
+        bgi_text_add(&problems, "model is NULL; give the function that adds the model to a graph; ");
+    if (options->micro_batch[BG_TRAINER_FIT] < 1)
+        bgi_text_add(&problems, "micro_batch of fit is 0; give at least 1 sample; ");
+    if (options->accumulate_grad_batches < 1)
+        bgi_text_add(&problems, "accumulate_grad_batches is 0; a weight update takes at least 1 micro-batch; ");
+    if (!(options->gradient_clip >= 0))
+        bgi_text_add(&problems, "gradient_clip is %g; it must be above 0, or 0 for none; ", options->gradient_clip);
+    if (bg_optimiser_validate(&options->optimiser, &optimiser) != BG_OK)
+        bgi_text_add(&problems, "%s; ", optimiser.message);
+    for (uint32_t i = 0; i < options->argument_count; i++)
+        if (options->arguments == NULL || options->arguments[i].input == NULL ||
+            (uint32_t)options->arguments[i].kind > BG_ARGUMENT_STEP)
+            bgi_text_add(&problems, "arguments[%u] names no input or has no kind; ", i);
+    for (uint32_t i = 0; i < options->callback_count; i++)
+        if (options->callbacks == NULL || options->callbacks[i].function == NULL)
+            bgi_text_add(&problems, "callbacks[%u] has no function; ", i);
+    check_given(options, &problems);
+    check_given_replicas("training_options", options->strategy.training_options, &problems);
+    check_given_replicas("inference_options", options->strategy.inference_options, &problems);
+    return bgi_trainer_report_problems(&problems, "trainer", error);
+}
+
+static bg_status copy_arguments(bg_trainer *trainer, bg_error *error)
+{
+    bg_trainer_options *options = &trainer->options;
+    bg_trainer_argument *copies =
+        bgi_arena_copy(&trainer->arena, options->arguments, options->argument_count * sizeof *copies);
+
+    if (copies == NULL)
+        return bgi_error_memory(error, "arguments", options->argument_count * sizeof *copies);
+    for (uint32_t i = 0; i < options->argument_count; i++) {
+        copies[i].input = bgi_arena_text(&trainer->arena, copies[i].input);
+        if (copies[i].input == NULL)
+            return bgi_error_memory(error, "arguments", 0);
+    }
+    options->arguments = copies;
+    return BG_OK;
+}
+
+static void copy_strategy(bg_trainer *trainer)
+{
+    bg_ipu_strategy *strategy = &trainer->options.strategy;
+
+    if (strategy->training_options != NULL) {
+        trainer->training_options = *strategy->training_options;
+        strategy->training_options = &trainer->training_options;
+    }
+    if (strategy->inference_options != NULL) {
+        trainer->inference_options = *strategy->inference_options;
+        strategy->inference_options = &trainer->inference_options;
+    }
+}
+
+/* The options and the shape of each stage. */
+static bg_status set_stages(bg_trainer *trainer, bg_error *error)
+{
+    const bg_trainer_options *options = &trainer->options;
+
+    for (int s = 0; s < BG_TRAINER_STAGE_COUNT; s++) {
+        const bool training = s == BG_TRAINER_FIT;
+        bgi_stage *stage = &trainer->stages[s];
+        bg_options *made = &stage->options;
+
+        BGI_TRY(bg_ipu_strategy_options(&options->strategy, training, options->accumulate_grad_batches, made, error));
+        if ((training ? options->strategy.training_options : options->strategy.inference_options) == NULL) {
+            made->seed = options->seed;
+            made->max_gradient_norm = training ? options->gradient_clip : 0.0;
+            made->log = options->log;
+            made->log_user = options->log_user;
+        }
+        stage->shape = (bgi_call_shape){.micro_batch = options->micro_batch[s] != 0 ? options->micro_batch[s]
+                                                                                    : options->micro_batch[0],
+                                        .iterations = made->device_iterations,
+                                        .accumulation = made->gradient_accumulation,
+                                        .replicas = made->replicas};
+    }
+    return BG_OK;
+}
+
+static void log_notes(const bg_trainer *trainer)
+{
+    const bg_ipu_strategy *strategy = &trainer->options.strategy;
+    const uint32_t replicas = bg_ipu_strategy_replicas(strategy);
+
+    if ((replicas & (replicas - 1)) != 0)
+        bgi_trainer_log(trainer, BG_LOG_INFO, "devices is %u; IPUs come in powers of two", replicas);
+    if (strategy->devices > 1 && strategy->devices != BG_DEVICES_AUTO && strategy->devices != replicas)
+        bgi_trainer_log(trainer, BG_LOG_INFO, "devices is %u; the options that are given have %u replicas, which holds",
+                        strategy->devices, replicas);
+}
+
+bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights *weights, bg_trainer **out, bg_error *error)
+{
+    bg_trainer *trainer;
+    bg_status status = BG_OK;
+
+    BGI_TRY(check_options(options, error));
+    trainer = calloc(1, sizeof *trainer);
+    if (trainer == NULL)
+        return bgi_error_memory(error, "trainer", sizeof *trainer);
+    trainer->options = *options;
+    trainer->optimiser = options->optimiser;
+    trainer->weights = weights;
+    copy_strategy(trainer);
+    BGI_TRY_CLEANUP(copy_arguments(trainer, error));
+    BGI_TRY_CLEANUP(set_stages(trainer, error));
+    if (weights == NULL) {
+        BGI_TRY_CLEANUP(bg_weights_create(&trainer->weights, error));
+        trainer->owns_weights = true;
+    }
+    log_notes(trainer);
+    *out = trainer;
+cleanup:
+    if (status != BG_OK)
+        bg_trainer_destroy(trainer);
+    return status;
+}
+
+void bg_trainer_destroy(bg_trainer *trainer)
+{
+    if (trainer == NULL)
+        return;
+    for (int s = 0; s < BG_TRAINER_STAGE_COUNT; s++) {
+        bgi_compiled_clear(&trainer->stages[s].rest);
+        bgi_compiled_clear(&trainer->stages[s].whole);
+        bgi_metrics_clear(&trainer->stages[s].metrics);
+    }
+    if (trainer->owns_weights)
+        bg_weights_destroy(trainer->weights);
+    bgi_arena_clear(&trainer->arena);
+    free(trainer);
+}
+
+/* ---- stages ---- */
+
+/* Lightning's rule for a model that is split over devices; options that are given answer for themselves. */
+static bg_status check_iterations(const bg_trainer *trainer, bgi_stage *stage, bg_error *error)
+{
+    const bg_ipu_strategy *strategy = &trainer->options.strategy;
+    const bool is_given = (stage->whole.training ? strategy->training_options : strategy->inference_options) != NULL;
+    const uint32_t device_count = bg_plan_summarise(stage->whole.plan).device_count;
+
+    if (!strategy->ipu_limits || is_given || stage->shape.iterations >= device_count)
+        return BG_OK;
+    bgi_compiled_clear(&stage->whole);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "the model is split over %u devices; on IPUs a call then has at least %u device iterations",
+                        device_count, device_count);
+}
+
+bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+{
+    bgi_stage *of;
+    bg_status status;
+
+    if ((uint32_t)stage >= BG_TRAINER_STAGE_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "stage is %d; it must be one of the bg_trainer_stage values",
+                            (int)stage);
+    of = &trainer->stages[stage];
+    if (of->whole.plan != NULL)
+        return BG_OK;
+    status = bgi_compiled_create(trainer, stage, &of->shape, false, &of->whole, error);
+    if (status == BG_OK)
+        status = check_iterations(trainer, of, error);
+    if (status != BG_OK && of->options.ipu_limits)
+        return bg_error_context(error, status, "with device_iterations %u, accumulate_grad_batches %u",
+                                of->shape.iterations, of->shape.accumulation);
+    return status;
+}
+
+static const bgi_stage *find_stage(const bg_trainer *trainer, bg_trainer_stage stage)
+{
+    static const bgi_stage none;
+
+    return (uint32_t)stage < BG_TRAINER_STAGE_COUNT ? &trainer->stages[stage] : &none;
+}
+
+const bg_plan *bg_trainer_plan(const bg_trainer *trainer, bg_trainer_stage stage)
+{
+    return find_stage(trainer, stage)->whole.plan;
+}
+
+bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_stage stage)
+{
+    return find_stage(trainer, stage)->whole.session;
+}
+
+const bg_plan *bg_trainer_rest_plan(const bg_trainer *trainer, bg_trainer_stage stage)
+{
+    return find_stage(trainer, stage)->rest.plan;
+}
+
+bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_stage stage)
+{
+    return find_stage(trainer, stage)->rest.session;
+}
+
+uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_stage stage)
+{
+    return bgi_shape_samples(&find_stage(trainer, stage)->shape);
+}
+
+/* ---- the rest ---- */
+
+bg_weights *bg_trainer_weights(const bg_trainer *trainer)
+{
+    return trainer->weights;
+}
+
+uint64_t bg_trainer_step(const bg_trainer *trainer)
+{
+    return trainer->step;
+}
+
+uint64_t bg_trainer_epoch(const bg_trainer *trainer)
+{
+    return trainer->epoch;
+}
+
+bg_status bg_trainer_set_optimiser(bg_trainer *trainer, const bg_optimiser *optimiser, bg_error *error)
+{
+    if (optimiser->kind != trainer->optimiser.kind)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the optimiser's kind is %d and was %d; only its numbers can change, make another trainer",
+                            (int)optimiser->kind, (int)trainer->optimiser.kind);
+    BGI_TRY(bg_optimiser_validate(optimiser, error));
+    trainer->optimiser = *optimiser;
+    trainer->optimiser_version++;
+    return BG_OK;
+}
+
+void bg_trainer_stop(bg_trainer *trainer)
+{
+    trainer->should_stop = true;
+}
+
+bool bg_trainer_was_stopped(const bg_trainer *trainer)
+{
+    return trainer->was_stopped;
+}
+
+void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batch, uint64_t step)
+{
+    trainer->first_epoch = trainer->epoch = epoch;
+    trainer->first_batch = batch;
+    trainer->step = step;
+    trainer->is_resumed = true;
+}
+
+const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name, bg_stream *out_stream)
+{
+    const uint32_t index = bg_session_find_output(call->session, name);
+
+    if (index == UINT32_MAX)
+        return NULL;
+    if (out_stream != NULL)
+        bg_session_output(call->session, index, out_stream, NULL);
+    return call->outputs[index];
+}
+
+uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t index)
+{
+    const uint64_t first = index * call->micro_batch;
+    const uint64_t left = first < call->valid_count ? call->valid_count - first : 0;
+
+    return left < call->micro_batch ? left : call->micro_batch;
+}

@@ -1,0 +1,165 @@
+/*
+ * trainer.h: the pieces of the trainer: compiled stages, sources of batches, metrics, reports; and the trainer, which
+ * has one of each for every stage. Uses the library's public face only.
+ */
+#ifndef BGI_TRAIN_TRAINER_H
+#define BGI_TRAIN_TRAINER_H
+
+#include <brigade/trainer.h>
+
+#include "core/arena.h"
+#include "core/text.h"
+
+enum { BGI_MOST_COPIES = 65536 };
+
+/* ---- a compiled model (compiled.c) ---- */
+
+/* What one call takes. */
+typedef struct bgi_call_shape {
+    uint32_t micro_batch, iterations, accumulation, replicas;
+} bgi_call_shape;
+
+typedef struct bgi_compiled_input {
+    bg_stream stream;
+    uint32_t tensor;   /* of a batch, or UINT32_MAX */
+    uint32_t argument; /* of the trainer's options, or UINT32_MAX */
+    void *own;         /* memory for an argument, or for data that are cast; NULL: the batch's */
+    bool is_cast;
+} bgi_compiled_input;
+
+typedef struct bgi_compiled_output {
+    bg_stream stream;
+    bg_output_mode mode; /* never DEFAULT */
+    uint32_t period;
+    void *data;
+} bgi_compiled_output;
+
+/* All-zero is empty. */
+typedef struct bgi_compiled {
+    bgi_call_shape shape;
+    bool training;
+    bg_plan *plan;
+    bg_session *session;
+    uint32_t input_count, output_count;
+    bgi_compiled_input *inputs;
+    bgi_compiled_output *outputs;
+    const void **input_data;
+    bool *constants;
+    void **output_data;
+    uint64_t optimiser_version;
+    bool is_bound; /* to tensors of a batch */
+} bgi_compiled;
+
+uint64_t bgi_shape_micro_batches(const bgi_call_shape *shape);
+uint64_t bgi_shape_samples(const bgi_call_shape *shape);
+bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
+/* What is left of a batch in one call: the whole updates in `samples`, or fewer when no more are wanted; when there is
+ * none, one of all of it. Inference: all, on one replica. */
+bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
+
+/* Compiles the stage's model in this shape. `is_rest`: the shape is nobody's choice, so limits on it do not apply. */
+bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const bgi_call_shape *shape, bool is_rest,
+                              bgi_compiled *out, bg_error *error);
+void bgi_compiled_clear(bgi_compiled *compiled);
+/* Finds the tensor for each input and checks the types of samples. `types` NULL: an infeed brings the data. */
+bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, const bg_type *types,
+                            uint32_t tensor_count, const char *const *names, bg_error *error);
+/* Points the inputs at the samples from `first` on of a batch's tensors; NULL: an infeed's. */
+void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors, uint64_t first);
+void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double value);
+
+/* The micro-batch ([iteration][accumulation][replica]) that value `index` of an output is of, when `iterations` were
+ * done. Not for mode SUM. */
+uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
+                                uint64_t index);
+/* Values that a run of so many iterations returned. */
+uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations);
+
+/* ---- batches (source.c) ---- */
+
+typedef struct bgi_source {
+    const bg_trainer_data *data;
+    bg_loader *loader; /* the data's, or own */
+    bg_loader *own;
+    bg_type types[BG_DATASET_MAX_TENSORS]; /* of a sample */
+    uint32_t tensor_count;
+} bgi_source;
+
+/* `samples`: of a call. */
+bg_status bgi_source_open(const bg_trainer_data *data, uint64_t samples, bgi_source *out, bg_error *error);
+void bgi_source_close(bgi_source *source);
+/* Batches of a pass; 0: nobody knows. */
+uint64_t bgi_source_batch_count(const bgi_source *source);
+
+/* ---- metrics (metrics.c) ---- */
+
+typedef struct bgi_metric {
+    char *name;
+    double sum, last; /* weighted */
+    uint64_t samples;
+} bgi_metric;
+
+typedef struct bgi_metrics {
+    bgi_metric *items;
+    uint32_t count;
+} bgi_metrics;
+
+/* One for each scalar output. */
+bg_status bgi_metrics_create(const bgi_compiled *compiled, bgi_metrics *out, bg_error *error);
+void bgi_metrics_reset(bgi_metrics *metrics);
+void bgi_metrics_clear(bgi_metrics *metrics);
+void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const bg_trainer_call *call);
+
+/* ---- predictions (predictions.c) ---- */
+
+typedef struct bgi_predictions {
+    bg_array *arrays; /* NULL: nobody wants them */
+    size_t *capacities;
+    uint64_t *rows; /* along the first dimension */
+    uint32_t count;
+} bgi_predictions;
+
+bg_status bgi_predictions_begin(bgi_predictions *predictions, const bgi_compiled *compiled, bg_array *arrays,
+                                bg_error *error);
+bg_status bgi_predictions_add(bgi_predictions *predictions, const bgi_compiled *compiled, const bg_trainer_call *call,
+                              bg_error *error);
+/* Sets the arrays' types; on failure (`is_good` false) clears them. */
+void bgi_predictions_end(bgi_predictions *predictions, bool is_good);
+
+/* ---- reports (report.c) ---- */
+
+bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_stage stage, bg_error *error);
+
+/* ---- the trainer (trainer.c, loop.c) ---- */
+
+typedef struct bgi_stage {
+    bg_options options; /* as they came out */
+    bgi_call_shape shape;
+    bgi_compiled whole; /* compiled when plan is not NULL */
+    bgi_compiled rest;
+    bgi_metrics metrics;
+    bool has_run; /* `whole` did */
+} bgi_stage;
+
+struct bg_trainer {
+    bg_trainer_options options;
+    bg_options training_options, inference_options; /* copies of what the strategy was given */
+    bgi_arena arena;                                /* names of arguments */
+    bg_weights *weights;
+    bool owns_weights;
+    bgi_stage stages[BG_TRAINER_STAGE_COUNT];
+    bg_optimiser optimiser; /* with the numbers of the next call */
+    uint64_t optimiser_version;
+    uint64_t step, epoch;
+    uint64_t first_epoch, first_batch; /* where the next fit begins */
+    bool is_resumed;                   /* the next fit's session has to be told the step */
+    bool should_stop, was_stopped;
+};
+
+/* The problems, which end in "; ", as one error; BG_OK when there are none. Clears them. */
+bg_status bgi_trainer_report_problems(bgi_text *problems, const char *of, bg_error *error);
+/* Adds what is wrong with a strategy, each problem with "; " after it. */
+void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_text *problems);
+void bgi_trainer_log(const bg_trainer *trainer, bg_log_level level, const char *format, ...) BG_PRINTF(3, 4);
+
+#endif

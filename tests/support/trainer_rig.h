@@ -1,0 +1,40 @@
+/*
+ * trainer_rig.h: a small network with its data for tests of the trainer, and the plain loop that the trainer is held
+ * against: a session for each call, made and destroyed around it.
+ */
+#ifndef TEST_SUPPORT_TRAINER_RIG_H
+#define TEST_SUPPORT_TRAINER_RIG_H
+
+#include <brigade/trainer.h>
+
+enum { TEST_NET_FEATURES = 4, TEST_NET_HIDDEN = 6, TEST_NET_CLASSES = 3, TEST_NET_MOST_SAMPLES = 64 };
+
+/* Inputs `x` and `labels` (predict: `x` alone). Outputs: fit `loss`; validate `loss`, `correct`; test `logits`, `loss`,
+ * `correct`; predict `logits`; each stage also `number`, all of it the stage's number from 1. */
+typedef struct test_net {
+    uint32_t device_count; /* its blocks name them: 1, 2 or 4; 0: none, a stage for each of four blocks */
+    bool has_dropout;
+    bg_dtype dtype;                     /* of x; NONE: float32 */
+    bool has_shift;                     /* an input `shift` [samples, hidden] is added; fit has it as output `shift` */
+    bool fails[BG_TRAINER_STAGE_COUNT]; /* the model's function reports an error */
+} test_net;
+
+bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch);
+
+/* `count` samples, always the same: float32 [4] and uint8 []. */
+typedef struct test_net_samples {
+    bg_array arrays[2];
+    bg_dataset *dataset;
+} test_net_samples;
+void test_net_samples_make(test_net_samples *samples, uint64_t count);
+void test_net_samples_clear(test_net_samples *samples);
+
+/* One call of a session that lives no longer; `options` as they are. Returns the newest loss. NULL inputs beyond the
+ * net's are left out. */
+float test_net_train(const test_net *net, const bg_options *options, const bg_optimiser *optimiser, int64_t micro_batch,
+                     bg_weights *weights, const void *const *inputs);
+
+/* Fails when two sets of weights differ in name or bit. */
+void test_weights_expect(bg_weights *found, bg_weights *expected);
+
+#endif

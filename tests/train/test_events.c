@@ -1,0 +1,329 @@
+/*
+ * test_events.c: what callbacks hear and when, what ends a run, and what becomes of failures.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <brigade.h>
+
+#include "support/trainer_rig.h"
+
+typedef struct listener {
+    char text[2048];
+    bg_trainer_event_kind at; /* does something at this event */
+    uint64_t batch;           /* of this batch, in a fit */
+    enum { NOTHING, STOP, CALL_STOP, INTERRUPT, FAIL, FAIL_SILENTLY } deed;
+    bool brief; /* without batches and calls */
+} listener;
+
+static volatile sig_atomic_t interrupt;
+static bg_error error;
+
+static void on_signal(int number)
+{
+    interrupt = number;
+}
+
+static void write_down(listener *l, const bg_trainer_event *event)
+{
+    const size_t length = strlen(l->text);
+    const bool is_small =
+        event->kind == BG_ON_BATCH_START || event->kind == BG_ON_CALL_END || event->kind == BG_ON_BATCH_END;
+
+    if (l->brief && is_small)
+        return;
+    snprintf(l->text + length, sizeof l->text - length, "%s %s %d/%d\n", bg_trainer_stage_name(event->stage),
+             bg_trainer_event_name(event->kind) + 3, (int)event->epoch, (int)event->batch);
+}
+
+static bg_status listen(void *user, bg_trainer_event *event, bg_error *why)
+{
+    listener *l = user;
+
+    write_down(l, event);
+    if (l->deed == NOTHING || event->kind != l->at || event->batch != l->batch || event->stage != BG_TRAINER_FIT)
+        return BG_OK;
+    switch (l->deed) {
+    case STOP:
+        event->stop = true;
+        return BG_OK;
+    case CALL_STOP:
+        bg_trainer_stop(event->trainer);
+        return BG_OK;
+    case INTERRUPT:
+        raise(SIGINT);
+        return BG_OK;
+    case FAIL:
+        return bg_error_set(why, BG_ERROR_CANCELLED, "enough");
+    default:
+        return BG_ERROR_CANCELLED;
+    }
+}
+
+typedef struct rig {
+    test_net net;
+    test_net_samples samples;
+    bg_loader_options loading;
+    bg_trainer_data data;
+    bg_trainer_options options;
+    bg_trainer_callback callback;
+    listener listener;
+    bg_trainer *trainer;
+} rig;
+
+/* 6 samples in batches of 4: one call, and a rest of an update each epoch. */
+static void open_rig(rig *r)
+{
+    memset(&error, 0, sizeof error);
+    interrupt = 0;
+    test_net_samples_make(&r->samples, 6);
+    r->loading = bg_loader_options_default();
+    r->loading.drop_last = false;
+    r->data = (bg_trainer_data){.dataset = r->samples.dataset, .loading = &r->loading};
+    r->callback = (bg_trainer_callback){listen, &r->listener};
+    r->options = bg_trainer_options_defaults();
+    r->options.model = test_net_model;
+    r->options.model_user = &r->net;
+    r->options.micro_batch[BG_TRAINER_FIT] = 2;
+    r->options.strategy.device_iterations = 2;
+    r->options.callbacks = &r->callback, r->options.callback_count = 1;
+    r->options.interrupt = &interrupt;
+}
+
+static void create(rig *r)
+{
+    if (bg_trainer_create(&r->options, NULL, &r->trainer, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void close_rig(rig *r)
+{
+    bg_trainer_destroy(r->trainer);
+    test_net_samples_clear(&r->samples);
+}
+
+static void require(bg_status status)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void events_have_their_order(void **state)
+{
+    rig r = {0};
+
+    (void)state;
+    open_rig(&r);
+    r.options.max_epochs = 2;
+    r.options.checkpoint_epochs = 1;
+    r.options.batch_limits[BG_TRAINER_VALIDATE] = 1;
+    r.options.validate_epochs = 2;
+    create(&r);
+    require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
+    assert_string_equal(r.listener.text, "fit fit_start 0/0\n"
+                                         "fit epoch_start 0/0\n"
+                                         "fit batch_start 0/0\nfit call_end 0/0\nfit batch_end 0/1\n"
+                                         "fit batch_start 0/1\nfit call_end 0/1\nfit batch_end 0/2\n"
+                                         "fit epoch_end 0/2\n"
+                                         "fit save_checkpoint 1/0\n"
+                                         "fit epoch_start 1/0\n"
+                                         "fit batch_start 1/0\nfit call_end 1/0\nfit batch_end 1/1\n"
+                                         "fit batch_start 1/1\nfit call_end 1/1\nfit batch_end 1/2\n"
+                                         "validate validation_start 1/0\n"
+                                         "validate batch_start 1/0\nvalidate call_end 1/0\nvalidate batch_end 1/1\n"
+                                         "validate validation_end 1/1\n"
+                                         "fit epoch_end 1/2\n"
+                                         "fit save_checkpoint 2/0\n"
+                                         "fit fit_end 2/0\n");
+    r.listener = (listener){.brief = true};
+    require(bg_trainer_test(r.trainer, &r.data, &error));
+    require(bg_trainer_predict(r.trainer, &r.data, NULL, &error));
+    assert_string_equal(r.listener.text, "test test_start 0/0\ntest test_end 0/2\n"
+                                         "predict predict_start 0/0\npredict predict_end 0/2\n");
+    close_rig(&r);
+}
+
+/* Validation and checkpoints within epochs; a stage whose limit is 0 is off. */
+static void batches_have_validations(void **state)
+{
+    rig r = {.listener = {.brief = true}};
+
+    (void)state;
+    open_rig(&r);
+    r.options.validate_batches = 1;
+    r.options.validate_epochs = 0;
+    r.options.checkpoint_batches = 2;
+    create(&r);
+    require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
+    assert_string_equal(r.listener.text, "fit fit_start 0/0\nfit epoch_start 0/0\n"
+                                         "validate validation_start 0/0\nvalidate validation_end 0/2\n"
+                                         "validate validation_start 0/0\nvalidate validation_end 0/2\n"
+                                         "fit save_checkpoint 0/2\nfit epoch_end 0/2\nfit fit_end 1/0\n");
+    bg_trainer_destroy(r.trainer);
+    r.listener = (listener){.brief = true};
+    r.options.batch_limits[BG_TRAINER_VALIDATE] = 0;
+    create(&r);
+    require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
+    require(bg_trainer_validate(r.trainer, &r.data, &error));
+    assert_null(strstr(r.listener.text, "validat"));
+    assert_null(bg_trainer_plan(r.trainer, BG_TRAINER_VALIDATE));
+    close_rig(&r);
+}
+
+/* However it is said, the fit ends after the batch at work, and can be begun again. */
+static void runs_can_be_stopped(void **state)
+{
+    struct sigaction action = {.sa_handler = on_signal}, before;
+
+    (void)state;
+    assert_int_equal(sigaction(SIGINT, &action, &before), 0);
+    for (int deed = STOP; deed <= INTERRUPT; deed++) {
+        rig r = {.listener = {.at = BG_ON_CALL_END, .brief = true}};
+        open_rig(&r);
+        r.listener.deed = deed;
+        r.options.max_epochs = 5;
+        create(&r);
+        require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
+        assert_true(bg_trainer_was_stopped(r.trainer));
+        assert_int_equal(bg_trainer_step(r.trainer), 2);
+        assert_int_equal(bg_trainer_epoch(r.trainer), 0);
+        assert_string_equal(r.listener.text,
+                            "fit fit_start 0/0\nfit epoch_start 0/0\nfit epoch_end 0/1\nfit fit_end 0/1\n");
+        r.listener.deed = NOTHING;
+        interrupt = 0;
+        require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
+        assert_false(bg_trainer_was_stopped(r.trainer));
+        assert_int_equal(bg_trainer_step(r.trainer), 2 + 5 * 3);
+        interrupt = 1; /* before it begins */
+        require(bg_trainer_test(r.trainer, &r.data, &error));
+        assert_true(bg_trainer_was_stopped(r.trainer));
+        assert_null(bg_trainer_plan(r.trainer, BG_TRAINER_TEST));
+        close_rig(&r);
+    }
+    assert_int_equal(sigaction(SIGINT, &before, NULL), 0);
+}
+
+static void callbacks_that_fail_say_where(void **state)
+{
+    (void)state;
+    for (int deed = FAIL; deed <= FAIL_SILENTLY; deed++) {
+        rig r = {.listener = {.at = BG_ON_BATCH_END, .batch = 2}};
+        open_rig(&r);
+        r.listener.deed = deed;
+        create(&r);
+        assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_CANCELLED);
+        assert_string_equal(error.message, deed == FAIL ? "callback 0, on_batch_end: enough"
+                                                        : "callback 0, on_batch_end: no reason given");
+        assert_int_equal(bg_trainer_step(r.trainer), 3);
+        assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, NULL), BG_ERROR_CANCELLED);
+        close_rig(&r);
+    }
+}
+
+static void models_that_fail_name_their_stage(void **state)
+{
+    rig r = {0};
+
+    (void)state;
+    open_rig(&r);
+    create(&r);
+    for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++) {
+        char wanted[64];
+        memset(&error, 0, sizeof error);
+        r.net.fails[stage] = true;
+        snprintf(wanted, sizeof wanted, "%s: ", bg_trainer_stage_name((bg_trainer_stage)stage));
+        assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &error), BG_ERROR_SHAPE);
+        assert_ptr_equal(strstr(error.message, wanted), error.message);
+        assert_non_null(strstr(error.message, "this model is broken"));
+        r.net.fails[stage] = false;
+        require(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &error)); /* not for ever */
+    }
+    /* The plan of a rest fails when it is needed. */
+    memset(&error, 0, sizeof error);
+    r.net.fails[BG_TRAINER_FIT] = true;
+    assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_SHAPE);
+    assert_int_equal(bg_trainer_step(r.trainer), 2);
+    assert_null(bg_trainer_rest_plan(r.trainer, BG_TRAINER_FIT));
+    close_rig(&r);
+}
+
+static bg_status fail_at_five(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *why)
+{
+    (void)user, (void)epoch;
+    if (sample_index == 5)
+        return bg_error_set(why, BG_ERROR_IO, "the disk is gone");
+    memset(outputs[0], 0, TEST_NET_FEATURES * sizeof(float));
+    memset(outputs[1], 0, 1);
+    return BG_OK;
+}
+
+static void data_that_fail_are_reported(void **state)
+{
+    const bg_type types[2] = {bg_vector(BG_FLOAT32, TEST_NET_FEATURES), bg_scalar(BG_UINT8)};
+    const bg_dataset_options broken = {
+        .sample_count = 8, .sample_types = types, .tensor_count = 2, .get = fail_at_five};
+    const bg_infeed_options infeed_options = bg_infeed_options_default();
+    static const char *const names[] = {"x", "y"};
+    bg_dataset *dataset;
+    bg_loader *loader;
+    rig r = {0};
+
+    (void)state;
+    open_rig(&r);
+    create(&r);
+    require(bg_dataset_create(&broken, &dataset, &error));
+    bg_trainer_data data = {.dataset = dataset};
+    assert_int_equal(bg_trainer_fit(r.trainer, &data, NULL, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "the disk is gone"));
+    assert_int_equal(bg_trainer_step(r.trainer), 2);
+
+    /* An infeed's source fails: no end of data, however it calls it. */
+    memset(&error, 0, sizeof error);
+    data = (bg_trainer_data){0};
+    require(bg_infeed_create_dataset(dataset, &infeed_options, &data.infeed, &error));
+    assert_int_equal(bg_trainer_fit(r.trainer, &data, NULL, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "the disk is gone"));
+
+    memset(&error, 0, sizeof error);
+    data.dataset = r.samples.dataset;
+    assert_int_equal(bg_trainer_test(r.trainer, &data, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "here are 2"));
+    bg_infeed_destroy(data.infeed);
+
+    memset(&error, 0, sizeof error);
+    data = (bg_trainer_data){.dataset = r.samples.dataset, .loading = &r.loading, .names = names};
+    assert_int_equal(bg_trainer_fit(r.trainer, &data, NULL, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "input `labels` has no data"));
+
+    memset(&error, 0, sizeof error);
+    r.loading.batch_size = 5;
+    data = (bg_trainer_data){0};
+    require(bg_loader_create(r.samples.dataset, &r.loading, &data.loader, &error));
+    loader = data.loader;
+    assert_int_equal(bg_trainer_fit(r.trainer, &data, NULL, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "the loader's batches have 5 samples, a call takes 4"));
+    bg_loader_destroy(loader);
+    close_rig(&r);
+    bg_dataset_destroy(dataset);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_have_their_order),
+        cmocka_unit_test(batches_have_validations),
+        cmocka_unit_test(runs_can_be_stopped),
+        cmocka_unit_test(callbacks_that_fail_say_where),
+        cmocka_unit_test(models_that_fail_name_their_stage),
+        cmocka_unit_test(data_that_fail_are_reported),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,431 @@
+/*
+ * test_stages.c: each stage has a plan of its own over the same weights; what it returns, as metrics and as arrays;
+ * arguments, casts and reports.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade.h>
+
+#include "support/folder.h"
+#include "support/trainer_rig.h"
+
+enum { SAMPLES = 11, MICRO_BATCH = 2 };
+
+static bg_error error;
+
+static void require(bg_status status)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+/* Batches of 4 samples: 4, 4, 3. */
+static bg_trainer_options options_for(const test_net *net)
+{
+    bg_trainer_options options = bg_trainer_options_defaults();
+
+    memset(&error, 0, sizeof error);
+    options.model = test_net_model;
+    options.model_user = (void *)net;
+    options.optimiser = bg_sgd(0.1);
+    options.micro_batch[BG_TRAINER_FIT] = MICRO_BATCH;
+    options.strategy.device_iterations = 2;
+    return options;
+}
+
+typedef struct rig {
+    test_net net;
+    test_net_samples samples;
+    bg_loader_options loading;
+    bg_trainer_data data;
+    bg_trainer *trainer;
+} rig;
+
+static void open_rig(rig *r, const bg_trainer_options *options)
+{
+    test_net_samples_make(&r->samples, SAMPLES);
+    r->loading = bg_loader_options_default();
+    r->loading.drop_last = false;
+    r->data = (bg_trainer_data){.dataset = r->samples.dataset, .loading = &r->loading};
+    require(bg_trainer_create(options, NULL, &r->trainer, &error));
+}
+
+static void close_rig(rig *r)
+{
+    bg_trainer_destroy(r->trainer);
+    test_net_samples_clear(&r->samples);
+}
+
+static bg_trainer_metric find(const rig *r, bg_trainer_stage stage, const char *name)
+{
+    bg_trainer_metric metric = {0};
+
+    require(bg_trainer_metric_find(r->trainer, stage, name, &metric, &error));
+    return metric;
+}
+
+/* ---- stages ---- */
+
+static bg_status run_stage(rig *r, bg_trainer_stage stage, bg_array *arrays)
+{
+    switch (stage) {
+    case BG_TRAINER_FIT:
+        return bg_trainer_fit(r->trainer, &r->data, NULL, &error);
+    case BG_TRAINER_VALIDATE:
+        return bg_trainer_validate(r->trainer, &r->data, &error);
+    case BG_TRAINER_TEST:
+        return bg_trainer_test(r->trainer, &r->data, &error);
+    default:
+        return bg_trainer_predict(r->trainer, &r->data, arrays, &error);
+    }
+}
+
+/* Each stage returns its own number, 1 to 4, in whatever order they run, and sees the newest weights. */
+static void stages_have_their_own_plans(void **state)
+{
+    static const bg_trainer_stage order[] = {BG_TRAINER_PREDICT, BG_TRAINER_FIT,  BG_TRAINER_TEST,
+                                             BG_TRAINER_FIT,     BG_TRAINER_TEST, BG_TRAINER_VALIDATE};
+    rig r = {.net = {.device_count = 2}};
+    const bg_trainer_options options = options_for(&r.net);
+    double losses[2];
+    int tests = 0;
+
+    (void)state;
+    open_rig(&r, &options);
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        bg_array arrays[2] = {0};
+        require(run_stage(&r, order[i], arrays));
+        if (order[i] == BG_TRAINER_PREDICT) {
+            const uint32_t number = bg_session_find_output(bg_trainer_session(r.trainer, BG_TRAINER_PREDICT), "number");
+            assert_int_equal(arrays[number].type.dims[0], SAMPLES);
+            for (int e = 0; e < SAMPLES * TEST_NET_CLASSES; e++)
+                assert_true(((const float *)arrays[number].data)[e] == 4.0f);
+        } else {
+            const bg_trainer_metric metric = find(&r, order[i], "number");
+            assert_true(metric.mean == 1.0 + order[i] && metric.last == 1.0 + order[i]);
+        }
+        if (order[i] == BG_TRAINER_TEST)
+            losses[tests++] = find(&r, BG_TRAINER_TEST, "loss").mean;
+        bg_array_clear(&arrays[0]);
+        bg_array_clear(&arrays[1]);
+    }
+    assert_true(losses[1] < losses[0]);
+    assert_true(find(&r, BG_TRAINER_VALIDATE, "loss").mean == losses[1]);
+    for (int a = 0; a < BG_TRAINER_STAGE_COUNT; a++)
+        for (int b = 0; b < a; b++)
+            assert_ptr_not_equal(bg_trainer_plan(r.trainer, a), bg_trainer_plan(r.trainer, b));
+    assert_int_equal(bg_trainer_metric_find(r.trainer, BG_TRAINER_TEST, "logits", &(bg_trainer_metric){0}, &error),
+                     BG_ERROR_NOT_FOUND);
+    close_rig(&r);
+}
+
+/* Every sample counts once, whatever the batches are: the mean of calls of one sample, and of padded ones. */
+static void metrics_are_weighted_by_samples(void **state)
+{
+    double loss = 0, correct = 0;
+
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        rig r = {.net = {.device_count = 2}};
+        bg_trainer_options options = options_for(&r.net);
+        bg_trainer_metric found;
+        options.micro_batch[BG_TRAINER_FIT] = way == 0 ? 1 : MICRO_BATCH;
+        options.strategy.device_iterations = way == 0 ? 1 : 2;
+        options.strategy.devices = way == 2 ? 2 : 1;
+        open_rig(&r, &options);
+        r.loading.pad_multiple = way == 3 ? 4 : 0; /* the last micro-batch then has one sample that counts */
+        if (way == 3) {
+            memset((uint8_t *)r.samples.arrays[0].data + 10 * TEST_NET_FEATURES * sizeof(float), 0,
+                   TEST_NET_FEATURES * sizeof(float));
+            ((uint8_t *)r.samples.arrays[1].data)[10] = 0;
+        }
+        require(bg_trainer_validate(r.trainer, &r.data, &error));
+        found = find(&r, BG_TRAINER_VALIDATE, "loss");
+        assert_int_equal(found.samples, SAMPLES);
+        if (way == 0)
+            loss = found.mean, correct = find(&r, BG_TRAINER_VALIDATE, "correct").mean * SAMPLES;
+        else if (way < 3)
+            assert_true(fabs(found.mean - loss) < 1e-6);
+        /* Padding is like the last sample here: a loss over both is that of one, and the weight is one's. */
+        if (way == 3) {
+            rig plain = {.net = {.device_count = 2}};
+            options.micro_batch[BG_TRAINER_FIT] = 1;
+            open_rig(&plain, &options);
+            memcpy(plain.samples.arrays[0].data, r.samples.arrays[0].data, SAMPLES * TEST_NET_FEATURES * sizeof(float));
+            memcpy(plain.samples.arrays[1].data, r.samples.arrays[1].data, SAMPLES);
+            require(bg_trainer_validate(plain.trainer, &plain.data, &error));
+            assert_true(fabs(found.mean - find(&plain, BG_TRAINER_VALIDATE, "loss").mean) < 1e-6);
+            close_rig(&plain);
+        }
+        close_rig(&r);
+    }
+    assert_true(correct >= 1 && correct <= SAMPLES && correct == floor(correct));
+}
+
+typedef struct seen_loss {
+    uint64_t count, call_samples;
+} seen_loss;
+
+static bg_status look_at_loss(void *user, bg_trainer_event *event, bg_error *unused)
+{
+    seen_loss *seen = user;
+    bg_stream stream;
+
+    (void)unused;
+    if (event->kind != BG_ON_CALL_END || !event->call->is_whole)
+        return BG_OK;
+    assert_non_null(bg_trainer_call_output(event->call, "loss", &stream));
+    assert_null(bg_trainer_call_output(event->call, "nothing", NULL));
+    seen->count = stream.count;
+    seen->call_samples = event->call->sample_count;
+    return BG_OK;
+}
+
+/* A call of 32 iterations returns its last loss, or with mode ALL 32, or one of their sum; the means fit together. */
+static void output_modes_are_overridden(void **state)
+{
+    static const bg_output_mode modes[] = {BG_OUTPUT_DEFAULT, BG_OUTPUT_ALL, BG_OUTPUT_SUM, BG_OUTPUT_EVERY_N};
+    static const uint64_t counts[] = {1, 32, 1, 4}, covered[] = {1, 64, 64, 8};
+    double means[4];
+
+    (void)state;
+    for (int m = 0; m < 4; m++) {
+        const test_net net = {.device_count = 2};
+        bg_options training = bg_options_defaults();
+        bg_trainer_options options = options_for(&net);
+        seen_loss seen = {0};
+        const bg_trainer_callback callback = {look_at_loss, &seen};
+        bg_trainer_data data = {0};
+        bg_trainer_metric metric;
+        test_net_samples samples;
+        bg_trainer *trainer;
+        training.device_iterations = 32;
+        training.output_mode = modes[m];
+        training.output_period = 8;
+        options.micro_batch[BG_TRAINER_FIT] = 1;
+        options.strategy.training_options = &training;
+        options.callbacks = &callback, options.callback_count = 1;
+        test_net_samples_make(&samples, 64);
+        data.dataset = samples.dataset;
+        require(bg_trainer_create(&options, NULL, &trainer, &error));
+        require(bg_trainer_fit(trainer, &data, NULL, &error));
+        assert_int_equal(seen.count, counts[m]);
+        assert_int_equal(seen.call_samples, 32);
+        require(bg_trainer_metric_find(trainer, BG_TRAINER_FIT, "loss", &metric, &error));
+        assert_int_equal(metric.samples, m == 0 ? 2 : covered[m]);
+        means[m] = metric.mean;
+        bg_trainer_destroy(trainer);
+        test_net_samples_clear(&samples);
+    }
+    assert_true(fabs(means[1] - means[2]) < 1e-5);
+    assert_true(means[0] != means[1] && means[3] != means[1]);
+}
+
+/* ---- predictions ---- */
+
+static void predictions_are_those_of_single_samples(void **state)
+{
+    bg_array one[2] = {0}, many[2] = {0};
+    rig r = {.net = {.device_count = 2}};
+    bg_trainer_options options = options_for(&r.net);
+    const bg_type wanted = bg_matrix(BG_FLOAT32, SAMPLES, TEST_NET_CLASSES);
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        bg_array *arrays = way == 0 ? one : many;
+        options.micro_batch[BG_TRAINER_PREDICT] = way == 0 ? 1 : 3;
+        options.strategy.device_iterations = way == 0 ? 1 : 2; /* 6 samples, and 5 one by one */
+        open_rig(&r, &options);
+        require(bg_trainer_predict(r.trainer, &r.data, arrays, &error));
+        assert_true(bg_type_equal(&arrays[0].type, &wanted));
+        close_rig(&r);
+    }
+    assert_memory_equal(one[0].data, many[0].data, bg_type_size_bytes(&wanted));
+    for (int i = 0; i < 2; i++) {
+        bg_array_clear(&one[i]);
+        bg_array_clear(&many[i]);
+    }
+}
+
+static bg_status give_elements(void *user, void *const tensors[], bool *out_has_ended, bg_error *unused)
+{
+    uint64_t *left = user;
+
+    (void)unused;
+    *out_has_ended = *left == 0;
+    if (*left == 0)
+        return BG_OK;
+    memset(tensors[0], 0, MICRO_BATCH * TEST_NET_FEATURES * sizeof(float));
+    (*left)--;
+    return BG_OK;
+}
+
+/* An inference run of an infeed counts as one call; less than a call is left out; no call: types without rows. */
+static void infeeds_in_inference(void **state)
+{
+    static const uint64_t elements[] = {0, 1, 2, 7}, rows[] = {0, 0, 4, 12};
+    const bg_type x = bg_matrix(BG_FLOAT32, MICRO_BATCH, TEST_NET_FEATURES);
+    const bg_infeed_options infeed_options = bg_infeed_options_default();
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        rig r = {.net = {.device_count = 2}};
+        const bg_trainer_options options = options_for(&r.net);
+        uint64_t left = elements[i];
+        bg_array arrays[2] = {0};
+        bg_trainer_data data = {0};
+        open_rig(&r, &options);
+        require(bg_infeed_create(&x, 1, give_elements, &left, &infeed_options, &data.infeed, &error));
+        require(bg_trainer_predict(r.trainer, &data, arrays, &error));
+        assert_int_equal(arrays[0].type.rank, 2);
+        assert_int_equal(arrays[0].type.dims[0], rows[i]);
+        assert_int_equal(arrays[0].type.dims[1], TEST_NET_CLASSES);
+        assert_true((arrays[0].data == NULL) == (rows[i] == 0));
+        bg_array_clear(&arrays[0]);
+        bg_array_clear(&arrays[1]);
+        close_rig(&r);
+        bg_infeed_destroy(data.infeed);
+    }
+}
+
+/* ---- arguments and casts ---- */
+
+static bg_status check_shift(void *user, bg_trainer_event *event, bg_error *unused)
+{
+    const bg_trainer_argument *argument = user;
+    const float *values;
+    bg_stream stream;
+    double wanted = argument->value;
+
+    (void)unused;
+    if (event->kind != BG_ON_CALL_END)
+        return BG_OK;
+    if (argument->kind == BG_ARGUMENT_BATCH)
+        wanted = (double)event->batch;
+    if (argument->kind == BG_ARGUMENT_EPOCH)
+        wanted = (double)event->epoch;
+    if (argument->kind == BG_ARGUMENT_STEP)
+        wanted = (double)event->call->first_update;
+    values = bg_trainer_call_output(event->call, "shift", &stream);
+    assert_non_null(values);
+    for (size_t e = 0; e < stream.size_bytes / sizeof *values; e++)
+        assert_true(values[e] == (float)wanted);
+    return BG_OK;
+}
+
+static void arguments_fill_their_inputs(void **state)
+{
+    (void)state;
+    for (int kind = BG_ARGUMENT_VALUE; kind <= BG_ARGUMENT_STEP; kind++)
+        for (int fed = 0; fed < 2; fed++) {
+            rig r = {.net = {.device_count = 2, .has_shift = true}};
+            bg_trainer_argument argument = {"shift", (bg_trainer_argument_kind)kind, 2.5};
+            const bg_trainer_callback callback = {check_shift, &argument};
+            bg_trainer_options options = options_for(&r.net);
+            static const char *const names[] = {"x", "labels"};
+            bg_infeed_options infeed_options = bg_infeed_options_default();
+            bg_trainer_data data;
+            options.arguments = &argument, options.argument_count = 1;
+            options.callbacks = &callback, options.callback_count = 1;
+            options.max_epochs = 2;
+            options.batch_limits[BG_TRAINER_FIT] = 2;
+            open_rig(&r, &options);
+            data = r.data;
+            infeed_options.repeat = true;
+            infeed_options.names = names;
+            if (fed) {
+                data = (bg_trainer_data){0};
+                require(bg_infeed_create_dataset(r.samples.dataset, &infeed_options, &data.infeed, &error));
+            }
+            require(bg_trainer_fit(r.trainer, &data, NULL, &error));
+            assert_int_equal(bg_trainer_step(r.trainer), 8);
+            bg_infeed_destroy(data.infeed);
+            close_rig(&r);
+        }
+}
+
+/* float32 samples for a bfloat16 input are rounded when asked; labels stay as they are. */
+static void casts_touch_floats_only(void **state)
+{
+    bg_array cast[2] = {0}, plain[2] = {0};
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        rig r = {.net = {.device_count = 1, .dtype = way < 2 ? BG_BFLOAT16 : BG_FLOAT32}};
+        bg_trainer_options options = options_for(&r.net);
+        options.cast_batches = way != 0;
+        open_rig(&r, &options);
+        for (int e = 0; way == 2 && e < SAMPLES * TEST_NET_FEATURES; e++) {
+            /* Round to nearest even by hand. */
+            uint32_t bits;
+            float *value = (float *)r.samples.arrays[0].data + e;
+            memcpy(&bits, value, sizeof bits);
+            bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+            memcpy(value, &bits, sizeof bits);
+        }
+        if (way == 0) {
+            assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_SHAPE);
+            assert_non_null(strstr(error.message, "cast_batches rounds them"));
+        } else {
+            require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
+            require(bg_trainer_predict(r.trainer, &r.data, way == 1 ? cast : plain, &error));
+        }
+        close_rig(&r);
+    }
+    assert_memory_equal(cast[0].data, plain[0].data, bg_type_size_bytes(&plain[0].type));
+    for (int i = 0; i < 2; i++) {
+        bg_array_clear(&cast[i]);
+        bg_array_clear(&plain[i]);
+    }
+}
+
+/* ---- reports ---- */
+
+static void reports_have_their_folders(void **state)
+{
+    static const char *const folders[] = {"training", "validation", "test", "predict"};
+    char root[TEST_FOLDER_BYTES], path[128];
+
+    (void)state;
+    test_folder_create(root);
+    rig r = {.net = {.device_count = 2}};
+    bg_trainer_options options = options_for(&r.net);
+    options.strategy.report_folder = root;
+    options.max_steps = 1; /* a rest is all there is */
+    open_rig(&r, &options);
+    for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++) {
+        snprintf(path, sizeof path, "%s/%s", root, folders[stage]);
+        assert_int_equal(test_folder_count(path), -1);
+        require(run_stage(&r, (bg_trainer_stage)stage, NULL));
+        assert_int_equal(test_folder_count(path), 2);
+        strcat(path, "/profile.json");
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 0, SEEK_END), 0);
+        assert_true(ftell(file) > 200);
+        fclose(file);
+    }
+    close_rig(&r);
+    test_folder_remove(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_have_their_own_plans), cmocka_unit_test(metrics_are_weighted_by_samples),
+        cmocka_unit_test(output_modes_are_overridden), cmocka_unit_test(predictions_are_those_of_single_samples),
+        cmocka_unit_test(infeeds_in_inference),        cmocka_unit_test(arguments_fill_their_inputs),
+        cmocka_unit_test(casts_touch_floats_only),     cmocka_unit_test(reports_have_their_folders),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,284 @@
+/*
+ * test_strategy.c: the strategy's numbers as options and plans, and what is refused.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include <brigade.h>
+
+#include "support/trainer_rig.h"
+
+static bg_error error;
+
+static bg_trainer_options options_for(const test_net *net)
+{
+    bg_trainer_options options = bg_trainer_options_defaults();
+
+    memset(&error, 0, sizeof error);
+    options.model = test_net_model;
+    options.model_user = (void *)net;
+    options.micro_batch[BG_TRAINER_FIT] = 2;
+    return options;
+}
+
+static bg_trainer *make(const bg_trainer_options *options)
+{
+    bg_trainer *trainer = NULL;
+
+    if (bg_trainer_create(options, NULL, &trainer, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return trainer;
+}
+
+static void prepare(bg_trainer *trainer, bg_trainer_stage stage)
+{
+    if (bg_trainer_prepare(trainer, stage, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void devices_from_text(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t devices, replicas; /* devices 0: refused */
+    } cases[] = {{"auto", BG_DEVICES_AUTO, 4},
+                 {"1", 1, 1},
+                 {"8", 8, 8},
+                 {"65536", 65536, 65536},
+                 {"0", 0, 0},
+                 {"65537", 0, 0},
+                 {"-1", 0, 0},
+                 {"", 0, 0},
+                 {"2x", 0, 0},
+                 {"Auto", 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_ipu_strategy strategy = bg_ipu_strategy_defaults();
+        memset(&error, 0, sizeof error);
+        if (cases[i].devices == 0) {
+            assert_int_equal(bg_ipu_strategy_set_devices(&strategy, cases[i].text, &error), BG_ERROR_INVALID);
+            assert_non_null(strstr(error.message, "\"auto\" or a number"));
+            assert_int_equal(strategy.devices, 1);
+            continue;
+        }
+        assert_int_equal(bg_ipu_strategy_set_devices(&strategy, cases[i].text, &error), BG_OK);
+        assert_int_equal(strategy.devices, cases[i].devices);
+        assert_int_equal(bg_ipu_strategy_replicas(&strategy), cases[i].replicas);
+    }
+}
+
+/* Devices are copies of the model: over two devices each, four copies take eight. */
+static void devices_are_replicas(void **state)
+{
+    const test_net net = {.device_count = 2};
+    bg_trainer_options options = options_for(&net);
+    bg_plan_summary summary;
+    bg_trainer *trainer;
+
+    (void)state;
+    options.strategy.devices = 4;
+    options.strategy.device_iterations = 3;
+    options.accumulate_grad_batches = 2;
+    trainer = make(&options);
+    assert_null(bg_trainer_plan(trainer, BG_TRAINER_FIT));
+    assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), 2 * 3 * 2 * 4);
+    assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_TEST), 2 * 3 * 4);
+    prepare(trainer, BG_TRAINER_FIT);
+    prepare(trainer, BG_TRAINER_TEST);
+    summary = bg_plan_summarise(bg_trainer_plan(trainer, BG_TRAINER_FIT));
+    assert_int_equal(summary.replicas, 4);
+    assert_int_equal(summary.device_count, 2);
+    assert_int_equal(summary.replicas * summary.device_count, 8);
+    assert_int_equal(summary.samples_per_run, 48);
+    summary = bg_plan_summarise(bg_trainer_plan(trainer, BG_TRAINER_TEST));
+    assert_int_equal(summary.replicas, 4);
+    assert_int_equal(summary.samples_per_run, 24);
+    bg_trainer_destroy(trainer);
+}
+
+static void given_options_win(void **state)
+{
+    const test_net net = {.device_count = 2};
+    bg_options training = bg_options_defaults(), inference = bg_options_defaults(), found;
+    bg_trainer_options options = options_for(&net);
+    bg_trainer *trainer;
+
+    (void)state;
+    training.replicas = 2, training.device_iterations = 5, training.gradient_accumulation = 3;
+    training.output_mode = BG_OUTPUT_ALL;
+    inference.replicas = 3, inference.device_iterations = 7;
+    options.strategy.devices = 8;
+    options.strategy.device_iterations = 9;
+    options.strategy.inference_options = &inference;
+    assert_int_equal(bg_ipu_strategy_replicas(&options.strategy), 3);
+    options.strategy.training_options = &training;
+    assert_int_equal(bg_ipu_strategy_replicas(&options.strategy), 2);
+    assert_int_equal(bg_ipu_strategy_options(&options.strategy, true, 1, &found, &error), BG_OK);
+    assert_memory_equal(&found, &training, sizeof found);
+    assert_int_equal(bg_ipu_strategy_options(&options.strategy, false, 1, &found, &error), BG_OK);
+    assert_memory_equal(&found, &inference, sizeof found);
+    trainer = make(&options);
+    training.replicas = 1; /* copied */
+    assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), 2 * 5 * 3 * 2);
+    assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_PREDICT), 2 * 7 * 3);
+    prepare(trainer, BG_TRAINER_FIT);
+    assert_int_equal(bg_plan_summarise(bg_trainer_plan(trainer, BG_TRAINER_FIT)).replicas, 2);
+    bg_trainer_destroy(trainer);
+
+    /* Replicas of training hold for inference too when only training has options. */
+    training.replicas = 2;
+    options.strategy.inference_options = NULL;
+    assert_int_equal(bg_ipu_strategy_options(&options.strategy, false, 4, &found, &error), BG_OK);
+    assert_int_equal(found.replicas, 2);
+    assert_int_equal(found.device_iterations, 9);
+    assert_int_equal(found.gradient_accumulation, 1);
+}
+
+static void accumulation_reaches_the_options(void **state)
+{
+    bg_ipu_strategy strategy = bg_ipu_strategy_defaults();
+    bg_options found;
+
+    (void)state;
+    assert_int_equal(bg_ipu_strategy_options(&strategy, true, 2, &found, &error), BG_OK);
+    assert_int_equal(found.gradient_accumulation, 2);
+    assert_int_equal(bg_ipu_strategy_options(&strategy, false, 2, &found, &error), BG_OK);
+    assert_int_equal(found.gradient_accumulation, 1);
+}
+
+/* A model over four devices: three iterations are too few under the limits of IPUs, four are enough. */
+static void split_models_need_iterations(void **state)
+{
+    const test_net net = {.device_count = 4};
+    bg_trainer_options options = options_for(&net);
+
+    (void)state;
+    options.accumulate_grad_batches = 7; /* 2 N - 1 */
+    for (int limits = 0; limits < 2; limits++)
+        for (uint32_t iterations = 3; iterations <= 4; iterations++)
+            for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++) {
+                const bg_status wanted = limits && iterations < 4 ? BG_ERROR_INVALID : BG_OK;
+                bg_trainer *trainer;
+                options.strategy.ipu_limits = limits != 0;
+                options.strategy.device_iterations = iterations;
+                trainer = make(&options);
+                memset(&error, 0, sizeof error);
+                assert_int_equal(bg_trainer_prepare(trainer, (bg_trainer_stage)stage, &error), wanted);
+                if (wanted != BG_OK)
+                    assert_non_null(strstr(error.message, "device_iterations 3"));
+                assert_true((bg_trainer_plan(trainer, (bg_trainer_stage)stage) != NULL) == (wanted == BG_OK));
+                bg_trainer_destroy(trainer);
+            }
+}
+
+static void keep_line(void *user, bg_log_level level, const char *text)
+{
+    (void)level;
+    if (strstr(text, "powers of two") != NULL || strstr(text, "which holds") != NULL)
+        snprintf(user, 256, "%s", text);
+}
+
+static void odd_numbers_are_said(void **state)
+{
+    const test_net net = {.device_count = 1};
+    bg_options training = bg_options_defaults();
+    bg_trainer_options options = options_for(&net);
+    char line[256] = "";
+
+    (void)state;
+    options.log = keep_line;
+    options.log_user = line;
+    options.strategy.devices = 4;
+    bg_trainer_destroy(make(&options));
+    assert_string_equal(line, "");
+    options.strategy.devices = 3;
+    bg_trainer_destroy(make(&options));
+    assert_string_equal(line, "devices is 3; IPUs come in powers of two");
+    options.strategy.training_options = &training;
+    bg_trainer_destroy(make(&options));
+    assert_string_equal(line, "devices is 3; the options that are given have 1 replicas, which holds");
+}
+
+/* Every problem, in one error. */
+static void problems_are_listed(void **state)
+{
+    static const bg_trainer_argument argument = {.kind = BG_ARGUMENT_STEP};
+    static const bg_trainer_callback callback;
+    static const char *const wanted[] = {
+        "strategy.devices is 0",       "strategy.device_iterations is 0", "model is NULL",
+        "micro_batch of fit is 0",     "accumulate_grad_batches is 0",    "gradient_clip is -1",
+        "arguments[0] names no input", "callbacks[0] has no function",    "learning_rate is -1"};
+    bg_trainer_options options = bg_trainer_options_defaults();
+    bg_options training = bg_options_defaults();
+    bg_trainer *trainer = NULL;
+    const test_net net = {0};
+
+    (void)state;
+    memset(&error, 0, sizeof error);
+    options.strategy.devices = options.strategy.device_iterations = 0;
+    options.micro_batch[BG_TRAINER_FIT] = 0;
+    options.accumulate_grad_batches = 0;
+    options.gradient_clip = -1;
+    options.optimiser.learning_rate = -1;
+    options.arguments = &argument, options.argument_count = 1;
+    options.callbacks = &callback, options.callback_count = 1;
+    assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
+    assert_null(trainer);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (strstr(error.message, wanted[i]) == NULL)
+            fail_msg("`%s` is not in: %s", wanted[i], error.message);
+
+    options = options_for(&net);
+    options.strategy.training_options = &training;
+    options.accumulate_grad_batches = 2;
+    options.gradient_clip = 1;
+    assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
+    assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
+
+    /* Whose replicas, or whose data, the trainer would not know before there is a plan. */
+    memset(&error, 0, sizeof error);
+    options = options_for(&net);
+    training.total_devices = 8;
+    training.replicas = 4, training.input_group_size = 2;
+    options.strategy.inference_options = &training;
+    assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "inference_options have total_devices 8"));
+    assert_non_null(strstr(error.message, "inference_options have input_group_size 2"));
+    training = bg_options_defaults();
+
+    /* What only a plan can know. */
+    options = options_for(&net);
+    training.device_iterations = 0;
+    options.strategy.training_options = &training;
+    trainer = make(&options);
+    assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_FIT, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "fit: options: "));
+    memset(&error, 0, sizeof error);
+    assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_STAGE_COUNT, &error), BG_ERROR_INVALID);
+    assert_null(bg_trainer_plan(trainer, BG_TRAINER_STAGE_COUNT));
+    bg_trainer_destroy(trainer);
+    bg_trainer_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_from_text),
+        cmocka_unit_test(devices_are_replicas),
+        cmocka_unit_test(given_options_win),
+        cmocka_unit_test(accumulation_reaches_the_options),
+        cmocka_unit_test(split_models_need_iterations),
+        cmocka_unit_test(odd_numbers_are_said),
+        cmocka_unit_test(problems_are_listed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
