@@ -212,6 +212,9 @@ typedef struct bg_options {
      * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
      * the update. */
     double max_gradient_norm;
+    /* Training has a further output, `gradient_norm`, a float32 scalar: that norm before it is bounded, whether it is
+     * or not. One value for each weight update, the same on all replicas; holds up no update. */
+    bool output_gradient_norm;
     /* The gradient of the loss is multiplied by it, and what the update reads divided by it again, so that small
      * gradients stay in a narrow type's range; from 2^-64 to 2^64, default 1. A power of two changes no bit as long as
      * nothing leaves that range. */

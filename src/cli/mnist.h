@@ -40,7 +40,8 @@ typedef struct mnist_config {
     const char *dtype, *partials, *output_mode, *last_batch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
     double clip_norm, loss_scaling;                                  /* clip_norm 0: off */
-    uint64_t seed, steps;                                            /* steps 0: until the epochs are done */
+    bool gradient_norm;
+    uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;
     const char *data_dir;
     bool download;
@@ -106,7 +107,8 @@ typedef struct mnist_runner_options {
     uint64_t gradient_accumulation;
     uint64_t replicas;
     bg_output_mode output_mode;
-    bool logs_all; /* loss and correct of every micro-batch too */
+    bool logs_all;  /* loss and correct of every micro-batch too */
+    bool logs_norm; /* and the norm of the gradients of every update */
 } mnist_runner_options;
 
 /* The network for training or test, compiled. */
@@ -132,6 +134,7 @@ typedef struct mnist_runner {
     const int32_t *correct;  /* [correct_count] */
     const float *loss_all;   /* [device iteration][accumulation][replica]; NULL unless logs_all */
     const int32_t *correct_all;
+    const float *norm_all; /* [device iteration][replica]; NULL unless logs_norm */
     uint64_t loss_count, correct_count;
     uint64_t valid_images; /* of the last run: those that are not padding */
 } mnist_runner;

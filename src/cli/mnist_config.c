@@ -32,6 +32,8 @@ const cli_option mnist_options[] = {
     {CLI_CHOICE, "accumulator-type", AT(accumulator_type), .choices = "default|same|float32|bfloat16",
      .help = "in which gradients are accumulated; same: the parameter's"},
     {CLI_REAL, "clip-norm", AT(clip_norm), .value = "X", .help = "bound of the norm of all gradients; 0: none"},
+    {CLI_FLAG, "gradient-norm", AT(gradient_norm),
+     .help = "with --log: each update's norm of all gradients, before it is bounded"},
     {CLI_REAL, "loss-scaling", AT(loss_scaling), .value = "X",
      .help = "times the loss's gradient, and out of the parameters' again; a power of two changes no bit"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
@@ -394,6 +396,7 @@ static void set_gradients(const mnist_config *config, bg_options *options)
         options->accumulator_dtype = bg_dtype_find(config->accumulator_type);
     }
     options->max_gradient_norm = config->clip_norm;
+    options->output_gradient_norm = config->gradient_norm;
     options->loss_scaling = config->loss_scaling;
 }
 

@@ -277,6 +277,7 @@ static bg_status write_run(mnist_log *log, const mnist_runner *runner, uint64_t 
     uint64_t count = runner->options.gradient_accumulation * runner->options.replicas;
 
     for (uint64_t step = 0; step < runner->options.device_iterations; step++) {
+        json_t *line;
         double loss = 0.0, correct = 0.0, images = 0.0, counted = 0.0;
         for (uint64_t i = 0; i < count; i++) {
             const uint64_t valid = mnist_runner_valid(runner, step * count + i);
@@ -287,11 +288,14 @@ static bg_status write_run(mnist_log *log, const mnist_runner *runner, uint64_t 
             loss += valid > 0 ? share * (double)runner->loss_all[step * count + i] : 0.0;
             correct += (double)runner->correct_all[step * count + i];
         }
-        BGI_TRY(write_line(log,
-                           json_pack("{s:I, s:I, s:o, s:f, s:f}", "step", (json_int_t)(first_step + step), "epoch",
-                                     (json_int_t)epoch, "loss", real_or_null(loss / counted), "accuracy",
-                                     100.0 * correct / images, "images_per_s", images_per_s),
-                           error));
+        line = json_pack("{s:I, s:I, s:o, s:f}", "step", (json_int_t)(first_step + step), "epoch", (json_int_t)epoch,
+                         "loss", real_or_null(loss / counted), "accuracy", 100.0 * correct / images);
+        /* All replicas have the same norm. */
+        if (runner->norm_all != NULL)
+            json_object_set_new(line, "grad_norm",
+                                real_or_null((double)runner->norm_all[step * runner->options.replicas]));
+        json_object_set_new(line, "images_per_s", json_real(images_per_s));
+        BGI_TRY(write_line(log, line, error));
     }
     return flush_lines(log, error);
 }

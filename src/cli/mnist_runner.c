@@ -14,6 +14,7 @@ enum { PROFILE_EVENTS = 262144 };
 static const bg_output_request all_requests[] = {
     {.output = "loss", .name = "loss.all", .mode = BG_OUTPUT_ALL},
     {.output = "correct", .name = "correct.all", .mode = BG_OUTPUT_ALL},
+    {.output = "gradient_norm", .name = "gradient_norm.all", .mode = BG_OUTPUT_ALL}, /* the last: logs_norm */
 };
 
 bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_options *options, bg_plan **out,
@@ -49,7 +50,7 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
     }
     if (options->logs_all) {
         plan_options.output_requests = all_requests;
-        plan_options.output_request_count = 2;
+        plan_options.output_request_count = options->logs_norm ? 3 : 2;
     }
     BGI_TRY(bg_graph_create(&graph, error));
     net = bg_convnet_build(graph, &network);
@@ -68,7 +69,8 @@ mnist_runner_options mnist_training_options(const mnist_config *config)
                                     .device_iterations = config->device_iterations,
                                     .gradient_accumulation = config->gradient_accumulation,
                                     .replicas = config->replicas,
-                                    .logs_all = config->log_path != NULL};
+                                    .logs_all = config->log_path != NULL,
+                                    .logs_norm = config->log_path != NULL && config->gradient_norm};
 
     bg_output_mode_find(config->output_mode, &options.output_mode);
     return options;
@@ -128,6 +130,10 @@ static bg_status bind_streams(mnist_runner *runner, bg_error *error)
         runner->loss_all = memory;
         BGI_TRY(find_output(runner, "correct.all", &memory, NULL, error));
         runner->correct_all = memory;
+    }
+    if (runner->options.logs_norm) {
+        BGI_TRY(find_output(runner, "gradient_norm.all", &memory, NULL, error));
+        runner->norm_all = memory;
     }
     return BG_OK;
 }

@@ -68,6 +68,7 @@ static const option_row rows[] = {
     {"accumulation", "Training.accumulationAndReplicationReductionType", NAME, AT(accumulation), name_accumulation},
     {"replica_reduction", NULL, NAME, AT(replica_reduction), name_replica_reduction},
     {"max_gradient_norm", NULL, REAL, AT(max_gradient_norm), NULL},
+    {"output_gradient_norm", NULL, BOOL, AT(output_gradient_norm), NULL},
     {"loss_scaling", NULL, REAL, AT(loss_scaling), NULL},
     {"device_memory_bytes", NULL, SIZE, AT(device_memory_bytes), NULL},
     {"cores", NULL, COUNT, AT(cores), NULL},

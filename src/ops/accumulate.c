@@ -12,6 +12,7 @@ BGI_OP_KERNEL(select_add_n, ADD_N)
 BGI_OP_KERNEL(select_total_scale, TOTAL_SCALE)
 BGI_OP_KERNEL(select_running_factors, RUNNING_FACTORS)
 BGI_OP_KERNEL(select_square_sum, SQUARE_SUM)
+BGI_OP_KERNEL(select_gradient_norm, GRADIENT_NORM)
 BGI_OP_KERNEL(select_clip_scale, CLIP_SCALE)
 
 /* ---- accumulate ---- */
@@ -182,7 +183,7 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
     return bg_graph_add(graph, &bgi_op_running_factors, name, inputs, 2, &attributes, NULL);
 }
 
-/* ---- square_sum, clip_scale ---- */
+/* ---- square_sum, gradient_norm, clip_scale ---- */
 
 static bg_status infer_square_sum(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
@@ -212,7 +213,7 @@ bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x)
     return bg_graph_add(graph, &bgi_op_square_sum, name, &x, 1, NULL, NULL);
 }
 
-static bg_status infer_clip_scale(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+static bg_status infer_norm(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bg_type squares = bg_scalar(BG_FLOAT64), scale = bg_scalar(BG_FLOAT32);
 
@@ -222,6 +223,23 @@ static bg_status infer_clip_scale(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
+const bg_op_type bgi_op_gradient_norm = {
+    .name = "gradient_norm",
+    .minimum_inputs = 2,
+    .maximum_inputs = 2,
+    .output_count = 1,
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_norm,
+    .kernel = select_gradient_norm,
+};
+
+bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale)
+{
+    const bg_value inputs[] = {squares, scale};
+
+    return bg_graph_add(graph, &bgi_op_gradient_norm, name, inputs, 2, NULL, NULL);
+}
+
 const bg_op_type bgi_op_clip_scale = {
     .name = "clip_scale",
     .minimum_inputs = 2,
@@ -229,7 +247,7 @@ const bg_op_type bgi_op_clip_scale = {
     .output_count = 1,
     .attributes_bytes = sizeof(bgi_clip_scale_attributes),
     BG_OP_TYPE_DEFAULTS,
-    .infer = infer_clip_scale,
+    .infer = infer_norm,
     .kernel = select_clip_scale,
 };
 

@@ -44,7 +44,8 @@ bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 /* ---- accumulate.c, optimiser.c ---- */
 
 extern const bg_op_type bgi_op_accumulate, bgi_op_add_n, bgi_op_sgd_update, bgi_op_adam_update;
-extern const bg_op_type bgi_op_total_scale, bgi_op_running_factors, bgi_op_square_sum, bgi_op_clip_scale;
+extern const bg_op_type bgi_op_total_scale, bgi_op_running_factors, bgi_op_square_sum, bgi_op_gradient_norm,
+    bgi_op_clip_scale;
 
 /* values[0] + values[1] + ..., in order; one value is returned as it is. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
@@ -60,7 +61,9 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
                              bool ends_in_sum);
 /* The sum of x's squares: a float64 scalar. */
 bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x);
-/* scale x maximum / max(norm, maximum), where norm = |scale| sqrt(squares); float32 scalar. */
+/* |scale| sqrt(squares); float32 scalar. */
+bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale);
+/* scale x maximum / max(norm, maximum), with that norm in float64; float32 scalar. */
 bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
 /* hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,

@@ -140,6 +140,7 @@ static bg_status add_output(bgi_compiler *c, const char *name, const char *outpu
                             "output `%s`: period %u must be at least 1 and divide the %u device iterations", name,
                             added->period, plan->options.device_iterations);
     added->type = bg_graph_type(c->graph, value);
+    added->is_per_update = c->graph->ops[bgi_graph_value(c->graph, root)->op].phase == BGI_PHASE_UPDATE;
     added->name = bgi_arena_text(&plan->arena, name);
     if (added->name == NULL)
         return bgi_error_memory(error, "outputs", 0);

@@ -71,9 +71,9 @@ typedef struct bgi_transfer {
 } bgi_transfer;
 
 typedef struct bgi_copy {
-    bgi_operand operand; /* SEND: source. HOST_IN: destination. HOST_OUT: source */
+    bgi_operand operand; /* SEND: source. HOST_IN: destination. HOST_OUT, U: source */
     bgi_operand to;      /* SEND: destination */
-    uint32_t stream;     /* HOST_IN: input. HOST_OUT: output (of plan->outputs) */
+    uint32_t stream;     /* HOST_IN: input. HOST_OUT, U: output (of plan->outputs) */
     size_t size_bytes;
 } bgi_copy;
 
@@ -96,7 +96,8 @@ typedef struct bgi_instruction {
     /* Edges from other devices whose last reader this action is: their slots are free after the calls. */
     uint32_t release_count;
     const uint32_t *releases;
-    uint32_t copy_count; /* SEND (values that were not written in place), HOST_IN, HOST_OUT */
+    uint32_t
+        copy_count; /* SEND (values that were not written in place), HOST_IN, HOST_OUT, U (outputs that it makes) */
     const bgi_copy *copies;
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
@@ -151,6 +152,7 @@ typedef struct bgi_plan_output {
     bg_type type;
     bg_output_mode mode; /* resolved: never DEFAULT */
     uint32_t period;
+    bool is_per_update; /* made by an update: one value a step, not one a micro-batch */
 } bgi_plan_output;
 
 struct bg_plan {

@@ -110,7 +110,8 @@ static bg_status mark_host_stages(bgi_compiler *c, bg_error *error)
                 in[c->partition.op_stages[o]] = true;
     for (uint32_t i = 0; i < c->plan->output_count; i++) {
         const bg_value root = c->partition.roots[c->output_values[i].id];
-        out[c->partition.op_stages[bgi_graph_value(c->graph, root)->op]] = true;
+        if (!c->plan->outputs[i].is_per_update)
+            out[c->partition.op_stages[bgi_graph_value(c->graph, root)->op]] = true;
     }
     c->plan->problem.stage_host_in = in;
     c->plan->problem.stage_host_out = out;

@@ -323,8 +323,10 @@ static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
     return true;
 }
 
-static bool write_host_out(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
+/* What a HOST_OUT takes from its stage's micro-batch, or an update from what it made itself. */
+static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruction *out)
 {
+    const bool is_update = action->kind == BG_ACTION_UPDATE;
     bgi_copy *copies = bgi_arena_take(&c->plan->arena, c->plan->output_count, sizeof *copies);
     uint32_t count = 0;
 
@@ -333,7 +335,9 @@ static bool write_host_out(bgi_compiler *c, uint32_t stage, bgi_instruction *out
     for (uint32_t i = 0; i < c->plan->output_count; i++) {
         const bg_value root = c->partition.roots[c->output_values[i].id];
         const bgi_value *value = bgi_graph_value(c->graph, root);
-        if (c->partition.op_stages[value->op] == stage)
+        const bgi_segment *maker = &c->partition.segments[c->partition.op_segments[value->op]];
+        if (maker->stage == action->stage && c->plan->outputs[i].is_per_update == is_update &&
+            (!is_update || maker->level == action->index))
             copies[count++] = (bgi_copy){.operand = c->storage[root.id],
                                          .stream = i,
                                          .size_bytes = bg_type_size_bytes(&c->plan->outputs[i].type)};
@@ -407,7 +411,7 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
         good = write_host_in(c, action->stage, out);
         break;
     case BG_ACTION_HOST_OUT:
-        good = write_host_out(c, action->stage, out);
+        good = write_outputs(c, action, out);
         break;
     case BG_ACTION_REDUCE:
     case BG_ACTION_GATHER:
@@ -426,7 +430,8 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
         good =
             write_calls(c, bgi_partition_find(&c->partition, kind, action->stage, action->index), action->kind, out) &&
             write_edge_list(c, action, makes, &out->acquires, &out->acquire_count) &&
-            write_edge_list(c, action, uses_last, &out->releases, &out->release_count);
+            write_edge_list(c, action, uses_last, &out->releases, &out->release_count) &&
+            (kind != BGI_SEGMENT_UPDATE || write_outputs(c, action, out));
         break;
     default:
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "action %s is not in plans",

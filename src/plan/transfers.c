@@ -233,7 +233,8 @@ static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_w
         else
             wait = later(wait, find_call_wait(w, call, micro_batch));
     }
-    for (uint32_t i = 0; i < instruction->copy_count; i++)
+    /* What an update brings out was made by a call that has waited. */
+    for (uint32_t i = 0; call_waits == NULL && i < instruction->copy_count; i++)
         wait = later(wait, find_operand_wait(w, &instruction->copies[i].operand, micro_batch,
                                              instruction->copies[i].size_bytes));
     for (uint32_t i = 0; i < instruction->reduced_count; i++)

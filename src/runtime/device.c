@@ -229,6 +229,13 @@ static void send(bgi_device *device, const bgi_instruction *instruction)
     raise_in_order(device, instruction->action.index, true);
 }
 
+/* Whether outputs come of it: a HOST_OUT, or an update that makes some. */
+static bool brings_out(const bgi_instruction *instruction)
+{
+    return instruction->action.kind == BG_ACTION_HOST_OUT ||
+           (instruction->action.kind == BG_ACTION_UPDATE && instruction->copy_count > 0);
+}
+
 /* All slots that the instruction writes are free, transfers of what it touches are done, and the message is there if it
  * receives one. */
 static bool may_begin(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
@@ -247,7 +254,7 @@ static bool may_begin(bgi_device *device, const bgi_instruction *instruction, co
         return bgi_device_reached(device, &device->channels[edge].produced,
                                   find_sequence(device, &device->plan->edges[edge]) + 1);
     }
-    return instruction->action.kind != BG_ACTION_HOST_OUT || bgi_stream_has_room(device, instruction);
+    return !brings_out(instruction) || bgi_stream_has_room(device, instruction);
 }
 
 /* True when the instruction is done. */
@@ -264,8 +271,14 @@ static bool perform(bgi_device *device, const bgi_instruction *instruction, cons
         bgi_io_issue(device, instruction->issues);
         return true;
     }
-    if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN && kind != BG_ACTION_HOST_OUT)
-        return run_calls(device, instruction, worker);
+    if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN &&
+        kind != BG_ACTION_HOST_OUT) {
+        if (!run_calls(device, instruction, worker))
+            return false;
+        if (brings_out(instruction) && !is_stopping(device))
+            bgi_stream_out(device, instruction);
+        return true;
+    }
     start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
     if (kind == BG_ACTION_SEND)
         send(device, instruction);

@@ -318,7 +318,7 @@ bool bgi_collective_advance(bgi_device *device, const bgi_instruction *instructi
 
 void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction);
-/* Whether outfeeds have room for what the HOST_OUT brings; notes what the device waits for. */
+/* Whether outfeeds have room for what the HOST_OUT or U brings; notes what the device waits for. */
 bool bgi_stream_has_room(bgi_device *device, const bgi_instruction *instruction);
 /* Micro-batches of a run that the caller gives for each input, and gets of an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);

@@ -93,6 +93,7 @@ typedef struct bgi_leaf {
     uint32_t stream;    /* output of the plan */
     bg_type value_type; /* in the row, of one replica */
     bg_dtype from_dtype;
+    bool is_per_update;
     size_t value_bytes, row_bytes;
     unsigned char *rows; /* [capacity][replica] */
     unsigned char *last; /* LAST: the newest complete row */

@@ -163,6 +163,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     if (stream == plan->output_count)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "outfeed: the session has no output `%s`", leaf->output);
     leaf->stream = stream;
+    leaf->is_per_update = plan->outputs[stream].is_per_update;
     leaf->value_type = plan->outputs[stream].type;
     leaf->from_dtype = leaf->value_type.dtype;
     if (outfeed->options.accumulate) {
@@ -177,6 +178,22 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     leaf->value_bytes = bg_type_size_bytes(&leaf->value_type);
     leaf->row_bytes = leaf->value_bytes * plan->replicas;
     return BG_OK;
+}
+
+/* A row is of a micro-batch, or of an update: what has values of both must be sums. */
+static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error)
+{
+    uint32_t per_update = 0;
+
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+        per_update += outfeed->leaves[i].is_per_update;
+    outfeed->rows_per_step = outfeed->options.accumulate || per_update == outfeed->leaf_count ? 1 : plan->micro_batches;
+    if (per_update == 0 || outfeed->rows_per_step == 1)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "outfeed: of `%s` some have a value for each update, others one for each of its %u "
+                        "micro-batches; accumulate, or use two outfeeds",
+                        outfeed->structure, plan->micro_batches);
 }
 
 static uint32_t count_writes(const bg_outfeed *outfeed)
@@ -266,8 +283,8 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bg_plan *plan, bg_error 
                                                     : "accumulate");
     for (uint32_t i = 0; i < outfeed->leaf_count; i++)
         BGI_TRY(type_leaf(outfeed, plan, &outfeed->leaves[i], error));
+    BGI_TRY(find_rows_per_step(outfeed, plan, error));
     outfeed->plan = plan;
-    outfeed->rows_per_step = options->accumulate ? 1 : plan->micro_batches;
     pthread_mutex_lock(&outfeed->mutex);
     status = resize(outfeed, find_capacity(outfeed), error);
     pthread_mutex_unlock(&outfeed->mutex);
@@ -540,7 +557,7 @@ void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message)
 static uint64_t find_device_row(const bgi_device *device, const bg_outfeed *outfeed)
 {
     return outfeed->first_row + device->run_iteration * outfeed->rows_per_step +
-           (outfeed->options.accumulate ? 0 : device->micro_batch);
+           (outfeed->rows_per_step == 1 ? 0 : device->micro_batch);
 }
 
 bool bgi_outfeed_has_room(bgi_device *device, bg_outfeed *outfeed)
@@ -596,8 +613,8 @@ void bgi_outfeed_write(bgi_device *device, bg_outfeed *outfeed, uint32_t leaf, c
     if (atomic_load(&outfeed->is_abandoned))
         return;
     if (outfeed->options.accumulate) {
-        add(l, to, from, device->micro_batch == 0);
-        if (device->micro_batch + 1 < device->plan->micro_batches)
+        add(l, to, from, l->is_per_update || device->micro_batch == 0);
+        if (!l->is_per_update && device->micro_batch + 1 < device->plan->micro_batches)
             return;
     } else {
         memcpy(to, from, l->value_bytes);

@@ -18,12 +18,14 @@ uint64_t bgi_stream_input_count(const bg_plan *plan)
 
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output)
 {
+    const uint64_t per_step = output->is_per_update ? 1 : plan->micro_batches;
+
     switch (output->mode) {
     case BG_OUTPUT_ALL:
-        return (uint64_t)plan->iterations * plan->micro_batches * plan->replicas;
+        return (uint64_t)plan->iterations * per_step * plan->replicas;
     case BG_OUTPUT_EVERY_N:
         if (bgi_plan_counts_steps(plan))
-            return (uint64_t)(plan->iterations / output->period) * plan->micro_batches * plan->replicas;
+            return plan->iterations / output->period * per_step * plan->replicas;
         return (uint64_t)(plan->micro_batches / output->period) * plan->replicas;
     default:
         return plan->replicas;
@@ -36,28 +38,29 @@ static uint64_t find_number(const bgi_device *device)
     return device->run_iteration * device->plan->micro_batches + device->micro_batch;
 }
 
-/* Which micro-batch of the caller's array this one is; not_wanted when the mode leaves it out. */
-static uint64_t find_place(const bgi_device *device, bg_output_mode mode, uint32_t period)
+/* Which value of the caller's array this one is; not_wanted when the mode leaves it out. An update's is the only one of
+ * its step. */
+static uint64_t find_place(const bgi_device *device, const bgi_plan_output *output)
 {
     const bg_plan *plan = device->plan;
-    const uint64_t number = find_number(device);
+    const uint32_t per_step = output->is_per_update ? 1 : plan->micro_batches;
+    const uint32_t in_step = output->is_per_update ? 0 : device->micro_batch;
     const uint64_t device_iteration = bgi_plan_counts_steps(plan) ? device->run_iteration : device->micro_batch;
 
-    switch (mode) {
+    switch (output->mode) {
     case BG_OUTPUT_ALL:
-        return number * plan->replicas + device->replica;
+        return (device->run_iteration * per_step + in_step) * plan->replicas + device->replica;
     case BG_OUTPUT_EVERY_N:
-        if ((device_iteration + 1) % period != 0)
+        if ((device_iteration + 1) % output->period != 0)
             return not_wanted;
         if (bgi_plan_counts_steps(plan))
-            return (device_iteration / period * plan->micro_batches + device->micro_batch) * plan->replicas +
-                   device->replica;
-        return device_iteration / period * plan->replicas + device->replica;
+            return (device_iteration / output->period * per_step + in_step) * plan->replicas + device->replica;
+        return device_iteration / output->period * plan->replicas + device->replica;
     case BG_OUTPUT_SUM:
         return device->replica;
     default:
         /* Nobody knows beforehand which iteration is the last one: later ones write over earlier ones. */
-        return device->micro_batch + 1 == plan->micro_batches ? device->replica : not_wanted;
+        return in_step + 1 == per_step ? device->replica : not_wanted;
     }
 }
 
@@ -125,7 +128,7 @@ static void vote(bgi_device *device, const bgi_plan_output *output, uint32_t str
     const bgi_run *run = device->engine->run;
     bool is_above;
 
-    if (device->micro_batch + 1 < device->plan->micro_batches ||
+    if ((!output->is_per_update && device->micro_batch + 1 < device->plan->micro_batches) ||
         (stream != run->stop_output && stream != run->condition_output))
         return;
     is_above = bgi_load(output->type.dtype, value, 0) > 0.0;
@@ -162,7 +165,7 @@ void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction)
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
         const bgi_copy *copy = &instruction->copies[i];
         const bgi_plan_output *output = &device->plan->outputs[copy->stream];
-        const uint64_t place = find_place(device, output->mode, output->period);
+        const uint64_t place = find_place(device, output);
         const void *from = bgi_device_address(device, &copy->operand, copy->size_bytes);
         char *to = run->outputs != NULL && !run->is_synthetic ? run->outputs[copy->stream] : NULL;
 

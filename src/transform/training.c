@@ -11,7 +11,6 @@
  */
 #include "transform/training.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +131,7 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
     graph->phase = BGI_PHASE_UPDATE;
     parameters = sum_blocks(trainer, gradients, accumulators, count, final);
     status = bg_graph_check(graph, error);
-    if (status == BG_OK && trainer->options->max_gradient_norm > 0.0 && !isinf(trainer->options->max_gradient_norm))
+    if (status == BG_OK)
         status = bgi_clip_gradients(trainer, final, parameters, error);
     for (uint32_t i = 0; status == BG_OK && i < parameters; i++) {
         graph->current_block = final[i].block;

@@ -38,7 +38,8 @@ bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradien
 /* accumulation.c: the update's part: trainer->scale. */
 void bgi_add_scale(bgi_trainer *trainer);
 
-/* clipping.c: trainer->scale also bounds the norm of all gradients together. */
+/* clipping.c: when the options ask for it, trainer->scale also bounds the norm of all gradients together, and that norm
+ * is an output. */
 bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                              bg_error *error);
 

@@ -47,6 +47,7 @@ bg_value bgi_find_loss_weight(const bg_graph *graph, bg_value loss, bool *out_is
 
 /* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimiser's update (once a step).
  */
+#define BGI_GRADIENT_NORM "gradient_norm" /* the output of options.output_gradient_norm */
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
                             bg_error *error);
 

@@ -57,7 +57,7 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
-    shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm loss-scaling \
+    shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
     no-shuffle steps init save log dtype partials output-mode last-batch data-dir download ipu-limits quiet compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
@@ -159,6 +159,11 @@ train logged-all --epochs 2 --log all.jsonl --output-mode all --strategy single
 check "the log is the same in every mode and strategy" test \
     "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)" = "$(sed 's/,"images_per_s.*//' all.jsonl | tail -n +2)"
 same logged logged-all
+train normed --epochs 2 --log normed.jsonl --gradient-norm
+same logged normed
+check "each update has its norm" test "$(grep -c -E '"accuracy":[0-9.]+,"grad_norm":[0-9.e-]+,"images_per_s":' normed.jsonl)" -eq 40
+check "nothing else is different" test "$(sed 's/,"grad_norm.*//' normed.jsonl | tail -n +2)" = \
+    "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)"
 has() {
     if head -n 1 "$1" | grep -q -F -e "$2"; then pass; else fail "$1 has no $2:" "$(head -n 1 "$1")"; fi
 }

@@ -79,8 +79,8 @@ static void set_weights(bg_weights *weights)
     assert_int_equal(k, 2 + 2 * 12 + 2);
 }
 
-/* The losses of all micro-batches, and the table of words at the end. */
-static void train(const bg_gpt_options *model, bg_options options, float *losses, float *words)
+/* The losses of all micro-batches, the norms of the updates' gradients, and the table of words at the end. */
+static void train(const bg_gpt_options *model, bg_options options, float *losses, float *norms, float *words)
 {
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
     bg_optimiser optimiser = bg_adamw(0.01);
@@ -97,6 +97,7 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     optimiser.weight_decay = 0.1;
     optimiser.decay_matrices_only = true;
     options.max_gradient_norm = 1.0;
+    options.output_gradient_norm = true;
     options.device_iterations = UPDATES;
     options.gradient_accumulation = MICRO_BATCHES;
     options.output_mode = BG_OUTPUT_ALL;
@@ -109,6 +110,7 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     inputs[bg_session_find_input(session, "tokens")] = tokens;
     inputs[bg_session_find_input(session, "labels")] = labels;
     outputs[bg_session_find_output(session, "loss")] = losses;
+    outputs[bg_session_find_output(session, "gradient_norm")] = norms;
     require(bg_session_run(session, inputs, outputs, &error), &error);
     require(bg_weights_find(bg_session_weights(session), "transformer.wte.weight", &weight, &error), &error);
     memcpy(words, weight.data, VOCABULARY * 8 * sizeof *words);
@@ -122,13 +124,15 @@ static void test_torch(void **state)
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
     const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, "gpt", "loss");
+    const bgi_test_tensor *wanted_norms = bgi_test_oracle_find(oracle, "gpt", "norm");
     const bg_gpt_options model = small();
-    float losses[UPDATES * MICRO_BATCHES], words[VOCABULARY * 8];
+    float losses[UPDATES * MICRO_BATCHES], norms[UPDATES], words[VOCABULARY * 8];
 
     (void)state;
     assert_int_equal(wanted->count, UPDATES);
+    assert_int_equal(wanted_norms->count, UPDATES);
     fill_data(tokens, labels);
-    train(&model, bg_options_defaults(), losses, words);
+    train(&model, bg_options_defaults(), losses, norms, words);
     for (int u = 0; u < UPDATES; u++) {
         double sum = 0.0, counted = 0.0;
 
@@ -141,6 +145,8 @@ static void test_torch(void **state)
         }
         if (!(fabs(sum / counted - wanted->values[u]) <= 1e-5 * wanted->values[u]))
             fail_msg("update %d: loss %.9g, PyTorch's is %.9g", u, sum / counted, wanted->values[u]);
+        if (!(fabs((double)norms[u] - wanted_norms->values[u]) <= 1e-5 * wanted_norms->values[u]))
+            fail_msg("update %d: norm %.9g, PyTorch's is %.9g", u, (double)norms[u], wanted_norms->values[u]);
     }
     bgi_test_oracle_close(oracle);
 }
@@ -148,12 +154,12 @@ static void test_torch(void **state)
 static void test_strategies(void **state)
 {
     bg_gpt_options model = small();
-    float losses[UPDATES * MICRO_BATCHES], words[VOCABULARY * 8];
-    float expected[UPDATES * MICRO_BATCHES], expected_words[VOCABULARY * 8];
+    float losses[UPDATES * MICRO_BATCHES], norms[UPDATES], words[VOCABULARY * 8];
+    float expected[UPDATES * MICRO_BATCHES], expected_norms[UPDATES], expected_words[VOCABULARY * 8];
 
     (void)state;
     model.dropout = 0.1;
-    train(&model, bg_options_defaults(), expected, expected_words);
+    train(&model, bg_options_defaults(), expected, expected_norms, expected_words);
     for (int i = 0; i < 4; i++) {
         static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
                                                  BG_STRATEGY_PHASED};
@@ -163,8 +169,9 @@ static void test_strategies(void **state)
         options.recompute = i % 2 == 0 ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
         model.checkpoint_layers = i < 2;
         model.attention_serialisation = 1 + i % 3;
-        train(&model, options, losses, words);
+        train(&model, options, losses, norms, words);
         assert_memory_equal(losses, expected, sizeof losses);
+        assert_memory_equal(norms, expected_norms, sizeof norms);
         assert_memory_equal(words, expected_words, sizeof words);
     }
 }

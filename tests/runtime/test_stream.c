@@ -37,7 +37,7 @@ static void init_echo(echo *e, bg_type type, bg_output_mode mode, uint32_t perio
     e->reduced =
         (bgi_reduced){.operand = e->copy.operand, .dtype = type.dtype, .element_count = bg_type_element_count(&type)};
     e->input = (bgi_plan_input){"in", type};
-    e->output = (bgi_plan_output){"out", type, mode, period};
+    e->output = (bgi_plan_output){.name = "out", .type = type, .mode = mode, .period = period};
     e->device.arena_bytes = 64;
     e->device.instructions = e->instructions;
     e->plan.options = (bg_options){.cores = 2, .wait_limit_s = 20.0};

@@ -428,8 +428,10 @@ static void fill_streams(builder *b)
         return;
     plan->input_count = plan->output_count = 1;
     plan->inputs[0] = (bgi_plan_input){"x", bg_vector(BG_FLOAT32, TOY_WIDTH)};
-    plan->outputs[0] =
-        (bgi_plan_output){"y", bg_vector(BG_FLOAT32, TOY_WIDTH), b->options->output_mode, b->options->output_period};
+    plan->outputs[0] = (bgi_plan_output){.name = "y",
+                                         .type = bg_vector(BG_FLOAT32, TOY_WIDTH),
+                                         .mode = b->options->output_mode,
+                                         .period = b->options->output_period};
 }
 
 static void take_tables(builder *b)

@@ -96,11 +96,23 @@ void bgi_reference_square_sum(const bg_kernel_call *call, uint32_t part)
     bgi_store(BG_FLOAT64, call->operands[1], 0, sum);
 }
 
+/* |scale| sqrt(squares), of the first two operands. */
+static double find_norm(const bg_kernel_call *call)
+{
+    return fabs(bgi_load(BG_FLOAT32, call->operands[1], 0)) * sqrt(bgi_load(BG_FLOAT64, call->operands[0], 0));
+}
+
+void bgi_reference_gradient_norm(const bg_kernel_call *call, uint32_t part)
+{
+    (void)part;
+    bgi_store(BG_FLOAT32, call->operands[2], 0, find_norm(call));
+}
+
 void bgi_reference_clip_scale(const bg_kernel_call *call, uint32_t part)
 {
     const double maximum = ((const bgi_clip_scale_attributes *)call->attributes)->maximum;
     const double scale = bgi_load(BG_FLOAT32, call->operands[1], 0);
-    const double norm = fabs(scale) * sqrt(bgi_load(BG_FLOAT64, call->operands[0], 0));
+    const double norm = find_norm(call);
 
     (void)part;
     bgi_store(BG_FLOAT32, call->operands[2], 0, norm > maximum ? scale * (maximum / norm) : scale);
