@@ -53,6 +53,7 @@ static void init_single(single *s)
         .arena_bytes = 192, .remote_bytes = REMOTE_BYTES, .instruction_count = 1, .instructions = &s->instruction};
     s->plan.options = (bg_options){.cores = 1, .wait_limit_s = 20.0, .trace = true, .trace_events = 64, .seed = 99};
     s->plan.device_count = s->plan.replicas = s->plan.micro_batches = s->plan.iterations = 1;
+    s->plan.input_group_size = 1;
     s->plan.devices = &s->device;
     s->plan.hyper_variable = UINT32_MAX;
 }

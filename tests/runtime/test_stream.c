@@ -43,6 +43,7 @@ static void init_echo(echo *e, bg_type type, bg_output_mode mode, uint32_t perio
     e->plan.options = (bg_options){.cores = 2, .wait_limit_s = 20.0};
     e->plan.training = with_reduce;
     e->plan.device_count = e->plan.replicas = e->plan.micro_batches = e->plan.iterations = 1;
+    e->plan.input_group_size = 1;
     e->plan.devices = &e->device;
     e->plan.hyper_variable = UINT32_MAX;
     e->plan.input_count = e->plan.output_count = 1;
