@@ -323,6 +323,32 @@ static void test_bfloat16_accumulators(void **state)
     assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f);
 }
 
+/* Each parameter's accumulator has the type that the callback gives it. */
+static bg_dtype choose_accumulator(void *user, const char *name, const bg_type *type)
+{
+    assert_int_equal(type->dtype, BG_FLOAT32);
+    ++*(int *)user;
+    return strcmp(name, "a") == 0 ? BG_BFLOAT16 : BG_FLOAT32;
+}
+
+static void test_accumulators_by_callback(void **state)
+{
+    known k = {.x = {256, 1, 3, 1, 1, 0.5f}, .y = {256, 1, 3, 1, 1, 0.5f}};
+    bg_options options = bg_options_defaults();
+    int calls = 0;
+
+    (void)state;
+    options.gradient_accumulation = STEPS;
+    options.accumulation = BG_ACCUMULATE_SUM;
+    options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
+    options.choose_accumulator = choose_accumulator;
+    options.choose_accumulator_user = &calls;
+    train_known(&k, &options, 1.0);
+    assert_true(calls >= 2);
+    assert_true(k.a[0] == -256.0f && k.a[1] == -2.0f && k.a[2] == -3.5f);
+    assert_true(k.b[0] == -257.0f && k.b[1] == -2.0f && k.b[2] == -3.5f);
+}
+
 static void test_a_split_batch_equals_the_whole(void **state)
 {
     static const wrap_function wraps[] = {bare, scaled, reshaped, added, in_another_block};
@@ -424,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_a_running_mean_does_not_overflow),
         cmocka_unit_test(test_clipping_by_global_norm),
         cmocka_unit_test(test_bfloat16_accumulators),
+        cmocka_unit_test(test_accumulators_by_callback),
         cmocka_unit_test(test_a_mean_inside_a_function_warns),
         cmocka_unit_test(test_new_optimiser_state_starts_from_its_own_beginning),
     };
