@@ -18,6 +18,7 @@
 
 #include "support/models.h"
 #include "support/plan_check.h"
+#include "support/train.h"
 
 enum { UPDATES = 3, ACCUMULATION = 7, MICRO_BATCH = 4, ALL_CLASSES = (1 << BG_LOCATION_COUNT) - 1 };
 
@@ -400,6 +401,42 @@ static void state_comes_one_variable_at_a_time(void **state)
     free(preload.bytes);
 }
 
+/* On every device of a pipeline; run_plan holds what was touched against the plan. Three devices have more transient
+ * memory than an update of one variable needs: there the peak drops by the state's bytes, to the byte. Device 2, with
+ * nearly all parameters in one matrix, gets a place for that one's state while it is loaded. */
+static void state_leaves_the_devices_to_the_byte(void **state)
+{
+    const bg_optimiser optimiser = bg_adamw(0.003);
+    bg_options options = make_options();
+    bg_plan *on, *off;
+    result r, expected;
+
+    (void)state;
+    options.stages = "B1|B2|B3|B4";
+    on = test_train_plan(test_model_at(0), MICRO_BATCH, &optimiser, &options, "on");
+    options.offload_optimiser = true;
+    off = test_train_plan(test_model_at(0), MICRO_BATCH, &optimiser, &options, "off");
+    assert_int_equal(bg_plan_summarise(on).device_count, 4);
+    for (uint32_t d = 0; d < 4; d++) {
+        const size_t bytes = bg_plan_memory_bytes(on, d, BG_MEMORY_STATE);
+        const size_t place =
+            bg_plan_memory_bytes(off, d, BG_MEMORY_TRANSIENT) - bg_plan_memory_bytes(on, d, BG_MEMORY_TRANSIENT);
+
+        assert_true(bytes > 0);
+        assert_int_equal(bg_plan_memory_bytes(off, d, BG_MEMORY_STATE), 0);
+        assert_int_equal(bg_plan_memory_bytes(off, d, BG_MEMORY_REMOTE), bytes);
+        assert_int_equal(bg_plan_device_bytes(on, d) - bg_plan_device_bytes(off, d), bytes - place);
+        assert_true(d == 2 ? place < bytes : place == 0);
+    }
+    expected = run_plan(on, "state on the devices");
+    r = run_plan(off, "state off the devices");
+    assert_same(&r, &expected, "state off the devices");
+    free(r.bytes);
+    free(expected.bytes);
+    bg_plan_destroy(on);
+    bg_plan_destroy(off);
+}
+
 /* With phases, what nobody gives a place is remote; with the other strategies nothing is. */
 static void phases_keep_nothing_by_default(void **state)
 {
@@ -602,6 +639,7 @@ int main(void)
         cmocka_unit_test(eight_times_the_memory_trains),
         cmocka_unit_test(windows_are_shared),
         cmocka_unit_test(state_comes_one_variable_at_a_time),
+        cmocka_unit_test(state_leaves_the_devices_to_the_byte),
         cmocka_unit_test(phases_keep_nothing_by_default),
         cmocka_unit_test(recomputation_is_the_same),
         cmocka_unit_test(clipped_running_means_are_the_same),
