@@ -143,7 +143,7 @@ error 1 '`99999` is no device number (in stage 0, after @); they go from 0 to 65
 error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
 error 1 'B2' mnist $small --stages 'B1|B3|B4'
 error 1 'B1' mnist $small --stages 'B1,B2|B1,B3,B4'
-error 1 'weights are sharded; every forward and backward pass' mnist $small --shard weights
+error 1 'weights are sharded and on the device' mnist $small --shard weights
 error 1 'activations are sharded' mnist $small --shard optimiser,activations
 error 1 'shard the state too' mnist $small --shard accumulators --replicas 2
 error 1 'gradient accumulation is 2' mnist $small --ipu-limits --gradient-accumulation 2
