@@ -67,13 +67,14 @@ static void test_gradient_adds_what_is_needed(void **state)
     dy = bg_graph_input(graph, "dy", &y_type);
     output = bg_conv2d(graph, "conv", inputs[0], inputs[1], inputs[2], NULL);
     assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
-    bg_op_gradient gradient = {.graph = graph,
-                               .op = {"conv", types, 3, 1, &attributes},
-                               .inputs = inputs,
-                               .outputs = &output,
-                               .output_gradients = &dy,
-                               .needs = needs,
-                               .input_gradients = gradients};
+    bg_op_gradient gradient = {
+        .graph = graph,
+        .op = {.name = "conv", .types = types, .input_count = 3, .output_count = 1, .attributes = &attributes},
+        .inputs = inputs,
+        .outputs = &output,
+        .output_gradients = &dy,
+        .needs = needs,
+        .input_gradients = gradients};
     assert_int_equal(bgi_op_conv2d.gradient(&gradient, NULL), BG_OK);
     assert_int_equal(bg_graph_op_count(graph), 2);
     assert_true(bg_value_is_null(gradients[0]));
