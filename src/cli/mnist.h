@@ -37,7 +37,8 @@ typedef struct mnist_config {
     uint64_t shard_minimum;
     const char *recompute, *recompute_order; /* NULL: none, interleaved */
     bool checkpoint_blocks;
-    const char *dtype, *partials, *output_mode, *last_batch;
+    const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
+    uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
     double clip_norm, loss_scaling;                                  /* clip_norm 0: off */
     bool gradient_norm;
@@ -107,8 +108,9 @@ typedef struct mnist_runner_options {
     uint64_t gradient_accumulation;
     uint64_t replicas;
     bg_output_mode output_mode;
-    bool logs_all;  /* loss and correct of every micro-batch too */
-    bool logs_norm; /* and the norm of the gradients of every update */
+    uint64_t output_period; /* EVERY_N */
+    bool logs_all;          /* loss and correct of every micro-batch too */
+    bool logs_norm;         /* and the norm of the gradients of every update */
 } mnist_runner_options;
 
 /* The network for training or test, compiled. */

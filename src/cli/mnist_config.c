@@ -101,7 +101,17 @@ const cli_option mnist_options[] = {
     {CLI_FLAG, "ipu-limits", AT(ipu_limits), .help = "refuse what IPU software refuses"},
     {CLI_FLAG, "auto-round-devices", AT(auto_round_devices),
      .help = "with --ipu-limits: reserve the next power of two of devices"},
-    {CLI_CHOICE, "output-mode", AT(output_mode), .choices = "final|all|sum", .help = "what a training call returns"},
+    {CLI_CHOICE, "output-mode", AT(output_mode), .choices = "final|all|sum|every_n",
+     .help = "what a training call returns"},
+    {CLI_COUNT, "output-period", AT(output_period), .value = "N", .minimum = 1, .maximum = INT32_MAX,
+     .default_text = "none", .help = "with every_n: of so many weight updates of a call one"},
+
+    {.help = "Loading"},
+    {CLI_CHOICE, "loader-mode", AT(loader_mode), .choices = "sync|async|async-rebatched",
+     .help = "batches when asked for, or ahead by threads; rebatched differs for streams only"},
+    {CLI_COUNT, "num-workers", AT(num_workers), .value = "N", .maximum = 256, .help = "threads of the loader; 0: none"},
+    {CLI_COUNT, "prefetch", AT(prefetch), .value = "N", .minimum = 1, .maximum = 1024,
+     .help = "calls for which images are ready ahead"},
 
     {.help = "Files"},
     {CLI_TEXT, "data-dir", AT(data_dir), .value = "DIR", .default_text = "$BRIGADE_DATA, data, ../shared/data",
@@ -144,6 +154,9 @@ mnist_config mnist_config_defaults(void)
         .dtype = "float32",
         .partials = "float32",
         .output_mode = "final",
+        .loader_mode = "async",
+        .num_workers = 1,
+        .prefetch = 3, /* as in the tutorial */
         .last_batch = "drop",
         .accumulation = "mean",
         .accumulator_type = "default",
@@ -297,6 +310,23 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
     return BG_OK;
 }
 
+static bg_status check_output(const mnist_config *config, bg_error *error)
+{
+    const bool is_every_n = strcmp(config->output_mode, "every_n") == 0;
+
+    if (config->output_period > 0 && !is_every_n)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--output-period %" PRIu64 " with --output-mode %s; it goes with every_n",
+                            config->output_period, config->output_mode);
+    if (is_every_n && config->output_period == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--output-mode every_n without --output-period");
+    if (is_every_n && config->device_iterations % config->output_period != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--output-period %" PRIu64 " does not divide --device-iterations %" PRIu64,
+                            config->output_period, config->device_iterations);
+    return BG_OK;
+}
+
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
     BGI_TRY(check_locations(config, error));
@@ -314,6 +344,7 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     if (config->learning_rate > (double)FLT_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
                             config->learning_rate, (double)FLT_MAX);
+    BGI_TRY(check_output(config, error));
     if (config->debug && config->quiet)
         return bg_error_set(error, BG_ERROR_INVALID, "--debug with --quiet; use one of them");
     return BG_OK;

@@ -9,11 +9,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
-
-/* As in the tutorial. */
-enum { PREFETCH_DEPTH = 3 };
 
 static bg_status create_loader(const mnist_config *config, const bg_dataset *set, uint64_t batch_size,
                                mnist_last_batch last, bool shuffle, bg_loader **out, bg_error *error)
@@ -30,7 +28,11 @@ static bg_status create_loader(const mnist_config *config, const bg_dataset *set
         options.pad_samples = pads;
     }
     options.seed = config->seed;
-    options.prefetch_depth = PREFETCH_DEPTH;
+    options.mode = strcmp(config->loader_mode, "sync") == 0    ? BG_LOADER_SYNC
+                   : strcmp(config->loader_mode, "async") == 0 ? BG_LOADER_ASYNC
+                                                               : BG_LOADER_ASYNC_REBATCHED;
+    options.worker_count = (uint32_t)config->num_workers;
+    options.prefetch_depth = (uint32_t)config->prefetch;
     return bg_loader_create(set, &options, out, error);
 }
 
@@ -93,16 +95,19 @@ static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batc
 }
 
 /* A call of another size: the same network, compiled for it, on the same weights. */
-static bg_status run_other(trainer *t, const mnist_runner_options *options, const bg_batch *batch, uint64_t first,
+static bg_status run_other(trainer *t, const mnist_runner_options *usual, const bg_batch *batch, uint64_t first,
                            mnist_score *score, bg_error *error)
 {
+    mnist_runner_options options = *usual;
     mnist_config lenient = *t->config;
     mnist_runner other;
     bg_status status;
 
     /* Not the user's choice of numbers: limits on the number of micro-batches do not apply. */
     lenient.ipu_limits = false;
-    BGI_TRY(mnist_runner_create(&lenient, options, t->weights, &other, error));
+    if (options.output_mode == BG_OUTPUT_EVERY_N) /* whose period need not divide this number of updates */
+        options.output_mode = BG_OUTPUT_FINAL;
+    BGI_TRY(mnist_runner_create(&lenient, &options, t->weights, &other, error));
     status = run_call(t, &other, batch, first, error);
     if (status == BG_OK && mnist_runner_score(&other).image_count > 0)
         *score = mnist_runner_score(&other);

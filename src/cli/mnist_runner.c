@@ -38,6 +38,7 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
     plan_options.gradient_accumulation = (uint32_t)options->gradient_accumulation;
     plan_options.replicas = (uint32_t)options->replicas;
     plan_options.output_mode = options->output_mode;
+    plan_options.output_period = (uint32_t)options->output_period;
     plan_options.offload_optimiser = options->training && config->offload_optimiser;
     if (!options->training)
         plan_options.recompute = BG_RECOMPUTE_NONE;
@@ -69,6 +70,7 @@ mnist_runner_options mnist_training_options(const mnist_config *config)
                                     .device_iterations = config->device_iterations,
                                     .gradient_accumulation = config->gradient_accumulation,
                                     .replicas = config->replicas,
+                                    .output_period = config->output_period,
                                     .logs_all = config->log_path != NULL,
                                     .logs_norm = config->log_path != NULL && config->gradient_norm};
 
@@ -186,8 +188,21 @@ uint64_t mnist_runner_valid(const mnist_runner *runner, uint64_t index)
     return left < size ? left : size;
 }
 
+/* The micro-batch of the run that value `index` of an output is of; of sums, all in turn. */
+static uint64_t find_covered(const mnist_runner *runner, uint64_t index)
+{
+    const mnist_runner_options *options = &runner->options;
+    const uint64_t per_update = options->gradient_accumulation * options->replicas;
+
+    if (options->output_mode == BG_OUTPUT_EVERY_N)
+        return ((index / per_update + 1) * options->output_period - 1) * per_update + index % per_update;
+    if (options->output_mode == BG_OUTPUT_ALL || options->output_mode == BG_OUTPUT_SUM)
+        return index;
+    return options->device_iterations * per_update - runner->correct_count + index; /* the last ones */
+}
+
 /* Under `sum` a value stands for all micro-batches of its replica; a loss is then a sum of means. Else values are those
- * of the last micro-batches, each a mean over the images that count. */
+ * of single micro-batches, each a mean over the images that count. */
 mnist_score mnist_runner_score(const mnist_runner *runner)
 {
     const mnist_runner_options *options = &runner->options;
@@ -197,9 +212,11 @@ mnist_score mnist_runner_score(const mnist_runner *runner)
     mnist_score score = {.image_count = 0};
     double correct = 0.0;
 
-    for (uint64_t i = micro_batches - covered; i < micro_batches; i++) {
-        score.image_count += mnist_runner_valid(runner, i);
-        counted += mnist_runner_valid(runner, i) > 0;
+    for (uint64_t i = 0; i < covered; i++) {
+        const uint64_t valid = mnist_runner_valid(runner, find_covered(runner, i));
+
+        score.image_count += valid;
+        counted += valid > 0;
     }
     for (uint64_t i = 0; i < runner->loss_count; i++)
         score.loss += (double)runner->loss[i];

@@ -106,7 +106,13 @@ error 1 'have phases (;) and the strategy is pipelined' plan mnist --stages 'B1;
 error 1 'concurrent stages 1 and 2 share data' plan mnist --stages 'B1|B2&B3|B4'
 error 1 'auto_stage is auto_increment and stages are' plan mnist --auto-stage auto-increment --stages 'B1,B2|B3,B4'
 error 1 'IPUs come in powers of two: take 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4'
-error 2 'final|all|sum' mnist --output-mode last
+error 2 'final|all|sum|every_n' mnist --output-mode last
+error 2 'mode every_n without --output-period' mnist --output-mode every_n
+error 2 'period 3 does not divide --device-iterations 10' mnist --output-mode every_n --output-period 3
+error 2 'period 2 with --output-mode sum' mnist --output-mode sum --output-period 2
+error 2 'num-workers is `257`' mnist --num-workers 257
+error 2 'prefetch is `0`' mnist --prefetch 0
+error 2 'it must be one of sync|async|async-rebatched' mnist --loader-mode fork
 error 2 'float32|bfloat16' mnist --dtype float16
 error 2 'mean|mean-running|sum' mnist --accumulation none
 error 2 'mean|sum' mnist --replica-reduction none

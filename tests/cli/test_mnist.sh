@@ -58,7 +58,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
-    no-shuffle steps init save log dtype partials output-mode last-batch data-dir download ipu-limits quiet compile-only help; do
+    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -124,6 +124,16 @@ score() {
 train all --epochs 1 --output-mode all
 train sum --epochs 1 --output-mode sum
 check "all and sum say the same: $(score all.out), $(score sum.out)" test "$(score all.out)" = "$(score sum.out)"
+for period in 1 2; do
+    train "every-$period" --epochs 1 --output-mode every_n --output-period $period
+    same all "every-$period"
+done
+check "every update is all: $(score every-1.out)" test "$(score all.out)" = "$(score every-1.out)"
+train every-smaller --epochs 1 --output-mode every_n --output-period 2 --last-batch smaller --gradient-accumulation 7
+for loader in '--loader-mode sync' '--loader-mode async-rebatched' '--num-workers 0' '--num-workers 3' '--prefetch 1'; do
+    train loader --epochs 1 --output-mode all $loader
+    same all loader
+done
 check "final says what it covers" grep -q 'last micro-batch of a call: 10 of 160 images' base.out
 
 # ---- images that make no whole call: 1600 in updates of 56 are 28 updates and 32 images ----
