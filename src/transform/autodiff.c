@@ -163,19 +163,17 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
 {
     bg_graph *graph = d->graph;
     const bgi_value *value = bgi_graph_value(graph, loss);
-    const bgi_op *op;
     bool is_mixed = false;
+    uint32_t block; /* ops move when one is added */
     bg_value seed;
 
     *out_weight = (bg_value){0};
-
     if (value->kind != BGI_VALUE_RESULT || value->type.rank != 0 || !bg_dtype_is_float(value->type.dtype)) {
         char text[BG_TYPE_TEXT_BYTES];
         return bg_error_set(error, BG_ERROR_SHAPE, "the loss `%s` is %s; it must be a float scalar that an op computes",
                             value->name, bg_type_text(&value->type, text));
     }
-    op = &graph->ops[value->op];
-    graph->current_block = op->block;
+    graph->current_block = block = graph->ops[value->op].block;
     if (weighted)
         *out_weight = bgi_find_loss_weight(graph, loss, &is_mixed);
     if (is_mixed)
@@ -197,7 +195,7 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
     if (scaling != 1.0)
         seed = bg_scale(graph, "loss.scaled_seed", seed, scaling, 0.0);
     BGI_TRY(bg_graph_check(graph, error));
-    if (!contribute(d, loss, seed, op->block))
+    if (!contribute(d, loss, seed, block))
         return bgi_error_memory(error, "gradients", sizeof *d->contributions);
     return BG_OK;
 }

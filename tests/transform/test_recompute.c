@@ -20,8 +20,10 @@ typedef struct pass {
 /* Training graph and analysis; every op costs 1. */
 static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
 {
-    const bg_options options = {
-        .strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED, .gradient_accumulation = 2, .replicas = 1};
+    const bg_options options = {.strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED,
+                                .gradient_accumulation = 2,
+                                .replicas = 1,
+                                .loss_scaling = 1.0};
     const bg_optimiser optimiser = bg_sgd(0.1);
     bg_error error = {0};
 
