@@ -13,8 +13,11 @@ typedef struct cut {
 
 static cut make_cut(bg_graph *graph, bg_value loss, bool offload, bool split_weights)
 {
-    const bg_options options = {
-        .strategy = BG_STRATEGY_PIPELINED, .gradient_accumulation = 2, .replicas = 1, .offload_optimiser = offload};
+    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED,
+                                .gradient_accumulation = 2,
+                                .replicas = 1,
+                                .offload_optimiser = offload,
+                                .loss_scaling = 1.0};
     const bg_optimiser optimiser = bg_adam(0.1);
     const bool training = !bg_value_is_null(loss);
     cut c = {.graph = graph};
