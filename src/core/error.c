@@ -26,6 +26,15 @@ void bg_error_clear(bg_error *error)
     error->message[0] = '\0';
 }
 
+/* Names and values in a message come from files: no byte of theirs breaks the line or commands a terminal. Only the
+   table of a device's memory, which no file writes, has several lines. */
+static void keep_to_one_line(bg_error *error)
+{
+    for (char *byte = error->message; *byte != '\0'; byte++)
+        if (((unsigned char)*byte < ' ' && !(*byte == '\n' && error->status == BG_ERROR_BUDGET)) || *byte == 0x7f)
+            *byte = '?';
+}
+
 bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...)
 {
     va_list arguments;
@@ -36,6 +45,7 @@ bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ..
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
+    keep_to_one_line(error);
     return status;
 }
 
@@ -59,6 +69,7 @@ bg_status bg_error_context(bg_error *error, bg_status status, const char *format
     memmove(error->message + where_length, error->message, kept);
     memcpy(error->message, where, where_length);
     error->message[where_length + kept] = '\0';
+    keep_to_one_line(error);
     return status;
 }
 
