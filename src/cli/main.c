@@ -28,31 +28,14 @@ enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 enum { TEXT_BYTES = BG_ERROR_MESSAGE_BYTES + 256, WARNING_LIMIT = 64 };
 
-static void print_escaped(const char *text, bool keeps_lines)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '\n' && keeps_lines)
-            fputc(c, stderr);
-        else if (c == '\n')
-            fputs("\\n", stderr);
-        else if (c == '\t')
-            fputs("\\t", stderr);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(stderr, "\\x%02x", c);
-        else
-            fputc(c, stderr);
-    }
-}
-
 static void say(const char *command, const char *text, bool keeps_lines)
 {
+    char line[TEXT_BYTES];
+
+    snprintf(line, sizeof line, "%s", text);
+    bgi_text_escape(line, sizeof line, keeps_lines);
     fflush(stdout);
-    fputs(command != NULL ? "brigade " : "brigade", stderr);
-    print_escaped(command != NULL ? command : "", false);
-    fputs(": ", stderr);
-    print_escaped(text, keeps_lines);
-    fputc('\n', stderr);
+    fprintf(stderr, "brigade%s%s: %s\n", command != NULL ? " " : "", command != NULL ? command : "", line);
 }
 
 void cli_say(const char *command, const char *format, ...)

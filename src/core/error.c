@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/text.h"
+
 const char *bg_status_name(bg_status status)
 {
     static const char *const names[] = {"ok",      "invalid",   "shape",       "parse",   "not found",
@@ -26,13 +28,10 @@ void bg_error_clear(bg_error *error)
     error->message[0] = '\0';
 }
 
-/* Names and values in a message come from files: no byte of theirs breaks the line or commands a terminal. Only the
-   table of a device's memory, which no file writes, has several lines. */
+/* Names and values in a message come from files. Only the table of a device's memory has several lines. */
 static void keep_to_one_line(bg_error *error)
 {
-    for (char *byte = error->message; *byte != '\0'; byte++)
-        if (((unsigned char)*byte < ' ' && !(*byte == '\n' && error->status == BG_ERROR_BUDGET)) || *byte == 0x7f)
-            *byte = '?';
+    bgi_text_escape(error->message, sizeof error->message, error->status == BG_ERROR_BUDGET);
 }
 
 bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...)

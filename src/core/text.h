@@ -20,6 +20,10 @@ void bgi_text_add(bgi_text *text, const char *format, ...) BG_PRINTF(2, 3);
 bg_status bgi_text_finish(bgi_text *text, char **out, bg_error *error);
 void bgi_text_clear(bgi_text *text);
 
+/* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or commands
+ * a terminal; newlines stay when `keeps_lines`. What no longer fits `capacity` bytes is cut. */
+void bgi_text_escape(char *text, size_t capacity, bool keeps_lines);
+
 /* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is near. */
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count);
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "core/error.h"
@@ -15,9 +16,9 @@ static void test_no_name_breaks_the_line(void **state)
 
     (void)state;
     assert_int_equal(bg_error_set(&error, BG_ERROR_PARSE, "array `%s`", "a\nb\x1b[2Jc\x7f"), BG_ERROR_PARSE);
-    assert_string_equal(error.message, "array `a?b?[2Jc?`");
+    assert_string_equal(error.message, "array `a\\nb\\x1b[2Jc\\x7f`");
     assert_int_equal(bg_error_context(&error, BG_ERROR_PARSE, "file\r%s", "x\ty"), BG_ERROR_PARSE);
-    assert_string_equal(error.message, "file?x?y: array `a?b?[2Jc?`");
+    assert_string_equal(error.message, "file\\x0dx\\ty: array `a\\nb\\x1b[2Jc\\x7f`");
 }
 
 static void test_a_table_of_memory_keeps_its_lines(void **state)
@@ -28,6 +29,23 @@ static void test_a_table_of_memory_keeps_its_lines(void **state)
     bg_error_set(&error, BG_ERROR_BUDGET, "device 0\n  weights %d", 12);
     bg_error_context(&error, BG_ERROR_BUDGET, "mnist");
     assert_string_equal(error.message, "mnist: device 0\n  weights 12");
+}
+
+static void test_what_grows_beyond_the_message_is_cut(void **state)
+{
+    char controls[BG_ERROR_MESSAGE_BYTES];
+    bg_error error = {0};
+
+    (void)state;
+    memset(controls, '\n', sizeof controls);
+    controls[sizeof controls - 1] = '\0';
+    for (size_t shift = 0; shift < 4; shift++) {
+        bg_error_clear(&error);
+        bg_error_set(&error, BG_ERROR_PARSE, "%.*s%s", (int)shift, "abc", controls);
+        assert_true(strlen(error.message) >= sizeof error.message - 2 && strlen(error.message) < sizeof error.message);
+        assert_null(strchr(error.message, '\n'));
+        assert_memory_equal(error.message + shift, "\\n\\n", 4);
+    }
 }
 
 static void test_the_first_cause_is_kept(void **state)
@@ -46,6 +64,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_name_breaks_the_line),
         cmocka_unit_test(test_a_table_of_memory_keeps_its_lines),
+        cmocka_unit_test(test_what_grows_beyond_the_message_is_cut),
         cmocka_unit_test(test_the_first_cause_is_kept),
     };
 
