@@ -103,9 +103,12 @@ typedef enum bg_output_mode {
     BG_OUTPUT_EVERY_N      /* those of device iterations n, 2n, ... */
 } bg_output_mode;
 
-/* An output mode for one output, instead of the options' common one; also a second form of the same output. */
+/* An output mode for one output, instead of the options' common one; also a second form of the same output. Also an
+ * anchor: what any op of the forward graph makes, returned although nothing marked it when the graph was built. Where
+ * ops are fused over it, it is computed once more apart: asking changes no bit of the rest. Values of the backward pass
+ * cannot be asked for. */
 typedef struct bg_output_request {
-    const char *output; /* name in the graph */
+    const char *output; /* of the graph; else the op's name (NAME.1 for its second result) */
     const char *name;   /* name in the session; NULL: the same */
     bg_output_mode mode;
     uint32_t period; /* EVERY_N */

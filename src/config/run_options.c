@@ -48,6 +48,11 @@ static const char *name_partials(int value)
     return value == BG_FLOAT32 || value == BG_BFLOAT16 ? bg_dtype_name((bg_dtype)value) : "none";
 }
 
+static const char *name_grouping(int value)
+{
+    return value >= 0 && value <= BG_GROUPING_NONE ? bg_grouping_name((bg_grouping)value) : "none";
+}
+
 static const char *name_auto_stage(int value)
 {
     return value == BG_AUTO_STAGE_INCREMENT ? "auto_increment" : value == 0 ? "same_as_ipu" : "none";
@@ -65,6 +70,9 @@ static const option_row rows[] = {
     {"device_iterations", "deviceIterations", COUNT, AT(device_iterations), NULL},
     {"gradient_accumulation", "Training.gradientAccumulation", COUNT, AT(gradient_accumulation), NULL},
     {"replicas", "replicationFactor", COUNT, AT(replicas), NULL},
+    {"total_devices", NULL, COUNT, AT(total_devices), NULL},
+    {"input_group_size", NULL, COUNT, AT(input_group_size), NULL},
+    {"input_grouping", NULL, NAME, AT(input_grouping), name_grouping},
     {"accumulation", "Training.accumulationAndReplicationReductionType", NAME, AT(accumulation), name_accumulation},
     {"replica_reduction", NULL, NAME, AT(replica_reduction), name_replica_reduction},
     {"max_gradient_norm", NULL, REAL, AT(max_gradient_norm), NULL},

@@ -86,26 +86,6 @@ static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error
     return BG_OK;
 }
 
-static bg_value find_output(const bg_graph *graph, const char *name)
-{
-    for (size_t i = 0; i < graph->output_count; i++)
-        if (strcmp(graph->outputs[i].name, name) == 0)
-            return graph->outputs[i].value;
-    return (bg_value){0};
-}
-
-static bg_status unknown_output(const bg_graph *graph, const char *name, bg_error *error)
-{
-    bgi_text names = {0};
-
-    for (size_t i = 0; i < graph->output_count; i++)
-        bgi_text_add(&names, "%s`%s`", i == 0 ? "" : ", ", graph->outputs[i].name);
-    bg_error_set(error, BG_ERROR_NOT_FOUND, "output request: the graph has no output `%s`; it has %s", name,
-                 names.data != NULL ? names.data : "none");
-    bgi_text_clear(&names);
-    return BG_ERROR_NOT_FOUND;
-}
-
 static bg_output_mode resolve_mode(const bg_plan *plan, bg_output_mode mode)
 {
     if (mode == BG_OUTPUT_DEFAULT)
@@ -119,12 +99,12 @@ static bg_status add_output(bgi_compiler *c, const char *name, const char *outpu
                             bg_error *error)
 {
     bg_plan *plan = c->plan;
-    const bg_value value = find_output(c->graph, output);
+    const bg_value value = bgi_find_output(c->graph, output);
     const bg_value root = bg_value_is_null(value) ? value : c->partition.roots[value.id];
     bgi_plan_output *added = &plan->outputs[plan->output_count];
 
     if (bg_value_is_null(value))
-        return unknown_output(c->graph, output, error);
+        return bgi_unknown_output(c->graph, output, error);
     for (uint32_t i = 0; i < plan->output_count; i++)
         if (strcmp(plan->outputs[i].name, name) == 0)
             return bg_error_set(error, BG_ERROR_INVALID, "two outputs of the session are named `%s`; name the request",
@@ -159,7 +139,8 @@ static bg_status resolve_outputs(bgi_compiler *c, bg_error *error)
     if (plan->outputs == NULL || c->output_values == NULL)
         return bgi_error_memory(error, "outputs", most * sizeof *plan->outputs);
     for (size_t i = 0; !options->requests_only && i < c->graph->output_count; i++)
-        BGI_TRY(add_output(c, c->graph->outputs[i].name, c->graph->outputs[i].name, BG_OUTPUT_DEFAULT, 0, error));
+        if (!bgi_is_anchor(c, c->graph->outputs[i].name))
+            BGI_TRY(add_output(c, c->graph->outputs[i].name, c->graph->outputs[i].name, BG_OUTPUT_DEFAULT, 0, error));
     for (uint32_t i = 0; i < options->output_request_count; i++) {
         const bg_output_request *request = &options->output_requests[i];
         BGI_TRY(add_output(c, request->name != NULL ? request->name : request->output, request->output, request->mode,
@@ -190,13 +171,26 @@ static bg_status list_inputs(bgi_compiler *c, bg_error *error)
 
 /* ---- graph passes ---- */
 
-static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *loss, bg_error *error)
+static bg_status fuse(bgi_compiler *c, const bg_graph *graph, bg_value *loss, bg_error *error)
+{
+    bool *is_apart = bgi_arena_take(&c->scratch, graph->value_count, sizeof *is_apart);
+
+    if (is_apart == NULL)
+        return bgi_error_memory(error, "anchors", graph->value_count);
+    for (size_t i = 0; i < graph->output_count; i++)
+        is_apart[graph->outputs[i].value.id] = true;
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (!bgi_is_anchor(c, graph->outputs[i].name))
+            is_apart[graph->outputs[i].value.id] = false; /* an output that is marked is not fused over */
+    return bgi_fuse(graph, is_apart, loss, &c->graph, error);
+}
+
+static bg_status take_marked(bgi_compiler *c, const bg_graph *graph, bg_value *loss, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
     bg_graph *pruned = NULL;
     bg_status status;
 
-    BGI_TRY(bg_graph_check(graph, error));
     if (c->loop != NULL) {
         BGI_TRY(bgi_graph_clone(graph, &pruned, error));
         status = bgi_make_loop(pruned, c->loop, error);
@@ -213,14 +207,14 @@ static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *
                 return bgi_error_memory(error, "outputs", 0);
             for (uint32_t i = 0; i < options->output_request_count; i++) {
                 wanted[i] = options->output_requests[i].output;
-                if (bg_value_is_null(find_output(graph, wanted[i])))
-                    return unknown_output(graph, wanted[i], error);
+                if (bg_value_is_null(bgi_find_output(graph, wanted[i])))
+                    return bgi_unknown_output(graph, wanted[i], error);
             }
         }
         BGI_TRY(bgi_prune(graph, wanted, options->output_request_count, &pruned, error));
         graph = pruned;
     }
-    status = options->no_fusion ? bgi_graph_clone(graph, &c->graph, error) : bgi_fuse(graph, loss, &c->graph, error);
+    status = options->no_fusion ? bgi_graph_clone(graph, &c->graph, error) : fuse(c, graph, loss, error);
     bg_graph_destroy(pruned);
     BGI_TRY(status);
     if (c->graph->op_count == 0)
@@ -231,6 +225,18 @@ static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *
             if (c->graph->ops[o].block == BGI_BLOCK_NONE)
                 c->graph->ops[o].block = 0;
     return BG_OK;
+}
+
+static bg_status take_forward(bgi_compiler *c, const bg_graph *graph, bg_value *loss, bg_error *error)
+{
+    bg_graph *marked = NULL;
+    bg_status status;
+
+    BGI_TRY(bg_graph_check(graph, error));
+    BGI_TRY(bgi_mark_anchors(c, graph, &marked, error));
+    status = take_marked(c, marked != NULL ? marked : graph, loss, error);
+    bg_graph_destroy(marked);
+    return status;
 }
 
 /* The first sample dimension is what the host calls the micro-batch; all inputs must agree on it. */

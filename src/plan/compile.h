@@ -72,6 +72,7 @@ typedef struct bgi_compiler {
     size_t *segment_peaks;     /* transient bytes, by segment */
     size_t *scratch_offsets;   /* by op */
     bg_kernel *kernels;        /* by op */
+    const bool *is_anchor;     /* by request: its value is an output of the graph for its sake only; NULL: none is */
     /* what outputs of the plan are */
     bg_value *output_values;
 } bgi_compiler;
@@ -80,6 +81,13 @@ typedef struct bgi_compiler {
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 void bgi_give_up_pipeline(bgi_compiler *compiler);
 bg_status bgi_make_schedule(bgi_compiler *compiler, bg_error *error);
+
+/* anchors.c: a copy of the graph whose outputs are also the values that requests name; NULL when it marks all. */
+bg_status bgi_mark_anchors(bgi_compiler *compiler, const bg_graph *graph, bg_graph **out, bg_error *error);
+bool bgi_is_anchor(const bgi_compiler *compiler, const char *output);
+/* The null value when there is none; and the error for it. */
+bg_value bgi_find_output(const bg_graph *graph, const char *name);
+bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *error);
 
 /* replicas.c: how many there are, and which get the same data; needs the stages' devices. */
 bg_status bgi_find_replicas(bgi_compiler *compiler, bg_error *error);

@@ -28,6 +28,7 @@ bg_status bgi_trial_begin(const bgi_compiler *c, bgi_compiler *out, bg_error *er
 
     *out = (bgi_compiler){.plan = plan,
                           .loop = c->loop,
+                          .is_anchor = c->is_anchor,
                           .generator = c->generator,
                           .splits_weights = c->splits_weights,
                           .device_slot_bytes = c->device_slot_bytes,

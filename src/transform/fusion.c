@@ -7,7 +7,8 @@
  * dilation and groups 1, windows that do not overlap and cover the plane as a floor division does, at most 254 elements
  * each, and nobody else reads the values between. keeps: blocks (never across one, so that the partition has no
  * influence on it), names and the meaning of every output. The convolution's output never reaches memory, and its
- * gradient is sparse: one element in a window.
+ * gradient is sparse: one element in a window. A value between that is wanted `apart` is made once more,
+ * beside the fused op, so that wanting it changes no bit of the rest.
  */
 #include "transform/transform.h"
 
@@ -25,8 +26,8 @@ typedef struct bgi_chain {
     const bgi_op *relu; /* or NULL */
 } bgi_chain;
 
-/* How many readers each value has, outputs of the graph included. */
-static uint32_t *count_readers(const bg_graph *graph, bg_value loss)
+/* How many readers each value has, outputs of the graph included, but those that are made apart. */
+static uint32_t *count_readers(const bg_graph *graph, const bool *is_apart, bg_value loss)
 {
     uint32_t *readers = calloc(graph->value_count, sizeof *readers);
 
@@ -36,7 +37,7 @@ static uint32_t *count_readers(const bg_graph *graph, bg_value loss)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
             readers[graph->ops[o].inputs[i].id]++;
     for (size_t i = 0; i < graph->output_count; i++)
-        readers[graph->outputs[i].value.id]++;
+        readers[graph->outputs[i].value.id] += is_apart == NULL || !is_apart[graph->outputs[i].value.id];
     if (!bg_value_is_null(loss))
         readers[loss.id]++;
     return readers;
@@ -129,28 +130,62 @@ static uint8_t *mark_chains(const bg_graph *graph, const uint32_t *readers)
     return marks;
 }
 
-static void emit_chain(bgi_rebuild *rebuild, const bgi_chain *chain)
+/* The fused op of a chain, with its relu or without. */
+static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bgi_op *place, bool relu)
 {
     const bgi_conv2d_attributes *conv = chain->conv->attributes;
     const bgi_pool2d_attributes *pool = chain->pool->attributes;
     const bgi_conv2d_pool_attributes attributes = {
         .padding = {conv->options.padding[0], conv->options.padding[1]},
         .pool = {pool->options.kernel[0], pool->options.kernel[1]},
-        .relu = chain->relu != NULL,
+        .relu = relu,
     };
-    const bgi_op *last = chain->relu != NULL ? chain->relu : chain->pool;
-    bg_value inputs[3], fused;
+    bg_value inputs[3];
 
     for (uint32_t i = 0; i < 3; i++)
         inputs[i] = bgi_rebuild_value(rebuild, chain->conv->inputs[i]);
-    bgi_rebuild_place(rebuild, last);
-    fused = bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
-    bgi_rebuild_map(rebuild, chain->conv->outputs[0], fused);
-    bgi_rebuild_map(rebuild, chain->pool->outputs[0], fused);
-    bgi_rebuild_map(rebuild, last->outputs[0], fused);
+    bgi_rebuild_place(rebuild, place);
+    return bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
 }
 
-bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_error *error)
+/* Values of a chain that are wanted apart: of the pool, by a fused op that ends there and so has the bits that relu
+ * saw; of the convolution and where the largest are, by the plain ops. */
+static void emit_apart(bgi_rebuild *rebuild, const bgi_chain *chain, const bool *is_apart)
+{
+    const bool wants_pool = chain->relu != NULL && is_apart[chain->pool->outputs[0].id];
+    bool wants_where = false;
+
+    for (uint32_t i = 1; i < chain->pool->output_count; i++)
+        wants_where |= is_apart[chain->pool->outputs[i].id];
+    if (wants_where || is_apart[chain->conv->outputs[0].id])
+        bgi_rebuild_op(rebuild, chain->conv);
+    if (wants_where)
+        bgi_rebuild_op(rebuild, chain->pool);
+    if (wants_pool)
+        bgi_rebuild_map(rebuild, chain->pool->outputs[0], add_fused(rebuild, chain, chain->pool, false));
+}
+
+static void emit_chain(bgi_rebuild *rebuild, const bgi_chain *chain, const bool *is_apart)
+{
+    const bgi_op *last = chain->relu != NULL ? chain->relu : chain->pool;
+    const bg_value conv_out = chain->conv->outputs[0], pool_out = chain->pool->outputs[0];
+    bg_value fused, apart_conv, apart_pool;
+
+    if (is_apart != NULL)
+        emit_apart(rebuild, chain, is_apart);
+    apart_conv = bgi_rebuild_value(rebuild, conv_out);
+    apart_pool = bgi_rebuild_value(rebuild, pool_out);
+    fused = add_fused(rebuild, chain, last, chain->relu != NULL);
+    bgi_rebuild_map(rebuild, conv_out, fused);
+    bgi_rebuild_map(rebuild, pool_out, fused);
+    bgi_rebuild_map(rebuild, last->outputs[0], fused);
+    if (!bg_value_is_null(apart_conv))
+        bgi_rebuild_map(rebuild, conv_out, apart_conv);
+    if (!bg_value_is_null(apart_pool) && chain->relu != NULL)
+        bgi_rebuild_map(rebuild, pool_out, apart_pool);
+}
+
+bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error)
 {
     uint32_t *readers = NULL;
     uint8_t *marks = NULL;
@@ -159,7 +194,7 @@ bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_err
     bg_status status;
 
     BGI_TRY_CLEANUP(bgi_rebuild_begin(&rebuild, graph, NULL, error));
-    readers = count_readers(graph, *loss);
+    readers = count_readers(graph, is_apart, *loss);
     marks = readers != NULL ? mark_chains(graph, readers) : NULL;
     if (marks == NULL) {
         status = bgi_error_memory(error, "marks", graph->op_count);
@@ -171,7 +206,7 @@ bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_err
             bgi_rebuild_op(&rebuild, &graph->ops[o]);
         else if (marks[o] == 2 && (match_relu(graph, readers, &graph->ops[o], &chain) ||
                                    match_pool(graph, readers, &graph->ops[o], &chain)))
-            emit_chain(&rebuild, &chain);
+            emit_chain(&rebuild, &chain, is_apart);
     }
     new_loss = bg_value_is_null(*loss) ? *loss : bgi_rebuild_value(&rebuild, *loss);
     status = bgi_rebuild_finish(&rebuild, out, error);

@@ -16,8 +16,9 @@
 #include "graph/graph.h"
 
 /* fusion.c: needs a forward graph; does: convolution + max pool (+ relu) of one block become one op where the fused
- * class allows; keeps values, names and blocks. `*loss` (may be null) is mapped. */
-bg_status bgi_fuse(const bg_graph *graph, bg_value *loss, bg_graph **out, bg_error *error);
+ * class allows; keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not hold
+ * fusion up: what would be lost is computed once more. `*loss` (may be null) is mapped. */
+bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
 /* prune.c: needs a forward graph; does: keeps what `wanted` (names of outputs; NULL: all outputs) need. */
 bg_status bgi_prune(const bg_graph *graph, const char *const *wanted, uint32_t wanted_count, bg_graph **out,

@@ -46,7 +46,7 @@ static reference make_reference(const bgi_test_model *model, const bg_plan *plan
     bg_value loss = model->loss;
     bg_error error = {0};
 
-    require(bgi_fuse(model->graph, &loss, &r.graph, &error), &error, what);
+    require(bgi_fuse(model->graph, NULL, &loss, &r.graph, &error), &error, what);
     for (size_t op = 0; op < r.graph->op_count; op++)
         if (r.graph->ops[op].block == BGI_BLOCK_NONE)
             r.graph->ops[op].block = 0;

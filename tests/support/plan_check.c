@@ -537,7 +537,7 @@ void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value lo
 
     if (!plan->training)
         require(bgi_prune(graph, NULL, 0, &pruned, &error), &error, what);
-    require(bgi_fuse(pruned != NULL ? pruned : graph, &loss, &reference, &error), &error, what);
+    require(bgi_fuse(pruned != NULL ? pruned : graph, NULL, &loss, &reference, &error), &error, what);
     for (size_t o = 0; o < reference->op_count; o++)
         if (reference->ops[o].block == BGI_BLOCK_NONE)
             reference->ops[o].block = 0;

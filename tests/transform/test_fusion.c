@@ -76,7 +76,7 @@ static void test_which_chains(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bg_graph *graph = build(&cases[i].how), *fused = NULL;
         bg_value loss = {0};
-        assert_int_equal(bgi_fuse(graph, &loss, &fused, NULL), BG_OK);
+        assert_int_equal(bgi_fuse(graph, NULL, &loss, &fused, NULL), BG_OK);
         assert_int_equal(count_type(fused, &bgi_op_conv2d_pool), cases[i].fuses);
         assert_int_equal(count_type(fused, &bgi_op_conv2d), !cases[i].fuses);
         if (cases[i].fuses)
@@ -95,7 +95,7 @@ static void test_text(void **state)
     bg_value loss = {0};
 
     (void)state;
-    assert_int_equal(bgi_fuse(graph, &loss, &fused, NULL), BG_OK);
+    assert_int_equal(bgi_fuse(graph, NULL, &loss, &fused, NULL), BG_OK);
     small_expect_text(fused, "input %x float32[2,1,9,9]\n"
                              "variable %w float32[4,1,2,2]\n"
                              "variable %b float32[4]\n"
@@ -114,7 +114,7 @@ static void test_the_loss_is_mapped(void **state)
 
     (void)state;
     (void)unread;
-    assert_int_equal(bgi_fuse(graph, &loss, &fused, NULL), BG_OK);
+    assert_int_equal(bgi_fuse(graph, NULL, &loss, &fused, NULL), BG_OK);
     assert_string_equal(bg_graph_name(fused, loss), "loss");
     assert_string_equal(bg_graph_name(fused, (bg_value){1}), "unread");
     bg_graph_destroy(graph);
@@ -135,7 +135,7 @@ static void test_marks_move_to_the_result(void **state)
             if (strncmp(graph->values[v].name, names[which], 4) == 0 ||
                 (which == 2 && graph->values[v].kind == BGI_VALUE_RESULT && v + 1 == graph->value_count))
                 bg_graph_checkpoint(graph, (bg_value){v});
-        assert_int_equal(bgi_fuse(graph, &none, &fused, NULL), BG_OK);
+        assert_int_equal(bgi_fuse(graph, NULL, &none, &fused, NULL), BG_OK);
         assert_int_equal(fused->op_count, 1);
         assert_true(fused->values[fused->ops[0].outputs[0].id].is_checkpoint);
         assert_int_equal(bgi_graph_clone(fused, &clone, NULL), BG_OK);

@@ -1,0 +1,98 @@
+/*
+ * anchors.c: values that are returned although the graph does not mark them as outputs: a request may name what any op
+ * of the forward graph makes.
+ *
+ *     x -> conv -> relu -> loss*      request "conv"  =>      x -> conv* -> relu -> loss*
+ *
+ * Marked in a copy of the graph before anything else is done with it, so that passes keep the value. Looking must not
+ * change what is seen: where fusion would swallow the value, its op is kept beside the fused one.
+ */
+#include "plan/compile.h"
+
+#include <string.h>
+
+#include "core/error.h"
+#include "core/text.h"
+
+bg_value bgi_find_output(const bg_graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->outputs[i].name, name) == 0)
+            return graph->outputs[i].value;
+    return (bg_value){0};
+}
+
+bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *error)
+{
+    bgi_text names = {0};
+
+    for (size_t i = 0; i < graph->output_count; i++)
+        bgi_text_add(&names, "%s`%s`", i == 0 ? "" : ", ", graph->outputs[i].name);
+    bg_error_set(error, BG_ERROR_NOT_FOUND,
+                 "output request: the graph has no output `%s`; it has %s; and no op of that name", name,
+                 names.data != NULL ? names.data : "none");
+    bgi_text_clear(&names);
+    return BG_ERROR_NOT_FOUND;
+}
+
+/* What an op makes is named as the op is, its second result NAME.1, and so on. */
+static bg_status find_value(const bg_graph *graph, const char *name, bg_value *out, bg_error *error)
+{
+    uint32_t found = 0;
+
+    for (uint32_t v = 1; v < graph->value_count; v++)
+        if (graph->values[v].kind != BGI_VALUE_CONSTANT && strcmp(graph->values[v].name, name) == 0) {
+            *out = (bg_value){v};
+            found++;
+        }
+    if (found == 0)
+        return bgi_unknown_output(graph, name, error);
+    if (found > 1)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "output request: %u values of the graph are named `%s`; mark the one that is meant as an "
+                            "output (bg_graph_output), or give the ops names",
+                            found, name);
+    return BG_OK;
+}
+
+bg_status bgi_mark_anchors(bgi_compiler *c, const bg_graph *graph, bg_graph **out, bg_error *error)
+{
+    const bg_options *options = &c->plan->options;
+    bool *is_anchor = bgi_arena_take(&c->scratch, options->output_request_count, sizeof *is_anchor);
+    bg_graph *marked = NULL;
+    bg_status status = BG_OK;
+
+    if (is_anchor == NULL)
+        return bgi_error_memory(error, "anchors", options->output_request_count);
+    for (uint32_t i = 0; status == BG_OK && i < options->output_request_count; i++) {
+        const char *name = options->output_requests[i].output;
+        bg_value value = {0};
+
+        if (!bg_value_is_null(bgi_find_output(graph, name)))
+            continue;
+        is_anchor[i] = true;
+        if (marked != NULL && !bg_value_is_null(bgi_find_output(marked, name)))
+            continue; /* asked for twice */
+        status = find_value(graph, name, &value, error);
+        if (status == BG_OK && marked == NULL)
+            status = bgi_graph_clone(graph, &marked, error);
+        if (status != BG_OK)
+            break;
+        bg_graph_output(marked, name, value);
+        status = bg_graph_check(marked, error);
+    }
+    if (status != BG_OK)
+        bg_graph_destroy(marked);
+    else
+        *out = marked;
+    c->is_anchor = is_anchor;
+    return status;
+}
+
+bool bgi_is_anchor(const bgi_compiler *c, const char *output)
+{
+    for (uint32_t i = 0; c->is_anchor != NULL && i < c->plan->options.output_request_count; i++)
+        if (c->is_anchor[i] && strcmp(c->plan->options.output_requests[i].output, output) == 0)
+            return true;
+    return false;
+}
