@@ -183,7 +183,7 @@ BG_API bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, v
  * Borrowed until the session is destroyed or given another one. */
 BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, void *const *outputs, bg_error *error);
 /* Ends the run that another thread has begun on this session, between two iterations; does nothing when there is none.
- */
+ * Not for signal handlers: let a thread wait for the signal (sigwait), or set a flag that is looked at between runs. */
 BG_API void bg_session_stop(bg_session *session);
 
 #ifdef __cplusplus

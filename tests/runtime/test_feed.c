@@ -10,11 +10,13 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <brigade.h>
 
@@ -622,6 +624,69 @@ static void no_thread_is_left(void **state)
     }
 }
 
+static void *stop_at_signal(void *argument)
+{
+    sigset_t signals;
+    int number = 0;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigwait(&signals, &number);
+    bg_session_stop(argument);
+    return NULL;
+}
+
+/* Takes a few rows, sends the signal, and is gone without a look at the rest. */
+static void *interrupt_in_mid_queue(void *argument)
+{
+    consumer *c = argument;
+
+    consume(c);
+    kill(getpid(), SIGINT);
+    bg_outfeed_destroy(c->outfeed);
+    return NULL;
+}
+
+/* Ctrl-C in a program that trains without end, its consumer in mid-queue: the step is finished, everything goes. */
+static void a_signal_leaves_no_thread(void **state)
+{
+    const uint32_t before = count_threads();
+    sigset_t signals, old;
+
+    (void)state;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &signals, &old), 0);
+    for (size_t way = 0; way < WAY_COUNT; way++) {
+        bg_outfeed_options options = bg_outfeed_options_default();
+        bg_run run = {.iterations = BG_ENDLESS};
+        pthread_t waiting, reading;
+        uint64_t iterations = 0;
+        consumer c = {.wanted = (uint64_t)3 * ways[way].accumulation * ways[way].replicas};
+        source s;
+        rig r;
+
+        open_rig(&r, &ways[way]);
+        init_source(&s, r.session, 200000);
+        run.infeed = open_infeed(&s, &r, 4);
+        options.structure = "loss";
+        options.bounded = true;
+        c.outfeed = open_outfeed(&r, &options);
+        assert_int_equal(pthread_create(&waiting, NULL, stop_at_signal, r.session), 0);
+        assert_int_equal(pthread_create(&reading, NULL, interrupt_in_mid_queue, &c), 0);
+        expect_ok(&r, bg_session_execute(r.session, &run, &iterations, &r.error));
+        pthread_join(waiting, NULL);
+        pthread_join(reading, NULL);
+        assert_true(iterations >= 3 && iterations < 50000);
+        assert_int_equal(bg_session_step(r.session), iterations);
+        close_rig(&r);
+        bg_infeed_destroy(run.infeed);
+        clear_source(&s);
+        expect_threads(before);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
 /* ---- structures, shapes, modes ---- */
 
 static void structures_are_preserved(void **state)
@@ -941,6 +1006,7 @@ int main(void)
         cmocka_unit_test(a_source_that_fails_reaches_run_and_consumer),
         cmocka_unit_test(endless_runs_are_stopped),
         cmocka_unit_test(no_thread_is_left),
+        cmocka_unit_test(a_signal_leaves_no_thread),
         cmocka_unit_test(structures_are_preserved),
         cmocka_unit_test(modes_have_their_shapes),
         cmocka_unit_test(exclusive_options_are_refused),
