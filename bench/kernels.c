@@ -97,7 +97,7 @@ static double time_kernel(const bg_kernel *kernel, const bg_kernel_call *call)
 
 static double bench(const bench_call *b, bgi_isa isa)
 {
-    const bgi_kernel_request request = {b->id, b->types, b->input_count, b->output_count, b->attributes};
+    const bgi_kernel_request request = {b->id, b->types, b->input_count, b->output_count, b->attributes, BG_DTYPE_NONE};
     const bg_kernel_env env = {.step = 3, .accumulated = 1, .training = true};
     void *operands[OPERANDS], *scratch = NULL;
     bg_kernel_call call = {.types = b->types,
@@ -168,7 +168,7 @@ static const bgi_conv2d_pool_attributes pool_2 = {.pool = {2, 2}, .relu = true};
 static const bgi_standardise_attributes digits = {255.0f, 0.1307f, 0.3081f, BG_FLOAT32};
 static const bgi_unary_attributes relu = {BG_RELU}, gelu = {BG_GELU}, gelu_tanh = {BG_GELU_TANH};
 static const bgi_loss_attributes loss = {BG_LOSS_MEAN, -100};
-static const bgi_adam_attributes adamw = {true};
+static const bgi_adam_attributes adamw = {.decoupled_decay = true};
 static const bgi_conv2d_attributes conv_3x3 = {{{1, 1}, {1, 1}, {1, 1}, 1}};
 static const bgi_matmul_attributes no_transpose = {false, false};
 
