@@ -170,7 +170,8 @@ void bgi_document_clear(bgi_document *document)
 
 /* Which characters of a string are written as \u: all beyond ASCII as Python does it, or those only that a YAML reader
  * would fold or refuse. */
-typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW } escape_style;
+/* YAML: a line of it, which is a line of JSON but for long keys. */
+typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW, ESCAPE_YAML } escape_style;
 
 static uint32_t read_character(const unsigned char **at)
 {
@@ -300,6 +301,13 @@ static const char **sort_keys(const json_t *object, size_t *out_count)
     return keys;
 }
 
+/* YAML's readers give up on a key without a question mark before it after 1024 characters; a byte is written with six
+ * at the most. */
+static bool is_long_key(const char *key)
+{
+    return strlen(key) > 128;
+}
+
 /* Where the next item of a list or a map begins: a line of its own, or the same line (indent < 0). */
 static void begin_item(bgi_text *text, bool is_first, int indent)
 {
@@ -326,6 +334,8 @@ static void print_value(bgi_text *text, const json_t *value, escape_style style,
     for (size_t i = 0; i < count && !text->failed; i++) {
         begin_item(text, i == 0, inner);
         if (is_object) {
+            if (style == ESCAPE_YAML && is_long_key(keys[i]))
+                bgi_text_add(text, "? ");
             print_string(text, keys[i], style);
             bgi_text_add(text, ": ");
         }
@@ -353,7 +363,7 @@ static bool is_plain_key(const char *key)
 {
     const size_t length = strlen(key);
 
-    return length >= 4 && key[0] >= 'a' && key[0] <= 'z' &&
+    return length >= 4 && !is_long_key(key) && key[0] >= 'a' && key[0] <= 'z' &&
            strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == length && strcmp(key, "true") != 0 &&
            strcmp(key, "false") != 0 && strcmp(key, "null") != 0;
 }
@@ -368,12 +378,13 @@ void bgi_document_print_yaml(bgi_text *text, const json_t *object)
     if (count == 0)
         bgi_text_add(text, "{}\n");
     for (size_t i = 0; i < count && !text->failed; i++) {
+        bgi_text_add(text, is_long_key(keys[i]) ? "? " : "");
         if (is_plain_key(keys[i]))
             bgi_text_add(text, "%s", keys[i]);
         else
-            print_string(text, keys[i], ESCAPE_FEW);
-        bgi_text_add(text, ": ");
-        print_value(text, json_object_get(object, keys[i]), ESCAPE_FEW, -1);
+            print_string(text, keys[i], ESCAPE_YAML);
+        bgi_text_add(text, is_long_key(keys[i]) ? "\n: " : ": ");
+        print_value(text, json_object_get(object, keys[i]), ESCAPE_YAML, -1);
         bgi_text_add(text, "\n");
     }
     free(keys);

@@ -14,6 +14,7 @@
 #include <brigade/config.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "support/folder.h"
 
 static bg_ipu_config *parse(const char *json)
@@ -465,6 +466,39 @@ static void test_files_come_out_as_they_went_in(void **state)
     test_folder_remove(folder);
 }
 
+/* Unknown keys of any length and any characters, at the top and inside, survive YAML. */
+static void test_long_keys(void **state)
+{
+    static const size_t lengths[] = {1, 127, 128, 129, 1023, 1024, 1025, 5000};
+    static const char fill[] = {'k', '\'', '\x01'};
+    const bg_ipu_config_load_options lenient = {.keep_unknown = true};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0] * sizeof fill; i++) {
+        const size_t length = lengths[i / sizeof fill];
+        bg_ipu_config *config = NULL, *again = NULL;
+        bg_error error = {0};
+        bgi_text json = {0};
+        char *text = NULL;
+
+        for (int at = 0; at < 2; at++) {
+            bgi_text_add(&json, at == 0 ? "{\"" : "{\"inner\": [{\"");
+            for (size_t c = 0; c < length; c++)
+                bgi_text_add(&json, fill[i % sizeof fill] == '\x01' ? "\\u0001" : "%c", fill[i % sizeof fill]);
+            bgi_text_add(&json, at == 0 ? "\": " : "\": 42}]}}");
+        }
+        if (bg_ipu_config_parse_json(json.data, "f", &lenient, &config, &error) != BG_OK ||
+            bg_ipu_config_print_yaml(config, &text, &error) != BG_OK ||
+            bg_ipu_config_parse_yaml(text, "printed", &lenient, &again, &error) != BG_OK)
+            fail_msg("%zu of %d: %s", length, fill[i % sizeof fill], error.message);
+        assert_true(bg_ipu_config_equal(config, again));
+        bg_ipu_config_destroy(again);
+        bg_ipu_config_destroy(config);
+        bgi_text_clear(&json);
+        free(text);
+    }
+}
+
 static void test_overrides(void **state)
 {
     const bg_ipu_config_load_options options = {
@@ -530,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_updates),
         cmocka_unit_test(test_batch_size_factor),
         cmocka_unit_test(test_files_come_out_as_they_went_in),
+        cmocka_unit_test(test_long_keys),
         cmocka_unit_test(test_overrides),
         cmocka_unit_test(test_bad_text),
     };
