@@ -295,6 +295,8 @@ static inline bool bgi_device_is_ready(bgi_device *device)
 bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until);
 /* There are transfers that nobody does; a hint. */
 bool bgi_io_is_wanted(bgi_device *device);
+/* The same device of another replica, which the next transfer of the queue waits for; NULL: none. */
+const bgi_device *bgi_io_late_peer(const bgi_device *device);
 /* For the owner: the next `count` transfers may run. */
 void bgi_io_issue(bgi_device *device, uint32_t count);
 /* For the owner: whether so many are done. Does them if nobody else does; notes what it waits for if not. */

@@ -20,19 +20,33 @@
 
 /* ---- other replicas ---- */
 
-/* Whether the other replicas are done with what transfer `number` waits for (plan.h says how it is counted). */
-static bool peers_are_done(const bgi_device *device, uint64_t number)
+/* A replica that is not done with what transfer `number` waits for (plan.h says how it is counted), or NULL. */
+static const bgi_device *find_late_peer(const bgi_device *device, uint64_t number)
 {
     const uint64_t count = device->program->transfer_count;
     const bgi_transfer *transfer = &device->program->transfers[number % count];
     const uint64_t target = number / count * count + transfer->peer_wait;
 
     if (transfer->peer_wait == 0 || target <= count)
-        return true;
-    for (uint32_t member = 0; member < bgi_group_size(device); member++)
-        if (atomic_load(&bgi_group_member(device, member)->io_done.value) < target - count)
-            return false;
-    return true;
+        return NULL;
+    for (uint32_t member = 0; member < bgi_group_size(device); member++) {
+        const bgi_device *peer = bgi_group_member(device, member);
+        if (atomic_load(&peer->io_done.value) < target - count)
+            return peer;
+    }
+    return NULL;
+}
+
+static bool peers_are_done(const bgi_device *device, uint64_t number)
+{
+    return find_late_peer(device, number) == NULL;
+}
+
+const bgi_device *bgi_io_late_peer(const bgi_device *device)
+{
+    const uint64_t done = atomic_load(&device->io_done.value);
+
+    return atomic_load(&device->io_issued.value) > done ? find_late_peer(device, done) : NULL;
 }
 
 bool bgi_io_is_wanted(bgi_device *device)

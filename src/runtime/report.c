@@ -70,6 +70,18 @@ static bool waits_for_row(const bgi_engine *engine, const bgi_counter *counter)
     return false;
 }
 
+static void print_transfer_wait(const bgi_device *device, char text[TEXT_BYTES])
+{
+    const bgi_device *late = bgi_io_late_peer(device);
+    const int length = snprintf(text, TEXT_BYTES, "waits for load or store %llu of its queue, of which %llu are done",
+                                (unsigned long long)atomic_load(&device->wait_target),
+                                (unsigned long long)atomic_load(&device->io_done.value));
+
+    if (late != NULL)
+        snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u",
+                 late->replica);
+}
+
 static void print_wait(const bgi_engine *engine, const bgi_device *device, char text[TEXT_BYTES])
 {
     const bg_plan *plan = engine->plan;
@@ -89,9 +101,7 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
         }
     }
     if (counter == &device->io_done)
-        snprintf(text, TEXT_BYTES, "waits for load or store %llu of its queue, of which %llu are done",
-                 (unsigned long long)atomic_load(&device->wait_target),
-                 (unsigned long long)atomic_load(&device->io_done.value));
+        print_transfer_wait(device, text);
     else if (counter == &barrier->arrived || counter == &barrier->finished)
         snprintf(text, TEXT_BYTES, "waits for replica %u at the %s", find_missing_replica(engine, device, counter),
                  find_instruction(device)->action.kind == BG_ACTION_GATHER ? "gathering of weights"

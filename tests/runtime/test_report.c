@@ -187,6 +187,7 @@ static void a_replica_that_does_not_come(void **state)
 /* What is remote and does not come: transfers have no plan of their own to damage, so the report is asked directly. */
 static void a_load_that_does_not_end(void **state)
 {
+    static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.peer_wait = 0}};
     toy_options options = impatient();
     bgi_engine *engine = NULL;
     bg_error error = {0};
@@ -199,6 +200,8 @@ static void a_load_that_does_not_end(void **state)
     assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
     while (plan->devices[0].instructions[forward].action.kind != BG_ACTION_FORWARD)
         forward++;
+    plan->devices[0].transfers = (bgi_transfer *)(uintptr_t)transfers;
+    plan->devices[0].transfer_count = 2;
     atomic_store(&engine->devices[0].instruction, forward);
     atomic_store(&engine->devices[0].wait_target, 5);
     atomic_store(&engine->devices[0].wait_counter, &engine->devices[0].io_done);
@@ -206,7 +209,41 @@ static void a_load_that_does_not_end(void **state)
     atomic_store(&engine->devices[0].io_done.value, 3);
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "replica 0, device 0, F of stage 0, micro-batch 0");
-    expect_text(&error, "waits for load or store 5 of its queue, of which 3 are done");
+    expect_text(&error, "waits for load or store 5 of its queue, of which 3 are done; 0 other");
+    plan->devices[0].transfers = NULL;
+    plan->devices[0].transfer_count = 0;
+    bgi_engine_destroy(engine);
+    toy_plan_destroy(plan);
+}
+
+/* A load of pieces waits for a replica that has not stored its own. */
+static void a_piece_that_does_not_come(void **state)
+{
+    static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.peer_wait = 3}};
+    toy_options options = impatient();
+    bgi_engine *engine = NULL;
+    bg_error error = {0};
+    bg_plan *plan;
+
+    (void)state;
+    options.replicas = 3;
+    plan = toy_plan_create(&options);
+    assert_non_null(plan);
+    assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
+    plan->devices[0].transfers = (bgi_transfer *)(uintptr_t)transfers;
+    plan->devices[0].transfer_count = 2;
+    for (uint32_t replica = 0; replica < 3; replica++) {
+        bgi_device *device = &engine->devices[replica * plan->device_count];
+        atomic_store(&device->io_issued.value, 4);
+        atomic_store(&device->io_done.value, replica == 2 ? 0 : 3);
+    }
+    atomic_store(&engine->devices[0].wait_target, 4);
+    atomic_store(&engine->devices[0].wait_counter, &engine->devices[0].io_done);
+    assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
+    expect_text(&error, "waits for load or store 4 of its queue, of which 3 are done; the next one needs a piece of "
+                        "replica 2");
+    plan->devices[0].transfers = NULL;
+    plan->devices[0].transfer_count = 0;
     bgi_engine_destroy(engine);
     toy_plan_destroy(plan);
 }
@@ -373,6 +410,7 @@ int main(void)
         cmocka_unit_test(messages_out_of_order),
         cmocka_unit_test(a_replica_that_does_not_come),
         cmocka_unit_test(a_load_that_does_not_end),
+        cmocka_unit_test(a_piece_that_does_not_come),
         cmocka_unit_test(an_operand_outside_its_memory),
         cmocka_unit_test(a_kernel_that_does_not_return),
         cmocka_unit_test(parts_that_do_not_return),
