@@ -89,6 +89,7 @@ typedef struct bg_schedule_buffer {
     uint32_t edge;  /* per_micro_batch */
     uint32_t slots; /* per_micro_batch: for the producer; it waits until what it wrote `slots` before is stored */
     size_t size_bytes;
+    size_t store_bytes; /* what a STORE copies of them; 0: all. Of weights in pieces: the replica's own */
 } bg_schedule_buffer;
 
 typedef struct bg_stage_cost {

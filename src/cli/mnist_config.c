@@ -488,6 +488,11 @@ static void set_locations(const mnist_config *config, bg_options *options, mnist
         location->minimum_elements_sharded = (size_t)config->shard_minimum;
     }
     set_rules(config, options, room);
+    /* Of weights that are remote by name only, those are sharded; the others stay whole. */
+    for (uint32_t i = 0; i < options->location_rule_count; i++)
+        if (options->location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS &&
+            options->locations[BG_LOCATION_WEIGHTS].place != BG_PLACE_REMOTE)
+            options->locations[BG_LOCATION_WEIGHTS].sharded = false;
     bg_phase_liveness_find(config->phase_liveness, &options->phase_liveness);
     if (config->io_threads != UINT64_MAX)
         options->io_threads = (int32_t)config->io_threads;

@@ -166,6 +166,12 @@ static void keep_copies_alike(bgi_compiler *c)
         }
 }
 
+static void add_bytes(bg_schedule_buffer *buffer, size_t window_bytes, size_t home_bytes)
+{
+    buffer->size_bytes += bgi_align(window_bytes);
+    buffer->store_bytes += bgi_align(home_bytes);
+}
+
 bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
 {
     const size_t values = c->graph->value_count;
@@ -203,7 +209,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     keep_copies_alike(c);
     for (uint32_t v = 1; v < values; v++)
         if (c->buffer_of[v] != BGI_NO_BUFFER)
-            c->buffers[c->buffer_of[v]].size_bytes += bgi_align(bgi_window_bytes(c, v));
+            add_bytes(&c->buffers[c->buffer_of[v]], bgi_window_bytes(c, v), bgi_home_bytes(c, v));
     c->variable_buffer_count = c->buffer_count;
     add_users(c);
     return BG_OK;

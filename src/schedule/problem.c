@@ -304,6 +304,9 @@ static bg_status check_buffer(const bg_schedule_problem *problem, uint32_t index
     if (buffer->stage >= problem->stage_count)
         return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": of stage %" PRIu32 ", but there are %" PRIu32,
                             index, buffer->stage, problem->stage_count);
+    if (buffer->store_bytes > buffer->size_bytes)
+        return bg_error_set(error, BG_ERROR_INVALID, "buffer %" PRIu32 ": STORE copies %zu bytes, but it has %zu",
+                            index, buffer->store_bytes, buffer->size_bytes);
     if (buffer->per_micro_batch)
         return check_edge_buffer(problem, index, error);
     if (users == 0 || (users & ~(1u << BG_ACTION_REDUCE | 1u << BG_ACTION_GATHER)) >> (BG_ACTION_UPDATE + 1) != 0)

@@ -162,7 +162,9 @@ static void transfer(execution *exec, uint32_t device, const bg_action *action)
     if (exec->run->is_timed) {
         const double speed = problem->remote_bytes_per_ns;
         const buffer_state *times = &exec->buffers[action->index];
-        state->io_time = start + (speed > 0 ? (double)buffer->size_bytes / speed : 0.0);
+        const bool is_part = action->kind == BG_ACTION_STORE && buffer->store_bytes > 0;
+        const size_t size_bytes = is_part ? buffer->store_bytes : buffer->size_bytes;
+        state->io_time = start + (speed > 0 ? (double)size_bytes / speed : 0.0);
         (action->kind == BG_ACTION_LOAD ? times->loaded : times->stored)[action->micro_batch] = state->io_time;
     }
     note(exec, device, start, exec->run->is_timed ? state->io_time : start);

@@ -107,7 +107,10 @@ train unshuffled --epochs 1 --no-shuffle
 check "another order gives other weights" sh -c '! cmp -s base.safetensors unshuffled.safetensors'
 train replicas --epochs 1 --replicas 2 --gradient-accumulation 4 --strategy sharded
 train pieces --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimiser,accumulators --shard-minimum 1
+train pieces2 --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimiser,accumulators,weights \
+    --shard-minimum 1 --offload 'weights:layer3*'
 same replicas pieces
+same replicas pieces2
 train bfloat16 --epochs 1 --dtype bfloat16
 train partials --epochs 1 --dtype bfloat16 --partials bfloat16
 train partials-single --epochs 1 --dtype bfloat16 --partials bfloat16 --strategy single

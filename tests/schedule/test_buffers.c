@@ -272,6 +272,11 @@ static void impossible_buffers_are_refused(void **state)
     error = (bg_error){0};
     assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "lives on one device"));
+    buffers[1] = weights_of(1, BG_RESIDENCY_STEP, false);
+    buffers[1].store_bytes = buffers[1].size_bytes + 1;
+    error = (bg_error){0};
+    assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "buffer 1: STORE copies"));
     test_problem_clear(&test);
 }
 
@@ -336,7 +341,8 @@ static void random_problems_are_completed_rightly(void **state)
 
 /* ---- time ---- */
 
-static double simulate_phases(double bytes_per_ns, bool preload)
+/* Each stage has a buffer of 100 bytes. store_bytes of it are stored after each visit; SIZE_MAX: it is only read. */
+static double simulate_phases(double bytes_per_ns, bool preload, size_t store_bytes)
 {
     test_problem test;
     bg_schedule_buffer buffers[3];
@@ -350,9 +356,11 @@ static double simulate_phases(double bytes_per_ns, bool preload)
         test.devices[stage] = 0;
         buffers[stage] = (bg_schedule_buffer){.stage = stage,
                                               .reads = BIT(FORWARD),
+                                              .writes = store_bytes != SIZE_MAX ? BIT(FORWARD) : 0,
                                               .residency = BG_RESIDENCY_VISIT,
                                               .preload = preload,
-                                              .size_bytes = 100};
+                                              .size_bytes = 100,
+                                              .store_bytes = store_bytes != SIZE_MAX ? store_bytes : 0};
     }
     test.problem.buffers = buffers;
     test.problem.buffer_count = 3;
@@ -366,15 +374,25 @@ static double simulate_phases(double bytes_per_ns, bool preload)
     return makespan;
 }
 
+/* 12 of work, three loads of 2 that are waited for, and behind each stage a store that the next load waits for: of 2,
+ * or of the replica's piece of a quarter, 0.5. */
+static void stores_of_pieces_are_shorter(void **state)
+{
+    (void)state;
+    assert_true(fabs(simulate_phases(50.0, false, 0) - 24.0) < 1e-9);
+    assert_true(fabs(simulate_phases(50.0, false, 100) - 24.0) < 1e-9);
+    assert_true(fabs(simulate_phases(50.0, false, 25) - 19.5) < 1e-9);
+}
+
 /* Three stages of 4 micro-batches take 12; a load takes 2. On demand each is waited for; a visit earlier only the first
  * one is. With loads of 6, work of 4 hides 4 of the second one, which begins when the first is done. */
 static void preloads_overlap(void **state)
 {
     (void)state;
-    assert_true(fabs(simulate_phases(0.0, false) - 12.0) < 1e-9);
-    assert_true(fabs(simulate_phases(50.0, false) - 18.0) < 1e-9);
-    assert_true(fabs(simulate_phases(50.0, true) - 14.0) < 1e-9);
-    assert_true(fabs(simulate_phases(100.0 / 6.0, true) - 22.0) < 1e-9);
+    assert_true(fabs(simulate_phases(0.0, false, SIZE_MAX) - 12.0) < 1e-9);
+    assert_true(fabs(simulate_phases(50.0, false, SIZE_MAX) - 18.0) < 1e-9);
+    assert_true(fabs(simulate_phases(50.0, true, SIZE_MAX) - 14.0) < 1e-9);
+    assert_true(fabs(simulate_phases(100.0 / 6.0, true, SIZE_MAX) - 22.0) < 1e-9);
 }
 
 int main(void)
@@ -389,6 +407,7 @@ int main(void)
         cmocka_unit_test(impossible_buffers_are_refused),
         cmocka_unit_test(random_problems_are_completed_rightly),
         cmocka_unit_test(preloads_overlap),
+        cmocka_unit_test(stores_of_pieces_are_shorter),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
