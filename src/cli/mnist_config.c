@@ -471,6 +471,13 @@ static void set_rules(const mnist_config *config, bg_options *options, mnist_pla
     }
 }
 
+static bool are_weights_remote(const mnist_config *config, const bg_options *options)
+{
+    const bg_place place = options->locations[BG_LOCATION_WEIGHTS].place;
+
+    return place == BG_PLACE_REMOTE || (place == BG_PLACE_DEFAULT && strcmp(config->strategy, "phased") == 0);
+}
+
 static void set_locations(const mnist_config *config, bg_options *options, mnist_plan_room *room)
 {
     uint32_t remote = 0, sharded = 0;
@@ -489,9 +496,8 @@ static void set_locations(const mnist_config *config, bg_options *options, mnist
     }
     set_rules(config, options, room);
     /* Of weights that are remote by name only, those are sharded; the others stay whole. */
-    for (uint32_t i = 0; i < options->location_rule_count; i++)
-        if (options->location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS &&
-            options->locations[BG_LOCATION_WEIGHTS].place != BG_PLACE_REMOTE)
+    for (uint32_t i = 0; i < options->location_rule_count && !are_weights_remote(config, options); i++)
+        if (options->location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS)
             options->locations[BG_LOCATION_WEIGHTS].sharded = false;
     bg_phase_liveness_find(config->phase_liveness, &options->phase_liveness);
     if (config->io_threads != UINT64_MAX)

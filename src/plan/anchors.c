@@ -35,7 +35,8 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
     return BG_ERROR_NOT_FOUND;
 }
 
-/* What an op makes is named as the op is, its second result NAME.1, and so on. */
+/* What an op makes is named as the op is, its second result NAME.1, and so on. The null value when there is none: the
+ * training graph may have it, or nobody. */
 static bg_status find_value(const bg_graph *graph, const char *name, bg_value *out, bg_error *error)
 {
     uint32_t found = 0;
@@ -45,8 +46,6 @@ static bg_status find_value(const bg_graph *graph, const char *name, bg_value *o
             *out = (bg_value){v};
             found++;
         }
-    if (found == 0)
-        return bgi_unknown_output(graph, name, error);
     if (found > 1)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "output request: %u values of the graph are named `%s`; mark the one that is meant as an "
@@ -70,14 +69,18 @@ bg_status bgi_mark_anchors(bgi_compiler *c, const bg_graph *graph, bg_graph **ou
 
         if (!bg_value_is_null(bgi_find_output(graph, name)))
             continue;
-        is_anchor[i] = true;
-        if (marked != NULL && !bg_value_is_null(bgi_find_output(marked, name)))
-            continue; /* asked for twice */
+        if (marked != NULL && !bg_value_is_null(bgi_find_output(marked, name))) {
+            is_anchor[i] = true; /* asked for twice */
+            continue;
+        }
         status = find_value(graph, name, &value, error);
-        if (status == BG_OK && marked == NULL)
+        if (status == BG_OK && !bg_value_is_null(value) && marked == NULL)
             status = bgi_graph_clone(graph, &marked, error);
         if (status != BG_OK)
             break;
+        if (bg_value_is_null(value))
+            continue;
+        is_anchor[i] = true;
         bg_graph_output(marked, name, value);
         status = bg_graph_check(marked, error);
     }

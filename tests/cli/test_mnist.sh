@@ -108,7 +108,7 @@ check "another order gives other weights" sh -c '! cmp -s base.safetensors unshu
 train replicas --epochs 1 --replicas 2 --gradient-accumulation 4 --strategy sharded
 train pieces --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimiser,accumulators --shard-minimum 1
 train pieces2 --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimiser,accumulators,weights \
-    --shard-minimum 1 --offload 'weights:layer3*'
+    --shard-minimum 1 --offload-rule 'weights:layer3.*'
 same replicas pieces
 same replicas pieces2
 train bfloat16 --epochs 1 --dtype bfloat16
