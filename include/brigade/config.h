@@ -179,7 +179,8 @@ typedef struct bg_ipu_options {
 
 /*
  * Training: pipelined, mean over accumulation and replicas. Inference: sharded, all outputs, no accumulation. With a
- * model's layers the stages are as layers_per_ipu says, else they are the graph's own, by auto_increment.
+ * model's layers the stages are as layers_per_ipu says (devices without any are left out; a tied head makes the
+ * schedule "grouped", where a pipeline may come back to a device), else they are the graph's own, by auto_increment.
  * `compile_only` is that of bg_options. Errors: BG_ERROR_INVALID (layers and devices do not fit), BG_ERROR_UNSUPPORTED
  * (execute_encoder_on_cpu_for_generation).
  */

@@ -274,7 +274,7 @@ int cli_config(int argc, char **argv)
     const config_command *command;
     bg_error error = {0};
 
-    if (cli_options_read(config_table, argc, argv, &options, words, 2, &word_count, &wants_help, &error) != BG_OK)
+    if (cli_options_read(config_table, argc, argv, &options, words, 2, &word_count, &wants_help, NULL, &error) != BG_OK)
         return cli_fail("config", CLI_USAGE, &error);
     if (wants_help) {
         print_help(&defaults);

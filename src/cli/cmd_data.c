@@ -100,7 +100,8 @@ static int run_digits(int argc, char **argv)
     uint32_t word_count;
     bool wants_help;
     bg_error error = {0};
-    bg_status status = cli_options_read(digits_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, &error);
+    bg_status status =
+        cli_options_read(digits_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, NULL, &error);
 
     if (status == BG_OK && wants_help) {
         printf("Usage: brigade data digits [--dir DIR] [--out FILE.pgm] [OPTION]...\n"

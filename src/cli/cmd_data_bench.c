@@ -245,7 +245,8 @@ int cli_data_bench(int argc, char **argv)
     uint32_t word_count;
     bool wants_help;
     bg_error error = {0};
-    bg_status status = cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, &error);
+    bg_status status =
+        cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, NULL, &error);
 
     if (status == BG_OK && wants_help) {
         printf(

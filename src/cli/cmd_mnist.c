@@ -93,20 +93,21 @@ static bg_status check_places(const mnist_config *config, const char *save_path,
 /* What one option writes must not be what another reads or writes. Weights may go back to where they came from. */
 static bg_status check_distinct(const mnist_config *config, const char *save_path, bg_error *error)
 {
-    static const char *const names[] = {"--init", "--save", "--log", "--profile", "--profile", "--profile"};
-    char *paths[6] = {(char *)(uintptr_t)config->init_path, (char *)(uintptr_t)save_path,
-                      (char *)(uintptr_t)config->log_path};
+    enum { INIT, SAVE, LOG, CONFIG, PROFILE, PATH_COUNT = PROFILE + 3 };
+    static const char *const names[] = {"--init", "--save", "--log", "--config", "--profile", "--profile", "--profile"};
+    char *paths[PATH_COUNT] = {(char *)(uintptr_t)config->init_path, (char *)(uintptr_t)save_path,
+                               (char *)(uintptr_t)config->log_path, (char *)(uintptr_t)config->ipu_name};
     bg_status status = BG_OK;
 
     for (int i = 0; config->profile && i < 3; i++)
-        paths[3 + i] = bgi_path_join(profile_folder(config), profile_files[i]);
-    for (int i = 0; i < 6 && status == BG_OK; i++)
-        for (int j = i + 1; j < 6 && status == BG_OK; j++)
-            if (!(i == 0 && j == 1) && (i < 3 || j < 3) && paths[i] != NULL && paths[j] != NULL &&
+        paths[PROFILE + i] = bgi_path_join(profile_folder(config), profile_files[i]);
+    for (int i = 0; i < PATH_COUNT && status == BG_OK; i++)
+        for (int j = i + 1; j < PATH_COUNT && status == BG_OK; j++)
+            if (!(i == INIT && j == SAVE) && i < PROFILE && paths[i] != NULL && paths[j] != NULL &&
                 bgi_file_is_same(paths[i], paths[j]))
                 status = bg_error_set(error, BG_ERROR_INVALID, "%s and %s are one file: %s; give them different ones",
                                       names[i], names[j], paths[i]);
-    for (int i = 3; i < 6; i++)
+    for (int i = PROFILE; i < PATH_COUNT; i++)
         free(paths[i]);
     return status;
 }
@@ -268,6 +269,7 @@ static bg_status compile(mnist_run *run, bg_error *error)
     BGI_TRY(mnist_runner_create(config, &options, run->weights, &run->runner, error));
     if (config->init_path != NULL)
         BGI_TRY(mnist_weights_load(run->weights, config->init_path, error));
+    BGI_TRY(mnist_test_check(config, &run->data, error));
     if (config->quiet)
         return BG_OK;
     printf("Graph compilation: %.1f ms\n", run->runner.summary.compile_ms);
@@ -404,16 +406,28 @@ static int compile_alone(const mnist_config *config)
     return CLI_DONE;
 }
 
+static int run(mnist_config *config)
+{
+    bg_error error = {0};
+
+    if (config->profile_dir != NULL && !config->profile)
+        cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
+    catch_signals();
+    if (mnist_costs_find(config, !config->compile_only, &error) != BG_OK)
+        return cli_fail("mnist", CLI_FAILED, &error);
+    return config->compile_only ? compile_alone(config) : run_mnist(config);
+}
+
 int cli_mnist(int argc, char **argv)
 {
     mnist_config config = mnist_config_defaults();
     const mnist_config defaults = config;
     bg_error error = {0};
-    bool wants_help;
+    bool wants_help, given[CLI_OPTION_LIMIT] = {false};
     uint32_t word_count;
     int code;
 
-    if (cli_options_read(mnist_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, &error) != BG_OK)
+    if (cli_options_read(mnist_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, given, &error) != BG_OK)
         return cli_fail("mnist", CLI_USAGE, &error);
     if (wants_help) {
         printf("Usage: brigade mnist [OPTION]...\n"
@@ -421,15 +435,13 @@ int cli_mnist(int argc, char **argv)
         cli_options_help(mnist_options, &defaults, stdout);
         return CLI_DONE;
     }
-    if (mnist_config_check(&config, &error) != BG_OK)
-        return cli_fail("mnist", CLI_USAGE, &error);
-    if (config.profile_dir != NULL && !config.profile)
-        cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
-    catch_signals();
-    if (mnist_costs_find(&config, !config.compile_only, &error) != BG_OK)
-        code = cli_fail("mnist", CLI_FAILED, &error);
+    code = mnist_ipu_resolve(&config, given, &error);
+    if (code == CLI_DONE && mnist_config_check(&config, &error) != BG_OK)
+        code = CLI_USAGE;
+    if (code != CLI_DONE)
+        code = cli_fail("mnist", code, &error);
     else
-        code = config.compile_only ? compile_alone(&config) : run_mnist(&config);
-    bg_costs_clear(&config.costs);
+        code = run(&config);
+    mnist_config_clear(&config);
     return code;
 }

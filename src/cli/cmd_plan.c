@@ -65,12 +65,13 @@ int cli_plan(int argc, char **argv)
     const mnist_config defaults = config;
     const char *word = NULL;
     uint32_t word_count;
-    bool wants_help;
+    bool wants_help, given[CLI_OPTION_LIMIT] = {false};
     bg_error error = {0};
     bg_status status;
+    int code = CLI_USAGE;
 
     config.command = "plan";
-    status = cli_options_read(mnist_options, argc, argv, &config, &word, 1, &word_count, &wants_help, &error);
+    status = cli_options_read(mnist_options, argc, argv, &config, &word, 1, &word_count, &wants_help, given, &error);
 
     if (status == BG_OK && wants_help) {
         printf(
@@ -84,10 +85,11 @@ int cli_plan(int argc, char **argv)
     if (status == BG_OK && strcmp(word, "mnist") != 0)
         status = bg_error_set(&error, BG_ERROR_INVALID, "unknown model `%s`; there is mnist", word);
     if (status == BG_OK)
-        status = mnist_config_check(&config, &error);
-    if (status != BG_OK)
-        return cli_fail("plan", CLI_USAGE, &error);
-    status = print_plan(&config, &error);
-    bg_costs_clear(&config.costs);
-    return status == BG_OK ? CLI_DONE : cli_fail("plan", CLI_FAILED, &error);
+        code = mnist_ipu_resolve(&config, given, &error);
+    if (code == CLI_DONE && mnist_config_check(&config, &error) != BG_OK)
+        code = CLI_USAGE;
+    if (code == CLI_DONE && print_plan(&config, &error) != BG_OK)
+        code = CLI_FAILED;
+    mnist_config_clear(&config);
+    return code == CLI_DONE ? code : cli_fail("plan", code, &error);
 }

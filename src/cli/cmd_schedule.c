@@ -375,7 +375,7 @@ int cli_schedule(int argc, char **argv)
     bool wants_help;
     bg_error error = {0};
     bg_status status =
-        cli_options_read(schedule_options, argc, argv, &config, words, 2, &word_count, &wants_help, &error);
+        cli_options_read(schedule_options, argc, argv, &config, words, 2, &word_count, &wants_help, NULL, &error);
 
     if (status == BG_OK && wants_help)
         return print_help();

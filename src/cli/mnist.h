@@ -5,6 +5,7 @@
 #ifndef BGI_CLI_MNIST_H
 #define BGI_CLI_MNIST_H
 
+#include <brigade/config.h>
 #include <brigade/data.h>
 #include <brigade/nn.h>
 #include <brigade/profile.h>
@@ -19,8 +20,14 @@
 
 #define MNIST_PROFILE_DIR "./profile"
 
+/* What --config came to. Without one all is zero. */
+typedef struct mnist_ipu {
+    bg_ipu_options training, test;
+} mnist_ipu;
+
 typedef struct mnist_config {
-    const char *command; /* "mnist" or "plan": who speaks */
+    const char *command;               /* "mnist" or "plan": who speaks */
+    const char *ipu_name, *ipu_update; /* --config, --config-update; NULL: none */
     uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
     double learning_rate;
     const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;
@@ -51,11 +58,21 @@ typedef struct mnist_config {
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet, compile_only;
     bg_costs costs; /* of the training's stages (mnist_costs_find); empty: a model of them */
+    mnist_ipu ipu;  /* mnist_ipu_resolve */
 } mnist_config;
 
 extern const cli_option mnist_options[];
 
 mnist_config mnist_config_defaults(void);
+/* Costs and what --config came to. */
+void mnist_config_clear(mnist_config *config);
+
+/* Reads --config and --config-update, if there are any, into the options that they decide. `given` is that of
+ * cli_options_read. Returns the exit code: CLI_USAGE for a flag that says otherwise. Clear the configuration in any
+ * case. (mnist_ipu.c) */
+int mnist_ipu_resolve(mnist_config *config, const bool *given, bg_error *error);
+/* Whether the optimiser's state is in a list of kinds of tensors. */
+bool mnist_config_lists_state(const char *list);
 
 /* What one option's range cannot say: options that do not go together. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
@@ -77,14 +94,16 @@ typedef struct mnist_plan_room {
     char patterns[MNIST_RULES_BYTES];
 } mnist_plan_room;
 
-/* Strategy, stages, memory, gradients and the like: what training and test have in common. Warnings go to stderr. The
- * options point into `room`. The configuration has been checked. */
-bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room);
+/* Strategy, stages, memory, gradients and the like. Warnings go to stderr. The options point into `room`. The
+ * configuration has been checked. */
+bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_plan_room *room);
 
 uint64_t mnist_images_per_training_call(const mnist_config *config);
 uint64_t mnist_images_per_update(const mnist_config *config);
-/* Micro-batches of each replica in a test call: as many as a training call has, or what the images are enough for (0:
- * not even one). */
+uint64_t mnist_test_replicas(const mnist_config *config);
+/* Micro-batches of each replica in a test call: as many as a training call has, or as --config says. */
+uint64_t mnist_wanted_test_iterations(const mnist_config *config);
+/* The same, or what the images are enough for (0: not even one). */
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
 
 /* ---- data (mnist_data.c) ---- */
@@ -208,6 +227,8 @@ typedef struct mnist_training_result {
 bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
                       mnist_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error);
 
+/* Whether the plan of a test that --config places for itself can be made: better known before the training. */
+bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
 /* Prints progress and accuracy. Nothing is printed after *stop. */
 bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
                      const volatile sig_atomic_t *stop, bg_error *error);

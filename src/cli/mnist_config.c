@@ -113,6 +113,13 @@ const cli_option mnist_options[] = {
     {CLI_COUNT, "prefetch", AT(prefetch), .value = "N", .minimum = 1, .maximum = 1024,
      .help = "calls for which images are ready ahead"},
 
+    {.help = "Configuration"},
+    {CLI_TEXT, "config", AT(ipu_name), .value = "NAME", .default_text = "none",
+     .help = "an IPU configuration (a preset, a file, or a folder with ipu_config.json) that decides options above; "
+             "layers are the blocks B1 to B4"},
+    {CLI_TEXT, "config-update", AT(ipu_update), .value = "LIST", .default_text = "none",
+     .help = "changes to it: key=value,key=value; lists as [1 2 3]"},
+
     {.help = "Files"},
     {CLI_TEXT, "data-dir", AT(data_dir), .value = "DIR", .default_text = "$BRIGADE_DATA, data, ../shared/data",
      .help = "where the MNIST files are"},
@@ -185,6 +192,13 @@ static bg_status find_classes(const char *option, const char *list, size_t lengt
         begin = end + 1;
     }
     return BG_OK;
+}
+
+bool mnist_config_lists_state(const char *list)
+{
+    uint32_t classes = 0;
+
+    return find_classes("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
 }
 
 /* The rule that a list of them begins with; *next: what follows, NULL at the end. */
@@ -356,14 +370,30 @@ static uint64_t multiply_saturated(uint64_t a, uint64_t b)
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
-static uint64_t count_test_iterations(const mnist_config *config)
+static uint64_t count_iterations(const mnist_config *config)
 {
     return multiply_saturated(config->device_iterations, config->gradient_accumulation);
 }
 
+/* Options that --config came to have at least one replica. */
+static bool has_own_test(const mnist_config *config)
+{
+    return config->ipu.test.options.replicas > 0;
+}
+
+uint64_t mnist_test_replicas(const mnist_config *config)
+{
+    return has_own_test(config) ? config->ipu.test.options.replicas : config->replicas;
+}
+
+uint64_t mnist_wanted_test_iterations(const mnist_config *config)
+{
+    return has_own_test(config) ? config->ipu.test.options.device_iterations : count_iterations(config);
+}
+
 uint64_t mnist_images_per_training_call(const mnist_config *config)
 {
-    return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), count_test_iterations(config));
+    return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), count_iterations(config));
 }
 
 uint64_t mnist_images_per_update(const mnist_config *config)
@@ -380,8 +410,8 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config)
 
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count)
 {
-    uint64_t most = test_count / multiply_saturated(config->test_batch_size, config->replicas);
-    uint64_t wanted = count_test_iterations(config);
+    uint64_t most = test_count / multiply_saturated(config->test_batch_size, mnist_test_replicas(config));
+    uint64_t wanted = mnist_wanted_test_iterations(config);
 
     return wanted < most ? wanted : most;
 }
@@ -504,7 +534,21 @@ static void set_locations(const mnist_config *config, bg_options *options, mnist
         options->io_threads = (int32_t)config->io_threads;
 }
 
-bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room)
+/* Where --config has the test's layers. */
+static void place_test(const mnist_config *config, bg_options *options)
+{
+    const bg_options *own = &config->ipu.test.options;
+
+    options->strategy = own->strategy;
+    options->schedule = NULL;
+    options->stages = own->stages;
+    options->auto_stage = own->auto_stage;
+    options->device_count = own->device_count;
+    options->device_mapping = NULL;
+    options->device_mapping_count = 0;
+}
+
+bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_plan_room *room)
 {
     bg_options options = bg_options_defaults();
 
@@ -528,6 +572,11 @@ bg_options mnist_plan_options(const mnist_config *config, mnist_plan_room *room)
     find_recompute(config->recompute, &options);
     bg_recompute_order_find(config->recompute_order, &options.recompute_order);
     set_gradients(config, &options);
+    if (!training) {
+        options.recompute = BG_RECOMPUTE_NONE;
+        if (has_own_test(config))
+            place_test(config, &options);
+    }
     options.log = print_message;
     options.log_user = (void *)(uintptr_t)config;
     return options;

@@ -287,7 +287,7 @@ static bg_status test_rest(const mnist_config *config, const mnist_data *data, b
 
 static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
 {
-    return iterations != config->device_iterations * config->gradient_accumulation;
+    return iterations != mnist_wanted_test_iterations(config);
 }
 
 /* A test that is smaller than the training's calls must not keep anybody from training. */
@@ -301,19 +301,38 @@ static void print_shrunk(const mnist_config *config, const mnist_data *data, uin
     else
         printf("The %" PRIu64 " test images are fewer than --test-batch-size %" PRIu64 " x --replicas %" PRIu64
                ": they are tested at once, on one replica\n",
-               bg_dataset_sample_count(data->test_set), config->test_batch_size, config->replicas);
+               bg_dataset_sample_count(data->test_set), config->test_batch_size, mnist_test_replicas(config));
+}
+
+static mnist_runner_options shape_test(const mnist_config *config, uint64_t iterations)
+{
+    return (mnist_runner_options){.training = false,
+                                  .micro_batch = config->test_batch_size,
+                                  .device_iterations = iterations,
+                                  .gradient_accumulation = 1,
+                                  .replicas = mnist_test_replicas(config),
+                                  .output_mode = config->ipu.test.stages != NULL ? config->ipu.test.options.output_mode
+                                                                                 : BG_OUTPUT_SUM};
+}
+
+bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error)
+{
+    const uint64_t iterations = mnist_test_iterations(config, bg_dataset_sample_count(data->test_set));
+    const mnist_runner_options options = shape_test(config, iterations);
+    bg_plan *plan = NULL;
+
+    if (config->ipu.test.stages == NULL || iterations == 0)
+        return BG_OK;
+    BGI_TRY(mnist_plan_create(config, &options, &plan, error));
+    bg_plan_destroy(plan);
+    return BG_OK;
 }
 
 bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
                      const volatile sig_atomic_t *stop, bg_error *error)
 {
     uint64_t iterations = mnist_test_iterations(config, bg_dataset_sample_count(data->test_set));
-    mnist_runner_options options = {.training = false,
-                                    .micro_batch = config->test_batch_size,
-                                    .device_iterations = iterations,
-                                    .gradient_accumulation = 1,
-                                    .replicas = config->replicas,
-                                    .output_mode = BG_OUTPUT_SUM};
+    mnist_runner_options options = shape_test(config, iterations);
     test_result result = {.calls = 0};
     mnist_config lenient = *config;
     mnist_runner runner;

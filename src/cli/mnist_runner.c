@@ -23,7 +23,7 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
     bg_convnet_options network = bg_convnet_defaults();
     bg_optimiser optimiser = bg_adamw(config->learning_rate);
     mnist_plan_room room;
-    bg_options plan_options = mnist_plan_options(config, &room);
+    bg_options plan_options = mnist_plan_options(config, options->training, &room);
     bg_graph *graph = NULL;
     bg_convnet net;
     bg_status status;
@@ -40,8 +40,6 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_optio
     plan_options.output_mode = options->output_mode;
     plan_options.output_period = (uint32_t)options->output_period;
     plan_options.offload_optimiser = options->training && config->offload_optimiser;
-    if (!options->training)
-        plan_options.recompute = BG_RECOMPUTE_NONE;
     plan_options.trace = options->training && config->profile;
     plan_options.trace_events = PROFILE_EVENTS;
     if (options->training && config->costs.stage_count > 0) {

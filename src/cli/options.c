@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-enum { OPTION_LIMIT = 64, NAME_LIMIT = 48 };
+enum { NAME_LIMIT = 48 };
 
 static bool is_end(const cli_option *option)
 {
@@ -22,11 +22,11 @@ static bool is_end(const cli_option *option)
 
 static bg_status report_unknown(const cli_option *options, const char *name, bg_error *error)
 {
-    const char *names[OPTION_LIMIT];
+    const char *names[CLI_OPTION_LIMIT];
     const char *nearest;
     uint32_t count = 0;
 
-    for (; !is_end(options) && count < OPTION_LIMIT; options++)
+    for (; !is_end(options) && count < CLI_OPTION_LIMIT; options++)
         if (options->kind != CLI_HEADING)
             names[count++] = options->name;
     nearest = bgi_text_nearest(name, names, count);
@@ -191,7 +191,7 @@ static bg_status read_value(const cli_option *option, const char *text, void *va
 }
 
 /* Reads the option at argv[*index] and moves *index over its value. */
-static bg_status read_option(const cli_option *options, int argc, char **argv, int *index, void *values,
+static bg_status read_option(const cli_option *options, int argc, char **argv, int *index, void *values, bool *given,
                              bg_error *error)
 {
     char name[NAME_LIMIT + 1];
@@ -208,6 +208,8 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
         option++;
     if (is_end(option))
         return report_unknown(options, name, error);
+    if (given != NULL)
+        given[option - options] = true;
     if (option->kind == CLI_FLAG) {
         if (value != NULL)
             return bg_error_set(error, BG_ERROR_INVALID, "--%s takes no value; it was given `%s`", name, value);
@@ -223,7 +225,7 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
 }
 
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
-                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bg_error *error)
+                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bool *given, bg_error *error)
 {
     *word_count = 0;
     *wants_help = false;
@@ -235,7 +237,7 @@ bg_status cli_options_read(const cli_option *options, int argc, char **argv, voi
     }
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] == '-' && argv[i][2] != '\0') {
-            BGI_TRY(read_option(options, argc, argv, &i, values, error));
+            BGI_TRY(read_option(options, argc, argv, &i, values, given, error));
         } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
             return bg_error_set(error, BG_ERROR_INVALID, "unknown option %s; options begin with two dashes", argv[i]);
         } else if (*word_count < word_limit) {

@@ -22,7 +22,7 @@ typedef enum cli_kind {
     CLI_CHOICE       /* const char *: one of `choices` */
 } cli_kind;
 
-enum { CLI_LIST_LIMIT = 256 };
+enum { CLI_LIST_LIMIT = 256, CLI_OPTION_LIMIT = 128 };
 
 /* Values of an option that takes several; count 0: not given. */
 typedef struct cli_counts {
@@ -56,11 +56,11 @@ typedef struct cli_option {
 
 /*
  * Reads argv[1..]: "--name value", "--name=value". What is no option goes to words[], of which at most word_limit.
- * *wants_help is set by -h and --help (the rest is not looked at). BG_ERROR_INVALID says the option, the value, what is
- * allowed.
+ * *wants_help is set by -h and --help (the rest is not looked at). given[i] (NULL: nobody asks; false before) is set
+ * for the i-th line of the table that is met. BG_ERROR_INVALID says the option, the value, what is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
-                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bg_error *error);
+                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bool *given, bg_error *error);
 
 /* Each option with its default, from `values` as they are before reading. */
 void cli_options_help(const cli_option *options, const void *values, FILE *stream);

@@ -30,37 +30,39 @@ static void add_block(bgi_text *text, const char *name, uint64_t layer, bool *is
     *is_open = true;
 }
 
-/* "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head": a stage each device that has something. A device without is marked
- * by the others' @. */
-static void add_stages(bgi_text *text, const bg_ipu_model *model, const int64_t *layers, uint32_t device_count)
+/* "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head": a stage each device that has something; the others are left out and
+ * the numbers close up. Returns how many devices there are. */
+static uint32_t add_stages(bgi_text *text, const bg_ipu_model *model, const int64_t *layers, uint32_t device_count)
 {
+    const bool is_tied = model->head_is_tied && model->head_block != NULL;
     uint64_t layer = 0;
-    bool is_first = true, has_gap = false;
+    uint32_t number = 0;
 
-    for (uint32_t d = 0; d < device_count; d++)
-        has_gap = has_gap || layers[d] == 0;
     for (uint32_t d = 0; d < device_count; d++) {
         const uint64_t end = layer + (uint64_t)layers[d];
         const bool has_embedding = d == 0 && model->embedding_block != NULL;
-        const bool has_head = d == (model->head_is_tied ? 0 : device_count - 1) && model->head_block != NULL;
+        const bool has_head = d == device_count - 1 && !is_tied && model->head_block != NULL;
         bool is_open = false;
 
-        if (layer == end && !has_embedding && !has_head)
+        if (layer < end || has_embedding || has_head) {
+            bgi_text_add(text, "%s", text->length == 0 ? "" : "|");
+            if (has_embedding)
+                add_block(text, model->embedding_block, 0, &is_open);
+            for (; layer < end; layer++)
+                add_block(text, model->layer_blocks != NULL ? model->layer_blocks[layer] : NULL, layer, &is_open);
+            if (has_head)
+                add_block(text, model->head_block, 0, &is_open);
+            if (is_tied)
+                bgi_text_add(text, "@%u", number);
+        } else if (d > 0 || !is_tied) {
             continue;
-        bgi_text_add(text, "%s", is_first ? "" : "|");
-        if (has_embedding)
-            add_block(text, model->embedding_block, 0, &is_open);
-        for (; layer < end; layer++)
-            add_block(text, model->layer_blocks != NULL ? model->layer_blocks[layer] : NULL, layer, &is_open);
-        /* A tied head follows the last layer as a stage of its own. */
-        if (has_head && !model->head_is_tied)
-            add_block(text, model->head_block, 0, &is_open);
-        if (has_gap || (model->head_is_tied && model->head_block != NULL))
-            bgi_text_add(text, "@%u", d);
-        is_first = false;
+        }
+        number++;
     }
-    if (model->head_is_tied && model->head_block != NULL)
+    /* A tied head follows the last layer as a stage of its own. */
+    if (is_tied)
         bgi_text_add(text, "|%s@0", model->head_block);
+    return number;
 }
 
 static bg_status make_stages(const bg_ipu_settings *settings, const bg_ipu_model *model, bg_ipu_options *out,
@@ -75,7 +77,7 @@ static bg_status make_stages(const bg_ipu_settings *settings, const bg_ipu_model
     status = bg_layers_expand(settings->layers_per_ipu, settings->layers_count, settings->ipus_per_replica,
                               model->layer_count, layers, error);
     if (status == BG_OK) {
-        add_stages(&text, model, layers, settings->ipus_per_replica);
+        out->options.device_count = add_stages(&text, model, layers, settings->ipus_per_replica);
         status = bgi_text_finish(&text, &out->stages, error);
     }
     free(layers);
@@ -166,8 +168,14 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
         status = make_stages(&settings, model, &made, error);
     if (status == BG_OK && made.stages != NULL) {
         made.options.stages = made.stages;
+        /* A pipeline that comes back to a device needs a schedule in which devices have several stages. */
+        if (!for_inference && model->head_is_tied && model->head_block != NULL && made.options.device_count > 1)
+            made.options.schedule = "grouped";
         made.options.auto_stage = BG_AUTO_STAGE_SAME_AS_IPU; /* stages are listed */
-        made.options.device_count = settings.ipus_per_replica;
+        if (made.options.device_count < settings.ipus_per_replica)
+            bgi_text_add(&notes, "`%s`: %u of %u devices have no layers and are left out\n",
+                         bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name,
+                         settings.ipus_per_replica - made.options.device_count, settings.ipus_per_replica);
     }
     add_notes(&notes, config, &settings, model, for_inference);
     if (status == BG_OK)

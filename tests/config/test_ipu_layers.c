@@ -204,10 +204,11 @@ static void test_options(void **state)
 
     if (bg_ipu_config_to_options(config, false, false, &model, &made, &error) != BG_OK)
         fail_msg("%s", error.message);
-    assert_string_equal(made.stages, "Embedding,Layer-0@0|Layer-1,Layer-2@1|Layer-3,Head@3");
+    assert_string_equal(made.stages, "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head");
     assert_false(made.options.compile_only);
     assert_int_equal(made.options.strategy, BG_STRATEGY_PIPELINED);
-    assert_int_equal(made.options.device_count, 4);
+    assert_int_equal(made.options.device_count, 3);
+    assert_non_null(strstr(made.notes, "`layers_per_ipu`: 1 of 4 devices have no layers and are left out"));
     assert_int_equal(made.options.replicas, 2);
     assert_int_equal(made.options.gradient_accumulation, 8);
     assert_int_equal(made.options.device_iterations, 3);
@@ -249,6 +250,7 @@ static void test_tied_head(void **state)
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, &model, &made, NULL), BG_OK);
     assert_string_equal(made.stages, "E,A@0|B@1|H@0");
+    assert_string_equal(made.options.schedule, "grouped");
     bg_ipu_options_clear(&made);
     bg_ipu_config_destroy(config);
 }

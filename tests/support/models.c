@@ -164,7 +164,7 @@ void *test_model_input(const bg_type *type, const char *name, uint64_t micro_bat
         abort();
     if (strcmp(name, "images") == 0)
         bg_digits_generate(&digits, data, other);
-    else if (strcmp(name, "labels") == 0)
+    else if (strcmp(name, "labels") == 0 && type->dtype == BG_UINT8)
         bg_digits_generate(&digits, other, data);
     else if (type->dtype == BG_INT32)
         for (size_t i = 0; i < size / 4; i++)

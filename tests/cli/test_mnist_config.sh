@@ -1,0 +1,96 @@
+#!/bin/sh
+# brigade mnist --config: a run that a configuration describes is, in its plan and in its bits, the one that flags
+# describe; a flag that says otherwise is refused, and both are named.
+. "$(dirname "$0")/support.sh"
+cd "$root" || exit 1
+make_digits
+
+common="--data-dir $folder/data --epochs 1 --batch-size 8 --cores 2 --quiet"
+
+# plan FILE ARGUMENT...: what is no time.
+plan() {
+    plan_file=$1
+    shift
+    "$program" plan mnist --batch-size 8 "$@" 2>/dev/null | sed 's/; compiled in .*//' >"$plan_file"
+}
+
+# same NAME CONFIG UPDATE FLAG...: the plan and the weights are the same.
+same() {
+    same_name=$1 same_config=$2 same_update=$3
+    shift 3
+    printf '%s\n' "$same_config" >"$folder/ipu_config.json"
+    rm -f "$folder/one.plan" "$folder/two.plan" "$folder/one.safetensors" "$folder/two.safetensors"
+    plan "$folder/one.plan" --config "$folder" --config-update "$same_update"
+    plan "$folder/two.plan" "$@"
+    check "$same_name has a plan" test -s "$folder/one.plan"
+    check "$same_name: the plan" cmp "$folder/one.plan" "$folder/two.plan"
+    "$program" mnist $common --config "$folder" --config-update "$same_update" --save "$folder/one.safetensors" \
+        >"$folder/one.out" 2>/dev/null
+    "$program" mnist $common "$@" --save "$folder/two.safetensors" >"$folder/two.out" 2>/dev/null
+    check "$same_name: the weights" cmp "$folder/one.safetensors" "$folder/two.safetensors"
+    check "$same_name: the test" test "$(tail -n 1 "$folder/one.out")" = "$(tail -n 1 "$folder/two.out")"
+}
+
+same "pipelined over four" '{"layers_per_ipu": [1, 1, 1, 1], "gradient_accumulation_steps": 2}' \
+    'device_iterations=5,seed=3' \
+    --stages 'B1|B2|B3|B4' --gradient-accumulation 2 --device-iterations 5 --seed 3
+cp "$folder/one.safetensors" "$folder/first"
+same "two replicas, state in pieces" '{"ipus_per_replica": 2, "replication_factor": 2}' \
+    'replicated_tensor_sharding=true,device_iterations=2,gradient_accumulation_steps=3' \
+    --stages 'B1,B2|B3,B4' --devices 2 --replicas 2 --shard optimiser --device-iterations 2 --gradient-accumulation 3
+check "another configuration gives other weights" sh -c '! cmp -s "$1" "$2"' sh "$folder/first" "$folder/one.safetensors"
+if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
+    same "recomputation" '{"layers_per_ipu": [2, -1], "recompute_checkpoint_every_layer": true}' \
+        'gradient_accumulation_steps=4,device_iterations=2' \
+        --stages 'B1,B2|B3,B4' --recompute checkpoints --checkpoint-blocks --gradient-accumulation 4 --device-iterations 2
+    same "state off the devices, a device without layers" '{"layers_per_ipu": [0, 3, 1], "output_mode": "all"}' \
+        'optimizer_state_offchip=true,gradient_accumulation_steps=8' \
+        --stages 'B1,B2,B3|B4' --devices 2 --offload-optimiser --gradient-accumulation 8 --device-iterations 1 \
+        --output-mode all
+    same "bfloat16 sums on one device" '{"enable_half_partials": true}' 'layers_per_ipu=[4],device_iterations=2' \
+        --stages 'B1,B2,B3,B4' --partials bfloat16 --gradient-accumulation 1 --device-iterations 2
+    printf 'layers_per_ipu: [1, 1, 1, 1]\ngradient_accumulation_steps: 2\ndevice_iterations: 5\nseed: 3\n' >"$folder/c.yaml"
+    "$program" mnist $common --config "$folder/c.yaml" --save "$folder/yaml" >/dev/null 2>&1
+    check "YAML says the same" cmp "$folder/first" "$folder/yaml"
+fi
+
+# A preset by its name; what it does not give is a flag's.
+plan "$folder/one.plan" --config mnist --replicas 2 --schedule grouped
+plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials bfloat16
+check "a preset and flags that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
+plan "$folder/one.plan" --config-update gradient_accumulation_steps=4 --stages 'B1|B2,B3,B4'
+plan "$folder/two.plan" --stages 'B1|B2,B3,B4' --gradient-accumulation 4 --device-iterations 1 --partials bfloat16
+check "layers that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
+
+# The test runs as the inference fields say.
+"$program" mnist $common --config mnist --config-update 'inference_layers_per_ipu=[2 2],inference_device_iterations=7,
+    inference_replication_factor=2,gradient_accumulation_steps=2' --log "$folder/log" --save "$folder/one" >"$folder/out" 2>&1
+check "the test has its own placement" grep -q '^Accuracy on all 500 test images: ' "$folder/out"
+check "the log has the options as they came out" grep -q '"gradient-accumulation":2,.*"config":"mnist"' "$folder/log"
+
+# Contradictions: both are named.
+error 2 '--replicas 2 contradicts `replication_factor` = 4 of --config mnist with --config-update' \
+    mnist --config mnist --config-update replication_factor=4 --replicas 2
+error 2 '--stages B1|B2,B3,B4 contradicts `layers_per_ipu` = [1,1,1,1] of --config mnist' \
+    mnist --config mnist --stages 'B1|B2,B3,B4'
+error 2 '--devices 2 contradicts `ipus_per_replica` = 4' mnist --config-update ipus_per_replica=4 --devices 2
+error 2 '--device-mapping 3,2,1,0 contradicts `layers_per_ipu`' mnist --config mnist --device-mapping 3,2,1,0
+error 2 '--strategy single contradicts --config' mnist --config mnist --strategy single
+error 2 '--accumulation sum contradicts --config' plan mnist --config mnist --accumulation sum
+error 2 '--recompute stage contradicts `recompute_checkpoint_every_layer` = false' mnist --config mnist --recompute stage
+error 2 '--offload-optimiser contradicts `optimizer_state_offchip` = false' \
+    mnist --config-update optimizer_state_offchip=false --offload-optimiser
+error 2 '--offload weights contradicts `optimizer_state_offchip` = true' \
+    mnist --config-update optimizer_state_offchip=y --offload weights
+error 2 '--shard accumulators contradicts `replicated_tensor_sharding` = true' \
+    mnist --config-update replicated_tensor_sharding=y,replication_factor=2 --shard accumulators
+error 2 '--partials float32 contradicts `enable_half_partials` = true' \
+    mnist --config-update enable_half_partials=y --partials float32
+error 2 '--seed 1 contradicts `seed` = 2' mnist --config-update seed=2 --seed 1
+check "the same said twice is no contradiction" "$program" mnist --compile-only --config mnist --device-iterations 10 \
+    --devices 4 --offload activations >/dev/null
+error 2 'the model 4' mnist --config mnist --config-update 'layers_per_ipu=[1 1 1 2]'
+error 1 'no preset, file or folder `nope`' mnist --config nope
+error 1 'layers_per_ipu' mnist --config-update 'layers_per_ip=[1]'
+error 2 '--save and --config are one file' mnist --config "$folder/ipu_config.json" --save "$folder/ipu_config.json"
+finish
