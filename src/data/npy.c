@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/dataset.h"
+#include "data/half.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -208,21 +209,6 @@ static uint64_t read_bits(const unsigned char *bytes, size_t count, bool is_big)
     return bits;
 }
 
-static float float_from_half(uint32_t half)
-{
-    const uint32_t sign = (half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
-    uint32_t bits;
-    float value;
-
-    if (exponent == 0) {
-        value = (float)fraction * 0x1p-24F;
-        return sign != 0 ? -value : value;
-    }
-    bits = sign | fraction << 13 | (exponent == 31 ? 255U << 23 : (exponent + 112) << 23);
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 typedef enum conversion { BITS, HALF, TRUTH, SIGNED, UNSIGNED } conversion;
 
 typedef struct element {
@@ -270,7 +256,7 @@ static bool convert(const element *e, uint64_t bits, void *out)
             *(unsigned char *)out = (unsigned char)bits;
         return true;
     case HALF:
-        value = float_from_half((uint32_t)bits);
+        value = bgi_float_from_half((uint32_t)bits);
         memcpy(out, &value, sizeof value);
         return true;
     case TRUTH:

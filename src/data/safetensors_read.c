@@ -7,6 +7,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "data/half.h"
 #include "data/mapping.h"
 
 #include <inttypes.h>
@@ -16,9 +17,15 @@
 
 enum { LENGTH_BYTES = 8 };
 
+/* A tensor and how its elements lie in the file. The entry comes first: pointers to it are pointers to the item. */
+typedef struct item {
+    bg_safetensors_entry entry;
+    const bgi_safetensors_storage *storage;
+} item;
+
 struct bg_safetensors {
     bgi_arena arena;
-    bg_safetensors_entry *entries; /* by name */
+    item *entries; /* by name */
     size_t entry_count;
     bg_safetensors_metadata *metadata; /* by key */
     size_t metadata_count;
@@ -31,33 +38,45 @@ typedef struct parser {
     const char *name;
     const unsigned char *data; /* behind the header */
     uint64_t data_bytes;
+    bool keeps_foreign;
     bg_safetensors *file;
     bg_error *error;
 } parser;
 
 /* ---- types ---- */
 
-static const struct {
-    bg_dtype dtype;
-    const char *name;
-} dtypes[] = {
-    {BG_FLOAT32, "F32"}, {BG_BFLOAT16, "BF16"}, {BG_FLOAT64, "F64"}, {BG_INT32, "I32"}, {BG_UINT8, "U8"},
+static const bgi_safetensors_storage storages[] = {
+    {"F32", BG_FLOAT32, 4},    {"BF16", BG_BFLOAT16, 2},  {"F64", BG_FLOAT64, 8},     {"I32", BG_INT32, 4},
+    {"U8", BG_UINT8, 1},       {"F16", BG_DTYPE_NONE, 2}, {"BOOL", BG_DTYPE_NONE, 1}, {"I8", BG_DTYPE_NONE, 1},
+    {"I16", BG_DTYPE_NONE, 2}, {"U16", BG_DTYPE_NONE, 2}, {"U32", BG_DTYPE_NONE, 4},  {"I64", BG_DTYPE_NONE, 8},
+    {"U64", BG_DTYPE_NONE, 8},
 };
+enum { STORAGE_COUNT = sizeof storages / sizeof storages[0] };
 
 const char *bgi_safetensors_dtype_name(bg_dtype dtype)
 {
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
-        if (dtypes[i].dtype == dtype)
-            return dtypes[i].name;
+    for (int i = 0; i < STORAGE_COUNT; i++)
+        if (dtype != BG_DTYPE_NONE && storages[i].dtype == dtype)
+            return storages[i].name;
     return NULL;
 }
 
-bg_dtype bgi_safetensors_dtype_find(const char *name)
+static const bgi_safetensors_storage *find_storage(const char *name)
 {
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
-        if (strcmp(dtypes[i].name, name) == 0)
-            return dtypes[i].dtype;
-    return BG_DTYPE_NONE;
+    for (int i = 0; i < STORAGE_COUNT; i++)
+        if (strcmp(storages[i].name, name) == 0)
+            return &storages[i];
+    return NULL;
+}
+
+/* A type of Brigade's whose elements are as large. */
+static bg_dtype find_stand_in(const bgi_safetensors_storage *storage)
+{
+    int i = 0;
+
+    while (storages[i].dtype == BG_DTYPE_NONE || storages[i].element_bytes != storage->element_bytes)
+        i++;
+    return storages[i].dtype;
 }
 
 /* ---- one tensor's description ---- */
@@ -67,17 +86,19 @@ static bg_status fail_tensor(const parser *p, const char *tensor, bg_status stat
     return bg_error_set(p->error, status, "%s: tensor `%.200s`: %s", p->name, tensor, what);
 }
 
-static bg_status parse_dtype(const parser *p, const char *tensor, const json_t *description, bg_dtype *out)
+static bg_status parse_dtype(const parser *p, const char *tensor, const json_t *description, item *out)
 {
     const char *text = json_string_value(json_object_get(description, "dtype"));
 
     if (text == NULL)
         return fail_tensor(p, tensor, BG_ERROR_PARSE, "has no `dtype` that is a string");
-    *out = bgi_safetensors_dtype_find(text);
-    if (*out == BG_DTYPE_NONE)
+    out->storage = find_storage(text);
+    if (out->storage == NULL || (out->storage->dtype == BG_DTYPE_NONE && !p->keeps_foreign))
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
                             "%s: tensor `%.200s`: dtype `%.40s`, expected F32, BF16, F64, I32 or U8", p->name, tensor,
                             text);
+    /* Sizes are checked with it; what is foreign loses it at the end. */
+    out->entry.type.dtype = find_stand_in(out->storage);
     return BG_OK;
 }
 
@@ -140,14 +161,14 @@ static bg_status parse_offsets(const parser *p, const char *tensor, const json_t
     return BG_OK;
 }
 
-static bg_status parse_tensor(const parser *p, const char *tensor, const json_t *description,
-                              bg_safetensors_entry *entry)
+static bg_status parse_tensor(const parser *p, const char *tensor, const json_t *description, item *out)
 {
+    bg_safetensors_entry *entry = &out->entry;
     uint64_t begin = 0;
 
     if (!json_is_object(description))
         return fail_tensor(p, tensor, BG_ERROR_PARSE, "its description is not an object");
-    BGI_TRY(parse_dtype(p, tensor, description, &entry->type.dtype));
+    BGI_TRY(parse_dtype(p, tensor, description, out));
     BGI_TRY(parse_shape(p, tensor, description, &entry->type));
     BGI_TRY(parse_offsets(p, tensor, description, &entry->type, &begin));
     entry->data = p->data + begin;
@@ -177,22 +198,22 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* No entry is empty, so sorted by place they must follow one another from the first byte to the last. */
-static bg_status check_places(const parser *p, bg_safetensors_entry *entries, size_t count)
+static bg_status check_places(const parser *p, item *entries, size_t count)
 {
     uint64_t expected = 0;
 
     if (count > 0)
         qsort(entries, count, sizeof *entries, compare_places);
     for (size_t i = 0; i < count; i++) {
-        const uint64_t begin = (uint64_t)((const unsigned char *)entries[i].data - p->data);
+        const uint64_t begin = (uint64_t)((const unsigned char *)entries[i].entry.data - p->data);
 
         if (begin != expected)
             return bg_error_set(p->error, BG_ERROR_PARSE,
                                 "%s: tensor `%.200s`: data begin at %" PRIu64 ", expected %" PRIu64
                                 ", where the data before it end: tensors %s",
-                                p->name, entries[i].name, begin, expected,
+                                p->name, entries[i].entry.name, begin, expected,
                                 begin < expected ? "overlap" : "leave a hole");
-        expected = begin + bg_type_size_bytes(&entries[i].type);
+        expected = begin + bg_type_size_bytes(&entries[i].entry.type);
     }
     if (expected != p->data_bytes)
         return bg_error_set(p->error, BG_ERROR_PARSE,
@@ -258,8 +279,10 @@ static bg_status parse_header(const parser *p, json_t *header)
     BGI_TRY(check_places(p, file->entries, file->entry_count));
     if (file->entry_count > 0)
         qsort(file->entries, file->entry_count, sizeof *file->entries, compare_names);
-    for (size_t i = 0; i < file->entry_count; i++)
-        BGI_TRY(copy_unaligned(p, &file->entries[i]));
+    for (size_t i = 0; i < file->entry_count; i++) {
+        BGI_TRY(copy_unaligned(p, &file->entries[i].entry));
+        file->entries[i].entry.type.dtype = file->entries[i].storage->dtype;
+    }
     return BG_OK;
 }
 
@@ -279,8 +302,8 @@ static bg_status load_json(const char *name, const unsigned char *text, size_t l
     return BG_OK;
 }
 
-static bg_status parse_content(const char *name, const unsigned char *content, size_t size_bytes, bg_safetensors *file,
-                               bg_error *error)
+static bg_status parse_content(const char *name, const unsigned char *content, size_t size_bytes, bool keeps_foreign,
+                               bg_safetensors *file, bg_error *error)
 {
     uint64_t header_bytes = 0;
     json_t *header = NULL;
@@ -304,6 +327,7 @@ static bg_status parse_content(const char *name, const unsigned char *content, s
     const parser p = {.name = name,
                       .data = content + LENGTH_BYTES + header_bytes,
                       .data_bytes = size_bytes - LENGTH_BYTES - header_bytes,
+                      .keeps_foreign = keeps_foreign,
                       .file = file,
                       .error = error};
     status = parse_header(&p, header);
@@ -311,15 +335,15 @@ static bg_status parse_content(const char *name, const unsigned char *content, s
     return status;
 }
 
-bg_status bgi_safetensors_parse(const char *name, const void *content, size_t size_bytes, bg_safetensors **out,
-                                bg_error *error)
+bg_status bgi_safetensors_parse(const char *name, const void *content, size_t size_bytes, bool keeps_foreign,
+                                bg_safetensors **out, bg_error *error)
 {
     bg_safetensors *file = calloc(1, sizeof *file);
     bg_status status;
 
     if (file == NULL)
         return bgi_error_memory(error, "a safetensors file", sizeof *file);
-    status = parse_content(name, content, size_bytes, file, error);
+    status = parse_content(name, content, size_bytes, keeps_foreign, file, error);
     if (status != BG_OK) {
         bg_safetensors_destroy(file);
         return status;
@@ -330,7 +354,7 @@ bg_status bgi_safetensors_parse(const char *name, const void *content, size_t si
 
 /* ---- files ---- */
 
-bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error)
+bg_status bgi_safetensors_open(const char *path, bool keeps_foreign, bg_safetensors **out, bg_error *error)
 {
     bg_safetensors *file = NULL;
     void *mapping = NULL;
@@ -338,7 +362,7 @@ bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *
     bg_status status;
 
     BGI_TRY(bgi_mapping_open(path, &mapping, &size_bytes, error));
-    status = bgi_safetensors_parse(path, mapping, size_bytes, &file, error);
+    status = bgi_safetensors_parse(path, mapping, size_bytes, keeps_foreign, &file, error);
     if (status != BG_OK) {
         bgi_mapping_close(mapping, size_bytes);
         return status;
@@ -347,6 +371,11 @@ bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *
     file->mapping_bytes = size_bytes;
     *out = file;
     return BG_OK;
+}
+
+bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error)
+{
+    return bgi_safetensors_open(path, false, out, error);
 }
 
 void bg_safetensors_destroy(bg_safetensors *file)
@@ -367,7 +396,7 @@ size_t bg_safetensors_count(const bg_safetensors *file)
 
 const bg_safetensors_entry *bg_safetensors_at(const bg_safetensors *file, size_t index)
 {
-    return &file->entries[index];
+    return &file->entries[index].entry;
 }
 
 const bg_safetensors_entry *bg_safetensors_find(const bg_safetensors *file, const char *name)
@@ -377,6 +406,37 @@ const bg_safetensors_entry *bg_safetensors_find(const bg_safetensors *file, cons
     if (file->entry_count == 0)
         return NULL;
     return bsearch(&wanted, file->entries, file->entry_count, sizeof *file->entries, compare_names);
+}
+
+const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry)
+{
+    return ((const item *)(const void *)entry)->storage;
+}
+
+bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage)
+{
+    return bg_dtype_is_float(storage->dtype) || strcmp(storage->name, "F16") == 0;
+}
+
+bool bgi_safetensors_read_floats(const bg_safetensors_entry *entry, float *out)
+{
+    const bgi_safetensors_storage *storage = bgi_safetensors_storage_of(entry);
+    const int64_t count = bg_type_element_count(&entry->type);
+
+    if (storage->dtype == BG_FLOAT32)
+        memcpy(out, entry->data, (size_t)count * sizeof *out);
+    else if (storage->dtype == BG_FLOAT64)
+        for (int64_t i = 0; i < count; i++)
+            out[i] = (float)((const double *)entry->data)[i];
+    else if (storage->dtype == BG_BFLOAT16)
+        for (int64_t i = 0; i < count; i++)
+            out[i] = bgi_float_from_bits((uint32_t)((const uint16_t *)entry->data)[i] << 16);
+    else if (bgi_safetensors_is_float(storage))
+        for (int64_t i = 0; i < count; i++)
+            out[i] = bgi_float_from_half(((const uint16_t *)entry->data)[i]);
+    else
+        return false;
+    return true;
 }
 
 size_t bg_safetensors_metadata_count(const bg_safetensors *file)

@@ -38,14 +38,14 @@ static void assert_header_fails(const char *header, size_t data_bytes, bg_status
     char *content = make_content(header, data_bytes, &size_bytes);
     bg_safetensors *file = NULL;
     bg_error error = {0};
-    const bg_status status = bgi_safetensors_parse("x", content, size_bytes, &file, &error);
+    const bg_status status = bgi_safetensors_parse("x", content, size_bytes, false, &file, &error);
 
     if (strstr(error.message, text) == NULL)
         fail_msg("\"%s\" does not contain \"%s\"", error.message, text);
     assert_int_equal(status, expected);
     assert_int_equal(error.status, expected);
     assert_null(file);
-    assert_int_equal(bgi_safetensors_parse("x", content, size_bytes, &file, NULL), expected);
+    assert_int_equal(bgi_safetensors_parse("x", content, size_bytes, false, &file, NULL), expected);
     free(content);
 }
 
@@ -145,7 +145,7 @@ static void test_foreign_file(void **state)
     bg_error error = {0};
     (void)state;
 
-    if (bgi_safetensors_parse("x", content, size_bytes, &file, &error) != BG_OK)
+    if (bgi_safetensors_parse("x", content, size_bytes, false, &file, &error) != BG_OK)
         fail_msg("%s", error.message);
     assert_int_equal(bg_safetensors_count(file), 2);
     const bg_safetensors_entry *w = bg_safetensors_find(file, "w");
@@ -195,7 +195,7 @@ static void test_bad_lengths(void **state)
         bg_safetensors *file = NULL;
         bg_error error = {0};
 
-        assert_int_equal(bgi_safetensors_parse("x", cases[i].content, cases[i].size_bytes, &file, &error),
+        assert_int_equal(bgi_safetensors_parse("x", cases[i].content, cases[i].size_bytes, false, &file, &error),
                          BG_ERROR_PARSE);
         assert_non_null(strstr(error.message, i < 2 ? "bytes long, expected at least" : "header length"));
         assert_null(file);
@@ -328,7 +328,7 @@ static void test_damage_anywhere(void **state)
         bg_safetensors *file = NULL;
 
         memcpy(copy, content, cut);
-        assert_int_equal(bgi_safetensors_parse("x", copy, cut, &file, NULL), BG_ERROR_PARSE);
+        assert_int_equal(bgi_safetensors_parse("x", copy, cut, false, &file, NULL), BG_ERROR_PARSE);
         free(copy);
     }
     for (int round = 0; round < 20000; round++) {
@@ -337,7 +337,7 @@ static void test_damage_anywhere(void **state)
         bg_safetensors *file = NULL;
 
         content[at] = (char)bgi_random_word(&random);
-        if (bgi_safetensors_parse("x", content, size_bytes, &file, NULL) == BG_OK)
+        if (bgi_safetensors_parse("x", content, size_bytes, false, &file, NULL) == BG_OK)
             for (size_t i = 0; i < bg_safetensors_count(file); i++) {
                 const char *data = bg_safetensors_at(file, i)->data;
                 assert_true(data >= content && data + 2 <= content + size_bytes);
@@ -372,7 +372,7 @@ static void test_out_of_memory(void **state)
 
             test_allocations_fail(n);
             status = writing ? bg_safetensors_write(path, &entry, 1, &pair, 1, NULL)
-                             : bgi_safetensors_parse("x", content, size_bytes, &file, NULL);
+                             : bgi_safetensors_parse("x", content, size_bytes, false, &file, NULL);
             test_allocations_fail(0);
             bg_safetensors_destroy(file);
             assert_int_equal(test_allocations_live(), live);

@@ -1,0 +1,49 @@
+/*
+ * huggingface.h: folders of GPT-2 models as Hugging Face's transformers keeps them: `config.json` beside
+ * `model.safetensors`, or beside `model.safetensors.index.json` and the files that it names.
+ *
+ * Tensors keep their names and need no transpose: a matrix is [in, out] on both sides. They may be called
+ * "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64 (weights here are float32).
+ * `lm_head.weight` is the embedding once more, and `attn.bias` and `attn.masked_bias` are masks: they are not read.
+ */
+#ifndef BRIGADE_HUGGINGFACE_H
+#define BRIGADE_HUGGINGFACE_H
+
+#include <brigade/gpt.h>
+#include <brigade/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Reads config.json and sets of `options` layers, hidden, heads, positions, vocabulary, dropout (`resid_pdrop`), and
+ * sequence_length to all positions; the rest stays. What the file leaves out is as Hugging Face has it.
+ * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED (a model that is no GPT-2, or a kind of
+ * it that bg_gpt_build does not make, with every such setting), BG_ERROR_MEMORY.
+ */
+BG_API bg_status bg_gpt_directory_read_options(const char *directory, bg_gpt_options *options, bg_error *error);
+
+/*
+ * Sets all weights of the model, under bg_gpt_build's names, which are Hugging Face's. Before anything is set, the
+ * configuration is compared with `options` (NULL: not compared) and the tensors with the configuration: BG_ERROR_SHAPE
+ * lists every mismatch. Further errors: those of bg_gpt_directory_read_options.
+ */
+BG_API bg_status bg_gpt_directory_load(const char *directory, const bg_gpt_options *options, bg_weights *weights,
+                                       bg_error *error);
+
+/*
+ * Writes config.json and model.safetensors, such that GPT2LMHeadModel.from_pretrained loads them; the folder is made
+ * when it is not there. Each file appears complete or not at all, the configuration last. Loading gives the same bits.
+ * The end of a text is taken to be the last token, or token 50256 when there are more.
+ * Errors: BG_ERROR_NOT_FOUND (`weights` lacks one), BG_ERROR_SHAPE (of another shape or type), BG_ERROR_IO,
+ * BG_ERROR_MEMORY.
+ */
+BG_API bg_status bg_gpt_directory_save(const char *directory, const bg_gpt_options *options, bg_weights *weights,
+                                       bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * huggingface_write.c: a GPT-2 folder as transformers' save_pretrained writes it: the weights first, then the
+ * configuration, so that a folder with a new configuration has its weights.
+ */
+#include "data/huggingface.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/safetensors.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+enum { FULL_NAME_BYTES = BGI_HF_NAME_BYTES + 16 };
+
+/* Finds tensor `index` of the model among the weights; *found is false past the last one. */
+static bg_status find_weight(const bgi_hf_config *config, int64_t index, bg_weights *weights,
+                             char name[FULL_NAME_BYTES], bg_weight *out, bool *found, bg_error *error)
+{
+    char suffix[BGI_HF_NAME_BYTES], have[BG_TYPE_TEXT_BYTES], wanted[BG_TYPE_TEXT_BYTES];
+    bg_type type;
+
+    *found = bgi_hf_tensor(config, index, suffix, &type);
+    if (!*found)
+        return BG_OK;
+    snprintf(name, FULL_NAME_BYTES, "transformer.%s", suffix);
+    BGI_TRY(bg_weights_find(weights, name, out, error));
+    if (!bg_type_equal(&out->type, &type))
+        return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, expected %s of this model", name,
+                            bg_type_text(&out->type, have), bg_type_text(&type, wanted));
+    return BG_OK;
+}
+
+static bg_status save_model(const char *directory, const bgi_hf_config *config, bg_weights *weights, bg_error *error)
+{
+    /* transformers refuses a file that does not say from which framework its tensors are. */
+    const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
+    const uint32_t limit = bg_weights_count(weights);
+    bg_safetensors_entry *entries = calloc((size_t)limit + 1, sizeof *entries);
+    char *path = bgi_path_join(directory, BGI_HF_MODEL);
+    char name[FULL_NAME_BYTES];
+    bg_status status = BG_OK;
+    bool found = true;
+    bg_weight weight;
+    size_t count = 0;
+
+    if (entries == NULL || path == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "a list of weights", ((size_t)limit + 1) * sizeof *entries));
+    /* A weight is valid until the next call on these weights: fetch the newest values first, then collect them. */
+    for (int64_t i = 0; found; i++)
+        BGI_TRY_CLEANUP(find_weight(config, i, weights, name, &weight, &found, error));
+    for (int64_t i = 0;; i++) {
+        BGI_TRY_CLEANUP(find_weight(config, i, weights, name, &weight, &found, error));
+        if (!found)
+            break;
+        entries[count++] = (bg_safetensors_entry){.name = weight.name, .type = weight.type, .data = weight.data};
+    }
+    status = bg_safetensors_write(path, entries, count, metadata, 1, error);
+cleanup:
+    free(path);
+    free(entries);
+    return status;
+}
+
+bg_status bg_gpt_directory_save(const char *directory, const bg_gpt_options *options, bg_weights *weights,
+                                bg_error *error)
+{
+    const bgi_hf_config config = {.vocabulary = options->vocabulary,
+                                  .positions = options->positions,
+                                  .hidden = options->hidden,
+                                  .layers = options->layers,
+                                  .heads = options->heads};
+
+    BGI_TRY(bgi_folder_create(directory, error));
+    BGI_TRY(save_model(directory, &config, weights, error));
+    return bgi_hf_config_save(directory, options, error);
+}
