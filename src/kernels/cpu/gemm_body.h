@@ -230,6 +230,38 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors)
     }
 }
 
+/* A product of float32 blocks that lie in caches: c = a b, or added to c. B's rows are
+ * readable in whole vectors. */
+typedef struct gemm_block {
+    const float *a, *b;
+    float *c;
+    int64_t a_row, a_column, b_row, c_row;
+    int64_t m, n, k;
+    bool add;
+} gemm_block;
+
+static void multiply_block(const gemm_block *g)
+{
+    const int64_t vectors = (g->n + LANES - 1) / LANES;
+    const int64_t panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+
+    for (int64_t p = 0; p < panels; p++) {
+        const int64_t from = vectors * p / panels, to = vectors * (p + 1) / panels, left = g->n - from * LANES;
+        const gemm_tile tile = {.a = g->a,
+                                .a_row = g->a_row,
+                                .a_column = g->a_column,
+                                .b = g->b + from * LANES,
+                                .b_row = g->b_row,
+                                .depth = g->k,
+                                .c = g->c + from * LANES,
+                                .c_row = g->c_row,
+                                .columns = left < (to - from) * LANES ? left : (to - from) * LANES,
+                                .add = g->add};
+
+        multiply_panel(tile, g->m, to - from);
+    }
+}
+
 /* A unit's scratch: panel, spare panel, A widened and packed, C in float32. */
 typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;

@@ -154,13 +154,29 @@ static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- dropout ---- */
 
-enum { DROPOUT_GROUP = 64 }; /* counters advanced side by side: 4 words each */
+enum { DROPOUT_GROUP = 64 }; /* counters advanced side by side, at most: 4 words each */
+
+/* The random numbers of one sample, and what they decide. */
+typedef struct dropout_mask {
+    uint32_t rest[3], key[2]; /* the counter behind its first word */
+    double bound;             /* words from it on are kept: 2^32 keeps none */
+    float scale;              /* of what is kept */
+} dropout_mask;
+
+static dropout_mask find_mask(const bg_kernel_env *env, double probability, uint32_t random_id, uint32_t sample)
+{
+    return (dropout_mask){{sample, random_id, (uint32_t)env->step},
+                          {(uint32_t)env->seed, (uint32_t)(env->seed >> 32) ^ (uint32_t)(env->step >> 32)},
+                          ceil(probability * 0x1p32),
+                          (float)(1.0 / (1.0 - probability))};
+}
 
 /* words[w][i]: word w of Philox4x32-10 at counter {first + i, rest...}; see core/random.c for the scalar one. */
-static void make_words(uint32_t first, const uint32_t rest[3], const uint32_t key[2], uint32_t words[4][DROPOUT_GROUP])
+static void make_words(const dropout_mask *mask, uint32_t first, int64_t count, uint32_t words[4][DROPOUT_GROUP])
 {
-    for (uint32_t i = 0; i < DROPOUT_GROUP; i++) {
-        uint32_t c0 = first + i, c1 = rest[0], c2 = rest[1], c3 = rest[2], k0 = key[0], k1 = key[1];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t c0 = first + i, c1 = mask->rest[0], c2 = mask->rest[1], c3 = mask->rest[2];
+        uint32_t k0 = mask->key[0], k1 = mask->key[1];
 
         for (int round = 0; round < 10; round++) {
             const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
@@ -179,46 +195,54 @@ static void make_words(uint32_t first, const uint32_t rest[3], const uint32_t ke
     }
 }
 
-static void drop_elements(const float *x, uint32_t words[4][DROPOUT_GROUP], uint32_t threshold, float scale, float *y,
-                          int64_t count)
+/* What to multiply `count` elements with, up to 4 DROPOUT_GROUP, the first of which is word 0 of counter `first`;
+ * up to three more are written. */
+static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count, float *factors)
 {
-    float factor[4 * DROPOUT_GROUP];
+    const uint32_t threshold = (uint32_t)mask->bound;
+    const int64_t counters = (count + 3) / 4;
+    uint32_t words[4][DROPOUT_GROUP];
 
-    for (int64_t i = 0; i < DROPOUT_GROUP; i++)
+    if (mask->bound >= 0x1p32) {
+        memset(factors, 0, (size_t)(4 * counters) * sizeof(float));
+        return;
+    }
+    make_words(mask, first, counters, words);
+    for (int64_t i = 0; i < counters; i++)
         for (int64_t w = 0; w < 4; w++)
-            factor[4 * i + w] = words[w][i] >= threshold ? scale : 0.0f;
+            factors[4 * i + w] = words[w][i] >= threshold ? mask->scale : 0.0f;
+}
+
+/* What is dropped is zero, whatever it was. */
+static void drop_elements(const float *x, const float *factors, float *y, int64_t count)
+{
     for (int64_t e = 0; e < count; e++)
-        y[e] = factor[e] == 0.0f ? 0.0f : x[e] * scale; /* what is dropped is zero, whatever it was */
+        y[e] = factors[e] == 0.0f ? 0.0f : x[e] * factors[e];
 }
 
 static void run_dropout(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_dropout_attributes *attributes = call->attributes;
-    const bg_kernel_env *env = call->env;
     const bg_type *type = &call->types[0];
     const int64_t samples = type->dims[0], elements = bg_type_element_count(type) / samples;
-    const uint32_t parts = bgi_move_parts(samples, type);
-    const uint32_t key[2] = {(uint32_t)env->seed, (uint32_t)(env->seed >> 32) ^ (uint32_t)(env->step >> 32)};
-    const double bound = ceil(attributes->probability * 0x1p32);
-    const float scale = (float)(1.0 / (1.0 - attributes->probability));
-    float in[4 * DROPOUT_GROUP], out[4 * DROPOUT_GROUP];
-    uint32_t words[4][DROPOUT_GROUP];
+    const uint32_t parts = bgi_move_parts(samples, type), base = call->env->micro_batch * (uint32_t)samples;
+    float in[4 * DROPOUT_GROUP], out[4 * DROPOUT_GROUP], factors[4 * DROPOUT_GROUP];
 
-    for (int64_t n = bgi_cpu_part_start(samples, part, parts); n < bgi_cpu_part_start(samples, part + 1, parts); n++)
+    for (int64_t n = bgi_cpu_part_start(samples, part, parts); n < bgi_cpu_part_start(samples, part + 1, parts); n++) {
+        const dropout_mask mask =
+            find_mask(call->env, attributes->probability, attributes->random_id, base + (uint32_t)n);
+
         for (int64_t e = 0; e < elements; e += 4 * DROPOUT_GROUP) {
-            const uint32_t rest[3] = {env->micro_batch * (uint32_t)samples + (uint32_t)n, attributes->random_id,
-                                      (uint32_t)env->step};
             const int64_t at = n * elements + e, count = clip(elements - e, 4 * DROPOUT_GROUP);
 
             read_floats(type->dtype, call->operands[0], at, count, in);
-            if (env->training && bound >= 0x1p32) {
-                memset(out, 0, sizeof out);
-            } else if (env->training) {
-                make_words((uint32_t)(e / 4), rest, key, words);
-                drop_elements(in, words, (uint32_t)bound, scale, out, count);
+            if (call->env->training) {
+                make_factors(&mask, (uint32_t)(e / 4), count, factors);
+                drop_elements(in, factors, out, count);
             }
-            write_floats(type->dtype, call->operands[1], at, count, env->training ? out : in);
+            write_floats(type->dtype, call->operands[1], at, count, call->env->training ? out : in);
         }
+    }
 }
 
 #endif

@@ -2,6 +2,7 @@
  * variant_body.h: every fast kernel, for the instruction set of the including file, and their table. The includer
  * defines BGI_VARIANT, the table's name.
  */
+#include "kernels/cpu/attention_body.h"
 #include "kernels/cpu/conv_body.h"
 #include "kernels/cpu/conv_pool_backward_body.h"
 #include "kernels/cpu/conv_pool_forward_body.h"
@@ -19,6 +20,8 @@ const bgi_cpu_variant BGI_VARIANT = {
     .lanes = LANES,
     .routines =
         {
+            ROUTINE(ATTENTION, "attention", run_attention, NULL),
+            ROUTINE(ATTENTION_BACKWARD, "attention_backward", run_attention_backward, NULL),
             ROUTINE(CONV2D, "conv2d", run_conv2d, NULL),
             ROUTINE(CONV2D_BACKWARD_INPUT, "conv2d_backward_input", run_conv2d_backward_input, NULL),
             ROUTINE(CONV2D_BACKWARD_WEIGHTS, "conv2d_backward_weights", run_conv2d_backward_weights, NULL),

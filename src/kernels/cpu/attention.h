@@ -1,0 +1,74 @@
+/*
+ * attention.h: how attention cuts its work. A piece of the forward pass is a run of queries of one head, of the
+ * backward pass a whole head: there every sum, over keys as well as over queries, is one part's, in order.
+ */
+#ifndef BGI_CPU_ATTENTION_H
+#define BGI_CPU_ATTENTION_H
+
+#include "kernels/attributes.h"
+#include "kernels/cpu/variant.h"
+
+enum {
+    BGI_ATTENTION_KEYS = 96,    /* in a block of scores: whole panels of every instruction set */
+    BGI_ATTENTION_QUERIES = 32, /* in a block of scores; divides KEYS, so that causal blocks share a diagonal */
+    BGI_ATTENTION_RUN = 128     /* queries that meet a block of keys, forward, once it is laid out */
+};
+#define BGI_ATTENTION_PART_FLOPS 1.3e6
+
+typedef struct bgi_attention {
+    bg_dtype dtype;
+    int64_t samples, heads, length, depth;
+    int64_t width;  /* heads x depth */
+    int64_t padded; /* depth in whole cache lines */
+    int64_t runs;   /* pieces of a head, forward */
+    int64_t pieces; /* of all heads */
+    uint32_t parts;
+    int64_t part_floats; /* scratch */
+} bgi_attention;
+
+static inline bgi_attention bgi_attention_read(const bg_type *qkv, const bgi_attention_attributes *attributes)
+{
+    const int64_t width = qkv->dims[qkv->rank - 1] / 3, length = attributes->sequence_length;
+
+    return (bgi_attention){.dtype = qkv->dtype,
+                           .samples = bg_type_element_count(qkv) / (3 * width * length),
+                           .heads = attributes->heads,
+                           .length = length,
+                           .depth = width / attributes->heads,
+                           .width = width,
+                           .padded = bgi_cpu_round_up(width / attributes->heads, 16)};
+}
+
+static inline double bgi_attention_flops(const bgi_attention *a, bool is_causal, double products)
+{
+    return 2.0 * products * (double)a->samples * (double)a->width * (double)a->length * (double)a->length *
+           (is_causal ? 0.5 : 1.0);
+}
+
+/* Scratch: a block's keys transposed, its values; queries, results, maxima and sums of a run; scores. */
+static inline bgi_attention bgi_attention_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
+{
+    bgi_attention a = bgi_attention_read(qkv, attributes);
+
+    a.runs = (a.length + BGI_ATTENTION_RUN - 1) / BGI_ATTENTION_RUN;
+    a.pieces = a.samples * a.heads * a.runs;
+    a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 2.0), BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = 2 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_RUN * (a.padded + 1) +
+                    BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+    return a;
+}
+
+/* Scratch: a block's keys, keys transposed, values transposed, and both gradients; a block's queries and dy; scores
+ * and their gradients; dy . y of every query; for bfloat16 the head's dq in float32. */
+static inline bgi_attention bgi_attention_backward_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
+{
+    bgi_attention a = bgi_attention_read(qkv, attributes);
+
+    a.pieces = a.samples * a.heads;
+    a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 5.0), BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = 5 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_QUERIES * (a.padded + BGI_ATTENTION_KEYS) +
+                    bgi_cpu_round_up(a.length, 16) + (a.dtype == BG_FLOAT32 ? 0 : a.length * a.padded);
+    return a;
+}
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * test_attention.c: attention and its gradient against the reference: lengths around the blocks' edges, causal or not,
+ * with dropout's random numbers, extreme scores and values that are no numbers.
+ */
+#include "kernels/kernel_case.h"
+
+typedef struct attention_shape {
+    int64_t samples, heads, length, depth;
+} attention_shape;
+
+static int rounds(int quick)
+{
+    return getenv("BRIGADE_TEST_ALL") ? 10 * quick : quick;
+}
+
+static kernel_case begin_case(bgi_kernel_id id, const bgi_attention_attributes *attributes, random_state *random,
+                              bg_dtype dtype)
+{
+    const double terms = (double)attributes->sequence_length;
+
+    return (kernel_case){.id = id,
+                         .attributes = attributes,
+                         .env = {.seed = (uint64_t)draw(random) << 32 | draw(random),
+                                 .step = (uint64_t)draw(random) << 20,
+                                 .micro_batch = draw(random) % 100,
+                                 .training = draw(random) % 5 != 0},
+                         .relative = dtype == BG_FLOAT32 ? 1e-5 : 1.0 / 64,
+                         .absolute = dtype == BG_FLOAT32 ? sum_tolerance(terms) : 2e-2};
+}
+
+/* Forward, and backward from the reference's own results. qkv is uniform in -range..range; the element at `spoilt`, if
+ * there is one, is `spoil`. */
+static void check(const attention_shape *shape, const bgi_attention_attributes *given, bg_dtype dtype, bool is_flat,
+                  random_state *random, double range, int64_t spoilt, float spoil)
+{
+    const int64_t n = shape->samples, s = shape->length, width = shape->heads * shape->depth;
+    const bg_type qkv = is_flat ? bg_matrix(dtype, n * s, 3 * width) : bg_tensor3(dtype, n, s, 3 * width);
+    const bg_type y = is_flat ? bg_matrix(dtype, n * s, width) : bg_tensor3(dtype, n, s, width);
+    const bg_type log_sums = bg_tensor3(BG_FLOAT32, n, shape->heads, s);
+    bgi_attention_attributes attributes = *given;
+    kernel_case c, back;
+    void *results[CASE_OPERANDS];
+    void *data;
+
+    attributes.heads = shape->heads;
+    attributes.sequence_length = s;
+    attributes.serialisation = 1;
+    c = begin_case(BGI_KERNEL_ATTENTION, &attributes, random, dtype);
+    back = begin_case(BGI_KERNEL_ATTENTION_BACKWARD, &attributes, random, dtype);
+    back.env = c.env;
+    data = case_input(&c, qkv, random, -range, range);
+    if (spoilt >= 0)
+        bgi_store(dtype, data, spoilt, (double)spoil);
+    case_output(&c, y);
+    case_output(&c, log_sums);
+    assert_int_equal(case_check(&c, 0), (int)bgi_cpu_isa() + 1);
+
+    assert_true(case_run(&c, REFERENCE, 0, results));
+    case_input(&back, y, random, -1, 1);
+    memcpy(case_input(&back, qkv, random, 0, 1), results[0], bg_type_size_bytes(&qkv));
+    memcpy(case_input(&back, y, random, 0, 1), results[1], bg_type_size_bytes(&y));
+    memcpy(case_input(&back, log_sums, random, 0, 1), results[2], bg_type_size_bytes(&log_sums));
+    case_output(&back, qkv);
+    assert_int_equal(case_check(&back, 0), (int)bgi_cpu_isa() + 1);
+    free_results(&c, results);
+    case_clear(&c);
+    case_clear(&back);
+}
+
+static void test_small(void **state)
+{
+    static const double probabilities[] = {0.0, 0.1, 0.0, 0.7};
+    random_state random = {1};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++) {
+        const attention_shape shape = {draw_between(&random, 1, 3), draw_between(&random, 1, 3),
+                                       draw_between(&random, 1, 40), draw_between(&random, 1, 20)};
+        const bgi_attention_attributes attributes = {.causal = i % 2,
+                                                     .scale = draw_real(&random, -0.5, 1),
+                                                     .probability = probabilities[i % 4],
+                                                     .random_id = draw(&random)};
+
+        check(&shape, &attributes, i % 3 ? BG_FLOAT32 : BG_BFLOAT16, i % 5 == 0, &random, 1.0, -1, 0);
+    }
+}
+
+/* Lengths at and around blocks of 32, 96 and 128, and depths that are no whole vectors. */
+static void test_blocks(void **state)
+{
+    static const int64_t lengths[] = {31, 33, 95, 97, 127, 129, 160, 193};
+    random_state random = {2};
+
+    (void)state;
+    for (int i = 0; i < rounds(8); i++) {
+        const attention_shape shape = {1, draw_between(&random, 1, 2), lengths[i % 8], draw_between(&random, 1, 3) * 8};
+        const bgi_attention_attributes attributes = {
+            .causal = i % 4 != 3, .scale = 0.3, .probability = i % 3 == 0 ? 0.2 : 0.0, .random_id = draw(&random)};
+
+        check(&shape, &attributes, i % 4 == 1 ? BG_BFLOAT16 : BG_FLOAT32, false, &random, 1.0, -1, 0);
+    }
+}
+
+/* Scores of several hundred: the maximum moves from block to block, and shares vanish. */
+static void test_large_scores(void **state)
+{
+    const attention_shape shape = {1, 1, 130, 8};
+    random_state random = {3};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const bgi_attention_attributes attributes = {.causal = i == 0, .scale = 1.0};
+
+        check(&shape, &attributes, BG_BFLOAT16, false, &random, 8.0, -1, 0);
+    }
+}
+
+/* Every result that such an element reaches is no number, and no other. (Where attention is causal they also reach what
+ * the rest of their block makes.) */
+static void test_no_numbers(void **state)
+{
+    const attention_shape shape = {1, 2, 100, 4};
+    const bgi_attention_attributes attributes = {.scale = 0.5};
+    random_state random = {4};
+
+    (void)state;
+    check(&shape, &attributes, BG_FLOAT32, false, &random, 1.0, 40 * 24 + 1, NAN);  /* a query */
+    check(&shape, &attributes, BG_FLOAT32, false, &random, 1.0, 40 * 24 + 9, NAN);  /* a key */
+    check(&shape, &attributes, BG_FLOAT32, false, &random, 1.0, 40 * 24 + 17, NAN); /* a value */
+}
+
+static void test_declines_doubles(void **state)
+{
+    const bgi_attention_attributes attributes = {.heads = 1, .sequence_length = 2, .scale = 1.0, .serialisation = 1};
+    random_state random = {5};
+    kernel_case c = {.id = BGI_KERNEL_ATTENTION, .attributes = &attributes};
+
+    (void)state;
+    case_input(&c, bg_matrix(BG_FLOAT64, 2, 6), &random, -1, 1);
+    case_output(&c, bg_matrix(BG_FLOAT64, 2, 2));
+    case_output(&c, bg_tensor3(BG_FLOAT64, 1, 1, 2));
+    assert_int_equal(case_check(&c, 0), 0);
+    case_clear(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small), cmocka_unit_test(test_blocks),
+                                       cmocka_unit_test(test_large_scores), cmocka_unit_test(test_no_numbers),
+                                       cmocka_unit_test(test_declines_doubles)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
