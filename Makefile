@@ -154,8 +154,9 @@ $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/brigade
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
-	install -d $(DESTDIR)$(PREFIX)/share/brigade/presets
-	install -m 644 share/presets/* $(DESTDIR)$(PREFIX)/share/brigade/presets/
+	install -d $(DESTDIR)$(PREFIX)/share/brigade/presets/gpt
+	install -m 644 share/presets/*.* $(DESTDIR)$(PREFIX)/share/brigade/presets/
+	install -m 644 share/presets/gpt/* $(DESTDIR)$(PREFIX)/share/brigade/presets/gpt/
 	install -m 644 $(STATIC) $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(SHARED) $(DESTDIR)$(PREFIX)/lib/
 	ln -sf libbrigade.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libbrigade.so

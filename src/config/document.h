@@ -1,6 +1,6 @@
 /*
- * document.h: JSON and YAML files as one kind of tree (jansson's), with the place of every key of the outermost map, so
- * that what is found wrong later can still be shown where it stands.
+ * document.h: JSON and YAML files as one kind of tree (jansson's), with the places of keys, so that what is found wrong
+ * later can still be shown where it stands.
  */
 #ifndef BGI_CONFIG_DOCUMENT_H
 #define BGI_CONFIG_DOCUMENT_H
@@ -15,8 +15,9 @@ enum { BGI_DOCUMENT_LIMIT_BYTES = 1 << 20, BGI_DOCUMENT_DEPTH = 32 };
 
 /* All-zero is valid and empty. */
 typedef struct bgi_document {
-    json_t *root;   /* an object */
-    json_t *places; /* key: "line:column" */
+    json_t *root; /* an object */
+    /* key: "line:column". JSON: of the outermost map's keys. YAML: of all, those inside as "outer.inner". */
+    json_t *places;
 } bgi_document;
 
 /* `name` begins the errors: "name:line:column: ...", BG_ERROR_PARSE. Duplicate keys are refused, as is text that is

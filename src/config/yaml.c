@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,12 +14,16 @@
 
 #include "core/error.h"
 
+/* Of the keys of maps inside maps; longer ones have no place. */
+enum { PATH_BYTES = 256 };
+
 typedef struct reader {
     yaml_parser_t parser;
     yaml_event_t event;
     bool has_event;
     const char *name;
     json_t *places;
+    char path[PATH_BYTES]; /* of the key at work: "outer.inner" */
     bg_error *error;
 } reader;
 
@@ -176,23 +181,36 @@ static bg_status read_key(reader *it, const json_t *map, char **out)
     return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
 }
 
+/* Adds a key to the path; false when it does not fit. */
+static bool enter_key(reader *it, const char *key)
+{
+    const size_t length = strlen(it->path);
+    const int added = snprintf(it->path + length, sizeof it->path - length, "%s%s", length > 0 ? "." : "", key);
+
+    return added >= 0 && (size_t)added < sizeof it->path - length;
+}
+
 static bg_status read_pair(reader *it, int depth, json_t *map)
 {
     const yaml_mark_t mark = it->event.start_mark;
+    const size_t outer = strlen(it->path);
     char *key = NULL;
     json_t *value = NULL;
+    bool has_place;
     bg_status status;
 
     BGI_TRY(check_plain(it));
     BGI_TRY(read_key(it, map, &key));
+    has_place = enter_key(it, key);
     BGI_TRY_CLEANUP(next_event(it));
     BGI_TRY_CLEANUP(read_value(it, depth, &value));
     if (json_object_set_new(map, key, value) != 0 ||
-        (depth == 1 &&
-         json_object_set_new(it->places, key,
+        (has_place &&
+         json_object_set_new(it->places, it->path,
                              json_sprintf("%u:%u", (unsigned)mark.line + 1, (unsigned)mark.column + 1)) != 0))
         status = bgi_error_memory(it->error, it->name, 0);
 cleanup:
+    it->path[outer] = '\0';
     free(key);
     return status;
 }

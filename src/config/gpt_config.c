@@ -1,0 +1,568 @@
+/*
+ * gpt_config.c: the tree of gpt_fields.def: read from files and from "key=value", checked, printed. Every value passes
+ * through one function (assign), wherever it comes from: defaults are read like a file.
+ */
+#include "config/gpt_config.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/document.h"
+#include "config/problems.h"
+#include "core/error.h"
+
+enum { PATH_BYTES = 128 };
+
+typedef enum field_kind {
+    FIELD_COUNT,
+    FIELD_LIMIT, /* a count, or null (0): none */
+    FIELD_REAL,
+    FIELD_FLAG,
+    FIELD_CHOICE,
+    FIELD_TEXT, /* or null */
+    FIELD_TEXTS,
+    FIELD_REALS
+} field_kind;
+
+typedef struct field {
+    field_kind kind;
+    size_t offset;
+    const char *path, *initial;
+    double least, most;
+    const char *choices;
+} field;
+
+static const field fields[] = {
+#define GPT_FIELD(kind, member, path, initial, least, most, choices)                                                   \
+    {FIELD_##kind, offsetof(bgi_gpt_config, member), path, initial, least, most, choices},
+#include "config/gpt_fields.def"
+#undef GPT_FIELD
+};
+
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+static void *member_of(bgi_gpt_config *config, const field *f)
+{
+    return (char *)config + f->offset;
+}
+
+static const void *const_member_of(const bgi_gpt_config *config, const field *f)
+{
+    return (const char *)config + f->offset;
+}
+
+/* ---- names ---- */
+
+static const field *find_field(const char *path)
+{
+    for (int i = 0; i < FIELDS; i++)
+        if (strcmp(fields[i].path, path) == 0)
+            return &fields[i];
+    return NULL;
+}
+
+static bool is_group(const char *path)
+{
+    const size_t length = strlen(path);
+
+    for (int i = 0; i < FIELDS; i++)
+        if (strncmp(fields[i].path, path, length) == 0 && fields[i].path[length] == '.')
+            return true;
+    return false;
+}
+
+static const char *last_word(const field *f)
+{
+    return strrchr(f->path, '.') + 1;
+}
+
+/* The first field with this last word, or NULL. */
+static const field *find_by_word(const char *word)
+{
+    for (int i = 0; i < FIELDS; i++)
+        if (strcmp(last_word(&fields[i]), word) == 0)
+            return &fields[i];
+    return NULL;
+}
+
+/* The path that was meant by a mistyped one or by its last word, or NULL. A word that is right is in the wrong group.
+ */
+static const char *find_nearest(const char *path)
+{
+    const char *names[FIELDS], *words[FIELDS];
+    const char *word = strrchr(path, '.') != NULL ? strrchr(path, '.') + 1 : path, *nearest;
+
+    for (int i = 0; i < FIELDS; i++) {
+        names[i] = fields[i].path;
+        words[i] = last_word(&fields[i]);
+    }
+    if (find_by_word(word) != NULL)
+        return find_by_word(word)->path;
+    nearest = bgi_text_nearest(path, names, FIELDS);
+    if (nearest != NULL)
+        return nearest;
+    nearest = bgi_text_nearest(word, words, FIELDS);
+    return nearest != NULL ? find_by_word(nearest)->path : NULL;
+}
+
+static void report_unknown(bgi_problems *problems, const char *path)
+{
+    const char *nearest = find_nearest(path);
+
+    bgi_problems_add(problems, path, "unknown key `%.100s`%s%s%s", path, nearest != NULL ? "; did you mean `" : "",
+                     nearest != NULL ? nearest : "", nearest != NULL ? "`?" : "");
+}
+
+/* ---- values ---- */
+
+static bool is_choice(const char *choices, const char *text)
+{
+    const size_t length = strlen(text);
+
+    for (const char *choice = choices; choice != NULL; choice = strchr(choice, '|')) {
+        choice += *choice == '|';
+        if (length > 0 && strcspn(choice, "|") == length && strncmp(choice, text, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_in_range(const field *f, double value)
+{
+    return value >= f->least && value <= f->most;
+}
+
+static bool is_list_of(const field *f, const json_t *value)
+{
+    if (!json_is_array(value))
+        return false;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *item = json_array_get(value, i);
+
+        if (f->kind == FIELD_TEXTS ? !json_is_string(item)
+                                   : !json_is_number(item) || !is_in_range(f, json_number_value(item)))
+            return false;
+    }
+    return f->kind == FIELD_TEXTS || (json_array_size(value) > 0 && json_array_size(value) <= BGI_GPT_MOST_PROPORTIONS);
+}
+
+static bool is_good(const field *f, const json_t *value)
+{
+    switch (f->kind) {
+    case FIELD_LIMIT:
+        if (json_is_null(value))
+            return true;
+        /* fall through */
+    case FIELD_COUNT:
+        return json_is_integer(value) && is_in_range(f, (double)json_integer_value(value));
+    case FIELD_REAL:
+        return json_is_number(value) && is_in_range(f, json_number_value(value));
+    case FIELD_FLAG:
+        return json_is_boolean(value);
+    case FIELD_CHOICE:
+        return json_is_string(value) && is_choice(f->choices, json_string_value(value));
+    case FIELD_TEXT:
+        return json_is_null(value) || (json_is_string(value) && json_string_length(value) > 0);
+    case FIELD_TEXTS:
+    case FIELD_REALS:
+        return is_list_of(f, value);
+    }
+    return false;
+}
+
+/* Says what the value is and what would be right. */
+static void report_value(bgi_problems *problems, const field *f, const json_t *value)
+{
+    bgi_text is = {0};
+
+    bgi_json_print(&is, value);
+    if (is.length > 60)
+        memcpy(is.data + 57, "...", 4);
+    switch (f->kind) {
+    case FIELD_COUNT:
+    case FIELD_LIMIT:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be a whole number from %.0f to %.0f%s", f->path, is.data,
+                         f->least, f->most, f->kind == FIELD_LIMIT ? ", or null" : "");
+        break;
+    case FIELD_REAL:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be a number from %g to %g", f->path, is.data, f->least,
+                         f->most);
+        break;
+    case FIELD_FLAG:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be true or false", f->path, is.data);
+        break;
+    case FIELD_CHOICE:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be one of %s", f->path, is.data, f->choices);
+        break;
+    case FIELD_TEXT:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be a path, or null", f->path, is.data);
+        break;
+    case FIELD_TEXTS:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be a list of paths: [a.u16, b.u16]", f->path, is.data);
+        break;
+    case FIELD_REALS:
+        bgi_problems_add(problems, f->path, "%s is %s; it must be a list of 1 to %d numbers from %g to %g", f->path,
+                         is.data, BGI_GPT_MOST_PROPORTIONS, f->least, f->most);
+        break;
+    }
+    bgi_text_clear(&is);
+}
+
+/* The configuration keeps the value, so that it can point into it. */
+static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_problems *problems)
+{
+    void *member = member_of(config, f);
+
+    if (!is_good(f, value)) {
+        report_value(problems, f, value);
+        return;
+    }
+    if (json_array_append(config->kept, value) != 0) {
+        problems->failed = true;
+        return;
+    }
+    switch (f->kind) {
+    case FIELD_COUNT:
+    case FIELD_LIMIT:
+        *(int64_t *)member = json_is_null(value) ? 0 : (int64_t)json_integer_value(value);
+        break;
+    case FIELD_REAL:
+        *(double *)member = json_number_value(value);
+        break;
+    case FIELD_FLAG:
+        *(bool *)member = json_is_true(value);
+        break;
+    case FIELD_CHOICE:
+    case FIELD_TEXT:
+        *(const char **)member = json_string_value(value); /* of null: NULL */
+        break;
+    case FIELD_TEXTS:
+    case FIELD_REALS:
+        *(const json_t **)member = value;
+        break;
+    }
+}
+
+/* ---- files ---- */
+
+/* "a" and "a.b" joined; false when it is longer than any key. */
+static bool join_path(const char *outer, const char *key, char path[PATH_BYTES])
+{
+    const int length = snprintf(path, PATH_BYTES, "%s%s%s", outer, outer[0] != '\0' ? "." : "", key);
+
+    return length >= 0 && length < PATH_BYTES;
+}
+
+static void read_group(bgi_gpt_config *config, const char *outer, json_t *group, bgi_problems *problems)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(group, key, value)
+    {
+        char path[PATH_BYTES];
+        const bool fits = join_path(outer, key, path);
+        const field *f = fits ? find_field(path) : NULL;
+
+        if (f != NULL)
+            assign(config, f, value, problems);
+        else if (!fits || !is_group(path))
+            report_unknown(problems, path);
+        else if (!json_is_object(value))
+            bgi_problems_add(problems, path, "%s is a value; it must be a map of fields", path);
+        else
+            read_group(config, path, value, problems);
+    }
+}
+
+typedef struct places {
+    const bgi_document *document;
+    const char *name;
+} places;
+
+/* A JSON file has the places of its outermost keys only. */
+static const char *place_of(const void *user, const char *path, char *text, size_t size)
+{
+    const places *it = user;
+    char outer[PATH_BYTES];
+    const char *place = path != NULL ? json_string_value(json_object_get(it->document->places, path)) : NULL;
+
+    if (place == NULL && path != NULL) {
+        snprintf(outer, sizeof outer, "%.*s", (int)strcspn(path, "."), path);
+        place = json_string_value(json_object_get(it->document->places, outer));
+    }
+    snprintf(text, size, "%s:%s%s ", it->name, place != NULL ? place : "", place != NULL ? ":" : "");
+    return text;
+}
+
+/* Takes the document over. */
+static bg_status read_document(bgi_gpt_config *config, bgi_document *document, const char *name, bg_error *error)
+{
+    const places where = {document, name};
+    bgi_problems problems = {.place = place_of, .user = &where};
+    bg_status status;
+
+    read_group(config, "", document->root, &problems);
+    status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
+    bgi_problems_clear(&problems);
+    bgi_document_clear(document);
+    return status;
+}
+
+bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error)
+{
+    bgi_document document = {0};
+
+    BGI_TRY(bgi_document_parse_yaml(text, strlen(text), name, &document, error));
+    return read_document(config, &document, name, error);
+}
+
+bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error *error)
+{
+    bgi_document document = {0};
+
+    BGI_TRY(bgi_document_load(path, &document, error));
+    return read_document(config, &document, path, error);
+}
+
+/* ---- single values ---- */
+
+/* The value that the text stands for, as in YAML; paths need no quotes. */
+static bg_status read_text(const field *f, const char *text, bgi_document *out, bg_error *error)
+{
+    bgi_text yaml = {0};
+    bg_status status;
+
+    if ((f->kind == FIELD_TEXT && strcmp(text, "null") != 0) || (f->kind == FIELD_TEXTS && text[0] != '[')) {
+        out->root = json_pack(f->kind == FIELD_TEXT ? "{s:s}" : "{s:[s]}", "value", text);
+        return out->root != NULL
+                   ? BG_OK
+                   : bg_error_set(error, BG_ERROR_INVALID, "%s is no UTF-8 text; it must be a path", f->path);
+    }
+    bgi_text_add(&yaml, "value: %s", text);
+    if (yaml.failed)
+        return bgi_error_memory(error, "configuration", 0);
+    status = bgi_document_parse_yaml(yaml.data, yaml.length, f->path, out, error);
+    bgi_text_clear(&yaml);
+    return status;
+}
+
+static bg_status find_named(const char *name, const field **out, bg_error *error)
+{
+    bgi_problems problems = {0};
+    bg_status status;
+
+    *out = find_field(name);
+    if (*out == NULL)
+        *out = find_by_word(name);
+    for (const field *other = *out; other != NULL && other < fields + FIELDS; other++)
+        if (other != *out && strcmp(last_word(other), name) == 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "`%s` is %s or %s; say which", name, (*out)->path,
+                                other->path);
+    if (*out != NULL)
+        return BG_OK;
+    report_unknown(&problems, name);
+    status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
+    bgi_problems_clear(&problems);
+    return status;
+}
+
+bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error)
+{
+    const size_t length = strcspn(assignment, "=");
+    const field *f = NULL;
+    bgi_problems problems = {0};
+    bgi_document document = {0};
+    json_t *value;
+    char name[PATH_BYTES];
+    bg_status status;
+
+    if (length == 0 || assignment[length] == '\0')
+        return bg_error_set(error, BG_ERROR_INVALID, "`%.100s` is no KEY=VALUE, as in model.layers=4", assignment);
+    snprintf(name, sizeof name, "%.*s", (int)length, assignment);
+    BGI_TRY(find_named(name, &f, error));
+    BGI_TRY(read_text(f, assignment + length + 1, &document, error));
+    value = json_object_get(document.root, "value");
+    if (value != NULL && json_object_size(document.root) == 1)
+        assign(config, f, value, &problems);
+    else
+        bgi_problems_add(&problems, NULL, "`%.100s` is no KEY=VALUE, as in model.layers=4", assignment);
+    status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
+    bgi_problems_clear(&problems);
+    bgi_document_clear(&document);
+    return status;
+}
+
+bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error)
+{
+    *config = (bgi_gpt_config){.kept = json_array()};
+    if (config->kept == NULL)
+        return bgi_error_memory(error, "configuration", 0);
+    for (int i = 0; i < FIELDS; i++) {
+        bgi_text assignment = {0};
+        bg_status status;
+
+        bgi_text_add(&assignment, "%s=%s", fields[i].path, fields[i].initial);
+        status = assignment.failed ? bgi_error_memory(error, "configuration", 0)
+                                   : bgi_gpt_config_set(config, assignment.data, error);
+        bgi_text_clear(&assignment);
+        BGI_TRY(status);
+    }
+    return BG_OK;
+}
+
+void bgi_gpt_config_clear(bgi_gpt_config *config)
+{
+    json_decref(config->kept);
+    *config = (bgi_gpt_config){.kept = NULL};
+}
+
+/* ---- what goes together ---- */
+
+static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
+{
+    if (config->hidden_size % config->heads != 0)
+        bgi_problems_add(problems, NULL,
+                         "model.hidden_size %" PRId64 " is not divisible by model.attention.heads %" PRId64
+                         "; make it a multiple of the heads",
+                         config->hidden_size, config->heads);
+    if (config->sequence_length > config->max_positional_length)
+        bgi_problems_add(problems, NULL,
+                         "model.sequence_length %" PRId64
+                         " is longer than model.embedding.max_positional_length %" PRId64,
+                         config->sequence_length, config->max_positional_length);
+}
+
+static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)
+{
+    /* Each is at most 10^6: no product overflows. */
+    const int64_t share = config->data_parallel * config->micro_batch_size;
+    const int64_t nearest = config->global_batch_size / share * share;
+
+    if (config->global_batch_size % share != 0)
+        bgi_problems_add(problems, NULL,
+                         "training.global_batch_size %" PRId64 " is not divisible by execution.data_parallel %" PRId64
+                         " x execution.micro_batch_size %" PRId64 " = %" PRId64 "; %" PRId64 " would be",
+                         config->global_batch_size, config->data_parallel, config->micro_batch_size, share,
+                         nearest > 0 ? nearest : share);
+    if (config->steps % config->device_iterations != 0)
+        bgi_problems_add(problems, NULL,
+                         "training.steps %" PRId64 " is not divisible by execution.device_iterations %" PRId64
+                         ": a call makes so many updates",
+                         config->steps, config->device_iterations);
+    if (config->checkpoint_steps % config->device_iterations != 0)
+        bgi_problems_add(problems, NULL,
+                         "checkpoint.steps %" PRId64 " is not divisible by execution.device_iterations %" PRId64
+                         ": a checkpoint is made between calls",
+                         config->checkpoint_steps, config->device_iterations);
+}
+
+bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error)
+{
+    bgi_problems problems = {0};
+    bg_status status;
+
+    check_model(config, &problems);
+    check_batch(config, &problems);
+    status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
+    bgi_problems_clear(&problems);
+    return status;
+}
+
+/* ---- printing ---- */
+
+static json_t *value_of(const bgi_gpt_config *config, const field *f)
+{
+    const void *member = const_member_of(config, f);
+    const char *text;
+
+    switch (f->kind) {
+    case FIELD_COUNT:
+        return json_integer(*(const int64_t *)member);
+    case FIELD_LIMIT:
+        return *(const int64_t *)member != 0 ? json_integer(*(const int64_t *)member) : json_null();
+    case FIELD_REAL:
+        return json_real(*(const double *)member);
+    case FIELD_FLAG:
+        return json_boolean(*(const bool *)member);
+    case FIELD_CHOICE:
+    case FIELD_TEXT:
+        text = *(const char *const *)member;
+        return text != NULL ? json_string(text) : json_null();
+    case FIELD_TEXTS:
+    case FIELD_REALS:
+        return json_deep_copy(*(const json_t *const *)member);
+    }
+    return NULL;
+}
+
+/* Headings of the groups that `path` is in and `before` is not; returns its depth. */
+static int print_groups(bgi_text *text, const char *before, const char *path)
+{
+    int depth = 0;
+    bool is_new = false;
+
+    for (const char *word = path, *dot; (dot = strchr(word, '.')) != NULL; word = dot + 1, depth++) {
+        is_new = is_new || strncmp(before, path, (size_t)(dot + 1 - path)) != 0;
+        if (is_new)
+            bgi_text_add(text, "%*s%.*s:\n", 2 * depth, "", (int)(dot - word), word);
+    }
+    return depth;
+}
+
+bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+    const char *before = "";
+
+    for (int i = 0; i < FIELDS; i++) {
+        json_t *value = value_of(config, &fields[i]);
+        const int depth = print_groups(&text, before, fields[i].path);
+
+        bgi_text_add(&text, "%*s%s: ", 2 * depth, "", last_word(&fields[i]));
+        if (value == NULL)
+            text.failed = true;
+        else
+            bgi_json_print(&text, value);
+        bgi_text_add(&text, "\n");
+        json_decref(value);
+        before = fields[i].path;
+    }
+    return bgi_text_finish(&text, out_text, error);
+}
+
+/* ---- what follows from the values ---- */
+
+uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config)
+{
+    return (uint64_t)(config->global_batch_size / (config->data_parallel * config->micro_batch_size));
+}
+
+uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config)
+{
+    return (uint64_t)config->data_parallel * (uint64_t)config->tensor_parallel_1 * (uint64_t)config->tensor_parallel_2;
+}
+
+double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done)
+{
+    static const double least = 1e-7, pi = 3.14159265358979323846;
+    const double most = config->learning_rate, steps = (double)config->steps;
+    const double warm_up = floor(steps * config->warmup_proportion);
+    const double t = (double)done < steps ? (double)done : steps;
+    double share;
+
+    if (config->constant)
+        return most;
+    if (t < warm_up)
+        return least + (most - least) * t / warm_up;
+    if (steps <= warm_up)
+        return most;
+    share = (t - warm_up) / (steps - warm_up);
+    if (strcmp(config->decay, "cosine") == 0)
+        share = 0.5 - 0.5 * cos(pi * share);
+    return most + (least - most) * share;
+}

@@ -1,0 +1,66 @@
+/*
+ * gpt_config.h: the configuration of a GPT training run as a tree of named fields: defaults, then a preset or a file,
+ * then single values. Knows the names, types and what goes together; not how a run is made of it.
+ *
+ * A configuration holds no number twice: what follows from others (gradient accumulation, devices, the learning rate of
+ * a step) is a function.
+ */
+#ifndef BGI_CONFIG_GPT_CONFIG_H
+#define BGI_CONFIG_GPT_CONFIG_H
+
+#include <brigade/base.h>
+
+#include <jansson.h>
+
+enum { BGI_GPT_MOST_PROPORTIONS = 16 };
+
+typedef struct bgi_gpt_config {
+    int64_t layers, hidden_size, sequence_length, seed, vocab_size, max_positional_length, heads;
+    bool eval;
+    double dropout_prob;
+    const char *precision;
+    int64_t steps, global_batch_size;
+    bool stochastic_rounding;
+    const char *optimizer;
+    double learning_rate, warmup_proportion;
+    bool constant;
+    const char *decay;
+    double beta1, beta2, epsilon, weight_decay, gradient_clipping;
+    const json_t *input_files; /* an array of strings */
+    int64_t n_samples;         /* 0: all */
+    int64_t micro_batch_size, data_parallel, tensor_parallel_1, tensor_parallel_2, device_iterations, io_tiles;
+    const json_t *available_memory_proportion; /* an array of numbers */
+    double loss_scaling;
+    int64_t attention_serialisation;
+    bool test_mode;
+    const char *load, *save, *memmap_dir; /* NULL: none */
+    int64_t checkpoint_steps, max_checkpoints;
+    json_t *kept; /* what the pointers above point into */
+} bgi_gpt_config;
+
+/* The defaults of the fields. End with bgi_gpt_config_clear, also after errors. */
+bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error);
+void bgi_gpt_config_clear(bgi_gpt_config *config);
+
+/* Values of a YAML or JSON file over those that are there. Errors name the place, the key and what is right; of an
+ * unknown key, the nearest known. */
+bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error *error);
+/* The same from text; `name` begins the errors. */
+bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
+
+/* "model.layers=4". The last word is enough where only one field has it: "layers=4". */
+bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
+
+/* Whether the values go together: all that do not, in one line. */
+bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
+
+/* The whole tree as YAML that reads back the same. */
+bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
+
+/* Of a configuration that was checked. */
+uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches an update, of each replica */
+uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config); /* data x tensor 1 x tensor 2, as the example counts */
+/* Of the update that follows `done` updates: up from 1e-7 over the warm-up, then down to it. */
+double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
+
+#endif
