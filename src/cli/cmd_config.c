@@ -10,6 +10,7 @@
 
 #include "cli/config.h"
 #include "cli/options.h"
+#include "cli/presets.h"
 #include "config/ipu_config.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -55,34 +56,20 @@ static bool has_plain_name(const char *name)
 
 bg_status config_find(const char *name, char **out, bg_error *error)
 {
-    const char *folders[] = {getenv("BRIGADE_PRESETS"), "share/presets", BGI_SHARE "/presets"};
-    bgi_text looked = {0};
-    char *found = NULL;
-    bg_status status;
+    char *found = NULL, *looked = NULL;
+    bg_status status = BG_OK;
 
-    for (size_t i = 0; has_plain_name(name) && found == NULL && i < sizeof folders / sizeof folders[0]; i++) {
-        bgi_text path = {0};
-        if (folders[i] == NULL || folders[i][0] == '\0')
-            continue;
-        bgi_text_add(&path, "%s/%s.json", folders[i], name);
-        bgi_text_add(&looked, "%s%s", looked.length > 0 ? ", " : "", folders[i]);
-        if (!path.failed && bgi_file_exists(path.data))
-            found = path.data;
-        else
-            bgi_text_clear(&path);
+    if (has_plain_name(name))
+        BGI_TRY(cli_preset_find(name, "", ".json", &found, &looked, error));
+    if (found == NULL) {
+        status = bgi_ipu_file_of(name, &found, error);
+        if (status == BG_OK && has_plain_name(name) && !bgi_file_exists(name) && strlen(name) < 64 &&
+            strcmp(found, name) == 0)
+            status =
+                bg_error_set(error, BG_ERROR_NOT_FOUND,
+                             "there is no preset, file or folder `%s`; presets are looked for in %s", name, looked);
     }
-    if (found == NULL && has_plain_name(name) && !bgi_file_exists(name) && strlen(name) < 64) {
-        char *file = NULL;
-        status = bgi_ipu_file_of(name, &file, error);
-        if (status == BG_OK && strcmp(file, name) == 0)
-            status = bg_error_set(error, BG_ERROR_NOT_FOUND,
-                                  "there is no preset, file or folder `%s`; presets are looked for in %s", name,
-                                  looked.data != NULL ? looked.data : "no folder");
-        found = file;
-    } else {
-        status = found != NULL ? BG_OK : bgi_ipu_file_of(name, &found, error);
-    }
-    bgi_text_clear(&looked);
+    free(looked);
     if (status != BG_OK) {
         free(found);
         return status;

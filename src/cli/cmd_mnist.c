@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,42 +26,7 @@ static const char *profile_folder(const mnist_config *config)
     return config->profile_dir != NULL ? config->profile_dir : MNIST_PROFILE_DIR;
 }
 
-/* ---- interruption ---- */
-
-static volatile sig_atomic_t received_signal;
-
-/* The second signal ends the program in the usual way: SA_RESETHAND. */
-static void note_signal(int number)
-{
-    received_signal = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action, before;
-
-    memset(&action, 0, sizeof action);
-    action.sa_handler = note_signal;
-    /* Not SA_RESTART: a write to a pipe that nobody reads must end. */
-    action.sa_flags = (int)SA_RESETHAND;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    /* nohup stays nohup. */
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
-}
-
 /* ---- places of results ---- */
-
-static bg_status check_save_path(const char *path, const char *option, bg_error *error)
-{
-    bgi_file_writer writer = {0};
-    /* The same steps as the real writing, up to its first byte. */
-    if (bgi_file_writer_begin(&writer, path, error) != BG_OK)
-        return bg_error_context(error, error->status, "--%s", option);
-    bgi_file_writer_abandon(&writer);
-    return BG_OK;
-}
 
 static bg_status check_profile_folder(const char *folder, bg_error *error)
 {
@@ -74,7 +38,7 @@ static bg_status check_profile_folder(const char *folder, bg_error *error)
     path = bgi_path_join(folder, "trace.json");
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);
-    status = check_save_path(path, "profile-dir", error);
+    status = cli_save_check(path, "profile-dir", error);
     free(path);
     return status;
 }
@@ -82,9 +46,9 @@ static bg_status check_profile_folder(const char *folder, bg_error *error)
 static bg_status check_places(const mnist_config *config, const char *save_path, bg_error *error)
 {
     if (save_path != NULL)
-        BGI_TRY(check_save_path(save_path, "save", error));
+        BGI_TRY(cli_save_check(save_path, "save", error));
     if (config->log_path != NULL)
-        BGI_TRY(mnist_log_check(config->log_path, error));
+        BGI_TRY(cli_log_check(config->log_path, error));
     if (config->profile)
         BGI_TRY(check_profile_folder(profile_folder(config), error));
     return BG_OK;
@@ -172,7 +136,7 @@ static void print_training_result(const mnist_config *config, const mnist_traini
     if (result->updates > 0)
         printf("Trained %" PRIu64 " weight updates, %" PRIu64 " images in %.2f s: %.0f images/s\n", result->updates,
                result->images, result->seconds, (double)result->images / result->seconds);
-    if (config->steps > result->updates && received_signal == 0)
+    if (config->steps > result->updates && cli_received_signal == 0)
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", config->steps,
                result->updates);
     if (config->debug && result->updates > 0) {
@@ -255,7 +219,7 @@ typedef struct mnist_run {
     mnist_data data;
     bg_weights *weights;
     mnist_runner runner;
-    mnist_log log;
+    cli_log log;
     bool has_trained;
     bg_error late; /* what is reported when all is done: an unfinished log, a loss that is not finite */
 } mnist_run;
@@ -268,7 +232,7 @@ static bg_status compile(mnist_run *run, bg_error *error)
     BGI_TRY(bg_weights_create(&run->weights, error));
     BGI_TRY(mnist_runner_create(config, &options, run->weights, &run->runner, error));
     if (config->init_path != NULL)
-        BGI_TRY(mnist_weights_load(run->weights, config->init_path, error));
+        BGI_TRY(cli_weights_load(run->weights, config->init_path, error));
     BGI_TRY(mnist_test_check(config, &run->data, error));
     if (config->quiet)
         return BG_OK;
@@ -281,7 +245,7 @@ static bool wants_save(const mnist_run *run, const mnist_training_result *result
 {
     if (run->save_path == NULL)
         return false;
-    return result->updates > 0 || (run->config->save_path != NULL && received_signal == 0);
+    return result->updates > 0 || (run->config->save_path != NULL && cli_received_signal == 0);
 }
 
 /* A diverged training is a failed one, but only after everything else is done. */
@@ -307,8 +271,9 @@ static bg_status train(mnist_run *run, bg_error *error)
     bg_error save_error = {0};
     bg_status status;
 
-    status = mnist_train(config, &run->data, &run->runner, run->weights, &run->log, &received_signal, &result, error);
-    mnist_log_close(&run->log);
+    status =
+        mnist_train(config, &run->data, &run->runner, run->weights, &run->log, &cli_received_signal, &result, error);
+    cli_log_close(&run->log);
     if (status != BG_OK)
         goto cleanup;
     run->has_trained = result.updates > 0;
@@ -317,7 +282,7 @@ static bg_status train(mnist_run *run, bg_error *error)
         note_bad_loss(run, &result);
     print_training_result(config, &result);
     if (wants_save(run, &result)) {
-        run->is_saved = mnist_weights_save(run->weights, run->save_path, &save_error) == BG_OK;
+        run->is_saved = cli_weights_save(run->weights, run->save_path, &save_error) == BG_OK;
         if (run->is_saved)
             printf("Weights saved to %s\n", run->save_path);
         else
@@ -341,11 +306,11 @@ static bg_status run_all(mnist_run *run, bg_error *error)
     printf("Training...\n");
     fflush(stdout);
     BGI_TRY(compile(run, error));
-    BGI_TRY(mnist_log_open(&run->log, config, run->save_path, &run->data, &run->runner, &received_signal, error));
+    BGI_TRY(mnist_log_open(&run->log, config, run->save_path, &run->data, &run->runner, &cli_received_signal, error));
     print_coverage(config);
     BGI_TRY(train(run, error));
-    if (received_signal == 0)
-        BGI_TRY(mnist_test(config, &run->data, run->weights, &received_signal, error));
+    if (cli_received_signal == 0)
+        BGI_TRY(mnist_test(config, &run->data, run->weights, &cli_received_signal, error));
     if (run->late.status != BG_OK)
         return bg_error_set(error, run->late.status, "%s", run->late.message);
     return BG_OK;
@@ -353,7 +318,7 @@ static bg_status run_all(mnist_run *run, bg_error *error)
 
 static void clear_run(mnist_run *run)
 {
-    mnist_log_close(&run->log);
+    cli_log_close(&run->log);
     mnist_runner_clear(&run->runner);
     bg_weights_destroy(run->weights);
     mnist_data_close(&run->data);
@@ -361,11 +326,11 @@ static void clear_run(mnist_run *run)
 
 static int report_signal(const mnist_run *run)
 {
-    cli_say("mnist", "stopped by signal %d%s", (int)received_signal,
+    cli_say("mnist", "stopped by signal %d%s", (int)cli_received_signal,
             run->is_saved      ? "; the weights so far are saved"
             : run->has_trained ? ""
                                : "; nothing was trained, nothing is saved");
-    return 128 + (int)received_signal;
+    return 128 + (int)cli_received_signal;
 }
 
 /* The exit code. */
@@ -389,7 +354,7 @@ static int run_mnist(const mnist_config *config)
     clear_run(&run);
     if (code != CLI_DONE)
         return cli_fail("mnist", code, &error);
-    return received_signal != 0 ? report_signal(&run) : CLI_DONE;
+    return cli_received_signal != 0 ? report_signal(&run) : CLI_DONE;
 }
 
 /* --compile-only: no data, no session, no files. */
@@ -412,7 +377,7 @@ static int run(mnist_config *config)
 
     if (config->profile_dir != NULL && !config->profile)
         cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
-    catch_signals();
+    cli_catch_signals();
     if (mnist_costs_find(config, !config->compile_only, &error) != BG_OK)
         return cli_fail("mnist", CLI_FAILED, &error);
     return config->compile_only ? compile_alone(config) : run_mnist(config);

@@ -11,10 +11,8 @@
 #include <brigade/profile.h>
 #include <brigade/session.h>
 
-#include <signal.h>
-#include <stdio.h>
-
 #include "cli/options.h"
+#include "cli/program.h"
 
 /* ---- configuration (mnist_config.c) ---- */
 
@@ -182,34 +180,15 @@ typedef struct mnist_score {
 } mnist_score;
 mnist_score mnist_runner_score(const mnist_runner *runner);
 
-/* ---- weight files (mnist_weights.c) ---- */
+/* ---- the log (mnist_log.c) ---- */
 
-/* Every parameter must be in the file with the right shape, and nothing else; all that differs is listed. */
-bg_status mnist_weights_load(bg_weights *weights, const char *path, bg_error *error);
-bg_status mnist_weights_save(bg_weights *weights, const char *path, bg_error *error);
-
-/* ---- the log (mnist_log.c): JSON lines ---- */
-
-typedef struct mnist_log {
-    FILE *stream; /* NULL: no log, or none any more */
-    const char *path;
-    uint64_t bytes, good_bytes; /* written; up to the end of the last whole line on disk */
-    bool is_own;                /* a file that nobody else writes into: half a line is cut off */
-    bg_error failure;           /* why lines are missing; the run goes on without them */
-} mnist_log;
-
-/* Whether the path can be written; a file that was not there is gone again. */
-bg_status mnist_log_check(const char *path, bg_error *error);
-/* Opens the file and writes the first line: the configuration as it came out, versions, data. A NULL path: no log. A
- * pipe is waited for until *stop: then there is no log. */
-bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
+/* Opens the file and writes the first line: the configuration as it came out, versions, data. Without a log path
+ * nothing happens. */
+bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
                          const mnist_runner *runner, const volatile sig_atomic_t *stop, bg_error *error);
 /* One line for each weight update of a run of `runner`; `first_step` counts from 1. The first failure is kept in
  * log->failure and ends the log. */
-void mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
-                   double images_per_s);
-/* A failure is kept like those of lines. */
-void mnist_log_close(mnist_log *log);
+void mnist_log_run(cli_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch, double images_per_s);
 
 /* ---- the two phases (mnist_phases.c) ---- */
 
@@ -225,7 +204,7 @@ typedef struct mnist_training_result {
 /* Trains until epochs, --steps or *stop (set by a signal) end it; a call that runs is finished first. `out` is filled
  * on failure too; clear its `rest`. */
 bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
-                      mnist_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error);
+                      cli_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error);
 
 /* Whether the plan of a test that --config places for itself can be made: better known before the training. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);

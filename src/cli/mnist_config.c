@@ -171,34 +171,11 @@ mnist_config mnist_config_defaults(void)
     };
 }
 
-/* A list of kinds of tensors, or "none", as bits 1 << class. */
-static bg_status find_classes(const char *option, const char *list, size_t length, uint32_t *out, bg_error *error)
-{
-    *out = 0;
-    if (length == 4 && strncmp(list, "none", 4) == 0)
-        return BG_OK;
-    for (size_t begin = 0; begin <= length;) {
-        const char *comma = memchr(list + begin, ',', length - begin);
-        const size_t end = comma != NULL ? (size_t)(comma - list) : length;
-        char name[32] = "";
-        bg_location_class location_class;
-        if (end - begin < sizeof name)
-            memcpy(name, list + begin, end - begin);
-        if (!bg_location_class_find(name, &location_class))
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "--%s names `%.*s`; there are activations, weights, optimiser and accumulators", option,
-                                (int)(end - begin), list + begin);
-        *out |= 1u << location_class;
-        begin = end + 1;
-    }
-    return BG_OK;
-}
-
 bool mnist_config_lists_state(const char *list)
 {
     uint32_t classes = 0;
 
-    return find_classes("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
+    return cli_classes_find("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
 }
 
 /* The rule that a list of them begins with; *next: what follows, NULL at the end. */
@@ -214,7 +191,7 @@ static bg_status read_rule(const char *list, uint32_t *out_classes, const char *
                             (int)length, list);
     *out_pattern = list + colon + 1;
     *out_length = length - colon - 1;
-    return find_classes("offload-rule", list, colon, out_classes, error);
+    return cli_classes_find("offload-rule", list, colon, out_classes, error);
 }
 
 static bg_status check_locations(const mnist_config *config, bg_error *error)
@@ -224,9 +201,9 @@ static bg_status check_locations(const mnist_config *config, bg_error *error)
     size_t length;
 
     if (config->shard != NULL)
-        BGI_TRY(find_classes("shard", config->shard, strlen(config->shard), &classes, error));
+        BGI_TRY(cli_classes_find("shard", config->shard, strlen(config->shard), &classes, error));
     if (config->offload != NULL)
-        BGI_TRY(find_classes("offload", config->offload, strlen(config->offload), &classes, error));
+        BGI_TRY(cli_classes_find("offload", config->offload, strlen(config->offload), &classes, error));
     for (; next != NULL; count++)
         BGI_TRY(read_rule(next, &classes, &pattern, &length, &next, error));
     if (count > MNIST_MOST_RULES ||
@@ -237,23 +214,11 @@ static bg_status check_locations(const mnist_config *config, bg_error *error)
     return BG_OK;
 }
 
-/* `text` is a name or a number; false when it is neither. */
-static bool find_recompute(const char *text, bg_options *options)
-{
-    char *end = NULL;
-
-    if (text == NULL || (strcmp(text, "fraction") != 0 && bg_recompute_find(text, &options->recompute)))
-        return true;
-    options->recompute = BG_RECOMPUTE_FRACTION;
-    options->recompute_fraction = strtod(text, &end);
-    return end != text && *end == '\0' && options->recompute_fraction >= 0.0 && options->recompute_fraction <= 1.0;
-}
-
 static bg_status check_recompute(const mnist_config *config, bg_error *error)
 {
     bg_options options = bg_options_defaults();
 
-    if (!find_recompute(config->recompute, &options))
+    if (!cli_recompute_find(config->recompute, &options))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--recompute %s; it can be none, stage, checkpoints, auto, or a number from 0 to 1",
                             config->recompute);
@@ -267,29 +232,6 @@ static bg_status check_recompute(const mnist_config *config, bg_error *error)
     if (options.recompute == BG_RECOMPUTE_CHECKPOINTS && !config->checkpoint_blocks)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--recompute checkpoints, and nothing is marked; add --checkpoint-blocks");
-    return BG_OK;
-}
-
-static bg_status check_schedule(const mnist_config *config, bg_error *error)
-{
-    char names[512] = "";
-
-    if (config->schedule == NULL)
-        return BG_OK;
-    for (uint32_t i = 0; bg_schedule_generator_at(i) != NULL; i++)
-        if (strcmp(bg_schedule_generator_at(i)->name, "phased") != 0)
-            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i == 0 ? "" : "|",
-                     bg_schedule_generator_at(i)->name);
-    if (bg_schedule_generator_find(config->schedule) == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--schedule is `%s`; it must be one of %s", config->schedule,
-                            names);
-    if (strcmp(config->strategy, "pipelined") != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--schedule %s with --strategy %s; only the pipelined strategy has a choice of schedules",
-                            config->schedule, config->strategy);
-    if (strcmp(config->schedule, "phased") == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--schedule phased is no schedule of a pipeline; use --strategy phased");
     return BG_OK;
 }
 
@@ -344,7 +286,7 @@ static bg_status check_output(const mnist_config *config, bg_error *error)
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
     BGI_TRY(check_locations(config, error));
-    BGI_TRY(check_schedule(config, error));
+    BGI_TRY(cli_schedule_check(config->strategy, config->schedule, error));
     BGI_TRY(check_devices(config, error));
     if (config->costs_path != NULL && (config->schedule == NULL || strcmp(config->schedule, "auto") != 0))
         return bg_error_set(error, BG_ERROR_INVALID, "--costs %s without --schedule auto, which alone reads it",
@@ -513,9 +455,9 @@ static void set_locations(const mnist_config *config, bg_options *options, mnist
     uint32_t remote = 0, sharded = 0;
 
     if (config->offload != NULL)
-        find_classes("offload", config->offload, strlen(config->offload), &remote, NULL);
+        cli_classes_find("offload", config->offload, strlen(config->offload), &remote, NULL);
     if (config->shard != NULL)
-        find_classes("shard", config->shard, strlen(config->shard), &sharded, NULL);
+        cli_classes_find("shard", config->shard, strlen(config->shard), &sharded, NULL);
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
         bg_tensor_location *location = &options->locations[k];
         if (config->offload != NULL)
@@ -569,7 +511,7 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;
-    find_recompute(config->recompute, &options);
+    cli_recompute_find(config->recompute, &options);
     bg_recompute_order_find(config->recompute_order, &options.recompute_order);
     set_gradients(config, &options);
     if (!training) {

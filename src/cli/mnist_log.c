@@ -1,24 +1,15 @@
 /*
  * mnist_log.c: the log of a run as JSON lines: the first says everything that the run depends on, then one line for
  * each weight update. Every call's lines are flushed, so a reader sees a run as it goes, and whole lines only.
- *
- * The log may be a file, a terminal, a pipe, or what standard output is: then lines go through that descriptor, so that
- * text and lines follow each other. A log that cannot be written any more does not end the training.
  */
 #include "cli/mnist.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/isa.h"
 
 #if defined(__clang__)
@@ -28,48 +19,6 @@
 #else
 #define COMPILER "unknown"
 #endif
-
-/* Nine digits bring a float32 back exactly. */
-enum { LINE_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
-
-static bg_status report(const mnist_log *log, int error_number, bg_error *error)
-{
-    char text[BGI_ERRNO_TEXT_BYTES];
-
-    return bg_error_set(error, BG_ERROR_IO, "--log: %s: %s", log->path, bgi_errno_text(error_number, text));
-}
-
-/* Takes `line` over. */
-static bg_status write_line(mnist_log *log, json_t *line, bg_error *error)
-{
-    char *text = line != NULL ? json_dumps(line, LINE_FLAGS) : NULL;
-    bool is_written;
-
-    json_decref(line);
-    if (text == NULL)
-        return bgi_error_memory(error, "log line", 0);
-    errno = 0;
-    is_written = fputs(text, log->stream) >= 0 && fputc('\n', log->stream) != EOF;
-    log->bytes += strlen(text) + 1;
-    free(text);
-    return is_written ? BG_OK : report(log, errno, error);
-}
-
-static bg_status flush_lines(mnist_log *log, bg_error *error)
-{
-    fflush(stdout); /* maybe the same place */
-    errno = 0;
-    if (fflush(log->stream) != 0)
-        return report(log, errno, error);
-    log->good_bytes = log->bytes;
-    return BG_OK;
-}
-
-/* JSON has no infinity and no NaN: null stands for them. */
-static json_t *real_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 /* null, the value, or an array of them. */
 static json_t *list_value(const cli_option *option, const void *list)
@@ -112,6 +61,7 @@ static json_t *option_value(const cli_option *option, const mnist_config *config
     case CLI_SIZE_LIST:
     case CLI_REAL_LIST:
         return list_value(option, value);
+    case CLI_TEXT_LIST: /* there is none */
     case CLI_HEADING:
         break;
     }
@@ -183,95 +133,22 @@ static json_t *describe_data(const mnist_data *data)
                      (json_int_t)bg_dataset_sample_count(data->test_set));
 }
 
-/* ---- places ---- */
-
-bg_status mnist_log_check(const char *path, bg_error *error)
-{
-    const mnist_log log = {.path = path};
-    struct stat about;
-    bool is_new = stat(path, &about) != 0;
-    FILE *stream;
-
-    /* Opening a pipe waits for a reader: that comes later. */
-    if (!is_new && S_ISFIFO(about.st_mode))
-        return access(path, W_OK) == 0 ? BG_OK : report(&log, errno, error);
-    stream = fopen(path, "a");
-    if (stream == NULL)
-        return report(&log, errno, error);
-    fclose(stream);
-    if (is_new)
-        remove(path);
-    return BG_OK;
-}
-
-/* Without blocking, so that a signal that comes at any moment ends the wait. -1 with errno 0: stopped. */
-static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
-{
-    static const struct timespec pause = {.tv_nsec = 20000000};
-
-    while (!*stop) {
-        int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        if (descriptor >= 0) {
-            fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
-            return descriptor;
-        }
-        if (errno != ENXIO)
-            return -1;
-        nanosleep(&pause, NULL);
-    }
-    errno = 0;
-    return -1;
-}
-
-static bool is_descriptor(const struct stat *about, int descriptor)
-{
-    struct stat other;
-
-    return fstat(descriptor, &other) == 0 && other.st_dev == about->st_dev && other.st_ino == about->st_ino;
-}
-
-static int open_place(mnist_log *log, const volatile sig_atomic_t *stop)
-{
-    struct stat about;
-
-    if (stat(log->path, &about) == 0) {
-        if (is_descriptor(&about, STDOUT_FILENO))
-            return dup(STDOUT_FILENO);
-        if (is_descriptor(&about, STDERR_FILENO))
-            return dup(STDERR_FILENO);
-        if (S_ISFIFO(about.st_mode))
-            return open_pipe(log->path, stop);
-    }
-    log->is_own = true;
-    return open(log->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-}
-
-bg_status mnist_log_open(mnist_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
+bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
                          const mnist_runner *runner, const volatile sig_atomic_t *stop, bg_error *error)
 {
-    json_t *head;
-    int descriptor;
-
-    *log = (mnist_log){.path = config->log_path};
-    if (log->path == NULL)
+    BGI_TRY(cli_log_open(log, config->log_path, false, stop, error));
+    if (log->stream == NULL)
         return BG_OK;
-    descriptor = open_place(log, stop);
-    if (descriptor < 0)
-        return *stop ? BG_OK : report(log, errno, error);
-    log->stream = fdopen(descriptor, "a");
-    if (log->stream == NULL) {
-        close(descriptor);
-        return report(log, errno, error);
-    }
-    head = json_pack("{s:o, s:o, s:o}", "config", describe_config(config, save_path, runner), "versions",
-                     describe_versions(), "data", describe_data(data));
-    BGI_TRY(write_line(log, head, error));
-    return flush_lines(log, error);
+    BGI_TRY(cli_log_write(log,
+                          json_pack("{s:o, s:o, s:o}", "config", describe_config(config, save_path, runner), "versions",
+                                    describe_versions(), "data", describe_data(data)),
+                          error));
+    return cli_log_flush(log, error);
 }
 
 /* ---- lines ---- */
 
-static bg_status write_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
+static bg_status write_run(cli_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
                            double images_per_s, bg_error *error)
 {
     uint64_t count = runner->options.gradient_accumulation * runner->options.replicas;
@@ -289,40 +166,19 @@ static bg_status write_run(mnist_log *log, const mnist_runner *runner, uint64_t 
             correct += (double)runner->correct_all[step * count + i];
         }
         line = json_pack("{s:I, s:I, s:o, s:f}", "step", (json_int_t)(first_step + step), "epoch", (json_int_t)epoch,
-                         "loss", real_or_null(loss / counted), "accuracy", 100.0 * correct / images);
+                         "loss", cli_json_real(loss / counted), "accuracy", 100.0 * correct / images);
         /* All replicas have the same norm. */
         if (runner->norm_all != NULL)
             json_object_set_new(line, "grad_norm",
-                                real_or_null((double)runner->norm_all[step * runner->options.replicas]));
+                                cli_json_real((double)runner->norm_all[step * runner->options.replicas]));
         json_object_set_new(line, "images_per_s", json_real(images_per_s));
-        BGI_TRY(write_line(log, line, error));
+        BGI_TRY(cli_log_write(log, line, error));
     }
-    return flush_lines(log, error);
+    return cli_log_flush(log, error);
 }
 
-void mnist_log_run(mnist_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch, double images_per_s)
+void mnist_log_run(cli_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch, double images_per_s)
 {
     if (log->stream != NULL && write_run(log, runner, first_step, epoch, images_per_s, &log->failure) != BG_OK)
-        mnist_log_close(log);
-}
-
-void mnist_log_close(mnist_log *log)
-{
-    bg_error *failure = log->failure.status == BG_OK ? &log->failure : NULL;
-    int descriptor;
-
-    if (log->stream == NULL)
-        return;
-    descriptor = log->is_own ? dup(fileno(log->stream)) : -1;
-    errno = 0;
-    if (fclose(log->stream) != 0 && failure != NULL)
-        report(log, errno, failure);
-    log->stream = NULL;
-    if (descriptor < 0)
-        return;
-    /* A disk that filled up left half a line behind; what is no file cannot be cut, and need not be. */
-    if (lseek(descriptor, 0, SEEK_END) > (off_t)log->good_bytes && ftruncate(descriptor, (off_t)log->good_bytes) != 0 &&
-        errno != EINVAL && failure != NULL)
-        report(log, errno, failure);
-    close(descriptor);
+        cli_log_close(log);
 }

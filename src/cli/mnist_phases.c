@@ -42,7 +42,7 @@ typedef struct trainer {
     const mnist_config *config;
     mnist_runner *runner;
     bg_weights *weights;
-    mnist_log *log;
+    cli_log *log;
     const volatile sig_atomic_t *stop;
     bg_loader *loader;
     uint64_t update_limit; /* 0: none */
@@ -188,7 +188,7 @@ static bg_status run_epoch(trainer *t, uint64_t epoch, bg_error *error)
 }
 
 bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
-                      mnist_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error)
+                      cli_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error)
 {
     trainer t = {.config = config,
                  .runner = runner,

@@ -161,6 +161,16 @@ static bg_status read_list(const cli_option *option, const char *text, void *lis
     }
 }
 
+static bg_status read_word(const cli_option *option, const char *text, cli_texts *texts, bg_error *error)
+{
+    if (text[0] == '\0')
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
+    if (texts->count == CLI_LIST_LIMIT)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values", option->name, CLI_LIST_LIMIT);
+    texts->values[texts->count++] = text;
+    return BG_OK;
+}
+
 static bg_status read_value(const cli_option *option, const char *text, void *values, bg_error *error)
 {
     void *value = (char *)values + option->offset;
@@ -183,6 +193,8 @@ static bg_status read_value(const cli_option *option, const char *text, void *va
             return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
         *(const char **)value = text;
         return BG_OK;
+    case CLI_TEXT_LIST:
+        return read_word(option, text, value, error);
     case CLI_FLAG:
     case CLI_HEADING:
         break;
@@ -220,6 +232,10 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
         if (*index + 1 >= argc)
             return bg_error_set(error, BG_ERROR_INVALID, "--%s needs a value: --%s %s", name, name, option->value);
         value = argv[++*index];
+        while (option->kind == CLI_TEXT_LIST && *index + 1 < argc && argv[*index + 1][0] != '-') {
+            BGI_TRY(read_value(option, value, values, error));
+            value = argv[++*index];
+        }
     }
     return read_value(option, value, values, error);
 }
@@ -274,7 +290,8 @@ static void print_default(const cli_option *option, const void *values, FILE *st
     case CLI_FLAG:
         fputs(" (default: off)", stream);
         break;
-    case CLI_COUNT_LIST: /* their tables say the default */
+    case CLI_TEXT_LIST: /* their tables say the default */
+    case CLI_COUNT_LIST:
     case CLI_SIZE_LIST:
     case CLI_REAL_LIST:
     case CLI_HEADING:

@@ -19,6 +19,7 @@ typedef enum cli_kind {
     CLI_SIZE_LIST,   /* cli_sizes: "16M,8M" */
     CLI_REAL_LIST,   /* cli_reals: "1,0.5" */
     CLI_TEXT,        /* const char *, not empty */
+    CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
     CLI_CHOICE       /* const char *: one of `choices` */
 } cli_kind;
 
@@ -36,6 +37,10 @@ typedef struct cli_reals {
     uint32_t count;
     double values[CLI_LIST_LIMIT];
 } cli_reals;
+typedef struct cli_texts {
+    uint32_t count;
+    const char *values[CLI_LIST_LIMIT];
+} cli_texts;
 
 typedef struct cli_option {
     cli_kind kind;

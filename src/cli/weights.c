@@ -1,8 +1,8 @@
 /*
- * mnist_weights.c: trained values to and from safetensors files, under PyTorch's names. Optimiser state is not part of
+ * weights.c: trained values to and from safetensors files, under PyTorch's names. Optimiser state is not part of
  * such a file.
  */
-#include "cli/mnist.h"
+#include "cli/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include <brigade/safetensors.h>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 static bool is_model_weight(const bg_weight *weight)
@@ -17,7 +18,7 @@ static bool is_model_weight(const bg_weight *weight)
     return weight->role == BG_ROLE_PARAMETER || weight->role == BG_ROLE_BUFFER;
 }
 
-bg_status mnist_weights_save(bg_weights *weights, const char *path, bg_error *error)
+bg_status cli_weights_save(bg_weights *weights, const char *path, bg_error *error)
 {
     const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
     uint32_t count = bg_weights_count(weights);
@@ -76,7 +77,7 @@ static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, 
     return BG_OK;
 }
 
-bg_status mnist_weights_load(bg_weights *weights, const char *path, bg_error *error)
+bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error)
 {
     bg_safetensors *file = NULL;
     bgi_text problems = {0};
@@ -101,4 +102,14 @@ cleanup:
     free(text);
     bg_safetensors_destroy(file);
     return status;
+}
+
+bg_status cli_save_check(const char *path, const char *option, bg_error *error)
+{
+    bgi_file_writer writer = {0};
+
+    if (bgi_file_writer_begin(&writer, path, error) != BG_OK)
+        return bg_error_context(error, error->status, "--%s", option);
+    bgi_file_writer_abandon(&writer);
+    return BG_OK;
 }

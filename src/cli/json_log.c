@@ -1,0 +1,164 @@
+/*
+ * json_log.c: a log of JSON lines. Lines are flushed together, so a reader sees a run as it goes, and whole lines only.
+ *
+ * The log may be a file, a terminal, a pipe, or what standard output is: then lines go through that descriptor, so that
+ * text and lines follow each other. A log that cannot be written any more does not end the training.
+ */
+#include "cli/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+/* Nine digits bring a float32 back exactly. */
+enum { LINE_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
+
+static bg_status report(const cli_log *log, int error_number, bg_error *error)
+{
+    char text[BGI_ERRNO_TEXT_BYTES];
+
+    return bg_error_set(error, BG_ERROR_IO, "--log: %s: %s", log->path, bgi_errno_text(error_number, text));
+}
+
+bg_status cli_log_write(cli_log *log, json_t *line, bg_error *error)
+{
+    char *text = line != NULL ? json_dumps(line, LINE_FLAGS) : NULL;
+    bool is_written;
+
+    json_decref(line);
+    if (text == NULL)
+        return bgi_error_memory(error, "log line", 0);
+    errno = 0;
+    is_written = fputs(text, log->stream) >= 0 && fputc('\n', log->stream) != EOF;
+    log->bytes += strlen(text) + 1;
+    free(text);
+    return is_written ? BG_OK : report(log, errno, error);
+}
+
+bg_status cli_log_flush(cli_log *log, bg_error *error)
+{
+    fflush(stdout); /* maybe the same place */
+    errno = 0;
+    if (fflush(log->stream) != 0)
+        return report(log, errno, error);
+    log->good_bytes = log->bytes;
+    return BG_OK;
+}
+
+json_t *cli_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* ---- places ---- */
+
+bg_status cli_log_check(const char *path, bg_error *error)
+{
+    const cli_log log = {.path = path};
+    struct stat about;
+    bool is_new = stat(path, &about) != 0;
+    FILE *stream;
+
+    /* Opening a pipe waits for a reader: that comes later. */
+    if (!is_new && S_ISFIFO(about.st_mode))
+        return access(path, W_OK) == 0 ? BG_OK : report(&log, errno, error);
+    stream = fopen(path, "a");
+    if (stream == NULL)
+        return report(&log, errno, error);
+    fclose(stream);
+    if (is_new)
+        remove(path);
+    return BG_OK;
+}
+
+/* Without blocking, so that a signal that comes at any moment ends the wait. -1 with errno 0: stopped. */
+static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
+{
+    static const struct timespec pause = {.tv_nsec = 20000000};
+
+    while (!*stop) {
+        int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        if (descriptor >= 0) {
+            fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+            return descriptor;
+        }
+        if (errno != ENXIO)
+            return -1;
+        nanosleep(&pause, NULL);
+    }
+    errno = 0;
+    return -1;
+}
+
+static bool is_descriptor(const struct stat *about, int descriptor)
+{
+    struct stat other;
+
+    return fstat(descriptor, &other) == 0 && other.st_dev == about->st_dev && other.st_ino == about->st_ino;
+}
+
+static int open_place(cli_log *log, const volatile sig_atomic_t *stop)
+{
+    struct stat about;
+
+    if (stat(log->path, &about) == 0) {
+        if (is_descriptor(&about, STDOUT_FILENO))
+            return dup(STDOUT_FILENO);
+        if (is_descriptor(&about, STDERR_FILENO))
+            return dup(STDERR_FILENO);
+        if (S_ISFIFO(about.st_mode))
+            return open_pipe(log->path, stop);
+    }
+    log->is_own = true;
+    return open(log->path, O_WRONLY | O_CREAT | (log->is_continued ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC, 0666);
+}
+
+bg_status cli_log_open(cli_log *log, const char *path, bool continues, const volatile sig_atomic_t *stop,
+                       bg_error *error)
+{
+    int descriptor;
+
+    *log = (cli_log){.path = path, .is_continued = continues};
+    if (path == NULL)
+        return BG_OK;
+    descriptor = open_place(log, stop);
+    if (descriptor < 0)
+        return *stop ? BG_OK : report(log, errno, error);
+    log->stream = fdopen(descriptor, "a");
+    if (log->stream == NULL) {
+        close(descriptor);
+        return report(log, errno, error);
+    }
+    if (log->is_own) /* what is there stays */
+        log->bytes = log->good_bytes = (uint64_t)lseek(descriptor, 0, SEEK_END);
+    return BG_OK;
+}
+
+void cli_log_close(cli_log *log)
+{
+    bg_error *failure = log->failure.status == BG_OK ? &log->failure : NULL;
+    int descriptor;
+
+    if (log->stream == NULL)
+        return;
+    descriptor = log->is_own ? dup(fileno(log->stream)) : -1;
+    errno = 0;
+    if (fclose(log->stream) != 0 && failure != NULL)
+        report(log, errno, failure);
+    log->stream = NULL;
+    if (descriptor < 0)
+        return;
+    /* A disk that filled up left half a line behind; what is no file cannot be cut, and need not be. */
+    if (lseek(descriptor, 0, SEEK_END) > (off_t)log->good_bytes && ftruncate(descriptor, (off_t)log->good_bytes) != 0 &&
+        errno != EINVAL && failure != NULL)
+        report(log, errno, failure);
+    close(descriptor);
+}
