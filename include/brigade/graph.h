@@ -63,7 +63,8 @@ struct bg_op_type {
     uint32_t minimum_inputs;
     uint32_t maximum_inputs;
     uint32_t output_count;   /* most outputs; infer may leave trailing ones untyped (dtype NONE): absent */
-    size_t attributes_bytes; /* copied into the graph with each op */
+    size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should be equal bytes, padding too:
+                                cached plans are found by them */
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
     uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; else BG_NO_OPERAND */
     uint32_t reuse_input;    /* output 0 may overwrite this input (same size); else BG_NO_OPERAND */
@@ -83,6 +84,10 @@ struct bg_op_type {
      * written. At env->accumulated 0 they take the gradients, later the complete gradient is added to each element, so
      * that the bits are those of separate ops. Used for float32. NULL: none. */
     const bg_op_type *accumulating;
+    /* Of a user's own type: a number to change whenever a rule or kernel of the type changes, since plans that are kept
+     * in a cache (options.cache_dir) cannot see that. Attributes then hold no addresses. 0: plans with such ops are
+     * never kept. */
+    uint32_t revision;
 };
 
 /* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */

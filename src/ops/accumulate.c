@@ -3,6 +3,9 @@
  * these ops. Accumulators are changed in place.
  */
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 #include <stdio.h>
@@ -177,9 +180,12 @@ const bg_op_type bgi_op_running_factors = {
 bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, bg_value weight, uint32_t micro_batches,
                              bool ends_in_sum)
 {
-    const bgi_running_factors_attributes attributes = {.micro_batches = micro_batches, .ends_in_sum = ends_in_sum};
+    bgi_running_factors_attributes attributes;
     const bg_value inputs[] = {total, weight};
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.micro_batches = micro_batches;
+    attributes.ends_in_sum = ends_in_sum;
     return bg_graph_add(graph, &bgi_op_running_factors, name, inputs, 2, &attributes, NULL);
 }
 

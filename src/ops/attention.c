@@ -7,6 +7,7 @@
 #include <brigade/ops.h>
 
 #include <math.h>
+#include <string.h>
 
 #include "ops/ops.h"
 #include "ops/shape.h"
@@ -156,14 +157,16 @@ bg_attention_options bg_attention_defaults(int64_t heads)
 bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options)
 {
     const bg_type type = bg_graph_type(graph, qkv);
-    bgi_attention_attributes attributes = {.heads = options->heads,
-                                           .sequence_length = options->sequence_length,
-                                           .causal = options->causal,
-                                           .scale = options->scale,
-                                           .probability = options->dropout,
-                                           .random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0,
-                                           .serialisation = options->serialisation};
+    bgi_attention_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.heads = options->heads;
+    attributes.sequence_length = options->sequence_length;
+    attributes.causal = options->causal;
+    attributes.scale = options->scale;
+    attributes.probability = options->dropout;
+    attributes.random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
+    attributes.serialisation = options->serialisation;
     /* What is wrong with heads and the like the shape rule says. */
     if (attributes.sequence_length == 0 && type.rank == 3)
         attributes.sequence_length = type.dims[1];

@@ -5,6 +5,9 @@
 #include <brigade/ops.h>
 
 #include "ops/accumulating.h"
+
+#include <string.h>
+
 #include "ops/conv.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
@@ -120,9 +123,11 @@ static bg_status infer_conv2d(const bg_op_signature *op, bg_type *outputs, bg_er
 static bg_status differentiate_conv2d(bg_op_gradient *gradient, bg_error *error)
 {
     const bool with_bias = gradient->op.input_count > 2 && gradient->needs[2];
-    bgi_conv2d_backward_attributes attributes = {.forward = *(const bgi_conv2d_attributes *)gradient->op.attributes};
+    bgi_conv2d_backward_attributes attributes;
     bg_value dy;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.forward = *(const bgi_conv2d_attributes *)gradient->op.attributes;
     BGI_TRY(bgi_gradient_of_result(gradient, &dy, error));
     if (gradient->needs[0]) {
         const bg_value inputs[] = {dy, gradient->inputs[1]};

@@ -5,6 +5,9 @@
 #include <brigade/ops.h>
 
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 static bg_status infer_dropout(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -56,7 +59,10 @@ const bg_op_type bgi_op_dropout = {
 
 bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double probability)
 {
-    const bgi_dropout_attributes attributes = {probability, bg_graph_next_random_id(graph)};
+    bgi_dropout_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.probability = probability;
+    attributes.random_id = bg_graph_next_random_id(graph);
     return bg_graph_add(graph, &bgi_op_dropout, name, &x, 1, &attributes, NULL);
 }

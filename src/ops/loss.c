@@ -7,6 +7,9 @@
 #include <brigade/ops.h>
 
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 enum { CROSS_ENTROPY_WEIGHT = 2 /* the output */ };
@@ -143,12 +146,20 @@ const bg_op_type bgi_op_cross_entropy_backward = {
     .kernel = select_cross_entropy_backward,
 };
 
+static void fill_attributes(bg_loss_reduction reduction, int64_t ignore_index, bgi_loss_attributes *attributes)
+{
+    memset(attributes, 0, sizeof *attributes); /* padding too: see bg_op_type */
+    attributes->reduction = reduction;
+    attributes->ignore_index = ignore_index;
+}
+
 bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                           bg_loss_reduction reduction, int64_t ignore_index)
 {
-    const bgi_loss_attributes attributes = {.reduction = reduction, .ignore_index = ignore_index};
+    bgi_loss_attributes attributes;
     const bg_value inputs[] = {logits, labels};
 
+    fill_attributes(reduction, ignore_index, &attributes);
     return bg_graph_add(graph, &bgi_op_cross_entropy, name, inputs, 2, &attributes, NULL);
 }
 
@@ -227,9 +238,10 @@ const bg_op_type bgi_op_mse_backward = {
 bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value prediction, bg_value target,
                      bg_loss_reduction reduction)
 {
-    const bgi_loss_attributes attributes = {.reduction = reduction};
+    bgi_loss_attributes attributes;
     const bg_value inputs[] = {prediction, target};
 
+    fill_attributes(reduction, 0, &attributes);
     return bg_graph_add(graph, &bgi_op_mse, name, inputs, 2, &attributes, NULL);
 }
 

@@ -12,20 +12,39 @@
 /* The most operands of an op that takes any number: within the graph's limit. */
 enum { BGI_MAXIMUM_VARIADIC = 60 };
 
-/* ---- linear.c ---- */
-
-extern const bg_op_type bgi_op_linear, bgi_op_linear_backward_input, bgi_op_linear_backward_weights;
-extern const bg_op_type bgi_op_linear_backward_weights_accumulate;
-extern const bg_op_type bgi_op_matmul;
-
-/* ---- elementwise.c ---- */
-
-extern const bg_op_type bgi_op_unary, bgi_op_unary_backward, bgi_op_binary, bgi_op_select_gradient;
-extern const bg_op_type bgi_op_scale, bgi_op_cast, bgi_op_standardise;
+/* Every op type of this room, bgi_op_linear and so on; plans that are read from a file find them by their names. */
+/* clang-format off */
+#define BGI_OP_TYPES(OP) \
+    /* linear.c */ \
+    OP(linear) OP(linear_backward_input) OP(linear_backward_weights) OP(linear_backward_weights_accumulate) \
+    OP(matmul) \
+    /* elementwise.c */ \
+    OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardise) \
+    /* reduce.c */ \
+    OP(reduce) OP(reduce_max_backward) OP(broadcast) OP(argmax) \
+    /* reshape.c */ \
+    OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) \
+    /* accumulate.c, optimiser.c */ \
+    OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(total_scale) OP(running_factors) OP(square_sum) \
+    OP(gradient_norm) OP(clip_scale) \
+    /* conv.c, conv_pool.c, pool.c; conv2d, max_pool2d and relu as one are conv2d_pool: fusion makes it */ \
+    OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
+    OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
+    OP(conv2d_pool_backward_weights_accumulate) OP(max_pool2d) OP(max_pool2d_backward) OP(avg_pool2d) \
+    OP(avg_pool2d_backward) \
+    /* softmax.c, norm.c, embedding.c; dropout.c, whose gradient is itself */ \
+    OP(softmax) OP(softmax_backward) OP(log_softmax) OP(log_softmax_backward) OP(layer_norm) \
+    OP(layer_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(embedding) OP(embedding_backward) \
+    OP(dropout) \
+    /* attention.c, loss.c */ \
+    OP(attention) OP(attention_backward) OP(cross_entropy) OP(cross_entropy_backward) OP(mse) OP(mse_backward) \
+    OP(correct_count)
+/* clang-format on */
+#define BGI_DECLARE_OP_TYPE(name) extern const bg_op_type bgi_op_##name;
+BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)
+#undef BGI_DECLARE_OP_TYPE
 
 /* ---- reduce.c ---- */
-
-extern const bg_op_type bgi_op_reduce, bgi_op_reduce_max_backward, bgi_op_broadcast, bgi_op_argmax;
 
 /* Sums `value` over the dims in which `type` was broadcast to it, and gives it `type`'s shape: how the gradient of a
  * broadcast operand comes back. `value` itself when the shapes are equal. */
@@ -33,19 +52,12 @@ bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type);
 
 /* ---- reshape.c ---- */
 
-extern const bg_op_type bgi_op_reshape, bgi_op_transpose, bgi_op_slice, bgi_op_slice_backward, bgi_op_concat;
-extern const bg_op_type bgi_op_copy;
-
 /* x under the shape of `type` (its dtype does not matter). `x` itself when it has that shape. */
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
 /* The same bytes in a buffer of their own. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- accumulate.c, optimiser.c ---- */
-
-extern const bg_op_type bgi_op_accumulate, bgi_op_add_n, bgi_op_sgd_update, bgi_op_adam_update;
-extern const bg_op_type bgi_op_total_scale, bgi_op_running_factors, bgi_op_square_sum, bgi_op_gradient_norm,
-    bgi_op_clip_scale;
 
 /* values[0] + values[1] + ..., in order; one value is returned as it is. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
@@ -70,36 +82,5 @@ void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_va
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
-
-/* ---- conv.c, conv_pool.c, pool.c ---- */
-
-extern const bg_op_type bgi_op_conv2d;
-extern const bg_op_type bgi_op_conv2d_backward_input, bgi_op_conv2d_backward_weights;
-extern const bg_op_type bgi_op_conv2d_backward_weights_accumulate;
-/* conv2d, max_pool2d and relu as one. Fusion makes it; it has no public builder. */
-extern const bg_op_type bgi_op_conv2d_pool;
-extern const bg_op_type bgi_op_conv2d_pool_backward_input, bgi_op_conv2d_pool_backward_weights;
-extern const bg_op_type bgi_op_conv2d_pool_backward_weights_accumulate;
-extern const bg_op_type bgi_op_max_pool2d, bgi_op_max_pool2d_backward;
-extern const bg_op_type bgi_op_avg_pool2d, bgi_op_avg_pool2d_backward;
-
-/* ---- softmax.c, norm.c, embedding.c, dropout.c ---- */
-
-extern const bg_op_type bgi_op_softmax, bgi_op_softmax_backward;
-extern const bg_op_type bgi_op_log_softmax, bgi_op_log_softmax_backward;
-extern const bg_op_type bgi_op_layer_norm, bgi_op_layer_norm_backward;
-extern const bg_op_type bgi_op_batch_norm, bgi_op_batch_norm_backward;
-extern const bg_op_type bgi_op_embedding, bgi_op_embedding_backward;
-extern const bg_op_type bgi_op_dropout; /* its gradient is itself */
-
-/* ---- attention.c ---- */
-
-extern const bg_op_type bgi_op_attention, bgi_op_attention_backward;
-
-/* ---- loss.c ---- */
-
-extern const bg_op_type bgi_op_cross_entropy, bgi_op_cross_entropy_backward;
-extern const bg_op_type bgi_op_mse, bgi_op_mse_backward;
-extern const bg_op_type bgi_op_correct_count;
 
 #endif

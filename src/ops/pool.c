@@ -7,6 +7,9 @@
 #include <brigade/ops.h>
 
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 static const int64_t largest_size = INT32_MAX;
@@ -248,16 +251,22 @@ static bg_value add_pool(bg_graph *graph, const bg_op_type *op_type, const char 
                          const bg_pool2d_options *options)
 {
     bgi_pool2d_attributes attributes;
+    bg_pool2d_options *own = &attributes.options;
 
     if (options == NULL) {
         bg_graph_fail(graph, BG_ERROR_INVALID, "%s `%s`: options is NULL; start from bg_pool2d_defaults(kernel)",
                       op_type->name, name != NULL ? name : "");
         return (bg_value){0};
     }
-    attributes.options = *options;
-    for (int dim = 0; dim < 2; dim++)
-        if (attributes.options.stride[dim] == 0)
-            attributes.options.stride[dim] = attributes.options.kernel[dim];
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    for (int dim = 0; dim < 2; dim++) {
+        own->kernel[dim] = options->kernel[dim];
+        own->stride[dim] = options->stride[dim] == 0 ? options->kernel[dim] : options->stride[dim];
+        own->padding[dim] = options->padding[dim];
+        own->dilation[dim] = options->dilation[dim];
+    }
+    own->ceil_mode = options->ceil_mode;
+    own->count_include_pad = options->count_include_pad;
     return bg_graph_add(graph, op_type, name, &x, 1, &attributes, NULL);
 }
 

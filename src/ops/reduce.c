@@ -2,6 +2,9 @@
  * reduce.c: sums, means and largest elements over any set of dims, broadcasting (the way back), and argmax.
  */
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_reduce, REDUCE)
@@ -97,8 +100,11 @@ const bg_op_type bgi_op_reduce = {
 bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                    uint32_t axis_count, bool keep_dims)
 {
-    bgi_reduce_attributes attributes = {.function = function, .keep_dims = keep_dims};
+    bgi_reduce_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.function = function;
+    attributes.keep_dims = keep_dims;
     if (axis_count == 0)
         attributes.axes = (1u << bg_graph_type(graph, x).rank) - 1u;
     for (uint32_t i = 0; i < axis_count; i++) {
@@ -119,8 +125,10 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
 bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type)
 {
     const bg_type from = bg_graph_type(graph, value);
-    bgi_reduce_attributes attributes = {.function = BG_REDUCE_SUM};
+    bgi_reduce_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes);
+    attributes.function = BG_REDUCE_SUM;
     if (bg_value_is_null(value) || bgi_type_same_dims(&from, type))
         return value;
     for (uint32_t i = 1; i <= from.rank; i++)
@@ -202,8 +210,10 @@ const bg_op_type bgi_op_broadcast = {
 
 bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims)
 {
-    bgi_dims_attributes attributes = {.rank = rank};
+    bgi_dims_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];
     return bg_graph_add(graph, &bgi_op_broadcast, name, &x, 1, &attributes, NULL);

@@ -3,6 +3,9 @@
  * transpose, slice, concat. Every element type passes through.
  */
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 #include <stdio.h>
@@ -96,8 +99,10 @@ const bg_op_type bgi_op_reshape = {
 
 bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims)
 {
-    bgi_dims_attributes attributes = {.rank = rank};
+    bgi_dims_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];
     return bg_graph_add(graph, &bgi_op_reshape, name, &x, 1, &attributes, NULL);
@@ -251,8 +256,11 @@ static bg_status infer_slice(const bg_op_signature *op, bg_type *outputs, bg_err
 
 static bg_value add_slice_backward(bg_graph *graph, bg_value dy, const bgi_slice_attributes *slice, int64_t size)
 {
-    const bgi_slice_backward_attributes attributes = {.slice = *slice, .size = size};
+    bgi_slice_backward_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes);
+    attributes.slice = *slice;
+    attributes.size = size;
     return bg_graph_add(graph, &bgi_op_slice_backward, NULL, &dy, 1, &attributes, NULL);
 }
 
@@ -315,9 +323,11 @@ bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, i
                   int64_t step)
 {
     const bg_type type = bg_graph_type(graph, x);
-    bgi_slice_attributes attributes = {.step = step};
+    bgi_slice_attributes attributes;
     int64_t size;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.step = step;
     if (!bgi_graph_axis(graph, &bgi_op_slice, name, x, axis, &attributes.axis))
         return (bg_value){0};
     size = type.dims[attributes.axis];

@@ -16,6 +16,9 @@
 
 #include "core/error.h"
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "transform/rebuild.h"
 
 enum { LARGEST_WINDOW = 254 };
@@ -135,13 +138,15 @@ static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bg
 {
     const bgi_conv2d_attributes *conv = chain->conv->attributes;
     const bgi_pool2d_attributes *pool = chain->pool->attributes;
-    const bgi_conv2d_pool_attributes attributes = {
-        .padding = {conv->options.padding[0], conv->options.padding[1]},
-        .pool = {pool->options.kernel[0], pool->options.kernel[1]},
-        .relu = relu,
-    };
+    bgi_conv2d_pool_attributes attributes;
     bg_value inputs[3];
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    for (int dim = 0; dim < 2; dim++) {
+        attributes.padding[dim] = conv->options.padding[dim];
+        attributes.pool[dim] = pool->options.kernel[dim];
+    }
+    attributes.relu = relu;
     for (uint32_t i = 0; i < 3; i++)
         inputs[i] = bgi_rebuild_value(rebuild, chain->conv->inputs[i]);
     bgi_rebuild_place(rebuild, place);

@@ -43,9 +43,8 @@ static bg_status select_carry(const bg_op_signature *op, bg_kernel_policy policy
     return BG_OK;
 }
 
-static const bg_op_type op_carry = {BG_OP_TYPE_DEFAULTS,   .name = "carry",      .minimum_inputs = 2,
-                                    .maximum_inputs = 2,   .written_inputs = 1u, .infer = infer_carry,
-                                    .kernel = select_carry};
+const bg_op_type bgi_op_carry = {BG_OP_TYPE_DEFAULTS,  .name = "carry",      .minimum_inputs = 2,   .maximum_inputs = 2,
+                                 .written_inputs = 1u, .infer = infer_carry, .kernel = select_carry};
 
 /* ---- checks ---- */
 
@@ -199,7 +198,7 @@ bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error)
         result = bgi_graph_value(graph, results[i]);
         graph->current_block =
             result->kind == BGI_VALUE_RESULT ? graph->ops[result->op].block : find_block(graph, loop->carried[i]);
-        bg_graph_add(graph, &op_carry, NULL, operands, 2, NULL, NULL);
+        bg_graph_add(graph, &bgi_op_carry, NULL, operands, 2, NULL, NULL);
     }
     BGI_TRY(bg_graph_check(graph, error));
     return bgi_graph_verify(graph, error);

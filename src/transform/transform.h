@@ -65,6 +65,8 @@ bg_tensor_location bgi_find_location(const bg_options *options, bg_location_clas
 extern const bg_op_type bgi_op_load, bgi_op_store;
 /* A tied parameter's copy in another stage takes the new value. */
 extern const bg_op_type bgi_op_refresh;
+/* loop.c: a carried value takes what the iteration made. */
+extern const bg_op_type bgi_op_carry;
 
 /* stages.c: which stage each block belongs to. */
 typedef struct bgi_stages {
