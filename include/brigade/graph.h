@@ -10,6 +10,7 @@
 
 #include <brigade/base.h>
 #include <brigade/kernel.h>
+#include <brigade/mesh.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -88,6 +89,8 @@ struct bg_op_type {
      * in a cache (options.cache_dir) cannot see that. Attributes then hold no addresses. 0: plans with such ops are
      * never kept. */
     uint32_t revision;
+    /* The library's collectives: replicas meet in it, and plans ask for no kernel. */
+    bool is_collective;
 };
 
 /* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
@@ -132,6 +135,23 @@ BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_ty
 /* bg_graph_variable with BG_ROLE_PARAMETER. */
 BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type,
                                    const bg_initialiser *initialiser);
+
+/*
+ * Tensor parallelism: the graph is what each replica of a mesh runs, on its own pieces. Types are those of the pieces;
+ * replicas that differ in their tensor coordinates run the same ops and meet in collectives (ops.h). Said before
+ * anything is added; only the tensor axes count here: how many copies there are over the data, options.replicas says
+ * (all replicas together, a multiple of tensor_1 x tensor_2). A graph without a mesh has one of 1 x 1.
+ */
+BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
+/* `data` is 1. */
+BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
+/* A variable of which each replica has the piece of bg_shard_piece. Its first value is cut out of that of the whole
+ * tensor, and weights and checkpoints have the whole, whatever the mesh. */
+BG_API bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard,
+                                          bg_variable_role role, const bg_initialiser *initialiser);
+/* bg_graph_sharded_variable with BG_ROLE_PARAMETER. */
+BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, const bg_shard *shard,
+                                           const bg_initialiser *initialiser);
 
 /* Adds an op of at most 64 operands, outputs included. `name` NULL: a name is made. Null inputs mark absent optional
  * operands at the end of the list only. `outputs` receives op_type->output_count values (null for absent outputs); NULL

@@ -11,6 +11,7 @@
 #define BRIGADE_KERNEL_H
 
 #include <brigade/base.h>
+#include <brigade/mesh.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,8 +22,10 @@ typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */
     uint64_t optimiser_step; /* of those, with the present optimiser state: 0 when the state is new */
-    uint32_t micro_batch;    /* within the step, counted over all replicas: m * replicas + replica */
-    uint32_t accumulated;    /* micro-batches already accumulated on this replica in this step (0 = first) */
+    uint32_t micro_batch; /* within the step, counted over all replicas with data of their own (the mesh's data axis):
+                             m * data + place.data */
+    bg_mesh place;        /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
+    uint32_t accumulated; /* micro-batches already accumulated on this replica in this step (0 = first) */
     bool training;
 } bg_kernel_env;
 

@@ -167,6 +167,28 @@ BG_API bg_attention_options bg_attention_defaults(int64_t heads); /* causal, no 
  * FlashAttention, 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
 BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
 
+/* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ---- */
+
+/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along them get the same bits: members are
+ * added in their order, in float32 or better, and rounded once. Over an axis of size 1 x is returned as it is. A sum is
+ * the sum of the members' x whatever their gradients mean; which gradient is right depends on what follows:
+ *
+ *     bg_all_reduce            members go on differently: the gradient of each x is the sum of the members' gradients
+ *     bg_identical_gradients   all members do the same with the sum: the gradient goes straight through
+ *     bg_identical_inputs      x is the same everywhere and members do different things with it: forward nothing is
+ *                              done, and gradients are added up
+ *
+ * (the GPT-3 example for PopXL; Shoeybi et al., Megatron-LM, 2019, have the last two as g and f). */
+
+/* BG_REDUCE_SUM or BG_REDUCE_MAX; no gradient flows through the maximum. */
+BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
+BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
+BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
+/* The members' x one after the other along `axis` (negative: from the end). Its gradient is the scattered sum. */
+BG_API bg_value bg_all_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
+/* The member's piece along `axis`, which the members divide, of the members' sum. Its gradient is gathered. */
+BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
+
 /* ---- losses and metrics ---- */
 
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;

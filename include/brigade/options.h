@@ -195,7 +195,9 @@ typedef struct bg_options {
     uint32_t block_cost_count;
     uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
-    uint32_t replicas;              /* data-parallel copies of all stages */
+    /* Copies of all stages. Of a graph for a mesh (bg_graph_set_mesh) all replicas together: data-parallel copies times
+     * tensor_1 times tensor_2, numbered as mesh.h says; those that make up one copy of the model get the same data. */
+    uint32_t replicas;
     /* Devices of all replicas together; 0: as many as there are replicas for. Else `replicas` is what they make of the
      * devices of one: 8 devices with two stages are 4 replicas, 7 are an error. Leave `replicas` 1, or agree. */
     uint32_t total_devices;

@@ -40,6 +40,8 @@ static bool copy_owned(bg_graph *to)
         good = (value->name = bgi_arena_text(&to->arena, value->name)) != NULL;
         if (good && value->data != NULL)
             good = (value->data = bgi_arena_copy(&to->arena, value->data, bg_type_size_bytes(&value->type))) != NULL;
+        if (good && value->shard != NULL)
+            good = (value->shard = bgi_arena_copy(&to->arena, value->shard, sizeof *value->shard)) != NULL;
     }
     for (size_t i = 0; i < to->op_count && good; i++) {
         bgi_op *op = &to->ops[i];

@@ -30,6 +30,7 @@ bg_status bg_graph_create(bg_graph **out, bg_error *error)
     graph->value_count = 1;
     graph->blocks[0] = (bgi_block){.name = "", .device = BG_DEVICE_NONE};
     graph->block_count = 1;
+    graph->mesh = (bg_mesh){1, 1, 1};
     *out = graph;
     return BG_OK;
 }

@@ -25,11 +25,12 @@ typedef struct bgi_value {
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initialiser initialiser;
-    uint32_t variable;  /* of a variable: its number, counted over the graph */
-    bg_value owner;     /* of accumulators and optimiser state: the parameter they serve */
-    bool is_remote;     /* of a variable: lives in a remote buffer */
-    bool is_checkpoint; /* recomputation keeps it */
-    bg_value copy_of;   /* of a variable: the one of which this is another stage's copy */
+    uint32_t variable;     /* of a variable: its number, counted over the graph */
+    bg_value owner;        /* of accumulators and optimiser state: the parameter they serve */
+    bool is_remote;        /* of a variable: lives in a remote buffer */
+    bool is_checkpoint;    /* recomputation keeps it */
+    bg_value copy_of;      /* of a variable: the one of which this is another stage's copy */
+    const bg_shard *shard; /* of a variable: what it is a piece of; NULL: it is whole */
     int64_t piece; /* replicas update a piece of so many elements each; 0: all of it. Types stay those of the whole */
     bool is_piece; /* each replica has its piece only */
     bool is_read_whole; /* some op of the update reads all of it although others read pieces */
@@ -85,6 +86,7 @@ struct bg_graph {
     uint32_t variable_count;
     uint32_t random_count;
     uint32_t automatic_block_count;
+    bg_mesh mesh;       /* sizes of the tensor axes; data is 1 */
     bgi_op_phase phase; /* given to ops that are added now */
     /* the block of ops added now, and the blocks of enclosing scopes */
     uint32_t current_block;
@@ -96,6 +98,19 @@ struct bg_graph {
 static inline const bgi_value *bgi_graph_value(const bg_graph *graph, bg_value value)
 {
     return &graph->values[value.id];
+}
+
+/* Says what the variable is a piece of (copied; NULL: nothing). */
+void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
+/* The axes along which a variable is cut into different pieces: the replicas of a group along the others have the same.
+ * Of accumulators and state those of the parameter that they serve. */
+uint32_t bgi_graph_cut_axes(const bg_graph *graph, bg_value variable);
+/* Of all replicas, those that have data of their own. */
+static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t replicas)
+{
+    const uint32_t tensor = graph->mesh.tensor_1 * graph->mesh.tensor_2;
+
+    return replicas > tensor ? replicas / tensor : 1;
 }
 
 /* A deep copy with the same ids (bigger passes start from it). The op types are shared. */

@@ -185,6 +185,25 @@ typedef struct bgi_attention_attributes {
     int64_t serialisation; /* pieces of queries */
 } bgi_attention_attributes;
 
+/* Collectives have no kernels: the engine lets the replicas of a group meet (runtime/collective.c).
+ * ALL_REDUCE      x -> y
+ * ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
+ * REDUCE_SCATTER  x -> y        the other way round */
+typedef enum bgi_collective_kind {
+    BGI_COLLECTIVE_REDUCE = 0,
+    BGI_COLLECTIVE_GATHER,
+    BGI_COLLECTIVE_SCATTER
+} bgi_collective_kind;
+
+typedef struct bgi_collective_attributes {
+    bgi_collective_kind kind;
+    bg_reduction function; /* SUM or MAX */
+    uint32_t axes;         /* of the mesh */
+    uint32_t members;      /* of a group along them */
+    uint32_t axis;         /* of the tensor */
+    bool passes_gradient;  /* REDUCE: the gradient goes straight through */
+} bgi_collective_attributes;
+
 /* CROSS_ENTROPY           logits, labels -> loss, log_sum_exp, weight?
  *                         log_sum_exp is float64 in labels' shape: large logits would lose the gradient's digits in
  *                         float32. weight (MEAN only): the number of labels that count, a float32 scalar

@@ -38,7 +38,9 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(dropout) \
     /* attention.c, loss.c */ \
     OP(attention) OP(attention_backward) OP(cross_entropy) OP(cross_entropy_backward) OP(mse) OP(mse_backward) \
-    OP(correct_count)
+    OP(correct_count) \
+    /* collective.c */ \
+    OP(all_reduce) OP(all_gather) OP(reduce_scatter) OP(identical_inputs)
 /* clang-format on */
 #define BGI_DECLARE_OP_TYPE(name) extern const bg_op_type bgi_op_##name;
 BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)

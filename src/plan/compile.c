@@ -280,6 +280,23 @@ static uint32_t count_places(const bgi_compiler *c, size_t v)
     return count;
 }
 
+/* How the mesh cuts a variable: state is cut as the parameter that it serves. NULL without an error: not at all. */
+static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_shard **out, bg_error *error)
+{
+    const bgi_value *cut = bg_value_is_null(value->owner) ? value : bgi_graph_value(c->graph, value->owner);
+    bg_shard *copy;
+
+    *out = NULL;
+    if (cut->shard == NULL)
+        return BG_OK;
+    copy = bgi_arena_copy(&c->plan->arena, cut->shard, sizeof *copy);
+    if (copy == NULL)
+        return bgi_error_memory(error, "a shard", sizeof *copy);
+    copy->whole.dtype = value->type.dtype;
+    *out = copy;
+    return BG_OK;
+}
+
 /* `next_copy`: by value, the next copy of the same variable. */
 static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint32_t v, bg_error *error)
 {
@@ -301,6 +318,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint3
     for (uint32_t copy = v; copy != 0; copy = next_copy[copy])
         list_places(c, copy, places, &count);
     variable->type = value->type;
+    BGI_TRY(copy_shard(c, value, &variable->shard, error));
     variable->role = value->role;
     variable->initialiser = value->initialiser;
     variable->number = value->variable;
@@ -496,7 +514,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
             BGI_TRY(bgi_fuse_accumulation(&c->graph, error));
     }
     BGI_TRY(bgi_copy_shared_variables(c->graph, &c->stages, error));
-    bgi_warn_of_one_replica(&plan->options, plan->training);
+    bgi_warn_of_one_replica(c->graph, &plan->options, plan->training);
     if (plan->training)
         BGI_TRY(bgi_shard_updates(c->graph, &plan->options, error));
     BGI_TRY(bgi_prepare_search(c, error));
@@ -548,6 +566,8 @@ static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss
         return bgi_error_memory(error, "a plan", sizeof *plan);
     plan->training = training;
     plan->replicas = options->replicas; /* until bgi_find_replicas */
+    plan->tensor_1 = graph->mesh.tensor_1;
+    plan->tensor_2 = graph->mesh.tensor_2;
     plan->input_group_size = options->input_group_size;
     plan->micro_batches = training ? options->gradient_accumulation : options->device_iterations;
     plan->iterations = training ? options->device_iterations : 1;

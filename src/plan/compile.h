@@ -161,7 +161,7 @@ static inline size_t bgi_piece_bytes(const bgi_value *value)
 static inline size_t bgi_stored_bytes(const bgi_compiler *compiler, const bgi_value *value)
 {
     const size_t whole = bg_type_size_bytes(&value->type);
-    const size_t pieces = bgi_piece_bytes(value) * (value->is_piece ? 1 : compiler->plan->replicas);
+    const size_t pieces = bgi_piece_bytes(value) * (value->is_piece ? 1 : bgi_plan_data_replicas(compiler->plan));
 
     return value->is_piece || pieces > whole ? pieces : whole;
 }
@@ -187,7 +187,7 @@ static inline size_t bgi_home_bytes(const bgi_compiler *compiler, uint32_t id)
 /* What it takes on the device: with room for the last replicas' padding when it comes in pieces. */
 static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
 {
-    return compiler->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id) * compiler->plan->replicas
+    return compiler->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id) * bgi_plan_data_replicas(compiler->plan)
                                          : bgi_stored_bytes(compiler, &compiler->graph->values[id]);
 }
 

@@ -173,6 +173,10 @@ bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
         signature.partials = c->plan->options.partials;
         if (bgi_op_is_alias(c, op))
             continue;
+        if (op->type->is_collective) {
+            c->kernels[o] = (bg_kernel){.name = op->type->name};
+            continue;
+        }
         if (op->type->kernel == NULL)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED, "op type `%s` has no kernel", op->type->name);
         status = op->type->kernel(&signature, c->plan->options.kernels, &c->kernels[o], error);

@@ -131,7 +131,7 @@ static void add_users(bgi_compiler *c)
         add_level(&c->buffers[c->buffer_of[crossing->value.id]], c->partition.segments[crossing->from_segment].level);
     }
     for (uint32_t b = 0; b < c->buffer_count; b++)
-        if (c->buffers[b].starts_fresh && c->plan->replicas > 1) {
+        if (c->buffers[b].starts_fresh && bgi_plan_data_replicas(c->plan) > 1) {
             c->buffers[b].writes |= 1u << BG_ACTION_REDUCE;
             add_level(&c->buffers[b], 0); /* the sum stands before it */
         }
@@ -146,7 +146,7 @@ static void add_users(bgi_compiler *c)
 /* All replicas have the same parameters, so that each may keep a piece: buffers are each replica's own. */
 static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
 {
-    const uint32_t replicas = c->plan->replicas;
+    const uint32_t replicas = bgi_plan_data_replicas(c->plan);
 
     return replicas > 1 ? (bg_type_element_count(&value->type) + replicas - 1) / replicas : 0;
 }

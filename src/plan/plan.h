@@ -30,7 +30,7 @@ typedef struct bgi_operand {
     bool is_remote;  /* in the device's remote store instead of its arena */
     uint32_t edge;   /* slots of this edge, or BGI_NO_EDGE for a fixed place */
     size_t offset;   /* bytes; of slot 0 for edges */
-    size_t stride;   /* bytes: replica r finds its piece so many times r further on; 0: whole */
+    size_t stride; /* bytes: the replica with data coordinate r finds its piece so many times r further on; 0: whole */
 } bgi_operand;
 
 /* Memory that lives across actions, and the channel that guards it when it crosses devices. */
@@ -57,6 +57,7 @@ typedef struct bgi_call {
     size_t scratch_offset; /* in the arena of the device that runs the call */
     bg_cost cost;
     bool is_transfer;         /* nothing to run: issues the next transfer */
+    bool is_collective;       /* nothing to run: replicas meet, as bgi_collective_attributes say */
     bg_action_kind traced_as; /* LOAD and STORE for copies from and to remote stores; else the instruction's kind */
 } bgi_call;
 
@@ -77,7 +78,8 @@ typedef struct bgi_copy {
     size_t size_bytes;
 } bgi_copy;
 
-/* REDUCE: a variable that is summed over the replicas, in replica order. GATHER: one that every replica gets whole. */
+/* REDUCE: a variable that is summed over the replicas that differ in their data coordinate only, in its order. GATHER:
+ * one that each of them gets whole. */
 typedef struct bgi_reduced {
     bgi_operand operand; /* of the whole variable */
     bg_dtype dtype;      /* of REDUCE: float32 or float64 */
@@ -120,14 +122,21 @@ typedef struct bgi_plan_device {
 
 typedef struct bgi_plan_variable {
     const char *name;
-    bg_type type;
+    bg_type type;          /* on a replica: of its piece when a mesh cuts it */
+    const bg_shard *shard; /* how the mesh cuts the whole; NULL: it does not */
     bg_variable_role role;
     bg_initialiser initialiser;
     uint32_t number;     /* identity for initialisation */
-    int64_t piece_count; /* replica r keeps its r-th piece of so many elements only; 0: all of it */
+    int64_t piece_count; /* the replica with data coordinate r keeps its r-th piece of so many elements only; 0: all */
     uint32_t place_count;
     const bgi_operand *places; /* the first is home: read back from there; all are written at upload */
 } bgi_plan_variable;
+
+/* What the host has of it. */
+static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *variable)
+{
+    return variable->shard != NULL ? &variable->shard->whole : &variable->type;
+}
 
 /* What one place of a variable takes. */
 static inline size_t bgi_plan_variable_bytes(const bgi_plan_variable *variable)
@@ -164,10 +173,11 @@ struct bg_plan {
     const uint32_t *stage_devices;
     uint32_t device_count; /* of one replica */
     uint32_t replicas;
-    uint32_t input_group_size;  /* replicas that get the same data */
-    bg_grouping input_grouping; /* CONSECUTIVE or ORTHOGONAL */
-    uint32_t micro_batches;     /* a step: gradient accumulation in training, device iterations in inference */
-    uint32_t iterations;        /* steps a run: device iterations in training, 1 in inference */
+    uint32_t tensor_1, tensor_2; /* sizes of the mesh's tensor axes; 0 is 1: no tensor parallelism */
+    uint32_t input_group_size;   /* replicas that get the same data */
+    bg_grouping input_grouping;  /* CONSECUTIVE or ORTHOGONAL */
+    uint32_t micro_batches;      /* a step: gradient accumulation in training, device iterations in inference */
+    uint32_t iterations;         /* steps a run: device iterations in training, 1 in inference */
     bgi_plan_device *devices;
     uint32_t edge_count;
     bgi_plan_edge *edges;
@@ -200,6 +210,21 @@ struct bg_plan {
     bg_schedule_problem problem; /* arrays in the arena */
     bg_plan_summary summary;
 };
+
+/* The replicas as a grid. */
+static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
+{
+    const uint32_t tensor_1 = plan->tensor_1 > 0 ? plan->tensor_1 : 1,
+                   tensor_2 = plan->tensor_2 > 0 ? plan->tensor_2 : 1;
+
+    return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
+}
+
+/* Replicas that have the same weights and data of their own: they add gradients up and keep pieces for each other. */
+static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
+{
+    return bgi_plan_mesh(plan).data;
+}
 
 /* What the host brings for one micro-batch of all replicas: a row for each group of replicas; and the row that a
  * replica reads. */

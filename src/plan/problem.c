@@ -162,7 +162,7 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
     problem->splits_weights = c->splits_weights;
     problem->merges_loss = c->plan->training;
     problem->update_level_count = c->partition.level_count;
-    problem->reduces_gradients = c->plan->training && c->plan->replicas > 1;
+    problem->reduces_gradients = c->plan->training && bgi_plan_data_replicas(c->plan) > 1;
     problem->stage_recomputes = c->stage_recomputes;
     problem->edges = c->edges;
     problem->edge_count = c->edge_count;

@@ -118,6 +118,7 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
                    .scratch_offset = c->scratch_offsets[op_index],
                    .cost = cost_of(&signature, op->type),
                    .is_transfer = op->type == &bgi_op_load || op->type == &bgi_op_store,
+                   .is_collective = op->type->is_collective,
                    .traced_as = traced_kind(op, kind)};
     if (op->type->attributes_bytes > 0)
         call->attributes = bgi_arena_copy(arena, op->attributes, op->type->attributes_bytes);

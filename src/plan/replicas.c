@@ -1,6 +1,6 @@
 /*
- * replicas.c: how many replicas there are, and which of them get the same data. Needs to know how many devices one of
- * them has, so it comes after the stages.
+ * replicas.c: how many replicas there are, as a mesh, and which of them get the same data. Needs to know how many
+ * devices one of them has, so it comes after the stages.
  */
 #include "plan/compile.h"
 
@@ -32,6 +32,42 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
     return BG_OK;
 }
 
+/* All replicas of a mesh, data axis included. */
+static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *error)
+{
+    const bg_mesh tensor = {1, plan->tensor_1, plan->tensor_2}, all = {replicas, 1, 1};
+    const uint32_t count = bg_mesh_replica_count(&tensor);
+
+    if (count > 1 && replicas % count != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "replicas is %u, and the graph is built for %u x %u tensor-parallel replicas: take %u, or "
+                            "a multiple for several copies of the model",
+                            replicas, plan->tensor_1, plan->tensor_2, count);
+    return count > 1 ? bg_mesh_validate(&all, error) : BG_OK;
+}
+
+/* The replicas that share a copy of the model out get the same data. */
+static bg_status find_groups(bg_plan *plan, bg_error *error)
+{
+    const bg_options *options = &plan->options;
+    const uint32_t tensor = plan->tensor_1 * plan->tensor_2;
+
+    plan->input_group_size = options->input_group_size;
+    plan->input_grouping =
+        options->input_grouping == BG_GROUPING_ORTHOGONAL ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
+    if (tensor == 1)
+        return BG_OK;
+    if (options->input_group_size == 1)
+        plan->input_group_size = tensor;
+    if (plan->input_group_size % tensor != 0 || plan->input_grouping == BG_GROUPING_ORTHOGONAL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "input_group_size is %u, %s, and %u x %u tensor-parallel replicas work on the same data: "
+                            "leave it 1, or take consecutive groups of a multiple of %u",
+                            options->input_group_size, bg_grouping_name(plan->input_grouping), plan->tensor_1,
+                            plan->tensor_2, tensor);
+    return BG_OK;
+}
+
 static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_error *error)
 {
     const uint32_t size = options->input_group_size;
@@ -54,6 +90,7 @@ bg_status bgi_find_replicas(bgi_compiler *c, bg_error *error)
     uint32_t replicas = 0;
 
     BGI_TRY(count_replicas(options, c->stages.device_count, &replicas, error));
+    BGI_TRY(check_mesh(plan, replicas, error));
     BGI_TRY(check_groups(options, replicas, error));
     if ((uint64_t)plan->micro_batches * plan->iterations * replicas > UINT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -61,8 +98,5 @@ bg_status bgi_find_replicas(bgi_compiler *c, bg_error *error)
                             "iterations and more runs",
                             plan->micro_batches, plan->iterations, replicas);
     plan->options.replicas = plan->replicas = replicas;
-    plan->input_group_size = options->input_group_size;
-    plan->input_grouping =
-        options->input_grouping == BG_GROUPING_ORTHOGONAL ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
-    return BG_OK;
+    return find_groups(plan, error);
 }

@@ -73,7 +73,7 @@ static void add_variable_transfers(walker *w, const bg_action *action)
 /* From the first replica's piece of an operand to the end of the last one's; of the whole: its size. */
 static size_t find_reach(const walker *w, const bgi_operand *operand, size_t size_bytes)
 {
-    return size_bytes + (w->compiler->plan->replicas - 1) * operand->stride;
+    return size_bytes + (bgi_plan_data_replicas(w->compiler->plan) - 1) * operand->stride;
 }
 
 /* The operands of a load are (remote, device), of a store (remote, device) too. */

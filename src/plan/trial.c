@@ -39,6 +39,8 @@ bg_status bgi_trial_begin(const bgi_compiler *c, bgi_compiler *out, bg_error *er
     plan->options.log = NULL;
     plan->training = from->training;
     plan->replicas = from->replicas;
+    plan->tensor_1 = from->tensor_1;
+    plan->tensor_2 = from->tensor_2;
     plan->input_group_size = from->input_group_size;
     plan->input_grouping = from->input_grouping;
     plan->micro_batches = from->micro_batches;

@@ -6,11 +6,12 @@
 #include "runtime/engine.h"
 
 #include "core/error.h"
+#include "kernels/attributes.h"
 
 /* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside its memory. */
 static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bg_error *error)
 {
-    const size_t strides = plan->replicas - 1;
+    const size_t strides = bgi_plan_data_replicas(plan) - 1;
     size_t memory_bytes, last_bytes = size_bytes;
 
     if (operand->device >= plan->device_count)
@@ -24,8 +25,8 @@ static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, 
         last_bytes += (plan->edges[operand->edge].depth - 1) * plan->edges[operand->edge].slot_bytes;
     }
     if (strides > 0 && operand->stride > memory_bytes / strides)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "pieces of %zu bytes for %u replicas in a memory of %zu bytes",
-                            operand->stride, plan->replicas, memory_bytes);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "pieces of %zu bytes for %zu replicas in a memory of %zu bytes",
+                            operand->stride, strides + 1, memory_bytes);
     last_bytes += strides * operand->stride;
     if (operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
         return bg_error_set(error, BG_ERROR_INTERNAL,
@@ -36,9 +37,35 @@ static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, 
     return BG_OK;
 }
 
+/* One operand each way, of the sizes that the group makes of each other. */
+static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_error *error)
+{
+    const bgi_collective_attributes *attributes = call->attributes;
+    const bg_mesh mesh = bgi_plan_mesh(plan);
+    const bg_type *x = &call->types[0], *y = &call->types[1];
+    int64_t x_share = 1, y_share = 1;
+
+    if (attributes == NULL || call->input_count != 1 || call->output_count != 1 ||
+        (attributes->axes & ~(uint32_t)BG_MESH_TENSOR) != 0 || !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective that is none");
+    if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of %u replicas in groups of %u",
+                            attributes->members, bg_mesh_group_size(&mesh, attributes->axes));
+    if (attributes->kind == BGI_COLLECTIVE_GATHER)
+        x_share = attributes->members;
+    else if (attributes->kind == BGI_COLLECTIVE_SCATTER)
+        y_share = attributes->members;
+    if (bg_type_element_count(x) * x_share != bg_type_element_count(y) * y_share ||
+        (attributes->kind != BGI_COLLECTIVE_REDUCE && attributes->axis >= x->rank))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of operands that do not fit");
+    return BG_OK;
+}
+
 static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_call *call, bg_error *error)
 {
-    if (call->kernel.run == NULL || call->kernel.part_count == 0)
+    if (call->is_collective)
+        BGI_TRY(check_collective(plan, call, error));
+    else if (call->kernel.run == NULL || call->kernel.part_count == 0)
         return bg_error_set(error, BG_ERROR_INTERNAL, "a kernel needs a function and at least one part");
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
         const bg_status status = check_operand(plan, &call->operands[i], bg_type_size_bytes(&call->types[i]), error);
@@ -92,9 +119,11 @@ static bg_status check_reduced(const bg_plan *plan, bg_action_kind kind, const b
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; it must be a float type",
                             bg_dtype_name(reduced->dtype));
     if (reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
-        (has_pieces && (uint64_t)reduced->piece_count * plan->replicas < (uint64_t)reduced->element_count))
+        (has_pieces &&
+         (uint64_t)reduced->piece_count * bgi_plan_data_replicas(plan) < (uint64_t)reduced->element_count))
         return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements do not make the %lld of the variable",
-                            plan->replicas, (long long)reduced->piece_count, (long long)reduced->element_count);
+                            bgi_plan_data_replicas(plan), (long long)reduced->piece_count,
+                            (long long)reduced->element_count);
     return check_operand(plan, &reduced->operand, (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype),
                          error);
 }
@@ -141,9 +170,9 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
         BGI_TRY(check_operand(plan, &near, transfer->size_bytes, error));
         BGI_TRY(check_operand(plan, &far, far_bytes, error));
-        if (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < plan->replicas)
+        if (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < bgi_plan_data_replicas(plan))
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes in %zu bytes", i,
-                                plan->replicas, transfer->piece_bytes, transfer->size_bytes);
+                                bgi_plan_data_replicas(plan), transfer->piece_bytes, transfer->size_bytes);
         if (transfer->peer_wait > on->transfer_count + i)
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u waits for transfer %u of other replicas", i,
                                 transfer->peer_wait);

@@ -76,7 +76,7 @@ static uint64_t find_sequence(const bgi_device *device, const bgi_plan_edge *edg
 void *bgi_device_address(bgi_device *device, const bgi_operand *operand, size_t size_bytes)
 {
     void *const *memory = operand->is_remote ? device->remotes : device->arenas;
-    size_t offset = operand->offset + device->replica * operand->stride;
+    size_t offset = operand->offset + (operand->stride > 0 ? bgi_group_place(device) * operand->stride : 0);
 
     if (operand->edge != BGI_NO_EDGE) {
         const bgi_plan_edge *edge = &device->plan->edges[operand->edge];
@@ -144,9 +144,10 @@ static void set_env(bgi_device *device)
 {
     const bg_plan *plan = device->plan;
 
+    device->env.place = bgi_device_place(device);
     device->env.step = device->engine->run->step + (bgi_plan_counts_steps(plan) ? device->run_iteration : 0);
     device->env.optimiser_step = device->engine->run->optimiser_step + device->run_iteration;
-    device->env.micro_batch = device->micro_batch * plan->replicas + device->replica;
+    device->env.micro_batch = device->micro_batch * bgi_plan_data_replicas(plan) + device->env.place.data;
     device->env.accumulated = device->micro_batch;
 }
 
@@ -165,12 +166,12 @@ static void trace_calls(bgi_device *device, const bgi_instruction *instruction, 
         bgi_trace_add(device, worker, instruction->action.kind, start_ns);
 }
 
-/* False when a call has to wait for a transfer: the next time it goes on there. Calls without a wait between them make
- * one event. */
+/* False when a call has to wait for a transfer or other replicas: the next time it goes on there. Calls without a wait
+ * between them make one event, a collective another. */
 static bool run_calls(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker)
 {
-    const uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
-    const uint32_t first = device->next_call;
+    uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
+    uint32_t first = device->next_call;
 
     set_env(device);
     for (uint32_t i = first; i < instruction->call_count; i++) {
@@ -186,6 +187,18 @@ static bool run_calls(bgi_device *device, const bgi_instruction *instruction, co
             device->next_call = i;
             return false;
         }
+        if (call->is_collective) {
+            if (i > first)
+                trace_calls(device, instruction, worker, start_ns);
+            atomic_store_explicit(&device->call, i, memory_order_relaxed);
+            device->next_call = i;
+            if (!bgi_collective_call(device, call, worker))
+                return false;
+            bgi_device_add_progress(device);
+            start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
+            first = i + 1;
+            continue;
+        }
         atomic_store_explicit(&device->call, i, memory_order_relaxed);
         run_call(device, call);
         bgi_device_add_progress(device);
@@ -194,7 +207,8 @@ static bool run_calls(bgi_device *device, const bgi_instruction *instruction, co
     }
     device->next_call = 0;
     atomic_store_explicit(&device->call, BGI_NO_CALL, memory_order_relaxed);
-    trace_calls(device, instruction, worker, start_ns);
+    if (first < instruction->call_count || instruction->call_count == 0)
+        trace_calls(device, instruction, worker, start_ns);
     return true;
 }
 

@@ -67,7 +67,8 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
 
     engine->devices = take_lines(engine->device_count, sizeof *engine->devices);
     engine->channels = take_lines(channel_count, sizeof *engine->channels);
-    engine->barriers = take_lines(plan->device_count, sizeof *engine->barriers);
+    engine->barriers =
+        take_lines((size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas, sizeof *engine->barriers);
     engine->arenas = calloc(engine->device_count, sizeof *engine->arenas);
     engine->remotes = calloc(engine->device_count, sizeof *engine->remotes);
     engine->sum_count = plan->output_count * plan->replicas;

@@ -17,7 +17,8 @@
  *
  *     RECEIVE          produced  of the channel      >  the message's sequence number
  *     a free slot      consumed  of the channel      >= sequence number + 1 - depth
- *     REDUCE, GATHER   arrivals  of the barrier      >= replicas x (how many collectives this one is)
+ *     REDUCE, GATHER   arrivals  of the barrier      >= members x (how many meetings this one is)
+ *     a collective     arrivals  of the barrier      likewise
  *     the next step    granted   of the gate         >= steps this device has done + 1
  *     a row's place    taken     of the outfeed      >= row + 1 - capacity
  *     a transfer       io_done   of the device       >= the number of that transfer (also at the end of a run: all)
@@ -73,6 +74,12 @@
  * replicas update a piece each, replica r adds up its r-th piece, in the same order, for itself alone; after the update
  * GATHER, between two such barriers, lets each replica copy the others' pieces of the new weights.
  *
+ * Replicas of a mesh (brigade/mesh.h) are in a group along each set of its axes, and each device has a barrier for each
+ * group. Gradients, weights and pieces of them meet along the data axis. Collectives of the model are calls inside a
+ * forward or a backward, along tensor axes: the device arrives, is parked and goes on with the same call when its group
+ * has met, twice, as above. All replicas run one program, so the members of a group come to the same meetings in the
+ * same order, and what cannot deadlock for one replica cannot for all.
+ *
  * Failure. The thread in bgi_engine_run wakes now and then and looks whether any device made progress. If none did for
  * the limit, or a device failed, the engine is dead: workers leave, the run reports the device at fault. A worker that
  * does not come back from a kernel cannot be ended; it is detached at destroy, and the engine's memory stays until that
@@ -95,7 +102,7 @@ typedef struct bgi_channel {
     bgi_counter produced, consumed; /* messages */
 } bgi_channel;
 
-/* One plan device: all replicas of it meet here. */
+/* One plan device, axes and group of replicas along them: the device meets that of the other members here. */
 typedef struct bgi_barrier {
     bgi_counter arrived, finished;
 } bgi_barrier;
@@ -143,14 +150,14 @@ struct bgi_device {
     void **arenas, **remotes;   /* of all devices of the replica */
     bgi_channel *channels;      /* of the replica */
     bool is_between_runs;
-    uint64_t run_count;     /* runs done */
-    uint64_t run_begin;     /* iteration of its first step; steady while transfers are under way */
-    uint64_t run_iteration; /* steps done in this run */
-    uint32_t micro_batch;   /* of the current instruction */
-    uint32_t phase;         /* of REDUCE and GATHER */
-    uint32_t next_call;     /* of an instruction that waits between its calls; else 0 */
-    uint64_t collectives;   /* done */
-    size_t touched_bytes;   /* of the arena; by operands only while tracing */
+    uint64_t run_count;                 /* runs done */
+    uint64_t run_begin;                 /* iteration of its first step; steady while transfers are under way */
+    uint64_t run_iteration;             /* steps done in this run */
+    uint32_t micro_batch;               /* of the current instruction */
+    uint32_t phase;                     /* of REDUCE, GATHER and a collective call */
+    uint32_t next_call;                 /* of an instruction that waits between its calls; else 0 */
+    uint64_t meetings[BG_MESH_ALL + 1]; /* done, by axes of the groups */
+    size_t touched_bytes;               /* of the arena; by operands only while tracing */
     bgi_trace_ring trace;
     bg_status failure_status;
     char failure[BGI_FAILURE_BYTES];
@@ -178,7 +185,7 @@ struct bgi_engine {
     uint32_t device_count; /* of all replicas */
     bgi_device *devices;   /* [replica][device] */
     bgi_channel *channels; /* [replica][edge] */
-    bgi_barrier *barriers; /* [device] */
+    bgi_barrier *barriers; /* [device][axes][group]; see bgi_engine_barrier */
     void **arenas;         /* [replica][device] */
     void **remotes;        /* [replica][device]; NULL where there is none */
     float **sums;          /* [output][replica]: of bfloat16 outputs that are summed; else NULL */
@@ -210,20 +217,41 @@ struct bgi_engine {
     uint64_t tolerance;    /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
 };
 
-/* ---- replicas that have pieces of one thing ---- */
+/* ---- groups of replicas ---- */
 
-/* All replicas of a device; this one is at its place among them. */
+static inline bg_mesh bgi_device_place(const bgi_device *device)
+{
+    const bg_mesh mesh = bgi_plan_mesh(device->plan);
+
+    return bg_mesh_coordinates(&mesh, device->replica);
+}
+
+/* Where the members of the replica's group along the axes meet. */
+static inline bgi_barrier *bgi_engine_barrier(const bgi_engine *engine, uint32_t device, uint32_t axes,
+                                              uint32_t replica)
+{
+    const bg_mesh mesh = bgi_plan_mesh(engine->plan);
+
+    return &engine->barriers[((size_t)device * (BG_MESH_ALL + 1) + axes) * engine->plan->replicas +
+                             bg_mesh_group_index(&mesh, axes, replica)];
+}
+
+/* Replicas that have pieces of one thing: those that differ from this one in their data coordinate only; this one is at
+ * its place among them. */
 static inline uint32_t bgi_group_size(const bgi_device *device)
 {
-    return device->plan->replicas;
+    return bgi_plan_data_replicas(device->plan);
 }
 static inline uint32_t bgi_group_place(const bgi_device *device)
 {
-    return device->replica;
+    return bgi_device_place(device).data;
 }
 static inline bgi_device *bgi_group_member(const bgi_device *device, uint32_t place)
 {
-    return &device->engine->devices[(size_t)place * device->plan->device_count + device->number];
+    const bg_mesh mesh = bgi_plan_mesh(device->plan);
+    const uint32_t replica = bg_mesh_group_at(&mesh, BG_MESH_DATA, device->replica, place);
+
+    return &device->engine->devices[(size_t)replica * device->plan->device_count + device->number];
 }
 
 /* ---- engine.c ---- */
@@ -315,6 +343,8 @@ bool bgi_parts_wanted(bgi_device *device);
 
 /* One REDUCE or GATHER as far as it goes; true when it is done. */
 bool bgi_collective_advance(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker);
+/* The same for a collective among an instruction's calls. */
+bool bgi_collective_call(bgi_device *device, const bgi_call *call, const bgi_worker *worker);
 
 /* ---- stream.c ---- */
 

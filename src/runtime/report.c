@@ -21,7 +21,9 @@ static uint32_t find_running_call(const bgi_device *device, const bgi_instructio
 {
     const uint32_t call = atomic_load_explicit(&device->call, memory_order_relaxed);
 
-    return instruction != NULL && call < instruction->call_count ? call : BGI_NO_CALL;
+    return instruction != NULL && call < instruction->call_count && !instruction->calls[call].is_collective
+               ? call
+               : BGI_NO_CALL;
 }
 
 static void print_action(const bg_action *action, char text[TEXT_BYTES])
@@ -51,15 +53,51 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* The lowest replica that does not wait at the same barrier. */
-static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_device *device, const bgi_counter *counter)
+/* The lowest replica of the group along the axes that does not wait at the same barrier. */
+static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_device *device, uint32_t axes,
+                                     const bgi_counter *counter)
 {
-    for (uint32_t replica = 0; replica < engine->plan->replicas; replica++) {
+    const bg_mesh mesh = bgi_plan_mesh(engine->plan);
+
+    for (uint32_t member = 0; member < bg_mesh_group_size(&mesh, axes); member++) {
+        const uint32_t replica = bg_mesh_group_at(&mesh, axes, device->replica, member);
         bgi_device *other = &engine->devices[replica * engine->plan->device_count + device->number];
         if (atomic_load(&other->wait_counter) != counter)
             return replica;
     }
     return device->replica;
+}
+
+/* What the device meets others for. */
+static void print_meeting(const bgi_device *device, char *text, size_t size)
+{
+    const bgi_instruction *instruction = find_instruction(device);
+    const uint32_t call = atomic_load_explicit(&device->call, memory_order_relaxed);
+
+    if (instruction->action.kind == BG_ACTION_GATHER)
+        snprintf(text, size, "gathering of weights");
+    else if (instruction->action.kind == BG_ACTION_REDUCE)
+        snprintf(text, size, "gradient reduction");
+    else
+        snprintf(text, size, "collective `%s`", call < instruction->call_count ? instruction->calls[call].name : "?");
+}
+
+/* False when the counter is of no meeting of replicas. */
+static bool print_replica_wait(const bgi_engine *engine, const bgi_device *device, const bgi_counter *counter,
+                               char text[TEXT_BYTES])
+{
+    char meeting[TEXT_BYTES / 2];
+
+    for (uint32_t axes = 0; axes <= BG_MESH_ALL; axes++) {
+        const bgi_barrier *barrier = bgi_engine_barrier(engine, device->number, axes, device->replica);
+        if (counter != &barrier->arrived && counter != &barrier->finished)
+            continue;
+        print_meeting(device, meeting, sizeof meeting);
+        snprintf(text, TEXT_BYTES, "waits for replica %u at the %s",
+                 find_missing_replica(engine, device, axes, counter), meeting);
+        return true;
+    }
+    return false;
 }
 
 static bool waits_for_row(const bgi_engine *engine, const bgi_counter *counter)
@@ -86,7 +124,6 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
 {
     const bg_plan *plan = engine->plan;
     const bgi_counter *counter = atomic_load(&device->wait_counter);
-    const bgi_barrier *barrier = &engine->barriers[device->number];
 
     for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
         if (counter == &device->channels[edge].produced) {
@@ -102,10 +139,8 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
     }
     if (counter == &device->io_done)
         print_transfer_wait(device, text);
-    else if (counter == &barrier->arrived || counter == &barrier->finished)
-        snprintf(text, TEXT_BYTES, "waits for replica %u at the %s", find_missing_replica(engine, device, counter),
-                 find_instruction(device)->action.kind == BG_ACTION_GATHER ? "gathering of weights"
-                                                                           : "gradient reduction");
+    else if (print_replica_wait(engine, device, counter, text))
+        return;
     else if (counter == &engine->gate.granted)
         snprintf(text, TEXT_BYTES, "waits for %s before its next iteration",
                  engine->run->infeed != NULL ? "the infeed" : "the value that ends the run");

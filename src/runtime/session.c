@@ -20,15 +20,15 @@ static bool is_shared(const bgi_plan_variable *variable)
     return variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_BUFFER || variable->role == BG_ROLE_STATE;
 }
 
-/* The part of a variable that a replica keeps, in bytes of the whole. */
+/* The part that the replica with data coordinate `place` keeps of what one without such pieces has, in bytes. */
 typedef struct kept_part {
     size_t offset, size_bytes;
 } kept_part;
 
-static kept_part find_part(const bgi_plan_variable *variable, uint32_t replica)
+static kept_part find_part(const bgi_plan_variable *variable, uint32_t place)
 {
     const size_t whole = bg_type_size_bytes(&variable->type), piece = bgi_plan_variable_bytes(variable);
-    const size_t before = variable->piece_count > 0 ? replica * piece : 0;
+    const size_t before = variable->piece_count > 0 ? place * piece : 0;
     const size_t offset = before < whole ? before : whole;
 
     return (kept_part){offset, whole - offset < piece ? whole - offset : piece};
@@ -36,23 +36,50 @@ static kept_part find_part(const bgi_plan_variable *variable, uint32_t replica)
 
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
 {
-    for (uint32_t replica = 0; replica < session->plan->replicas; replica++) {
-        const kept_part part = find_part(variable, replica);
-        for (uint32_t i = 0; i < variable->place_count; i++)
-            bgi_engine_write(session->engine, replica, &variable->places[i], (const char *)data + part.offset,
-                             part.size_bytes);
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    const uint32_t tensor = mesh.tensor_1 * mesh.tensor_2;
+
+    for (uint32_t t = 0; t < tensor; t++) {
+        const bg_mesh at = bg_mesh_coordinates(&mesh, t);
+        const char *of_replica = data;
+        if (variable->shard != NULL) {
+            bg_shard_cut(&mesh, variable->shard, &at, data, session->cut, NULL);
+            of_replica = session->cut;
+        }
+        for (uint32_t place = 0; place < mesh.data; place++) {
+            const kept_part part = find_part(variable, place);
+            for (uint32_t i = 0; i < variable->place_count; i++)
+                bgi_engine_write(session->engine, place * tensor + t, &variable->places[i], of_replica + part.offset,
+                                 part.size_bytes);
+        }
+    }
+}
+
+/* What the replicas at one place of the tensor axes have, pieces put together. */
+static void collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, char *data)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    const uint32_t places = from->piece_count > 0 ? mesh.data : 1;
+
+    for (uint32_t place = 0; place < places; place++) {
+        const kept_part part = find_part(from, place);
+        memcpy(data + part.offset,
+               bgi_engine_address(session->engine, place * mesh.tensor_1 * mesh.tensor_2 + t, &from->places[0]),
+               part.size_bytes);
     }
 }
 
 void bgi_session_download(const bg_session *session, uint32_t variable, void *data)
 {
     const bgi_plan_variable *from = &session->plan->variables[variable];
-    const uint32_t replicas = from->piece_count > 0 ? session->plan->replicas : 1;
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
 
-    for (uint32_t replica = 0; replica < replicas; replica++) {
-        const kept_part part = find_part(from, replica);
-        memcpy((char *)data + part.offset, bgi_engine_address(session->engine, replica, &from->places[0]),
-               part.size_bytes);
+    if (from->shard == NULL)
+        collect(session, from, 0, data);
+    for (uint32_t t = 0; from->shard != NULL && t < mesh.tensor_1 * mesh.tensor_2; t++) {
+        const bg_mesh at = bg_mesh_coordinates(&mesh, t);
+        collect(session, from, t, session->cut);
+        bg_shard_join(&mesh, from->shard, &at, session->cut, data, NULL);
     }
 }
 
@@ -129,18 +156,19 @@ static void return_weights(bg_session *session)
 static bg_status attach(bg_session *session, uint32_t number, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
+    const bg_type *type = bgi_plan_variable_whole(variable);
     bg_weights *weights = session->weights;
     char wanted[BG_TYPE_TEXT_BYTES], have[BG_TYPE_TEXT_BYTES];
     uint32_t index = bgi_weights_index(weights, variable->name);
 
     if (index == UINT32_MAX) {
         index = weights->count;
-        BGI_TRY(bgi_weights_add(weights, variable->name, &variable->type, variable->role, error));
-        bgi_initialise(&variable->type, &variable->initialiser, session->plan->options.seed, variable->number,
+        BGI_TRY(bgi_weights_add(weights, variable->name, type, variable->role, error));
+        bgi_initialise(type, &variable->initialiser, session->plan->options.seed, variable->number,
                        weights->items[index].data);
-    } else if (!bg_type_equal(&weights->items[index].type, &variable->type)) {
+    } else if (!bg_type_equal(&weights->items[index].type, type)) {
         return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, %s in the weights", variable->name,
-                            bg_type_text(&variable->type, wanted), bg_type_text(&weights->items[index].type, have));
+                            bg_type_text(type, wanted), bg_type_text(&weights->items[index].type, have));
     }
     session->variables[number].weight = index;
     return BG_OK;
@@ -230,6 +258,21 @@ bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate
 
 /* ---- life ---- */
 
+/* Room for what one replica has of a variable that the mesh cuts. */
+static bg_status take_cut(bg_session *session, bg_error *error)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+        const bgi_plan_variable *variable = &session->plan->variables[i];
+        const size_t size = variable->shard != NULL ? bg_type_size_bytes(&variable->type) : 0;
+        most = size > most ? size : most;
+    }
+    if (most > 0)
+        session->cut = malloc(most);
+    return most == 0 || session->cut != NULL ? BG_OK : bgi_error_memory(error, "pieces of variables", most);
+}
+
 static bg_status open_session(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -240,6 +283,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     if (session->variables == NULL)
         return bgi_error_memory(error, "variables", plan->variable_count * sizeof *session->variables);
     BGI_TRY(check_hyper(plan, error));
+    BGI_TRY(take_cut(session, error));
     BGI_TRY(bgi_engine_create(plan, &session->engine, error));
     /* Versions begin at 1, so everything is uploaded. */
     status = attach_all(session, error);
@@ -302,6 +346,7 @@ void bg_session_destroy(bg_session *session)
     }
     bg_infeed_destroy(session->iterator);
     free(session->condition_memory);
+    free(session->cut);
     bg_weights_destroy(session->weights);
     free(session->variables);
     free(session);

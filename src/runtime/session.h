@@ -25,11 +25,12 @@ struct bg_session {
     bg_infeed *iterator;             /* of bg_session_run_loader */
     const bg_loader *iterator_loader;
     void *condition_memory; /* of the plan's condition */
+    void *cut;              /* room for what one replica has of a variable that the mesh cuts */
 };
 
 /* session.c: one run of the engine, with the weights before and after it. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* Copies a value to all places of a variable. */
+/* Copies a whole value to all places of a variable, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
 
 #endif

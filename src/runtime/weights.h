@@ -39,7 +39,7 @@ void bgi_weights_truncate(bg_weights *weights, uint32_t count);
 /* Makes the host copy the newest. */
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error);
 
-/* session.c: copies a variable's value from replica 0's home, or its pieces from all replicas. */
+/* session.c: copies a variable's whole value from the homes of those replicas that have different parts of it. */
 void bgi_session_download(const bg_session *session, uint32_t variable, void *data);
 
 #endif

@@ -21,6 +21,12 @@ static bool is_running(const bgi_trainer *trainer)
     return trainer->options->accumulation == BG_ACCUMULATE_MEAN_RUNNING;
 }
 
+/* Those whose gradients are added up. */
+static uint32_t count_replicas(const bgi_trainer *trainer)
+{
+    return bgi_graph_data_replicas(trainer->graph, trainer->options->replicas);
+}
+
 static bool sums_replicas(const bg_options *options)
 {
     return options->replica_reduction == BG_REPLICAS_SUM ||
@@ -85,7 +91,7 @@ bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradien
     if (is_running(trainer)) {
         trainer->total = add_total(trainer);
         trainer->factors = bgi_running_factors(trainer->graph, "loss.shares", trainer->total, trainer->weight,
-                                               options->gradient_accumulation, options->replicas > 1);
+                                               options->gradient_accumulation, count_replicas(trainer) > 1);
     }
     for (uint32_t i = 0; i < count; i++)
         BGI_TRY(add_accumulator(trainer, &gradients[i], &out_accumulators[i], error));
@@ -107,12 +113,12 @@ static void add_constant_scale(bgi_trainer *trainer, double divisor)
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;
-    const double scaling = options->loss_scaling, replicas = options->replicas,
+    const double scaling = options->loss_scaling, replicas = count_replicas(trainer),
                  averaged = sums_replicas(options) ? 1.0 : replicas;
     bg_graph *graph = trainer->graph;
 
     bgi_enter_loss_block(trainer);
-    if (options->accumulation == BG_ACCUMULATE_SUM || (is_running(trainer) && options->replicas == 1)) {
+    if (options->accumulation == BG_ACCUMULATE_SUM || (is_running(trainer) && count_replicas(trainer) == 1)) {
         add_constant_scale(trainer, averaged * scaling);
         return;
     }

@@ -9,6 +9,10 @@
  * backward and the first update. The output is of the norm before, and holds up no update. Each sum of squares has an
  * order by shape, and the parameters' order does not depend on stages: neither do the bits. A norm below the maximum
  * leaves the scale's bits alone.
+ *
+ * Of parameters that a mesh cuts, replicas along the axes of the cut have different squares. These are added up first,
+ * then over the replicas, once for each set of axes: every element of the whole model counts once, and padding, whose
+ * gradients are zeros, for nothing.
  */
 #include "core/error.h"
 #include "ops/ops.h"
@@ -16,6 +20,45 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+/* Axes of more than one replica along which the parameter is cut. */
+static uint32_t find_cut(const bg_graph *graph, bg_value parameter)
+{
+    const uint32_t axes = bgi_graph_cut_axes(graph, parameter);
+
+    return (graph->mesh.tensor_1 > 1 ? axes & BG_MESH_TENSOR_1 : 0) |
+           (graph->mesh.tensor_2 > 1 ? axes & BG_MESH_TENSOR_2 : 0);
+}
+
+/* The sum over the parameters that are cut along just these axes; null when there are none. `room`: for as many. */
+static bg_value sum_along(bg_graph *graph, const bgi_final_gradient *gradients, const bg_value *squares, uint32_t count,
+                          uint32_t axes, bg_value *room)
+{
+    uint32_t found = 0;
+    bg_value sum;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (find_cut(graph, gradients[i].parameter) == axes)
+            room[found++] = squares[i];
+    if (found == 0)
+        return (bg_value){0};
+    sum = bgi_add_n(graph, axes == BG_MESH_NONE ? "gradient.squares" : NULL, room, found);
+    return bg_all_reduce(graph, NULL, sum, BG_REDUCE_SUM, axes);
+}
+
+static bg_value sum_squares(bg_graph *graph, const bgi_final_gradient *gradients, const bg_value *squares,
+                            uint32_t count, bg_value *room)
+{
+    bg_value sums[BG_MESH_TENSOR + 1];
+    uint32_t found = 0;
+
+    for (uint32_t axes = 0; axes <= BG_MESH_TENSOR; axes++) {
+        const bg_value sum = sum_along(graph, gradients, squares, count, axes, room);
+        if (!bg_value_is_null(sum))
+            sums[found++] = sum;
+    }
+    return bgi_add_n(graph, NULL, sums, found);
+}
 
 bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count, bg_error *error)
 {
@@ -26,7 +69,7 @@ bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gra
 
     if (!bounds && !trainer->options->output_gradient_norm)
         return BG_OK;
-    squares = calloc(count + 1, sizeof *squares);
+    squares = calloc(2 * (size_t)count + 1, sizeof *squares); /* and room for some of them */
     if (squares == NULL)
         return bgi_error_memory(error, "sums of squares", count * sizeof *squares);
     for (uint32_t i = 0; i < count; i++) {
@@ -34,7 +77,7 @@ bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gra
         squares[i] = bgi_square_sum(graph, NULL, gradients[i].gradient);
     }
     bgi_enter_loss_block(trainer);
-    sum = bgi_add_n(graph, "gradient.squares", squares, count);
+    sum = sum_squares(graph, gradients, squares, count, squares + count);
     free(squares);
     if (trainer->options->output_gradient_norm)
         bg_graph_output(graph, BGI_GRADIENT_NORM, bgi_gradient_norm(graph, "gradient.norm", sum, trainer->scale));

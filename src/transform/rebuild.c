@@ -22,6 +22,7 @@ static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
             bgi_value *made = &rebuild->to->values[copy.id];
             made->variable = value->variable;
             made->is_remote = value->is_remote;
+            bgi_graph_set_shard(rebuild->to, copy, value->shard);
             made->owner = rebuild->map[value->owner.id]; /* made before what serves it */
             made->copy_of = rebuild->map[value->copy_of.id];
         }
@@ -36,6 +37,7 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
     *rebuild = (bgi_rebuild){.from = from};
     BGI_TRY(bg_graph_check(from, error));
     BGI_TRY(bg_graph_create(&rebuild->to, error));
+    rebuild->to->mesh = from->mesh;
     rebuild->map = calloc(from->value_count, sizeof *rebuild->map);
     if (rebuild->map == NULL) {
         bgi_rebuild_clear(rebuild);

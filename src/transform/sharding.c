@@ -142,7 +142,7 @@ static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 static void mark_value(bgi_sharder *s, bg_value value, bool is_piece)
 {
     bgi_value *marked = &s->graph->values[value.id];
-    const uint32_t replicas = s->options->replicas;
+    const uint32_t replicas = bgi_graph_data_replicas(s->graph, s->options->replicas);
 
     marked->piece = (bg_type_element_count(&marked->type) + replicas - 1) / replicas;
     marked->is_piece |= is_piece;
@@ -231,11 +231,12 @@ static bool asks_for_pieces(const bg_options *options, uint32_t classes)
     return asks;
 }
 
-void bgi_warn_of_one_replica(const bg_options *options, bool training)
+void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training)
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS;
 
-    if (options->replicas == 1 && asks_for_pieces(options, training ? UINT32_MAX : weights))
+    if (bgi_graph_data_replicas(graph, options->replicas) == 1 &&
+        asks_for_pieces(options, training ? UINT32_MAX : weights))
         warn(options, "sharding over replicas has no effect: there is 1 replica");
 }
 
@@ -246,7 +247,7 @@ bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error
     if (!asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
         return BG_OK;
     BGI_TRY(check_state(graph, options, error));
-    if (options->replicas == 1)
+    if (bgi_graph_data_replicas(graph, options->replicas) == 1)
         return BG_OK;
     s.member_of = bgi_arena_take(&s.scratch, graph->value_count, sizeof *s.member_of);
     if (s.member_of == NULL)

@@ -111,7 +111,7 @@ bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, b
  * is_sharded, bgi_value's piece). */
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
 /* When the options ask for pieces of something, which has no effect then. */
-void bgi_warn_of_one_replica(const bg_options *options, bool training);
+void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training);
 /*
  * recompute.c: which forward ops run again for the backward pass, and running them again. In this order: begin; a
  * choice of what to keep (by rule, or the caller's); what the choice means; apply.

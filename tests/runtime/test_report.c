@@ -176,7 +176,7 @@ static void a_replica_that_does_not_come(void **state)
         bgi_device *device = &engine->devices[replica * plan->device_count];
         atomic_store(&device->instruction, reduce);
         atomic_store(&device->wait_target, 3);
-        atomic_store(&device->wait_counter, &engine->barriers[0].arrived);
+        atomic_store(&device->wait_counter, &bgi_engine_barrier(engine, 0, BG_MESH_DATA, replica)->arrived);
     }
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "replica 0, device 0, REDUCE of stage 0: waits for replica 1 at the gradient reduction");
