@@ -127,14 +127,18 @@ int cli_data(int argc, char **argv)
         return run_digits(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return cli_data_bench(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "tokenise") == 0)
+        return cli_data_tokenise(argc - 1, argv + 1);
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf("Usage: brigade data digits [OPTION]...        makes handwriting-like digits\n"
-               "       brigade data bench [PATH] [OPTION]...  measures how fast a data set is read, without a device\n"
-               "`brigade data digits --help` and `brigade data bench --help` say more.\n");
+        printf(
+            "Usage: brigade data digits [OPTION]...            makes handwriting-like digits\n"
+            "       brigade data bench [PATH] [OPTION]...      measures how fast a data set is read, without a device\n"
+            "       brigade data tokenise TEXT... [OPTION]...  makes a file of tokens from texts\n"
+            "`brigade data digits --help` and the like say more.\n");
         return CLI_DONE;
     }
     bg_error_set(&error, BG_ERROR_INVALID,
-                 "unknown kind of data `%s`; there are: brigade data digits, brigade data bench",
+                 "unknown kind of data `%s`; there are: brigade data digits, brigade data bench, brigade data tokenise",
                  argc > 1 ? argv[1] : "");
     return cli_fail("data", CLI_USAGE, &error);
 }

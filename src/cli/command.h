@@ -17,7 +17,8 @@ typedef struct cli_command {
 
 int cli_mnist(int argc, char **argv);
 int cli_data(int argc, char **argv);
-int cli_data_bench(int argc, char **argv); /* argv[0] is "bench" */
+int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
+int cli_data_tokenise(int argc, char **argv); /* argv[0] is "tokenise" */
 int cli_plan(int argc, char **argv);
 int cli_schedule(int argc, char **argv);
 int cli_config(int argc, char **argv);
