@@ -48,6 +48,23 @@ typedef struct bg_gpt {
  */
 BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 
+/* The model for the next S tokens of one sequence, whose earlier tokens it has seen: keys and values of every layer
+ * stay in buffers "transformer.h.<layer>.attn.cache" [cache_length, 2 hidden]. */
+typedef struct bg_gpt_step {
+    bg_value tokens;    /* input "tokens" int32 [1, S] */
+    bg_value positions; /* input "positions" int32 [1, S]: p, p + 1, ... */
+    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is wanted */
+    bg_value logits;    /* output "logits" float32 [1, vocabulary] of that successor */
+} bg_gpt_step;
+
+/*
+ * Adds it, over bg_gpt_build's parameters. S is options->sequence_length, at most cache_length; p is at most
+ * cache_length
+ * - S. Fewer than S tokens are given with any others behind them, which the next step overwrites. Of the options
+ * micro_batch, dropout, labels and outputs do not matter. Errors are the graph's.
+ */
+BG_API bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
+
 #ifdef __cplusplus
 }
 #endif

@@ -167,6 +167,15 @@ BG_API bg_attention_options bg_attention_defaults(int64_t heads); /* causal, no 
  * FlashAttention, 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
 BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
 
+/*
+ * The same for the next S tokens of one sequence, of which those before are known: qkv [S, 3 heads D]; cache, a
+ * variable [L, 2 heads D], has a row for each token so far, its keys, then its values; positions int32 says with its
+ * first number where the new tokens stand, from 0 to L - S (others count as the nearest). Writes the new rows of the
+ * cache and gives y [S, heads D], with the bits that bg_attention gives. Causal, without dropout, without a gradient.
+ */
+BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
+                                    const bg_attention_options *options);
+
 /* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ---- */
 
 /* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along them get the same bits: members are

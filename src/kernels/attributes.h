@@ -171,11 +171,14 @@ typedef struct bgi_dropout_attributes {
 
 /* ATTENTION           qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S]   (H heads of width D)
  * ATTENTION_BACKWARD  dy, qkv, y, log_sum_exp -> dqkv
+ * ATTENTION_CACHED    qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD]
  * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, float64 for
  * float64. In training the share that query i of head h gives to key j is kept when word j % 4 of
  * Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's) is at
- * least probability 2^32, and then divided by 1 - probability. A kernel may use `serialisation` to cut its work; it
- * never changes a number. */
+ * least probability 2^32, and then divided by 1 - probability. CACHED is one sequence whose next S tokens stand at
+ * p, p + 1, ...; p is the first of the positions, cut to 0..L - S: their keys and values become rows p, p + 1, ... of
+ * the cache, and the token at p + i sees rows 0..p + i; causal, without dropout. A kernel may use `serialisation` to
+ * cut its work; it never changes a number. */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
     bool causal;
@@ -184,6 +187,14 @@ typedef struct bgi_attention_attributes {
     uint32_t random_id;
     int64_t serialisation; /* pieces of queries */
 } bgi_attention_attributes;
+
+/* CACHED: where the first of the new tokens stands. */
+static inline int64_t bgi_attention_position(const bg_kernel_call *call)
+{
+    const int64_t most = call->types[1].dims[0] - call->types[0].dims[0], given = *(const int32_t *)call->operands[2];
+
+    return given < 0 ? 0 : given < most ? given : most;
+}
 
 /* Collectives have no kernels: the engine lets the replicas of a group meet (runtime/collective.c).
  * ALL_REDUCE      x -> y

@@ -1,6 +1,7 @@
 /*
  * gpt.c: GPT-2. Tokens of all sequences are the rows of one matrix x [N S, hidden], so that every product is one of
- * matrices; only attention knows where a sequence ends. A layer:
+ * matrices; only attention knows where a sequence ends. For the steps of generating, a cache gives attention the tokens
+ * before those of x. A layer:
  *
  *     x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))
  *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
@@ -75,6 +76,8 @@ typedef struct builder {
     bg_graph *graph;
     const bg_gpt_options *options;
     char prefix[NAME_BYTES]; /* of the names of parameters: "transformer.h.0." */
+    bg_value positions;      /* of the tokens; a step's are an input */
+    int64_t cache_length;    /* of a step; else 0 */
 } builder;
 
 static const char *make_name(const builder *b, const char *suffix, char text[2 * NAME_BYTES])
@@ -124,18 +127,34 @@ static bg_value drop(const builder *b, bg_value x)
     return b->options->dropout > 0.0 ? bg_dropout(b->graph, NULL, x, b->options->dropout) : x;
 }
 
-static bg_value add_layer(const builder *b, bg_value x)
+static bg_value add_attention(const builder *b, bg_value qkv)
 {
     const bg_gpt_options *options = b->options;
-    const int64_t hidden = options->hidden;
+    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
     bg_attention_options attention = bg_attention_defaults(options->heads);
-    bg_value y;
+    char name[2 * NAME_BYTES];
+    bg_type type;
 
     attention.sequence_length = options->sequence_length;
     attention.dropout = options->dropout;
     attention.serialisation = options->attention_serialisation;
+    if (b->cache_length == 0)
+        return bg_attention(b->graph, NULL, qkv, &attention);
+    type = bg_matrix(options->dtype, b->cache_length, 2 * options->hidden);
+    return bg_attention_cached(
+        b->graph, NULL, qkv,
+        bg_graph_variable(b->graph, make_name(b, "attn.cache", name), &type, BG_ROLE_BUFFER, &zero), b->positions,
+        &attention);
+}
+
+static bg_value add_layer(const builder *b, bg_value x)
+{
+    const bg_gpt_options *options = b->options;
+    const int64_t hidden = options->hidden;
+    bg_value y;
+
     y = add_product(b, "attn.c_attn", add_norm(b, "ln_1", x), hidden, 3 * hidden);
-    y = bg_attention(b->graph, NULL, y, &attention);
+    y = add_attention(b, y);
     x = bg_add(b->graph, x, drop(b, add_product(b, "attn.c_proj", y, hidden, hidden)));
     y = bg_gelu_tanh(b->graph, add_product(b, "mlp.c_fc", add_norm(b, "ln_2", x), hidden, 4 * hidden));
     return bg_add(b->graph, x, drop(b, add_product(b, "mlp.c_proj", y, 4 * hidden, hidden)));
@@ -169,7 +188,7 @@ static bg_value add_embedding(const builder *b, bg_value tokens, bg_value *out_t
     *out_table = add_parameter(b, "wte.weight", bg_matrix(BG_FLOAT32, options->vocabulary, options->hidden), deviation);
     places = add_parameter(b, "wpe.weight", bg_matrix(BG_FLOAT32, options->positions, options->hidden), deviation);
     words = bg_embedding(b->graph, NULL, *out_table, tokens, -1);
-    places = bg_embedding(b->graph, NULL, places, add_positions(b), -1);
+    places = bg_embedding(b->graph, NULL, places, b->cache_length > 0 ? b->positions : add_positions(b), -1);
     return drop(b, as_dtype(b, bg_reshape(b->graph, NULL, bg_add(b->graph, words, places), 2, flat)));
 }
 
@@ -188,6 +207,30 @@ static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
                                  BG_LOSS_MEAN, options->ignore_label);
 }
 
+/* Embedding and layers, in their blocks. */
+static bg_value add_body(builder *b, bg_value tokens, bg_value *out_table)
+{
+    bg_value x;
+
+    bg_block_begin(b->graph, "Embedding", BG_DEVICE_NONE);
+    snprintf(b->prefix, sizeof b->prefix, "transformer.");
+    x = add_embedding(b, tokens, out_table);
+    bg_block_end(b->graph);
+    for (int64_t layer = 0; layer < b->options->layers; layer++) {
+        char block[NAME_BYTES];
+
+        snprintf(block, sizeof block, "Layer-%lld", (long long)layer);
+        snprintf(b->prefix, sizeof b->prefix, "transformer.h.%lld.", (long long)layer);
+        bg_block_begin(b->graph, block, BG_DEVICE_NONE);
+        if (b->options->checkpoint_layers)
+            bg_graph_checkpoint(b->graph, x);
+        x = add_layer(b, x);
+        bg_block_end(b->graph);
+    }
+    snprintf(b->prefix, sizeof b->prefix, "transformer.");
+    return x;
+}
+
 bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
 {
     const bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();
@@ -201,23 +244,8 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     tokens = bg_matrix(BG_INT32, used.micro_batch, used.sequence_length);
     net.tokens = bg_graph_input(graph, "tokens", &tokens);
 
-    bg_block_begin(graph, "Embedding", BG_DEVICE_NONE);
-    snprintf(b.prefix, sizeof b.prefix, "transformer.");
-    x = add_embedding(&b, net.tokens, &table);
-    bg_block_end(graph);
-    for (int64_t layer = 0; layer < used.layers; layer++) {
-        char block[NAME_BYTES];
-
-        snprintf(block, sizeof block, "Layer-%lld", (long long)layer);
-        snprintf(b.prefix, sizeof b.prefix, "transformer.h.%lld.", (long long)layer);
-        bg_block_begin(graph, block, BG_DEVICE_NONE);
-        if (used.checkpoint_layers)
-            bg_graph_checkpoint(graph, x);
-        x = add_layer(&b, x);
-        bg_block_end(graph);
-    }
+    x = add_body(&b, net.tokens, &table);
     bg_block_begin(graph, "Head", BG_DEVICE_NONE);
-    snprintf(b.prefix, sizeof b.prefix, "transformer.");
     add_head(&b, x, table, &net);
     bg_block_end(graph);
     if (used.outputs & BG_GPT_LOSS)
@@ -225,4 +253,48 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     if (used.outputs & BG_GPT_LOGITS)
         bg_graph_output(graph, "logits", net.logits);
     return net;
+}
+
+/* The step's options: one sequence, no dropout. */
+static bg_gpt_options find_step_options(const bg_gpt_options *options)
+{
+    bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();
+
+    used.micro_batch = 1;
+    used.dropout = 0.0;
+    used.outputs = BG_GPT_LOGITS;
+    used.checkpoint_layers = false;
+    used.attention_serialisation = 1;
+    return used;
+}
+
+bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length)
+{
+    const bg_gpt_options used = find_step_options(options);
+    builder b = {.graph = graph, .options = &used, .cache_length = cache_length};
+    bg_gpt_step step = {.tokens = {0}};
+    bg_value x, table;
+    bg_type tokens;
+
+    if (!check_options(graph, &used))
+        return step;
+    if (cache_length < used.sequence_length || cache_length > INT32_MAX) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: a cache of %lld tokens; it must hold the %lld of a step at least",
+                      (long long)cache_length, (long long)used.sequence_length);
+        return step;
+    }
+    tokens = bg_matrix(BG_INT32, 1, used.sequence_length);
+    step.tokens = bg_graph_input(graph, "tokens", &tokens);
+    step.positions = b.positions = bg_graph_input(graph, "positions", &tokens);
+    x = add_body(&b, step.tokens, &table);
+    bg_block_begin(graph, "Head", BG_DEVICE_NONE);
+    tokens = bg_vector(BG_INT32, 1);
+    step.row = bg_graph_input(graph, "row", &tokens);
+    x = add_norm(&b, "ln_f", bg_embedding(graph, NULL, x, step.row, -1));
+    step.logits = bg_linear(graph, "lm_head", x, as_dtype(&b, table), (bg_value){0});
+    if (used.dtype != BG_FLOAT32)
+        step.logits = bg_cast(graph, NULL, step.logits, BG_FLOAT32);
+    bg_block_end(graph);
+    bg_graph_output(graph, "logits", step.logits);
+    return step;
 }

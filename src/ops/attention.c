@@ -147,11 +147,68 @@ const bg_op_type bgi_op_attention_backward = {
     .kernel = select_attention_backward,
 };
 
-/* ---- builder ---- */
+/* ---- qkv, cache, positions -> y ---- */
+
+static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_attention_attributes *attributes = op->attributes;
+    const bg_type *qkv = &op->types[0], *cache = &op->types[1], *positions = &op->types[2];
+    char text[BG_TYPE_TEXT_BYTES], other[BG_TYPE_TEXT_BYTES];
+    bg_type statistics;
+
+    BGI_TRY(infer_from(qkv, attributes, &outputs[0], &statistics, error));
+    if (!attributes->causal || attributes->probability != 0.0)
+        return bg_error_set(error, BG_ERROR_INVALID, "attention with a cache is causal and has no dropout");
+    if (qkv->rank != 2 || qkv->dims[0] != attributes->sequence_length)
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [S, 3 heads D], of one sequence",
+                            bg_type_text(qkv, text));
+    if (cache->dtype != qkv->dtype || cache->rank != 2 || 3 * cache->dims[1] != 2 * qkv->dims[1] ||
+        cache->dims[0] < qkv->dims[0])
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the cache is %s: for qkv %s it must be [at least %lld, %lld] of the same type",
+                            bg_type_text(cache, text), bg_type_text(qkv, other), (long long)qkv->dims[0],
+                            (long long)qkv->dims[1] / 3 * 2);
+    if (positions->dtype != BG_INT32)
+        return bg_error_set(error, BG_ERROR_SHAPE, "positions are %s: they must be int32",
+                            bg_type_text(positions, text));
+    return BG_OK;
+}
+
+static bg_cost cost_cached(const bg_op_signature *op)
+{
+    return bgi_cost_once(op, 4.0 * bgi_type_elements(&op->types[3]) * (double)op->types[1].dims[0]);
+}
+
+BGI_OP_KERNEL(select_cached, ATTENTION_CACHED)
+
+const bg_op_type bgi_op_attention_cached = {
+    BG_OP_TYPE_DEFAULTS,       .name = "attention_cached", .minimum_inputs = 3,
+    .maximum_inputs = 3,       .output_count = 1,          .attributes_bytes = sizeof(bgi_attention_attributes),
+    .written_inputs = 1U << 1, .infer = infer_cached,      .cost = cost_cached,
+    .kernel = select_cached,
+};
+
+/* ---- builders ---- */
 
 bg_attention_options bg_attention_defaults(int64_t heads)
 {
     return (bg_attention_options){.heads = heads, .causal = true, .serialisation = 1};
+}
+
+/* What is wrong with heads and the like the shape rules say. */
+static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_attention_options *options,
+                            bgi_attention_attributes *out)
+{
+    memset(out, 0, sizeof *out); /* padding too: see bg_op_type */
+    out->heads = options->heads;
+    out->sequence_length = options->sequence_length;
+    out->causal = options->causal;
+    out->scale = options->scale;
+    out->probability = options->dropout;
+    out->random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
+    out->serialisation = options->serialisation;
+    if (out->scale == 0.0 && out->heads >= 1 && type->rank >= 1)
+        out->scale = 1.0 / sqrt((double)type->dims[type->rank - 1] / (3.0 * (double)out->heads));
 }
 
 bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options)
@@ -159,18 +216,20 @@ bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_
     const bg_type type = bg_graph_type(graph, qkv);
     bgi_attention_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
-    attributes.heads = options->heads;
-    attributes.sequence_length = options->sequence_length;
-    attributes.causal = options->causal;
-    attributes.scale = options->scale;
-    attributes.probability = options->dropout;
-    attributes.random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
-    attributes.serialisation = options->serialisation;
-    /* What is wrong with heads and the like the shape rule says. */
+    fill_attributes(graph, &type, options, &attributes);
     if (attributes.sequence_length == 0 && type.rank == 3)
         attributes.sequence_length = type.dims[1];
-    if (attributes.scale == 0.0 && attributes.heads >= 1 && type.rank >= 1)
-        attributes.scale = 1.0 / sqrt((double)type.dims[type.rank - 1] / (3.0 * (double)attributes.heads));
     return bg_graph_add(graph, &bgi_op_attention, name, &qkv, 1, &attributes, NULL);
+}
+
+bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
+                             const bg_attention_options *options)
+{
+    const bg_type type = bg_graph_type(graph, qkv);
+    const bg_value inputs[] = {qkv, cache, positions};
+    bgi_attention_attributes attributes;
+
+    fill_attributes(graph, &type, options, &attributes);
+    attributes.sequence_length = type.dims[0];
+    return bg_graph_add(graph, &bgi_op_attention_cached, name, inputs, 3, &attributes, NULL);
 }

@@ -298,7 +298,8 @@ static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_sh
 }
 
 /* `next_copy`: by value, the next copy of the same variable. */
-static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint32_t v, bg_error *error)
+static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, const bool *is_written, uint32_t v,
+                               bg_error *error)
 {
     bg_plan *plan = c->plan;
     const bgi_value *value = &c->graph->values[v];
@@ -325,6 +326,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, uint3
     variable->piece_count = value->is_piece ? value->piece : c->home_pieces[v];
     variable->places = places;
     variable->place_count = count;
+    variable->is_written = is_written[v];
     if (value->role == BG_ROLE_HYPER)
         plan->hyper_variable = plan->variable_count;
     plan->variable_count++;
@@ -356,17 +358,33 @@ static bg_status list_constants(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* By value: whether an op changes it. NULL: no memory. */
+static bool *find_written(bgi_compiler *c)
+{
+    const bg_graph *graph = c->graph;
+    bool *is_written = bgi_arena_take(&c->scratch, graph->value_count, sizeof *is_written);
+
+    for (size_t o = 0; is_written != NULL && o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
+            const uint32_t v = graph->ops[o].inputs[i].id, original = graph->values[v].copy_of.id;
+            is_written[original != 0 ? original : v] |= bgi_op_type_writes(graph->ops[o].type, i);
+        }
+    return is_written;
+}
+
 static bg_status list_leaves(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;
     uint32_t *next_copy;
+    bool *is_written;
 
     plan->hyper_variable = UINT32_MAX;
     plan->variables = bgi_arena_take(&plan->arena, c->graph->variable_count + 1, sizeof *plan->variables);
     if (plan->variables == NULL)
         return bgi_error_memory(error, "variables", 0);
     next_copy = bgi_arena_take(&c->scratch, c->graph->value_count, sizeof *next_copy);
-    if (next_copy == NULL)
+    is_written = find_written(c);
+    if (next_copy == NULL || is_written == NULL)
         return bgi_error_memory(error, "variables", 0);
     for (uint32_t v = (uint32_t)c->graph->value_count; v-- > 1;) {
         const uint32_t original = c->graph->values[v].copy_of.id;
@@ -376,7 +394,7 @@ static bg_status list_leaves(bgi_compiler *c, bg_error *error)
         }
     }
     for (uint32_t v = 1; v < c->graph->value_count; v++)
-        BGI_TRY(list_variable(c, next_copy, v, error));
+        BGI_TRY(list_variable(c, next_copy, is_written, v, error));
     return list_constants(c, error);
 }
 

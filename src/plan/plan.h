@@ -128,6 +128,7 @@ typedef struct bgi_plan_variable {
     bg_initialiser initialiser;
     uint32_t number;     /* identity for initialisation */
     int64_t piece_count; /* the replica with data coordinate r keeps its r-th piece of so many elements only; 0: all */
+    bool is_written;     /* by an op: inference changes it too */
     uint32_t place_count;
     const bgi_operand *places; /* the first is home: read back from there; all are written at upload */
 } bgi_plan_variable;

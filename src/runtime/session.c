@@ -107,17 +107,18 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* After training: the values on the devices are the newest. */
+/* After a run: the values on the devices are the newest, of all variables or (inference) of those that ops write. */
 static void claim_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
+    bool claims = false;
 
     if (session->has_newest && session->epoch == weights->epoch)
         return;
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
         bgi_session_variable *variable = &session->variables[i];
         bgi_weight *weight;
-        if (variable->weight == UINT32_MAX)
+        if (variable->weight == UINT32_MAX || !(session->plan->training || session->plan->variables[i].is_written))
             continue;
         weight = &weights->items[variable->weight];
         if (weight->newest == session)
@@ -125,8 +126,10 @@ static void claim_weights(bg_session *session)
         weight->newest = session;
         weight->newest_variable = i;
         variable->version = ++weight->version;
+        claims = true;
     }
-    session->epoch = ++weights->epoch;
+    if (claims)
+        session->epoch = ++weights->epoch;
     session->has_newest = true;
 }
 
@@ -456,14 +459,13 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
     run->step = session->weights->step;
     run->optimiser_step = find_optimiser_step(session);
     status = bgi_engine_run(session->engine, run, out_iterations, error);
-    if (!plan->training)
-        return status;
     if (status != BG_OK) {
         lose_weights(session);
         return status;
     }
     claim_weights(session);
-    count_updates(session, *out_iterations);
+    if (plan->training)
+        count_updates(session, *out_iterations);
     return BG_OK;
 }
 

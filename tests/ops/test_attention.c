@@ -248,6 +248,81 @@ static void test_builder(void **state)
     bg_graph_destroy(graph);
 }
 
+/* ---- with a cache ---- */
+
+/* The rows of one sequence in steps of two tokens at `positions`, over a cache of twice as many rows; y of all. */
+static void attend_cached(const double *qkv, const int32_t *positions, double *y)
+{
+    const bg_type type = bg_matrix(BG_FLOAT64, 2, 3 * WIDTH), place = bg_vector(BG_INT32, 1);
+    const bg_type cache_type = bg_matrix(BG_FLOAT64, 2 * LENGTH, 2 * WIDTH);
+    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
+    bg_attention_options options = bg_attention_defaults(HEADS);
+    bgi_test_interpreter interpreter;
+    bg_graph *graph = NULL;
+    bg_value x, cache, at, out;
+
+    options.scale = 0.5;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &type);
+    at = bg_graph_input(graph, "at", &place);
+    cache = bg_graph_variable(graph, "cache", &cache_type, BG_ROLE_BUFFER, &zero);
+    out = bg_attention_cached(graph, NULL, x, cache, at, &options);
+    assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+    bgi_test_interpreter_init(&interpreter, graph);
+    for (int step = 0; step < LENGTH / 2; step++) {
+        memcpy(bgi_test_data(&interpreter, at), &positions[step], sizeof *positions);
+        bgi_test_set(&interpreter, x, qkv + (ptrdiff_t)step * 2 * 3 * WIDTH);
+        bgi_test_interpret(&interpreter);
+        bgi_test_get(&interpreter, out, y + (ptrdiff_t)step * 2 * WIDTH);
+    }
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
+static void test_cached(void **state)
+{
+    const bgi_attention_attributes attributes = {
+        .heads = HEADS, .sequence_length = LENGTH, .causal = true, .scale = 0.5};
+    const bg_kernel_env env = {.training = false};
+    double qkv[LENGTH * 3 * WIDTH], y[LENGTH * WIDTH], wanted[LENGTH * WIDTH];
+
+    (void)state;
+    fill(qkv, LENGTH * 3 * WIDTH);
+    attend(&attributes, &env, 1, qkv, wanted);
+    attend_cached(qkv, (const int32_t[]){0, 2, 4}, y);
+    assert_memory_equal(y, wanted, sizeof wanted);
+    /* A position outside counts as the nearest: at the cache's end, tokens see rows that nobody wrote. */
+    attend_cached(qkv, (const int32_t[]){-7, 2, 1000}, y);
+    assert_memory_equal(y, wanted, 4 * WIDTH * sizeof *y);
+    assert_true(isfinite(y[LENGTH * WIDTH - 1]) && y[LENGTH * WIDTH - 1] != wanted[LENGTH * WIDTH - 1]);
+}
+
+static void test_cached_messages(void **state)
+{
+    const bg_type good[3] = {bg_matrix(BG_FLOAT32, 6, 18), bg_matrix(BG_FLOAT32, 9, 12), bg_vector(BG_INT32, 6)};
+    const bgi_attention_attributes base = {
+        .heads = 2, .sequence_length = 6, .causal = true, .scale = 1, .serialisation = 1};
+    bgi_attention_attributes bad = base;
+    bg_type types[3];
+
+#define REFUSES(which, type, status, ...)                                                                              \
+    memcpy(types, good, sizeof types);                                                                                 \
+    types[which] = type;                                                                                               \
+    bgi_test_op_refuses(&bgi_op_attention_cached, &bad, types, 3, status, (const char *const[]){__VA_ARGS__, NULL})
+    (void)state;
+    REFUSES(0, bg_matrix(BG_FLOAT32, 12, 18), BG_ERROR_SHAPE, "qkv is float32[12,18]", "of one sequence");
+    REFUSES(1, bg_matrix(BG_FLOAT32, 5, 12), BG_ERROR_SHAPE, "the cache is float32[5,12]", "[at least 6, 12]");
+    REFUSES(1, bg_matrix(BG_FLOAT32, 9, 18), BG_ERROR_SHAPE, "the cache is float32[9,18]");
+    REFUSES(1, bg_matrix(BG_BFLOAT16, 9, 12), BG_ERROR_SHAPE, "of the same type");
+    REFUSES(2, bg_vector(BG_FLOAT32, 6), BG_ERROR_SHAPE, "positions are float32[6]");
+    bad.causal = false;
+    REFUSES(0, good[0], BG_ERROR_INVALID, "is causal");
+    bad = base;
+    bad.probability = 0.1;
+    REFUSES(0, good[0], BG_ERROR_INVALID, "no dropout");
+#undef REFUSES
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +333,8 @@ int main(void)
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_builder),
+        cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_cached_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

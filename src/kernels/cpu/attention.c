@@ -18,6 +18,14 @@ bool bgi_cpu_shape_attention(const bgi_kernel_request *request, int64_t lanes, b
     return take(kernel, &a);
 }
 
+bool bgi_cpu_shape_attention_cached(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_attention a = bgi_attention_cached_plan(request->types, request->attributes);
+
+    (void)lanes;
+    return take(kernel, &a);
+}
+
 bool bgi_cpu_shape_attention_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bgi_attention a = bgi_attention_backward_plan(&request->types[1], request->attributes);

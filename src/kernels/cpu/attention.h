@@ -45,6 +45,13 @@ static inline double bgi_attention_flops(const bgi_attention *a, bool is_causal,
            (is_causal ? 0.5 : 1.0);
 }
 
+/* Of one part. */
+static inline int64_t bgi_attention_forward_floats(const bgi_attention *a)
+{
+    return 2 * BGI_ATTENTION_KEYS * a->padded + 2 * BGI_ATTENTION_RUN * (a->padded + 1) +
+           BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+}
+
 /* Scratch: a block's keys transposed, its values; queries, results, maxima and sums of a run; scores. */
 static inline bgi_attention bgi_attention_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
 {
@@ -53,8 +60,19 @@ static inline bgi_attention bgi_attention_plan(const bg_type *qkv, const bgi_att
     a.runs = (a.length + BGI_ATTENTION_RUN - 1) / BGI_ATTENTION_RUN;
     a.pieces = a.samples * a.heads * a.runs;
     a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 2.0), BGI_ATTENTION_PART_FLOPS);
-    a.part_floats = 2 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_RUN * (a.padded + 1) +
-                    BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+    a.part_floats = bgi_attention_forward_floats(&a);
+    return a;
+}
+
+/* The same scratch. A piece is a head, which alone reads and writes its columns of the cache. */
+static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes)
+{
+    bgi_attention a = bgi_attention_read(&types[0], attributes);
+
+    a.pieces = a.heads;
+    a.parts = bgi_cpu_part_count(a.pieces, 4.0 * (double)a.width * (double)a.length * (double)types[1].dims[0],
+                                 BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = bgi_attention_forward_floats(&a);
     return a;
 }
 

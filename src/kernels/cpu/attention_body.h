@@ -26,6 +26,8 @@ typedef struct attention_head {
     const bgi_attention *plan;
     const bgi_attention_attributes *attributes;
     const void *qkv;
+    const void *cache; /* where keys and values of all tokens are; NULL: in qkv */
+    int64_t before;    /* tokens before those of qkv */
     int64_t sample, index;
     dropout_mask mask;
     bool drops;
@@ -46,18 +48,19 @@ static attention_head find_head(const bg_kernel_call *call, const bgi_attention 
     return head;
 }
 
-/* Which = 0, 1, 2: the first element of a token's query, key or value. */
+/* Which = 0, 1, 2: the first element of a token's query, key or value in qkv. */
 static int64_t find_token(const attention_head *head, int64_t which, int64_t token)
 {
     const bgi_attention *a = head->plan;
 
-    return ((head->sample * a->length + token) * 3 + which) * a->width + head->index * a->depth;
+    return ((head->sample * a->length + token - head->before) * 3 + which) * a->width + head->index * a->depth;
 }
 
 /* The same in a tensor [rows, width]: y, dy. */
 static int64_t find_row(const attention_head *head, int64_t token)
 {
-    return (head->sample * head->plan->length + token) * head->plan->width + head->index * head->plan->depth;
+    return (head->sample * head->plan->length + token - head->before) * head->plan->width +
+           head->index * head->plan->depth;
 }
 
 /* `count` rows of the head's depth, `stride` elements apart, as float32 rows in whole cache lines, the rest zero. */
@@ -72,7 +75,13 @@ static void gather_rows(const bgi_attention *a, const void *data, int64_t start,
 
 static void gather_tokens(const attention_head *head, int64_t which, int64_t first, int64_t count, float *to)
 {
-    gather_rows(head->plan, head->qkv, find_token(head, which, first), 3 * head->plan->width, count, to);
+    const bgi_attention *a = head->plan;
+
+    if (head->cache != NULL && which > 0)
+        gather_rows(a, head->cache, (2 * first + which - 1) * a->width + head->index * a->depth, 2 * a->width, count,
+                    to);
+    else
+        gather_rows(a, head->qkv, find_token(head, which, first), 3 * a->width, count, to);
 }
 
 /* rows [count][padded] -> to [depth][KEYS], zeros behind. */
@@ -220,7 +229,7 @@ static void attend_block(const attention_head *head, const score_block *block, i
                                  .add = block->k0 > 0});
 }
 
-/* Queries first..end of a head. */
+/* Queries first..end of a head. log_sums may be NULL. */
 static void attend_run(const attention_head *head, int64_t first, int64_t end, const forward_scratch *s, void *y,
                        float *log_sums)
 {
@@ -247,7 +256,8 @@ static void attend_run(const attention_head *head, int64_t first, int64_t end, c
         for (int64_t d = 0; d < a->padded; d += LANES)
             vstore(row + d, vload(row + d) / vset(s->sums[i]));
         write_floats(a->dtype, y, find_row(head, first + i), a->depth, row);
-        log_sums[first + i] = (float)((double)s->maxima[i] + log((double)s->sums[i]));
+        if (log_sums != NULL)
+            log_sums[first + i] = (float)((double)s->maxima[i] + log((double)s->sums[i]));
     }
 }
 
@@ -263,6 +273,41 @@ static void run_attention(const bg_kernel_call *call, uint32_t part)
 
         attend_run(&head, first, first + clip(a.length - first, BGI_ATTENTION_RUN), &s, call->operands[1],
                    (float *)call->operands[2] + number * a.length);
+    }
+}
+
+/* Copies the head's keys and values of the new tokens to their rows of the cache. */
+static void fill_cache(const attention_head *head, void *cache)
+{
+    const bgi_attention *a = head->plan;
+    const size_t element_bytes = bg_dtype_size_bytes(a->dtype);
+
+    for (int64_t token = head->before; token < head->before + a->length; token++)
+        for (int64_t which = 1; which < 3; which++) {
+            const int64_t to = (2 * token + which - 1) * a->width + head->index * a->depth;
+
+            memcpy((char *)cache + (size_t)to * element_bytes,
+                   (const char *)head->qkv + (size_t)find_token(head, which, token) * element_bytes,
+                   (size_t)a->depth * element_bytes);
+        }
+}
+
+static void run_attention_cached(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a = bgi_attention_cached_plan(call->types, call->attributes);
+    const forward_scratch s = cut_forward_scratch(&a, (float *)call->scratch + part * a.part_floats);
+    const int64_t before = bgi_attention_position(call);
+
+    for (int64_t piece = bgi_cpu_part_start(a.pieces, part, a.parts);
+         piece < bgi_cpu_part_start(a.pieces, part + 1, a.parts); piece++) {
+        attention_head head = find_head(call, &a, call->operands[0], piece);
+
+        head.cache = call->operands[1];
+        head.before = before;
+        fill_cache(&head, call->operands[1]);
+        for (int64_t first = before; first < before + a.length; first += BGI_ATTENTION_RUN)
+            attend_run(&head, first, first + clip(before + a.length - first, BGI_ATTENTION_RUN), &s, call->operands[3],
+                       NULL);
     }
 }
 

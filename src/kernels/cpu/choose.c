@@ -19,6 +19,7 @@ static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
     [BGI_KERNEL_EMBEDDING_BACKWARD] = bgi_cpu_shape_embedding_backward,
     [BGI_KERNEL_DROPOUT] = bgi_cpu_shape_dropout,
     [BGI_KERNEL_ATTENTION] = bgi_cpu_shape_attention,
+    [BGI_KERNEL_ATTENTION_CACHED] = bgi_cpu_shape_attention_cached,
     [BGI_KERNEL_ATTENTION_BACKWARD] = bgi_cpu_shape_attention_backward,
     [BGI_KERNEL_MAX_POOL2D] = bgi_cpu_shape_max_pool2d,
     [BGI_KERNEL_MAX_POOL2D_BACKWARD] = bgi_cpu_shape_max_pool2d_backward,
@@ -120,6 +121,7 @@ CHOICE(bgi_cpu_embedding)
 CHOICE(bgi_cpu_embedding_backward)
 CHOICE(bgi_cpu_dropout)
 CHOICE(bgi_cpu_attention)
+CHOICE(bgi_cpu_attention_cached)
 CHOICE(bgi_cpu_attention_backward)
 CHOICE(bgi_cpu_max_pool2d)
 CHOICE(bgi_cpu_max_pool2d_backward)

@@ -48,6 +48,7 @@ bool bgi_cpu_shape_embedding(const bgi_kernel_request *request, int64_t lanes, b
 bool bgi_cpu_shape_embedding_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_dropout(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_attention(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_attention_cached(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_attention_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_max_pool2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_max_pool2d_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);

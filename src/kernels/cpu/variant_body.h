@@ -21,6 +21,7 @@ const bgi_cpu_variant BGI_VARIANT = {
     .routines =
         {
             ROUTINE(ATTENTION, "attention", run_attention, NULL),
+            ROUTINE(ATTENTION_CACHED, "attention_cached", run_attention_cached, NULL),
             ROUTINE(ATTENTION_BACKWARD, "attention_backward", run_attention_backward, NULL),
             ROUTINE(CONV2D, "conv2d", run_conv2d, NULL),
             ROUTINE(CONV2D_BACKWARD_INPUT, "conv2d_backward_input", run_conv2d_backward_input, NULL),

@@ -27,6 +27,8 @@ typedef struct head_of {
     const bgi_attention_attributes *attributes;
     bg_dtype dtype;
     const void *qkv;
+    const void *cache;     /* where keys and values of all tokens are; NULL: in qkv */
+    int64_t before;        /* tokens before those of qkv */
     int64_t width;         /* heads x D */
     int64_t depth, length; /* D, S */
     int64_t row;           /* of the sample's first token */
@@ -34,16 +36,27 @@ typedef struct head_of {
     uint32_t sample;       /* global */
 } head_of;
 
+/* Of qkv, and of the cache. */
+static int64_t place_of(const head_of *head, int64_t which, int64_t token, int64_t d)
+{
+    return ((head->row + token - head->before) * 3 + which) * head->width + head->index * head->depth + d;
+}
+
+static int64_t cached_place_of(const head_of *head, int64_t which, int64_t token, int64_t d)
+{
+    return (2 * token + which - 1) * head->width + head->index * head->depth + d;
+}
+
 static double load_qkv(const head_of *head, int64_t which, int64_t token, int64_t d)
 {
-    return bgi_load(head->dtype, head->qkv,
-                    ((head->row + token) * 3 + which) * head->width + head->index * head->depth + d);
+    return head->cache != NULL && which > 0 ? bgi_load(head->dtype, head->cache, cached_place_of(head, which, token, d))
+                                            : bgi_load(head->dtype, head->qkv, place_of(head, which, token, d));
 }
 
 /* Of a tensor [rows, heads x D]: y, dy. */
 static int64_t column_of(const head_of *head, int64_t token, int64_t d)
 {
-    return (head->row + token) * head->width + head->index * head->depth + d;
+    return (head->row + token - head->before) * head->width + head->index * head->depth + d;
 }
 
 static int64_t key_count(const head_of *head, int64_t query)
@@ -148,6 +161,29 @@ void bgi_reference_attention(const bg_kernel_call *call, uint32_t part)
 {
     (void)part;
     for_each_head(call, 0, compute_head);
+}
+
+static void compute_cached_head(const head_of *head, int64_t statistics)
+{
+    void *cache = head->call->operands[1];
+    head_of all = *head;
+
+    (void)statistics;
+    all.cache = cache;
+    all.before = bgi_attention_position(head->call);
+    for (int64_t token = all.before; token < all.before + all.length; token++)
+        for (int64_t which = 1; which < 3; which++)
+            for (int64_t d = 0; d < all.depth; d++)
+                bgi_store(all.dtype, cache, cached_place_of(&all, which, token, d),
+                          bgi_load(all.dtype, all.qkv, place_of(&all, which, token, d)));
+    for (int64_t query = all.before; query < all.before + all.length; query++)
+        compute_row(&all, query, compute_log_sum(&all, query));
+}
+
+void bgi_reference_attention_cached(const bg_kernel_call *call, uint32_t part)
+{
+    (void)part;
+    for_each_head(call, 0, compute_cached_head);
 }
 
 /* ---- backward: dy, qkv, y, log_sum_exp -> dqkv ---- */
