@@ -25,8 +25,9 @@ bgi_random bgi_random_make(uint64_t seed, uint64_t place);
 uint64_t bgi_random_domain(uint64_t seed, uint32_t domain);
 
 enum {
-    BGI_RANDOM_LOADER = 0x6c6f6164, /* "load" */
-    BGI_RANDOM_DIGITS = 0x64696769, /* "digi" */
+    BGI_RANDOM_LOADER = 0x6c6f6164,   /* "load" */
+    BGI_RANDOM_DIGITS = 0x64696769,   /* "digi" */
+    BGI_RANDOM_GENERATE = 0x67656e65, /* "gene" */
 };
 
 uint32_t bgi_random_word(bgi_random *random);
