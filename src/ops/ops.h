@@ -37,8 +37,8 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(layer_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(embedding) OP(embedding_backward) \
     OP(dropout) \
     /* attention.c, loss.c */ \
-    OP(attention) OP(attention_backward) OP(attention_cached) OP(cross_entropy) OP(cross_entropy_backward) OP(mse) OP(mse_backward) \
-    OP(correct_count) \
+    OP(attention) OP(attention_backward) OP(attention_cached) \
+    OP(cross_entropy) OP(cross_entropy_backward) OP(mse) OP(mse_backward) OP(correct_count) \
     /* collective.c */ \
     OP(all_reduce) OP(all_gather) OP(reduce_scatter) OP(identical_inputs)
 /* clang-format on */
