@@ -141,12 +141,18 @@ static bg_status check_sum(const bg_safetensors *file, bg_error *error)
 {
     const char *expected = bg_safetensors_metadata_find(file, BGI_CHECKPOINT_SUM);
     const size_t count = bg_safetensors_count(file), metadata_count = bg_safetensors_metadata_count(file);
+    bg_safetensors_entry *entries;
     char sum[BGI_CHECKPOINT_SUM_BYTES];
 
     if (expected == NULL)
         return bg_error_set(error, BG_ERROR_PARSE, "has no `" BGI_CHECKPOINT_SUM "`: it is no checkpoint");
-    bgi_checkpoint_sum(count > 0 ? bg_safetensors_at(file, 0) : NULL, count, bg_safetensors_metadata_at(file, 0),
-                       metadata_count, sum);
+    entries = malloc((count + 1) * sizeof *entries);
+    if (entries == NULL)
+        return bgi_error_memory(error, "checkpoint", count * sizeof *entries);
+    for (size_t i = 0; i < count; i++)
+        entries[i] = *bg_safetensors_at(file, i);
+    bgi_checkpoint_sum(entries, count, bg_safetensors_metadata_at(file, 0), metadata_count, sum);
+    free(entries);
     if (strcmp(sum, expected) != 0)
         return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, the file says %.40s", sum, expected);
     return BG_OK;
