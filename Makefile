@@ -48,7 +48,9 @@ BENCH_SOURCES := $(wildcard bench/*.c)
 EXAMPLE_SOURCES := $(wildcard examples/*.c)
 
 LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
-CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
+# What `brigade gpt` trains on when nobody gives it a text.
+TEXT_SOURCES := README.md CHANGELOG.md $(wildcard docs/*.md) include/brigade.h $(wildcard include/brigade/*.h)
+CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/gpt_own_text.o
 SUPPORT_OBJECTS := $(SUPPORT_SOURCES:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 BENCHES := $(BENCH_SOURCES:%.c=$(BUILD)/%)
@@ -109,6 +111,13 @@ $(BUILD)/%_avx512.o: %_avx512.c
 $(BUILD)/%_avx2.o: %_avx2.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) $(AVX2_FLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/gen/gpt_own_text.c: $(TEXT_SOURCES) tools/pack_text.sh
+	@mkdir -p $(@D)
+	@tools/pack_text.sh gpt_own_text $(TEXT_SOURCES) > $@
+
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c
+	$(CC) $(CFLAGS_ALL) -c $< -o $@
 
 $(BUILD)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)

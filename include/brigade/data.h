@@ -172,6 +172,10 @@ BG_API bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset 
 /* All but the first `count`, of which there must be more. */
 BG_API bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
 
+/* The samples of the first, then those of the second, and so on; their tensors have the same types (BG_ERROR_SHAPE). */
+BG_API bg_status bg_dataset_concatenate(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out,
+                                        bg_error *error);
+
 /* Every `shard_count`-th sample, from sample `shard_index` on. */
 BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t shard_count, bg_dataset **out,
                                   bg_error *error);

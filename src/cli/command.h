@@ -16,6 +16,7 @@ typedef struct cli_command {
 } cli_command;
 
 int cli_mnist(int argc, char **argv);
+int cli_gpt(int argc, char **argv);
 int cli_data(int argc, char **argv);
 int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
 int cli_data_tokenise(int argc, char **argv); /* argv[0] is "tokenise" */

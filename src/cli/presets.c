@@ -4,27 +4,63 @@
 #include "cli/presets.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 
+enum { EXECUTABLE_BYTES = 4096, FOLDERS = 5 };
+
+/* The folder that the program lies in: a build's, or one that was moved. "" when the system does not say. */
+static void find_program(char folder[EXECUTABLE_BYTES])
+{
+    const ssize_t length = readlink("/proc/self/exe", folder, EXECUTABLE_BYTES - 1);
+    char *slash;
+
+    folder[length > 0 ? length : 0] = '\0';
+    slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+static void list_folders(bgi_text folders[FOLDERS])
+{
+    const char *own = getenv("BRIGADE_PRESETS");
+    char program[EXECUTABLE_BYTES];
+
+    find_program(program);
+    if (own != NULL && own[0] != '\0')
+        bgi_text_add(&folders[0], "%s", own);
+    bgi_text_add(&folders[1], "share/presets");
+    if (program[0] != '\0') {
+        bgi_text_add(&folders[2], "%s/../share/presets", program);
+        bgi_text_add(&folders[3], "%s/../share/brigade/presets", program);
+    }
+    bgi_text_add(&folders[4], BGI_SHARE "/presets");
+}
+
 bg_status cli_preset_find(const char *name, const char *kind, const char *extension, char **out, char **out_looked,
                           bg_error *error)
 {
-    const char *folders[] = {getenv("BRIGADE_PRESETS"), "share/presets", BGI_SHARE "/presets"};
     const char *slash = kind[0] != '\0' ? "/" : "";
-    bgi_text looked = {0}, path = {0};
+    bgi_text folders[FOLDERS] = {{0}}, looked = {0}, path = {0};
+    bool failed = false;
 
-    for (size_t i = 0; path.data == NULL && i < sizeof folders / sizeof folders[0]; i++) {
-        if (folders[i] == NULL || folders[i][0] == '\0')
+    list_folders(folders);
+    for (int i = 0; i < FOLDERS; i++) {
+        failed = failed || folders[i].failed;
+        if (folders[i].data == NULL || path.data != NULL)
             continue;
-        bgi_text_add(&looked, "%s%s%s%s", looked.length > 0 ? ", " : "", folders[i], slash, kind);
-        bgi_text_add(&path, "%s%s%s/%s%s", folders[i], slash, kind, name, extension);
+        bgi_text_add(&looked, "%s%s%s%s", looked.length > 0 ? ", " : "", folders[i].data, slash, kind);
+        bgi_text_add(&path, "%s%s%s/%s%s", folders[i].data, slash, kind, name, extension);
         if (!path.failed && !bgi_file_exists(path.data))
             bgi_text_clear(&path);
     }
-    if (path.failed || looked.failed) {
+    for (int i = 0; i < FOLDERS; i++)
+        bgi_text_clear(&folders[i]);
+    if (failed || path.failed || looked.failed) {
         bgi_text_clear(&path);
         bgi_text_clear(&looked);
         return bgi_error_memory(error, "path", 0);

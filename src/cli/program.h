@@ -60,4 +60,9 @@ bool cli_recompute_find(const char *text, bg_options *options);
 /* Whether there is a schedule of that name (NULL: none given), and the strategy has a choice. */
 bg_status cli_schedule_check(const char *strategy, const char *schedule, bg_error *error);
 
+/* ---- plans (cmd_plan.c) ---- */
+
+/* What a training's plan is, a few lines; `samples` is what a micro-batch has. */
+void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
+
 #endif

@@ -20,7 +20,7 @@ typedef struct tokens {
     const unsigned char *content;
     uint32_t token_bytes, sequence_length, stride, limit;
     char *name;
-    void *mapping; /* NULL: the content is someone else's */
+    void *mapping, *owned; /* both NULL: the content is someone else's */
     size_t mapping_bytes;
 } tokens;
 
@@ -29,6 +29,7 @@ static void release_tokens(void *state)
     tokens *t = state;
 
     bgi_mapping_close(t->mapping, t->mapping_bytes);
+    free(t->owned);
     free(t->name);
     free(t);
 }
@@ -120,6 +121,18 @@ bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_by
     dataset->is_copied = true;
     *out = dataset;
     return BG_OK;
+}
+
+bg_status bgi_tokens_own(const char *name, void *content, size_t size_bytes, const bg_tokens_options *options,
+                         bg_dataset **out, bg_error *error)
+{
+    const bg_status status = bgi_tokens_parse(name, content, size_bytes, options, out, error);
+
+    if (status == BG_OK)
+        ((tokens *)(*out)->state)->owned = content;
+    else
+        free(content);
+    return status;
 }
 
 static bool ends_with(const char *text, const char *end)

@@ -10,4 +10,8 @@
 bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_bytes, const bg_tokens_options *options,
                            bg_dataset **out, bg_error *error);
 
+/* As above, of malloc'ed content that is taken over, also on failure. */
+bg_status bgi_tokens_own(const char *name, void *content, size_t size_bytes, const bg_tokens_options *options,
+                         bg_dataset **out, bg_error *error);
+
 #endif

@@ -427,6 +427,55 @@ static void test_memory(void **state)
     }
 }
 
+static void test_concatenate(void **state)
+{
+    static const uint64_t counts[] = {3, 300, 1, 41};
+    const bg_type other_type = bg_vector(BG_INT32, 3);
+    bg_dataset *sources[4], *chain = NULL, *shuffled = NULL, *other = NULL;
+    int32_t pairs[2 * 345];
+    uint8_t seen[345] = {0};
+    bg_error error = {0};
+    (void)state;
+
+    for (int i = 0; i < 4; i++)
+        sources[i] = make_places(counts[i], NULL);
+    assert_int_equal(bg_dataset_concatenate(sources, 4, &chain, NULL), BG_OK);
+    assert_int_equal(bg_dataset_shuffle(chain, 0, 5, &shuffled, NULL), BG_OK);
+    for (uint32_t workers = 0; workers < 3; workers++) {
+        assert_int_equal(read_epoch(chain, 4, workers, pairs), 345);
+        for (uint64_t i = 0, k = 0, at = 0; k < 345; k++, at++) {
+            while (at == counts[i])
+                i++, at = 0;
+            assert_int_equal(pairs[2 * k], 4);
+            assert_int_equal(pairs[2 * k + 1], at);
+        }
+        assert_int_equal(read_epoch(shuffled, 0, workers, pairs), 345);
+        for (uint64_t k = 0; k < 345; k++)
+            seen[pairs[2 * k + 1]]++;
+    }
+    /* 0 to 2 are in three or four of them, 3 to 40 in two, the others in one. */
+    assert_int_equal(seen[0], 3 * 4);
+    assert_int_equal(seen[2], 3 * 3);
+    assert_int_equal(seen[40], 3 * 2);
+    assert_int_equal(seen[41], 3);
+    assert_int_equal(seen[299], 3);
+    assert_int_equal(seen[300], 0);
+    assert_int_equal(bg_dataset_concatenate(sources, 0, &other, &error), BG_ERROR_INVALID);
+    bg_error_clear(&error);
+    bg_dataset_destroy(sources[1]);
+    assert_int_equal(
+        bg_dataset_create(
+            &(bg_dataset_options){.sample_count = 2, .tensor_count = 1, .sample_types = &other_type, .get = get_place},
+            &sources[1], NULL),
+        BG_OK);
+    assert_int_equal(bg_dataset_concatenate(sources, 4, &other, &error), BG_ERROR_SHAPE);
+    assert_non_null(strstr(error.message, "data set 1 of a chain has int32[3] as tensor 0, the first has int32[2]"));
+    for (int i = 0; i < 4; i++)
+        bg_dataset_destroy(sources[i]);
+    bg_dataset_destroy(shuffled);
+    bg_dataset_destroy(chain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_shuffle_by_buffer),
         cmocka_unit_test(test_map_changes_types),
+        cmocka_unit_test(test_concatenate),
         cmocka_unit_test(test_cache_asks_once),
         cmocka_unit_test(test_normalise_has_torchvision_bits),
         cmocka_unit_test(test_random_chains_resume_anywhere),

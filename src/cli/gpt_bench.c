@@ -1,0 +1,54 @@
+/*
+ * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one run that does not count, five
+ * that do.
+ */
+#include "cli/gpt.h"
+
+#include <stdlib.h>
+
+#include "cli/command.h"
+#include "core/clock.h"
+#include "core/error.h"
+
+enum { TIMED_RUNS = 5 };
+
+static bg_status time_runs(gpt_runner *runner, const bgi_gpt_config *config, const int32_t *ones, bg_error *error)
+{
+    const double rate = bgi_gpt_config_learning_rate(config, 0);
+    double seconds = 0.0;
+
+    BGI_TRY(gpt_runner_run(runner, ones, ones, rate, error));
+    for (int i = 0; i < TIMED_RUNS; i++) {
+        const uint64_t start_ns = bgi_clock_ns();
+
+        BGI_TRY(gpt_runner_run(runner, ones, ones, rate, error));
+        seconds += 1e-9 * (double)(bgi_clock_ns() - start_ns) / TIMED_RUNS;
+        printf("Step %d. Loss %.2f\n", i, gpt_runner_loss(runner, runner->updates_per_run - 1));
+        fflush(stdout);
+        if (cli_received_signal != 0)
+            return bg_error_set(error, BG_ERROR_CANCELLED, "stopped by signal %d", (int)cli_received_signal);
+    }
+    printf("Duration: %.4f s Throughput: %6.1f samples/s\n", seconds, (double)runner->samples_per_run / seconds);
+    return BG_OK;
+}
+
+int gpt_bench(const gpt_options *options, const bgi_gpt_config *config)
+{
+    gpt_runner runner = {.plan = NULL};
+    bg_error error = {0};
+    int32_t *ones = NULL;
+    bg_status status = gpt_runner_create(options, config, &runner, &error);
+
+    if (status == BG_OK) {
+        const size_t count = (size_t)runner.samples_per_run * (size_t)config->sequence_length;
+
+        ones = malloc(count * sizeof *ones);
+        for (size_t i = 0; ones != NULL && i < count; i++)
+            ones[i] = 1;
+        status = ones != NULL ? time_runs(&runner, config, ones, &error)
+                              : bgi_error_memory(&error, "inputs", count * sizeof *ones);
+    }
+    free(ones);
+    gpt_runner_clear(&runner);
+    return status == BG_OK ? CLI_DONE : cli_fail("gpt", CLI_FAILED, &error);
+}

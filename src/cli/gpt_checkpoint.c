@@ -1,0 +1,139 @@
+/*
+ * gpt_checkpoint.c: checkpoints of a GPT run. Beside weights and state they hold where the run stands in its data; in
+ * samples, so that another global batch goes on as near as it can.
+ */
+#include "cli/gpt.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+static const char name_begin[] = "checkpoint_train_step_";
+
+/* The latest step of which there is a checkpoint in the folder; false when there is none. */
+static bool find_latest(const char *folder, uint64_t *out)
+{
+    DIR *directory = opendir(folder);
+    bool found = false;
+
+    *out = 0;
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        char *end;
+        uint64_t step;
+
+        if (strncmp(entry->d_name, name_begin, sizeof name_begin - 1) != 0)
+            continue;
+        step = strtoull(entry->d_name + sizeof name_begin - 1, &end, 10);
+        if (end == entry->d_name + sizeof name_begin - 1 || strcmp(end, ".safetensors") != 0)
+            continue;
+        *out = !found || step > *out ? step : *out;
+        found = true;
+    }
+    if (directory != NULL)
+        closedir(directory);
+    return found;
+}
+
+bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_error *error)
+{
+    uint64_t latest;
+    char *path;
+    bg_status status;
+
+    if (config->save == NULL)
+        return BG_OK;
+    status = bgi_folder_create(config->save, error);
+    if (status != BG_OK)
+        return bg_error_context(error, status, "--save");
+    path = bgi_path_join(config->save, "checkpoint");
+    if (path == NULL)
+        return bgi_error_memory(error, "path", 0);
+    status = cli_save_check(path, "save", error);
+    free(path);
+    BGI_TRY(status);
+    if (find_latest(config->save, &latest) && latest > step)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--save %s: there is a checkpoint of step %" PRIu64
+                            ", which is later than this run begins (%" PRIu64
+                            "); go on from it with --load, or use another folder",
+                            config->save, latest, step);
+    return BG_OK;
+}
+
+bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
+                              const gpt_position *position, bg_error *error)
+{
+    bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
+    bgi_text blob = {0};
+    bg_status status;
+
+    bgi_text_add(&blob,
+                 "{\"epoch\": %" PRIu64 ", \"sample\": %" PRIu64 ", \"samples\": %" PRIu64
+                 ", \"sequence_length\": %" PRId64 "}",
+                 position->epoch, position->sample, data->sample_count, config->sequence_length);
+    if (blob.failed)
+        return bgi_error_memory(error, "checkpoint", 0);
+    options.max_checkpoints = (uint32_t)config->max_checkpoints;
+    options.blob = blob.data;
+    options.blob_bytes = blob.length;
+    options.info = "brigade gpt pretrain";
+    status = bg_checkpoint_save(session, config->save, &options, error);
+    bgi_text_clear(&blob);
+    return status;
+}
+
+/* A checkpoint of other programs has no position: the data begin anew. */
+static bg_status read_position(const bg_checkpoint *checkpoint, const bgi_gpt_config *config, const gpt_data *data,
+                               gpt_position *out, bg_error *error)
+{
+    json_int_t epoch = 0, sample = 0, samples = 0, length = 0;
+    json_t *blob = checkpoint->blob != NULL ? json_loadb(checkpoint->blob, checkpoint->blob_bytes, 0, NULL) : NULL;
+    const uint64_t call = (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
+    char text[256];
+    const bool is_good = blob != NULL && json_unpack(blob, "{s:I, s:I, s:I, s:I}", "epoch", &epoch, "sample", &sample,
+                                                     "samples", &samples, "sequence_length", &length) == 0;
+
+    json_decref(blob);
+    if (!is_good || epoch < 0 || sample < 0 || samples < 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s says nothing of the data; it is not a checkpoint of `brigade gpt pretrain`",
+                            checkpoint->path);
+    *out = (gpt_position){.epoch = (uint64_t)epoch, .sample = (uint64_t)sample};
+    if ((uint64_t)samples != data->sample_count || length != config->sequence_length) {
+        snprintf(text, sizeof text,
+                 "--load: the data had %lld samples of %lld tokens and have %" PRIu64 " of %" PRId64
+                 " now; they begin anew",
+                 (long long)samples, (long long)length, data->sample_count, config->sequence_length);
+        cli_warn("gpt", text);
+        *out = (gpt_position){.epoch = out->epoch + (sample > 0)};
+    } else if (out->sample % call != 0) {
+        snprintf(text, sizeof text,
+                 "--load: %" PRIu64 " samples of the epoch were used, which is no multiple of the %" PRIu64
+                 " of a call; %" PRIu64 " are used again",
+                 out->sample, call, out->sample % call);
+        cli_warn("gpt", text);
+        out->sample -= out->sample % call;
+    }
+    return BG_OK;
+}
+
+bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
+                              gpt_position *out, bg_error *error)
+{
+    bg_checkpoint checkpoint = {0};
+    bg_status status;
+
+    if (config->load == NULL)
+        return BG_OK;
+    status = bg_checkpoint_load(session, config->load, NULL, &checkpoint, error);
+    if (status == BG_OK)
+        status = read_position(&checkpoint, config, data, out, error);
+    bg_checkpoint_clear(&checkpoint);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--load");
+}

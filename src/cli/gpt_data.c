@@ -1,0 +1,207 @@
+/*
+ * gpt_data.c: token files and texts as samples of a language model: S tokens, and the S that follow each of them.
+ *
+ *     file     0 1 2 3 4 5 6 7 ...
+ *     sample   0 1 2 3 4             S = 4, as the reader has it (brigade/readers.h)
+ *     tokens   0 1 2 3
+ *     labels     1 2 3 4
+ */
+#include "cli/gpt.h"
+
+#include <glob.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/readers.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "data/tokens.h"
+
+enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
+
+/* ---- texts: bytes as tokens ---- */
+
+/* A model that knows ASCII only sees `?` for other bytes. */
+static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
+                           bg_dataset **out, bg_error *error)
+{
+    const bg_tokens_options options = {.token_bytes = 2, .sequence_length = (uint32_t)config->sequence_length};
+    unsigned char *tokens;
+
+    if (config->vocab_size < ASCII)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s is text, whose tokens are bytes, and model.embedding.vocab_size is %" PRId64
+                            "; make it 256 (or 128 for ASCII alone), or give token files",
+                            name, config->vocab_size);
+    tokens = malloc(2 * size_bytes + 1);
+    if (tokens == NULL)
+        return bgi_error_memory(error, "text", 2 * size_bytes);
+    for (size_t i = 0; i < size_bytes; i++) {
+        tokens[2 * i] = text[i] < ASCII || config->vocab_size >= BYTES ? text[i] : '?';
+        tokens[2 * i + 1] = 0;
+    }
+    return bgi_tokens_own(name, tokens, 2 * size_bytes, &options, out, error);
+}
+
+static bg_status open_text(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
+{
+    char *text = NULL;
+    size_t size_bytes = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, MOST_TEXT_BYTES, &text, &size_bytes, error));
+    status = make_text(config, path, (const unsigned char *)text, size_bytes, out, error);
+    free(text);
+    return status;
+}
+
+/* ---- files ---- */
+
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t length = strlen(path), end_length = strlen(end);
+
+    return length >= end_length && strcmp(path + length - end_length, end) == 0;
+}
+
+static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
+{
+    const bg_tokens_options options = {.sequence_length = (uint32_t)config->sequence_length,
+                                       .vocabulary_size = (uint32_t)config->vocab_size};
+
+    if (ends_with(path, ".txt") || ends_with(path, ".md"))
+        return open_text(config, path, out, error);
+    if (ends_with(path, ".u16") || ends_with(path, ".u32"))
+        return bg_dataset_open_tokens(path, &options, out, error);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s: what is in it? Names end in .u16, .u32 (tokens), .txt or .md (text)", path);
+}
+
+/* The files that patterns stand for, in order. */
+static bg_status find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error)
+{
+    for (size_t i = 0; i < json_array_size(config->input_files); i++) {
+        const char *pattern = json_string_value(json_array_get(config->input_files, i));
+        const bool is_plain = bgi_file_exists(pattern) || strpbrk(pattern, "*?[") == NULL;
+        /* A name without a match is kept, for the reader to complain. */
+        const int flags = (files->gl_pathc > 0 ? GLOB_APPEND : 0) | (is_plain ? GLOB_NOCHECK : 0);
+        const int result = glob(pattern, flags, NULL, files);
+
+        if (result == GLOB_NOMATCH)
+            return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: nothing matches `%s`", pattern);
+        if (result != 0)
+            return bg_error_set(error, BG_ERROR_IO, "input files: `%s` cannot be looked up", pattern);
+    }
+    return BG_OK;
+}
+
+static bg_status open_files(const bgi_gpt_config *config, const glob_t *files, bg_dataset **out, bg_error *error)
+{
+    bg_dataset **sets = calloc(files->gl_pathc + 1, sizeof *sets);
+    bg_status status = sets != NULL ? BG_OK : bgi_error_memory(error, "list of files", files->gl_pathc);
+
+    for (size_t i = 0; status == BG_OK && i < files->gl_pathc; i++)
+        status = open_file(config, files->gl_pathv[i], &sets[i], error);
+    if (status == BG_OK)
+        status = bg_dataset_concatenate(sets, (uint32_t)files->gl_pathc, out, error);
+    for (size_t i = 0; sets != NULL && i < files->gl_pathc; i++)
+        bg_dataset_destroy(sets[i]);
+    free(sets);
+    return status;
+}
+
+static bg_status open_own_text(const bgi_gpt_config *config, gpt_data *data, bg_dataset **out, bg_error *error)
+{
+    bgi_text text = {0};
+
+    BGI_TRY(make_text(config, "Brigade's own text", gpt_own_text, gpt_own_text_bytes, out, error));
+    bgi_text_add(&text, "the text of Brigade's documents and headers, %zu bytes, each a token%s", gpt_own_text_bytes,
+                 config->vocab_size < BYTES ? " (ASCII only: the vocabulary is below 256)" : "");
+    return bgi_text_finish(&text, &data->source, error);
+}
+
+static bg_status open_source(const bgi_gpt_config *config, gpt_data *data, bg_dataset **out, bg_error *error)
+{
+    bgi_text text = {0};
+    glob_t files = {0};
+    bg_status status;
+
+    if (json_array_size(config->input_files) == 0)
+        return open_own_text(config, data, out, error);
+    status = find_files(config, &files, error);
+    if (status == BG_OK)
+        status = open_files(config, &files, out, error);
+    if (status == BG_OK) {
+        bgi_text_add(&text, files.gl_pathc > 1 ? "%s and %zu more" : "%s", files.gl_pathv[0], files.gl_pathc - 1);
+        status = bgi_text_finish(&text, &data->source, error);
+    }
+    globfree(&files);
+    return status;
+}
+
+/* ---- samples ---- */
+
+static bg_status split_sample(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
+                              void *const outputs[], bg_error *error)
+{
+    const size_t bytes = (size_t)(uintptr_t)user;
+    (void)epoch, (void)sample_index, (void)error;
+
+    memcpy(outputs[0], inputs[0], bytes);
+    memcpy(outputs[1], (const int32_t *)inputs[0] + 1, bytes);
+    return BG_OK;
+}
+
+static bg_status make_samples(const bgi_gpt_config *config, bg_dataset *source, gpt_data *data, bg_error *error)
+{
+    const bg_type row = bg_vector(BG_INT32, config->sequence_length), types[] = {row, row};
+    const bg_dataset_map_options options = {.tensor_count = 2,
+                                            .sample_types = types,
+                                            .map = split_sample,
+                                            .user = (void *)((uintptr_t)config->sequence_length * sizeof(int32_t))};
+    bg_dataset *taken = NULL;
+    bg_status status;
+
+    if (config->n_samples > 0)
+        BGI_TRY(bg_dataset_take(source, (uint64_t)config->n_samples, &taken, error));
+    status = bg_dataset_map(taken != NULL ? taken : source, &options, &data->set, error);
+    bg_dataset_destroy(taken);
+    return status;
+}
+
+bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error)
+{
+    const uint64_t needed = (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
+    gpt_data data = {.set = NULL};
+    bg_dataset *source = NULL;
+    bg_status status = open_source(config, &data, &source, error);
+
+    if (status == BG_OK)
+        status = make_samples(config, source, &data, error);
+    bg_dataset_destroy(source);
+    if (status == BG_OK) {
+        data.sample_count = bg_dataset_sample_count(data.set);
+        if (data.sample_count < needed)
+            status = bg_error_set(error, BG_ERROR_INVALID,
+                                  "%s: %" PRIu64 " samples of %" PRId64
+                                  " tokens, and a call takes training.global_batch_size %" PRId64
+                                  " x execution.device_iterations %" PRId64 " = %" PRIu64,
+                                  data.source, data.sample_count, config->sequence_length, config->global_batch_size,
+                                  config->device_iterations, needed);
+    }
+    if (status != BG_OK)
+        gpt_data_close(&data);
+    else
+        *out = data;
+    return status;
+}
+
+void gpt_data_close(gpt_data *data)
+{
+    bg_dataset_destroy(data->set);
+    free(data->source);
+    *data = (gpt_data){.set = NULL};
+}

@@ -1,0 +1,272 @@
+/*
+ * gpt_options.c: the options of `brigade gpt` and what they and the configuration mean for the library.
+ *
+ *     defaults < preset (--config) < file (--config-file) < --set KEY=VALUE < options of their own
+ */
+#include "cli/gpt.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/presets.h"
+#include "core/error.h"
+
+#define AT(field) .offset = offsetof(gpt_options, field)
+
+const cli_option gpt_pretrain_options[] = {
+#include "cli/gpt_configuration.def"
+    {.help = "Training"},
+    {CLI_TEXT_LIST, "input-files", AT(input_files), .value = "FILE...",
+     .help = "tokens (.u16, .u32) or text (.txt, .md); patterns are expanded; without any, Brigade's own text"},
+    {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "take the samples in the files' order"},
+    {CLI_COUNT, "steps", AT(stop), .value = "N", .minimum = 1, .maximum = UINT64_MAX, .default_text = "training.steps",
+     .help = "stop when N weight updates are done; the learning rate goes on as if to training.steps"},
+#include "cli/gpt_devices.def"
+    {.help = "Files"},
+    {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
+     .help = "go on from the newest checkpoint there, with the same bits"},
+    {CLI_TEXT, "save", AT(save), .value = "DIR", .default_text = "checkpoint.save",
+     .help = "where checkpoints go: at the end, and every --checkpoint-steps"},
+    {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .maximum = 1000000000000,
+     .default_text = "checkpoint.steps", .help = "weight updates between checkpoints; 0: only at the end"},
+    {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
+     .help = "the trained weights alone, as safetensors under Hugging Face's names"},
+    {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
+     .help = "JSON lines, one for each weight update; with --load, behind those that are there"},
+    {.help = "Output"},
+    {CLI_FLAG, "compile-only", AT(compile_only),
+     .help = "make the plan, say what each device's memory holds, and stop"},
+    {CLI_FLAG, "quiet", AT(quiet), .help = "no configuration and no steps, only results"},
+    CLI_OPTIONS_END,
+};
+
+const cli_option gpt_bench_options[] = {
+#include "cli/gpt_configuration.def"
+#include "cli/gpt_devices.def"
+    CLI_OPTIONS_END,
+};
+
+gpt_options gpt_options_defaults(void)
+{
+    return (gpt_options){
+        .seed = UINT64_MAX, .checkpoint_steps = UINT64_MAX, .strategy = "phased", .io_threads = UINT64_MAX};
+}
+
+static bool is_phased(const gpt_options *options)
+{
+    return strcmp(options->strategy, "phased") == 0;
+}
+
+/* ---- the configuration ---- */
+
+static bg_status load_preset(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
+{
+    const char *name = options->preset != NULL ? options->preset : options->config_file == NULL ? "tiny" : NULL;
+    char *path = NULL, *looked = NULL;
+    bg_status status;
+
+    if (name == NULL)
+        return BG_OK;
+    BGI_TRY(cli_preset_find(name, "gpt", ".yaml", &path, &looked, error));
+    if (path != NULL)
+        status = bgi_gpt_config_load(config, path, error);
+    else
+        status = bg_error_set(error, BG_ERROR_NOT_FOUND,
+                              "--config: there is no preset `%s`; there are tiny, test, gpt3_2.7B_pod64, "
+                              "gpt3_175B_pod256 and what you put into one of %s",
+                              name, looked);
+    free(path);
+    free(looked);
+    return status;
+}
+
+static bg_status set_value(bgi_gpt_config *config, const char *option, const char *assignment, bg_error *error)
+{
+    const bg_status status = bgi_gpt_config_set(config, assignment, error);
+
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
+}
+
+/* Options that are names for fields. The pointers live as long as the command line. */
+static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
+{
+    if (options->seed != UINT64_MAX)
+        config->seed = (int64_t)options->seed;
+    if (options->checkpoint_steps != UINT64_MAX)
+        config->checkpoint_steps = (int64_t)options->checkpoint_steps;
+    if (options->load != NULL)
+        config->load = options->load;
+    if (options->save != NULL)
+        config->save = options->save;
+    if (options->input_files.count > 0)
+        BGI_TRY(set_value(config, "input-files", "data.input_files=[]", error));
+    for (uint32_t i = 0; i < options->input_files.count; i++)
+        if (json_array_append_new((json_t *)(uintptr_t)config->input_files,
+                                  json_string(options->input_files.values[i])) != 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "--input-files: `%s` is no UTF-8 text",
+                                options->input_files.values[i]);
+    return BG_OK;
+}
+
+/* What a device mesh of several tensor-parallel replicas would need; the one place that says it is not there. */
+static bg_status check_tensor_parallel(const bgi_gpt_config *config, bg_error *error)
+{
+    if (config->tensor_parallel_1 == 1 && config->tensor_parallel_2 == 1)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                        "execution.tensor_parallel_1 %lld x execution.tensor_parallel_2 %lld: layers are not cut over "
+                        "devices by this version; use --set tensor_parallel_1=1 tensor_parallel_2=1",
+                        (long long)config->tensor_parallel_1, (long long)config->tensor_parallel_2);
+}
+
+static bg_status check_files(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
+{
+    const size_t length = config->save != NULL ? strlen(config->save) : 0;
+
+    if (config->memmap_dir != NULL)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "checkpoint.memmap_dir %s: remote buffers are in memory in this version; leave it null",
+                            config->memmap_dir);
+    if (length > 12 && strcmp(config->save + length - 12, ".safetensors") == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--save %s: checkpoints go into a folder; --save-weights FILE writes the weights alone",
+                            config->save);
+    if (config->checkpoint_steps > 0 && config->save == NULL && !config->test_mode)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "a checkpoint every %lld updates without --save DIR, where they would go",
+                            (long long)config->checkpoint_steps);
+    if (options->stop > (uint64_t)config->steps)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--steps %llu is more than training.steps %lld, where the learning rate's schedule ends; "
+                            "use --set training.steps=%llu",
+                            (unsigned long long)options->stop, (long long)config->steps,
+                            (unsigned long long)options->stop);
+    if (options->stop > 0 && options->stop % (uint64_t)config->device_iterations != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--steps %llu is not divisible by execution.device_iterations %lld: a call makes so many "
+                            "updates",
+                            (unsigned long long)options->stop, (long long)config->device_iterations);
+    return BG_OK;
+}
+
+static bg_status check_devices(const gpt_options *options, bg_error *error)
+{
+    bg_options scratch = bg_options_defaults();
+    uint32_t classes;
+
+    BGI_TRY(cli_schedule_check(options->strategy, options->schedule, error));
+    if (options->phases != NULL && !is_phased(options))
+        return bg_error_set(error, BG_ERROR_INVALID, "--phases %s with --strategy %s; only the phased strategy has any",
+                            options->phases, options->strategy);
+    if (options->stages != NULL && strcmp(options->strategy, "single") == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--stages %s with --strategy single, which has one stage; use another", options->stages);
+    if (options->device_memory.count > 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "--device-memory has %u values; give one, for all devices",
+                            options->device_memory.count);
+    if (!cli_recompute_find(options->recompute, &scratch))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--recompute %s; it can be none, stage, checkpoints, auto, or a number from 0 to 1",
+                            options->recompute);
+    if (scratch.recompute == BG_RECOMPUTE_AUTO && options->device_memory.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--recompute auto without --device-memory, which it is to meet");
+    if (options->offload != NULL)
+        BGI_TRY(cli_classes_find("offload", options->offload, strlen(options->offload), &classes, error));
+    if (options->shard != NULL)
+        BGI_TRY(cli_classes_find("shard", options->shard, strlen(options->shard), &classes, error));
+    return BG_OK;
+}
+
+static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
+{
+    BGI_TRY(check_devices(options, error));
+    BGI_TRY(bgi_gpt_config_init(config, error));
+    BGI_TRY(load_preset(options, config, error));
+    if (options->config_file != NULL)
+        BGI_TRY(bgi_gpt_config_load(config, options->config_file, error));
+    for (uint32_t i = 0; i < options->assignments.count; i++)
+        BGI_TRY(set_value(config, "set", options->assignments.values[i], error));
+    BGI_TRY(set_own(options, config, error));
+    BGI_TRY(bgi_gpt_config_check(config, error));
+    BGI_TRY(check_tensor_parallel(config, error));
+    return check_files(options, config, error);
+}
+
+bg_status gpt_options_resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error)
+{
+    bgi_gpt_config config = {.kept = NULL};
+    const bg_status status = read_all(options, &config, error);
+
+    if (status != BG_OK)
+        bgi_gpt_config_clear(&config);
+    else
+        *out = config;
+    return status;
+}
+
+/* ---- the plan ---- */
+
+static void print_message(void *user, bg_log_level level, const char *text)
+{
+    (void)user;
+    if (level <= BG_LOG_WARNING)
+        cli_warn("gpt", text);
+}
+
+/* As the example: off the devices, and in pieces over the data-parallel replicas, whatever their size. */
+static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
+{
+    const uint32_t all = 1u << BG_LOCATION_WEIGHTS | 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS;
+    uint32_t remote = 0, sharded = is_phased(options) && config->data_parallel > 1 ? all : 0;
+
+    if (options->offload != NULL)
+        cli_classes_find("offload", options->offload, strlen(options->offload), &remote, NULL);
+    if (options->offload != NULL && (remote >> BG_LOCATION_WEIGHTS & 1) == 0)
+        sharded &= ~(1u << BG_LOCATION_WEIGHTS);
+    if (options->shard != NULL)
+        cli_classes_find("shard", options->shard, strlen(options->shard), &sharded, NULL);
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
+        bg_tensor_location *location = &plan->locations[k];
+
+        if (options->offload != NULL)
+            location->place = (remote >> k & 1) != 0 ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        location->sharded = (sharded >> k & 1) != 0;
+        location->minimum_elements_sharded = 1;
+    }
+    if (options->phase_liveness != NULL)
+        bg_phase_liveness_find(options->phase_liveness, &plan->phase_liveness);
+    else if (is_phased(options) && !plan->phases_parallel)
+        plan->phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* what a device holds is of one phase */
+}
+
+bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config)
+{
+    bg_options plan = bg_options_defaults();
+
+    bg_strategy_find(options->strategy, &plan.strategy);
+    plan.schedule = options->schedule;
+    plan.stages = options->stages;
+    plan.phases_parallel = options->phases != NULL && strcmp(options->phases, "parallel") == 0;
+    plan.device_count = (uint32_t)options->devices;
+    plan.cores = (uint32_t)options->cores;
+    if (options->device_memory.count > 0)
+        plan.device_memory_bytes = (size_t)options->device_memory.values[0];
+    if (options->io_threads != UINT64_MAX)
+        plan.io_threads = (int32_t)options->io_threads;
+    set_locations(options, config, &plan);
+    cli_recompute_find(options->recompute != NULL ? options->recompute : is_phased(options) ? "stage" : NULL, &plan);
+    bg_recompute_order_find(options->recompute_order, &plan.recompute_order);
+    plan.compile_only = options->compile_only;
+    plan.seed = (uint64_t)config->seed;
+    plan.replicas = (uint32_t)config->data_parallel;
+    plan.gradient_accumulation = (uint32_t)bgi_gpt_config_accumulation(config);
+    plan.device_iterations = (uint32_t)config->device_iterations;
+    plan.max_gradient_norm = config->gradient_clipping;
+    plan.output_gradient_norm = true;
+    plan.output_mode = BG_OUTPUT_ALL;
+    plan.loss_scaling = config->loss_scaling;
+    plan.log = print_message;
+    return plan;
+}

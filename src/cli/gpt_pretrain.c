@@ -1,0 +1,299 @@
+/*
+ * gpt_pretrain.c: `brigade gpt pretrain`: batches of the data go through the compiled model, call by call; each call is
+ * reported, and now and then a checkpoint is made. Everything that can be wrong is looked at before the training
+ * begins.
+ */
+#include "cli/gpt.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "core/clock.h"
+#include "core/error.h"
+
+typedef struct run {
+    const gpt_options *options;
+    const bgi_gpt_config *config;
+    gpt_data data;
+    gpt_runner runner;
+    bg_loader *loader;
+    cli_log log;
+    gpt_position position;
+    uint64_t stop, saved_step; /* step of the last checkpoint, UINT64_MAX: none */
+    uint64_t updates;          /* of this process */
+    double seconds;            /* that they took, without checkpoints */
+} run;
+
+static double now_s(void)
+{
+    return 1e-9 * (double)bgi_clock_ns();
+}
+
+/* ---- what is printed ---- */
+
+static void begin_section(const run *r, const char *name, double *start_s)
+{
+    *start_s = now_s();
+    if (!r->options->quiet)
+        printf("Starting %s\n", name);
+    fflush(stdout);
+}
+
+static void end_section(const run *r, const char *name, double start_s)
+{
+    if (!r->options->quiet)
+        printf("%c%s duration: %.2f mins\n", name[0] - 'a' + 'A', name + 1, (now_s() - start_s) / 60.0);
+    fflush(stdout);
+}
+
+static bg_status print_start(const run *r, bg_error *error)
+{
+    char *text = NULL;
+
+    if (r->options->quiet)
+        return BG_OK;
+    BGI_TRY(bgi_gpt_config_print(r->config, &text, error));
+    printf("Process id: %ld\nConfiguration:\n%sGradient accumulation steps: %" PRIu64 "\n", (long)getpid(), text,
+           bgi_gpt_config_accumulation(r->config));
+    if (r->config->test_mode)
+        printf("Test mode: nothing is written\n");
+    free(text);
+    return BG_OK;
+}
+
+/* What a call of the model was like. */
+typedef struct call {
+    uint64_t first; /* updates that were done before */
+    double loss, norm, learning_rate, seconds, samples_per_s;
+} call;
+
+static void print_call(const run *r, const call *c)
+{
+    if (r->options->quiet)
+        return;
+    printf("Step: %" PRIu64 "/%" PRId64
+           " Loss: %5.3f Duration: %6.4f s Throughput: %6.1f samples/s Tokens: %.1f tokens/s Gradient norm: %.4g "
+           "Learning rate: %.4g\n",
+           c->first + r->runner.updates_per_run, r->config->steps, c->loss, c->seconds, c->samples_per_s,
+           c->samples_per_s * (double)r->config->sequence_length, c->norm, c->learning_rate);
+    fflush(stdout);
+}
+
+/* ---- the log ---- */
+
+static bg_status log_updates(run *r, const call *c, bg_error *error)
+{
+    for (uint64_t i = 0; i < r->runner.updates_per_run; i++)
+        BGI_TRY(cli_log_write(&r->log,
+                              json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)(c->first + i + 1),
+                                        "loss", cli_json_real(gpt_runner_loss(&r->runner, i)), "grad_norm",
+                                        cli_json_real(gpt_runner_norm(&r->runner, i)), "lr",
+                                        cli_json_real(c->learning_rate), "samples_per_s",
+                                        cli_json_real(c->samples_per_s), "tokens_per_s",
+                                        cli_json_real(c->samples_per_s * (double)r->config->sequence_length)),
+                              error));
+    return cli_log_flush(&r->log, error);
+}
+
+/* A log that cannot be written any more does not end the training. */
+static void log_call(run *r, const call *c)
+{
+    if (r->log.stream != NULL && log_updates(r, c, &r->log.failure) != BG_OK)
+        cli_log_close(&r->log);
+}
+
+/* ---- steps ---- */
+
+/* The next batch; at the end of an epoch, the first of the next one. */
+static bg_status next_batch(run *r, bg_batch *out, bg_error *error)
+{
+    BGI_TRY(bg_loader_next(r->loader, out, error));
+    if (out->sample_count > 0)
+        return BG_OK;
+    r->position = (gpt_position){.epoch = r->position.epoch + 1};
+    BGI_TRY(bg_loader_begin_epoch(r->loader, r->position.epoch, error));
+    return bg_loader_next(r->loader, out, error);
+}
+
+/* Of the last call: the mean loss, and the norm of its last update. */
+static void fill_call(const run *r, call *c)
+{
+    const uint64_t updates = r->runner.updates_per_run;
+
+    c->loss = 0.0;
+    for (uint64_t i = 0; i < updates; i++)
+        c->loss += gpt_runner_loss(&r->runner, i) / (double)updates;
+    c->norm = gpt_runner_norm(&r->runner, updates - 1);
+    c->samples_per_s = (double)r->runner.samples_per_run / c->seconds;
+}
+
+static bg_status run_call(run *r, bg_error *error)
+{
+    const double start_s = now_s();
+    call c = {.first = bg_session_step(r->runner.session)};
+    bg_batch batch;
+
+    c.learning_rate = bgi_gpt_config_learning_rate(r->config, c.first);
+    BGI_TRY(next_batch(r, &batch, error));
+    BGI_TRY(gpt_runner_run(&r->runner, batch.tensors[0], batch.tensors[1], c.learning_rate, error));
+    r->position.sample += batch.sample_count;
+    c.seconds = now_s() - start_s;
+    fill_call(r, &c);
+    r->updates += r->runner.updates_per_run;
+    r->seconds += c.seconds;
+    print_call(r, &c);
+    log_call(r, &c);
+    /* Weights of a run that went wrong are not worth a checkpoint: the last good one stays. */
+    if (!isfinite(c.loss) || !isfinite(c.norm))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the %s became %s in update %" PRIu64
+                            ": lower training.optimizer.learning_rate.maximum; no checkpoint was made of it",
+                            isfinite(c.loss) ? "gradient norm" : "loss",
+                            isnan(isfinite(c.loss) ? c.norm : c.loss) ? "NaN" : "infinite",
+                            c.first + r->runner.updates_per_run);
+    return BG_OK;
+}
+
+static bg_status save_checkpoint(run *r, bg_error *error)
+{
+    const uint64_t step = bg_session_step(r->runner.session);
+
+    if (r->config->save == NULL || r->config->test_mode || step == r->saved_step)
+        return BG_OK;
+    BGI_TRY(gpt_checkpoint_save(r->runner.session, r->config, &r->data, &r->position, error));
+    r->saved_step = step;
+    return BG_OK;
+}
+
+static bg_status run_steps(run *r, bg_error *error)
+{
+    const uint64_t every = (uint64_t)r->config->checkpoint_steps;
+
+    while (bg_session_step(r->runner.session) < r->stop && cli_received_signal == 0) {
+        BGI_TRY(run_call(r, error));
+        if (every > 0 && bg_session_step(r->runner.session) % every == 0)
+            BGI_TRY(save_checkpoint(r, error));
+    }
+    return BG_OK;
+}
+
+/* ---- the whole run ---- */
+
+static bg_status check_places(const run *r, bg_error *error)
+{
+    if (r->config->test_mode)
+        return BG_OK;
+    if (r->options->weights_path != NULL)
+        BGI_TRY(cli_save_check(r->options->weights_path, "save-weights", error));
+    return r->options->log_path != NULL ? cli_log_check(r->options->log_path, error) : BG_OK;
+}
+
+static bg_status create_loader(run *r, bg_error *error)
+{
+    bg_loader_options options = bg_loader_options_default();
+
+    options.batch_size = r->runner.samples_per_run;
+    options.shuffle = !r->options->no_shuffle;
+    options.seed = (uint64_t)r->config->seed;
+    BGI_TRY(bg_loader_create(r->data.set, &options, &r->loader, error));
+    return bg_loader_begin_at(r->loader, r->position.epoch, r->position.sample / r->runner.samples_per_run, error);
+}
+
+static bg_status prepare(run *r, bg_error *error)
+{
+    double start_s;
+
+    BGI_TRY(check_places(r, error));
+    begin_section(r, "data preparation", &start_s);
+    BGI_TRY(gpt_data_open(r->config, &r->data, error));
+    if (!r->options->quiet)
+        printf("Data: %s; %" PRIu64 " samples of %" PRId64 " tokens\n", r->data.source, r->data.sample_count,
+               r->config->sequence_length);
+    end_section(r, "data preparation", start_s);
+    begin_section(r, "compilation", &start_s);
+    BGI_TRY(gpt_runner_create(r->options, r->config, &r->runner, error));
+    end_section(r, "compilation", start_s);
+    BGI_TRY(gpt_checkpoint_load(r->runner.session, r->config, &r->data, &r->position, error));
+    if (r->config->load != NULL && !r->options->quiet)
+        printf("Going on from step %" PRIu64 "\n", bg_session_step(r->runner.session));
+    r->saved_step = UINT64_MAX;
+    if (r->config->test_mode)
+        return create_loader(r, error);
+    BGI_TRY(gpt_checkpoint_check(r->config, bg_session_step(r->runner.session), error));
+    BGI_TRY(cli_log_open(&r->log, r->options->log_path, r->config->load != NULL, &cli_received_signal, error));
+    return create_loader(r, error);
+}
+
+static void print_end(const run *r)
+{
+    const uint64_t step = bg_session_step(r->runner.session);
+    const double samples = (double)r->updates * (double)r->config->global_batch_size;
+
+    if (r->updates > 0)
+        printf("Trained %" PRIu64 " weight updates in %.2f s: %.1f samples/s, %.1f tokens/s\n", r->updates, r->seconds,
+               samples / r->seconds, samples * (double)r->config->sequence_length / r->seconds);
+    else if (cli_received_signal == 0)
+        printf("Nothing was trained: the checkpoint is of step %" PRIu64 ", the run ends at %" PRIu64 "\n", step,
+               r->stop);
+    if (cli_received_signal != 0)
+        printf("Stopped by signal %d after step %" PRIu64 "%s\n", (int)cli_received_signal, step,
+               r->saved_step == step ? "; it is saved" : "");
+    else
+        printf("Finished pre-training.\n");
+}
+
+static bg_status train(run *r, bg_error *error)
+{
+    double start_s;
+
+    begin_section(r, "training", &start_s);
+    BGI_TRY(run_steps(r, error));
+    end_section(r, "training", start_s);
+    if (r->updates > 0)
+        BGI_TRY(save_checkpoint(r, error));
+    if (r->options->weights_path != NULL && !r->config->test_mode)
+        BGI_TRY(cli_weights_save(bg_session_weights(r->runner.session), r->options->weights_path, error));
+    print_end(r);
+    if (r->log.failure.status != BG_OK)
+        return bg_error_set(error, r->log.failure.status, "%s", r->log.failure.message);
+    return BG_OK;
+}
+
+static bg_status compile_alone(const run *r, bg_error *error)
+{
+    bg_plan *plan = NULL;
+    char *text = NULL;
+    bg_status status;
+
+    BGI_TRY(gpt_plan_create(r->options, r->config, &plan, error));
+    cli_plan_report(plan, "samples", false);
+    status = bg_plan_print_memory(plan, &text, error);
+    if (status == BG_OK)
+        printf("Memory\n%s", text);
+    free(text);
+    bg_plan_destroy(plan);
+    return status;
+}
+
+int gpt_pretrain(const gpt_options *options, const bgi_gpt_config *config)
+{
+    run r = {.options = options, .config = config, .stop = options->stop > 0 ? options->stop : (uint64_t)config->steps};
+    bg_error error = {0};
+    bg_status status = print_start(&r, &error);
+
+    if (status == BG_OK && options->compile_only)
+        status = compile_alone(&r, &error);
+    else if (status == BG_OK)
+        status = prepare(&r, &error);
+    if (status == BG_OK && !options->compile_only)
+        status = train(&r, &error);
+    cli_log_close(&r.log);
+    bg_loader_destroy(r.loader);
+    gpt_runner_clear(&r.runner);
+    gpt_data_close(&r.data);
+    return status == BG_OK ? CLI_DONE : cli_fail("gpt", CLI_FAILED, &error);
+}

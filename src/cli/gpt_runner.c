@@ -1,0 +1,156 @@
+/*
+ * gpt_runner.c: the language model, compiled for training, with memory for its outputs.
+ */
+#include "cli/gpt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "core/error.h"
+
+static bg_gpt_options describe_model(const bgi_gpt_config *config)
+{
+    bg_gpt_options model = bg_gpt_defaults();
+
+    model.layers = config->layers;
+    model.hidden = config->hidden_size;
+    model.heads = config->heads;
+    model.sequence_length = config->sequence_length;
+    model.positions = config->max_positional_length;
+    model.vocabulary = config->vocab_size;
+    model.micro_batch = config->micro_batch_size;
+    model.dropout = config->eval ? 0.0 : config->dropout_prob;
+    model.dtype = strcmp(config->precision, "float32") == 0 ? BG_FLOAT32 : BG_BFLOAT16;
+    model.attention_serialisation = config->attention_serialisation;
+    model.checkpoint_layers = true;
+    return model;
+}
+
+static bg_optimiser describe_optimiser(const bgi_gpt_config *config)
+{
+    const double rate = bgi_gpt_config_learning_rate(config, 0);
+    bg_optimiser optimiser;
+
+    if (strcmp(config->optimizer, "sgd") == 0)
+        optimiser = bg_sgd(rate);
+    else
+        optimiser = strcmp(config->optimizer, "adam") == 0 ? bg_adam(rate) : bg_adamw(rate);
+    optimiser.beta1 = config->beta1;
+    optimiser.beta2 = config->beta2;
+    optimiser.epsilon = config->epsilon;
+    optimiser.weight_decay = config->weight_decay;
+    optimiser.decay_matrices_only = true;
+    return optimiser;
+}
+
+bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *config, bg_plan **out, bg_error *error)
+{
+    const bg_gpt_options model = describe_model(config);
+    const bg_optimiser optimiser = describe_optimiser(config);
+    const bg_options plan_options = gpt_plan_options(options, config);
+    bg_graph *graph = NULL;
+    bg_status status;
+    bg_gpt net;
+
+    if (strcmp(config->precision, "float16") == 0)
+        cli_warn("gpt", "model.precision float16: computed in bfloat16, the 16-bit type of this version");
+    BGI_TRY(bg_graph_create(&graph, error));
+    net = bg_gpt_build(graph, &model);
+    status = bg_plan_create_training(graph, net.loss, &optimiser, &plan_options, out, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+static bg_status find_output(const gpt_runner *runner, const char *name, const float **out, uint64_t *out_count,
+                             bg_error *error)
+{
+    const uint32_t index = bg_session_find_output(runner->session, name);
+    bg_stream stream;
+
+    if (index == UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "the plan has no output `%s`", name);
+    BGI_TRY(bg_session_output(runner->session, index, &stream, error));
+    *out = runner->outputs[index];
+    *out_count = stream.count;
+    return BG_OK;
+}
+
+static bg_status bind_streams(gpt_runner *runner, bg_error *error)
+{
+    const uint32_t inputs = bg_session_input_count(runner->session), outputs = bg_session_output_count(runner->session);
+
+    runner->inputs = calloc(inputs + 1, sizeof *runner->inputs);
+    runner->outputs = calloc(outputs + 1, sizeof *runner->outputs);
+    if (runner->inputs == NULL || runner->outputs == NULL)
+        return bgi_error_memory(error, "inputs and outputs", 0);
+    for (uint32_t i = 0; i < outputs; i++) {
+        bg_stream stream;
+
+        BGI_TRY(bg_session_output(runner->session, i, &stream, error));
+        runner->outputs[i] = calloc(1, stream.size_bytes);
+        if (runner->outputs[i] == NULL)
+            return bgi_error_memory(error, stream.name, stream.size_bytes);
+    }
+    runner->tokens = bg_session_find_input(runner->session, "tokens");
+    runner->labels = bg_session_find_input(runner->session, "labels");
+    BGI_TRY(find_output(runner, "loss", &runner->losses, &runner->losses_per_update, error));
+    BGI_TRY(find_output(runner, "gradient_norm", &runner->norms, &runner->norms_per_update, error));
+    runner->losses_per_update /= runner->updates_per_run;
+    runner->norms_per_update /= runner->updates_per_run;
+    return BG_OK;
+}
+
+bg_status gpt_runner_create(const gpt_options *options, const bgi_gpt_config *config, gpt_runner *out, bg_error *error)
+{
+    gpt_runner runner = {.updates_per_run = (uint64_t)config->device_iterations};
+    bg_status status = gpt_plan_create(options, config, &runner.plan, error);
+
+    if (status == BG_OK)
+        status = bg_session_create(runner.plan, NULL, &runner.session, error);
+    if (status == BG_OK)
+        status = bind_streams(&runner, error);
+    if (status != BG_OK) {
+        gpt_runner_clear(&runner);
+        return status;
+    }
+    runner.samples_per_run = bg_plan_summarise(runner.plan).samples_per_run;
+    *out = runner;
+    return BG_OK;
+}
+
+void gpt_runner_clear(gpt_runner *runner)
+{
+    if (runner->outputs != NULL)
+        for (uint32_t i = 0; i < bg_session_output_count(runner->session); i++)
+            free(runner->outputs[i]);
+    free(runner->outputs);
+    free(runner->inputs);
+    bg_session_destroy(runner->session);
+    bg_plan_destroy(runner->plan);
+    *runner = (gpt_runner){.plan = NULL};
+}
+
+bg_status gpt_runner_run(gpt_runner *runner, const void *tokens, const void *labels, double learning_rate,
+                         bg_error *error)
+{
+    runner->inputs[runner->tokens] = tokens;
+    runner->inputs[runner->labels] = labels;
+    BGI_TRY(bg_session_set_learning_rate(runner->session, learning_rate, error));
+    return bg_session_run(runner->session, runner->inputs, runner->outputs, error);
+}
+
+double gpt_runner_loss(const gpt_runner *runner, uint64_t index)
+{
+    const uint64_t count = runner->losses_per_update;
+    double sum = 0.0;
+
+    for (uint64_t i = 0; i < count; i++)
+        sum += (double)runner->losses[index * count + i];
+    return sum / (double)count;
+}
+
+double gpt_runner_norm(const gpt_runner *runner, uint64_t index)
+{
+    return (double)runner->norms[index * runner->norms_per_update]; /* the same on all replicas */
+}

@@ -1,0 +1,186 @@
+#!/bin/sh
+# `brigade gpt`: its lines, its log, data, the same bits in every strategy and after a stop, errors, the benchmark.
+. "$(dirname "$0")/support.sh"
+
+export BRIGADE_PRESETS=$root/share/presets
+cd "$folder" || exit 1
+one='--set tensor_parallel_1=1 tensor_parallel_2=1'
+small="$one precision=float32 maximum=0.003 warmup_proportion=0 --steps 6"
+
+# train NAME ARGUMENT...: trains with checkpoints in NAME, weights in NAME.safetensors, the log in NAME.jsonl.
+train() {
+    name=$1
+    shift
+    if "$program" gpt pretrain $small --save "$name" --save-weights "$name.safetensors" --log "$name.jsonl" "$@" \
+        >"$name.out" 2>"$name.err"; then
+        pass
+    else
+        fail "$*:" "$(cat "$name.err")"
+    fi
+}
+
+# values NAME KEY: the log's values of a key.
+values() {
+    sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1.jsonl"
+}
+
+# same NAME NAME: the same weights, the same losses and norms, checkpoints that are the same to the byte.
+same() {
+    check "$1 and $2 have the same weights" cmp -s "$1.safetensors" "$2.safetensors"
+    check "$1 and $2 have the same checkpoints" cmp -s "$1/checkpoint_train_step_6.safetensors" \
+        "$2/checkpoint_train_step_6.safetensors"
+    for key in loss grad_norm lr; do
+        check "$1 and $2 log the same $key" test "$(values "$1" $key)" = "$(values "$2" $key)"
+    done
+}
+
+# ---- lines ----
+
+train base
+number='[0-9.e+-]+'
+for pattern in '^Process id: [0-9]+$' '^  layers: 2$' '^Gradient accumulation steps: 8$' '^Starting compilation$' \
+    '^Compilation duration: [0-9]+\.[0-9][0-9] mins$' "^Data: the text of Brigade's documents and headers, .*ASCII only" \
+    "^Step: 1/100000 Loss: [0-9]\.[0-9]{3} Duration: [0-9]+\.[0-9]{4} s Throughput: +[0-9]+\.[0-9] samples/s Tokens: $number tokens/s Gradient norm: $number Learning rate: 0.003$" \
+    '^Step: 6/100000 ' '^Trained 6 weight updates in ' '^Finished pre-training\.$'; do
+    check "a line $pattern" grep -q -E -e "$pattern" base.out
+done
+check "six steps" test "$(grep -c '^Step: ' base.out)" -eq 6
+check "each update is a line of the log" test "$(values base step | tr '\n' ' ')" = '1 2 3 4 5 6 '
+for key in loss grad_norm lr samples_per_s tokens_per_s; do
+    check "$key of each update" test "$(values base $key | grep -c -E "^$number\$")" -eq 6
+done
+check "the newest checkpoint alone is kept" test "$(ls base)" = checkpoint_train_step_6.safetensors
+"$program" gpt pretrain $small --quiet >quiet.out 2>&1
+check "--quiet" test "$(wc -l <quiet.out)" -eq 2
+
+# ---- what changes no bit ----
+
+train single --strategy single
+train pipelined --strategy pipelined
+train schedule --strategy pipelined --schedule zb-h1 --stages auto:3
+train stages --strategy pipelined --schedule grouped --stages 'Embedding,Layer-0|Layer-1,Head'
+train sharded --strategy sharded --cores 1
+train parallel --phases parallel
+train resident --offload none --shard none --recompute none
+train liveness --phase-liveness always_live --recompute-order then --io-threads 0
+train serialised --set attention_serialisation=1
+train scaled --set loss_scaling=4096
+for other in single pipelined schedule stages sharded parallel resident liveness serialised scaled; do
+    same base $other
+done
+train seed --seed 7
+check "another seed gives other weights" sh -c '! cmp -s base.safetensors seed.safetensors'
+train order --no-shuffle
+check "another order gives other weights" sh -c '! cmp -s base.safetensors order.safetensors'
+
+# Twice the replicas are half the accumulation: the mean over the same samples.
+train replicas --set data_parallel=4
+check "other replicas see the same samples" test "$(values base loss | head -n 1 | cut -c 1-6)" = \
+    "$(values replicas loss | head -n 1 | cut -c 1-6)"
+
+# ---- a run that stops and goes on ----
+
+small="$one precision=float32 maximum=0.003 warmup_proportion=0"
+train stopped --steps 2 --checkpoint-steps 1
+train stopped --steps 4 --load stopped --strategy pipelined
+train stopped --steps 6 --load stopped --strategy sharded
+same base stopped
+"$program" gpt pretrain $small --steps 6 --load stopped >out 2>&1
+check "a run that is done" grep -q '^Nothing was trained: the checkpoint is of step 6' out
+
+# An epoch of 3 updates: order and place of the data go on too.
+train epochs --steps 6 --set n_samples=50
+train halves --steps 4 --set n_samples=50
+train halves --steps 6 --set n_samples=50 --load halves
+same epochs halves
+
+printf 'abcdefghijklmnopqrstuvwxyz0123456789' >alphabet.txt
+train text --steps 6 --input-files alphabet.txt --set global_batch_size=2
+check "a text file" grep -q '^Data: alphabet.txt; 4 samples of 8 tokens$' text.out
+
+"$program" gpt pretrain $small --save interrupted --log /dev/null >interrupted.out 2>&1 &
+pid=$!
+until grep -q '^Step: 3/' interrupted.out; do sleep 0.05; done
+kill -INT $pid
+wait $pid
+check "an interrupted run ends well" test $? -eq 0
+check "says so" grep -q -E '^Stopped by signal 2 after step [0-9]+; it is saved$' interrupted.out
+step=$(sed -n 's/^Stopped by signal 2 after step \([0-9]*\).*/\1/p' interrupted.out)
+check "and is saved" test -f "interrupted/checkpoint_train_step_$step.safetensors"
+check "after its last step" test "$(grep -c '^Step: ' interrupted.out)" -eq "$step"
+
+# ---- learning ----
+
+train learns --steps 150 --strategy single --quiet
+check "the loss falls by one" awk "BEGIN { exit !($(values learns loss | head -n 1) > 1 + $(values learns loss | tail -n 1)) }"
+
+# ---- the configuration ----
+
+train layers --steps 1 --set model.layers=3
+check "--set is over the preset" grep -q '^  layers: 3$' layers.out
+printf 'model:\n  layers: 1\ntraining:\n  steps: 2\n' >own.yaml
+train own --config tiny --config-file own.yaml --set heads=2
+check "a file is over the preset" grep -q '^  layers: 1$' own.out
+check "a value is over the file" grep -q '^    heads: 2$' own.out
+check "training.steps ends the run" grep -q '^Step: 2/2 ' own.out
+train calls --steps 4 --set device_iterations=2 constant=true
+check "two updates a call" test "$(grep -c '^Step: ' calls.out)" -eq 2
+train singly --steps 4 --set constant=true
+check "are the same as one by one" cmp -s calls.safetensors singly.safetensors
+check "each has its line" test "$(values calls loss)" = "$(values singly loss)"
+"$program" gpt pretrain $small --steps 2 --set test_mode=true --save nothing --log nothing --save-weights nothing \
+    >nothing.out 2>&1
+check "test mode" grep -q '^Finished pre-training' nothing.out
+check "writes nothing" sh -c '! test -e nothing'
+for preset in test gpt3_2.7B_pod64; do
+    "$program" gpt pretrain --config $preset $one --compile-only --quiet >plan.out 2>&1
+    check "$preset is planned" grep -q -E '^device 0( +[0-9]+)+ +unlimited +[0-9]+' plan.out
+done
+
+# ---- data ----
+
+# Tokens 0, 1, 2, ... of which sample k begins with 8 k.
+i=0
+while [ $i -lt 97 ]; do
+    printf "$(printf '\\%03o\\000' $i)"
+    i=$((i + 1))
+done >count.u16
+train tokens --steps 3 --input-files count.u16 --set global_batch_size=4 --no-shuffle
+check "a token file" grep -q '^Data: count.u16; 12 samples of 8 tokens$' tokens.out
+cp count.u16 count2.u16
+train files --steps 1 --input-files 'count*.u16'
+check "two files" grep -q '^Data: count.u16 and 1 more; 24 samples of 8 tokens$' files.out
+
+# ---- the benchmark ----
+
+"$program" gpt bench $one >bench.out 2>bench.err
+check "five timed steps" test "$(grep -c -E '^Step [0-4]\. Loss [0-9]+\.[0-9]{2}$' bench.out)" -eq 5
+check "duration and throughput" grep -q -E '^Duration: [0-9]+\.[0-9]{4} s Throughput: +[0-9]+\.[0-9] samples/s$' bench.out
+
+# ---- errors ----
+
+error 2 'which command? There are pretrain, bench' gpt
+error 2 'unknown command `pretrian`; did you mean `pretrain`?' gpt pretrian
+error 2 'there is no preset `tony`' gpt pretrain --config tony
+error 2 'layers are not cut over devices' gpt pretrain
+error 2 'model.hidden_size 64 is not divisible by model.attention.heads 5' gpt pretrain $one heads=5
+error 2 'training.global_batch_size 17 is not divisible by execution.data_parallel 2 x' gpt pretrain $one global_batch_size=17
+error 2 'did you mean `model.layers`?' gpt pretrain $one model.layer=3
+printf 'model:\n  layerz: 3\n' >wrong.yaml
+error 2 'wrong.yaml:2:3: unknown key `model.layerz`; did you mean `model.layers`?' gpt pretrain --config-file wrong.yaml
+error 2 '--schedule is `interleave`; it must be one of' gpt pretrain $one --strategy pipelined --schedule interleave
+error 2 'without --save DIR' gpt pretrain $one --checkpoint-steps 5
+error 2 'checkpoints go into a folder' gpt pretrain $one --save x.safetensors
+error 2 '--steps 200 is more than training.steps 100' gpt pretrain $one training.steps=100 --steps 200
+error 2 'remote buffers are in memory' gpt pretrain $one memmap_dir=x
+error 1 'make it 256 (or 128 for ASCII alone)' gpt pretrain $one vocab_size=100
+error 1 'has 97 tokens, expected at least 129' gpt pretrain $one sequence_length=128 max_positional_length=128 \
+    --input-files count.u16
+error 1 '12 samples of 8 tokens, and a call takes training.global_batch_size 16' gpt pretrain $one --input-files count.u16
+error 1 'is 50, expected below 50' gpt pretrain $one vocab_size=50 precision=float32 global_batch_size=4 --steps 3 \
+    --input-files count.u16 --no-shuffle --quiet
+error 1 'nothing matches `none*.u16`' gpt pretrain $one --input-files 'none*.u16'
+error 1 'Names end in .u16' gpt pretrain $one --input-files own.yaml
+error 1 '--load: ' gpt pretrain $one precision=float32 --quiet --load nowhere
+error 1 'there is a checkpoint of step 6, which is later' gpt pretrain $one precision=float32 --quiet --save base
+finish
