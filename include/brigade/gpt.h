@@ -37,7 +37,7 @@ BG_API bg_gpt_options bg_gpt_defaults(void);
 typedef struct bg_gpt {
     bg_value tokens; /* input "tokens" int32 [N, S] */
     bg_value labels; /* input "labels" int32 [N, S]: the token that follows each; null without BG_GPT_LOSS */
-    bg_value logits; /* [N S, vocabulary] */
+    bg_value logits; /* [N S, vocabulary]; without BG_GPT_LOGITS, on a mesh, a replica's columns with their padding */
     bg_value loss;   /* null without BG_GPT_LOSS */
 } bg_gpt;
 
@@ -45,6 +45,9 @@ typedef struct bg_gpt {
  * Adds the model to a graph, in blocks "Embedding", "Layer-0", "Layer-1", ..., "Head". Matrices [in, out] begin
  * as normal numbers of deviation 0.02 cut at two deviations, biases as 0, norms as 1. The head's matrix is the
  * embedding's (`transformer.wte.weight`). options NULL: the defaults. Errors are the graph's.
+ *
+ * A graph with a mesh (bg_graph_set_mesh) gets each replica's part of the model, cut as in the GPT-3 example for PopXL:
+ * tensor axis 1 divides heads, axis 2 hidden. The parameters are the same, with the same names and first values.
  */
 BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 

@@ -88,6 +88,42 @@ BG_API bg_status bg_serialised_weight_cut(const void *plain, const bg_type *type
 BG_API bg_status bg_serialised_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
                                            uint32_t factor, void *out_plain, bg_error *error);
 
+/* ---- layers that a mesh cuts (bg_graph_set_mesh), as the GPT-3 example for PopXL does it ----
+ *
+ * Features of activations are cut along one tensor axis and equal along the other; a linear layer takes them from the
+ * one to the other:
+ *
+ *     features cut along axis 2  --linear, weight [axis 1, axis 2]-->  cut along axis 1  --linear-->  cut along axis 2
+ *
+ * With tensor_2 = 1 that is a column-parallel layer followed by a row-parallel one (Shoeybi et al., Megatron-LM, 2019).
+ * Parameters are named, and begin, as those of the plain layers, whatever the mesh. Without one they are the plain
+ * layers. */
+
+typedef struct bg_parallel_linear_options {
+    bg_mesh_axis in_axis; /* along which x's features are cut: one tensor axis; the result's are cut along the other */
+    uint32_t out_blocks;  /* the result is so many tensors side by side, each of which is cut (queries, keys, values) */
+    bool bias;
+    bool in_out;                       /* the weight is [in, out], as in GPT-2, not [out, in] */
+    const bg_initialiser *initialiser; /* of the weight, the bias then begins as 0; NULL: as bg_linear_layer's */
+} bg_parallel_linear_options;
+
+/* One block, a bias, a weight [out, in]. */
+BG_API bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axis in_axis);
+/* x [..., piece of in], out_features of the whole -> [..., piece of out]. One collective forward, one backward. */
+BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
+                                         const bg_parallel_linear_options *options);
+/* bg_layer_norm_layer of features that are cut along `axis`. */
+BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon,
+                                             bg_mesh_axis axis);
+/* The parameter `name` [rows, width], rows cut along axis 1 in pieces of a multiple of 16, zeros behind the last row,
+ * columns along axis 2. */
+BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
+                                  const bg_initialiser *initialiser);
+/* Rows of such a table by id: [..., piece of width], the same on all replicas along axis 1. The second, of a head with
+ * tied weights: x [..., piece of width] -> logits [..., piece of rows], for bg_sharded_cross_entropy along axis 1. */
+BG_API bg_value bg_parallel_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids);
+BG_API bg_value bg_parallel_logits(bg_graph *graph, const char *name, bg_value x, bg_value table);
+
 /* ---- the digit network ---- */
 
 /*

@@ -157,6 +157,8 @@ typedef struct bg_attention_options {
     double dropout;          /* of the shares (after softmax), in training: 0 to below 1 */
     int64_t serialisation;   /* kernels take the queries of a sequence in so many pieces, which divide S: less memory
                                 at a time, never another number */
+    bg_mesh_axis axis; /* heads are a replica's piece of those of the whole model, cut along it: random numbers are
+                          those of the whole; default NONE */
 } bg_attention_options;
 
 BG_API bg_attention_options bg_attention_defaults(int64_t heads); /* causal, no dropout, one piece */
@@ -211,6 +213,29 @@ BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value predicti
                             bg_loss_reduction reduction);
 /* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
+
+/* ---- ops over pieces ----
+ *
+ * The mesh cuts a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
+ * replica's pieces. Over an axis of size 1, and BG_MESH_NONE, they are the plain ops. */
+
+/* bg_embedding of a table that is cut by rows: ids count from the first row of the whole, and those of other replicas'
+ * rows read as zeros. bg_identical_gradients over the axis makes the rows of it. */
+BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
+                                     bg_mesh_axis axis);
+/* bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
+BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability,
+                                   bg_mesh_axis axis);
+/* bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta (both are given). One collective
+ * forward, one backward. */
+BG_API bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
+                                      double epsilon, bg_mesh_axis axis);
+/* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes`: of the whole; columns behind the last
+ * of them are padding and count for nothing. Three collectives forward, none backward; the loss is the same on all
+ * replicas of a group. */
+BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
+                                         int64_t classes, bg_loss_reduction reduction, int64_t ignore_index,
+                                         bg_mesh_axis axis);
 
 /* ---- the gradient checker: any graph, also with users' ops ---- */
 

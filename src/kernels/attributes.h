@@ -149,11 +149,40 @@ typedef struct bgi_norm_attributes {
     double epsilon, momentum;
 } bgi_norm_attributes;
 
+/* Pieces of a layer norm whose last dim is cut over an axis of the mesh: sums of x and x^2, or of g = dy gamma and g
+ * xhat, are added up over the axis between them. They are float64 [x's dims less the last, 2].
+ * NORM_SUMS                   x -> sums
+ * SHARDED_NORM                x, gamma, beta, sums -> y, mean, rstd
+ * NORM_GRADIENT_SUMS          dy, x, mean, rstd, gamma -> sums
+ * SHARDED_NORM_BACKWARD       dy, x, mean, rstd, gamma, sums -> dx, dgamma, dbeta */
+typedef struct bgi_sharded_norm_attributes {
+    double epsilon;
+    bg_mesh_axis axis;
+    int64_t width; /* of the whole */
+} bgi_sharded_norm_attributes;
+
+/* Where the running replica is along an axis on which something is cut; 0 for NONE. */
+static inline uint32_t bgi_mesh_place(const bg_kernel_env *env, bg_mesh_axis axis)
+{
+    return axis == BG_MESH_TENSOR_1 ? env->place.tensor_1 : axis == BG_MESH_TENSOR_2 ? env->place.tensor_2 : 0;
+}
+
 /* EMBEDDING           table, ids -> y
- * EMBEDDING_BACKWARD  dy, ids -> dtable */
+ * EMBEDDING_BACKWARD  dy, ids -> dtable
+ * Of a table that is cut by rows over an axis, ids count from the first row of the whole. */
 typedef struct bgi_embedding_attributes {
     int64_t padding_index;
+    bg_mesh_axis axis;
 } bgi_embedding_attributes;
+
+/* The id as a row of the replica's table, which has so many; -1: it has no such row. */
+static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_embedding_attributes *attributes,
+                                        int32_t id, int64_t rows)
+{
+    const int64_t row = id - bgi_mesh_place(call->env, attributes->axis) * rows;
+
+    return row >= 0 && row < rows ? row : -1;
+}
 
 typedef struct bgi_embedding_backward_attributes {
     bgi_embedding_attributes forward;
@@ -163,11 +192,31 @@ typedef struct bgi_embedding_backward_attributes {
 /* DROPOUT           x -> y   (in training; copies otherwise)
  * The mask of element e of sample n is word e % 4 of Philox4x32-10(counter {e / 4, global sample, random_id, step low},
  * key {seed low, seed high ^ step high}), kept when word * 2^-32 >= probability; global sample = micro_batch * N + n.
- * Its gradient is the same kernel applied to dy. */
+ * Its gradient is the same kernel applied to dy. Of an x whose last dim is cut over an axis, elements are counted in
+ * the whole: replicas that have the same piece drop the same, and together they drop what one replica would. */
 typedef struct bgi_dropout_attributes {
     double probability;
     uint32_t random_id;
+    bg_mesh_axis axis;
+    uint32_t pieces; /* of the last dim; 0 is 1 */
 } bgi_dropout_attributes;
+
+/* Runs of a sample's elements that follow each other in the whole. */
+typedef struct bgi_dropout_runs {
+    int64_t length, count; /* of a run; of runs */
+    int64_t first, stride; /* in the whole: of the first run; from run to run */
+} bgi_dropout_runs;
+
+static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call, int64_t elements)
+{
+    const bgi_dropout_attributes *attributes = (const bgi_dropout_attributes *)call->attributes;
+    const int64_t last = call->types[0].dims[call->types[0].rank - 1];
+
+    if (attributes->pieces <= 1)
+        return (bgi_dropout_runs){elements, 1, 0, elements};
+    return (bgi_dropout_runs){last, elements / last, last * bgi_mesh_place(call->env, attributes->axis),
+                              last * attributes->pieces};
+}
 
 /* ATTENTION           qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S]   (H heads of width D)
  * ATTENTION_BACKWARD  dy, qkv, y, log_sum_exp -> dqkv
@@ -175,10 +224,11 @@ typedef struct bgi_dropout_attributes {
  * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, float64 for
  * float64. In training the share that query i of head h gives to key j is kept when word j % 4 of
  * Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's) is at
- * least probability 2^32, and then divided by 1 - probability. CACHED is one sequence whose next S tokens stand at
- * p, p + 1, ...; p is the first of the positions, cut to 0..L - S: their keys and values become rows p, p + 1, ... of
- * the cache, and the token at p + i sees rows 0..p + i; causal, without dropout. A kernel may use `serialisation` to
- * cut its work; it never changes a number. */
+ * least probability 2^32, and then divided by 1 - probability; h counts from the first head of the whole where heads
+ * are cut over an axis. CACHED is one sequence whose next S tokens stand at p, p + 1, ...; p is the first of the
+ * positions, cut to 0..L - S: their keys and values become rows p, p + 1, ... of the cache, and the token at p + i sees
+ * rows 0..p + i; causal, without dropout. A kernel may use `serialisation` to cut its work; it never changes a number.
+ */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
     bool causal;
@@ -186,6 +236,7 @@ typedef struct bgi_attention_attributes {
     double probability;
     uint32_t random_id;
     int64_t serialisation; /* pieces of queries */
+    bg_mesh_axis axis;     /* over which heads are cut; `heads` is what a replica has */
 } bgi_attention_attributes;
 
 /* CACHED: where the first of the new tokens stands. */
@@ -194,6 +245,13 @@ static inline int64_t bgi_attention_position(const bg_kernel_call *call)
     const int64_t most = call->types[1].dims[0] - call->types[0].dims[0], given = *(const int32_t *)call->operands[2];
 
     return given < 0 ? 0 : given < most ? given : most;
+}
+
+/* Head `index` of the replica, counted in the whole. */
+static inline int64_t bgi_attention_head(const bg_kernel_env *env, const bgi_attention_attributes *attributes,
+                                         int64_t index)
+{
+    return bgi_mesh_place(env, attributes->axis) * attributes->heads + index;
 }
 
 /* Collectives have no kernels: the engine lets the replicas of a group meet (runtime/collective.c).
@@ -221,11 +279,35 @@ typedef struct bgi_collective_attributes {
  * CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight? -> dlogits
  * MSE                     prediction, target -> loss      (bgi_loss_attributes)
  * MSE_BACKWARD            dloss, prediction, target -> dprediction
- * CORRECT_COUNT           logits, labels -> count int32 */
+ * CORRECT_COUNT           logits, labels -> count int32
+ *
+ * Pieces of a cross-entropy whose classes are cut over an axis of the mesh, float64 in labels' shape; between them the
+ * maximum, then the sums, are taken over the axis. Columns behind the last class count for nothing:
+ * LOGIT_MAXIMUM           logits -> maximum
+ * LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: not here)
+ * SHARDED_CROSS_ENTROPY   logits, labels, maximum, sum, logit -> loss, log_sum_exp, weight?
+ * The gradient is CROSS_ENTROPY_BACKWARD's. */
 typedef struct bgi_loss_attributes {
     bg_loss_reduction reduction;
     int64_t ignore_index;
+    bg_mesh_axis axis;
+    int64_t classes; /* of the whole; 0: as many as logits have columns */
 } bgi_loss_attributes;
+
+/* Which classes a replica's columns are. */
+typedef struct bgi_loss_classes {
+    int64_t total;       /* of the whole */
+    int64_t first, live; /* here: the first, and how many columns are classes */
+} bgi_loss_classes;
+
+static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call, int64_t columns)
+{
+    const bgi_loss_attributes *attributes = (const bgi_loss_attributes *)call->attributes;
+    const int64_t total = attributes->classes > 0 ? attributes->classes : columns;
+    const int64_t first = columns * bgi_mesh_place(call->env, attributes->axis), left = total - first;
+
+    return (bgi_loss_classes){total, first, left < 0 ? 0 : left < columns ? left : columns};
+}
 
 /* ACCUMULATE  accumulator!, gradient, factors?   (no outputs: the first micro-batch of a step sets, later ones add)
  *             with factors [2]: accumulator factors[0] + gradient factors[1], each operation rounded; a gradient whose

@@ -5,13 +5,16 @@
  *
  *     x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))
  *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
+ *
+ * On a mesh x is cut along tensor axis 2, what is between two products along axis 1: heads, the wide layer, logits. All
+ * collectives are in the layers (parallel.c): in a layer four forward and four backward, and those of two norms.
  */
 #include <brigade/gpt.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <brigade/nn.h>
+#include "nn/layers.h"
 
 enum { NAME_BYTES = 96 };
 static const double deviation = 0.02, epsilon = 1e-5;
@@ -30,6 +33,24 @@ bg_gpt_options bg_gpt_defaults(void)
                             .ignore_label = -100,
                             .attention_serialisation = 1,
                             .outputs = BG_GPT_LOSS};
+}
+
+/* Every tensor is cut in equal pieces; tables are padded. */
+static bool check_mesh(bg_graph *graph, const bg_gpt_options *options)
+{
+    const bg_mesh mesh = bg_graph_mesh(graph);
+
+    if (options->heads % mesh.tensor_1 != 0)
+        bg_graph_fail(
+            graph, BG_ERROR_INVALID,
+            "GPT: heads is %lld, which tensor axis 1 of %u replicas does not divide; make it a multiple of %u",
+            (long long)options->heads, mesh.tensor_1, mesh.tensor_1);
+    else if (options->hidden % mesh.tensor_2 != 0)
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "GPT: hidden is %lld, which tensor axis 2 of %u replicas does not divide; make it a multiple of "
+                      "%u",
+                      (long long)options->hidden, mesh.tensor_2, mesh.tensor_2);
+    return bg_graph_check(graph, NULL) == BG_OK;
 }
 
 static bool check_options(bg_graph *graph, const bg_gpt_options *options)
@@ -68,7 +89,7 @@ static bool check_options(bg_graph *graph, const bg_gpt_options *options)
     else if (options->outputs == 0 || (options->outputs & ~(uint32_t)BG_GPT_ALL) != 0)
         bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: outputs are 0x%x; they are a sum of BG_GPT_ values",
                       options->outputs);
-    return bg_graph_check(graph, NULL) == BG_OK;
+    return bg_graph_check(graph, NULL) == BG_OK && check_mesh(graph, options);
 }
 
 /* A model while it is built. */
@@ -86,58 +107,50 @@ static const char *make_name(const builder *b, const char *suffix, char text[2 *
     return text;
 }
 
-static bg_value add_parameter(const builder *b, const char *suffix, bg_type type, double sigma)
+static bg_value add_table(const builder *b, const char *suffix, int64_t rows)
 {
-    const bg_initialiser initialiser = {
-        .kind = sigma > 0.0 ? BG_INITIALISE_TRUNCATED_NORMAL : BG_INITIALISE_CONSTANT, .a = 0.0, .b = sigma};
+    const bg_initialiser initialiser = {.kind = BG_INITIALISE_TRUNCATED_NORMAL, .b = deviation};
     char name[2 * NAME_BYTES];
 
-    return bg_graph_parameter(b->graph, make_name(b, suffix, name), &type, &initialiser);
+    return bg_parallel_table(b->graph, make_name(b, suffix, name), rows, b->options->hidden, &initialiser);
 }
 
-static bg_value as_dtype(const builder *b, bg_value value)
+/* x w + b with w [in, out], Hugging Face's Conv1D; of `blocks` results side by side. */
+static bg_value add_product(const builder *b, const char *suffix, bg_value x, int64_t out, bg_mesh_axis in_axis,
+                            uint32_t blocks)
 {
-    return bg_graph_type(b->graph, value).dtype == b->options->dtype
-               ? value
-               : bg_cast(b->graph, NULL, value, b->options->dtype);
-}
+    const bg_initialiser initialiser = {.kind = BG_INITIALISE_TRUNCATED_NORMAL, .b = deviation};
+    const bg_parallel_linear_options options = {
+        .in_axis = in_axis, .out_blocks = blocks, .bias = true, .in_out = true, .initialiser = &initialiser};
+    char name[2 * NAME_BYTES];
 
-/* x w + b with w [in, out], Hugging Face's Conv1D. */
-static bg_value add_product(const builder *b, const char *name, bg_value x, int64_t in, int64_t out)
-{
-    char text[NAME_BYTES];
-    bg_value weight, bias;
-
-    snprintf(text, sizeof text, "%s.weight", name);
-    weight = add_parameter(b, text, bg_matrix(BG_FLOAT32, in, out), deviation);
-    snprintf(text, sizeof text, "%s.bias", name);
-    bias = add_parameter(b, text, bg_vector(BG_FLOAT32, out), 0.0);
-    return bg_add(b->graph, bg_matmul(b->graph, NULL, x, as_dtype(b, weight), false, false), as_dtype(b, bias));
+    return bg_parallel_linear_layer(b->graph, make_name(b, suffix, name), x, out, &options);
 }
 
 static bg_value add_norm(const builder *b, const char *suffix, bg_value x)
 {
     char name[2 * NAME_BYTES];
 
-    return bg_layer_norm_layer(b->graph, make_name(b, suffix, name), x, epsilon);
+    return bg_parallel_layer_norm_layer(b->graph, make_name(b, suffix, name), x, epsilon, BG_MESH_TENSOR_2);
 }
 
 static bg_value drop(const builder *b, bg_value x)
 {
-    return b->options->dropout > 0.0 ? bg_dropout(b->graph, NULL, x, b->options->dropout) : x;
+    return b->options->dropout > 0.0 ? bg_sharded_dropout(b->graph, NULL, x, b->options->dropout, BG_MESH_TENSOR_2) : x;
 }
 
 static bg_value add_attention(const builder *b, bg_value qkv)
 {
     const bg_gpt_options *options = b->options;
     const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
-    bg_attention_options attention = bg_attention_defaults(options->heads);
+    bg_attention_options attention = bg_attention_defaults(options->heads / bg_graph_mesh(b->graph).tensor_1);
     char name[2 * NAME_BYTES];
     bg_type type;
 
     attention.sequence_length = options->sequence_length;
     attention.dropout = options->dropout;
     attention.serialisation = options->attention_serialisation;
+    attention.axis = BG_MESH_TENSOR_1;
     if (b->cache_length == 0)
         return bg_attention(b->graph, NULL, qkv, &attention);
     type = bg_matrix(options->dtype, b->cache_length, 2 * options->hidden);
@@ -153,11 +166,11 @@ static bg_value add_layer(const builder *b, bg_value x)
     const int64_t hidden = options->hidden;
     bg_value y;
 
-    y = add_product(b, "attn.c_attn", add_norm(b, "ln_1", x), hidden, 3 * hidden);
+    y = add_product(b, "attn.c_attn", add_norm(b, "ln_1", x), 3 * hidden, BG_MESH_TENSOR_2, 3);
     y = add_attention(b, y);
-    x = bg_add(b->graph, x, drop(b, add_product(b, "attn.c_proj", y, hidden, hidden)));
-    y = bg_gelu_tanh(b->graph, add_product(b, "mlp.c_fc", add_norm(b, "ln_2", x), hidden, 4 * hidden));
-    return bg_add(b->graph, x, drop(b, add_product(b, "mlp.c_proj", y, 4 * hidden, hidden)));
+    x = bg_add(b->graph, x, drop(b, add_product(b, "attn.c_proj", y, hidden, BG_MESH_TENSOR_1, 1)));
+    y = bg_gelu_tanh(b->graph, add_product(b, "mlp.c_fc", add_norm(b, "ln_2", x), 4 * hidden, BG_MESH_TENSOR_2, 1));
+    return bg_add(b->graph, x, drop(b, add_product(b, "mlp.c_proj", y, hidden, BG_MESH_TENSOR_1, 1)));
 }
 
 /* 0, 1, ..., S - 1 */
@@ -182,14 +195,18 @@ static bg_value add_positions(const builder *b)
 static bg_value add_embedding(const builder *b, bg_value tokens, bg_value *out_table)
 {
     const bg_gpt_options *options = b->options;
-    const int64_t flat[] = {options->micro_batch * options->sequence_length, options->hidden};
-    bg_value places, words;
+    const int64_t flat[] = {options->micro_batch * options->sequence_length,
+                            options->hidden / bg_graph_mesh(b->graph).tensor_2};
+    bg_value places, x;
 
-    *out_table = add_parameter(b, "wte.weight", bg_matrix(BG_FLOAT32, options->vocabulary, options->hidden), deviation);
-    places = add_parameter(b, "wpe.weight", bg_matrix(BG_FLOAT32, options->positions, options->hidden), deviation);
-    words = bg_embedding(b->graph, NULL, *out_table, tokens, -1);
-    places = bg_embedding(b->graph, NULL, places, b->cache_length > 0 ? b->positions : add_positions(b), -1);
-    return drop(b, as_dtype(b, bg_reshape(b->graph, NULL, bg_add(b->graph, words, places), 2, flat)));
+    *out_table = add_table(b, "wte.weight", options->vocabulary);
+    places = add_table(b, "wpe.weight", options->positions);
+    x = bg_sharded_embedding(b->graph, NULL, *out_table, tokens, BG_MESH_TENSOR_1);
+    places = bg_sharded_embedding(b->graph, NULL, places, b->cache_length > 0 ? b->positions : add_positions(b),
+                                  BG_MESH_TENSOR_1);
+    x = bg_identical_gradients(b->graph, NULL, bg_add(b->graph, x, places), BG_MESH_TENSOR_1);
+    x = bg_reshape(b->graph, NULL, x, 2, flat);
+    return drop(b, bgi_layer_cast(b->graph, x, options->dtype));
 }
 
 /* With block "Head" still open. The loss is of float32 logits' accuracy or better, whatever the activations are. */
@@ -199,12 +216,25 @@ static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
     const bg_type labels = bg_matrix(BG_INT32, options->micro_batch, options->sequence_length);
     const int64_t flat[] = {options->micro_batch * options->sequence_length};
 
-    net->logits = bg_linear(b->graph, "lm_head", add_norm(b, "ln_f", x), as_dtype(b, table), (bg_value){0});
+    net->logits = bg_parallel_logits(b->graph, "lm_head", add_norm(b, "ln_f", x), table);
     if ((options->outputs & BG_GPT_LOSS) == 0)
         return;
     net->labels = bg_graph_input(b->graph, "labels", &labels);
-    net->loss = bg_cross_entropy(b->graph, "loss", net->logits, bg_reshape(b->graph, NULL, net->labels, 1, flat),
-                                 BG_LOSS_MEAN, options->ignore_label);
+    net->loss =
+        bg_sharded_cross_entropy(b->graph, "loss", net->logits, bg_reshape(b->graph, NULL, net->labels, 1, flat),
+                                 options->vocabulary, BG_LOSS_MEAN, options->ignore_label, BG_MESH_TENSOR_1);
+}
+
+/* All columns on every replica, without padding. */
+static bg_value join_logits(const builder *b, bg_value logits)
+{
+    const int64_t vocabulary = b->options->vocabulary;
+    bg_type type;
+
+    logits = bg_all_gather(b->graph, NULL, logits, -1, BG_MESH_TENSOR_1);
+    type = bg_graph_type(b->graph, logits);
+    return type.rank == 2 && type.dims[1] > vocabulary ? bg_slice(b->graph, NULL, logits, -1, 0, vocabulary, 1)
+                                                       : logits;
 }
 
 /* Embedding and layers, in their blocks. */
@@ -247,6 +277,8 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     x = add_body(&b, net.tokens, &table);
     bg_block_begin(graph, "Head", BG_DEVICE_NONE);
     add_head(&b, x, table, &net);
+    if (used.outputs & BG_GPT_LOGITS)
+        net.logits = join_logits(&b, net.logits);
     bg_block_end(graph);
     if (used.outputs & BG_GPT_LOSS)
         bg_graph_output(graph, "loss", net.loss);
@@ -283,6 +315,10 @@ bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, in
                       (long long)cache_length, (long long)used.sequence_length);
         return step;
     }
+    if (bg_graph_mesh(graph).tensor_1 * bg_graph_mesh(graph).tensor_2 > 1) {
+        bg_graph_fail(graph, BG_ERROR_UNSUPPORTED, "GPT: steps over a cache are for a graph without a mesh");
+        return step;
+    }
     tokens = bg_matrix(BG_INT32, 1, used.sequence_length);
     step.tokens = bg_graph_input(graph, "tokens", &tokens);
     step.positions = b.positions = bg_graph_input(graph, "positions", &tokens);
@@ -291,7 +327,7 @@ bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, in
     tokens = bg_vector(BG_INT32, 1);
     step.row = bg_graph_input(graph, "row", &tokens);
     x = add_norm(&b, "ln_f", bg_embedding(graph, NULL, x, step.row, -1));
-    step.logits = bg_linear(graph, "lm_head", x, as_dtype(&b, table), (bg_value){0});
+    step.logits = bg_linear(graph, "lm_head", x, bgi_layer_cast(graph, table, used.dtype), (bg_value){0});
     if (used.dtype != BG_FLOAT32)
         step.logits = bg_cast(graph, NULL, step.logits, BG_FLOAT32);
     bg_block_end(graph);

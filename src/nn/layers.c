@@ -2,7 +2,7 @@
  * layers.c: ops with their parameters. Knows no model and no optimiser. First values are those of PyTorch's modules:
  * kaiming_uniform with a = sqrt(5) comes to +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), for biases too.
  */
-#include <brigade/nn.h>
+#include "nn/layers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,8 +14,7 @@ static bool graph_failed(const bg_graph *graph)
     return bg_graph_check(graph, NULL) != BG_OK;
 }
 
-/* False (and the graph fails) when the layer cannot be built over `x` at all. */
-static bool check_input(bg_graph *graph, const char *layer, const char *name, bg_value x)
+bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_value x)
 {
     if (graph_failed(graph))
         return false;
@@ -39,9 +38,8 @@ static bool check_positive(bg_graph *graph, const char *layer, const char *name,
     return false;
 }
 
-/* The variable `layer.suffix`. */
-static bg_value add_variable(bg_graph *graph, const char *layer, const char *suffix, bg_type type,
-                             bg_variable_role role, bg_initialiser initialiser)
+bg_value bgi_layer_variable(bg_graph *graph, const char *layer, const char *suffix, const bg_shard *shard,
+                            bg_variable_role role, const bg_initialiser *initialiser)
 {
     char name[NAME_BYTES];
     int length = snprintf(name, sizeof name, "%s.%s", layer, suffix);
@@ -52,7 +50,15 @@ static bg_value add_variable(bg_graph *graph, const char *layer, const char *suf
                       NAME_BYTES - 1);
         return (bg_value){0};
     }
-    return bg_graph_variable(graph, name, &type, role, &initialiser);
+    return bg_graph_sharded_variable(graph, name, shard, role, initialiser);
+}
+
+static bg_value add_variable(bg_graph *graph, const char *layer, const char *suffix, bg_type type,
+                             bg_variable_role role, bg_initialiser initialiser)
+{
+    const bg_shard whole = {.whole = type};
+
+    return bgi_layer_variable(graph, layer, suffix, &whole, role, &initialiser);
 }
 
 static bg_value add_uniform(bg_graph *graph, const char *layer, const char *suffix, bg_type type, double fan_in)
@@ -70,8 +76,7 @@ static bg_value add_constant(bg_graph *graph, const char *layer, const char *suf
                         (bg_initialiser){.kind = BG_INITIALISE_CONSTANT, .a = value});
 }
 
-/* `value` as it is used by an op on `dtype`. */
-static bg_value as_dtype(bg_graph *graph, bg_value value, bg_dtype dtype)
+bg_value bgi_layer_cast(bg_graph *graph, bg_value value, bg_dtype dtype)
 {
     if (bg_value_is_null(value) || bg_graph_type(graph, value).dtype == dtype)
         return value;
@@ -84,7 +89,7 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
     bg_type type;
     int64_t in_features;
 
-    if (!check_input(graph, "linear", name, x) ||
+    if (!bgi_layer_check(graph, "linear", name, x) ||
         !check_positive(graph, "linear", name, "the number of output features", out_features))
         return (bg_value){0};
     type = bg_graph_type(graph, x);
@@ -98,7 +103,8 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
     weight = add_uniform(graph, name, "weight", bg_matrix(BG_FLOAT32, out_features, in_features), (double)in_features);
     if (bias)
         offset = add_uniform(graph, name, "bias", bg_vector(BG_FLOAT32, out_features), (double)in_features);
-    return bg_linear(graph, name, x, as_dtype(graph, weight, type.dtype), as_dtype(graph, offset, type.dtype));
+    return bg_linear(graph, name, x, bgi_layer_cast(graph, weight, type.dtype),
+                     bgi_layer_cast(graph, offset, type.dtype));
 }
 
 /* Channels that each filter sees; 0 (and the graph fails) when the numbers do not fit. */
@@ -130,7 +136,7 @@ bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
     int64_t channels;
     double fan_in;
 
-    if (!check_input(graph, "conv2d", name, x) ||
+    if (!bgi_layer_check(graph, "conv2d", name, x) ||
         !check_positive(graph, "conv2d", name, "the number of output channels", out_channels) ||
         !check_positive(graph, "conv2d", name, "the kernel's height", kernel_height) ||
         !check_positive(graph, "conv2d", name, "the kernel's width", kernel_width))
@@ -144,7 +150,8 @@ bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
                          bg_tensor4(BG_FLOAT32, out_channels, channels, kernel_height, kernel_width), fan_in);
     if (bias)
         offset = add_uniform(graph, name, "bias", bg_vector(BG_FLOAT32, out_channels), fan_in);
-    return bg_conv2d(graph, name, x, as_dtype(graph, weight, type.dtype), as_dtype(graph, offset, type.dtype), &used);
+    return bg_conv2d(graph, name, x, bgi_layer_cast(graph, weight, type.dtype),
+                     bgi_layer_cast(graph, offset, type.dtype), &used);
 }
 
 bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon)
@@ -152,7 +159,7 @@ bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, doub
     bg_value gamma, beta;
     bg_type type;
 
-    if (!check_input(graph, "layer norm", name, x))
+    if (!bgi_layer_check(graph, "layer norm", name, x))
         return (bg_value){0};
     type = bg_graph_type(graph, x);
     if (type.rank < 1) {
@@ -162,8 +169,8 @@ bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, doub
     }
     gamma = add_constant(graph, name, "weight", type.dims[type.rank - 1], BG_ROLE_PARAMETER, 1.0);
     beta = add_constant(graph, name, "bias", type.dims[type.rank - 1], BG_ROLE_PARAMETER, 0.0);
-    return bg_layer_norm(graph, name, x, as_dtype(graph, gamma, type.dtype), as_dtype(graph, beta, type.dtype),
-                         epsilon);
+    return bg_layer_norm(graph, name, x, bgi_layer_cast(graph, gamma, type.dtype),
+                         bgi_layer_cast(graph, beta, type.dtype), epsilon);
 }
 
 bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon)
@@ -172,7 +179,7 @@ bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, doub
     bg_type type;
     bg_dtype dtype;
 
-    if (!check_input(graph, "batch norm", name, x))
+    if (!bgi_layer_check(graph, "batch norm", name, x))
         return (bg_value){0};
     type = bg_graph_type(graph, x);
     if (type.rank != 2 && type.rank != 4) {
@@ -188,8 +195,9 @@ bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, doub
     mean = add_constant(graph, name, "running_mean", type.dims[1], BG_ROLE_BUFFER, 0.0);
     variance = add_constant(graph, name, "running_var", type.dims[1], BG_ROLE_BUFFER, 1.0);
     /* The running statistics are changed in place, so they cannot be cast: the input comes to them. */
-    y = bg_batch_norm(graph, name, as_dtype(graph, x, BG_FLOAT32), gamma, beta, mean, variance, momentum, epsilon);
-    return as_dtype(graph, y, dtype);
+    y = bg_batch_norm(graph, name, bgi_layer_cast(graph, x, BG_FLOAT32), gamma, beta, mean, variance, momentum,
+                      epsilon);
+    return bgi_layer_cast(graph, y, dtype);
 }
 
 bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
@@ -197,7 +205,7 @@ bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int
 {
     bg_value table, y;
 
-    if (!check_input(graph, "embedding", name, ids) ||
+    if (!bgi_layer_check(graph, "embedding", name, ids) ||
         !check_positive(graph, "embedding", name, "the number of rows", row_count) ||
         !check_positive(graph, "embedding", name, "the width", width))
         return (bg_value){0};
@@ -205,5 +213,5 @@ bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int
                          (bg_initialiser){.kind = BG_INITIALISE_NORMAL, .a = 0.0, .b = 1.0});
     y = bg_embedding(graph, name, table, ids, padding_index);
     /* Casting the rows that were read costs less than casting the table. */
-    return as_dtype(graph, y, dtype);
+    return bgi_layer_cast(graph, y, dtype);
 }

@@ -207,6 +207,7 @@ static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_atten
     out->probability = options->dropout;
     out->random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
     out->serialisation = options->serialisation;
+    out->axis = options->axis;
     if (out->scale == 0.0 && out->heads >= 1 && type->rank >= 1)
         out->scale = 1.0 / sqrt((double)type->dims[type->rank - 1] / (3.0 * (double)out->heads));
 }

@@ -19,6 +19,9 @@ static bg_status infer_dropout(const bg_op_signature *op, bg_type *outputs, bg_e
     if (!(attributes->probability >= 0.0 && attributes->probability <= 1.0))
         return bg_error_set(error, BG_ERROR_INVALID, "probability is %g: it must be between 0 and 1",
                             attributes->probability);
+    if (attributes->pieces > 1)
+        BGI_TRY(bgi_shape_minimum_rank(&op->types[0], "x", 2,
+                                       "[N, ..., last] with samples first and its last dimension cut", error));
     outputs[0] = op->types[0];
     return BG_OK;
 }

@@ -101,7 +101,7 @@ const bg_op_type bgi_op_embedding_backward = {
 
 bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index)
 {
-    const bgi_embedding_attributes attributes = {padding_index};
+    const bgi_embedding_attributes attributes = {.padding_index = padding_index};
     const bg_value inputs[] = {table, ids};
 
     return bg_graph_add(graph, &bgi_op_embedding, name, inputs, 2, &attributes, NULL);

@@ -23,8 +23,7 @@ static bg_status check_reduction(const bgi_loss_attributes *attributes, bg_error
                         (int)attributes->reduction);
 }
 
-/* Logits [..., C] and integer labels [...]. */
-static bg_status check_logits(const bg_type *logits, const bg_type *labels, bg_error *error)
+bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_error *error)
 {
     char text[BG_TYPE_TEXT_BYTES];
     bg_type rows;
@@ -56,7 +55,7 @@ static bg_status infer_cross_entropy(const bg_op_signature *op, bg_type *outputs
     const bgi_loss_attributes *attributes = op->attributes;
 
     BGI_TRY(check_reduction(attributes, error));
-    BGI_TRY(check_logits(&op->types[0], &op->types[1], error));
+    BGI_TRY(bgi_shape_labels(&op->types[0], &op->types[1], error));
     outputs[0] = loss_type(attributes, op->types[1], op->types[0].dtype);
     outputs[1] = bgi_type_rows(&op->types[0], BG_FLOAT64);
     if (attributes->reduction == BG_LOSS_MEAN)
@@ -111,7 +110,7 @@ static bg_status infer_cross_entropy_backward(const bg_op_signature *op, bg_type
     bg_type loss, rows;
 
     BGI_TRY(check_reduction(attributes, error));
-    BGI_TRY(check_logits(&op->types[1], &op->types[2], error));
+    BGI_TRY(bgi_shape_labels(&op->types[1], &op->types[2], error));
     loss = loss_type(attributes, op->types[2], op->types[1].dtype);
     rows = bgi_type_rows(&op->types[1], BG_FLOAT64);
     BGI_TRY(bgi_shape_equal(&op->types[0], "dloss", &loss, "the loss", error));
@@ -249,7 +248,7 @@ bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value prediction, bg_
 
 static bg_status infer_correct_count(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    BGI_TRY(check_logits(&op->types[0], &op->types[1], error));
+    BGI_TRY(bgi_shape_labels(&op->types[0], &op->types[1], error));
     outputs[0] = bg_scalar(BG_INT32);
     return BG_OK;
 }

@@ -27,6 +27,8 @@ bg_status bgi_shape_equal(const bg_type *type, const char *operand, const bg_typ
                           bg_error *error);
 bg_status bgi_shape_same_dims(const bg_type *type, const char *operand, const bg_type *wanted, const char *because,
                               bg_error *error);
+/* Logits [..., C] and integer labels [...]; in loss.c. */
+bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_error *error);
 /* An axis that may count from the end, as 0 .. rank-1. */
 bg_status bgi_shape_axis(const bg_type *type, const char *operand, int32_t axis, uint32_t *out_axis, bg_error *error);
 /* NumPy's rule over the leading dims of both types, all but the last `kept` ones: *out gets a's dtype and the broadcast

@@ -24,7 +24,8 @@ static rows_case draw_rows(random_state *random)
                        draw_between(random, 0, 1) ? BG_UINT8 : BG_INT32,
                        draw_between(random, 1, is_wide ? 30 : 50),
                        is_wide ? draw_between(random, 500, 1500) : draw_between(random, 1, 40),
-                       {(bg_loss_reduction)draw_between(random, 0, 2), draw_between(random, 0, 1) ? -100 : 1},
+                       {.reduction = (bg_loss_reduction)draw_between(random, 0, 2),
+                        .ignore_index = draw_between(random, 0, 1) ? -100 : 1},
                        draw_between(random, 0, 4) ? 5 : 90};
 }
 
@@ -54,10 +55,18 @@ static void check_forward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
+/* In every third case the columns are a replica's, with padding or without, of classes that a mesh cuts. */
 static void check_backward(const rows_case *s, random_state *random)
 {
+    const uint32_t place = draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);
+    const bgi_loss_attributes attributes = {
+        .reduction = s->attributes.reduction,
+        .ignore_index = s->attributes.ignore_index,
+        .axis = BG_MESH_TENSOR_1,
+        .classes = place == 0 ? 0 : s->classes * (place - 1) + draw_between(random, 1, (int)(3 * s->classes))};
     kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY_BACKWARD,
-                     .attributes = &s->attributes,
+                     .attributes = &attributes,
+                     .env.place.tensor_1 = place == 0 ? 0 : place - 1,
                      .relative = s->dtype == BG_FLOAT32 ? 1e-6 : 1.0 / 128,
                      .absolute = 1e-12};
     double *log_sums, highest;

@@ -120,20 +120,25 @@ static void test_embedding(void **state)
         const bg_dtype dtype = draw_float(&random);
         const int64_t height = draw_between(&random, 1, i % 4 ? 40 : 900), width = draw_between(&random, 1, 200);
         const int64_t rows = draw_between(&random, 1, 9), columns = draw_between(&random, 1, i % 4 ? 9 : 300);
-        const bgi_embedding_backward_attributes attributes = {.forward = {.padding_index = i % 2 ? -1 : height / 2}};
-        kernel_case c = {.id = BGI_KERNEL_EMBEDDING, .attributes = &attributes};
+        const bgi_embedding_backward_attributes attributes = {
+            .forward = {.padding_index = i % 2 ? -1 : height / 2, .axis = BG_MESH_TENSOR_1}};
+        const bg_kernel_env env = {.place.tensor_1 = i % 3 ? 0 : 1}; /* then the first half is another replica's */
+        kernel_case c = {.id = BGI_KERNEL_EMBEDDING, .attributes = &attributes, .env = env};
         kernel_case back = {.id = BGI_KERNEL_EMBEDDING_BACKWARD,
                             .attributes = &attributes,
+                            .env = env,
                             .relative = 1e-6,
                             .absolute = sum_tolerance((double)(rows * columns))};
 
         case_input(&c, bg_matrix(dtype, height, width), &random, -1, 1);
-        case_input(&c, bg_matrix(BG_INT32, rows, columns), &random, -1, (double)height);
+        case_input(&c, bg_matrix(BG_INT32, rows, columns), &random, -1,
+                   (double)(env.place.tensor_1 ? 2 * height : height));
         case_output(&c, bg_tensor3(dtype, rows, columns, width));
         finish_case(&c);
 
         case_input(&back, bg_tensor3(BG_FLOAT32, rows, columns, width), &random, -1, 1);
-        case_input(&back, bg_matrix(BG_INT32, rows, columns), &random, -1, (double)height);
+        case_input(&back, bg_matrix(BG_INT32, rows, columns), &random, -1,
+                   (double)(env.place.tensor_1 ? 2 * height : height));
         case_output(&back, bg_matrix(BG_FLOAT32, height, width));
         finish_case(&back);
     }
@@ -147,7 +152,10 @@ static void test_dropout(void **state)
     (void)state;
     for (int i = 0; i < rounds(40); i++) {
         const bg_dtype dtype = draw_float(&random);
-        const bgi_dropout_attributes attributes = {probabilities[i % 5], draw(&random)};
+        const bgi_dropout_attributes attributes = {.probability = probabilities[i % 5],
+                                                   .random_id = draw(&random),
+                                                   .axis = BG_MESH_TENSOR_2,
+                                                   .pieces = i % 2 ? 1 + draw(&random) % 4 : 0};
         const bg_type type = i % 3 ? bg_tensor3(dtype, draw_between(&random, 1, 9), draw_between(&random, 1, 30),
                                                 draw_between(&random, 1, 30))
                                    : bg_matrix(dtype, 3, draw_between(&random, 1, 40000));
@@ -156,6 +164,7 @@ static void test_dropout(void **state)
                          .env = {.seed = (uint64_t)draw(&random) << 32 | draw(&random),
                                  .step = (uint64_t)draw(&random) << 20,
                                  .micro_batch = draw(&random) % 100,
+                                 .place.tensor_2 = attributes.pieces > 1 ? draw(&random) % attributes.pieces : 0,
                                  .training = i % 7 != 6},
                          .relative = dtype == BG_FLOAT32 ? 2e-7 : 1.0 / 128};
 

@@ -79,9 +79,22 @@ static void set_weights(bg_weights *weights)
     assert_int_equal(k, 2 + 2 * 12 + 2);
 }
 
-/* The losses of all micro-batches, the norms of the updates' gradients, and the table of words at the end. */
-static void train(const bg_gpt_options *model, bg_options options, float *losses, float *norms, float *words)
+/* Of values that all replicas have, one for each replica in the innermost place, those of replica 0. */
+static void take_first(float *to, const float *from, int count, uint32_t replicas)
 {
+    for (int i = 0; i < count; i++) {
+        for (uint32_t r = 1; r < replicas; r++)
+            assert_memory_equal(&from[(uint32_t)i * replicas + r], &from[(uint32_t)i * replicas], sizeof *from);
+        to[i] = from[(uint32_t)i * replicas];
+    }
+}
+
+/* The losses of all micro-batches, the norms of the updates' gradients, and the table of words at the end. */
+static void train_on(const bg_mesh *mesh, const bg_gpt_options *model, bg_options options, float *losses, float *norms,
+                     float *words)
+{
+    static float all_losses[UPDATES * MICRO_BATCHES * 16], all_norms[UPDATES * 16];
+    const uint32_t tensor = mesh->tensor_1 * mesh->tensor_2;
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
     bg_optimiser optimiser = bg_adamw(0.01);
     bg_error error = {0};
@@ -99,19 +112,23 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     options.max_gradient_norm = 1.0;
     options.output_gradient_norm = true;
     options.device_iterations = UPDATES;
-    options.gradient_accumulation = MICRO_BATCHES;
+    options.gradient_accumulation = MICRO_BATCHES / mesh->data;
+    options.replicas = bg_mesh_replica_count(mesh);
     options.output_mode = BG_OUTPUT_ALL;
     fill_data(tokens, labels);
     require(bg_graph_create(&graph, &error), &error);
+    bg_graph_set_mesh(graph, mesh);
     net = bg_gpt_build(graph, model);
     require(bg_plan_create_training(graph, net.loss, &optimiser, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     set_weights(bg_session_weights(session));
     inputs[bg_session_find_input(session, "tokens")] = tokens;
     inputs[bg_session_find_input(session, "labels")] = labels;
-    outputs[bg_session_find_output(session, "loss")] = losses;
-    outputs[bg_session_find_output(session, "gradient_norm")] = norms;
+    outputs[bg_session_find_output(session, "loss")] = all_losses;
+    outputs[bg_session_find_output(session, "gradient_norm")] = all_norms;
     require(bg_session_run(session, inputs, outputs, &error), &error);
+    take_first(losses, all_losses, UPDATES * MICRO_BATCHES, tensor);
+    take_first(norms, all_norms, UPDATES, tensor * mesh->data);
     require(bg_weights_find(bg_session_weights(session), "transformer.wte.weight", &weight, &error), &error);
     memcpy(words, weight.data, VOCABULARY * 8 * sizeof *words);
     bg_session_destroy(session);
@@ -119,7 +136,13 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     bg_graph_destroy(graph);
 }
 
-static void test_torch(void **state)
+static void train(const bg_gpt_options *model, bg_options options, float *losses, float *norms, float *words)
+{
+    train_on(&(bg_mesh){1, 1, 1}, model, options, losses, norms, words);
+}
+
+/* On a mesh of replicas too. */
+static void check_torch(const bg_mesh *mesh)
 {
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
@@ -128,11 +151,10 @@ static void test_torch(void **state)
     const bg_gpt_options model = small();
     float losses[UPDATES * MICRO_BATCHES], norms[UPDATES], words[VOCABULARY * 8];
 
-    (void)state;
     assert_int_equal(wanted->count, UPDATES);
     assert_int_equal(wanted_norms->count, UPDATES);
     fill_data(tokens, labels);
-    train(&model, bg_options_defaults(), losses, norms, words);
+    train_on(mesh, &model, bg_options_defaults(), losses, norms, words);
     for (int u = 0; u < UPDATES; u++) {
         double sum = 0.0, counted = 0.0;
 
@@ -144,11 +166,29 @@ static void test_torch(void **state)
             counted += count;
         }
         if (!(fabs(sum / counted - wanted->values[u]) <= 1e-5 * wanted->values[u]))
-            fail_msg("update %d: loss %.9g, PyTorch's is %.9g", u, sum / counted, wanted->values[u]);
+            fail_msg("mesh %u x %u x %u, update %d: loss %.9g, PyTorch's is %.9g", mesh->data, mesh->tensor_1,
+                     mesh->tensor_2, u, sum / counted, wanted->values[u]);
         if (!(fabs((double)norms[u] - wanted_norms->values[u]) <= 1e-5 * wanted_norms->values[u]))
-            fail_msg("update %d: norm %.9g, PyTorch's is %.9g", u, (double)norms[u], wanted_norms->values[u]);
+            fail_msg("mesh %u x %u x %u, update %d: norm %.9g, PyTorch's is %.9g", mesh->data, mesh->tensor_1,
+                     mesh->tensor_2, u, (double)norms[u], wanted_norms->values[u]);
     }
     bgi_test_oracle_close(oracle);
+}
+
+static void test_torch(void **state)
+{
+    (void)state;
+    check_torch(&(bg_mesh){1, 1, 1});
+}
+
+static void test_torch_on_meshes(void **state)
+{
+    static const bg_mesh meshes[] = {{2, 2, 2}, {1, 2, 4}, {1, 1, 2}, {1, 2, 1}, {2, 1, 8}, {1, 2, 8}};
+    const size_t count = getenv("BRIGADE_TEST_QUICK") != NULL ? 2 : sizeof meshes / sizeof meshes[0];
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        check_torch(&meshes[i]);
 }
 
 static void test_strategies(void **state)
@@ -217,6 +257,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_torch_on_meshes),
         cmocka_unit_test(test_strategies),
         cmocka_unit_test(test_messages),
     };

@@ -23,7 +23,7 @@ enum { SAMPLES = 4, ELEMENTS = 6 * 7 /* not a multiple of 4 */, COUNT = SAMPLES 
 static void drop(int64_t samples, double probability, uint32_t random_id, const bg_kernel_env *env, double *out)
 {
     const bg_type type = bg_tensor3(BG_FLOAT64, samples, 6, 7);
-    const bgi_dropout_attributes attributes = {probability, random_id};
+    const bgi_dropout_attributes attributes = {.probability = probability, .random_id = random_id};
     bgi_test_interpreter interpreter;
     bg_graph *graph = NULL;
     double ones[COUNT];
@@ -131,7 +131,7 @@ static void test_edges(void **state)
 static void test_gradient(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 3, 10);
-    const bgi_dropout_attributes attributes = {0.4, 3};
+    const bgi_dropout_attributes attributes = {.probability = 0.4, .random_id = 3};
     bg_error error = {0};
 
     (void)state;
@@ -142,7 +142,7 @@ static void test_gradient(void **state)
 static void test_builder(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 3, 10), scalar = bg_scalar(BG_FLOAT32);
-    const bgi_dropout_attributes good = {0.5, 0};
+    const bgi_dropout_attributes good = {.probability = 0.5};
     const double bad[] = {-0.1, 1.1, NAN};
     bgi_test_interpreter interpreter;
     bg_graph *graph = NULL;
@@ -167,7 +167,7 @@ static void test_builder(void **state)
     bg_graph_destroy(graph);
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const bgi_dropout_attributes attributes = {bad[i], 0};
+        const bgi_dropout_attributes attributes = {.probability = bad[i]};
 
         bgi_test_op_refuses(&bgi_op_dropout, &attributes, &type, 1, BG_ERROR_INVALID,
                             (const char *const[]){"probability is", "between 0 and 1", NULL});

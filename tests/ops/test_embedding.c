@@ -19,7 +19,7 @@ static void test_oracle(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const bgi_embedding_attributes attributes = {i == 0 ? -1 : 2};
+        const bgi_embedding_attributes attributes = {.padding_index = i == 0 ? -1 : 2};
         const bgi_test_op_case test = {.name = i == 0 ? "embedding_plain" : "embedding_padding",
                                        .op_type = &bgi_op_embedding,
                                        .attributes = &attributes,
@@ -43,7 +43,7 @@ static void test_ids_outside(void **state)
     enum { WIDTH = 130, IDS = 6, ROWS = 3 };
     const int32_t ids[IDS] = {1, -1, 1, 3, 0, INT32_MIN};
     const double uses[ROWS] = {1, 2, 0};
-    const bgi_embedding_backward_attributes attributes = {{-1}, bg_matrix(BG_FLOAT32, ROWS, WIDTH)};
+    const bgi_embedding_backward_attributes attributes = {{.padding_index = -1}, bg_matrix(BG_FLOAT32, ROWS, WIDTH)};
     const bg_type ids_type = bg_vector(BG_INT32, IDS);
     double table_values[ROWS * WIDTH], y_values[IDS * WIDTH], dy_values[IDS * WIDTH], dtable_values[ROWS * WIDTH];
     bgi_test_interpreter interpreter;
@@ -88,7 +88,8 @@ static void test_messages(void **state)
     const bg_type wrong_table[] = {bg_vector(BG_FLOAT32, 7), good[1]};
     const int64_t ones[] = {1, 1, 1, 1, 1, 1};
     const bg_type deep[] = {good[0], bg_type_make(BG_INT32, 6, ones)};
-    const bgi_embedding_attributes plain = {-1}, beyond = {7}, below = {-2};
+    const bgi_embedding_attributes plain = {.padding_index = -1}, beyond = {.padding_index = 7},
+                                   below = {.padding_index = -2};
 
     (void)state;
     bgi_test_op_refuses(&bgi_op_embedding, &plain, wrong_ids, 2, BG_ERROR_SHAPE,

@@ -21,9 +21,11 @@ static void test_cross_entropy_oracle(void **state)
         const char *name;
         bgi_loss_attributes attributes;
     } cases[] = {
-        {"cross_entropy_mean", {BG_LOSS_MEAN, -100}}, {"cross_entropy_ignore", {BG_LOSS_MEAN, 1}},
-        {"cross_entropy_sum", {BG_LOSS_SUM, 2}},      {"cross_entropy_none", {BG_LOSS_NONE, 0}},
-        {"cross_entropy_deep", {BG_LOSS_MEAN, -100}},
+        {"cross_entropy_mean", {.reduction = BG_LOSS_MEAN, .ignore_index = -100}},
+        {"cross_entropy_ignore", {.reduction = BG_LOSS_MEAN, .ignore_index = 1}},
+        {"cross_entropy_sum", {.reduction = BG_LOSS_SUM, .ignore_index = 2}},
+        {"cross_entropy_none", {.reduction = BG_LOSS_NONE, .ignore_index = 0}},
+        {"cross_entropy_deep", {.reduction = BG_LOSS_MEAN, .ignore_index = -100}},
     };
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/ops_a.txt");
 
@@ -47,7 +49,7 @@ static void test_cross_entropy_oracle(void **state)
 /* Logits of 1e4 in float32: nothing overflows, and the gradient keeps its digits. */
 static void test_cross_entropy_extreme(void **state)
 {
-    const bgi_loss_attributes attributes = {BG_LOSS_MEAN, -100};
+    const bgi_loss_attributes attributes = {.reduction = BG_LOSS_MEAN, .ignore_index = -100};
     const bgi_test_op_case test = {.name = "cross_entropy_extreme",
                                    .op_type = &bgi_op_cross_entropy,
                                    .attributes = &attributes,
@@ -92,7 +94,7 @@ static mean_result compute_mean(const int32_t labels[3], double dloss)
 {
     const bg_type logits_type = bg_matrix(BG_FLOAT32, 3, 2), labels_type = bg_vector(BG_INT32, 3);
     const bg_type scalar = bg_scalar(BG_FLOAT32);
-    const bgi_loss_attributes attributes = {BG_LOSS_MEAN, -100};
+    const bgi_loss_attributes attributes = {.reduction = BG_LOSS_MEAN, .ignore_index = -100};
     bgi_test_interpreter interpreter;
     bg_value inputs[2], outputs[3], seed, dlogits;
     bg_graph *graph = NULL;
@@ -188,7 +190,8 @@ static void test_messages(void **state)
     const bg_type logits = bg_matrix(BG_FLOAT32, 40, 10);
     const bg_type wrong_rows[] = {logits, bg_vector(BG_INT32, 39)}, wrong_type[] = {logits, bg_vector(BG_FLOAT32, 40)};
     const bg_type fits[] = {logits, bg_vector(BG_UINT8, 40)}, other[] = {logits, bg_matrix(BG_FLOAT32, 40, 9)};
-    const bgi_loss_attributes mean = {BG_LOSS_MEAN, -100}, unknown = {(bg_loss_reduction)3, -100};
+    const bgi_loss_attributes mean = {.reduction = BG_LOSS_MEAN, .ignore_index = -100},
+                              unknown = {.reduction = (bg_loss_reduction)3, .ignore_index = -100};
 
     (void)state;
     bgi_test_op_refuses(&bgi_op_cross_entropy, &mean, wrong_rows, 2, BG_ERROR_SHAPE,

@@ -29,6 +29,7 @@ typedef struct attention_head {
     const void *cache; /* where keys and values of all tokens are; NULL: in qkv */
     int64_t before;    /* tokens before those of qkv */
     int64_t sample, index;
+    int64_t number; /* in the whole model: counts random numbers */
     dropout_mask mask;
     bool drops;
 } attention_head;
@@ -43,6 +44,7 @@ static attention_head find_head(const bg_kernel_call *call, const bgi_attention 
                            .index = number % a->heads,
                            .drops = call->env->training && attributes->probability > 0.0};
 
+    head.number = bgi_attention_head(call->env, attributes, head.index);
     head.mask = find_mask(call->env, attributes->probability, attributes->random_id,
                           call->env->micro_batch * (uint32_t)a->samples + (uint32_t)head.sample);
     return head;
@@ -113,7 +115,7 @@ static int64_t count_seen(const attention_head *head, const score_block *block, 
 /* The dropout's factors of the block's query `i`. */
 static void make_row_factors(const attention_head *head, const score_block *block, int64_t i, float *factors)
 {
-    const int64_t length = head->plan->length, row = head->index * length + block->q0 + i;
+    const int64_t length = head->plan->length, row = head->number * length + block->q0 + i;
 
     make_factors(&head->mask, (uint32_t)(row * ((length + 3) / 4) + block->k0 / 4), block->k_count, factors);
 }

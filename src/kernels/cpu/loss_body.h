@@ -135,6 +135,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
     const float *dloss = call->operands[0];
     const double *log_sums = call->operands[3];
     float *buffer = find_row_buffer(call, &rows, part);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, rows.classes);
     double scale = (double)dloss[0];
 
     if (attributes->reduction == BG_LOSS_MEAN)
@@ -149,15 +150,19 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
             scale = (double)dloss[row];
         if (label == attributes->ignore_index) {
             memset(dx, 0, (size_t)rows.classes * sizeof(float));
-        } else if (label < 0 || label >= rows.classes) {
+        } else if (label < 0 || label >= classes.total) {
             for (int64_t c = 0; c < rows.classes; c++)
-                dx[c] = NAN;
+                dx[c] = c < classes.live ? NAN : 0.0f;
         } else {
             /* near probability one the difference to one needs all of the double's digits */
-            const double at_label = scale * (exp((double)x[label] - log_sums[row]) - 1.0);
+            const int64_t here = label - classes.first;
+            const bool is_here = here >= 0 && here < classes.live;
+            const double at_label = is_here ? scale * (exp((double)x[here] - log_sums[row]) - 1.0) : 0.0;
 
-            scale_softmax(x, log_sums[row], (float)scale, dx, rows.classes);
-            dx[label] = (float)at_label;
+            scale_softmax(x, log_sums[row], (float)scale, dx, classes.live);
+            memset(dx + classes.live, 0, (size_t)(rows.classes - classes.live) * sizeof(float));
+            if (is_here)
+                dx[here] = (float)at_label;
         }
         if (rows.dtype != BG_FLOAT32)
             narrow(buffer, rows.classes, (uint16_t *)call->operands[call->input_count] + at);

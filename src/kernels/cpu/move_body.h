@@ -124,12 +124,13 @@ static void run_embedding(const bg_kernel_call *call, uint32_t part)
     const int32_t *ids = call->operands[1];
 
     for (int64_t i = bgi_cpu_part_start(count, part, parts); i < bgi_cpu_part_start(count, part + 1, parts); i++) {
+        const int64_t found = bgi_embedding_row(call, call->attributes, ids[i], table->dims[0]);
         char *to = (char *)call->operands[2] + (size_t)i * row;
 
-        if (ids[i] < 0 || ids[i] >= table->dims[0])
+        if (found < 0)
             memset(to, 0, row);
         else
-            memcpy(to, (const char *)call->operands[0] + (size_t)ids[i] * row, row);
+            memcpy(to, (const char *)call->operands[0] + (size_t)found * row, row);
     }
 }
 
@@ -147,9 +148,12 @@ static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
     float *dtable = call->operands[call->input_count];
 
     memset(dtable + first * width, 0, (size_t)((end - first) * width) * sizeof(float));
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] >= first && ids[i] < end && ids[i] != attributes->padding_index)
-            add_loop(dtable + ids[i] * width, dy + i * width, dtable + ids[i] * width, width);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = bgi_embedding_row(call, attributes, ids[i], table->dims[0]);
+
+        if (row >= first && row < end && ids[i] != attributes->padding_index)
+            add_loop(dtable + row * width, dy + i * width, dtable + row * width, width);
+    }
 }
 
 /* ---- dropout ---- */
@@ -220,28 +224,39 @@ static void drop_elements(const float *x, const float *factors, float *y, int64_
         y[e] = factors[e] == 0.0f ? 0.0f : x[e] * factors[e];
 }
 
+/* `length` elements from `at` on, which are elements `first` and so on of the whole sample. */
+static void drop_run(const bg_kernel_call *call, const dropout_mask *mask, int64_t at, int64_t first, int64_t length)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    float in[4 * DROPOUT_GROUP], out[4 * DROPOUT_GROUP], factors[4 * DROPOUT_GROUP];
+
+    for (int64_t e = 0, count; e < length; e += count) {
+        const int64_t skipped = (first + e) % 4; /* words of the first counter that belong to another piece */
+
+        count = clip(length - e, 4 * DROPOUT_GROUP - skipped);
+        read_floats(dtype, call->operands[0], at + e, count, in);
+        if (call->env->training) {
+            make_factors(mask, (uint32_t)((first + e) / 4), skipped + count, factors);
+            drop_elements(in, factors + skipped, out, count);
+        }
+        write_floats(dtype, call->operands[1], at + e, count, call->env->training ? out : in);
+    }
+}
+
 static void run_dropout(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_dropout_attributes *attributes = call->attributes;
     const bg_type *type = &call->types[0];
     const int64_t samples = type->dims[0], elements = bg_type_element_count(type) / samples;
     const uint32_t parts = bgi_move_parts(samples, type), base = call->env->micro_batch * (uint32_t)samples;
-    float in[4 * DROPOUT_GROUP], out[4 * DROPOUT_GROUP], factors[4 * DROPOUT_GROUP];
+    const bgi_dropout_runs runs = bgi_dropout_find_runs(call, elements);
 
     for (int64_t n = bgi_cpu_part_start(samples, part, parts); n < bgi_cpu_part_start(samples, part + 1, parts); n++) {
         const dropout_mask mask =
             find_mask(call->env, attributes->probability, attributes->random_id, base + (uint32_t)n);
 
-        for (int64_t e = 0; e < elements; e += 4 * DROPOUT_GROUP) {
-            const int64_t at = n * elements + e, count = clip(elements - e, 4 * DROPOUT_GROUP);
-
-            read_floats(type->dtype, call->operands[0], at, count, in);
-            if (call->env->training) {
-                make_factors(&mask, (uint32_t)(e / 4), count, factors);
-                drop_elements(in, factors, out, count);
-            }
-            write_floats(type->dtype, call->operands[1], at, count, call->env->training ? out : in);
-        }
+        for (int64_t r = 0; r < runs.count; r++)
+            drop_run(call, &mask, n * elements + r * runs.length, runs.first + r * runs.stride, runs.length);
     }
 }
 

@@ -84,9 +84,11 @@ static double find_factor(const head_of *head, int64_t query, int64_t key)
 
     if (!env->training || attributes->probability == 0.0)
         return 1.0;
-    bg_philox((const uint32_t[]){(uint32_t)((head->index * head->length + query) * blocks + key / 4), head->sample,
-                                 attributes->random_id, (uint32_t)env->step},
-              philox_key, words);
+    bg_philox(
+        (const uint32_t[]){
+            (uint32_t)((bgi_attention_head(env, attributes, head->index) * head->length + query) * blocks + key / 4),
+            head->sample, attributes->random_id, (uint32_t)env->step},
+        philox_key, words);
     return words[key % 4] * 0x1p-32 >= attributes->probability ? 1.0 / (1.0 - attributes->probability) : 0.0;
 }
 

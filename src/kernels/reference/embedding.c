@@ -15,11 +15,13 @@ void bgi_reference_embedding(const bg_kernel_call *call, uint32_t part)
     const int32_t *ids = call->operands[1];
 
     (void)part;
-    for (int64_t i = 0; i < id_count; i++)
+    for (int64_t i = 0; i < id_count; i++) {
+        const int64_t row = bgi_embedding_row(call, call->attributes, ids[i], height);
+
         for (int64_t j = 0; j < width; j++)
             bgi_store(table->dtype, bgi_output(call, 0), i * width + j,
-                      ids[i] < 0 || ids[i] >= height ? 0.0
-                                                     : bgi_load(table->dtype, call->operands[0], ids[i] * width + j));
+                      row < 0 ? 0.0 : bgi_load(table->dtype, call->operands[0], row * width + j));
+    }
 }
 
 static bool is_first_use(const int32_t *ids, int64_t i)
@@ -31,7 +33,7 @@ static bool is_first_use(const int32_t *ids, int64_t i)
 }
 
 /* The gradient of one row: what all uses of the id bring, in order, kept in double for a few columns at a time. */
-static void sum_row(const bg_kernel_call *call, const int32_t *ids, int64_t id_count, int64_t first_use)
+static void sum_row(const bg_kernel_call *call, const int32_t *ids, int64_t id_count, int64_t first_use, int64_t row)
 {
     enum { COLUMNS = 64 };
     const bg_type *table = bgi_output_type(call, 0);
@@ -45,7 +47,7 @@ static void sum_row(const bg_kernel_call *call, const int32_t *ids, int64_t id_c
             for (int64_t j = 0; ids[i] == ids[first_use] && j < columns; j++)
                 sums[j] += bgi_load(table->dtype, call->operands[0], i * width + begin + j);
         for (int64_t j = 0; j < columns; j++)
-            bgi_store(table->dtype, bgi_output(call, 0), ids[first_use] * width + begin + j, sums[j]);
+            bgi_store(table->dtype, bgi_output(call, 0), row * width + begin + j, sums[j]);
     }
 }
 
@@ -58,7 +60,10 @@ void bgi_reference_embedding_backward(const bg_kernel_call *call, uint32_t part)
 
     (void)part;
     memset(bgi_output(call, 0), 0, bg_type_size_bytes(table));
-    for (int64_t i = 0; i < id_count; i++)
-        if (ids[i] >= 0 && ids[i] < table->dims[0] && ids[i] != attributes->padding_index && is_first_use(ids, i))
-            sum_row(call, ids, id_count, i);
+    for (int64_t i = 0; i < id_count; i++) {
+        const int64_t row = bgi_embedding_row(call, attributes, ids[i], table->dims[0]);
+
+        if (row >= 0 && ids[i] != attributes->padding_index && is_first_use(ids, i))
+            sum_row(call, ids, id_count, i, row);
+    }
 }

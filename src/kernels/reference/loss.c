@@ -46,34 +46,54 @@ static double log_sum_exp(const logit_rows *logits, int64_t row)
     return maximum + log(sum);
 }
 
-void bgi_reference_cross_entropy(const bg_kernel_call *call, uint32_t part)
+typedef struct loss_sum {
+    double total, weight;
+} loss_sum;
+
+/* One row's loss if its label counts; a label of no class makes it no number. */
+static void add_loss(const bg_kernel_call *call, loss_sum *sum, int64_t row, int64_t classes, double loss)
 {
     const bgi_loss_attributes *attributes = call->attributes;
+    const int64_t label = label_at(call, 1, row);
+
+    if (label == attributes->ignore_index)
+        loss = 0.0;
+    else if (label < 0 || label >= classes)
+        loss = (double)NAN;
+    if (attributes->reduction == BG_LOSS_NONE)
+        bgi_store(bgi_output_type(call, 0)->dtype, bgi_output(call, 0), row, loss);
+    sum->total += loss;
+    sum->weight += label != attributes->ignore_index ? 1.0 : 0.0;
+}
+
+static void store_loss(const bg_kernel_call *call, const loss_sum *sum)
+{
+    const bgi_loss_attributes *attributes = call->attributes;
+    const bg_dtype dtype = bgi_output_type(call, 0)->dtype;
+
+    if (attributes->reduction == BG_LOSS_SUM)
+        bgi_store(dtype, bgi_output(call, 0), 0, sum->total);
+    if (attributes->reduction == BG_LOSS_MEAN) {
+        bgi_store(dtype, bgi_output(call, 0), 0, sum->weight > 0.0 ? sum->total / sum->weight : 0.0);
+        bgi_store(bgi_output_type(call, 2)->dtype, bgi_output(call, 2), 0, sum->weight);
+    }
+}
+
+void bgi_reference_cross_entropy(const bg_kernel_call *call, uint32_t part)
+{
     const logit_rows logits = read_logits(call, 0);
-    const bg_dtype loss_dtype = bgi_output_type(call, 0)->dtype;
-    double total = 0.0, weight = 0.0;
+    loss_sum sum = {0};
 
     (void)part;
     for (int64_t row = 0; row < logits.count; row++) {
         const int64_t label = label_at(call, 1, row);
         const double log_sum = log_sum_exp(&logits, row);
-        double loss = 0.0;
 
         bgi_store(BG_FLOAT64, bgi_output(call, 1), row, log_sum);
-        if (label != attributes->ignore_index) {
-            loss = label < 0 || label >= logits.classes ? (double)NAN : log_sum - logit_at(&logits, row, label);
-            weight += 1.0;
-        }
-        if (attributes->reduction == BG_LOSS_NONE)
-            bgi_store(loss_dtype, bgi_output(call, 0), row, loss);
-        total += loss;
+        add_loss(call, &sum, row, logits.classes,
+                 label >= 0 && label < logits.classes ? log_sum - logit_at(&logits, row, label) : 0.0);
     }
-    if (attributes->reduction == BG_LOSS_SUM)
-        bgi_store(loss_dtype, bgi_output(call, 0), 0, total);
-    if (attributes->reduction == BG_LOSS_MEAN) {
-        bgi_store(loss_dtype, bgi_output(call, 0), 0, weight > 0.0 ? total / weight : 0.0);
-        bgi_store(bgi_output_type(call, 2)->dtype, bgi_output(call, 2), 0, weight);
-    }
+    store_loss(call, &sum);
 }
 
 /* dlogits = scale (softmax - one at the label); scale is the row's dloss, or dloss / weight for a mean. dlogits may
@@ -83,6 +103,7 @@ void bgi_reference_cross_entropy_backward(const bg_kernel_call *call, uint32_t p
     const bgi_loss_attributes *attributes = call->attributes;
     const logit_rows logits = read_logits(call, 1);
     const bg_dtype loss_dtype = bgi_input_type(call, 0)->dtype;
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, logits.classes);
     double scale = bgi_load(loss_dtype, call->operands[0], 0);
 
     (void)part;
@@ -91,18 +112,76 @@ void bgi_reference_cross_entropy_backward(const bg_kernel_call *call, uint32_t p
     for (int64_t row = 0; row < logits.count; row++) {
         const int64_t label = label_at(call, 2, row);
         const bool is_ignored = label == attributes->ignore_index;
-        const bool is_invalid = label < 0 || label >= logits.classes;
+        const bool is_invalid = label < 0 || label >= classes.total;
         const double log_sum = bgi_load(BG_FLOAT64, call->operands[3], row);
 
         if (attributes->reduction == BG_LOSS_NONE)
             scale = bgi_load(loss_dtype, call->operands[0], row);
         for (int64_t c = 0; c < logits.classes; c++) {
             const double softmax = exp(logit_at(&logits, row, c) - log_sum);
-            const double gradient = is_invalid ? (double)NAN : scale * (softmax - (c == label ? 1.0 : 0.0));
+            const double at_label = classes.first + c == label ? 1.0 : 0.0;
+            const double gradient = is_invalid ? (double)NAN : scale * (softmax - at_label);
 
-            bgi_store(logits.dtype, bgi_output(call, 0), row * logits.classes + c, is_ignored ? 0.0 : gradient);
+            bgi_store(logits.dtype, bgi_output(call, 0), row * logits.classes + c,
+                      is_ignored || c >= classes.live ? 0.0 : gradient);
         }
     }
+}
+
+/* ---- cross-entropy over classes that are cut ---- */
+
+void bgi_reference_logit_maximum(const bg_kernel_call *call, uint32_t part)
+{
+    const logit_rows logits = read_logits(call, 0);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, logits.classes);
+
+    (void)part;
+    for (int64_t row = 0; row < logits.count; row++) {
+        double maximum = -INFINITY;
+
+        for (int64_t c = 0; c < classes.live; c++) {
+            const double logit = logit_at(&logits, row, c);
+            if (logit > maximum || isnan(logit))
+                maximum = logit;
+        }
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), row, maximum);
+    }
+}
+
+void bgi_reference_logit_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const logit_rows logits = read_logits(call, 0);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, logits.classes);
+
+    (void)part;
+    for (int64_t row = 0; row < logits.count; row++) {
+        const int64_t label = label_at(call, 1, row) - classes.first;
+        const double maximum = bgi_load(BG_FLOAT64, call->operands[2], row);
+        double sum = 0.0;
+
+        for (int64_t c = 0; c < classes.live; c++)
+            sum += exp(logit_at(&logits, row, c) - maximum);
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), row, sum);
+        bgi_store(BG_FLOAT64, bgi_output(call, 1), row,
+                  label >= 0 && label < classes.live ? logit_at(&logits, row, label) : 0.0);
+    }
+}
+
+void bgi_reference_sharded_cross_entropy(const bg_kernel_call *call, uint32_t part)
+{
+    const logit_rows logits = read_logits(call, 0);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, logits.classes);
+    loss_sum sum = {0};
+
+    (void)part;
+    for (int64_t row = 0; row < logits.count; row++) {
+        const double log_sum =
+            bgi_load(BG_FLOAT64, call->operands[2], row) + log(bgi_load(BG_FLOAT64, call->operands[3], row));
+
+        bgi_store(BG_FLOAT64, bgi_output(call, 1), row, log_sum);
+        add_loss(call, &sum, row, classes.total, log_sum - bgi_load(BG_FLOAT64, call->operands[4], row));
+    }
+    store_loss(call, &sum);
 }
 
 /* ---- mean squared error ---- */

@@ -25,18 +25,35 @@ static rows read_rows(const bg_type *x)
     return (rows){bg_type_element_count(x) / length, length};
 }
 
+/* y = xhat, or xhat gamma + beta; and the statistics. */
+static void normalise_row(const bg_kernel_call *call, rows all, int64_t row, double mean, double rstd)
+{
+    const bg_type *type = bgi_input_type(call, 0), *statistics = bgi_output_type(call, 1);
+    const int64_t first = row * all.length;
+    const bool is_affine = call->input_count > 1;
+
+    for (int64_t i = 0; i < all.length; i++) {
+        double value = (bgi_load(type->dtype, call->operands[0], first + i) - mean) * rstd;
+
+        if (is_affine)
+            value = value * bgi_load(type->dtype, call->operands[1], i) + bgi_load(type->dtype, call->operands[2], i);
+        bgi_store(type->dtype, bgi_output(call, 0), first + i, value);
+    }
+    bgi_store(statistics->dtype, bgi_output(call, 1), row, mean);
+    bgi_store(statistics->dtype, bgi_output(call, 2), row, rstd);
+}
+
 void bgi_reference_layer_norm(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_norm_attributes *attributes = call->attributes;
-    const bg_type *type = bgi_input_type(call, 0), *statistics = bgi_output_type(call, 1);
+    const bg_type *type = bgi_input_type(call, 0);
     const rows all = read_rows(type);
     const void *x = call->operands[0];
-    const bool is_affine = call->input_count > 1;
 
     (void)part;
     for (int64_t row = 0; row < all.count; row++) {
         const int64_t first = row * all.length;
-        double mean = 0.0, variance = 0.0, rstd;
+        double mean = 0.0, variance = 0.0;
 
         for (int64_t i = 0; i < all.length; i++)
             mean += bgi_load(type->dtype, x, first + i);
@@ -46,17 +63,7 @@ void bgi_reference_layer_norm(const bg_kernel_call *call, uint32_t part)
 
             variance += difference * difference;
         }
-        rstd = 1.0 / sqrt(variance / (double)all.length + attributes->epsilon);
-        for (int64_t i = 0; i < all.length; i++) {
-            double value = (bgi_load(type->dtype, x, first + i) - mean) * rstd;
-
-            if (is_affine)
-                value =
-                    value * bgi_load(type->dtype, call->operands[1], i) + bgi_load(type->dtype, call->operands[2], i);
-            bgi_store(type->dtype, bgi_output(call, 0), first + i, value);
-        }
-        bgi_store(statistics->dtype, bgi_output(call, 1), row, mean);
-        bgi_store(statistics->dtype, bgi_output(call, 2), row, rstd);
+        normalise_row(call, all, row, mean, 1.0 / sqrt(variance / (double)all.length + attributes->epsilon));
     }
 }
 
@@ -107,6 +114,23 @@ static void store_layer_norm_affine_gradients(const bg_kernel_call *call, bg_dty
     }
 }
 
+/* Sums of g and of g xhat. */
+static void sum_row_gradient(const layer_norm_row *row, int64_t length, double out[2])
+{
+    out[0] = out[1] = 0.0;
+    for (int64_t i = 0; i < length; i++) {
+        out[0] += g_of(row, i);
+        out[1] += g_of(row, i) * xhat_of(row, i);
+    }
+}
+
+static void store_row_gradient(const layer_norm_row *row, int64_t length, double mean_g, double mean_g_xhat)
+{
+    for (int64_t i = 0; i < length; i++)
+        bgi_store(row->dtype, bgi_output(row->call, 0), row->first + i,
+                  row->rstd * (g_of(row, i) - mean_g - xhat_of(row, i) * mean_g_xhat));
+}
+
 void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *x = bgi_input_type(call, 1);
@@ -118,17 +142,81 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
         store_layer_norm_affine_gradients(call, x->dtype, all);
     for (int64_t r = 0; r < all.count; r++) {
         const layer_norm_row row = read_layer_norm_row(call, all, r);
-        double mean_g = 0.0, mean_g_xhat = 0.0;
+        double sums[2];
+
+        sum_row_gradient(&row, all.length, sums);
+        store_row_gradient(&row, all.length, sums[0] / (double)all.length, sums[1] / (double)all.length);
+    }
+}
+
+/* ---- layer norm in pieces: the statistics are added up over replicas between these ---- */
+
+/* Sums of x and of x^2 in double, in which the squares of float32 are exact: what cancels in the variance is nothing
+ * that float32 would show. */
+void bgi_reference_norm_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *type = bgi_input_type(call, 0);
+    const rows all = read_rows(type);
+
+    (void)part;
+    for (int64_t row = 0; row < all.count; row++) {
+        double sum = 0.0, squares = 0.0;
 
         for (int64_t i = 0; i < all.length; i++) {
-            mean_g += g_of(&row, i);
-            mean_g_xhat += g_of(&row, i) * xhat_of(&row, i);
+            const double x = bgi_load(type->dtype, call->operands[0], row * all.length + i);
+
+            sum += x;
+            squares += x * x;
         }
-        mean_g /= (double)all.length;
-        mean_g_xhat /= (double)all.length;
-        for (int64_t i = 0; i < all.length; i++)
-            bgi_store(x->dtype, bgi_output(call, 0), row.first + i,
-                      row.rstd * (g_of(&row, i) - mean_g - xhat_of(&row, i) * mean_g_xhat));
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * row, sum);
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * row + 1, squares);
+    }
+}
+
+void bgi_reference_sharded_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sharded_norm_attributes *attributes = call->attributes;
+    const rows all = read_rows(bgi_input_type(call, 0));
+    const double width = (double)attributes->width;
+
+    (void)part;
+    for (int64_t row = 0; row < all.count; row++) {
+        const double mean = bgi_load(BG_FLOAT64, call->operands[3], 2 * row) / width;
+        const double variance = bgi_load(BG_FLOAT64, call->operands[3], 2 * row + 1) / width - mean * mean;
+
+        normalise_row(call, all, row, mean, 1.0 / sqrt(fmax(variance, 0.0) + attributes->epsilon));
+    }
+}
+
+void bgi_reference_norm_gradient_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const rows all = read_rows(bgi_input_type(call, 1));
+
+    (void)part;
+    for (int64_t r = 0; r < all.count; r++) {
+        const layer_norm_row row = read_layer_norm_row(call, all, r);
+        double sums[2];
+
+        sum_row_gradient(&row, all.length, sums);
+        for (int64_t i = 0; i < 2; i++)
+            bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * r + i, sums[i]);
+    }
+}
+
+void bgi_reference_sharded_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sharded_norm_attributes *attributes = call->attributes;
+    const bg_type *x = bgi_input_type(call, 1);
+    const rows all = read_rows(x);
+    const double width = (double)attributes->width;
+
+    (void)part;
+    store_layer_norm_affine_gradients(call, x->dtype, all);
+    for (int64_t r = 0; r < all.count; r++) {
+        const layer_norm_row row = read_layer_norm_row(call, all, r);
+
+        store_row_gradient(&row, all.length, bgi_load(BG_FLOAT64, call->operands[5], 2 * r) / width,
+                           bgi_load(BG_FLOAT64, call->operands[5], 2 * r + 1) / width);
     }
 }
 
