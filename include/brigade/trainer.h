@@ -74,7 +74,8 @@ typedef struct bg_trainer bg_trainer;
  *     batch:      batch start { call end } batch end
  *     validation: validation start { batches } validation end;   test and prediction likewise
  *
- * The validation of a whole epoch comes before its epoch end, the checkpoint after it, with the next epoch's number.
+ * The validation of a whole epoch comes before its epoch end, the checkpoint after it, with the next epoch's number;
+ * that of the end of a fit before both.
  * Events of batches within validations have the stage BG_TRAINER_VALIDATE. With an infeed, whose end is seen when it is
  * reached, a last batch start may have no batch end. */
 typedef enum bg_trainer_event_kind {
@@ -176,7 +177,9 @@ typedef struct bg_trainer_options {
     uint64_t validate_batches;                     /* and after every so many batches; 0: not within epochs */
     uint64_t checkpoint_epochs;                    /* BG_ON_SAVE_CHECKPOINT after every so many epochs; 0: never */
     uint64_t checkpoint_batches;                   /* and batches */
-    bg_trainer_learning_rate learning_rate;        /* asked before each call of a fit; NULL: as the optimiser has it */
+    uint64_t checkpoint_steps; /* and after the batch in which a multiple of so many weight updates is reached */
+    bool checkpoint_end;       /* and when a fit ends, early or not, if it has done updates since the last one */
+    bg_trainer_learning_rate learning_rate; /* asked before each call of a fit; NULL: as the optimiser has it */
     void *learning_rate_user;
     /* Lightning's precision=16: data in float32 for an input in bfloat16 are rounded; other types stay. */
     bool cast_batches;
@@ -226,7 +229,7 @@ BG_API bg_status bg_trainer_test(bg_trainer *trainer, const bg_trainer_data *dat
 BG_API bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *data, bg_array *arrays,
                                     bg_error *error);
 
-/* Compiles a stage, which else happens when it begins. */
+/* Compiles a stage, which else happens when it begins (and then errors name the stage). */
 BG_API bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error);
 /* NULL before. */
 BG_API const bg_plan *bg_trainer_plan(const bg_trainer *trainer, bg_trainer_stage stage);

@@ -94,17 +94,18 @@ static void print_text(const char *title, char *text, uint32_t line_limit)
     free(text);
 }
 
-static bg_status print_debug(const mnist_runner *runner, bg_error *error)
+static bg_status print_debug(const bg_trainer *trainer, bg_error *error)
 {
+    const bg_plan *plan = bg_trainer_plan(trainer, BG_TRAINER_FIT);
     char *text = NULL;
 
-    BGI_TRY(bg_plan_print_placement(runner->plan, &text, error));
+    BGI_TRY(bg_plan_print_placement(plan, &text, error));
     print_text("Stages", text, 0);
-    BGI_TRY(bg_plan_print_memory(runner->plan, &text, error));
+    BGI_TRY(bg_plan_print_memory(plan, &text, error));
     print_text("Memory", text, 0);
-    BGI_TRY(bg_session_print_workers(runner->session, &text, error));
+    BGI_TRY(bg_session_print_workers(bg_trainer_session(trainer, BG_TRAINER_FIT), &text, error));
     print_text("Workers", text, 0);
-    BGI_TRY(bg_plan_print_timetable(runner->plan, &text, error));
+    BGI_TRY(bg_plan_print_timetable(plan, &text, error));
     print_text("Timetable", text, 16);
     return BG_OK;
 }
@@ -152,8 +153,8 @@ static void print_training_result(const mnist_config *config, const mnist_traini
 /* ---- profile ---- */
 
 /* The trace of one compiled model; its summary is added to `text`. */
-static bg_status write_trace(const mnist_config *config, const mnist_runner *runner, int file, bgi_text *text,
-                             bg_error *error)
+static bg_status write_trace(const mnist_config *config, const bg_session *session, const bg_plan *plan, int file,
+                             bgi_text *text, bg_error *error)
 {
     char *path = bgi_path_join(profile_folder(config), profile_files[file]);
     char *summary = NULL;
@@ -161,10 +162,10 @@ static bg_status write_trace(const mnist_config *config, const mnist_runner *run
 
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);
-    BGI_TRY_CLEANUP(bg_profile_write_trace(runner->session, runner->plan, path, error));
-    BGI_TRY_CLEANUP(bg_profile_print_summary(runner->session, runner->plan, &summary, error));
+    BGI_TRY_CLEANUP(bg_profile_write_trace(session, plan, path, error));
+    BGI_TRY_CLEANUP(bg_profile_print_summary(session, plan, &summary, error));
     if (file == PROFILE_TRACE_LAST)
-        bgi_text_add(text, "the last call, of %" PRIu64 " weight updates only:\n", runner->options.device_iterations);
+        bgi_text_add(text, "the last call, of %u weight updates only:\n", bg_plan_summarise(plan).steps_per_run);
     bgi_text_add(text, "%s", summary);
     if (!config->quiet)
         printf("Trace%s: %s (open it with https://ui.perfetto.dev)\n",
@@ -176,11 +177,14 @@ cleanup:
 }
 
 /* The shorter last call is compiled for itself and so has a trace of its own; it may be the only call there was. */
-static bg_status write_profile(const mnist_config *config, const mnist_runner *runner,
-                               const mnist_training_result *result, bg_error *error)
+static bg_status write_profile(const mnist_config *config, const mnist_phases *phases, bg_error *error)
 {
-    const mnist_runner *rest = result->rest.plan != NULL ? &result->rest : NULL;
-    bool is_only = rest != NULL && result->updates == rest->options.device_iterations;
+    const bg_trainer *trainer = phases->trainer;
+    const bg_plan *plan = bg_trainer_plan(trainer, BG_TRAINER_FIT);
+    const bg_plan *rest = bg_trainer_rest_plan(trainer, BG_TRAINER_FIT);
+    const bg_session *session = bg_trainer_session(trainer, BG_TRAINER_FIT);
+    const bg_session *rest_session = bg_trainer_rest_session(trainer, BG_TRAINER_FIT);
+    const bool is_only = rest != NULL && !phases->training.has_whole;
     char *summary_path = bgi_path_join(profile_folder(config), profile_files[PROFILE_SUMMARY]);
     char *last_path = bgi_path_join(profile_folder(config), profile_files[PROFILE_TRACE_LAST]);
     char *summary = NULL;
@@ -191,9 +195,10 @@ static bg_status write_profile(const mnist_config *config, const mnist_runner *r
         status = bgi_error_memory(error, "path", 0);
         goto cleanup;
     }
-    BGI_TRY_CLEANUP(write_trace(config, is_only ? rest : runner, PROFILE_TRACE, &text, error));
+    BGI_TRY_CLEANUP(
+        write_trace(config, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &text, error));
     if (rest != NULL && !is_only)
-        BGI_TRY_CLEANUP(write_trace(config, rest, PROFILE_TRACE_LAST, &text, error));
+        BGI_TRY_CLEANUP(write_trace(config, rest_session, rest, PROFILE_TRACE_LAST, &text, error));
     else
         remove(last_path); /* an earlier run's does not belong to this trace */
     BGI_TRY_CLEANUP(bgi_text_finish(&text, &summary, error));
@@ -218,7 +223,7 @@ typedef struct mnist_run {
     bool is_saved;
     mnist_data data;
     bg_weights *weights;
-    mnist_runner runner;
+    mnist_phases phases;
     cli_log log;
     bool has_trained;
     bg_error late; /* what is reported when all is done: an unfinished log, a loss that is not finite */
@@ -227,17 +232,18 @@ typedef struct mnist_run {
 static bg_status compile(mnist_run *run, bg_error *error)
 {
     const mnist_config *config = run->config;
-    mnist_runner_options options = mnist_training_options(config);
 
     BGI_TRY(bg_weights_create(&run->weights, error));
-    BGI_TRY(mnist_runner_create(config, &options, run->weights, &run->runner, error));
+    BGI_TRY(
+        mnist_phases_create(config, &run->data, run->weights, &run->log, &cli_received_signal, &run->phases, error));
     if (config->init_path != NULL)
         BGI_TRY(cli_weights_load(run->weights, config->init_path, error));
     BGI_TRY(mnist_test_check(config, &run->data, error));
     if (config->quiet)
         return BG_OK;
-    printf("Graph compilation: %.1f ms\n", run->runner.summary.compile_ms);
-    return config->debug ? print_debug(&run->runner, error) : BG_OK;
+    printf("Graph compilation: %.1f ms\n",
+           bg_plan_summarise(bg_trainer_plan(run->phases.trainer, BG_TRAINER_FIT)).compile_ms);
+    return config->debug ? print_debug(run->phases.trainer, error) : BG_OK;
 }
 
 /* Whether there is something to put into the file: what was learned, or, without training, what was loaded. */
@@ -267,21 +273,19 @@ static void note_bad_loss(mnist_run *run, const mnist_training_result *result)
 static bg_status train(mnist_run *run, bg_error *error)
 {
     const mnist_config *config = run->config;
-    mnist_training_result result;
+    const mnist_training_result *result = &run->phases.training;
     bg_error save_error = {0};
-    bg_status status;
+    bg_status status = mnist_train(&run->phases, error);
 
-    status =
-        mnist_train(config, &run->data, &run->runner, run->weights, &run->log, &cli_received_signal, &result, error);
     cli_log_close(&run->log);
     if (status != BG_OK)
-        goto cleanup;
-    run->has_trained = result.updates > 0;
+        return status;
+    run->has_trained = result->updates > 0;
     run->late = run->log.failure;
     if (run->late.status == BG_OK)
-        note_bad_loss(run, &result);
-    print_training_result(config, &result);
-    if (wants_save(run, &result)) {
+        note_bad_loss(run, result);
+    print_training_result(config, result);
+    if (wants_save(run, result)) {
         run->is_saved = cli_weights_save(run->weights, run->save_path, &save_error) == BG_OK;
         if (run->is_saved)
             printf("Weights saved to %s\n", run->save_path);
@@ -289,10 +293,8 @@ static bg_status train(mnist_run *run, bg_error *error)
             status = bg_error_set(error, save_error.status, "--save: %s", save_error.message);
     }
     fflush(stdout);
-    if (status == BG_OK && config->profile && result.updates > 0)
-        status = write_profile(config, &run->runner, &result, error);
-cleanup:
-    mnist_runner_clear(&result.rest);
+    if (status == BG_OK && config->profile && result->updates > 0)
+        status = write_profile(config, &run->phases, error);
     return status;
 }
 
@@ -306,11 +308,12 @@ static bg_status run_all(mnist_run *run, bg_error *error)
     printf("Training...\n");
     fflush(stdout);
     BGI_TRY(compile(run, error));
-    BGI_TRY(mnist_log_open(&run->log, config, run->save_path, &run->data, &run->runner, &cli_received_signal, error));
+    BGI_TRY(mnist_log_open(&run->log, config, run->save_path, &run->data,
+                           bg_trainer_session(run->phases.trainer, BG_TRAINER_FIT), &cli_received_signal, error));
     print_coverage(config);
     BGI_TRY(train(run, error));
     if (cli_received_signal == 0)
-        BGI_TRY(mnist_test(config, &run->data, run->weights, &cli_received_signal, error));
+        BGI_TRY(mnist_test(&run->phases, error));
     if (run->late.status != BG_OK)
         return bg_error_set(error, run->late.status, "%s", run->late.message);
     return BG_OK;
@@ -319,7 +322,7 @@ static bg_status run_all(mnist_run *run, bg_error *error)
 static void clear_run(mnist_run *run)
 {
     cli_log_close(&run->log);
-    mnist_runner_clear(&run->runner);
+    mnist_phases_clear(&run->phases);
     bg_weights_destroy(run->weights);
     mnist_data_close(&run->data);
 }
@@ -360,11 +363,11 @@ static int run_mnist(const mnist_config *config)
 /* --compile-only: no data, no session, no files. */
 static int compile_alone(const mnist_config *config)
 {
-    const mnist_runner_options options = mnist_training_options(config);
+    const mnist_shape shape = mnist_training_shape(config);
     bg_plan *plan = NULL;
     bg_error error = {0};
 
-    if (mnist_plan_create(config, &options, &plan, &error) != BG_OK)
+    if (mnist_plan_create(config, &shape, &plan, &error) != BG_OK)
         return cli_fail("mnist", CLI_FAILED, &error);
     mnist_plan_report(config, plan);
     bg_plan_destroy(plan);

@@ -45,12 +45,12 @@ void mnist_plan_report(const mnist_config *config, const bg_plan *plan)
 
 static bg_status print_plan(mnist_config *config, bg_error *error)
 {
-    mnist_runner_options options = mnist_training_options(config);
+    const mnist_shape shape = mnist_training_shape(config);
     bg_plan *plan = NULL;
     bg_status status;
 
     BGI_TRY(mnist_costs_find(config, false, error));
-    BGI_TRY(mnist_plan_create(config, &options, &plan, error));
+    BGI_TRY(mnist_plan_create(config, &shape, &plan, error));
     mnist_plan_report(config, plan);
     printf("\n");
     status = print_part(plan, "Stages", bg_plan_print_placement, error);

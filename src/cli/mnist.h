@@ -1,6 +1,6 @@
 /*
- * mnist.h: the parts of `brigade mnist`: its configuration, its data, one compiled model that runs, the log, the
- * progress line. cmd_mnist.c puts them together.
+ * mnist.h: the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line, and the
+ * trainer's callback that leads them. cmd_mnist.c puts them together.
  */
 #ifndef BGI_CLI_MNIST_H
 #define BGI_CLI_MNIST_H
@@ -9,7 +9,7 @@
 #include <brigade/data.h>
 #include <brigade/nn.h>
 #include <brigade/profile.h>
-#include <brigade/session.h>
+#include <brigade/trainer.h>
 
 #include "cli/options.h"
 #include "cli/program.h"
@@ -116,9 +116,10 @@ typedef struct mnist_data {
 bg_status mnist_data_open(const mnist_config *config, mnist_data *out, bg_error *error);
 void mnist_data_close(mnist_data *data);
 
-/* ---- a compiled model that runs (mnist_runner.c) ---- */
+/* ---- the network as a model (mnist_model.c) ---- */
 
-typedef struct mnist_runner_options {
+/* What a call takes and returns. */
+typedef struct mnist_shape {
     bool training;
     uint64_t micro_batch;
     uint64_t device_iterations;
@@ -128,11 +129,18 @@ typedef struct mnist_runner_options {
     uint64_t output_period; /* EVERY_N */
     bool logs_all;          /* loss and correct of every micro-batch too */
     bool logs_norm;         /* and the norm of the gradients of every update */
-} mnist_runner_options;
+} mnist_shape;
 
+/* What `config` says of training, and of the test, whose device iterations are 0 when there are not images enough. */
+mnist_shape mnist_training_shape(const mnist_config *config);
+mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
+
+/* A bg_trainer_model; `user` is the configuration. */
+bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch);
+/* Of a plan in this shape. They point into `room` and `config`. */
+bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, mnist_plan_room *room);
 /* The network for training or test, compiled. */
-bg_status mnist_plan_create(const mnist_config *config, const mnist_runner_options *options, bg_plan **out,
-                            bg_error *error);
+bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error);
 
 /* Prints what the plan of a training is, a few lines (cmd_plan.c). */
 void mnist_plan_report(const mnist_config *config, const bg_plan *plan);
@@ -141,76 +149,30 @@ void mnist_plan_report(const mnist_config *config, const bg_plan *plan);
  * shapes of the training, when `may_run`, and kept in the file. Clear config->costs with bg_costs_clear. */
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error);
 
-typedef struct mnist_runner {
-    bg_plan *plan;
-    bg_session *session;
-    mnist_runner_options options;
-    bg_plan_summary summary;
-    const void **inputs; /* in the session's order */
-    void **outputs;
-    uint32_t images, labels; /* indices of inputs */
-    const float *loss;       /* [loss_count]; NULL in inference */
-    const int32_t *correct;  /* [correct_count] */
-    const float *loss_all;   /* [device iteration][accumulation][replica]; NULL unless logs_all */
-    const int32_t *correct_all;
-    const float *norm_all; /* [device iteration][replica]; NULL unless logs_norm */
-    uint64_t loss_count, correct_count;
-    uint64_t valid_images; /* of the last run: those that are not padding */
-} mnist_runner;
-
-/* What `config` says of training. */
-mnist_runner_options mnist_training_options(const mnist_config *config);
-
-/* `weights` NULL: fresh ones from the seed. */
-bg_status mnist_runner_create(const mnist_config *config, const mnist_runner_options *options, bg_weights *weights,
-                              mnist_runner *out, bg_error *error);
-void mnist_runner_clear(mnist_runner *runner);
-/* The first `valid_images` of a run count. */
-bg_status mnist_runner_run(mnist_runner *runner, const void *images, const void *labels, uint64_t valid_images,
-                           bg_error *error);
-/* Valid images of micro-batch `index` of the last run. */
-uint64_t mnist_runner_valid(const mnist_runner *runner, uint64_t index);
-
-/* What the outputs of the last run cover: images (0: only padding), the mean loss and the share of right answers in per
- * cent. */
+/* What the outputs of a training call cover: images (0: only padding), the mean loss and the share of right answers in
+ * per cent. */
 typedef struct mnist_score {
     uint64_t image_count;
     double loss;
     double accuracy;
 } mnist_score;
-mnist_score mnist_runner_score(const mnist_runner *runner);
+mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call);
+/* Right answers that the call's outputs tell. */
+uint64_t mnist_call_correct(const bg_trainer_call *call);
+/* The first loss that is not finite, and the updates (from 1) of which one has it; else 0, and they stay as they are.
+ * Modes that return less than every loss tell it for a part of the call. */
+double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *call, uint64_t *out_first,
+                           uint64_t *out_last);
 
 /* ---- the log (mnist_log.c) ---- */
 
 /* Opens the file and writes the first line: the configuration as it came out, versions, data. Without a log path
  * nothing happens. */
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
-                         const mnist_runner *runner, const volatile sig_atomic_t *stop, bg_error *error);
-/* One line for each weight update of a run of `runner`; `first_step` counts from 1. The first failure is kept in
- * log->failure and ends the log. */
-void mnist_log_run(cli_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch, double images_per_s);
-
-/* ---- the two phases (mnist_phases.c) ---- */
-
-typedef struct mnist_training_result {
-    uint64_t updates, images;
-    double seconds;              /* of the epochs, everything included */
-    bg_loader_statistics loader; /* zero when there were no epochs */
-    mnist_runner rest; /* the last one of the shorter calls, kept for its profile; rest.plan NULL: there was none */
-    double bad_loss;   /* the first loss that was not finite, of one of these updates; */
-    uint64_t bad_first, bad_last; /* 0: all were finite */
-} mnist_training_result;
-
-/* Trains until epochs, --steps or *stop (set by a signal) end it; a call that runs is finished first. `out` is filled
- * on failure too; clear its `rest`. */
-bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
-                      cli_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error);
-
-/* Whether the plan of a test that --config places for itself can be made: better known before the training. */
-bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
-/* Prints progress and accuracy. Nothing is printed after *stop. */
-bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
-                     const volatile sig_atomic_t *stop, bg_error *error);
+                         const bg_session *session, const volatile sig_atomic_t *stop, bg_error *error);
+/* One line for each weight update of the call; `epoch` counts from 1. The first failure is kept in log->failure and
+ * ends the log. */
+void mnist_log_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch);
 
 /* ---- progress (mnist_progress.c) ---- */
 
@@ -227,5 +189,50 @@ void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total);
 void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_score *score);
 /* Writes the last line for good. */
 void mnist_progress_end(mnist_progress *progress, const mnist_score *score);
+
+/* ---- the two phases (mnist_phases.c) ---- */
+
+typedef struct mnist_training_result {
+    uint64_t updates, images;
+    double seconds;               /* of the epochs, everything included */
+    bg_loader_statistics loader;  /* zero when there were no epochs */
+    bool has_whole;               /* a call of the usual size was among them */
+    double bad_loss;              /* the first loss that was not finite, of one of these updates; */
+    uint64_t bad_first, bad_last; /* 0: all were finite */
+} mnist_training_result;
+
+typedef struct mnist_test_result {
+    uint64_t images, correct;
+    double accuracy_sum; /* of the whole calls, in per cent */
+} mnist_test_result;
+
+/* A trainer of the digit network, and what its callback keeps. */
+typedef struct mnist_phases {
+    const mnist_config *config;
+    const mnist_data *data;
+    cli_log *log;
+    const volatile sig_atomic_t *stop;
+    bg_trainer *trainer;
+    bg_trainer_callback callback;
+    bg_options options[2];    /* of training and test */
+    mnist_plan_room rooms[2]; /* for them */
+    mnist_progress progress;
+    mnist_score score; /* the newest of the epoch */
+    mnist_training_result training;
+    mnist_test_result test;
+} mnist_phases;
+
+/* Makes the trainer and compiles the training. What is given is borrowed; `out` must stay where it is. */
+bg_status mnist_phases_create(const mnist_config *config, const mnist_data *data, bg_weights *weights, cli_log *log,
+                              const volatile sig_atomic_t *stop, mnist_phases *out, bg_error *error);
+/* Fine for one that is all-zero. */
+void mnist_phases_clear(mnist_phases *phases);
+/* Trains until epochs, --steps or *stop (set by a signal) end it; a call that runs is finished first. The result is
+ * filled on failure too. */
+bg_status mnist_train(mnist_phases *phases, bg_error *error);
+/* Whether the plan of a test that --config places for itself can be made: better known before the training. */
+bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
+/* Prints progress and accuracy. Nothing is printed after *stop. */
+bg_status mnist_test(mnist_phases *phases, bg_error *error);
 
 #endif

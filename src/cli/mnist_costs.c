@@ -18,17 +18,17 @@ enum { MEASURED_RUNS = 4 };
 static bg_status measure(mnist_config *config, bg_error *error)
 {
     mnist_config timed = *config;
-    mnist_runner_options options = mnist_training_options(config);
+    mnist_shape shape = mnist_training_shape(config);
     bg_costs *costs = &config->costs;
     bg_plan *plan = NULL;
     bg_status status;
 
     timed.cores = 1;
     timed.profile = true;
-    options.device_iterations = 1;
-    options.replicas = 1;
-    options.logs_all = false;
-    BGI_TRY(mnist_plan_create(&timed, &options, &plan, error));
+    shape.device_iterations = 1;
+    shape.replicas = 1;
+    shape.logs_all = false;
+    BGI_TRY(mnist_plan_create(&timed, &shape, &plan, error));
     costs->stage_count = bg_plan_summarise(plan).stage_count;
     costs->stages = calloc(costs->stage_count, sizeof *costs->stages);
     status = costs->stages != NULL

@@ -69,13 +69,13 @@ static json_t *option_value(const cli_option *option, const mnist_config *config
 }
 
 /* The number of workers that run, by the lines that describe them. */
-static uint64_t count_workers(const mnist_runner *runner)
+static uint64_t count_workers(const bg_session *session)
 {
     bg_error ignored = {0};
     char *text = NULL;
     uint64_t count = 0;
 
-    if (bg_session_print_workers(runner->session, &text, &ignored) != BG_OK)
+    if (bg_session_print_workers(session, &text, &ignored) != BG_OK)
         return 0;
     for (const char *line = text; *line != '\0'; count++)
         line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n');
@@ -90,14 +90,14 @@ static void set_null(json_t *object, const char *key, bool is_null)
 }
 
 /* What was not given is replaced by what the run used, or null where it used nothing. */
-static json_t *describe_config(const mnist_config *given, const char *save_path, const mnist_runner *runner)
+static json_t *describe_config(const mnist_config *given, const char *save_path, const bg_session *session)
 {
     mnist_config used = *given;
     const mnist_config *config = &used;
     json_t *object = json_object();
     bool is_single = strcmp(given->strategy, "single") == 0;
 
-    used.cores = count_workers(runner);
+    used.cores = count_workers(session);
     used.save_path = save_path;
     if (used.schedule == NULL && strcmp(given->strategy, "pipelined") == 0)
         used.schedule = "interleaved";
@@ -134,51 +134,54 @@ static json_t *describe_data(const mnist_data *data)
 }
 
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
-                         const mnist_runner *runner, const volatile sig_atomic_t *stop, bg_error *error)
+                         const bg_session *session, const volatile sig_atomic_t *stop, bg_error *error)
 {
     BGI_TRY(cli_log_open(log, config->log_path, false, stop, error));
     if (log->stream == NULL)
         return BG_OK;
     BGI_TRY(cli_log_write(log,
-                          json_pack("{s:o, s:o, s:o}", "config", describe_config(config, save_path, runner), "versions",
-                                    describe_versions(), "data", describe_data(data)),
+                          json_pack("{s:o, s:o, s:o}", "config", describe_config(config, save_path, session),
+                                    "versions", describe_versions(), "data", describe_data(data)),
                           error));
     return cli_log_flush(log, error);
 }
 
 /* ---- lines ---- */
 
-static bg_status write_run(cli_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch,
-                           double images_per_s, bg_error *error)
+static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch, bg_error *error)
 {
-    uint64_t count = runner->options.gradient_accumulation * runner->options.replicas;
+    const uint64_t count = (uint64_t)call->gradient_accumulation * call->replicas;
+    const float *losses = bg_trainer_call_output(call, "loss.all", NULL);
+    const int32_t *corrects = bg_trainer_call_output(call, "correct.all", NULL);
+    const float *norms = bg_trainer_call_output(call, "gradient_norm.all", NULL); /* NULL: not asked for */
+    const double images_per_s = (double)call->valid_count / (1e-9 * (double)call->run_ns);
 
-    for (uint64_t step = 0; step < runner->options.device_iterations; step++) {
+    for (uint64_t step = 0; step < call->device_iterations; step++) {
         json_t *line;
         double loss = 0.0, correct = 0.0, images = 0.0, counted = 0.0;
         for (uint64_t i = 0; i < count; i++) {
-            const uint64_t valid = mnist_runner_valid(runner, step * count + i);
+            const uint64_t valid = bg_trainer_call_valid(call, step * count + i);
             /* A mean over as good as no images: what padding left of a micro-batch counts by its share. */
-            const double share = (double)valid / (double)runner->options.micro_batch;
+            const double share = (double)valid / (double)call->micro_batch;
             images += (double)valid;
             counted += share;
-            loss += valid > 0 ? share * (double)runner->loss_all[step * count + i] : 0.0;
-            correct += (double)runner->correct_all[step * count + i];
+            loss += valid > 0 ? share * (double)losses[step * count + i] : 0.0;
+            correct += (double)corrects[step * count + i];
         }
-        line = json_pack("{s:I, s:I, s:o, s:f}", "step", (json_int_t)(first_step + step), "epoch", (json_int_t)epoch,
-                         "loss", cli_json_real(loss / counted), "accuracy", 100.0 * correct / images);
+        line =
+            json_pack("{s:I, s:I, s:o, s:f}", "step", (json_int_t)(call->first_update + 1 + step), "epoch",
+                      (json_int_t)epoch, "loss", cli_json_real(loss / counted), "accuracy", 100.0 * correct / images);
         /* All replicas have the same norm. */
-        if (runner->norm_all != NULL)
-            json_object_set_new(line, "grad_norm",
-                                cli_json_real((double)runner->norm_all[step * runner->options.replicas]));
+        if (norms != NULL)
+            json_object_set_new(line, "grad_norm", cli_json_real((double)norms[step * call->replicas]));
         json_object_set_new(line, "images_per_s", json_real(images_per_s));
         BGI_TRY(cli_log_write(log, line, error));
     }
     return cli_log_flush(log, error);
 }
 
-void mnist_log_run(cli_log *log, const mnist_runner *runner, uint64_t first_step, uint64_t epoch, double images_per_s)
+void mnist_log_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch)
 {
-    if (log->stream != NULL && write_run(log, runner, first_step, epoch, images_per_s, &log->failure) != BG_OK)
+    if (log->stream != NULL && write_call(log, call, epoch, &log->failure) != BG_OK)
         cli_log_close(log);
 }

@@ -1,5 +1,6 @@
 /*
- * mnist_phases.c: training and test: loaders feed a compiled model, call by call.
+ * mnist_phases.c: training and test: a trainer does them, and its callback leads the progress line, the log and what is
+ * known at the end.
  *
  * While a call runs, the loader's thread prepares the next ones, so a call never waits for data on a machine that can
  * copy memory.
@@ -7,11 +8,12 @@
 #include "cli/mnist.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+
+/* What the tensors of a batch are for. */
+static const char *const input_names[] = {"images", "labels"};
 
 static bg_status create_loader(const mnist_config *config, const bg_dataset *set, uint64_t batch_size,
                                mnist_last_batch last, bool shuffle, bg_loader **out, bg_error *error)
@@ -38,252 +40,67 @@ static bg_status create_loader(const mnist_config *config, const bg_dataset *set
 
 /* ---- training ---- */
 
-typedef struct trainer {
-    const mnist_config *config;
-    mnist_runner *runner;
-    bg_weights *weights;
-    cli_log *log;
-    const volatile sig_atomic_t *stop;
-    bg_loader *loader;
-    uint64_t update_limit; /* 0: none */
-    mnist_training_result *result;
-} trainer;
-
-static uint64_t updates_left(const trainer *t)
+static void begin_epoch(mnist_phases *phases, const bg_trainer_event *event)
 {
-    return t->update_limit == 0 ? UINT64_MAX : t->update_limit - t->result->updates;
-}
+    const mnist_config *config = phases->config;
 
-/* Keeps the first loss that is not finite. Modes that return less than every loss tell it for a part of the call. */
-static void watch_loss(mnist_training_result *result, const mnist_runner *runner)
-{
-    const mnist_runner_options *options = &runner->options;
-    uint64_t per_update = options->gradient_accumulation * options->replicas;
-    uint64_t all_count = per_update * options->device_iterations;
-    const float *all = runner->loss_all != NULL                ? runner->loss_all
-                       : options->output_mode == BG_OUTPUT_ALL ? runner->loss
-                                                               : NULL;
-
-    if (result->bad_first != 0)
-        return;
-    for (uint64_t i = 0; i < (all != NULL ? all_count : runner->loss_count); i++) {
-        double loss = (double)(all != NULL ? all : runner->loss)[i];
-        if (isfinite(loss))
-            continue;
-        result->bad_loss = loss;
-        result->bad_first = result->updates + 1 + (all != NULL ? i / per_update : 0);
-        result->bad_last = all != NULL ? result->bad_first : result->updates + options->device_iterations;
-        return;
-    }
-}
-
-/* One call on the batch's images from `first` on with the given model, and its lines of the log. */
-static bg_status run_call(trainer *t, mnist_runner *runner, const bg_batch *batch, uint64_t first, bg_error *error)
-{
-    double start_s = mnist_now_s();
-    uint64_t images = batch->valid_count - first;
-
-    if (images > runner->summary.samples_per_run)
-        images = runner->summary.samples_per_run;
-    BGI_TRY(mnist_runner_run(runner, (const uint8_t *)batch->tensors[0] + first * 28 * 28,
-                             (const uint8_t *)batch->tensors[1] + first, images, error));
-    mnist_log_run(t->log, runner, t->result->updates + 1, batch->epoch + 1, (double)images / (mnist_now_s() - start_s));
-    watch_loss(t->result, runner);
-    t->result->updates += runner->options.device_iterations;
-    t->result->images += images;
-    return BG_OK;
-}
-
-/* A call of another size: the same network, compiled for it, on the same weights. */
-static bg_status run_other(trainer *t, const mnist_runner_options *usual, const bg_batch *batch, uint64_t first,
-                           mnist_score *score, bg_error *error)
-{
-    mnist_runner_options options = *usual;
-    mnist_config lenient = *t->config;
-    mnist_runner other;
-    bg_status status;
-
-    /* Not the user's choice of numbers: limits on the number of micro-batches do not apply. */
-    lenient.ipu_limits = false;
-    if (options.output_mode == BG_OUTPUT_EVERY_N) /* whose period need not divide this number of updates */
-        options.output_mode = BG_OUTPUT_FINAL;
-    BGI_TRY(mnist_runner_create(&lenient, &options, t->weights, &other, error));
-    status = run_call(t, &other, batch, first, error);
-    if (status == BG_OK && mnist_runner_score(&other).image_count > 0)
-        *score = mnist_runner_score(&other);
-    if (t->config->profile) {
-        mnist_runner_clear(&t->result->rest);
-        t->result->rest = other;
-    } else {
-        mnist_runner_clear(&other);
-    }
-    return status;
-}
-
-/* One update of what is left: over the replicas when it divides, in micro-batches as large as divide it. */
-static mnist_runner_options shape_last_update(const mnist_runner_options *usual, uint64_t images)
-{
-    mnist_runner_options options = *usual;
-    uint64_t share;
-
-    if (images % options.replicas != 0)
-        options.replicas = 1;
-    share = images / options.replicas;
-    options.device_iterations = 1;
-    options.micro_batch = share < usual->micro_batch ? share : usual->micro_batch;
-    while (share % options.micro_batch != 0)
-        options.micro_batch--;
-    options.gradient_accumulation = share / options.micro_batch;
-    return options;
-}
-
-/* Fewer updates than a call has: because no more are wanted, or because the images of the epoch end. */
-static bg_status run_rest(trainer *t, const bg_batch *batch, mnist_score *score, bg_error *error)
-{
-    mnist_runner_options options = t->runner->options;
-    uint64_t per_update = mnist_images_per_update(t->config), first = 0;
-    uint64_t whole = batch->sample_count / per_update;
-
-    options.device_iterations = whole < updates_left(t) ? whole : updates_left(t);
-    if (options.device_iterations > 0)
-        BGI_TRY(run_other(t, &options, batch, first, score, error));
-    first = whole * per_update;
-    if (first == batch->sample_count || updates_left(t) == 0)
-        return BG_OK;
-    options = shape_last_update(&t->runner->options, batch->sample_count - first);
-    return run_other(t, &options, batch, first, score, error);
-}
-
-static bg_status run_epoch(trainer *t, uint64_t epoch, bg_error *error)
-{
-    uint64_t per_call = t->runner->options.device_iterations;
-    uint64_t whole = t->runner->summary.samples_per_run;
-    uint64_t calls = bg_loader_batch_count(t->loader);
-    mnist_progress progress;
-    mnist_score score = {0};
-    bg_batch batch;
-
-    if (updates_left(t) / per_call < calls)
-        calls = (updates_left(t) + per_call - 1) / per_call;
-    if (!t->config->quiet) {
-        printf("Epoch %" PRIu64 "/%" PRIu64 "\n", epoch + 1, t->config->epochs);
+    if (!config->quiet) {
+        printf("Epoch %" PRIu64 "/%" PRIu64 "\n", event->epoch + 1, config->epochs);
         fflush(stdout);
     }
-    mnist_progress_begin(&progress, t->config->quiet, calls);
-    BGI_TRY(bg_loader_begin_epoch(t->loader, epoch, error));
-    while (progress.done < calls && !*t->stop) {
-        uint64_t images_before = t->result->images;
-        BGI_TRY(bg_loader_next(t->loader, &batch, error));
-        if (updates_left(t) >= per_call && batch.sample_count == whole) {
-            BGI_TRY(run_call(t, t->runner, &batch, 0, error));
-            if (mnist_runner_score(t->runner).image_count > 0)
-                score = mnist_runner_score(t->runner);
-        } else {
-            BGI_TRY(run_rest(t, &batch, &score, error));
-        }
-        mnist_progress_add(&progress, t->result->images - images_before, &score);
-    }
-    mnist_progress_end(&progress, progress.done > 0 ? &score : NULL);
-    return BG_OK;
+    phases->score = (mnist_score){.image_count = 0};
+    mnist_progress_begin(&phases->progress, config->quiet, event->batch_count - event->batch);
 }
 
-bg_status mnist_train(const mnist_config *config, const mnist_data *data, mnist_runner *runner, bg_weights *weights,
-                      cli_log *log, const volatile sig_atomic_t *stop, mnist_training_result *out, bg_error *error)
+static void note_training_call(mnist_phases *phases, const bg_trainer_event *event)
 {
-    trainer t = {.config = config,
-                 .runner = runner,
-                 .weights = weights,
-                 .log = log,
-                 .stop = stop,
-                 .update_limit = config->steps,
-                 .result = out};
-    double start_s = mnist_now_s();
-    bg_status status = BG_OK;
+    const bg_trainer_call *call = event->call;
+    const mnist_score score = mnist_call_score(phases->config, call);
+    mnist_training_result *result = &phases->training;
 
-    *out = (mnist_training_result){.updates = 0};
+    mnist_log_call(phases->log, call, event->epoch + 1);
+    if (result->bad_first == 0)
+        result->bad_loss = mnist_call_bad_loss(phases->config, call, &result->bad_first, &result->bad_last);
+    result->updates += call->update_count;
+    result->images += call->valid_count;
+    result->has_whole = result->has_whole || call->is_whole;
+    if (score.image_count > 0)
+        phases->score = score;
+}
+
+static void hear_training(mnist_phases *phases, const bg_trainer_event *event)
+{
+    mnist_progress *progress = &phases->progress;
+
+    if (event->kind == BG_ON_EPOCH_START)
+        begin_epoch(phases, event);
+    else if (event->kind == BG_ON_CALL_END)
+        note_training_call(phases, event);
+    else if (event->kind == BG_ON_BATCH_END)
+        mnist_progress_add(progress, phases->training.images - progress->images, &phases->score);
+    else if (event->kind == BG_ON_EPOCH_END)
+        mnist_progress_end(progress, progress->done > 0 ? &phases->score : NULL);
+}
+
+bg_status mnist_train(mnist_phases *phases, bg_error *error)
+{
+    const mnist_config *config = phases->config;
+    bg_trainer_data data = {.names = input_names};
+    double start_s = mnist_now_s();
+    bg_status status;
+
     if (config->epochs == 0)
         return BG_OK;
-    BGI_TRY(create_loader(config, data->train_set, runner->summary.samples_per_run, mnist_config_last_batch(config),
-                          !config->no_shuffle, &t.loader, error));
-    for (uint64_t epoch = 0; status == BG_OK && epoch < config->epochs && updates_left(&t) > 0 && !*stop; epoch++)
-        status = run_epoch(&t, epoch, error);
-    out->seconds = mnist_now_s() - start_s;
-    out->loader = bg_loader_statistics_of(t.loader);
-    bg_loader_destroy(t.loader);
+    BGI_TRY(create_loader(config, phases->data->train_set, bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT),
+                          mnist_config_last_batch(config), !config->no_shuffle, &data.loader, error));
+    status = bg_trainer_fit(phases->trainer, &data, NULL, error);
+    phases->training.seconds = mnist_now_s() - start_s;
+    phases->training.loader = bg_loader_statistics_of(data.loader);
+    bg_loader_destroy(data.loader);
     return status;
 }
 
 /* ---- test ---- */
-
-typedef struct test_result {
-    uint64_t calls, images, correct;
-    double accuracy_sum; /* of the calls, in per cent */
-} test_result;
-
-static bg_status test_calls(const mnist_config *config, const mnist_data *data, mnist_runner *runner,
-                            const volatile sig_atomic_t *stop, test_result *result, bg_error *error)
-{
-    uint64_t images = runner->summary.samples_per_run;
-    mnist_progress progress;
-    bg_loader *loader = NULL;
-    bg_batch batch;
-    bg_status status;
-
-    /* In order, so that what is left over is the end of the set. */
-    BGI_TRY(create_loader(config, data->test_set, images, MNIST_LAST_DROP, false, &loader, error));
-    mnist_progress_begin(&progress, config->quiet, bg_loader_batch_count(loader));
-    BGI_TRY_CLEANUP(bg_loader_begin_epoch(loader, 0, error));
-    while (progress.done < progress.total && !*stop) {
-        mnist_score score;
-        BGI_TRY_CLEANUP(bg_loader_next(loader, &batch, error));
-        BGI_TRY_CLEANUP(mnist_runner_run(runner, batch.tensors[0], batch.tensors[1], images, error));
-        score = mnist_runner_score(runner);
-        result->accuracy_sum += score.accuracy;
-        for (uint64_t i = 0; i < runner->correct_count; i++)
-            result->correct += (uint64_t)runner->correct[i];
-        result->images += images;
-        result->calls++;
-        mnist_progress_add(&progress, images, NULL);
-    }
-    mnist_progress_end(&progress, NULL);
-cleanup:
-    bg_loader_destroy(loader);
-    return status;
-}
-
-/* The images after the last whole call, in micro-batches of the largest size up to the usual that divides them. */
-static bg_status test_rest(const mnist_config *config, const mnist_data *data, bg_weights *weights, test_result *result,
-                           bg_error *error)
-{
-    uint64_t count = bg_dataset_sample_count(data->test_set) - result->images;
-    mnist_runner_options options = {.training = false,
-                                    .micro_batch = config->test_batch_size,
-                                    .gradient_accumulation = 1,
-                                    .replicas = 1,
-                                    .output_mode = BG_OUTPUT_SUM};
-    mnist_config lenient = *config;
-    mnist_runner runner;
-    bg_status status;
-
-    if (count == 0)
-        return BG_OK;
-    if (options.micro_batch > count)
-        options.micro_batch = count;
-    while (count % options.micro_batch != 0)
-        options.micro_batch--;
-    options.device_iterations = count / options.micro_batch;
-    /* This run is not the user's: limits on the number of micro-batches do not apply to it. */
-    lenient.ipu_limits = false;
-    BGI_TRY(mnist_runner_create(&lenient, &options, weights, &runner, error));
-    status = mnist_runner_run(&runner, (const uint8_t *)data->test.images.data + result->images * 28 * 28,
-                              (const uint8_t *)data->test.labels.data + result->images, count, error);
-    for (uint64_t i = 0; status == BG_OK && i < runner.correct_count; i++)
-        result->correct += (uint64_t)runner.correct[i];
-    if (status == BG_OK)
-        result->images += count;
-    mnist_runner_clear(&runner);
-    return status;
-}
 
 static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
 {
@@ -304,58 +121,136 @@ static void print_shrunk(const mnist_config *config, const mnist_data *data, uin
                bg_dataset_sample_count(data->test_set), config->test_batch_size, mnist_test_replicas(config));
 }
 
-static mnist_runner_options shape_test(const mnist_config *config, uint64_t iterations)
-{
-    return (mnist_runner_options){.training = false,
-                                  .micro_batch = config->test_batch_size,
-                                  .device_iterations = iterations,
-                                  .gradient_accumulation = 1,
-                                  .replicas = mnist_test_replicas(config),
-                                  .output_mode = config->ipu.test.stages != NULL ? config->ipu.test.options.output_mode
-                                                                                 : BG_OUTPUT_SUM};
-}
-
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error)
 {
-    const uint64_t iterations = mnist_test_iterations(config, bg_dataset_sample_count(data->test_set));
-    const mnist_runner_options options = shape_test(config, iterations);
+    const mnist_shape shape = mnist_test_shape(config, bg_dataset_sample_count(data->test_set));
     bg_plan *plan = NULL;
 
-    if (config->ipu.test.stages == NULL || iterations == 0)
+    if (config->ipu.test.stages == NULL || shape.device_iterations == 0)
         return BG_OK;
-    BGI_TRY(mnist_plan_create(config, &options, &plan, error));
+    BGI_TRY(mnist_plan_create(config, &shape, &plan, error));
     bg_plan_destroy(plan);
     return BG_OK;
 }
 
-bg_status mnist_test(const mnist_config *config, const mnist_data *data, bg_weights *weights,
-                     const volatile sig_atomic_t *stop, bg_error *error)
+/* The mean over whole calls, when the last one is done. */
+static void end_whole_calls(mnist_phases *phases)
 {
-    uint64_t iterations = mnist_test_iterations(config, bg_dataset_sample_count(data->test_set));
-    mnist_runner_options options = shape_test(config, iterations);
-    test_result result = {.calls = 0};
-    mnist_config lenient = *config;
-    mnist_runner runner;
+    mnist_progress *progress = &phases->progress;
+
+    mnist_progress_end(progress, NULL);
+    if (!*phases->stop)
+        printf("Accuracy on test set: %0.2f%%\n", phases->test.accuracy_sum / (double)progress->done);
+}
+
+/* The images after the last whole call come in a call of their own, after the progress line. */
+static void hear_test(mnist_phases *phases, const bg_trainer_event *event)
+{
+    mnist_progress *progress = &phases->progress;
+    mnist_test_result *result = &phases->test;
+
+    if (event->kind == BG_ON_CALL_END) {
+        const uint64_t correct = mnist_call_correct(event->call);
+        result->images += event->call->sample_count;
+        result->correct += correct;
+        if (event->call->is_whole)
+            result->accuracy_sum += 100.0 * (double)correct / (double)event->call->sample_count;
+    } else if (event->kind == BG_ON_BATCH_END && event->call->is_whole) {
+        mnist_progress_add(progress, event->valid_count, NULL);
+        if (progress->done == progress->total)
+            end_whole_calls(phases);
+    } else if (event->kind == BG_ON_TEST_END && progress->done < progress->total) {
+        mnist_progress_end(progress, NULL); /* stopped */
+    }
+}
+
+bg_status mnist_test(mnist_phases *phases, bg_error *error)
+{
+    const mnist_config *config = phases->config;
+    const uint64_t count = bg_dataset_sample_count(phases->data->test_set);
+    const uint64_t iterations = mnist_test_iterations(config, count);
+    const uint64_t samples = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_TEST);
+    const mnist_test_result *result = &phases->test;
+    bg_trainer_data data = {.names = input_names};
     bg_status status;
 
     printf("Testing...\n");
     fflush(stdout);
-    print_shrunk(config, data, iterations);
+    print_shrunk(config, phases->data, iterations);
     if (iterations > 0) {
-        /* A call that was made smaller is not the user's: limits on the number of micro-batches do not apply to it. */
-        lenient.ipu_limits = config->ipu_limits && !is_test_shrunk(config, iterations);
-        BGI_TRY(mnist_runner_create(&lenient, &options, weights, &runner, error));
+        BGI_TRY(bg_trainer_prepare(phases->trainer, BG_TRAINER_TEST, error));
         if (!config->quiet)
-            printf("Graph compilation: %.1f ms\n", runner.summary.compile_ms);
-        status = test_calls(config, data, &runner, stop, &result, error);
-        mnist_runner_clear(&runner);
-        if (status != BG_OK || *stop)
-            return status;
-        printf("Accuracy on test set: %0.2f%%\n", result.accuracy_sum / (double)result.calls);
+            printf("Graph compilation: %.1f ms\n",
+                   bg_plan_summarise(bg_trainer_plan(phases->trainer, BG_TRAINER_TEST)).compile_ms);
     }
-    BGI_TRY(test_rest(config, data, weights, &result, error));
-    printf("Accuracy on all %" PRIu64 " test images: %0.2f%%\n", result.images,
-           100.0 * (double)result.correct / (double)result.images);
+    /* In order, so that what is left over is the end of the set. */
+    BGI_TRY(create_loader(config, phases->data->test_set, samples, MNIST_LAST_SMALLER, false, &data.loader, error));
+    mnist_progress_begin(&phases->progress, config->quiet, count / samples);
+    status = bg_trainer_test(phases->trainer, &data, error);
+    bg_loader_destroy(data.loader);
+    if (status != BG_OK || *phases->stop)
+        return status;
+    printf("Accuracy on all %" PRIu64 " test images: %0.2f%%\n", result->images,
+           100.0 * (double)result->correct / (double)result->images);
     fflush(stdout);
     return BG_OK;
+}
+
+/* ---- the trainer ---- */
+
+static bg_status hear(void *user, bg_trainer_event *event, bg_error *error)
+{
+    (void)error;
+    if (event->stage == BG_TRAINER_FIT)
+        hear_training(user, event);
+    else
+        hear_test(user, event);
+    return BG_OK;
+}
+
+/* A call that was made smaller, or made at all, is not the user's: limits on its number of micro-batches are not for
+ * it. */
+static bg_options make_test_options(const mnist_config *config, mnist_shape *shape, mnist_plan_room *room)
+{
+    const bool is_own = is_test_shrunk(config, shape->device_iterations);
+    bg_options options;
+
+    if (shape->device_iterations == 0)
+        shape->device_iterations = 1;
+    options = mnist_shape_options(config, shape, room);
+    options.ipu_limits = config->ipu_limits && !is_own;
+    return options;
+}
+
+bg_status mnist_phases_create(const mnist_config *config, const mnist_data *data, bg_weights *weights, cli_log *log,
+                              const volatile sig_atomic_t *stop, mnist_phases *out, bg_error *error)
+{
+    const mnist_shape training = mnist_training_shape(config);
+    mnist_shape test = mnist_test_shape(config, bg_dataset_sample_count(data->test_set));
+    bg_trainer_options options = bg_trainer_options_defaults();
+
+    *out = (mnist_phases){
+        .config = config, .data = data, .log = log, .stop = stop, .callback = {.function = hear, .user = out}};
+    out->options[0] = mnist_shape_options(config, &training, &out->rooms[0]);
+    out->options[1] = make_test_options(config, &test, &out->rooms[1]);
+    options.strategy.training_options = &out->options[0];
+    options.strategy.inference_options = &out->options[1];
+    options.model = mnist_model_add;
+    options.model_user = (void *)(uintptr_t)config;
+    options.optimiser = bg_adamw(config->learning_rate);
+    options.micro_batch[BG_TRAINER_FIT] = (uint32_t)training.micro_batch;
+    options.micro_batch[BG_TRAINER_TEST] = (uint32_t)test.micro_batch;
+    options.max_epochs = config->epochs;
+    options.max_steps = config->steps;
+    options.callbacks = &out->callback;
+    options.callback_count = 1;
+    options.interrupt = stop;
+    BGI_TRY(bg_trainer_create(&options, weights, &out->trainer, error));
+    return bg_trainer_prepare(out->trainer, BG_TRAINER_FIT, error);
+}
+
+void mnist_phases_clear(mnist_phases *phases)
+{
+    bg_trainer_destroy(phases->trainer);
+    phases->trainer = NULL;
 }

@@ -159,11 +159,9 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const
     *out = compiled;
 cleanup:
     free(requests);
-    if (status != BG_OK) {
+    if (status != BG_OK)
         bgi_compiled_clear(&compiled);
-        return bg_error_context(error, status, "%s", bg_trainer_stage_name(stage));
-    }
-    return BG_OK;
+    return status;
 }
 
 void bgi_compiled_clear(bgi_compiled *compiled)

@@ -22,7 +22,8 @@ typedef struct pass {
     bg_array *arrays;             /* for them */
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
-    bool data_ended; /* of an infeed */
+    uint64_t saved_step; /* of the newest checkpoint, or where the fit began */
+    bool data_ended;     /* of an infeed */
 } pass;
 
 /* ---- events ---- */
@@ -160,15 +161,26 @@ static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch
     return finish_call(p, compiled, compiled->shape.iterations, valid, bgi_clock_ns() - start_ns, error);
 }
 
+/* Compiles when it has not been done: then the caller knows of no stage. */
+static bg_status prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+{
+    const bg_status status = bg_trainer_prepare(trainer, stage, error);
+
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", bg_trainer_stage_name(stage));
+}
+
 /* The plan for what is left of a batch; the one of the last time when it fits. */
 static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *error)
 {
     bgi_stage *stage = &p->trainer->stages[p->stage];
     bgi_compiled rest;
+    bg_status status;
 
     if (stage->rest.plan != NULL && bgi_call_shape_equal(&stage->rest.shape, shape))
         return BG_OK;
-    BGI_TRY(bgi_compiled_create(p->trainer, p->stage, shape, true, &rest, error));
+    status = bgi_compiled_create(p->trainer, p->stage, shape, true, &rest, error);
+    if (status != BG_OK)
+        return bg_error_context(error, status, "%s", bg_trainer_stage_name(p->stage));
     bgi_compiled_clear(&stage->rest);
     stage->rest = rest;
     return BG_OK;
@@ -190,7 +202,7 @@ static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
         if (limit == 0)
             return BG_OK;
         if (samples == bgi_shape_samples(&shape) && limit >= (training ? shape.iterations : 1)) {
-            BGI_TRY(bg_trainer_prepare(trainer, p->stage, error));
+            BGI_TRY(prepare(trainer, p->stage, error));
             BGI_TRY(run_call(p, &stage->whole, batch, first, valid, error));
         } else {
             shape = bgi_shape_rest(&shape, training, samples, limit);
@@ -258,7 +270,7 @@ static bg_status begin_pass(pass *p, bg_error *error)
     /* Inference sees its data in the same order each time, so that what it gives depends on the weights alone. */
     if (data->infeed == NULL)
         return bg_loader_begin_at(p->source->loader, p->stage == BG_TRAINER_FIT ? p->epoch : 0, p->batch, error);
-    BGI_TRY(bg_trainer_prepare(trainer, p->stage, error));
+    BGI_TRY(prepare(trainer, p->stage, error));
     if (!stage->whole.is_bound)
         BGI_TRY(bgi_compiled_bind(&stage->whole, trainer, NULL, 0, NULL, error));
     if (bg_infeed_plan(data->infeed) == stage->whole.plan)
@@ -312,7 +324,7 @@ static bg_status end_predictions(pass *p, bg_error *error)
 {
     if (p->predictions == NULL || p->predictions->rows != NULL)
         return BG_OK;
-    BGI_TRY(bg_trainer_prepare(p->trainer, p->stage, error));
+    BGI_TRY(prepare(p->trainer, p->stage, error));
     return bgi_predictions_begin(p->predictions, &p->trainer->stages[p->stage].whole, p->arrays, error);
 }
 
@@ -388,6 +400,26 @@ static bool is_due(uint64_t done, uint64_t every)
     return every != 0 && done % every == 0;
 }
 
+/* Whether a multiple of `every` lies in the updates from `before` to `step`. */
+static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
+{
+    return every != 0 && step / every > before / every;
+}
+
+/* The time for a checkpoint. */
+static bg_status save(pass *p, bg_error *error)
+{
+    p->saved_step = p->trainer->step;
+    return notify(p, BG_ON_SAVE_CHECKPOINT, 0, error);
+}
+
+/* Whether no epoch follows this one, which is over. */
+static bool is_last(const pass *p)
+{
+    return is_over(p->trainer) || p->data_ended || updates_left(p->trainer) == 0 ||
+           p->epoch + 1 >= p->trainer->options.max_epochs;
+}
+
 static bg_status run_epoch(pass *p, bgi_source *validation, bg_error *error)
 {
     const bg_trainer_options *options = &p->trainer->options;
@@ -396,14 +428,18 @@ static bg_status run_epoch(pass *p, bgi_source *validation, bg_error *error)
     BGI_TRY(begin_pass(p, error));
     BGI_TRY(notify(p, BG_ON_EPOCH_START, 0, error));
     while (!has_ended && has_more(p)) {
+        const uint64_t step = p->trainer->step;
         BGI_TRY(take_batch(p, &has_ended, error));
         if (has_ended)
             break;
         if (is_due(p->batch, options->validate_batches))
             BGI_TRY(validate_within(p, validation, error));
-        if (is_due(p->batch, options->checkpoint_batches))
-            BGI_TRY(notify(p, BG_ON_SAVE_CHECKPOINT, 0, error));
+        if (is_due(p->batch, options->checkpoint_batches) ||
+            is_passed(step, p->trainer->step, options->checkpoint_steps))
+            BGI_TRY(save(p, error));
     }
+    if (options->checkpoint_end && is_last(p) && p->saved_step != p->trainer->step)
+        BGI_TRY(save(p, error));
     if (is_due(p->epoch + 1, options->validate_epochs))
         BGI_TRY(validate_within(p, validation, error));
     return notify(p, BG_ON_EPOCH_END, 0, error);
@@ -422,7 +458,7 @@ static bg_status run_epochs(pass *p, bgi_source *validation, bg_error *error)
         trainer->epoch = ++p->epoch;
         p->batch = 0;
         if (is_due(p->epoch, options->checkpoint_epochs))
-            BGI_TRY(notify(p, BG_ON_SAVE_CHECKPOINT, 0, error));
+            BGI_TRY(save(p, error));
     }
     return notify(p, BG_ON_FIT_END, 0, error);
 }
@@ -435,13 +471,14 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
               .stage = BG_TRAINER_FIT,
               .source = &training_source,
               .epoch = trainer->first_epoch,
-              .batch = trainer->first_batch};
+              .batch = trainer->first_batch,
+              .saved_step = trainer->step};
     bg_status status = BG_OK;
 
     trainer->should_stop = trainer->was_stopped = false;
     trainer->epoch = trainer->first_epoch;
     trainer->first_epoch = trainer->first_batch = 0;
-    BGI_TRY_CLEANUP(bg_trainer_prepare(trainer, BG_TRAINER_FIT, error));
+    BGI_TRY_CLEANUP(prepare(trainer, BG_TRAINER_FIT, error));
     if (trainer->is_resumed)
         bg_session_set_step(trainer->stages[BG_TRAINER_FIT].whole.session, trainer->step);
     trainer->is_resumed = false;

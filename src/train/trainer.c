@@ -234,14 +234,19 @@ void bg_trainer_destroy(bg_trainer *trainer)
 
 /* ---- stages ---- */
 
-/* Lightning's rule for a model that is split over devices; options that are given answer for themselves. */
-static bg_status check_iterations(const bg_trainer *trainer, bgi_stage *stage, bg_error *error)
+static bool is_given(const bg_trainer *trainer, bg_trainer_stage stage)
 {
     const bg_ipu_strategy *strategy = &trainer->options.strategy;
-    const bool is_given = (stage->whole.training ? strategy->training_options : strategy->inference_options) != NULL;
+
+    return (stage == BG_TRAINER_FIT ? strategy->training_options : strategy->inference_options) != NULL;
+}
+
+/* Lightning's rule for a model that is split over devices; options that are given answer for themselves. */
+static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_stage number, bgi_stage *stage, bg_error *error)
+{
     const uint32_t device_count = bg_plan_summarise(stage->whole.plan).device_count;
 
-    if (!strategy->ipu_limits || is_given || stage->shape.iterations >= device_count)
+    if (!trainer->options.strategy.ipu_limits || is_given(trainer, number) || stage->shape.iterations >= device_count)
         return BG_OK;
     bgi_compiled_clear(&stage->whole);
     return bg_error_set(error, BG_ERROR_INVALID,
@@ -262,8 +267,8 @@ bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_err
         return BG_OK;
     status = bgi_compiled_create(trainer, stage, &of->shape, false, &of->whole, error);
     if (status == BG_OK)
-        status = check_iterations(trainer, of, error);
-    if (status != BG_OK && of->options.ipu_limits)
+        status = check_iterations(trainer, stage, of, error);
+    if (status != BG_OK && of->options.ipu_limits && !is_given(trainer, stage))
         return bg_error_context(error, status, "with device_iterations %u, accumulate_grad_batches %u",
                                 of->shape.iterations, of->shape.accumulation);
     return status;

@@ -177,6 +177,46 @@ static void batches_have_validations(void **state)
     close_rig(&r);
 }
 
+/* Every so many updates, whatever calls take, and once more at the end of what was not saved yet. */
+static void updates_have_checkpoints(void **state)
+{
+    rig r = {.listener = {.brief = true}};
+
+    (void)state;
+    open_rig(&r);
+    r.options.validate_epochs = 0;
+    r.options.max_epochs = 3;
+    r.options.checkpoint_steps = 4;
+    r.options.checkpoint_end = true;
+    create(&r);
+    require(bg_trainer_fit(r.trainer, &r.data, NULL, &error)); /* batches of 2 updates and of 1 */
+    assert_string_equal(r.listener.text, "fit fit_start 0/0\n"
+                                         "fit epoch_start 0/0\nfit epoch_end 0/2\n"
+                                         "fit epoch_start 1/0\nfit save_checkpoint 1/1\nfit epoch_end 1/2\n"
+                                         "fit epoch_start 2/0\nfit save_checkpoint 2/1\nfit save_checkpoint 2/2\n"
+                                         "fit epoch_end 2/2\nfit fit_end 3/0\n");
+    bg_trainer_destroy(r.trainer);
+
+    /* What max_steps or a stop ends is saved where it ended. */
+    r.options.checkpoint_steps = 0;
+    r.options.max_steps = 5;
+    r.listener = (listener){.brief = true};
+    create(&r);
+    require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
+    assert_non_null(strstr(r.listener.text, "fit epoch_start 1/0\nfit save_checkpoint 1/1\nfit epoch_end 1/1\n"));
+    r.listener = (listener){.brief = true};
+    require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
+    assert_null(strstr(r.listener.text, "save")); /* nothing was done */
+    bg_trainer_destroy(r.trainer);
+    r.options.max_steps = 0;
+    r.listener = (listener){.at = BG_ON_CALL_END, .brief = true, .deed = STOP};
+    create(&r);
+    require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
+    assert_string_equal(r.listener.text, "fit fit_start 0/0\nfit epoch_start 0/0\nfit save_checkpoint 0/1\n"
+                                         "fit epoch_end 0/1\nfit fit_end 0/1\n");
+    close_rig(&r);
+}
+
 /* However it is said, the fit ends after the batch at work, and can be begun again. */
 static void runs_can_be_stopped(void **state)
 {
@@ -227,6 +267,14 @@ static void callbacks_that_fail_say_where(void **state)
     }
 }
 
+static bg_status run_stage(rig *r, bg_trainer_stage stage)
+{
+    return stage == BG_TRAINER_FIT        ? bg_trainer_fit(r->trainer, &r->data, NULL, &error)
+           : stage == BG_TRAINER_VALIDATE ? bg_trainer_validate(r->trainer, &r->data, &error)
+           : stage == BG_TRAINER_TEST     ? bg_trainer_test(r->trainer, &r->data, &error)
+                                          : bg_trainer_predict(r->trainer, &r->data, NULL, &error);
+}
+
 static void models_that_fail_name_their_stage(void **state)
 {
     rig r = {0};
@@ -235,13 +283,17 @@ static void models_that_fail_name_their_stage(void **state)
     open_rig(&r);
     create(&r);
     for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++) {
+        bg_error prepared = {0};
         char wanted[64];
         memset(&error, 0, sizeof error);
         r.net.fails[stage] = true;
         snprintf(wanted, sizeof wanted, "%s: ", bg_trainer_stage_name((bg_trainer_stage)stage));
-        assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &error), BG_ERROR_SHAPE);
+        assert_int_equal(run_stage(&r, (bg_trainer_stage)stage), BG_ERROR_SHAPE);
         assert_ptr_equal(strstr(error.message, wanted), error.message);
         assert_non_null(strstr(error.message, "this model is broken"));
+        /* Who asks for a stage knows which. */
+        assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &prepared), BG_ERROR_SHAPE);
+        assert_string_equal(prepared.message, error.message + strlen(wanted));
         r.net.fails[stage] = false;
         require(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &error)); /* not for ever */
     }
@@ -317,11 +369,9 @@ static void data_that_fail_are_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_have_their_order),
-        cmocka_unit_test(batches_have_validations),
-        cmocka_unit_test(runs_can_be_stopped),
-        cmocka_unit_test(callbacks_that_fail_say_where),
-        cmocka_unit_test(models_that_fail_name_their_stage),
+        cmocka_unit_test(events_have_their_order),       cmocka_unit_test(batches_have_validations),
+        cmocka_unit_test(updates_have_checkpoints),      cmocka_unit_test(runs_can_be_stopped),
+        cmocka_unit_test(callbacks_that_fail_say_where), cmocka_unit_test(models_that_fail_name_their_stage),
         cmocka_unit_test(data_that_fail_are_reported),
     };
 

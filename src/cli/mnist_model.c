@@ -1,0 +1,184 @@
+/*
+ * mnist_model.c: the digit network as a model of the trainer, and as a plan alone; and what a call's outputs say.
+ */
+#include "cli/mnist.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/error.h"
+
+/* Some hundred updates of four devices: a trace of about 15 MB. */
+enum { PROFILE_EVENTS = 262144 };
+
+static const bg_output_request all_requests[] = {
+    {.output = "loss", .name = "loss.all", .mode = BG_OUTPUT_ALL},
+    {.output = "correct", .name = "correct.all", .mode = BG_OUTPUT_ALL},
+    {.output = "gradient_norm", .name = "gradient_norm.all", .mode = BG_OUTPUT_ALL}, /* the last: logs_norm */
+};
+
+bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch)
+{
+    const mnist_config *config = user;
+    bg_convnet_options network = bg_convnet_defaults();
+
+    network.micro_batch = micro_batch;
+    network.dtype = bg_dtype_find(config->dtype);
+    network.checkpoint_blocks = config->checkpoint_blocks;
+    if (mnist_config_last_batch(config) == MNIST_LAST_PAD)
+        network.ignore_label = MNIST_PAD_LABEL;
+    network.outputs = stage == BG_TRAINER_FIT ? BG_CONVNET_LOSS | BG_CONVNET_CORRECT : BG_CONVNET_CORRECT;
+    return bg_convnet_build(graph, &network).loss;
+}
+
+bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, mnist_plan_room *room)
+{
+    bg_options options = mnist_plan_options(config, shape->training, room);
+
+    options.device_iterations = (uint32_t)shape->device_iterations;
+    options.gradient_accumulation = (uint32_t)shape->gradient_accumulation;
+    options.replicas = (uint32_t)shape->replicas;
+    options.output_mode = shape->output_mode;
+    options.output_period = (uint32_t)shape->output_period;
+    options.offload_optimiser = shape->training && config->offload_optimiser;
+    options.trace = shape->training && config->profile;
+    options.trace_events = PROFILE_EVENTS;
+    if (shape->training && config->costs.stage_count > 0) {
+        options.stage_costs = config->costs.stages;
+        options.stage_cost_count = config->costs.stage_count;
+        options.message_bytes_per_ns = config->costs.message_bytes_per_ns;
+    }
+    if (shape->logs_all) {
+        options.output_requests = all_requests;
+        options.output_request_count = shape->logs_norm ? 3 : 2;
+    }
+    return options;
+}
+
+bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error)
+{
+    const bg_optimiser optimiser = bg_adamw(config->learning_rate);
+    mnist_plan_room room;
+    const bg_options options = mnist_shape_options(config, shape, &room);
+    bg_graph *graph = NULL;
+    bg_value loss;
+    bg_status status;
+
+    BGI_TRY(bg_graph_create(&graph, error));
+    loss = mnist_model_add((void *)(uintptr_t)config, graph, shape->training ? BG_TRAINER_FIT : BG_TRAINER_TEST,
+                           (int64_t)shape->micro_batch);
+    if (shape->training)
+        status = bg_plan_create_training(graph, loss, &optimiser, &options, out, error);
+    else
+        status = bg_plan_create_inference(graph, &options, out, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+mnist_shape mnist_training_shape(const mnist_config *config)
+{
+    mnist_shape shape = {.training = true,
+                         .micro_batch = config->batch_size,
+                         .device_iterations = config->device_iterations,
+                         .gradient_accumulation = config->gradient_accumulation,
+                         .replicas = config->replicas,
+                         .output_period = config->output_period,
+                         .logs_all = config->log_path != NULL,
+                         .logs_norm = config->log_path != NULL && config->gradient_norm};
+
+    bg_output_mode_find(config->output_mode, &shape.output_mode);
+    return shape;
+}
+
+mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
+{
+    return (mnist_shape){.training = false,
+                         .micro_batch = config->test_batch_size,
+                         .device_iterations = mnist_test_iterations(config, test_count),
+                         .gradient_accumulation = 1,
+                         .replicas = mnist_test_replicas(config),
+                         .output_mode =
+                             config->ipu.test.stages != NULL ? config->ipu.test.options.output_mode : BG_OUTPUT_SUM};
+}
+
+/* ---- outputs of a call ---- */
+
+/* What was asked for every n updates comes once, at the end, where the call is shorter than usual. */
+static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_call *call)
+{
+    const bg_output_mode mode = mnist_training_shape(config).output_mode;
+
+    return mode == BG_OUTPUT_EVERY_N && !call->is_whole ? BG_OUTPUT_FINAL : mode;
+}
+
+/* The micro-batch of the call that value `index` of `count` is of; of sums, all in turn. */
+static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *call, uint64_t count, uint64_t index)
+{
+    const bg_output_mode mode = find_mode(config, call);
+    const uint64_t per_update = (uint64_t)call->gradient_accumulation * call->replicas;
+
+    if (mode == BG_OUTPUT_EVERY_N)
+        return ((index / per_update + 1) * config->output_period - 1) * per_update + index % per_update;
+    if (mode == BG_OUTPUT_ALL || mode == BG_OUTPUT_SUM)
+        return index;
+    return call->device_iterations * per_update - count + index; /* the last ones */
+}
+
+uint64_t mnist_call_correct(const bg_trainer_call *call)
+{
+    bg_stream stream;
+    const int32_t *correct = bg_trainer_call_output(call, "correct", &stream);
+    uint64_t sum = 0;
+
+    for (uint64_t i = 0; i < stream.count; i++)
+        sum += (uint64_t)correct[i];
+    return sum;
+}
+
+/* Under `sum` a value stands for all micro-batches of its replica; a loss is then a sum of means. Else values are those
+ * of single micro-batches, each a mean over the images that count. */
+mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call)
+{
+    const uint64_t micro_batches = (uint64_t)call->device_iterations * call->gradient_accumulation * call->replicas;
+    bg_stream stream;
+    const float *loss = bg_trainer_call_output(call, "loss", &stream);
+    const uint64_t covered = find_mode(config, call) == BG_OUTPUT_SUM ? micro_batches : stream.count;
+    uint64_t counted = 0;
+    mnist_score score = {.image_count = 0};
+
+    for (uint64_t i = 0; i < covered; i++) {
+        const uint64_t valid = bg_trainer_call_valid(call, find_covered(config, call, covered, i));
+
+        score.image_count += valid;
+        counted += valid > 0;
+    }
+    for (uint64_t i = 0; i < stream.count; i++)
+        score.loss += (double)loss[i];
+    if (score.image_count == 0)
+        return score; /* what the mode returns is padding */
+    score.loss /= (double)counted;
+    score.accuracy = 100.0 * (double)mnist_call_correct(call) / (double)score.image_count;
+    return score;
+}
+
+double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *call, uint64_t *out_first,
+                           uint64_t *out_last)
+{
+    const uint64_t per_update = (uint64_t)call->gradient_accumulation * call->replicas;
+    bg_stream stream;
+    const float *loss = bg_trainer_call_output(call, "loss.all", &stream);
+    bool is_all = loss != NULL;
+
+    if (!is_all) {
+        loss = bg_trainer_call_output(call, "loss", &stream);
+        is_all = find_mode(config, call) == BG_OUTPUT_ALL;
+    }
+    for (uint64_t i = 0; i < stream.count; i++) {
+        if (isfinite(loss[i]))
+            continue;
+        *out_first = call->first_update + 1 + (is_all ? i / per_update : 0);
+        *out_last = is_all ? *out_first : call->first_update + call->device_iterations;
+        return (double)loss[i];
+    }
+    return 0.0;
+}
