@@ -51,7 +51,7 @@ static bg_status check_places(const mnist_config *config, const char *save_path,
         BGI_TRY(cli_log_check(config->log_path, error));
     if (config->profile)
         BGI_TRY(check_profile_folder(profile_folder(config), error));
-    return BG_OK;
+    return mnist_checkpoint_check(config, error);
 }
 
 /* What one option writes must not be what another reads or writes. Weights may go back to where they came from. */
@@ -130,16 +130,16 @@ static void print_coverage(const mnist_config *config)
            config->batch_size * config->replicas, mnist_images_per_training_call(config));
 }
 
-static void print_training_result(const mnist_config *config, const mnist_training_result *result)
+static void print_training_result(const mnist_config *config, const mnist_training_result *result, uint64_t step)
 {
     if (config->quiet)
         return;
     if (result->updates > 0)
         printf("Trained %" PRIu64 " weight updates, %" PRIu64 " images in %.2f s: %.0f images/s\n", result->updates,
                result->images, result->seconds, (double)result->images / result->seconds);
-    if (config->steps > result->updates && cli_received_signal == 0)
+    if (config->steps > step && cli_received_signal == 0)
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", config->steps,
-               result->updates);
+               step);
     if (config->debug && result->updates > 0) {
         char verdict[BG_RUN_LIMIT_TEXT_BYTES];
 
@@ -238,6 +238,7 @@ static bg_status compile(mnist_run *run, bg_error *error)
         mnist_phases_create(config, &run->data, run->weights, &run->log, &cli_received_signal, &run->phases, error));
     if (config->init_path != NULL)
         BGI_TRY(cli_weights_load(run->weights, config->init_path, error));
+    BGI_TRY(mnist_checkpoint_resume(&run->phases, error));
     BGI_TRY(mnist_test_check(config, &run->data, error));
     if (config->quiet)
         return BG_OK;
@@ -283,8 +284,10 @@ static bg_status train(mnist_run *run, bg_error *error)
     run->has_trained = result->updates > 0;
     run->late = run->log.failure;
     if (run->late.status == BG_OK)
+        run->late = run->phases.checkpoint_failure;
+    if (run->late.status == BG_OK)
         note_bad_loss(run, result);
-    print_training_result(config, result);
+    print_training_result(config, result, bg_trainer_step(run->phases.trainer));
     if (wants_save(run, result)) {
         run->is_saved = cli_weights_save(run->weights, run->save_path, &save_error) == BG_OK;
         if (run->is_saved)
@@ -309,7 +312,8 @@ static bg_status run_all(mnist_run *run, bg_error *error)
     fflush(stdout);
     BGI_TRY(compile(run, error));
     BGI_TRY(mnist_log_open(&run->log, config, run->save_path, &run->data,
-                           bg_trainer_session(run->phases.trainer, BG_TRAINER_FIT), &cli_received_signal, error));
+                           bg_trainer_session(run->phases.trainer, BG_TRAINER_FIT), run->phases.is_resumed,
+                           &cli_received_signal, error));
     print_coverage(config);
     BGI_TRY(train(run, error));
     if (cli_received_signal == 0)
@@ -329,10 +333,11 @@ static void clear_run(mnist_run *run)
 
 static int report_signal(const mnist_run *run)
 {
-    cli_say("mnist", "stopped by signal %d%s", (int)cli_received_signal,
+    cli_say("mnist", "stopped by signal %d%s%s", (int)cli_received_signal,
             run->is_saved      ? "; the weights so far are saved"
             : run->has_trained ? ""
-                               : "; nothing was trained, nothing is saved");
+                               : "; nothing was trained, nothing is saved",
+            run->has_trained && run->phases.is_checkpointed ? "; --resume goes on from here" : "");
     return 128 + (int)cli_received_signal;
 }
 

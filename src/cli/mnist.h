@@ -52,6 +52,9 @@ typedef struct mnist_config {
     const char *data_dir;
     bool download;
     const char *init_path, *save_path, *log_path;
+    const char *checkpoint_dir; /* NULL: none */
+    uint64_t checkpoint_steps;  /* 0: at the end only */
+    bool resume;
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet, compile_only;
@@ -167,9 +170,9 @@ double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *ca
 /* ---- the log (mnist_log.c) ---- */
 
 /* Opens the file and writes the first line: the configuration as it came out, versions, data. Without a log path
- * nothing happens. */
+ * nothing happens. `continues`: behind the lines of a file that is there. */
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
-                         const bg_session *session, const volatile sig_atomic_t *stop, bg_error *error);
+                         const bg_session *session, bool continues, const volatile sig_atomic_t *stop, bg_error *error);
 /* One line for each weight update of the call; `epoch` counts from 1. The first failure is kept in log->failure and
  * ends the log. */
 void mnist_log_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch);
@@ -213,6 +216,10 @@ typedef struct mnist_phases {
     cli_log *log;
     const volatile sig_atomic_t *stop;
     bg_trainer *trainer;
+    bg_loader *loader; /* of the training that runs */
+    bool is_resumed;
+    bool is_checkpointed;        /* the newest checkpoint is there */
+    bg_error checkpoint_failure; /* the first one */
     bg_trainer_callback callback;
     bg_options options[2];    /* of training and test */
     mnist_plan_room rooms[2]; /* for them */
@@ -234,5 +241,14 @@ bg_status mnist_train(mnist_phases *phases, bg_error *error);
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
 /* Prints progress and accuracy. Nothing is printed after *stop. */
 bg_status mnist_test(mnist_phases *phases, bg_error *error);
+
+/* ---- checkpoints (mnist_checkpoint.c) ---- */
+
+/* Makes the folder. Without --resume it must have no checkpoint of an earlier training. */
+bg_status mnist_checkpoint_check(const mnist_config *config, bg_error *error);
+/* `batch` calls of the epoch are done. */
+bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint64_t batch, bg_error *error);
+/* With --resume: the weights and the place of the latest checkpoint, if there is one. */
+bg_status mnist_checkpoint_resume(mnist_phases *phases, bg_error *error);
 
 #endif

@@ -128,6 +128,12 @@ const cli_option mnist_options[] = {
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "save", AT(save_path), .value = "FILE", .default_text = "brigade-mnist.safetensors",
      .help = "where the trained weights go"},
+    {CLI_TEXT, "checkpoint", AT(checkpoint_dir), .value = "DIR", .default_text = "none",
+     .help = "where the training's whole state goes when it ends, also by a signal"},
+    {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
+     .default_text = "at the end only", .help = "and after every N weight updates, when the call at work is done"},
+    {CLI_FLAG, "resume", AT(resume),
+     .help = "go on from the checkpoint in DIR, to the same bits; --epochs and --steps count from the beginning"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
      .help = "JSON lines: configuration, then each weight update; may be a pipe"},
     {CLI_FLAG, "profile", AT(profile), .help = "record the training's actions, the last 262144 of each device"},
@@ -283,8 +289,20 @@ static bg_status check_output(const mnist_config *config, bg_error *error)
     return BG_OK;
 }
 
+static bg_status check_checkpoints(const mnist_config *config, bg_error *error)
+{
+    if (config->checkpoint_dir == NULL && (config->resume || config->checkpoint_steps > 0))
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s without --checkpoint, which says where",
+                            config->resume ? "resume" : "checkpoint-steps");
+    if (config->resume && config->init_path != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--resume with --init %s; both give the weights: leave one out",
+                            config->init_path);
+    return BG_OK;
+}
+
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
+    BGI_TRY(check_checkpoints(config, error));
     BGI_TRY(check_locations(config, error));
     BGI_TRY(cli_schedule_check(config->strategy, config->schedule, error));
     BGI_TRY(check_devices(config, error));

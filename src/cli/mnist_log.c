@@ -113,6 +113,7 @@ static json_t *describe_config(const mnist_config *given, const char *save_path,
             json_object_set_new(object, option->name, option_value(option, config));
     set_null(object, "devices", used.devices == 0);
     set_null(object, "steps", used.steps == 0);
+    set_null(object, "checkpoint-steps", used.checkpoint_steps == 0);
     set_null(object, "cores", used.cores == 0);
     return object;
 }
@@ -134,9 +135,9 @@ static json_t *describe_data(const mnist_data *data)
 }
 
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
-                         const bg_session *session, const volatile sig_atomic_t *stop, bg_error *error)
+                         const bg_session *session, bool continues, const volatile sig_atomic_t *stop, bg_error *error)
 {
-    BGI_TRY(cli_log_open(log, config->log_path, false, stop, error));
+    BGI_TRY(cli_log_open(log, config->log_path, continues, stop, error));
     if (log->stream == NULL)
         return BG_OK;
     BGI_TRY(cli_log_write(log,

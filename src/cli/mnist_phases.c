@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/command.h"
 #include "core/error.h"
 
 /* What the tensors of a batch are for. */
@@ -68,6 +69,19 @@ static void note_training_call(mnist_phases *phases, const bg_trainer_event *eve
         phases->score = score;
 }
 
+/* A disk that is full ends no training: the next checkpoint may fit again. */
+static void save_checkpoint(mnist_phases *phases, const bg_trainer_event *event)
+{
+    bg_error error = {0};
+
+    phases->is_checkpointed = mnist_checkpoint_save(phases, event->epoch, event->batch, &error) == BG_OK;
+    if (phases->is_checkpointed)
+        return;
+    cli_warn(phases->config->command, error.message);
+    if (phases->checkpoint_failure.status == BG_OK)
+        phases->checkpoint_failure = error;
+}
+
 static void hear_training(mnist_phases *phases, const bg_trainer_event *event)
 {
     mnist_progress *progress = &phases->progress;
@@ -78,6 +92,8 @@ static void hear_training(mnist_phases *phases, const bg_trainer_event *event)
         note_training_call(phases, event);
     else if (event->kind == BG_ON_BATCH_END)
         mnist_progress_add(progress, phases->training.images - progress->images, &phases->score);
+    else if (event->kind == BG_ON_SAVE_CHECKPOINT)
+        save_checkpoint(phases, event);
     else if (event->kind == BG_ON_EPOCH_END)
         mnist_progress_end(progress, progress->done > 0 ? &phases->score : NULL);
 }
@@ -85,15 +101,18 @@ static void hear_training(mnist_phases *phases, const bg_trainer_event *event)
 bg_status mnist_train(mnist_phases *phases, bg_error *error)
 {
     const mnist_config *config = phases->config;
+    const uint64_t samples = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
     bg_trainer_data data = {.names = input_names};
     double start_s = mnist_now_s();
     bg_status status;
 
     if (config->epochs == 0)
         return BG_OK;
-    BGI_TRY(create_loader(config, phases->data->train_set, bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT),
-                          mnist_config_last_batch(config), !config->no_shuffle, &data.loader, error));
+    BGI_TRY(create_loader(config, phases->data->train_set, samples, mnist_config_last_batch(config),
+                          !config->no_shuffle, &data.loader, error));
+    phases->loader = data.loader;
     status = bg_trainer_fit(phases->trainer, &data, NULL, error);
+    phases->loader = NULL;
     phases->training.seconds = mnist_now_s() - start_s;
     phases->training.loader = bg_loader_statistics_of(data.loader);
     bg_loader_destroy(data.loader);
@@ -242,6 +261,10 @@ bg_status mnist_phases_create(const mnist_config *config, const mnist_data *data
     options.micro_batch[BG_TRAINER_TEST] = (uint32_t)test.micro_batch;
     options.max_epochs = config->epochs;
     options.max_steps = config->steps;
+    if (config->checkpoint_dir != NULL) {
+        options.checkpoint_steps = config->checkpoint_steps;
+        options.checkpoint_end = true;
+    }
     options.callbacks = &out->callback;
     options.callback_count = 1;
     options.interrupt = stop;

@@ -1,0 +1,160 @@
+/*
+ * mnist_checkpoint.c: --checkpoint, --resume: the state of a training with the place in its data, a JSON object in the
+ * checkpoint's blob:
+ *
+ *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
+ *
+ * The place is counted in images, not calls, so that a run of another shape can go on there.
+ */
+#include "cli/mnist.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/checkpoint.h>
+
+#include "cli/command.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "runtime/checkpoint.h"
+
+/* Where a training stands in its data. */
+typedef struct data_place {
+    json_int_t epoch, image; /* both from 0 */
+    json_int_t images;       /* of an epoch */
+    int shuffle;
+} data_place;
+
+static bg_status count_checkpoints(const mnist_config *config, size_t *out_count, uint64_t *out_latest, bg_error *error)
+{
+    bgi_checkpoint_list list = {0};
+    bg_status status = bgi_checkpoint_find(config->checkpoint_dir, &list, error);
+
+    *out_count = list.count;
+    *out_latest = list.count > 0 ? list.steps[0] : 0;
+    free(list.steps);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
+}
+
+bg_status mnist_checkpoint_check(const mnist_config *config, bg_error *error)
+{
+    size_t count;
+    uint64_t latest;
+
+    if (config->checkpoint_dir == NULL)
+        return BG_OK;
+    if (bgi_folder_create(config->checkpoint_dir, error) != BG_OK)
+        return bg_error_context(error, error->status, "--checkpoint");
+    BGI_TRY(count_checkpoints(config, &count, &latest, error));
+    if (count > 0 && !config->resume)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--checkpoint %s has a checkpoint of an earlier training, of weight update %" PRIu64
+                            "; add --resume to go on from it, or name another folder",
+                            config->checkpoint_dir, latest);
+    return BG_OK;
+}
+
+/* ---- saving ---- */
+
+bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint64_t batch, bg_error *error)
+{
+    const mnist_config *config = phases->config;
+    const uint64_t images = bg_dataset_sample_count(phases->data->train_set);
+    const bool is_done =
+        batch >= bg_loader_batch_count(phases->loader); /* an epoch's end is the next one's beginning */
+    const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
+    bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
+    char blob[160];
+    bg_status status;
+
+    options.blob_bytes = (size_t)snprintf(
+        blob, sizeof blob, "{\"epoch\":%" PRIu64 ",\"image\":%" PRIu64 ",\"images\":%" PRIu64 ",\"shuffle\":%s}",
+        is_done ? epoch + 1 : epoch, image, images, config->no_shuffle ? "false" : "true");
+    options.blob = blob;
+    options.info = "brigade mnist";
+    status = bg_checkpoint_save(bg_trainer_session(phases->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
+                                error);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
+}
+
+/* ---- going on ---- */
+
+static bg_status read_place(const bg_checkpoint *found, data_place *out, bg_error *error)
+{
+    json_t *object = json_loadb(found->blob != NULL ? found->blob : "", found->blob_bytes, 0, NULL);
+    const int failed = json_unpack(object, "{s:I, s:I, s:I, s:b}", "epoch", &out->epoch, "image", &out->image, "images",
+                                   &out->images, "shuffle", &out->shuffle);
+
+    json_decref(object);
+    if (failed != 0 || out->epoch < 0 || out->image < 0)
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s does not say where its data stood; it is no checkpoint of `brigade mnist`",
+                            found->path);
+    return BG_OK;
+}
+
+/* The images must be the same, in the same order, and a call must begin at the place. */
+static bg_status check_place(const mnist_phases *phases, const data_place *place, const char *path, bg_error *error)
+{
+    const mnist_config *config = phases->config;
+    const uint64_t images = bg_dataset_sample_count(phases->data->train_set);
+    const uint64_t per_call = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
+
+    if ((uint64_t)place->images != images)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s is of a training on %" PRIu64 " images, here are %" PRIu64 "; give the same --data-dir",
+                            path, (uint64_t)place->images, images);
+    if ((place->shuffle != 0) == config->no_shuffle)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s is of a training %s", path,
+                            config->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
+    if ((uint64_t)place->image % per_call != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s stands at image %" PRIu64 " of an epoch, where no call of %" PRIu64
+                            " images begins; take the --batch-size, --device-iterations, --gradient-accumulation and "
+                            "--replicas of the training that it is of",
+                            path, (uint64_t)place->image, per_call);
+    return BG_OK;
+}
+
+static bg_status go_on(mnist_phases *phases, const bg_checkpoint *found, bg_error *error)
+{
+    const uint64_t per_call = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
+    data_place place;
+
+    BGI_TRY(read_place(found, &place, error));
+    BGI_TRY(check_place(phases, &place, found->path, error));
+    bg_trainer_resume(phases->trainer, (uint64_t)place.epoch, (uint64_t)place.image / per_call, found->step);
+    phases->is_resumed = true;
+    if (!phases->config->quiet)
+        printf("Resumed from %s: %" PRIu64 " weight updates, epoch %" PRIu64 ", image %" PRIu64 "\n", found->path,
+               found->step, (uint64_t)place.epoch + 1, (uint64_t)place.image);
+    return BG_OK;
+}
+
+bg_status mnist_checkpoint_resume(mnist_phases *phases, bg_error *error)
+{
+    const mnist_config *config = phases->config;
+    bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
+    bg_checkpoint found = {0};
+    size_t count;
+    uint64_t latest;
+    bg_status status;
+
+    if (!config->resume)
+        return BG_OK;
+    BGI_TRY(count_checkpoints(config, &count, &latest, error));
+    if (count == 0) {
+        cli_say(config->command, "--resume: there is no checkpoint in %s; training begins anew",
+                config->checkpoint_dir);
+        return BG_OK;
+    }
+    options.differences = BG_CHECKPOINT_REFUSE;
+    status = bg_checkpoint_load(bg_trainer_session(phases->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
+                                &found, error);
+    if (status == BG_OK)
+        status = go_on(phases, &found, error);
+    bg_checkpoint_clear(&found);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--resume");
+}

@@ -1,0 +1,91 @@
+#!/bin/sh
+# brigade mnist --checkpoint: a training that was ended, in whatever way, and goes on has the weights of one that never
+# ended, to the bit, and its data where they were.
+. "$(dirname "$0")/support.sh"
+make_digits
+cd "$folder" || exit 1
+
+common="--data-dir data --batch-size 8 --gradient-accumulation 2 --cores 2"
+
+# train OPTION...: quietly; the exit code.
+train() {
+    "$program" mnist $common "$@" >out 2>err
+}
+
+latest() { # FOLDER: the update of its checkpoint
+    ls "$1" 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
+}
+
+# In the middle of the second epoch (20 calls of 5 updates make one), then on, another way.
+train --device-iterations 5 --epochs 3 --save whole --log whole.log
+train --device-iterations 5 --epochs 3 --save half --log two.log --checkpoint c1 --steps 125
+check "the checkpoint is of the last update" test "$(latest c1)" -eq 125
+cp -r c1 c3
+train --device-iterations 5 --epochs 3 --save on --log two.log --checkpoint c1 --resume
+check "a resumed training has the same weights" cmp whole on
+check "it says where it goes on" \
+    grep -q '^Resumed from c1/checkpoint_train_step_125.safetensors: 125 weight updates, epoch 2, image 400$' out
+grep -v '"config"' whole.log | sed 's/,"images_per_s.*//' >whole.lines
+grep -v '"config"' two.log | sed 's/,"images_per_s.*//' >two.lines
+check "its log goes on, on the same images" cmp whole.lines two.lines
+check "the log has a head for each part" test "$(grep -c '"config"' two.log)" -eq 2
+train --device-iterations 5 --epochs 3 --save again --checkpoint c1 --resume
+check "a training that is over stays" cmp whole again
+check "and nothing is trained" sh -c '! grep -q "^Trained" out'
+
+if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
+    for other in '--strategy single --device-iterations 5' '--device-iterations 25' \
+        '--replicas 2 --gradient-accumulation 1 --device-iterations 5' '--schedule grouped --offload-optimiser --device-iterations 1'; do
+        train --device-iterations 5 --epochs 3 --save half --checkpoint "c $other" --steps 125
+        train --epochs 3 --save on --checkpoint "c $other" --resume $other
+        # Two replicas of one micro-batch are another mean than two micro-batches of one: the place is the same.
+        case $other in
+        *replicas*) check "resumed as $other" grep -q 'epoch 2, image 400$' out ;;
+        *) check "resumed as $other" cmp whole on ;;
+        esac
+    done
+fi
+
+# interrupt SIGNAL CODE: in the middle of a training of thousands of updates.
+interrupt() {
+    rm -rf c2
+    "$program" mnist $common --device-iterations 2 --epochs 100000 --checkpoint c2 --checkpoint-steps 6 --save half \
+        >out 2>err &
+    pid=$!
+    tries=0
+    while [ -z "$(latest c2)" ] && [ $tries -lt 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    kill -"$1" $pid
+    wait $pid 2>/dev/null
+    check "SIG$1 ends it with $2" test $? -eq "$2"
+    [ "$1" = KILL ] || check "SIG$1 says what to do" grep -q 'saved; --resume goes on from here$' err
+    check "SIG$1 leaves a checkpoint" test "$(latest c2)" -gt 0
+    last=$(($(latest c2) + 6))
+    train --device-iterations 2 --epochs 100000 --save on --checkpoint c2 --resume --steps $last
+    train --device-iterations 2 --epochs 100000 --save whole --steps $last
+    check "after SIG$1 it goes on as if nothing had been" cmp whole on
+}
+interrupt TERM 143
+interrupt KILL 137
+[ -n "${BRIGADE_TEST_QUICK:-}" ] || interrupt INT 130
+
+# Refusals.
+error 1 'has a checkpoint of an earlier training, of weight update 300; add --resume' \
+    mnist --data-dir data --checkpoint c1
+shape='--batch-size 8 --gradient-accumulation 2 --device-iterations 5 --strategy sharded'
+error 1 'was made with seed 0, this session has 1' mnist --data-dir data $shape --checkpoint c3 --resume --seed 1
+error 1 'is of a training without --no-shuffle; leave it out' \
+    mnist --data-dir data $shape --checkpoint c3 --resume --no-shuffle
+error 1 'no call of 640 images begins' mnist --data-dir data --batch-size 8 --gradient-accumulation 8 \
+    --device-iterations 10 --checkpoint c3 --resume
+error 2 '--resume without --checkpoint' mnist --resume
+error 2 '--checkpoint-steps without --checkpoint' mnist --checkpoint-steps 3
+error 2 '--resume with --init w' mnist --checkpoint c1 --resume --init w
+"$program" data digits --dir other --count 800 --test-count 100 >/dev/null
+error 1 'is of a training on 1600 images, here are 800; give the same --data-dir' \
+    mnist --data-dir other $shape --checkpoint c3 --resume
+train --device-iterations 5 --save new --checkpoint none --resume --epochs 1
+check "without a checkpoint it begins anew" grep -q -F -e '--resume: there is no checkpoint in none; training begins anew' err
+finish
