@@ -34,7 +34,8 @@ typedef struct bg_ipu_strategy {
     uint32_t devices;
     uint32_t device_iterations; /* in training and in inference */
     /* Used as they are, instead of what the trainer would make of the above and of its own options. NULL: made. Each
-     * replica has data of its own (input_group_size 1), and replicas are said (no total_devices). */
+     * replica has data of its own (input_group_size 1). With total_devices a stage's calls are known when it is
+     * compiled. */
     const bg_options *training_options;
     const bg_options *inference_options;
     /* After each stage its trace and its summary go to FOLDER/training, /validation, /test or /predict as profile.json
@@ -48,7 +49,7 @@ typedef struct bg_ipu_strategy {
 BG_API bg_ipu_strategy bg_ipu_strategy_defaults(void); /* 1 device, 1 iteration */
 /* "auto" or a number. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_ipu_strategy_set_devices(bg_ipu_strategy *strategy, const char *text, bg_error *error);
-/* The replication factor that holds. */
+/* The replication factor that holds. That of total_devices is the plan's. */
 BG_API uint32_t bg_ipu_strategy_replicas(const bg_ipu_strategy *strategy);
 /* The options of a stage: given, or the defaults with replicas, iterations, and in training accumulation. */
 BG_API bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training,
@@ -239,7 +240,8 @@ BG_API const bg_plan *bg_trainer_rest_plan(const bg_trainer *trainer, bg_trainer
 BG_API bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_stage stage);
 BG_API bg_weights *bg_trainer_weights(const bg_trainer *trainer);
 
-/* Samples in a call of a stage: the size of a loader's batches. */
+/* Samples in a call of a stage: the size of a loader's batches. 0: options have total_devices; after
+ * bg_trainer_prepare it is known. */
 BG_API uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_stage stage);
 BG_API uint64_t bg_trainer_step(const bg_trainer *trainer);  /* weight updates done */
 BG_API uint64_t bg_trainer_epoch(const bg_trainer *trainer); /* epochs done; one that max_steps ends counts */

@@ -169,6 +169,12 @@ static bg_status prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", bg_trainer_stage_name(stage));
 }
 
+/* What a call takes is known before the first one: with total_devices the plan says it. */
+static bg_status settle(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+{
+    return trainer->stages[stage].options.total_devices != 0 ? prepare(trainer, stage, error) : BG_OK;
+}
+
 /* The plan for what is left of a batch; the one of the last time when it fits. */
 static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *error)
 {
@@ -361,6 +367,7 @@ static bg_status evaluate_data(bg_trainer *trainer, bg_trainer_stage stage, cons
     bg_status status;
 
     trainer->should_stop = trainer->was_stopped = false;
+    BGI_TRY(settle(trainer, stage, error));
     BGI_TRY(bgi_source_open(data, bg_trainer_samples_per_call(trainer, stage), &source, error));
     unbind(trainer, stage);
     status = evaluate(&p, error);
@@ -486,6 +493,8 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
         bgi_source_open(training, bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), &training_source, error));
     unbind(trainer, BG_TRAINER_FIT);
     unbind(trainer, BG_TRAINER_VALIDATE);
+    if (validation != NULL)
+        BGI_TRY_CLEANUP(settle(trainer, BG_TRAINER_VALIDATE, error));
     if (validation != NULL)
         BGI_TRY_CLEANUP(bgi_source_open(validation, bg_trainer_samples_per_call(trainer, BG_TRAINER_VALIDATE),
                                         &validation_source, error));

@@ -79,16 +79,14 @@ static void check_given(const bg_trainer_options *options, bgi_text *problems)
                      options->gradient_clip, given->max_gradient_norm);
 }
 
-/* The trainer counts a call's samples before there is a plan: by replicas that are said, each with data of its own. */
-static void check_given_replicas(const char *name, const bg_options *given, bgi_text *problems)
+/* Metrics and predictions take each value of a call as that of samples of its own. */
+static void check_given_groups(const char *name, const bg_options *given, bgi_text *problems)
 {
-    if (given != NULL && given->total_devices != 0)
-        bgi_text_add(problems, "%s have total_devices %u, which the trainer does not take; give replicas; ", name,
-                     given->total_devices);
     if (given != NULL && given->input_group_size > 1)
         bgi_text_add(problems,
-                     "%s have input_group_size %u; replicas of a trainer have data of their own: leave it 1; ", name,
-                     given->input_group_size);
+                     "%s have input_group_size %u; replicas of a trainer have data of their own: leave it 1, and take "
+                     "as many replicas as there are groups; ",
+                     name, given->input_group_size);
 }
 
 /* All problems at once. */
@@ -116,8 +114,8 @@ static bg_status check_options(const bg_trainer_options *options, bg_error *erro
         if (options->callbacks == NULL || options->callbacks[i].function == NULL)
             bgi_text_add(&problems, "callbacks[%u] has no function; ", i);
     check_given(options, &problems);
-    check_given_replicas("training_options", options->strategy.training_options, &problems);
-    check_given_replicas("inference_options", options->strategy.inference_options, &problems);
+    check_given_groups("training_options", options->strategy.training_options, &problems);
+    check_given_groups("inference_options", options->strategy.inference_options, &problems);
     return bgi_trainer_report_problems(&problems, "trainer", error);
 }
 
@@ -254,6 +252,14 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_stage nu
                         device_count, device_count);
 }
 
+/* How many copies total_devices are, a plan knows; what follows it takes the number. */
+static void settle_replicas(bgi_stage *stage)
+{
+    stage->shape.replicas = stage->whole.shape.replicas = bg_plan_summarise(stage->whole.plan).replicas;
+    stage->options.replicas = stage->shape.replicas;
+    stage->options.total_devices = 0;
+}
+
 bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
 {
     bgi_stage *of;
@@ -266,6 +272,8 @@ bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_err
     if (of->whole.plan != NULL)
         return BG_OK;
     status = bgi_compiled_create(trainer, stage, &of->shape, false, &of->whole, error);
+    if (status == BG_OK)
+        settle_replicas(of);
     if (status == BG_OK)
         status = check_iterations(trainer, stage, of, error);
     if (status != BG_OK && of->options.ipu_limits && !is_given(trainer, stage))
@@ -303,7 +311,9 @@ bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_stage 
 
 uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_stage stage)
 {
-    return bgi_shape_samples(&find_stage(trainer, stage)->shape);
+    const bgi_stage *of = find_stage(trainer, stage);
+
+    return of->options.total_devices == 0 ? bgi_shape_samples(&of->shape) : 0;
 }
 
 /* ---- the rest ---- */

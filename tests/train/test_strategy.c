@@ -243,14 +243,12 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
     assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
 
-    /* Whose replicas, or whose data, the trainer would not know before there is a plan. */
+    /* Whose data no metric would know. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
-    training.total_devices = 8;
     training.replicas = 4, training.input_group_size = 2;
     options.strategy.inference_options = &training;
     assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "inference_options have total_devices 8"));
     assert_non_null(strstr(error.message, "inference_options have input_group_size 2"));
     training = bg_options_defaults();
 
@@ -268,11 +266,61 @@ static void problems_are_listed(void **state)
     bg_trainer_destroy(NULL);
 }
 
+/* Devices of all copies together: how many copies there are the plan says, and training and test are as with that
+ * number of replicas. */
+static void total_devices_are_copies(void **state)
+{
+    const test_net net = {.device_count = 2};
+    bg_options given = bg_options_defaults();
+    bg_loader_options loading = bg_loader_options_default();
+    bg_trainer_options options = options_for(&net);
+    bg_trainer_data data = {0};
+    test_net_samples samples;
+    bg_trainer *by_total, *by_replicas;
+    bg_trainer_metric found, expected;
+
+    (void)state;
+    test_net_samples_make(&samples, 26); /* calls of 12, and a rest of one update and a smaller one */
+    data.dataset = samples.dataset;
+    loading.drop_last = false;
+    data.loading = &loading;
+    given.device_iterations = 2;
+    options.strategy.training_options = options.strategy.inference_options = &given;
+    given.replicas = 3;
+    by_replicas = make(&options);
+    given.replicas = 1, given.total_devices = 6;
+    by_total = make(&options);
+    assert_int_equal(bg_trainer_samples_per_call(by_total, BG_TRAINER_FIT), 0);
+    assert_int_equal(bg_trainer_fit(by_replicas, &data, &data, &error), BG_OK);
+    if (bg_trainer_fit(by_total, &data, &data, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(bg_trainer_samples_per_call(by_total, BG_TRAINER_FIT), 12);
+    assert_int_equal(bg_plan_summarise(bg_trainer_plan(by_total, BG_TRAINER_FIT)).replicas, 3);
+    assert_int_equal(bg_trainer_step(by_total), bg_trainer_step(by_replicas));
+    test_weights_expect(bg_trainer_weights(by_total), bg_trainer_weights(by_replicas));
+    assert_int_equal(bg_trainer_test(by_total, &data, &error), BG_OK);
+    assert_int_equal(bg_trainer_test(by_replicas, &data, &error), BG_OK);
+    assert_int_equal(bg_trainer_metric_find(by_total, BG_TRAINER_TEST, "loss", &found, &error), BG_OK);
+    assert_int_equal(bg_trainer_metric_find(by_replicas, BG_TRAINER_TEST, "loss", &expected, &error), BG_OK);
+    assert_true(found.samples == 26 && expected.samples == 26 && found.mean == expected.mean);
+    bg_trainer_destroy(by_replicas);
+    bg_trainer_destroy(by_total);
+
+    given.total_devices = 5; /* no multiple of two */
+    by_total = make(&options);
+    assert_int_equal(bg_trainer_fit(by_total, &data, NULL, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "fit: "));
+    assert_non_null(strstr(error.message, "total_devices is 5"));
+    bg_trainer_destroy(by_total);
+    test_net_samples_clear(&samples);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_from_text),
         cmocka_unit_test(devices_are_replicas),
+        cmocka_unit_test(total_devices_are_copies),
         cmocka_unit_test(given_options_win),
         cmocka_unit_test(accumulation_reaches_the_options),
         cmocka_unit_test(split_models_need_iterations),
