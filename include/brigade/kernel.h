@@ -39,6 +39,10 @@ typedef struct bg_kernel_call {
     void *scratch;          /* scratch_bytes, 64-byte aligned, shared by all parts; contents undefined at entry */
     const bg_kernel_env *env;
     void *state; /* the kernel's `state` */
+    /* Who runs the part: a number below part_count; of parts that run at the same time each has another one, and a
+     * thread keeps its number. By it, instead of by part, a kernel finds scratch that is of no use after the part: a
+     * few pieces then serve all parts and stay in the caches of those who run them. */
+    uint32_t runner;
 } bg_kernel_call;
 
 typedef void (*bg_kernel_function)(const bg_kernel_call *call, uint32_t part);

@@ -39,15 +39,18 @@
  * `produced`, the last reader raises `consumed`: flow control by credits, without locks or copies. Sequence numbers
  * count over the life of the engine, so nothing is reset between steps or runs.
  *
- * Helping. A kernel call is cut into parts by its shapes. While a worker is idle, the owner of a call with parts left
- * publishes them in the device's ticket, one 64-bit word: (generation, end, beginning of the parts left). A part is
- * claimed by a compare-and-swap: by the owner from the beginning, by helpers from the end, so that in one call after
+ * Helping. A kernel call is cut into parts by its shapes. Where there is more than one worker the owner of a call
+ * publishes its parts in the device's ticket, one 64-bit word: (generation, end, beginning of the parts left); always,
+ * because one who becomes idle in the middle of a part would otherwise wait until the owner comes to the next. A part
+ * is claimed by a compare-and-swap: by the owner from the beginning, by helpers from the end, so that in one call after
  * the other the same part of the data tends to stay with the same core. A helper that read an old ticket fails, because
  * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
- * about the call is stable. The owner runs `prepare`, claims parts like everyone, waits for those that others took, and
- * runs `finish`. A helper looks after each part whether there is a device that it can take, and leaves for it. With
- * nobody idle all this is one relaxed load a part. Who runs a part never changes a bit: parts write disjoint memory,
- * sums over parts are made by `finish` in part order.
+ * about the call is stable. Scratch that only a part that runs needs is told apart by runners: the owner is runner 0, a
+ * helper has the number of the first part it claimed of the call. That is part 0 only when the owner claims none. The
+ * owner runs `prepare`, claims parts like everyone, waits for those that others took, and runs `finish`. A helper looks
+ * after each part whether there is a device that it can take, and leaves for it. With nobody idle all this is one
+ * compare-and-swap a part, on a line that is the owner's alone; with one worker it is nothing. Who runs a part never
+ * changes a bit: parts write disjoint memory, sums over parts are made by `finish` in part order.
  *
  * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
  * program. LOAD and STORE (and loads and stores of optimiser state inside an update) only raise `io_issued`; the
@@ -208,9 +211,9 @@ struct bgi_engine {
     bool is_orphaned;
 
     /* Idleness. */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t idle_count; /* workers that look for work, or sleep */
-    bgi_event_count events, io_events;                          /* of workers; of I/O threads */
-    uint64_t spin_ns;                                           /* how long a worker looks before it sleeps */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers; of I/O threads */
+    uint64_t spin_ns;                                                 /* how long a worker looks before it sleeps */
+    bool has_helpers;                                                 /* there is more than one worker */
 
     bgi_worker *workers;
     uint32_t worker_count; /* I/O threads included; they come last */

@@ -35,8 +35,13 @@ bool bgi_parts_wanted(bgi_device *device)
     return begin_of(ticket) < end_of(ticket);
 }
 
+static uint64_t generation_of(uint64_t ticket)
+{
+    return ticket >> 2 * PART_BITS;
+}
+
 /* Takes one part off the ticket, from its beginning or its end; false when none is left. */
-static bool claim(bgi_device *device, bool from_end, uint32_t *out_part)
+static bool claim(bgi_device *device, bool from_end, uint32_t *out_part, uint64_t *out_generation)
 {
     uint64_t ticket = atomic_load_explicit(&device->ticket, memory_order_acquire);
 
@@ -45,6 +50,7 @@ static bool claim(bgi_device *device, bool from_end, uint32_t *out_part)
         if (atomic_compare_exchange_weak_explicit(&device->ticket, &ticket, taken, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             *out_part = (uint32_t)(from_end ? end_of(taken) : begin_of(ticket));
+            *out_generation = generation_of(ticket);
             return true;
         }
     }
@@ -64,24 +70,23 @@ static void wake_helpers(bgi_engine *engine, uint32_t part_count)
         bgi_event_count_notify_one(&engine->events);
 }
 
-/* Parts from `first` on, together with helpers. */
-static void share(bgi_device *device, uint32_t first, bool is_long)
+/* All parts, together with whoever is idle, now or later. */
+static void share(bgi_device *device, bool is_long)
 {
     bgi_engine *engine = device->engine;
-    const uint32_t shared = device->part_count - first;
-    const uint64_t generation = (atomic_load_explicit(&device->ticket, memory_order_relaxed) >> 2 * PART_BITS) + 1;
-    const uint64_t begin_ns = is_long ? 0 : bgi_clock_ns();
+    const uint32_t count = device->part_count;
+    const uint64_t begin_ns = is_long || !bgi_event_count_has_sleepers(&engine->events) ? 0 : bgi_clock_ns();
+    uint64_t generation = generation_of(atomic_load_explicit(&device->ticket, memory_order_relaxed)) + 1;
     uint32_t part, own = 0;
 
     atomic_store_explicit(&device->helped, 0, memory_order_relaxed);
-    atomic_store(&device->ticket,
-                 generation << 2 * PART_BITS | (uint64_t)device->part_count << PART_BITS | (uint64_t)first);
+    atomic_store(&device->ticket, generation << 2 * PART_BITS | (uint64_t)count << PART_BITS);
     if (is_long)
-        wake_helpers(engine, shared - 1);
-    while (claim(device, false, &part)) {
+        wake_helpers(engine, count - 1);
+    while (claim(device, false, &part, &generation)) {
         if (!is_long && own > 0 && bgi_event_count_has_sleepers(&engine->events) &&
             bgi_clock_ns() - begin_ns > long_ns) {
-            wake_helpers(engine, device->part_count - part - 1);
+            wake_helpers(engine, count - part - 1);
             is_long = true;
         }
         run_part(device, part);
@@ -89,7 +94,7 @@ static void share(bgi_device *device, uint32_t first, bool is_long)
         own++;
     }
     /* Helpers hold parts now, and are running unless the system has taken their processor away. */
-    for (uint32_t spins = 0; atomic_load_explicit(&device->helped, memory_order_acquire) != shared - own; spins++) {
+    for (uint32_t spins = 0; atomic_load_explicit(&device->helped, memory_order_acquire) != count - own; spins++) {
         if (spins < SPINS_BEFORE_YIELD)
             bgi_pause();
         else
@@ -101,12 +106,11 @@ void bgi_parts_run(bgi_device *device, bool is_long)
 {
     const uint32_t count = device->part_count;
 
+    if (device->engine->has_helpers && count <= part_mask) {
+        share(device, is_long);
+        return;
+    }
     for (uint32_t part = 0; part < count; part++) {
-        if (part + 1 < count && count <= part_mask &&
-            atomic_load_explicit(&device->engine->idle_count, memory_order_relaxed) != 0) {
-            share(device, part, is_long);
-            return;
-        }
         run_part(device, part);
         bgi_device_add_progress(device);
     }
@@ -114,10 +118,17 @@ void bgi_parts_run(bgi_device *device, bool is_long)
 
 uint32_t bgi_parts_help(bgi_device *device)
 {
+    bg_kernel_call call;                       /* the device's, but run by this helper */
+    uint64_t generation, of_call = UINT64_MAX; /* of_call: whose call that is */
     uint32_t part, done = 0;
 
-    while (claim(device, true, &part)) {
-        run_part(device, part);
+    while (claim(device, true, &part, &generation)) {
+        if (generation != of_call) {
+            call = device->kernel_call;
+            call.runner = part;
+            of_call = generation;
+        }
+        device->run_part(&call, part);
         atomic_fetch_add_explicit(&device->helped, 1, memory_order_release);
         done++;
         if (bgi_workers_find_device(device->engine) != NULL) /* perhaps nobody else is free for it */

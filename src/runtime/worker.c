@@ -93,7 +93,6 @@ static void wait_for_work(bgi_engine *engine)
 {
     const uint64_t end_ns = bgi_clock_ns() + engine->spin_ns;
 
-    atomic_fetch_add_explicit(&engine->idle_count, 1, memory_order_relaxed);
     for (uint32_t look = 1; !is_stopping(engine) && !has_work(engine); look++) {
         bgi_pause();
         if (look % LOOKS_PER_CLOCK == 0 && bgi_clock_ns() > end_ns) {
@@ -105,7 +104,6 @@ static void wait_for_work(bgi_engine *engine)
             break;
         }
     }
-    atomic_fetch_sub_explicit(&engine->idle_count, 1, memory_order_relaxed);
 }
 
 static bool may_take_again(const bgi_worker *worker, bgi_device *device)
@@ -258,6 +256,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     wanted = count_workers(engine, placement.cpu_count);
     total = wanted + count_io_threads(engine, wanted, placement.cpu_count);
     engine->tolerance = choose_tolerance(engine, wanted);
+    engine->has_helpers = wanted > 1;
     engine->spin_ns = wanted <= placement.cpu_count ? SPIN_NS : SPIN_CROWDED_NS;
     engine->workers = calloc(total, sizeof *engine->workers);
     if (engine->workers == NULL) {

@@ -109,6 +109,12 @@ static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
     return order == 0 ? i : order == 1 ? count - 1 - i : i < half ? 2 * i : 2 * (i - half) + 1;
 }
 
+/* One thread, one for each part, or two. */
+static inline uint32_t order_runner(uint32_t i, uint32_t count, int order)
+{
+    return order == 0 ? 0 : order == 1 ? count - 1 - i : i % 2 * (count - 1);
+}
+
 /* Runs on copies; `results` are the caller's to free. False: the fast kernel declines. */
 static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void **results)
 {
@@ -136,8 +142,11 @@ static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void *
     call.state = kernel.state;
     if (kernel.prepare)
         kernel.prepare(&call);
-    for (uint32_t i = 0; i < kernel.part_count; i++)
+    for (uint32_t i = 0; i < kernel.part_count; i++) {
+        call.runner = order_runner(i, kernel.part_count, order);
         kernel.run(&call, order_part(i, kernel.part_count, order));
+    }
+    call.runner = 0;
     if (kernel.finish)
         kernel.finish(&call);
     free(call.scratch);

@@ -21,7 +21,7 @@ typedef struct shared_call {
     bgi_engine engine;
     uint32_t ready_after; /* parts of the helper's after which the second device can go on */
     uint32_t helped;
-    uint32_t runs[PARTS];
+    uint32_t runs[PARTS], runners[PARTS];
 } shared_call;
 
 static void run_part(const bg_kernel_call *call, uint32_t part)
@@ -29,6 +29,7 @@ static void run_part(const bg_kernel_call *call, uint32_t part)
     shared_call *s = call->state;
 
     s->runs[part]++;
+    s->runners[part] = call->runner;
     if (part == 0)
         s->helped = bgi_parts_help(&s->devices[0]);
     else if (part == PARTS - s->ready_after)
@@ -48,7 +49,7 @@ static uint32_t count_helped(uint32_t ready_after)
     s.engine.devices = s.devices;
     s.engine.device_count = 2;
     assert_true(bgi_event_count_init(&s.engine.events));
-    atomic_store(&s.engine.idle_count, 1);
+    s.engine.has_helpers = true;
     for (uint32_t i = 0; i < 2; i++) {
         s.devices[i].engine = &s.engine;
         atomic_store(&s.devices[i].wait_counter, &s.awaited);
@@ -60,8 +61,11 @@ static uint32_t count_helped(uint32_t ready_after)
     s.devices[0].part_count = PARTS;
     bgi_parts_run(&s.devices[0], false);
     assert_false(bgi_parts_wanted(&s.devices[0]));
-    for (uint32_t part = 0; part < PARTS; part++)
+    for (uint32_t part = 0; part < PARTS; part++) {
         assert_int_equal(s.runs[part], 1);
+        /* The helper keeps the number of the first part it took. */
+        assert_int_equal(s.runners[part], part < PARTS - s.helped ? 0 : PARTS - 1);
+    }
     bgi_event_count_clear(&s.engine.events);
     return s.helped;
 }

@@ -143,7 +143,7 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
         job.c_start = job.batch * s.og * s.p;
         if (bgi_cpu_has_input(call, 2))
             job.row_bias = (const char *)call->operands[2] + (size_t)(group * s.og) * element;
-        multiply_matrix_unit(&job, unit % units, (float *)call->scratch + part * g.part_floats);
+        multiply_matrix_unit(&job, unit % units, bgi_cpu_part_scratch(call, g.part_floats));
     }
 }
 
@@ -194,7 +194,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
         job.batch = unit / units;
         job.a_start = job.batch * s.og * s.p;
         job.c_start = job.batch * s.og * s.k;
-        multiply_matrix_unit(&job, unit % units, (float *)call->scratch + part * g.part_floats);
+        multiply_matrix_unit(&job, unit % units, bgi_cpu_part_scratch(call, g.part_floats));
         if (bgi_cpu_has_operand(call, 3) && unit % g.column_blocks == 0)
             sum_bias_gradient(&s, call->operands[0], job.batch * s.og + from, g.m * (row + 1) / g.row_blocks - from,
                               job.add, call->operands[3]);
@@ -241,7 +241,7 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
     const bgi_conv s = bgi_conv_read(&call->types[2], &call->types[1], &call->types[0], &attributes->options);
     const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, LANES);
     const int64_t plane = s.h * s.w;
-    float *scratch = (float *)call->scratch + part * plan.part_floats;
+    float *scratch = bgi_cpu_part_scratch(call, plan.part_floats);
     float *patches = scratch + plan.gemm.part_floats, *planes = patches + plan.patch_floats;
 
     for (int64_t item = bgi_cpu_part_start(plan.items, part, plan.parts);

@@ -375,7 +375,7 @@ static patch_shared cut_shared(const bgi_conv_pool *s, const bgi_conv_pool_patch
     return cut;
 }
 
-/* One part's scratch, in the order of bgi_conv_pool_patch_plan. */
+/* One part's scratch, in the order of bgi_conv_pool_patch_plan: sums by part, the rest by runner. */
 typedef struct patch_scratch {
     float *filters; /* sums of dw */
     float *bias;    /* sums of db */
@@ -384,15 +384,16 @@ typedef struct patch_scratch {
     float *x, *dy; /* float32 copies of other types */
 } patch_scratch;
 
-static patch_scratch cut_scratch(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, void *scratch, uint32_t part)
+static patch_scratch cut_scratch(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const bg_kernel_call *call,
+                                 uint32_t part)
 {
-    float *at = (float *)scratch + p->shared_floats + part * p->part_floats;
+    float *at = (float *)call->scratch + p->shared_floats + part * p->part_floats;
     const int64_t list = bgi_cpu_round_up(p->group * s->q, 16) + BGI_CONV_POOL_SLACK;
     patch_scratch cut;
 
     cut.filters = at;
     cut.bias = at + p->filter_floats;
-    at += p->sums_floats;
+    at = bgi_cpu_part_scratch(call, p->part_floats) + p->shared_floats + p->sums_floats;
     cut.images = at;
     at += bgi_cpu_round_up(p->group * p->image_floats, 16) + BGI_CONV_POOL_SLACK;
     cut.list = (live_list){.offset = (int32_t *)(void *)at, .gradient = at + list};
@@ -432,7 +433,7 @@ static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_
     const int64_t end = bgi_cpu_part_start(s.n, part + 1, parts);
     const uint8_t *where = call->operands[1];
     const patch_shared shared = cut_shared(&s, &p, call->scratch);
-    patch_scratch scratch = cut_scratch(&s, &p, call->scratch, part);
+    patch_scratch scratch = cut_scratch(&s, &p, call, part);
 
     memset(scratch.filters, 0, (size_t)p.sums_floats * sizeof(float));
     for (int64_t n = bgi_cpu_part_start(s.n, part, parts); n < end; n += p.group) {
@@ -463,7 +464,7 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
     const uint32_t parts = bgi_conv_pool_weights_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, parts);
     const bool add = bgi_call_adds(call);
-    patch_scratch scratch = cut_scratch(&s, &p, call->scratch, 0);
+    patch_scratch scratch = cut_scratch(&s, &p, call, 0);
 
     for (int64_t i = 0; i < p.sums_floats; i += LANES) {
         vf sum = vload(scratch.filters + i);
@@ -506,7 +507,7 @@ static void run_conv2d_pool_backward_input(const bg_kernel_call *call, uint32_t 
     const int64_t image = s.c * s.h * s.w;
     const uint8_t *where = call->operands[1];
     const patch_shared shared = cut_shared(&s, &p, call->scratch);
-    patch_scratch scratch = cut_scratch(&s, &p, call->scratch, part);
+    patch_scratch scratch = cut_scratch(&s, &p, call, part);
 
     for (int64_t n = bgi_cpu_part_start(s.n, part, parts); n < bgi_cpu_part_start(s.n, part + 1, parts); n++) {
         const float *dy = view_floats(s.dtype, call->operands[0], n * s.o * s.q, s.o * s.q, scratch.dy);

@@ -319,7 +319,7 @@ static void run_conv2d_pool(const bg_kernel_call *call, uint32_t part)
     const uint32_t parts = bgi_conv_pool_image_parts(&s);
     const bool is_float32 = s.dtype == BG_FLOAT32;
     const float *copies = call->scratch;
-    float *planes = (float *)call->scratch + p.shared_floats + part * p.part_floats, *lines = planes + p.planes_floats;
+    float *planes = bgi_cpu_part_scratch(call, p.part_floats) + p.shared_floats, *lines = planes + p.planes_floats;
     const float *w = is_float32 ? call->operands[1] : copies;
     const float *bias = is_float32 ? call->operands[2] : copies + s.o * s.k;
     const size_t element = is_float32 ? 4 : 2;

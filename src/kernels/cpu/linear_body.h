@@ -9,7 +9,7 @@
 static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
 {
     const bgi_gemm *g = job->gemm;
-    float *scratch = (float *)call->scratch + part * g->part_floats;
+    float *scratch = bgi_cpu_part_scratch(call, g->part_floats);
 
     job->rounds = bgi_product_rounds(call);
     for (int64_t unit = bgi_cpu_part_start(g->units, part, g->parts);
@@ -157,7 +157,7 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
         job.a_start = find_operand_matrix(y, a, batch) * m * k;
         job.b_start = find_operand_matrix(y, b, batch) * k * n;
         job.c_start = batch * m * n;
-        multiply_matrix_unit(&job, unit % units_per_matrix, (float *)call->scratch + part * g.part_floats);
+        multiply_matrix_unit(&job, unit % units_per_matrix, bgi_cpu_part_scratch(call, g.part_floats));
     }
 }
 

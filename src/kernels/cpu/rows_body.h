@@ -83,7 +83,7 @@ ALWAYS_INLINE void run_softmax_rows(const bg_kernel_call *call, uint32_t part,
                                     void (*row_function)(const float *x, float *y, int64_t count))
 {
     const bgi_rows rows = bgi_rows_read(&call->types[0], 2);
-    float *in = find_rows_scratch(call, &rows, part), *out = in + rows.row_floats;
+    float *in = bgi_cpu_part_scratch(call, rows.part_floats), *out = in + rows.row_floats;
 
     for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
          row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
@@ -100,7 +100,7 @@ ALWAYS_INLINE void run_softmax_rows_backward(const bg_kernel_call *call, uint32_
                                                                   int64_t count))
 {
     const bgi_rows rows = bgi_rows_read(&call->types[0], 2);
-    float *dy = find_rows_scratch(call, &rows, part), *y = dy + rows.row_floats;
+    float *dy = bgi_cpu_part_scratch(call, rows.part_floats), *y = dy + rows.row_floats;
 
     for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
          row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
@@ -174,7 +174,7 @@ static void run_layer_norm(const bg_kernel_call *call, uint32_t part)
     const bool is_affine = bgi_cpu_has_input(call, 1);
     void *y = call->operands[call->input_count];
     float *means = call->operands[call->input_count + 1], *rstds = call->operands[call->input_count + 2];
-    float *buffer = find_rows_scratch(call, &rows, part);
+    float *buffer = bgi_cpu_part_scratch(call, rows.part_floats);
     const float *gamma = NULL, *beta = NULL;
 
     if (is_affine) {

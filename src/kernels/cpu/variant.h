@@ -111,6 +111,12 @@ static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t oper
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
+/* Of `part_floats` for every part: what a part needs only while it runs. */
+static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
+{
+    return (float *)call->scratch + call->runner * part_floats;
+}
+
 /* Sizes in scratch are counted in floats and kept in whole cache lines. */
 static inline int64_t bgi_cpu_round_up(int64_t count, int64_t to)
 {
