@@ -20,6 +20,8 @@ ARGS ?=
 
 VERSION := $(shell cat VERSION)
 SOVERSION := 0
+# What the library was made from: cached plans are those of one build.
+BUILD_ID := $(shell cat Makefile $(sort $(wildcard include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch])) | cksum | tr ' ' '-')
 
 PACKAGES := hwloc jansson yaml-0.1 zlib libpng libcurl
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
@@ -62,7 +64,7 @@ STATIC := $(BUILD)/libbrigade.a
 SHARED := $(BUILD)/libbrigade.so.$(SOVERSION)
 PROGRAM := $(BUILD)/brigade
 
-.PHONY: all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist pictures
+.PHONY: always all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist pictures
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -118,6 +120,12 @@ $(BUILD)/gen/gpt_own_text.c: $(TEXT_SOURCES) tools/pack_text.sh
 
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 	$(CC) $(CFLAGS_ALL) -c $< -o $@
+
+$(BUILD)/src/plan/cache_key.o: CFLAGS_ALL += -DBGI_BUILD_ID='"$(BUILD_ID)"'
+$(BUILD)/src/plan/cache_key.o: $(BUILD)/build_id
+$(BUILD)/build_id: always
+	@mkdir -p $(@D)
+	@echo '$(BUILD_ID)' | cmp -s - $@ || echo '$(BUILD_ID)' >$@
 
 $(BUILD)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)

@@ -259,8 +259,13 @@ typedef struct bg_options {
      * BG_DTYPE_NONE), or BG_BFLOAT16: the sum so far is rounded after each block of at most 256 terms. Products of
      * float32 take no notice, nor do convolutions and attention. */
     bg_dtype partials;
-    bool no_fusion;      /* leave ops as written */
-    bool compile_only;   /* the plan is to be looked at: it is made as ever, and a session of it is an error */
+    bool no_fusion;    /* leave ops as written */
+    bool compile_only; /* the plan is to be looked at: it is made as ever, and a session of it is an error */
+    /* A folder in which plans are kept: who asks for the same plan again (graph, options, library, kind of processor)
+     * gets it from there, many times faster. Processes may share it. A file that is damaged or foreign is not used,
+     * with a note for the log; nor is a folder that cannot be written an error. Files are never deleted. NULL or "":
+     * none. */
+    const char *cache_dir;
     bg_log_function log; /* NULL: silent */
     void *log_user;
 } bg_options;

@@ -43,8 +43,9 @@ typedef struct bg_plan_summary {
     uint32_t steps_per_run;
     uint32_t input_groups;    /* of replicas that get the same data */
     uint64_t samples_per_run; /* that the host brings: micro_batch x micro-batches x steps x input groups */
-    double compile_ms;
-    double idle_share; /* of device time, with the static costs */
+    double compile_ms;        /* to make the plan, or to load it */
+    bool is_cached;           /* it comes from options.cache_dir */
+    double idle_share;        /* of device time, with the static costs */
     double flops_per_micro_batch;
     uint32_t recomputed_op_count; /* forward ops that run again for the backward */
     double recompute_share;       /* of the time of a micro-batch, by static costs */

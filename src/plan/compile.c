@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "plan/automatic.h"
+#include "plan/cache.h"
 #include "plan/describe.h"
 #include "plan/devices.h"
 
@@ -66,6 +67,7 @@ static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error
     plan->options = *options;
     BGI_TRY(copy_text(plan, &plan->options.schedule, error));
     BGI_TRY(copy_text(plan, &plan->options.stages, error));
+    BGI_TRY(copy_text(plan, &plan->options.cache_dir, error));
     BGI_TRY(copy_devices(plan, error));
     requests = bgi_arena_copy(&plan->arena, options->output_requests,
                               options->output_request_count * sizeof *options->output_requests);
@@ -548,11 +550,10 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
 }
 
 /* What a loop says about the plan. The condition is a body that runs once, so that it keeps all its inputs. */
-static bg_status begin_loop(bgi_compiler *c, bg_error *error)
+static bg_status begin_loop(bg_plan *plan, const bg_loop *loop, bg_error *error)
 {
-    const bg_loop *loop = c->loop, once = {.iterations = 1};
+    const bg_loop once = {.iterations = 1};
     bg_options options = bg_options_defaults();
-    bg_plan *plan = c->plan;
 
     if (loop == NULL)
         return BG_OK;
@@ -568,46 +569,101 @@ static bg_status begin_loop(bgi_compiler *c, bg_error *error)
                                    : bg_plan_create_loop(loop->condition, &once, &options, &plan->condition, error);
 }
 
-static bg_status create_plan(const bg_graph *graph, bool training, bg_value loss, const bg_optimiser *optimiser,
-                             const bg_loop *loop, const bg_options *options, bg_plan **out, bg_error *error)
+/* A plan with what the request alone says. */
+static bg_status begin_plan(const bgi_request *request, bg_plan **out, bg_error *error)
 {
-    const uint64_t start_ns = bgi_clock_ns();
-    bgi_compiler compiler = {0};
-    bg_plan *plan;
+    const bg_options *options = request->options;
+    bg_plan *plan = calloc(1, sizeof *plan);
     bg_status status;
 
-    BGI_TRY(bgi_options_validate(options, training, error));
-    if (optimiser != NULL)
-        BGI_TRY(bg_optimiser_validate(optimiser, error));
-    plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return bgi_error_memory(error, "a plan", sizeof *plan);
-    plan->training = training;
+    plan->training = request->training;
     plan->replicas = options->replicas; /* until bgi_find_replicas */
     plan->tensor_1 = graph->mesh.tensor_1;
     plan->tensor_2 = graph->mesh.tensor_2;
     plan->input_group_size = options->input_group_size;
-    plan->micro_batches = training ? options->gradient_accumulation : options->device_iterations;
-    plan->iterations = training ? options->device_iterations : 1;
-    if (optimiser != NULL)
-        plan->optimiser = *optimiser;
-    compiler.plan = plan;
-    compiler.loop = loop;
+    plan->micro_batches = request->training ? options->gradient_accumulation : options->device_iterations;
+    plan->iterations = request->training ? options->device_iterations : 1;
+    if (request->optimiser != NULL)
+        plan->optimiser = *request->optimiser;
     status = copy_options(plan, options, error);
     if (status == BG_OK)
-        status = begin_loop(&compiler, error);
+        status = begin_loop(plan, request->loop, error);
     if (status == BG_OK)
-        status = compile(&compiler, graph, loss, error);
+        *out = plan;
+    else
+        bg_plan_destroy(plan);
+    return status;
+}
+
+static bg_status compile_plan(const bgi_request *request, bg_plan *plan, bg_error *error)
+{
+    bgi_compiler compiler = {.plan = plan, .loop = request->loop};
+    const bg_status status = compile(&compiler, request->graph, request->loss, error);
+
     bg_graph_destroy(compiler.graph);
     bg_schedule_destroy(compiler.found);
     bgi_stages_clear(&compiler.stages);
     bgi_partition_clear(&compiler.partition);
     bgi_arena_clear(&compiler.scratch);
-    if (status != BG_OK) {
-        bg_plan_destroy(plan);
-        return status;
+    return status;
+}
+
+/* From the cache, or compiled and into the cache. *plan is as begin_plan left it, and NULL when it fails. */
+static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
+{
+    bg_status status;
+
+    (*plan)->summary.is_cached = bgi_cache_load(cache, *plan);
+    if ((*plan)->summary.is_cached)
+        return BG_OK;
+    if (cache->path != NULL) { /* what was read of a bad file is in it */
+        bg_plan_destroy(*plan);
+        *plan = NULL;
+        BGI_TRY(begin_plan(request, plan, error));
     }
+    bgi_cache_listen(cache, *plan);
+    status = compile_plan(request, *plan, error);
+    if (status == BG_OK) {
+        bgi_cache_store(cache, *plan);
+        return BG_OK;
+    }
+    bg_plan_destroy(*plan);
+    *plan = NULL;
+    return status;
+}
+
+static void say_cached(const bg_plan *plan)
+{
+    char text[64];
+
+    if (plan->options.log == NULL)
+        return;
+    snprintf(text, sizeof text, "plan: loaded from cache in %.1f ms", plan->summary.compile_ms);
+    plan->options.log(plan->options.log_user, BG_LOG_INFO, text);
+}
+
+static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error *error)
+{
+    const uint64_t start_ns = bgi_clock_ns();
+    bg_plan *plan = NULL;
+    bgi_cache cache;
+    bg_status status;
+
+    BGI_TRY(bgi_options_validate(request->options, request->training, error));
+    if (request->optimiser != NULL)
+        BGI_TRY(bg_optimiser_validate(request->optimiser, error));
+    BGI_TRY(bgi_cache_begin(&cache, request, error));
+    status = begin_plan(request, &plan, error);
+    if (status == BG_OK)
+        status = complete_plan(request, &cache, &plan, error);
+    bgi_cache_end(&cache);
+    if (status != BG_OK)
+        return status;
     plan->summary.compile_ms = (double)(bgi_clock_ns() - start_ns) / 1e6;
+    if (plan->summary.is_cached)
+        say_cached(plan);
     *out = plan;
     return BG_OK;
 }
@@ -623,14 +679,16 @@ bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg
         return bg_error_set(error, BG_ERROR_INVALID, "the loss is not a value of the graph");
     if (optimiser == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "training needs an optimiser: bg_sgd(0.01), bg_adamw(0.001), ...");
-    return create_plan(graph, true, loss, optimiser, NULL, options, out, error);
+    return create_plan(
+        &(bgi_request){.graph = graph, .training = true, .loss = loss, .optimiser = optimiser, .options = options}, out,
+        error);
 }
 
 bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out, bg_error *error)
 {
     if (graph == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "a plan without a graph");
-    return create_plan(graph, false, (bg_value){0}, NULL, NULL, options, out, error);
+    return create_plan(&(bgi_request){.graph = graph, .options = options}, out, error);
 }
 
 bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const bg_options *options, bg_plan **out,
@@ -656,7 +714,7 @@ bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const b
     own = *options;
     if (loop->iterations > 1 && loop->iterations != UINT64_MAX)
         own.device_iterations = (uint32_t)loop->iterations;
-    return create_plan(body, false, (bg_value){0}, NULL, loop, &own, out, error);
+    return create_plan(&(bgi_request){.graph = body, .loop = loop, .options = &own}, out, error);
 }
 
 void bg_plan_destroy(bg_plan *plan)

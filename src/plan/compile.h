@@ -133,6 +133,10 @@ bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
 
 /* program.c */
 bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
+/* Copies a value from one slot to another of the same device. */
+bg_kernel bgi_slot_copy_kernel(void);
+/* Whether calls of the type (NULL: of none) have nothing to run but issue a transfer. */
+bool bgi_op_type_is_transfer(const bg_op_type *type);
 /* Slot of a crossing for its readers, and for who writes it. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);

@@ -47,6 +47,7 @@ typedef struct bgi_plan_edge {
 } bgi_plan_edge;
 
 typedef struct bgi_call {
+    const bg_op_type *type; /* NULL: a copy between slots. Not to be looked at once the plan is made */
     bg_kernel kernel;
     const char *name; /* the op's */
     const char *block;
@@ -245,6 +246,10 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
 {
     return plan->training || plan->is_loop;
 }
+
+/* check.c: everything that whoever runs a plan relies on: indices in range, operands inside their memory, kernels
+ * present. */
+bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
 /* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the thread that asks ----
  */

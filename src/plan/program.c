@@ -92,6 +92,11 @@ static bg_cost cost_of(const bg_op_signature *op, const bg_op_type *type)
     return cost;
 }
 
+bool bgi_op_type_is_transfer(const bg_op_type *type)
+{
+    return type == &bgi_op_load || type == &bgi_op_store;
+}
+
 static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, bgi_call *call)
 {
     bgi_arena *arena = &c->plan->arena;
@@ -108,7 +113,8 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
         operands[i] =
             bgi_find_operand(c, op_index, i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count]);
     *call =
-        (bgi_call){.kernel = c->kernels[op_index],
+        (bgi_call){.type = op->type,
+                   .kernel = c->kernels[op_index],
                    .name = bgi_arena_text(arena, op->name),
                    .block = bgi_arena_text(arena, op->block == BGI_BLOCK_NONE ? "" : c->graph->blocks[op->block].name),
                    .input_count = op->input_count,
@@ -117,7 +123,7 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
                    .types = types,
                    .scratch_offset = c->scratch_offsets[op_index],
                    .cost = cost_of(&signature, op->type),
-                   .is_transfer = op->type == &bgi_op_load || op->type == &bgi_op_store,
+                   .is_transfer = bgi_op_type_is_transfer(op->type),
                    .is_collective = op->type->is_collective,
                    .traced_as = traced_kind(op, kind)};
     if (op->type->attributes_bytes > 0)
@@ -129,6 +135,11 @@ static void run_slot_copy(const bg_kernel_call *call, uint32_t part)
 {
     (void)part;
     memcpy(call->operands[1], call->operands[0], bg_type_size_bytes(&call->types[0]));
+}
+
+bg_kernel bgi_slot_copy_kernel(void)
+{
+    return (bg_kernel){.name = "copy", .run = run_slot_copy, .part_count = 1};
 }
 
 /* A value that lives in several places of its own device: its producer writes one, the others are copied. */
@@ -145,7 +156,7 @@ static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_op
     types[0] = types[1] = bgi_travels_as_piece(v) ? bg_vector(v->type.dtype, v->piece) : v->type;
     operands[0] = from;
     operands[1] = to;
-    *call = (bgi_call){.kernel = {.name = "copy", .run = run_slot_copy, .part_count = 1},
+    *call = (bgi_call){.kernel = bgi_slot_copy_kernel(),
                        .name = bgi_arena_text(arena, v->name),
                        .block = "",
                        .input_count = 1,

@@ -272,11 +272,6 @@ void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_operand *o
 /* Frees an engine whose workers are gone. */
 void bgi_engine_free(bgi_engine *engine);
 
-/* ---- check.c ---- */
-
-/* Everything the engine relies on: indices in range, operands inside their memory, kernels present. */
-bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
-
 /* ---- worker.c ---- */
 
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);

@@ -1,11 +1,12 @@
 /*
- * check.c: what the engine believes about a plan, checked once before it runs. A plan that fails here was damaged or
- * compiled wrongly, so these are BG_ERROR_INTERNAL; what a plan may say but this engine cannot do is
- * BG_ERROR_UNSUPPORTED. Order and deadlocks are the schedule verifier's subject, not checked again.
+ * check.c: what the engine believes about a plan, checked once before it runs and when it was read from a file. A plan
+ * that fails here was damaged or compiled wrongly, so these are BG_ERROR_INTERNAL; what a plan may say but the engine
+ * cannot do is BG_ERROR_UNSUPPORTED. Order and deadlocks are the schedule verifier's subject, not checked again.
  */
-#include "runtime/engine.h"
+#include "plan/plan.h"
 
 #include "core/error.h"
+#include "core/threads.h"
 #include "kernels/attributes.h"
 
 /* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside its memory. */
@@ -28,7 +29,7 @@ static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, 
         return bg_error_set(error, BG_ERROR_INTERNAL, "pieces of %zu bytes for %zu replicas in a memory of %zu bytes",
                             operand->stride, strides + 1, memory_bytes);
     last_bytes += strides * operand->stride;
-    if (operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
+    if (size_bytes > memory_bytes || operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
         return bg_error_set(error, BG_ERROR_INTERNAL,
                             "operand at %zu of %zu bytes (slots included) passes the end of "
                             "device %u's %s of %zu bytes",
@@ -118,14 +119,41 @@ static bg_status check_reduced(const bg_plan *plan, bg_action_kind kind, const b
     if (is_sum && !bg_dtype_is_float(reduced->dtype))
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; it must be a float type",
                             bg_dtype_name(reduced->dtype));
-    if (reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
-        (has_pieces &&
-         (uint64_t)reduced->piece_count * bgi_plan_data_replicas(plan) < (uint64_t)reduced->element_count))
+    if (reduced->element_count < 0 || reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
+        reduced->piece_count > INT64_MAX / bgi_plan_data_replicas(plan) ||
+        (has_pieces && reduced->piece_count * bgi_plan_data_replicas(plan) < reduced->element_count))
         return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements do not make the %lld of the variable",
                             bgi_plan_data_replicas(plan), (long long)reduced->piece_count,
                             (long long)reduced->element_count);
+    if (bg_dtype_size_bytes(reduced->dtype) == 0 || (uint64_t)reduced->element_count > SIZE_MAX / 8)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%lld elements of %s", (long long)reduced->element_count,
+                            bg_dtype_name(reduced->dtype));
     return check_operand(plan, &reduced->operand, (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype),
                          error);
+}
+
+/* Micro-batches share the calls of a stage: whether an instruction shortly before has the same. */
+static bool shares_calls(const bgi_plan_device *device, const bgi_instruction *instruction)
+{
+    enum { LOOK_BACK = 32 };
+    const bgi_instruction *before = instruction;
+
+    while (before > device->instructions && instruction - before < LOOK_BACK)
+        if ((--before)->calls == instruction->calls && before->call_count == instruction->call_count)
+            return true;
+    return false;
+}
+
+static bg_status check_calls(const bg_plan *plan, uint32_t device, const bgi_instruction *instruction, bg_error *error)
+{
+    if (shares_calls(&plan->devices[device], instruction))
+        return BG_OK;
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        const bg_status status = check_call(plan, device, &instruction->calls[i], error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "op `%s`", instruction->calls[i].name);
+    }
+    return BG_OK;
 }
 
 static bg_status check_instruction(const bg_plan *plan, uint32_t device, const bgi_instruction *instruction,
@@ -142,11 +170,7 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
         BGI_TRY(check_edges(plan, device, &action->index, 1, is_send, error));
     BGI_TRY(check_edges(plan, device, instruction->acquires, instruction->acquire_count, true, error));
     BGI_TRY(check_edges(plan, device, instruction->releases, instruction->release_count, false, error));
-    for (uint32_t i = 0; i < instruction->call_count; i++) {
-        const bg_status status = check_call(plan, device, &instruction->calls[i], error);
-        if (status != BG_OK)
-            return bg_error_context(error, status, "op `%s`", instruction->calls[i].name);
-    }
+    BGI_TRY(check_calls(plan, device, instruction, error));
     for (uint32_t i = 0; i < instruction->copy_count; i++)
         BGI_TRY(check_copy(plan, action->kind, &instruction->copies[i], error));
     for (uint32_t i = 0; i < instruction->reduced_count; i++)
@@ -243,7 +267,14 @@ static bg_status check_tables(const bg_plan *plan, bg_error *error)
         }
         if (variable->place_count == 0)
             return bg_error_set(error, BG_ERROR_INTERNAL, "variable `%s` has no place", variable->name);
+        if (variable->piece_count < 0 || variable->piece_count > bg_type_element_count(&variable->type))
+            return bg_error_set(error, BG_ERROR_INTERNAL, "variable `%s` in pieces of %lld elements", variable->name,
+                                (long long)variable->piece_count);
     }
+    for (uint32_t i = 0; i < plan->carried_count; i++)
+        if (plan->carried[i] >= plan->variable_count)
+            return bg_error_set(error, BG_ERROR_INTERNAL, "carried value %u is variable %u of %u", i, plan->carried[i],
+                                plan->variable_count);
     return BG_OK;
 }
 
