@@ -217,7 +217,7 @@ static bool is_well_typed(const form *f)
     if (f->type == NULL)
         return f->input_count == 1 && f->output_count == 1 && bg_type_equal(&f->types[0], &f->types[1]);
     if (f->input_count < f->type->minimum_inputs || f->input_count > f->type->maximum_inputs ||
-        f->output_count != f->type->output_count)
+        f->output_count > f->type->output_count || f->type->output_count > MOST_OPERANDS)
         return false;
     for (uint32_t i = 0; i < f->type->minimum_inputs; i++)
         if (f->types[i].dtype == BG_DTYPE_NONE)
@@ -225,8 +225,9 @@ static bool is_well_typed(const form *f)
     memset(outputs, 0, sizeof outputs);
     if (f->type->infer(&signature, outputs, NULL) != BG_OK)
         return false;
-    for (uint32_t i = 0; i < f->output_count; i++)
-        if (!bg_type_equal(&outputs[i], &f->types[f->input_count + i]))
+    for (uint32_t i = 0; i < f->type->output_count; i++) /* absent ones are not among the operands */
+        if (i < f->output_count ? !bg_type_equal(&outputs[i], &f->types[f->input_count + i])
+                                : outputs[i].dtype != BG_DTYPE_NONE)
             return false;
     return true;
 }
