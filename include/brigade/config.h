@@ -173,7 +173,7 @@ typedef struct bg_ipu_model {
  * for. All-zero is valid and empty. */
 typedef struct bg_ipu_options {
     bg_options options;
-    char *stages;
+    char *stages, *cache_dir;
     char *notes; /* "": none */
 } bg_ipu_options;
 
@@ -191,8 +191,8 @@ BG_API void bg_ipu_options_clear(bg_ipu_options *options);
 /* ---- options by name ---- */
 
 /* An option by its name in bg_options (or PopTorch's: deviceIterations, outputMode "OutputMode.All") from text.
- * `stages` is borrowed: the text must live as long as the options. Lists and callbacks are set in C. Errors:
- * BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
+ * `stages` and `cache_dir` are borrowed: the text must live as long as the options. Lists and callbacks are set in C.
+ * Errors: BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
 BG_API bg_status bg_options_set(bg_options *options, const char *name, const char *text, bg_error *error);
 /* What bg_options_set can set, one a line. malloc'ed. */
 BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);

@@ -242,8 +242,7 @@ static bg_status compile(mnist_run *run, bg_error *error)
     BGI_TRY(mnist_test_check(config, &run->data, error));
     if (config->quiet)
         return BG_OK;
-    printf("Graph compilation: %.1f ms\n",
-           bg_plan_summarise(bg_trainer_plan(run->phases.trainer, BG_TRAINER_FIT)).compile_ms);
+    cli_report_compilation(bg_trainer_plan(run->phases.trainer, BG_TRAINER_FIT));
     return config->debug ? print_debug(run->phases.trainer, error) : BG_OK;
 }
 

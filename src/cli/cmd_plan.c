@@ -23,16 +23,23 @@ static bg_status print_part(const bg_plan *plan, const char *title, print_functi
     return BG_OK;
 }
 
+void cli_report_compilation(const bg_plan *plan)
+{
+    const bg_plan_summary summary = bg_plan_summarise(plan);
+
+    printf("%s %.1f ms\n", summary.is_cached ? "Plan: loaded from cache in" : "Graph compilation:", summary.compile_ms);
+}
+
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured)
 {
     const bg_plan_summary summary = bg_plan_summarise(plan);
 
     printf("%u stage%s on %u device%s, %u replica%s; %u micro-batches of %u %s an update, %u updates a call\n"
-           "%.2f Mflop a micro-batch; idle share %.1f %% by %s costs; compiled in %.1f ms\n",
+           "%.2f Mflop a micro-batch; idle share %.1f %% by %s costs; %s in %.1f ms\n",
            summary.stage_count, cli_s(summary.stage_count), summary.device_count, cli_s(summary.device_count),
            summary.replicas, cli_s(summary.replicas), summary.micro_batches_per_step, summary.micro_batch, samples,
            summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
-           is_measured ? "measured" : "static", summary.compile_ms);
+           is_measured ? "measured" : "static", summary.is_cached ? "loaded from cache" : "compiled", summary.compile_ms);
     if (summary.recomputed_op_count > 0)
         printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n",
                summary.recomputed_op_count, 100.0 * summary.recompute_share);

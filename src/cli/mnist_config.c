@@ -141,6 +141,9 @@ const cli_option mnist_options[] = {
      .help = "where the profile goes"},
 
     {.help = "Output"},
+    {CLI_TEXT, "cache-dir", AT(cache_dir), .value = "DIR",
+     .default_text = "$BRIGADE_CACHE_DIR, $POPTORCH_CACHE_DIR or $POPXL_CACHE_DIR, if set",
+     .help = "keep plans in this folder, and take those that are there"},
     {CLI_FLAG, "compile-only", AT(compile_only), .help = "make the plan of the training, say what it is, and stop"},
     {CLI_FLAG, "debug", AT(debug), .help = "show stages, memory, workers and timetable"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no progress, only results"},
@@ -508,6 +511,18 @@ static void place_test(const mnist_config *config, bg_options *options)
     options->device_mapping_count = 0;
 }
 
+/* Of --config (executable_cache_dir); of the environment: Brigade's own variable, or those of programs that came from
+ * IPUs. */
+static const char *find_cache(const mnist_config *config)
+{
+    static const char *const names[] = {"BRIGADE_CACHE_DIR", "POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR"};
+    const char *folder = config->cache_dir != NULL ? config->cache_dir : config->ipu.training.options.cache_dir;
+
+    for (size_t i = 0; folder == NULL && i < sizeof names / sizeof names[0]; i++)
+        folder = getenv(names[i]);
+    return folder;
+}
+
 bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_plan_room *room)
 {
     bg_options options = bg_options_defaults();
@@ -526,6 +541,7 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
     options.compile_only = config->compile_only;
+    options.cache_dir = find_cache(config);
     options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;

@@ -199,8 +199,7 @@ bg_status mnist_test(mnist_phases *phases, bg_error *error)
     if (iterations > 0) {
         BGI_TRY(bg_trainer_prepare(phases->trainer, BG_TRAINER_TEST, error));
         if (!config->quiet)
-            printf("Graph compilation: %.1f ms\n",
-                   bg_plan_summarise(bg_trainer_plan(phases->trainer, BG_TRAINER_TEST)).compile_ms);
+            cli_report_compilation(bg_trainer_plan(phases->trainer, BG_TRAINER_TEST));
     }
     /* In order, so that what is left over is the end of the set. */
     BGI_TRY(create_loader(config, phases->data->test_set, samples, MNIST_LAST_SMALLER, false, &data.loader, error));

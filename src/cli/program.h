@@ -64,5 +64,7 @@ bg_status cli_schedule_check(const char *strategy, const char *schedule, bg_erro
 
 /* What a training's plan is, a few lines; `samples` is what a micro-batch has. */
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
+/* How long it took to make the plan, or to get it. */
+void cli_report_compilation(const bg_plan *plan);
 
 #endif

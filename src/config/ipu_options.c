@@ -14,6 +14,7 @@
 void bg_ipu_options_clear(bg_ipu_options *options)
 {
     free(options->stages);
+    free(options->cache_dir);
     free(options->notes);
     *options = (bg_ipu_options){0};
 }
@@ -100,8 +101,6 @@ static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu
 {
     if (settings->auto_loss_scaling)
         bgi_text_add(notes, "`auto_loss_scaling` has no effect: float32 and bfloat16 need no scale\n");
-    if (settings->cache_folder != NULL)
-        bgi_text_add(notes, "`executable_cache_dir` has no effect: plans are compiled anew\n");
     bgi_text_add(notes, "`%s` has no effect: a matrix product's scratch is not bounded\n",
                  bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (!for_inference)
@@ -176,6 +175,11 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
             bgi_text_add(&notes, "`%s`: %u of %u devices have no layers and are left out\n",
                          bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name,
                          settings.ipus_per_replica - made.options.device_count, settings.ipus_per_replica);
+    }
+    if (status == BG_OK && settings.cache_folder != NULL) {
+        made.options.cache_dir = made.cache_dir = strdup(settings.cache_folder);
+        if (made.cache_dir == NULL)
+            status = bgi_error_memory(error, "options", strlen(settings.cache_folder) + 1);
     }
     add_notes(&notes, config, &settings, model, for_inference);
     if (status == BG_OK)

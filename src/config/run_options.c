@@ -99,6 +99,7 @@ static const option_row rows[] = {
     {"partials", NULL, NAME, AT(partials), name_partials},
     {"no_fusion", NULL, BOOL, AT(no_fusion), NULL},
     {"compile_only", NULL, BOOL, AT(compile_only), NULL},
+    {"cache_dir", "enableExecutableCaching", TEXT, AT(cache_dir), NULL},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof rows[0], NAME_LIMIT = 16 };

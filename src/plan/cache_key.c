@@ -96,6 +96,8 @@ static void put_op(bgi_archive *key, const bgi_op *op)
 static bg_status put_graph(bgi_archive *key, const bg_graph *graph, bg_error *error)
 {
     BGI_TRY(bg_graph_check(graph, error));
+    if (graph->mesh.tensor_1 * graph->mesh.tensor_2 > 1)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "its graph is cut over a mesh of replicas");
     put_u64(key, graph->value_count);
     for (size_t v = 1; v < graph->value_count; v++)
         put_value(key, &graph->values[v]);

@@ -243,7 +243,7 @@ static bool select_kernel(store *s, form *f)
                                        .attributes = f->attributes,
                                        .partials = options->partials};
 
-    if (!is_well_typed(f))
+    if (!is_well_typed(f) || (f->type != NULL && f->type->is_collective))
         return false;
     if (f->type == NULL) {
         f->kernel = bgi_slot_copy_kernel();
@@ -558,6 +558,7 @@ static void visit_schedule_buffer(bgi_archive *a, bg_schedule_buffer *buffer)
     bgi_archive_u32(a, &buffer->edge);
     bgi_archive_u32(a, &buffer->slots);
     bgi_archive_size(a, &buffer->size_bytes);
+    bgi_archive_size(a, &buffer->store_bytes);
 }
 
 static void visit_stage_cost(bgi_archive *a, bg_stage_cost *cost)
@@ -670,6 +671,7 @@ static void visit_variable(bgi_archive *a, bgi_plan_variable *variable)
     bgi_archive_double(a, &variable->initialiser.b);
     bgi_archive_u32(a, &variable->number);
     bgi_archive_i64(a, &variable->piece_count);
+    bgi_archive_bool(a, &variable->is_written);
     variable->places = places = bgi_archive_list(a, variable->places, &variable->place_count, sizeof *places);
     for (uint32_t i = 0; i < variable->place_count; i++)
         visit_operand(a, &places[i]);
@@ -729,6 +731,8 @@ static void visit_choices(bgi_archive *a, bg_plan *plan)
     bgi_archive_text(a, &plan->options.stages);
     bgi_archive_u32(a, &plan->options.replicas);
     bgi_archive_u32(a, &plan->replicas);
+    bgi_archive_below(a, &plan->tensor_1, 2); /* plans over a mesh are not kept */
+    bgi_archive_below(a, &plan->tensor_2, 2);
     bgi_archive_u32(a, &plan->input_group_size);
     BGI_ARCHIVE_ENUM(a, plan->input_grouping, BG_GROUPING_NONE + 1);
     bgi_archive_u32(a, &plan->stage_count);

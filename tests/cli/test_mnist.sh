@@ -58,7 +58,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
-    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet compile-only help; do
+    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet cache-dir compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -75,6 +75,17 @@ rm -f brigade-mnist.safetensors
 "$program" mnist --compile-only --schedule gpipe --data-dir /nowhere >plan.out
 check "compile-only ends well" test $? -eq 0
 lines plan.out '^4 stages on 4 devices, 1 replica;' 'compiled in'
+"$program" mnist --compile-only --cache-dir plans --data-dir /nowhere >plan.out
+lines plan.out 'compiled in'
+"$program" mnist --compile-only --cache-dir plans --seed 7 --data-dir /nowhere >plan.out
+lines plan.out 'loaded from cache in'
+BRIGADE_CACHE_DIR=plans "$program" mnist --compile-only --data-dir /nowhere >plan.out
+lines plan.out 'loaded from cache in'
+for file in plans/*; do echo broken >"$file"; done
+"$program" mnist --compile-only --cache-dir plans --data-dir /nowhere >plan.out 2>plan.err
+lines plan.out 'compiled in'
+check "a bad file is not used: $(cat plan.err)" grep -q 'is not used, the plan is made anew: it is no file of a plan' plan.err
+"$program" mnist --compile-only --schedule gpipe --data-dir /nowhere >plan.out
 check "compile-only runs nothing" sh -c '! grep -q Training plan.out && test ! -e brigade-mnist.safetensors'
 
 # ---- the same bits whatever runs them ----

@@ -233,10 +233,15 @@ static void test_options(void **state)
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
     assert_null(made.options.stages);
+    assert_null(made.options.cache_dir);
     assert_int_equal(made.options.auto_stage, BG_AUTO_STAGE_INCREMENT);
     assert_non_null(strstr(made.notes, "`layers_per_ipu` has no effect"));
     bg_ipu_options_clear(&made);
+    assert_int_equal(bg_ipu_config_set_text(config, "executable_cache_dir", "plans", NULL), BG_OK);
+    assert_int_equal(bg_ipu_config_to_options(config, true, false, NULL, &made, NULL), BG_OK);
     bg_ipu_config_destroy(config);
+    assert_string_equal(made.options.cache_dir, "plans");
+    bg_ipu_options_clear(&made);
 }
 
 static void test_tied_head(void **state)
