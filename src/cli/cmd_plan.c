@@ -39,7 +39,8 @@ void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured)
            summary.stage_count, cli_s(summary.stage_count), summary.device_count, cli_s(summary.device_count),
            summary.replicas, cli_s(summary.replicas), summary.micro_batches_per_step, summary.micro_batch, samples,
            summary.steps_per_run, 1e-6 * summary.flops_per_micro_batch, 100.0 * summary.idle_share,
-           is_measured ? "measured" : "static", summary.is_cached ? "loaded from cache" : "compiled", summary.compile_ms);
+           is_measured ? "measured" : "static", summary.is_cached ? "loaded from cache" : "compiled",
+           summary.compile_ms);
     if (summary.recomputed_op_count > 0)
         printf("%u ops run again for the backward pass, %.1f %% of the time by static costs\n",
                summary.recomputed_op_count, 100.0 * summary.recompute_share);

@@ -580,8 +580,8 @@ static bg_status begin_plan(const bgi_request *request, bg_plan **out, bg_error 
         return bgi_error_memory(error, "a plan", sizeof *plan);
     plan->training = request->training;
     plan->replicas = options->replicas; /* until bgi_find_replicas */
-    plan->tensor_1 = graph->mesh.tensor_1;
-    plan->tensor_2 = graph->mesh.tensor_2;
+    plan->tensor_1 = request->graph->mesh.tensor_1;
+    plan->tensor_2 = request->graph->mesh.tensor_2;
     plan->input_group_size = options->input_group_size;
     plan->micro_batches = request->training ? options->gradient_accumulation : options->device_iterations;
     plan->iterations = request->training ? options->device_iterations : 1;

@@ -731,8 +731,6 @@ static void visit_choices(bgi_archive *a, bg_plan *plan)
     bgi_archive_text(a, &plan->options.stages);
     bgi_archive_u32(a, &plan->options.replicas);
     bgi_archive_u32(a, &plan->replicas);
-    bgi_archive_below(a, &plan->tensor_1, 2); /* plans over a mesh are not kept */
-    bgi_archive_below(a, &plan->tensor_2, 2);
     bgi_archive_u32(a, &plan->input_group_size);
     BGI_ARCHIVE_ENUM(a, plan->input_grouping, BG_GROUPING_NONE + 1);
     bgi_archive_u32(a, &plan->stage_count);
