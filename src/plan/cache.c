@@ -221,13 +221,13 @@ bool bgi_cache_load(bgi_cache *cache, bg_plan *plan)
     size_t size_bytes = 0;
     bg_status status;
 
-    if (cache->path == NULL || !bgi_file_exists(cache->path))
+    if (cache->path == NULL)
         return false;
     status = bgi_file_load(cache->path, limit_bytes, &data, &size_bytes, &reason);
     if (status == BG_OK)
         status = bgi_cache_read(cache, data, size_bytes, plan, &reason);
     free(data);
-    if (status != BG_OK)
+    if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* somebody may have deleted it a moment ago */
         say(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is made anew: %s", cache->path, reason.message);
     return status == BG_OK;
 }
