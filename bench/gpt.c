@@ -6,10 +6,14 @@
  * the scores that causal masking leaves.
  *
  * usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N] [--steps N]
- *            [--bfloat16] [--profile]
+ *            [--bfloat16] [--processor-time] [--profile] [--dnnl]
+ *
+ * --dnnl: beside it, after each step, the model's matrix products by oneDNN's sgemm (libdnnl.so.2 or .3 must be there;
+ * OMP_NUM_THREADS says on how many cores), and the ratio of the rates.
  */
 #include <brigade.h>
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +23,16 @@
 #include "plan/plan.h"
 
 typedef struct setting {
-    long layers, hidden, heads, batch, length, vocabulary, cores, steps, is_bfloat16, profiles;
+    long layers, hidden, heads, batch, length, vocabulary, cores, steps, is_bfloat16, profiles, compares,
+        counts_processor;
 } setting;
 
-static double read_clock_s(void)
+/* Wall time, or the processor time of all threads: on a machine that others use too the second compares better. */
+static double read_clock_s(const setting *s)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(s->counts_processor ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
@@ -162,6 +168,86 @@ static void print_profile(profile *all, long steps)
     printf("  %9.2f ms of processor time in kernels a step\n", total / (double)steps * 1e-6);
 }
 
+/* ---- oneDNN's products ---- */
+
+typedef int (*sgemm_function)(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, float alpha,
+                              const float *a, int64_t a_row, const float *b, int64_t b_row, float beta, float *c,
+                              int64_t c_row);
+
+typedef struct dnnl {
+    sgemm_function sgemm;
+    float *a, *b, *c; /* as large as the largest operand */
+    double best_s[5]; /* of the products of each matrix of the model: forward and both gradients */
+} dnnl;
+
+static dnnl open_dnnl(const setting *s)
+{
+    void *library = dlopen("libdnnl.so.2", RTLD_NOW);
+    const int64_t wide = s->vocabulary > 4 * s->hidden ? s->vocabulary : 4 * s->hidden;
+    const int64_t deep = s->batch * s->length > 4 * s->hidden ? s->batch * s->length : 4 * s->hidden;
+    const size_t count = (size_t)wide * (size_t)deep;
+    dnnl d = {.a = calloc(count, sizeof(float)), .b = calloc(count, sizeof(float)), .c = calloc(count, sizeof(float))};
+
+    if (library == NULL)
+        library = dlopen("libdnnl.so.3", RTLD_NOW);
+    if (library != NULL)
+        memcpy(&d.sgemm, (void *[]){dlsym(library, "dnnl_sgemm")}, sizeof d.sgemm);
+    if (d.sgemm == NULL || d.a == NULL || d.b == NULL || d.c == NULL) {
+        fprintf(stderr, "gpt: --dnnl: %s\n", d.sgemm == NULL ? "no libdnnl with dnnl_sgemm" : "out of memory");
+        exit(1);
+    }
+    for (size_t i = 0; i < count; i++)
+        d.a[i] = d.b[i] = (float)(i % 1021) * 1e-3f;
+    for (int i = 0; i < 5; i++)
+        d.best_s[i] = 1e30;
+    return d;
+}
+
+/* Rows and columns of the model's matrices; the last is the head's, of which there is one. */
+static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
+{
+    const int64_t h = s->hidden;
+    const int64_t shapes[5][2] = {{h, 3 * h}, {h, h}, {h, 4 * h}, {4 * h, h}, {h, s->vocabulary}};
+
+    *in = shapes[index][0];
+    *out = shapes[index][1];
+}
+
+static void measure_dnnl(dnnl *d, const setting *s)
+{
+    const int64_t rows = s->batch * s->length;
+
+    for (int i = 0; i < 5; i++) {
+        int64_t in, out;
+        double seconds;
+
+        find_matrix(s, i, &in, &out);
+        seconds = read_clock_s(s);
+        d->sgemm('N', 'N', rows, out, in, 1.0f, d->a, in, d->b, out, 0.0f, d->c, out); /* y = x w */
+        d->sgemm('N', 'T', rows, in, out, 1.0f, d->c, out, d->b, out, 0.0f, d->a, in); /* dx = dy w^T */
+        d->sgemm('T', 'N', in, out, rows, 1.0f, d->a, in, d->c, out, 0.0f, d->b, out); /* dw = x^T dy */
+        seconds = read_clock_s(s) - seconds;
+        d->best_s[i] = seconds < d->best_s[i] ? seconds : d->best_s[i];
+    }
+    for (size_t i = 0; i < (size_t)(4 * s->hidden * s->hidden); i++) /* no overflow from step to step */
+        d->a[i] = d->b[i] = (float)(i % 1021) * 1e-3f;
+}
+
+static double find_dnnl_rate(const dnnl *d, const setting *s)
+{
+    double flops = 0.0, seconds = 0.0;
+
+    for (int i = 0; i < 5; i++) {
+        const double times = i == 4 ? 1.0 : (double)s->layers;
+        int64_t in, out;
+
+        find_matrix(s, i, &in, &out);
+        flops += times * 6.0 * (double)in * (double)out * (double)(s->batch * s->length);
+        seconds += times * d->best_s[i];
+    }
+    return flops / seconds;
+}
+
 /* ---- the run ---- */
 
 static bg_plan *make_plan(const setting *s)
@@ -225,6 +311,7 @@ static void train(const setting *s)
     bg_session *session = NULL;
     bg_error error = {0};
     profile all = {NULL, 0};
+    dnnl peer = {0};
     const void *inputs[2];
     float loss = 0.0f;
     void *outputs[] = {&loss};
@@ -235,6 +322,8 @@ static void train(const setting *s)
         tokens[i] = (int32_t)(i * 2654435761u % 1000003u % (size_t)s->vocabulary);
     if (s->profiles)
         all = time_plan(plan);
+    if (s->compares)
+        peer = open_dnnl(s);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     inputs[bg_session_find_input(session, "tokens")] = tokens;
     inputs[bg_session_find_input(session, "labels")] = tokens + 1;
@@ -242,21 +331,27 @@ static void train(const setting *s)
     for (size_t i = 0; i < all.count; i++)
         all.rows[i].ns = 0;
     for (long step = 0; step < s->steps; step++) {
-        const double begin_s = read_clock_s();
+        const double begin_s = read_clock_s(s);
 
         require(bg_session_run(session, inputs, outputs, &error), &error);
-        times[step] = read_clock_s() - begin_s;
+        times[step] = read_clock_s(s) - begin_s;
+        if (s->compares)
+            measure_dnnl(&peer, s);
     }
     qsort(times, (size_t)s->steps, sizeof *times, compare_times);
     print_rate("best  ", times[0], s);
     print_rate("median", times[s->steps / 2], s);
     printf("loss %.6f after %ld steps; %.1f MB on the device\n", (double)loss, s->steps + 1,
            (double)bg_plan_device_bytes(plan, 0) * 1e-6);
+    if (s->compares)
+        printf("oneDNN's products alone %.1f GFLOP/s; the step reaches %.1f %% of it\n",
+               find_dnnl_rate(&peer, s) * 1e-9, 100.0 * count_step_flops(s) / times[0] / find_dnnl_rate(&peer, s));
     if (s->profiles)
         print_profile(&all, s->steps);
     bg_session_destroy(session);
     bg_plan_destroy(plan);
     free(all.rows), free(tokens), free(times);
+    free(peer.a), free(peer.b), free(peer.c);
 }
 
 int main(int argc, char **argv)
@@ -277,7 +372,8 @@ int main(int argc, char **argv)
                  {"--heads", &s.heads, false},         {"--batch", &s.batch, false},
                  {"--length", &s.length, false},       {"--vocabulary", &s.vocabulary, false},
                  {"--cores", &s.cores, false},         {"--steps", &s.steps, false},
-                 {"--bfloat16", &s.is_bfloat16, true}, {"--profile", &s.profiles, true}};
+                 {"--bfloat16", &s.is_bfloat16, true}, {"--profile", &s.profiles, true},
+                 {"--dnnl", &s.compares, true},        {"--processor-time", &s.counts_processor, true}};
 
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
