@@ -29,45 +29,62 @@ static int64_t read_label(const bg_type *type, const void *labels, int64_t row)
     return type->dtype == BG_UINT8 ? ((const uint8_t *)labels)[row] : ((const int32_t *)labels)[row];
 }
 
-/* NaN when there is one: max alone would lose it. */
+/* The larger of two; NaN when there is one, where max alone would lose it. */
+ALWAYS_INLINE vf vlarger(vf so_far, vf v)
+{
+    return vselect(vmask_or(vgreater(v, so_far), vis_nan(v)), v, so_far);
+}
+
 static float find_row_maximum(const float *x, int64_t count)
 {
-    vf best = vset(-INFINITY);
+    vf best[4] = {vset(-INFINITY), vset(-INFINITY), vset(-INFINITY), vset(-INFINITY)};
     float lane[LANES], maximum = -INFINITY;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < count; i += LANES) {
-        const int64_t live = count - i < LANES ? count - i : LANES;
-        vf v = vload_n(x + i, live);
-
-        if (live < LANES)
-            for (int64_t l = live; l < LANES; l++)
-                v[l] = -INFINITY;
-        best = vselect(vmask_or(vgreater(v, best), vis_nan(v)), v, best);
+    for (; i + 4 * LANES <= count; i += 4 * LANES) {
+        UNROLL
+        for (int u = 0; u < 4; u++)
+            best[u] = vlarger(best[u], vload(x + i + u * LANES));
     }
-    vstore(lane, best);
-    for (int i = 0; i < LANES; i++)
-        maximum = lane[i] > maximum || lane[i] != lane[i] ? lane[i] : maximum;
+    for (; i + LANES <= count; i += LANES)
+        best[0] = vlarger(best[0], vload(x + i));
+    if (i < count) {
+        for (int64_t l = 0; l < LANES; l++)
+            lane[l] = i + l < count ? x[i + l] : -INFINITY;
+        best[1] = vlarger(best[1], vload(lane));
+    }
+    vstore(lane, vlarger(vlarger(best[0], best[1]), vlarger(best[2], best[3])));
+    for (int l = 0; l < LANES; l++)
+        maximum = lane[l] > maximum || lane[l] != lane[l] ? lane[l] : maximum;
     return maximum;
 }
+
+enum { LOG_SUM_VECTORS = 8 }; /* added up in float32 before they go into the double */
 
 static double find_log_sum(const float *x, int64_t count)
 {
     const float maximum = find_row_maximum(x, count);
-    double sum = 0.0;
+    double total = 0.0;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < count; i += LANES) {
-        const int64_t live = count - i < LANES ? count - i : LANES;
+    for (; i + LOG_SUM_VECTORS * LANES <= count; i += LOG_SUM_VECTORS * LANES) {
+        vf sum = vset(0.0f);
+
+        UNROLL
+        for (int u = 0; u < LOG_SUM_VECTORS; u++)
+            sum += vexp(vload(x + i + u * LANES) - vset(maximum));
+        total += vsum(sum);
+    }
+    for (; i + LANES <= count; i += LANES)
+        total += vsum(vexp(vload(x + i) - vset(maximum)));
+    if (i < count) {
         float lane[LANES];
 
-        if (live == LANES) {
-            sum += vsum(vexp(vload(x + i) - vset(maximum)));
-            continue;
-        }
-        vstore(lane, vexp(vload_n(x + i, live) - vset(maximum)));
-        for (int64_t l = 0; l < live; l++)
-            sum += lane[l];
+        vstore(lane, vexp(vload_n(x + i, count - i) - vset(maximum)));
+        for (int64_t l = 0; l < count - i; l++)
+            total += lane[l];
     }
-    return (double)maximum + log(sum);
+    return (double)maximum + log(total);
 }
 
 static void run_cross_entropy(const bg_kernel_call *call, uint32_t part)
@@ -114,17 +131,18 @@ static void finish_cross_entropy(const bg_kernel_call *call)
     }
 }
 
-/* scale e^(x - log_sum); the difference is taken in double, where large logits lose no digits. */
-static void scale_softmax(const float *x, double log_sum, float scale, float *y, int64_t count)
+/* scale e^(x - log_sum), log_sum in two parts: the difference from the first, which x is near where that matters, is
+ * exact there, so that large logits lose no digits; what is left goes into the factor. */
+static void scale_softmax(const float *x, double log_sum, double scale, float *y, int64_t count)
 {
-    for (int64_t i = 0; i < count; i += LANES) {
-        const int64_t live = count - i < LANES ? count - i : LANES;
-        float lane[LANES] = {0};
+    const float high = (float)log_sum;
+    const vf factor = vset((float)(isfinite(log_sum) ? scale * exp((double)high - log_sum) : scale));
+    int64_t i = 0;
 
-        for (int64_t l = 0; l < live; l++)
-            lane[l] = (float)((double)x[i + l] - log_sum);
-        vstore_n(y + i, vset(scale) * vexp(vload(lane)), live);
-    }
+    for (; i + LANES <= count; i += LANES)
+        vstore(y + i, factor * vexp(vload(x + i) - vset(high)));
+    if (i < count)
+        vstore_n(y + i, factor * vexp(vload_n(x + i, count - i) - vset(high)), count - i);
 }
 
 /* dlogits may be the logits' own memory: a row is read before it is written. */
@@ -159,7 +177,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
             const bool is_here = here >= 0 && here < classes.live;
             const double at_label = is_here ? scale * (exp((double)x[here] - log_sums[row]) - 1.0) : 0.0;
 
-            scale_softmax(x, log_sums[row], (float)scale, dx, classes.live);
+            scale_softmax(x, log_sums[row], scale, dx, classes.live);
             memset(dx + classes.live, 0, (size_t)(rows.classes - classes.live) * sizeof(float));
             if (is_here)
                 dx[here] = (float)at_label;

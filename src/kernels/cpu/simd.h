@@ -295,13 +295,19 @@ ALWAYS_INLINE void vcopy(const float *from, int64_t count, float *to)
 /* The lanes added pairwise: halves, then quarters, and so on. */
 ALWAYS_INLINE float vsum(vf v)
 {
-    float lane[LANES];
+#if LANES >= 8
+#if LANES == 16
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+    const __m256 half = (__m256)v;
+#endif
+    const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
 
-    vstore(lane, v);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            lane[i] += lane[i + width];
-    return lane[0];
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+#else
+    return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
 }
 
 /* a[0] b[0] a[1] b[1] ... taken apart: even positions of the pair (a, b), then odd ones. */
