@@ -39,9 +39,10 @@ ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x)
     case BG_GELU:
         return x * vnormal(x, &density);
     case BG_GELU_TANH: {
-        const vf inner = vset(0.797884561f) * vfma(vset(0.044715f) * x * x, x, x);
+        /* (1 + tanh(u)) / 2 is sigmoid(2 u) */
+        const vf twice = vset(1.595769122f) * vfma(vset(0.044715f) * x * x, x, x);
 
-        return vset(0.5f) * x * (vset(1.0f) + vtanh(inner));
+        return x * vsigmoid(twice);
     }
     case BG_TANH:
         return vtanh(x);
@@ -78,10 +79,10 @@ ALWAYS_INLINE vf compute_unary_backward(const bg_unary function, vf dy, vf s)
     }
     case BG_GELU_TANH: {
         const vf square = s * s;
-        const vf t = vtanh(vset(0.797884561f) * vfma(vset(0.044715f) * square, s, s));
-        const vf slope = vset(0.797884561f) * vfma(vset(3.0f * 0.044715f), square, one);
+        const vf below = vsigmoid(vset(1.595769122f) * vfma(vset(0.044715f) * square, s, s));
+        const vf slope = vset(1.595769122f) * vfma(vset(3.0f * 0.044715f), square, one);
 
-        return dy * vset(0.5f) * vfma(s * (one - t * t), slope, one + t);
+        return dy * vfma(s * slope, below * (one - below), below);
     }
     case BG_TANH:
         return dy * (one - s * s);
