@@ -59,7 +59,7 @@ typedef struct bgi_pool2d_backward_attributes {
 /* LINEAR                   x [..., in], w [out, in], b? [out] -> y [..., out]
  * LINEAR_BACKWARD_INPUT    dy, w -> dx
  * LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes) (+)
- * MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) */
+ * MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) (+) */
 typedef struct bgi_matmul_attributes {
     bool transpose_a, transpose_b;
 } bgi_matmul_attributes;

@@ -235,7 +235,10 @@ const bg_op_type bgi_op_matmul = {
     .gradient = derive_matmul,
     .cost = cost_matmul,
     .kernel = select_matmul,
+    .accumulating = &bgi_op_matmul_accumulate,
 };
+BGI_ACCUMULATING_FORM(bgi_op_matmul_accumulate, "matmul_accumulate", bgi_op_matmul, 2, 1, bgi_matmul_attributes,
+                      select_matmul);
 
 bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_value b, bool transpose_a, bool transpose_b)
 {

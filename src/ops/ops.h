@@ -17,7 +17,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
 #define BGI_OP_TYPES(OP) \
     /* linear.c */ \
     OP(linear) OP(linear_backward_input) OP(linear_backward_weights) OP(linear_backward_weights_accumulate) \
-    OP(matmul) \
+    OP(matmul) OP(matmul_accumulate) \
     /* elementwise.c */ \
     OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardise) \
     /* reduce.c */ \

@@ -76,6 +76,7 @@ static void check_matmul(random_state *random, const bg_type *a, const bg_type *
     case_input(&c, *a, random, -1, 1);
     case_input(&c, *b, random, -1, 1);
     case_output(&c, *y);
+    case_check_accumulating(&c, random);
     finish_case(&c);
 }
 
@@ -112,6 +113,23 @@ static void test_matmul_shapes(void **state)
         const bg_type b =
             make_operand(dtype, a_is_full ? part + drop : full, a_is_full ? 2 - drop : 2, k, n, attributes.transpose_b);
         const bg_type y = make_operand(dtype, full, 2, m, n, false);
+
+        check_matmul(&random, &a, &b, &y, attributes);
+    }
+}
+
+/* Several blocks of rows, of columns and of depth, none of them whole. */
+static void test_large_matmuls(void **state)
+{
+    random_state random = {7};
+
+    (void)state;
+    for (int i = 0; i < (getenv("BRIGADE_TEST_ALL") ? 8 : 4); i++) {
+        const bgi_matmul_attributes attributes = {i % 2, i / 2 % 2};
+        const int64_t m = i == 1 ? 270 : 75, n = 53, k = 523;
+        const bg_type a = make_operand(BG_FLOAT32, NULL, 0, m, k, attributes.transpose_a);
+        const bg_type b = make_operand(BG_FLOAT32, NULL, 0, k, n, attributes.transpose_b);
+        const bg_type y = make_operand(BG_FLOAT32, NULL, 0, m, n, false);
 
         check_matmul(&random, &a, &b, &y, attributes);
     }
@@ -186,7 +204,8 @@ static void test_partials(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_blocks),
-                                       cmocka_unit_test(test_matmul_shapes), cmocka_unit_test(test_partials)};
+                                       cmocka_unit_test(test_matmul_shapes), cmocka_unit_test(test_large_matmuls),
+                                       cmocka_unit_test(test_partials)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

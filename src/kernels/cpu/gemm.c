@@ -48,9 +48,8 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
 {
     const bgi_matmul_attributes *attributes = request->attributes;
     const bg_type *a = &request->types[0], *y = &request->types[2];
-    const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
     const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
-    const bgi_gemm g = bgi_gemm_plan(bg_type_element_count(y) / (m * n), m, n, k, 1, lanes, y->dtype == BG_FLOAT32);
+    const bgi_gemm g = bgi_matmul_plan(y, k, lanes, request->output_count == 0);
 
     return is_fast_float(y->dtype) && take(kernel, &g);
 }

@@ -13,10 +13,12 @@
 
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
-    BGI_GEMM_ROWS = 256,      /* of A in a unit: with a block's columns they stay in a second-level cache */
-    BGI_GEMM_MANY_UNITS = 64, /* enough for every worker: no need to cut columns further */
-    BGI_GEMM_FEW_ROWS = 64,   /* that do not pay for packing A, nor a row-major B */
-    BGI_GEMM_TILE_ROWS = 8    /* at most, of any instruction set */
+    BGI_GEMM_ROWS = 256,            /* of A in a unit: with a block's columns they stay in a second-level cache */
+    BGI_GEMM_UNIT_ELEMENTS = 65536, /* of C: enough panels for each row of A, and rows for each panel, once laid out */
+    BGI_GEMM_FEWEST_UNITS = 16,     /* though, so that workers share the work evenly */
+    BGI_GEMM_FEW_ROWS = 64,         /* that do not pay for packing A, nor a row-major B */
+    BGI_GEMM_PACKED_COLUMNS = 32,   /* of A at a time */
+    BGI_GEMM_TILE_ROWS = 8          /* at most, of any instruction set */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
 
@@ -42,6 +44,16 @@ static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
     g->part_floats = g->panel_floats + g->a_floats + g->c_floats;
 }
 
+/* Units beyond which columns are not cut further. */
+static inline int64_t bgi_gemm_enough_units(int64_t batch, int64_t m, int64_t n)
+{
+    const int64_t units = batch * m * n / BGI_GEMM_UNIT_ELEMENTS;
+
+    return units < BGI_GEMM_FEWEST_UNITS ? BGI_GEMM_FEWEST_UNITS
+           : units < BGI_CPU_MOST_PARTS  ? units
+                                         : BGI_CPU_MOST_PARTS;
+}
+
 static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t repeats, int64_t lanes,
                                      bool is_float32)
 {
@@ -53,7 +65,7 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
     g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
     g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, BGI_GEMM_UNIT_FLOPS);
-    columns = (BGI_GEMM_MANY_UNITS + batch * g.row_blocks - 1) / (batch * g.row_blocks);
+    columns = (bgi_gemm_enough_units(batch, m, n) + batch * g.row_blocks - 1) / (batch * g.row_blocks);
     g.column_blocks = g.column_blocks < columns ? g.column_blocks : columns;
     g.depth_blocks = bgi_product_blocks(k);
     g.depth = bgi_product_block(k);
@@ -87,15 +99,30 @@ static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *w
     return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
 }
 
+/* The same for a product that may be added to accumulators. */
+static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool accumulates)
+{
+    if (accumulates && bgi_gemm_adds_apart(&g, 1))
+        bgi_gemm_keep_sums(&g, lanes);
+    return g;
+}
+
 /* dw [out, in] = dy^T [out, rows] x [rows, in]; or added to an accumulator */
 static inline bgi_gemm bgi_linear_weights_plan(const bgi_linear_dims *d, int64_t lanes, bg_dtype dtype,
                                                bool accumulates)
 {
-    bgi_gemm g = bgi_gemm_plan(1, d->out, d->in, d->rows, 1, lanes, dtype == BG_FLOAT32);
+    return bgi_gemm_accumulating(bgi_gemm_plan(1, d->out, d->in, d->rows, 1, lanes, dtype == BG_FLOAT32), lanes,
+                                 accumulates);
+}
 
-    if (accumulates && bgi_gemm_adds_apart(&g, 1))
-        bgi_gemm_keep_sums(&g, lanes);
-    return g;
+/* y [..., m, n], or accumulators of that type, with sums over k */
+static inline bgi_gemm bgi_matmul_plan(const bg_type *y, int64_t k, int64_t lanes, bool accumulates)
+{
+    const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
+
+    return bgi_gemm_accumulating(
+        bgi_gemm_plan(bg_type_element_count(y) / (m * n), m, n, k, 1, lanes, y->dtype == BG_FLOAT32), lanes,
+        accumulates);
 }
 
 #endif

@@ -70,8 +70,10 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int v = 0; v < vectors; v++)
+        for (int v = 0; v < vectors; v++) {
             sum[r][v] = vset(0.0f);
+            __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* here before the sums are */
+        }
     }
     for (int64_t k = 0; k < t->depth; k++) {
         vf line[BGI_GEMM_PANEL_VECTORS];
@@ -192,30 +194,57 @@ static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, i
 }
 
 /* Lays a block of a transposed A out tile by tile, [k][rows of the tile]: what the tiles read in order. Its columns lie
- * far apart in memory, and would fall out of the cache between two tiles. */
+ * far apart in memory, and would fall out of the cache between two tiles; here they are taken a few at a time. */
 static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
 {
     const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
 
-    for (int64_t i = 0; i < tiles; i++) {
-        const int64_t from = m_count * i / tiles, rows = m_count * (i + 1) / tiles - from;
-        const float *a = tile->a + from;
-        float *strip = to + i * TILE_ROWS * tile->depth;
+    for (int64_t k0 = 0; k0 < tile->depth; k0 += BGI_GEMM_PACKED_COLUMNS)
+        for (int64_t i = 0; i < tiles; i++) {
+            const int64_t from = m_count * i / tiles, rows = m_count * (i + 1) / tiles - from;
+            const int64_t left = tile->depth - k0,
+                          count = left < BGI_GEMM_PACKED_COLUMNS ? left : BGI_GEMM_PACKED_COLUMNS;
+            const float *a = tile->a + from + k0 * tile->a_column;
+            float *strip = to + (i * tile->depth + k0) * TILE_ROWS;
 
-        for (int64_t k = 0; k < tile->depth; k++, a += tile->a_column, strip += TILE_ROWS)
-            if (rows == TILE_ROWS)
-                memcpy(strip, a, TILE_ROWS * sizeof(float));
-            else
-                for (int64_t r = 0; r < rows; r++)
-                    strip[r] = a[r];
-    }
+            for (int64_t k = 0; k < count; k++, a += tile->a_column, strip += TILE_ROWS)
+                if (rows == TILE_ROWS)
+                    memcpy(strip, a, TILE_ROWS * sizeof(float));
+                else
+                    for (int64_t r = 0; r < rows; r++)
+                        strip[r] = a[r];
+        }
     tile->a = to;
     tile->a_column = TILE_ROWS;
     tile->a_tile = TILE_ROWS * tile->depth;
 }
 
+/* What will be packed next: `rows` runs of `bytes`, `stride` bytes apart. */
+typedef struct gemm_ahead {
+    const char *from;
+    int64_t rows, stride, bytes;
+} gemm_ahead;
+
+/* Share i of n into the second-level cache: rows lie in pages of their own, where the processor does not look ahead. */
+static void fetch_ahead(const gemm_ahead *ahead, int64_t i, int64_t n)
+{
+    for (int64_t row = ahead->rows * i / n; row < ahead->rows * (i + 1) / n; row++)
+        for (int64_t at = 0; at < ahead->bytes; at += 64)
+            __builtin_prefetch(ahead->from + row * ahead->stride + at, 0, 2);
+}
+
+/* Run `part` of `parts` of what is to be fetched. */
+static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
+{
+    gemm_ahead cut = *whole;
+
+    cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
+    cut.from += whole->rows * part / parts * whole->stride;
+    return cut;
+}
+
 /* One panel, for all rows of the unit: tiles as even as can be. */
-static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors)
+static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, const gemm_ahead ahead[2])
 {
     const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
     const gemm_tile whole = tile;
@@ -223,6 +252,8 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors)
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t from = m_count * i / tiles, to = m_count * (i + 1) / tiles;
 
+        fetch_ahead(&ahead[0], i, tiles);
+        fetch_ahead(&ahead[1], i, tiles);
         tile.a = whole.a + (whole.a_tile ? i * whole.a_tile : from * whole.a_row);
         tile.c = whole.c + from * whole.c_row;
         tile.row_bias = whole.row_bias ? whole.row_bias + from : NULL;
@@ -244,6 +275,7 @@ static void multiply_block(const gemm_block *g)
 {
     const int64_t vectors = (g->n + LANES - 1) / LANES;
     const int64_t panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    const gemm_ahead nothing[2] = {{0}};
 
     for (int64_t p = 0; p < panels; p++) {
         const int64_t from = vectors * p / panels, to = vectors * (p + 1) / panels, left = g->n - from * LANES;
@@ -258,7 +290,7 @@ static void multiply_block(const gemm_block *g)
                                 .columns = left < (to - from) * LANES ? left : (to - from) * LANES,
                                 .add = g->add};
 
-        multiply_panel(tile, g->m, to - from);
+        multiply_panel(tile, g->m, to - from, nothing);
     }
 }
 
@@ -267,9 +299,45 @@ typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
 
-/* The run of panels p0..p1 for one block of depth; the tile comes with A, C and depth. */
+/* Of B: the panel behind panel p of the run p0..p1, or the run's first in the next block of depth. */
+static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t vectors = (g->n + LANES - 1) / LANES, next = p + 1 < p1 ? p + 1 : p0;
+    const int64_t n0 = vectors * next / g->panels * LANES, n1 = vectors * (next + 1) / g->panels * LANES;
+    const int64_t first = next == p0 ? k0 + g->depth : k0;
+    const int64_t columns = (n1 < g->n ? n1 : g->n) - n0, depth = g->k - first < g->depth ? g->k - first : g->depth;
+    const int64_t size = job->dtype == BG_FLOAT32 ? 4 : 2;
+    gemm_ahead ahead = {.from = (const char *)job->b + (job->b_start + first * job->b_row + n0 * job->b_column) * size,
+                        .rows = depth,
+                        .stride = job->b_row * size,
+                        .bytes = columns * size};
+
+    if (job->pack || depth <= 0)
+        return (gemm_ahead){0};
+    if (job->b_column != 1)
+        ahead = (gemm_ahead){ahead.from, columns, job->b_column * size, depth * size};
+    return ahead;
+}
+
+/* Of A: rows m0.. in the next block of depth. */
+static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t first = k0 + g->depth, depth = g->k - first < g->depth ? g->k - first : g->depth;
+    const int64_t size = job->dtype == BG_FLOAT32 ? 4 : 2;
+    const char *from =
+        (const char *)job->a + (job->a_start + repeat * job->a_repeat + m0 * job->a_row + first * job->a_column) * size;
+
+    if (depth <= 0)
+        return (gemm_ahead){0};
+    return job->a_column == 1 ? (gemm_ahead){from, m_count, job->a_row * size, depth * size}
+                              : (gemm_ahead){from, depth, job->a_column * size, m_count * size};
+}
+
+/* The run of panels p0..p1 for one block of depth; the tile comes with A, C and depth; `rows`: to fetch meanwhile. */
 static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat, int64_t k0, int64_t m_count,
-                            int64_t p0, int64_t p1, const gemm_scratch *scratch)
+                            int64_t p0, int64_t p1, const gemm_ahead *rows, const gemm_scratch *scratch)
 {
     const bgi_gemm *g = job->gemm;
     const int64_t vectors = (g->n + LANES - 1) / LANES, first = vectors * p0 / g->panels * LANES;
@@ -280,6 +348,7 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
     for (int64_t p = p0; p < p1; p++) {
         const int64_t from = vectors * p / g->panels, to = vectors * (p + 1) / g->panels;
         const int64_t n0 = from * LANES, width = (to - from) * LANES;
+        gemm_ahead ahead[2];
 
         tile.columns = g->n - n0 < width ? g->n - n0 : width;
         tile.c = c + (n0 - first);
@@ -294,7 +363,9 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
             tile.b = scratch->packed;
             tile.b_row = width;
         }
-        multiply_panel(tile, m_count, to - from);
+        ahead[0] = find_next_panel(job, k0, p0, p1, p);
+        ahead[1] = cut_ahead(rows, p - p0, p1 - p0);
+        multiply_panel(tile, m_count, to - from, ahead);
     }
 }
 
@@ -326,6 +397,7 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
     gemm_tile tile = {.c = is_apart ? cut.c : (float *)job->c + job->c_start + m0 * job->c_row + first,
                       .c_row = is_apart ? end - first : job->c_row};
     float bias[BGI_GEMM_ROWS];
+    gemm_ahead rows;
 
     if (job->row_bias)
         tile.row_bias = view_floats(job->dtype, job->row_bias, m0, m_count, bias);
@@ -337,7 +409,8 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
             tile.a_tile = 0;
             if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)
                 pack_rows(&tile, m_count, cut.a + g->a_floats / 2);
-            multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &cut);
+            rows = find_next_rows(job, repeat, m0, m_count, k0);
+            multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &rows, &cut);
             if (job->rounds)
                 round_floats(cut.c, m_count * tile.c_row);
         }

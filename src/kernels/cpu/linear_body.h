@@ -135,7 +135,7 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
     const bg_type *a = &call->types[0], *b = &call->types[1], *y = &call->types[2];
     const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
     const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
-    const bgi_gemm g = bgi_gemm_plan(bg_type_element_count(y) / (m * n), m, n, k, 1, LANES, y->dtype == BG_FLOAT32);
+    const bgi_gemm g = bgi_matmul_plan(y, k, LANES, call->output_count == 0);
     const int64_t units_per_matrix = g.row_blocks * g.column_blocks;
     gemm_job job = {.gemm = &g,
                     .dtype = y->dtype,
@@ -148,6 +148,7 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
                     .b_column = attributes->transpose_b ? k : 1,
                     .c = call->operands[2],
                     .c_row = n,
+                    .add = bgi_call_adds(call),
                     .rounds = bgi_product_rounds(call)};
 
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);

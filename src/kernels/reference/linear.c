@@ -130,8 +130,8 @@ void bgi_reference_matmul(const bg_kernel_call *call, uint32_t part)
 
         for (int64_t m = 0; m < m_count; m++)
             for (int64_t n = 0; n < n_count; n++)
-                bgi_store(y->dtype, call->operands[2], (batch * m_count + m) * n_count + n,
-                          add_products(call, (run){a_start + m * a_row, a_column}, (run){b_start + n * b_column, b_row},
-                                       k_count, 0.0));
+                bgi_store_gradient(call, 2, (batch * m_count + m) * n_count + n,
+                                   add_products(call, (run){a_start + m * a_row, a_column},
+                                                (run){b_start + n * b_column, b_row}, k_count, 0.0));
     }
 }
