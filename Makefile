@@ -64,7 +64,7 @@ STATIC := $(BUILD)/libbrigade.a
 SHARED := $(BUILD)/libbrigade.so.$(SOVERSION)
 PROGRAM := $(BUILD)/brigade
 
-.PHONY: always all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist pictures
+.PHONY: always all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist bench-gpt pictures
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -93,6 +93,10 @@ benches: all $(BENCHES)
 # The digit network beside PyTorch (needs a python3 with torch); see the script's head.
 bench-mnist: all
 	@bench/mnist.sh $(BUILD)
+
+# GPT-2's training step beside PyTorch and oneDNN's products.
+bench-gpt: benches
+	@bench/gpt.sh $(BUILD)
 
 # The pictures of the documents; tests/cli/test_schedule.sh holds them against the program.
 pictures: all
