@@ -63,7 +63,7 @@ static void check_backward(const rows_case *s, random_state *random)
         .reduction = s->attributes.reduction,
         .ignore_index = s->attributes.ignore_index,
         .axis = BG_MESH_TENSOR_1,
-        .classes = place == 0 ? 0 : s->classes * (place - 1) + draw_between(random, 1, (int)(3 * s->classes))};
+        .classes = place == 0 ? 0 : s->classes * (place - 1) + draw_between(random, 1, 3 * s->classes)};
     kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY_BACKWARD,
                      .attributes = &attributes,
                      .env.place.tensor_1 = place == 0 ? 0 : place - 1,

@@ -1,0 +1,374 @@
+/*
+ * test_tensor.c: a model that a mesh cuts trains as on one device. GPT-2 in the small: the losses of every mesh agree
+ * with those of one replica, with dropout too, for the masks are those of the whole model; every strategy on one mesh
+ * gives the same bits; checkpoints go from mesh to mesh; and the collectives are as many as the method says.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brigade/checkpoint.h>
+#include <brigade/gpt.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/folder.h"
+
+enum { LENGTH = 6, VOCABULARY = 37, BATCH = 4, TOKENS = BATCH * LENGTH, MOST_UPDATES = 50, MOST_REPLICAS = 64 };
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error->message);
+}
+
+static bool is_quick(void)
+{
+    return getenv("BRIGADE_TEST_QUICK") != NULL;
+}
+
+static bg_gpt_options small(double dropout)
+{
+    bg_gpt_options options = bg_gpt_defaults();
+
+    options.layers = 2;
+    options.hidden = 16;
+    options.heads = 4;
+    options.sequence_length = LENGTH;
+    options.positions = 9;
+    options.vocabulary = VOCABULARY;
+    options.dropout = dropout;
+    return options;
+}
+
+/* ---- a training run ---- */
+
+typedef struct run {
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    uint32_t tensor, updates;    /* replicas of a copy of the model; updates done */
+    double losses[MOST_UPDATES]; /* means over the batch */
+    float norms[MOST_UPDATES];
+} run;
+
+static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
+{
+    bg_optimiser optimiser = bg_adamw(0.01);
+    bg_options options = *given;
+    bg_error error = {0};
+    bg_gpt net;
+
+    memset(r, 0, sizeof *r);
+    optimiser.epsilon =
+        1e-6; /* the example's: with less, gradients of nothing but rounding make steps of full length */
+    optimiser.weight_decay = 0.1;
+    optimiser.decay_matrices_only = true;
+    options.max_gradient_norm = 0.5;
+    options.output_gradient_norm = true;
+    options.gradient_accumulation = BATCH / mesh->data;
+    options.replicas = bg_mesh_replica_count(mesh);
+    options.output_mode = BG_OUTPUT_ALL;
+    options.seed = 3;
+    require(bg_graph_create(&r->graph, &error), &error);
+    bg_graph_set_mesh(r->graph, mesh);
+    net = bg_gpt_build(r->graph, model);
+    require(bg_plan_create_training(r->graph, net.loss, &optimiser, &options, &r->plan, &error), &error);
+    require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
+    r->tensor = mesh->tensor_1 * mesh->tensor_2;
+}
+
+static void close_run(run *r)
+{
+    bg_session_destroy(r->session);
+    bg_plan_destroy(r->plan);
+    bg_graph_destroy(r->graph);
+}
+
+static bool counts(uint32_t update, int t)
+{
+    return (update * 5 + (uint32_t)t) % 11 != 0;
+}
+
+static void fill_batch(uint32_t update, int32_t *tokens, int32_t *labels)
+{
+    for (int t = 0; t < TOKENS; t++) {
+        const int64_t i = (int64_t)update * (TOKENS + 1) + t;
+
+        tokens[t] = (int32_t)((7 * i * i + 3 * i + i / 5) % VOCABULARY);
+        labels[t] = counts(update, t) ? (int32_t)((tokens[t] * 5 + 3) % VOCABULARY) : -100;
+    }
+}
+
+static void train(run *r, uint32_t updates)
+{
+    static float losses[BATCH * MOST_REPLICAS], norms[MOST_REPLICAS];
+    int32_t tokens[TOKENS], labels[TOKENS];
+    bg_error error = {0};
+    const void *inputs[2];
+    void *outputs[2];
+
+    inputs[bg_session_find_input(r->session, "tokens")] = tokens;
+    inputs[bg_session_find_input(r->session, "labels")] = labels;
+    outputs[bg_session_find_output(r->session, "loss")] = losses;
+    outputs[bg_session_find_output(r->session, "gradient_norm")] = norms;
+    for (uint32_t end = r->updates + updates; r->updates < end; r->updates++) {
+        double sum = 0.0, counted = 0.0;
+
+        fill_batch(r->updates, tokens, labels);
+        require(bg_session_run(r->session, inputs, outputs, &error), &error);
+        for (uint32_t m = 0; m < BATCH; m++) { /* micro-batches of one sequence */
+            double count = 0.0;
+            for (int t = 0; t < LENGTH; t++)
+                count += counts(r->updates, (int)m * LENGTH + t);
+            for (uint32_t t = 1; t < r->tensor; t++)
+                assert_memory_equal(&losses[m * r->tensor + t], &losses[m * r->tensor], sizeof *losses);
+            sum += count * (double)losses[m * r->tensor];
+            counted += count;
+        }
+        r->losses[r->updates] = sum / counted;
+        r->norms[r->updates] = norms[0];
+    }
+}
+
+static void expect_close(const run *found, const run *wanted, uint32_t first, uint32_t end, const char *what)
+{
+    for (uint32_t u = first; u < end; u++)
+        if (!(fabs(found->losses[u] - wanted->losses[u]) <= 1e-5 * wanted->losses[u]) ||
+            !(fabs((double)(found->norms[u] - wanted->norms[u])) <= 1e-4 * (double)wanted->norms[u]))
+            fail_msg("%s, update %u: loss %.9g, norm %.7g; on one replica %.9g, %.7g", what, u, found->losses[u],
+                     (double)found->norms[u], wanted->losses[u], (double)wanted->norms[u]);
+}
+
+/* The bytes of losses, norms and all weights and states. */
+static void expect_equal(const run *found, const run *wanted, const char *what)
+{
+    bg_weights *a = bg_session_weights(found->session), *b = bg_session_weights(wanted->session);
+
+    if (memcmp(found->losses, wanted->losses, sizeof found->losses) != 0)
+        fail_msg("%s: other losses", what);
+    if (memcmp(found->norms, wanted->norms, sizeof found->norms) != 0)
+        fail_msg("%s: other norms", what);
+    assert_int_equal(bg_weights_count(a), bg_weights_count(b));
+    for (uint32_t i = 0; i < bg_weights_count(b); i++) {
+        bg_weight is, should;
+        bg_error error = {0};
+        require(bg_weights_at(b, i, &should, &error), &error);
+        require(bg_weights_find(a, should.name, &is, &error), &error);
+        assert_true(bg_type_equal(&is.type, &should.type));
+        if (memcmp(is.data, should.data, bg_type_size_bytes(&is.type)) != 0)
+            fail_msg("%s: other `%s`", what, should.name);
+    }
+}
+
+/* ---- meshes ---- */
+
+static void check_meshes(const bg_mesh *meshes, size_t count, double dropout, uint32_t updates)
+{
+    const bg_gpt_options model = small(dropout);
+    const bg_options options = bg_options_defaults();
+    const bg_mesh none = {1, 1, 1};
+    run single;
+
+    open_run(&single, &none, &model, &options);
+    train(&single, updates);
+    assert_true(single.losses[updates - 1] < single.losses[0]);
+    for (size_t i = 0; i < count; i++) {
+        char what[64];
+        run cut;
+        snprintf(what, sizeof what, "mesh %u x %u x %u", meshes[i].data, meshes[i].tensor_1, meshes[i].tensor_2);
+        open_run(&cut, &meshes[i], &model, &options);
+        train(&cut, updates);
+        expect_close(&cut, &single, 0, updates, what);
+        close_run(&cut);
+    }
+    close_run(&single);
+}
+
+static void every_mesh(void **state)
+{
+    bg_mesh meshes[27];
+    size_t count = 0;
+
+    (void)state;
+    for (uint32_t data = 1; data <= 4; data *= 2)
+        for (uint32_t one = 1; one <= 4; one *= 2)
+            for (uint32_t two = 1; two <= 4; two *= 2)
+                if (!is_quick() || (data < 4 && one * two > 1 && one * two < 8))
+                    meshes[count++] = (bg_mesh){data, one, two};
+    check_meshes(meshes, count, 0.0, is_quick() ? 3 : MOST_UPDATES);
+}
+
+/* Masks are those of the whole model, whoever has a piece of it. */
+static void dropout_of_the_whole(void **state)
+{
+    static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
+
+    (void)state;
+    check_meshes(meshes, is_quick() ? 2 : 4, 0.2, is_quick() ? 3 : 20);
+}
+
+/* ---- strategies ---- */
+
+static void check_strategy(const run *wanted, const bg_gpt_options *model, const bg_options *options, uint32_t updates,
+                           const char *what)
+{
+    const bg_mesh mesh = {2, 2, 2};
+    run found;
+
+    open_run(&found, &mesh, model, options);
+    train(&found, updates);
+    expect_equal(&found, wanted, what);
+    close_run(&found);
+}
+
+static void same_bits(void **state)
+{
+    static const char *const schedules[] = {"zb-h1", "gpipe", "grouped", "sequential", "looped", "zb-v", "auto"};
+    const bg_mesh mesh = {2, 2, 2};
+    const uint32_t updates = is_quick() ? 2 : 4;
+    bg_gpt_options model = small(0.1);
+    bg_options options = bg_options_defaults();
+    run wanted;
+
+    (void)state;
+    options.cores = 1; /* one worker runs all replicas */
+    open_run(&wanted, &mesh, &model, &options);
+    train(&wanted, updates);
+    options.cores = 3;
+    check_strategy(&wanted, &model, &options, updates, "three workers");
+    options.strategy = BG_STRATEGY_SHARDED;
+    check_strategy(&wanted, &model, &options, updates, "sharded");
+    options.strategy = BG_STRATEGY_PHASED;
+    check_strategy(&wanted, &model, &options, updates, "phased");
+    model.checkpoint_layers = true;
+    options.recompute = BG_RECOMPUTE_STAGE;
+    check_strategy(&wanted, &model, &options, updates, "phased and recomputed");
+    options.strategy = BG_STRATEGY_PIPELINED;
+    check_strategy(&wanted, &model, &options, updates, "pipelined and recomputed");
+    options.recompute_order = BG_RECOMPUTE_THEN;
+    check_strategy(&wanted, &model, &options, updates, "pipelined and recomputed before");
+    options.recompute = BG_RECOMPUTE_NONE;
+    for (size_t i = 0; i < (is_quick() ? 2 : sizeof schedules / sizeof schedules[0]); i++) {
+        options.schedule = schedules[i];
+        check_strategy(&wanted, &model, &options, updates, schedules[i]);
+    }
+    close_run(&wanted);
+}
+
+/* Replicas with the same pieces of weights keep pieces of these for each other. */
+static void sharded_state(void **state)
+{
+    const bg_mesh mesh = {2, 2, 2};
+    const uint32_t updates = is_quick() ? 2 : 4;
+    const bg_gpt_options model = small(0.1);
+    bg_options options = bg_options_defaults();
+    run wanted;
+
+    (void)state;
+    open_run(&wanted, &mesh, &model, &options);
+    train(&wanted, updates);
+    for (int i = 0; i < BG_LOCATION_COUNT; i++)
+        options.locations[i].minimum_elements_sharded = 1;
+    options.locations[BG_LOCATION_STATE].sharded = true;
+    check_strategy(&wanted, &model, &options, updates, "state in pieces");
+    options.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    check_strategy(&wanted, &model, &options, updates, "state and gradients in pieces");
+    options.strategy = BG_STRATEGY_PHASED;
+    options.locations[BG_LOCATION_WEIGHTS].sharded = true;
+    options.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
+    check_strategy(&wanted, &model, &options, updates, "all in pieces, remote");
+    close_run(&wanted);
+}
+
+/* ---- checkpoints ---- */
+
+static void from_mesh_to_mesh(void **state)
+{
+    static const bg_mesh meshes[] = {{2, 2, 2}, {1, 1, 1}, {1, 4, 1}, {4, 1, 2}, {2, 2, 2}};
+    const bg_gpt_options model = small(0.1);
+    const bg_options options = bg_options_defaults();
+    const uint32_t half = 3, updates = 6;
+    char folder[TEST_FOLDER_BYTES];
+    bg_error error = {0};
+    run whole, first;
+
+    (void)state;
+    test_folder_create(folder);
+    open_run(&whole, &meshes[0], &model, &options);
+    open_run(&first, &meshes[0], &model, &options);
+    train(&whole, updates);
+    train(&first, half);
+    require(bg_checkpoint_save(first.session, folder, NULL, &error), &error);
+    for (size_t i = 0; i < sizeof meshes / sizeof meshes[0]; i++) {
+        run second;
+        open_run(&second, &meshes[i], &model, &options);
+        require(bg_checkpoint_load(second.session, folder, NULL, NULL, &error), &error);
+        second.updates = half;
+        memcpy(second.losses, first.losses, sizeof first.losses);
+        memcpy(second.norms, first.norms, sizeof first.norms);
+        expect_equal(&second, &first, "what was loaded");
+        train(&second, updates - half);
+        expect_close(&second, &whole, half, updates, "a run that went on");
+        if (i == 0 || i == 4)
+            expect_equal(&second, &whole, "the same mesh again");
+        close_run(&second);
+    }
+    close_run(&first);
+    close_run(&whole);
+    test_folder_remove(folder);
+}
+
+/* ---- how many collectives ---- */
+
+/* Of one micro-batch on one replica: REDUCE events inside forwards and backwards, by stage. */
+static void count_collectives(run *r, uint32_t stage_count, uint32_t *out_counts)
+{
+    memset(out_counts, 0, stage_count * sizeof *out_counts);
+    for (uint32_t device = 0; device < stage_count; device++)
+        for (uint32_t i = 0; i < bg_session_trace_count(r->session, 0, device); i++) {
+            bg_trace_event event;
+            bg_error error = {0};
+            bool is_collective;
+            require(bg_session_trace_event(r->session, 0, device, i, &event, &error), &error);
+            is_collective = event.action.kind == BG_ACTION_REDUCE;
+            out_counts[event.action.stage] += is_collective;
+        }
+}
+
+static void as_many_as_published(void **state)
+{
+    const bg_mesh mesh = {1, 2, 2};
+    const bg_gpt_options model = small(0.0);
+    bg_options options = bg_options_defaults();
+    uint32_t counted[4];
+    run r;
+
+    (void)state;
+    options.strategy = BG_STRATEGY_SHARDED; /* embedding, two layers, head: a stage each */
+    options.trace = true;
+    open_run(&r, &mesh, &model, &options);
+    train(&r, 1);
+    count_collectives(&r, 4, counted);
+    /* 1, 8 and 5, and two for each norm. In the loss's stage two more an update: the squares of gradients. */
+    assert_int_equal(counted[0], BATCH * 1);
+    assert_int_equal(counted[1], BATCH * (8 + 4));
+    assert_int_equal(counted[2], BATCH * (8 + 4));
+    assert_int_equal(counted[3], BATCH * (5 + 2) + 3);
+    close_run(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mesh),    cmocka_unit_test(dropout_of_the_whole), cmocka_unit_test(same_bits),
+        cmocka_unit_test(sharded_state), cmocka_unit_test(from_mesh_to_mesh),    cmocka_unit_test(as_many_as_published),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
