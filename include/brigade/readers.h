@@ -1,5 +1,5 @@
 /*
- * readers.h: files as arrays and data sets: NumPy's .npy and .npz, raw tokens, CSV, folders of PNG images.
+ * readers.h: files as arrays and data sets: NumPy's .npy and .npz, tokens (raw, TFRecord), CSV, folders of PNG images.
  *
  * What is wrong with a file is said with its name and the place in it. No file makes its reader allocate more than
  * about a thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the
@@ -56,6 +56,19 @@ typedef struct bg_tokens_options {
  */
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
+
+typedef struct bg_tfrecord_options {
+    uint32_t sequence_length; /* S, at least 1 */
+    uint32_t vocabulary_size; /* tokens must be below it; 0: below 2^31 */
+    const char *feature;      /* NULL: "input_ids" */
+} bg_tfrecord_options;
+
+/* A TFRecord file of tf.train.Example with a list of int64 each, mapped into memory. Sample k is int32 [S + 1], the
+ * first tokens of record k; a record with fewer is an error when it is read, as is a checksum that is wrong. The
+ * records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") when there is
+ * one, else all. */
+BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tfrecord_options *options, bg_dataset **out,
+                                          bg_error *error);
 
 /* ---- CSV ---- */
 

@@ -15,9 +15,11 @@
 
 #include <brigade/readers.h>
 
+#include "cli/command.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "data/tfrecord.h"
 #include "data/tokens.h"
 
 enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
@@ -67,6 +69,25 @@ static bool ends_with(const char *path, const char *end)
     return length >= end_length && strcmp(path + length - end_length, end) == 0;
 }
 
+static bg_status open_records(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
+{
+    const bg_tfrecord_options options = {.sequence_length = (uint32_t)config->sequence_length,
+                                         .vocabulary_size = (uint32_t)config->vocab_size};
+    uint64_t length;
+    char text[160];
+
+    BGI_TRY(bg_dataset_open_tfrecord(path, &options, out, error));
+    length = bgi_tfrecord_length(*out);
+    if (length <= (uint64_t)config->sequence_length + 1)
+        return BG_OK;
+    /* Of one file, which stands for all: a warning is said once. */
+    snprintf(text, sizeof text,
+             "records have %" PRIu64 " tokens, of which the first %" PRId64 " are used (model.sequence_length + 1)",
+             length, config->sequence_length + 1);
+    cli_warn("gpt", text);
+    return BG_OK;
+}
+
 static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
 {
     const bg_tokens_options options = {.sequence_length = (uint32_t)config->sequence_length,
@@ -76,8 +97,10 @@ static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_da
         return open_text(config, path, out, error);
     if (ends_with(path, ".u16") || ends_with(path, ".u32"))
         return bg_dataset_open_tokens(path, &options, out, error);
+    if (ends_with(path, ".tfrecord"))
+        return open_records(config, path, out, error);
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: what is in it? Names end in .u16, .u32 (tokens), .txt or .md (text)", path);
+                        "%s: what is in it? Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)", path);
 }
 
 /* The files that patterns stand for, in order. */

@@ -19,7 +19,8 @@ const cli_option gpt_pretrain_options[] = {
 #include "cli/gpt_configuration.def"
     {.help = "Training"},
     {CLI_TEXT_LIST, "input-files", AT(input_files), .value = "FILE...",
-     .help = "tokens (.u16, .u32) or text (.txt, .md); patterns are expanded; without any, Brigade's own text"},
+     .help =
+         "tokens (.u16, .u32, .tfrecord) or text (.txt, .md); patterns are expanded; without any, Brigade's own text"},
     {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "take the samples in the files' order"},
     {CLI_COUNT, "steps", AT(stop), .value = "N", .minimum = 1, .maximum = UINT64_MAX, .default_text = "training.steps",
      .help = "stop when N weight updates are done; the learning rate goes on as if to training.steps"},
@@ -35,6 +36,8 @@ const cli_option gpt_pretrain_options[] = {
      .help = "the trained weights alone, as safetensors under Hugging Face's names"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
      .help = "JSON lines, one for each weight update; with --load, behind those that are there"},
+    {CLI_TEXT, "tensorboard", AT(tensorboard), .value = "DIR", .default_text = "none",
+     .help = "event files for TensorBoard: loss, grad_norm, lr, throughput of each weight update"},
     {.help = "Output"},
     {CLI_FLAG, "compile-only", AT(compile_only),
      .help = "make the plan, say what each device's memory holds, and stop"},

@@ -8,12 +8,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/command.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "profile/scalars.h"
 
 typedef struct run {
     const gpt_options *options;
@@ -22,6 +23,8 @@ typedef struct run {
     gpt_runner runner;
     bg_loader *loader;
     cli_log log;
+    bgi_event_file events;
+    bg_error events_failure; /* why events are missing; the run goes on without them */
     gpt_position position;
     uint64_t stop, saved_step; /* step of the last checkpoint, UINT64_MAX: none */
     uint64_t updates;          /* of this process */
@@ -106,6 +109,28 @@ static void log_call(run *r, const call *c)
         cli_log_close(&r->log);
 }
 
+/* Seconds since 1970. */
+static double wall_time_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void add_events(run *r, const call *c)
+{
+    for (uint64_t i = 0; i < r->runner.updates_per_run && r->events.stream != NULL; i++) {
+        const bgi_scalar scalars[] = {{"loss", gpt_runner_loss(&r->runner, i)},
+                                      {"grad_norm", gpt_runner_norm(&r->runner, i)},
+                                      {"lr", c->learning_rate},
+                                      {"throughput", c->samples_per_s}};
+
+        if (bgi_event_file_add(&r->events, c->first + i + 1, wall_time_s(), scalars, 4, &r->events_failure) != BG_OK)
+            bgi_event_file_close(&r->events, NULL);
+    }
+}
+
 /* ---- steps ---- */
 
 /* The next batch; at the end of an epoch, the first of the next one. */
@@ -147,6 +172,7 @@ static bg_status run_call(run *r, bg_error *error)
     r->seconds += c.seconds;
     print_call(r, &c);
     log_call(r, &c);
+    add_events(r, &c);
     /* Weights of a run that went wrong are not worth a checkpoint: the last good one stays. */
     if (!isfinite(c.loss) || !isfinite(c.norm))
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -225,6 +251,9 @@ static bg_status prepare(run *r, bg_error *error)
         return create_loader(r, error);
     BGI_TRY(gpt_checkpoint_check(r->config, bg_session_step(r->runner.session), error));
     BGI_TRY(cli_log_open(&r->log, r->options->log_path, r->config->load != NULL, &cli_received_signal, error));
+    if (r->options->tensorboard != NULL &&
+        bgi_event_file_open(&r->events, r->options->tensorboard, wall_time_s(), (uint64_t)getpid(), error) != BG_OK)
+        return bg_error_context(error, error->status, "--tensorboard");
     return create_loader(r, error);
 }
 
@@ -258,8 +287,13 @@ static bg_status train(run *r, bg_error *error)
     if (r->options->weights_path != NULL && !r->config->test_mode)
         BGI_TRY(cli_weights_save(bg_session_weights(r->runner.session), r->options->weights_path, error));
     print_end(r);
+    cli_log_close(&r->log);
+    if (r->events_failure.status == BG_OK)
+        bgi_event_file_close(&r->events, &r->events_failure);
     if (r->log.failure.status != BG_OK)
         return bg_error_set(error, r->log.failure.status, "%s", r->log.failure.message);
+    if (r->events_failure.status != BG_OK)
+        return bg_error_set(error, r->events_failure.status, "--tensorboard: %s", r->events_failure.message);
     return BG_OK;
 }
 
@@ -292,6 +326,7 @@ int gpt_pretrain(const gpt_options *options, const bgi_gpt_config *config)
     if (status == BG_OK && !options->compile_only)
         status = train(&r, &error);
     cli_log_close(&r.log);
+    bgi_event_file_close(&r.events, NULL);
     bg_loader_destroy(r.loader);
     gpt_runner_clear(&r.runner);
     gpt_data_close(&r.data);

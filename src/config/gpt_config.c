@@ -435,6 +435,11 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          "model.sequence_length %" PRId64
                          " is longer than model.embedding.max_positional_length %" PRId64,
                          config->sequence_length, config->max_positional_length);
+    if (config->sequence_length % config->attention_serialisation != 0)
+        bgi_problems_add(problems, NULL,
+                         "execution.attention_serialisation %" PRId64 " does not divide model.sequence_length %" PRId64
+                         ", whose queries it cuts into equal pieces",
+                         config->attention_serialisation, config->sequence_length);
 }
 
 static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)

@@ -151,6 +151,25 @@ cp count.u16 count2.u16
 train files --steps 1 --input-files 'count*.u16'
 check "two files" grep -q '^Data: count.u16 and 1 more; 24 samples of 8 tokens$' files.out
 
+# Records of the corpus: 5 and 6 tokens, the second with an index of its own order.
+tail -c +3 "$root/tests/fuzz/corpus/tfrecord/plain" >a.tfrecord
+train records --steps 1 --input-files a.tfrecord --set sequence_length=4 vocab_size=300 global_batch_size=2 --no-shuffle
+check "a TFRecord file" grep -q '^Data: a.tfrecord; 2 samples of 4 tokens$' records.out
+check "no warning" test ! -s records.err
+train cut --steps 1 --input-files a.tfrecord --set sequence_length=3 vocab_size=300 global_batch_size=2 attention_serialisation=1
+check "longer records are cut with a warning" grep -q 'warning: records have 5 tokens, of which the first 4 are used' cut.err
+error 1 'a record has 5 tokens, expected at least 6' gpt pretrain $one precision=float32 --quiet --steps 1 \
+    --input-files a.tfrecord --set sequence_length=5 vocab_size=300 global_batch_size=2 attention_serialisation=1 --no-shuffle
+
+# ---- events ----
+
+train events --steps 3 --tensorboard board
+check "an event file" test "$(ls board | grep -c '^events\.out\.tfevents\.')" -eq 1
+for tag in loss grad_norm lr throughput; do
+    check "$tag in it" test "$(cat board/events* | tr -c 'a-z_' '\n' | grep -c -x -e "$tag")" -eq 3
+done
+error 1 '--tensorboard: ' gpt pretrain $one precision=float32 --quiet --steps 1 --tensorboard a.tfrecord
+
 # ---- the benchmark ----
 
 "$program" gpt bench $one >bench.out 2>bench.err
@@ -166,6 +185,7 @@ error 2 'layers are not cut over devices' gpt pretrain
 error 2 'model.hidden_size 64 is not divisible by model.attention.heads 5' gpt pretrain $one heads=5
 error 2 'training.global_batch_size 17 is not divisible by execution.data_parallel 2 x' gpt pretrain $one global_batch_size=17
 error 2 'did you mean `model.layers`?' gpt pretrain $one model.layer=3
+error 2 'execution.attention_serialisation 3 does not divide model.sequence_length 8' gpt pretrain $one attention_serialisation=3
 printf 'model:\n  layerz: 3\n' >wrong.yaml
 error 2 'wrong.yaml:2:3: unknown key `model.layerz`; did you mean `model.layers`?' gpt pretrain --config-file wrong.yaml
 error 2 '--schedule is `interleave`; it must be one of' gpt pretrain $one --strategy pipelined --schedule interleave

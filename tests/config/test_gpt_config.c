@@ -225,7 +225,9 @@ static void test_what_goes_together(void **state)
                     "model.sequence_length 9 is longer than model.embedding.max_positional_length 8");
     refuse_together((const char *const[]){"training.steps=7", "device_iterations=2", NULL},
                     "training.steps 7 is not divisible by execution.device_iterations 2");
-    refuse_together((const char *const[]){"heads=5", "sequence_length=9", NULL}, "2 problems: ");
+    refuse_together((const char *const[]){"attention_serialisation=3", NULL},
+                    "execution.attention_serialisation 3 does not divide model.sequence_length 8");
+    refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "2 problems: ");
 }
 
 /* Up to the maximum over the warm-up, down to where it began (section 11.6 of the example's semantics). */

@@ -1,0 +1,15 @@
+/*
+ * crc32c.h: the CRC-32C (Castagnoli) checksum of TFRecord files, also with their mask.
+ */
+#ifndef BGI_CORE_CRC32C_H
+#define BGI_CORE_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint32_t bgi_crc32c(const void *data, size_t size_bytes);
+
+/* As it stands in the files: a checksum of data that hold checksums would be weak. */
+uint32_t bgi_crc32c_masked(const void *data, size_t size_bytes);
+
+#endif

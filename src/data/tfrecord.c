@@ -1,0 +1,434 @@
+/*
+ * tfrecord.c: TFRecord files of token lists, as the PopXL GPT-3 example prepares them, as samples. A record:
+ *
+ *     8 bytes length n | 4 bytes checksum of them | n bytes of data | 4 bytes checksum of those
+ *
+ * The data are a protocol buffer (tf.train.Example), of which one list of numbers is read:
+ *
+ *     Example { 1: Features { 1: entry { 1: "input_ids"  2: Feature { 3: Int64List { 1: numbers, packed or not }}}}}
+ *
+ * An index file has a line "offset size" for each record. The file is mapped; a record is looked at when its sample is
+ * asked for.
+ */
+#include "data/tfrecord.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "data/dataset.h"
+#include "data/mapping.h"
+
+enum { HEADER_BYTES = 12, FRAME_BYTES = 16, MOST_INDEX_BYTES = 1 << 30 };
+
+typedef struct records {
+    const unsigned char *content;
+    size_t size_bytes;
+    uint64_t *offsets;
+    size_t count, capacity;
+    uint32_t sequence_length, limit;
+    char *name, *feature;
+    void *mapping; /* NULL: the content is someone else's */
+    size_t mapping_bytes;
+} records;
+
+static void release_records(void *state)
+{
+    records *r = state;
+
+    bgi_mapping_close(r->mapping, r->mapping_bytes);
+    free(r->offsets);
+    free(r->feature);
+    free(r->name);
+    free(r);
+}
+
+/* ---- frames ---- */
+
+static uint64_t read_little(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+static bg_status fail_at(const records *r, uint64_t offset, const char *what, bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": %s", r->name, offset, what);
+}
+
+/* The length of the data of the record at an offset, which was found to lie in the file. */
+static bg_status read_header(const records *r, uint64_t offset, uint64_t *out_length, bg_error *error)
+{
+    const uint64_t left = offset <= r->size_bytes ? r->size_bytes - offset : 0;
+    const unsigned char *at;
+
+    if (left < FRAME_BYTES)
+        return fail_at(r, offset, "ends within a record", error);
+    at = r->content + offset;
+    if (read_little(at + 8, 4) != bgi_crc32c_masked(at, 8))
+        return fail_at(r, offset, "the checksum of a record's length is wrong: damaged, or not a TFRecord file", error);
+    *out_length = read_little(at, 8);
+    if (*out_length > left - FRAME_BYTES)
+        return fail_at(r, offset, "a record is longer than the file", error);
+    return BG_OK;
+}
+
+static bool add_offset(records *r, uint64_t offset)
+{
+    if (!bgi_array_reserve((void **)&r->offsets, &r->capacity, r->count + 1, sizeof *r->offsets))
+        return false;
+    r->offsets[r->count++] = offset;
+    return true;
+}
+
+static bg_status scan_records(records *r, bg_error *error)
+{
+    for (uint64_t offset = 0, length; offset < r->size_bytes; offset += length + FRAME_BYTES) {
+        BGI_TRY(read_header(r, offset, &length, error));
+        if (!add_offset(r, offset))
+            return bgi_error_memory(error, "list of records", r->count * sizeof *r->offsets);
+    }
+    return BG_OK;
+}
+
+/* A decimal number at *at, which moves behind it and behind blanks; false when there is none or it is too large. */
+static bool read_number(const char **at, const char *end, uint64_t *out)
+{
+    const char *begin = *at;
+
+    for (*out = 0; *at < end && **at >= '0' && **at <= '9'; (*at)++) {
+        if (*out > UINT64_MAX / 10 - 1)
+            return false;
+        *out = *out * 10 + (uint64_t)(**at - '0');
+    }
+    if (*at == begin)
+        return false;
+    while (*at < end && (**at == ' ' || **at == '\t' || **at == '\r'))
+        (*at)++;
+    return true;
+}
+
+static bg_status read_index(records *r, const char *index, size_t index_bytes, bg_error *error)
+{
+    const char *at = index, *end = index + index_bytes;
+
+    for (size_t line = 1; at < end; line++) {
+        uint64_t offset, size, length;
+
+        if (!read_number(&at, end, &offset) || !read_number(&at, end, &size) || (at < end && *at++ != '\n'))
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: line %zu of the index is no \"OFFSET SIZE\"", r->name,
+                                line);
+        BGI_TRY(read_header(r, offset, &length, error));
+        if (length + FRAME_BYTES != size)
+            return bg_error_set(error, BG_ERROR_PARSE,
+                                "%s: line %zu of the index says %" PRIu64 " bytes, the record has %" PRIu64
+                                "; the index is of another file",
+                                r->name, line, size, length + FRAME_BYTES);
+        if (!add_offset(r, offset))
+            return bgi_error_memory(error, "list of records", r->count * sizeof *r->offsets);
+    }
+    return BG_OK;
+}
+
+/* ---- protocol buffers ---- */
+
+typedef struct span {
+    const unsigned char *at, *end;
+} span;
+
+static bool read_varint(span *s, uint64_t *out)
+{
+    *out = 0;
+    for (int shift = 0; shift < 64 && s->at < s->end; shift += 7) {
+        const unsigned char byte = *s->at++;
+
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return true;
+    }
+    return false;
+}
+
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+/* The next field: its number and kind; its bytes, or its number as `value`. False at something that is none. */
+static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *out_bytes, uint64_t *value)
+{
+    uint64_t key;
+    size_t skipped;
+
+    if (!read_varint(s, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX)
+        return false;
+    *out_number = (uint32_t)(key >> 3);
+    *out_wire = (uint32_t)(key & 7);
+    if (*out_wire == WIRE_VARINT)
+        return read_varint(s, value);
+    if (*out_wire == WIRE_BYTES) {
+        if (!read_varint(s, value) || *value > (uint64_t)(s->end - s->at))
+            return false;
+        *out_bytes = (span){s->at, s->at + *value};
+        s->at += *value;
+        return true;
+    }
+    skipped = *out_wire == WIRE_64 ? 8 : *out_wire == WIRE_32 ? 4 : SIZE_MAX;
+    if (skipped > (size_t)(s->end - s->at))
+        return false;
+    s->at += skipped;
+    return true;
+}
+
+/* The bytes of the last field of this number (the others do not count, as protocol buffers have it); *out_found says
+ * whether there is one. */
+static bool find_bytes(span s, uint32_t number, span *out, bool *out_found)
+{
+    *out_found = false;
+    while (s.at < s.end) {
+        uint32_t its_number, wire;
+        uint64_t value;
+        span bytes = {NULL, NULL};
+
+        if (!read_field(&s, &its_number, &wire, &bytes, &value))
+            return false;
+        if (its_number == number && wire == WIRE_BYTES) {
+            *out = bytes;
+            *out_found = true;
+        }
+    }
+    return true;
+}
+
+/* The list of numbers of one entry of the map, if it is the feature's. */
+static bool read_entry(const records *r, span entry, span *out, bool *out_found)
+{
+    const size_t length = strlen(r->feature);
+    span key, feature;
+    bool has_key, has_feature;
+
+    *out_found = false;
+    if (!find_bytes(entry, 1, &key, &has_key) || !find_bytes(entry, 2, &feature, &has_feature))
+        return false;
+    if (!has_key || !has_feature || (size_t)(key.end - key.at) != length || memcmp(key.at, r->feature, length) != 0)
+        return true;
+    return find_bytes(feature, 3, out, out_found);
+}
+
+/* *out: the Int64List of the feature. */
+static bool find_list(const records *r, span example, span *out, bool *out_found)
+{
+    span features = {NULL, NULL};
+    bool has_features;
+
+    *out_found = false;
+    if (!find_bytes(example, 1, &features, &has_features))
+        return false;
+    while (has_features && features.at < features.end && !*out_found) {
+        uint32_t number, wire;
+        uint64_t value;
+        span entry;
+
+        if (!read_field(&features, &number, &wire, &entry, &value))
+            return false;
+        if (number == 1 && wire == WIRE_BYTES && !read_entry(r, entry, out, out_found))
+            return false;
+    }
+    return true;
+}
+
+/* Numbers of a list, up to `most` of them, in both forms it may have; -1 when it is none. A number is two's complement
+ * in 64 bits; those that are no token are returned as UINT32_MAX. */
+static int64_t read_list(span list, uint32_t *out, int64_t most)
+{
+    int64_t count = 0;
+
+    while (list.at < list.end) {
+        uint32_t number, wire;
+        uint64_t value = 0;
+        span packed = {NULL, NULL};
+
+        if (!read_field(&list, &number, &wire, &packed, &value))
+            return -1;
+        if (number != 1)
+            continue;
+        if (wire == WIRE_VARINT) {
+            if (count < most)
+                out[count] = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+            count++;
+        }
+        while (wire == WIRE_BYTES && packed.at < packed.end) {
+            if (!read_varint(&packed, &value))
+                return -1;
+            if (count < most)
+                out[count] = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+            count++;
+        }
+    }
+    return count;
+}
+
+/* ---- samples ---- */
+
+/* The first `most` tokens of a record to `out`; *out_count: how many it has. */
+static bg_status read_record(const records *r, uint64_t offset, uint32_t *out, int64_t most, int64_t *out_count,
+                             bg_error *error)
+{
+    const unsigned char *data = r->content + offset + HEADER_BYTES;
+    uint64_t length;
+    span list = {NULL, NULL};
+    bool found;
+
+    BGI_TRY(read_header(r, offset, &length, error));
+    if (read_little(data + length, 4) != bgi_crc32c_masked(data, (size_t)length))
+        return fail_at(r, offset, "the checksum of a record's data is wrong: the file is damaged", error);
+    if (!find_list(r, (span){data, data + length}, &list, &found))
+        return fail_at(r, offset, "a record's data are no tf.train.Example", error);
+    if (!found)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": a record has no list of int64 named `%s`",
+                            r->name, offset, r->feature);
+    *out_count = read_list(list, out, most);
+    return *out_count >= 0 ? BG_OK : fail_at(r, offset, "a record's list of numbers is damaged", error);
+}
+
+static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+                                unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
+{
+    const records *r = dataset->state;
+    const int64_t wanted = (int64_t)r->sequence_length + 1;
+    uint32_t *out = (uint32_t *)(void *)tensors[0];
+    (void)epoch, (void)scratch;
+
+    for (size_t i = 0; i < count; i++, out += wanted) {
+        const uint64_t offset = r->offsets[indices[i]];
+        int64_t has = 0;
+
+        *out_failed = i;
+        BGI_TRY(read_record(r, offset, out, wanted, &has, error));
+        if (has < wanted)
+            return bg_error_set(error, BG_ERROR_PARSE,
+                                "%s: byte %" PRIu64 ": a record has %" PRId64 " tokens, expected at least %" PRId64
+                                ": a sequence and the token behind it",
+                                r->name, offset, has, wanted);
+        for (int64_t t = 0; t < wanted; t++)
+            if (out[t] >= r->limit)
+                return bg_error_set(error, BG_ERROR_PARSE,
+                                    "%s: byte %" PRIu64 ": token %" PRId64 " of the record is not in 0 to %" PRIu32,
+                                    r->name, offset, t, r->limit - 1);
+    }
+    return BG_OK;
+}
+
+uint64_t bgi_tfrecord_length(const bg_dataset *dataset)
+{
+    const records *r = dataset->state;
+    int64_t count = 0;
+
+    return read_record(r, r->offsets[0], NULL, 0, &count, NULL) == BG_OK ? (uint64_t)count : 0;
+}
+
+/* ---- files ---- */
+
+static bg_status check_options(const char *name, const bg_tfrecord_options *options, bg_error *error)
+{
+    if (options->sequence_length == 0 || options->sequence_length > INT32_MAX - 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: sequences of %" PRIu32 " tokens, expected 1 to %d", name,
+                            options->sequence_length, INT32_MAX - 1);
+    if (options->vocabulary_size > (uint32_t)INT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: a vocabulary of %" PRIu32 ", expected at most %d", name,
+                            options->vocabulary_size, INT32_MAX);
+    return BG_OK;
+}
+
+static bg_status open_records(const char *name, const void *content, size_t size_bytes, const char *index,
+                              size_t index_bytes, const bg_tfrecord_options *options, records *r, bg_error *error)
+{
+    r->name = strdup(name);
+    r->feature = strdup(options->feature != NULL ? options->feature : "input_ids");
+    if (r->name == NULL || r->feature == NULL)
+        return bgi_error_memory(error, "a data set", sizeof *r);
+    r->content = content;
+    r->size_bytes = size_bytes;
+    r->sequence_length = options->sequence_length;
+    r->limit = options->vocabulary_size > 0 ? options->vocabulary_size : (uint32_t)INT32_MAX + 1;
+    BGI_TRY(index != NULL ? read_index(r, index, index_bytes, error) : scan_records(r, error));
+    if (r->count == 0)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: has no records", name);
+    return BG_OK;
+}
+
+bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
+                             size_t index_bytes, const bg_tfrecord_options *options, bg_dataset **out, bg_error *error)
+{
+    bg_dataset *dataset = NULL;
+    records *r;
+    bg_type type;
+    bg_status status;
+
+    BGI_TRY(check_options(name, options, error));
+    r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return bgi_error_memory(error, "a data set", sizeof *r);
+    type = bg_vector(BG_INT32, (int64_t)options->sequence_length + 1);
+    status = open_records(name, content, size_bytes, index, index_bytes, options, r, error);
+    if (status == BG_OK)
+        status = bgi_dataset_allocate(r->count, 1, &type, &dataset, error);
+    if (status != BG_OK) {
+        release_records(r);
+        return status;
+    }
+    dataset->state = r;
+    dataset->release = release_records;
+    dataset->gather = gather_records;
+    *out = dataset;
+    return BG_OK;
+}
+
+/* The index beside a file: FILE.index, or with .index instead of .tfrecord. *out NULL: there is none. */
+static bg_status load_index(const char *path, char **out, size_t *out_bytes, bg_error *error)
+{
+    static const char extension[] = ".tfrecord", index_extension[] = ".index";
+    const size_t length = strlen(path),
+                 end = length > 9 && strcmp(path + length - 9, extension) == 0 ? length - 9 : length;
+    char *name = malloc(length + sizeof index_extension);
+    bg_status status = BG_OK;
+
+    if (name == NULL)
+        return bgi_error_memory(error, "path", length);
+    memcpy(name, path, length);
+    memcpy(name + length, index_extension, sizeof index_extension);
+    if (!bgi_file_exists(name))
+        memcpy(name + end, index_extension, sizeof index_extension);
+    if (bgi_file_exists(name))
+        status = bgi_file_load(name, MOST_INDEX_BYTES, out, out_bytes, error);
+    free(name);
+    return status;
+}
+
+bg_status bg_dataset_open_tfrecord(const char *path, const bg_tfrecord_options *options, bg_dataset **out,
+                                   bg_error *error)
+{
+    bg_dataset *dataset = NULL;
+    void *mapping = NULL;
+    char *index = NULL;
+    size_t size_bytes = 0, index_bytes = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_mapping_open(path, &mapping, &size_bytes, error));
+    status = load_index(path, &index, &index_bytes, error);
+    if (status == BG_OK)
+        status = bgi_tfrecord_parse(path, mapping, size_bytes, index, index_bytes, options, &dataset, error);
+    free(index);
+    if (status != BG_OK) {
+        bgi_mapping_close(mapping, size_bytes);
+        return status;
+    }
+    ((records *)dataset->state)->mapping = mapping;
+    ((records *)dataset->state)->mapping_bytes = size_bytes;
+    *out = dataset;
+    return BG_OK;
+}

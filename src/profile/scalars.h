@@ -1,0 +1,33 @@
+/*
+ * scalars.h: event files, which TensorBoard draws: named numbers by step.
+ */
+#ifndef BGI_PROFILE_SCALARS_H
+#define BGI_PROFILE_SCALARS_H
+
+#include <brigade/base.h>
+
+#include <stdio.h>
+
+/* All-zero is closed. */
+typedef struct bgi_event_file {
+    FILE *stream;
+    char *path;
+} bgi_event_file;
+
+typedef struct bgi_scalar {
+    const char *tag; /* "loss"; at most BGI_SCALAR_TAG_BYTES are kept */
+    double value;    /* stored as float32 */
+} bgi_scalar;
+
+enum { BGI_SCALAR_TAG_BYTES = 64, BGI_SCALARS_MOST = 16 };
+
+/* Makes FOLDER/events.out.tfevents.<seconds>.brigade.<unique>, and the folder. Times are seconds since 1970. Errors:
+ * BG_ERROR_IO, BG_ERROR_MEMORY. */
+bg_status bgi_event_file_open(bgi_event_file *file, const char *folder, double wall_time_s, uint64_t unique,
+                              bg_error *error);
+/* At most BGI_SCALARS_MOST numbers of one step; they are in the file when this returns. */
+bg_status bgi_event_file_add(bgi_event_file *file, uint64_t step, double wall_time_s, const bgi_scalar *scalars,
+                             uint32_t count, bg_error *error);
+bg_status bgi_event_file_close(bgi_event_file *file, bg_error *error);
+
+#endif
