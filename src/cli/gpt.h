@@ -1,6 +1,6 @@
 /*
- * gpt.h: the parts of `brigade gpt`: its options, its data, one compiled model that runs. cmd_gpt.c has the
- * sub-commands.
+ * gpt.h: the parts of `brigade gpt pretrain` and `bench`: its options, its data, one compiled model that runs.
+ * cmd_gpt.c has the sub-commands.
  */
 #ifndef BGI_CLI_GPT_H
 #define BGI_CLI_GPT_H
@@ -30,12 +30,6 @@ typedef struct gpt_options {
 } gpt_options;
 
 extern const cli_option gpt_pretrain_options[], gpt_bench_options[];
-
-gpt_options gpt_options_defaults(void);
-
-/* The configuration that preset, file and options make together, checked with the options. Clear it with
- * bgi_gpt_config_clear. Errors: BG_ERROR_INVALID and those of files. */
-bg_status gpt_options_resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error);
 
 /* The options of a plan, without batches. Warnings are said. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
@@ -97,8 +91,12 @@ bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config,
 
 /* ---- the programs ---- */
 
-/* Exit codes. */
-int gpt_pretrain(const gpt_options *options, const bgi_gpt_config *config);
-int gpt_bench(const gpt_options *options, const bgi_gpt_config *config);
+int cli_gpt_pretrain(int argc, char **argv);
+int cli_gpt_bench(int argc, char **argv);
+
+/* What both do: reads the command line by `table` (help begins with `summary`), makes the configuration, and runs.
+ * Returns the exit code. */
+int gpt_command_run(int argc, char **argv, const cli_option *table, const char *summary,
+                    int (*run)(const gpt_options *options, const bgi_gpt_config *config));
 
 #endif

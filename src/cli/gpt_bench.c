@@ -32,7 +32,7 @@ static bg_status time_runs(gpt_runner *runner, const bgi_gpt_config *config, con
     return BG_OK;
 }
 
-int gpt_bench(const gpt_options *options, const bgi_gpt_config *config)
+static int run_bench(const gpt_options *options, const bgi_gpt_config *config)
 {
     gpt_runner runner = {.plan = NULL};
     bg_error error = {0};
@@ -51,4 +51,10 @@ int gpt_bench(const gpt_options *options, const bgi_gpt_config *config)
     free(ones);
     gpt_runner_clear(&runner);
     return status == BG_OK ? CLI_DONE : cli_fail("gpt", CLI_FAILED, &error);
+}
+
+int cli_gpt_bench(int argc, char **argv)
+{
+    return gpt_command_run(argc, argv, gpt_bench_options,
+                           "Times a GPT language model: one run that does not count, five that do", run_bench);
 }

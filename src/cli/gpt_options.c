@@ -51,7 +51,7 @@ const cli_option gpt_bench_options[] = {
     CLI_OPTIONS_END,
 };
 
-gpt_options gpt_options_defaults(void)
+static gpt_options make_defaults(void)
 {
     return (gpt_options){
         .seed = UINT64_MAX, .checkpoint_steps = UINT64_MAX, .strategy = "phased", .io_threads = UINT64_MAX};
@@ -197,7 +197,7 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     return check_files(options, config, error);
 }
 
-bg_status gpt_options_resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error)
+static bg_status resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error)
 {
     bgi_gpt_config config = {.kept = NULL};
     const bg_status status = read_all(options, &config, error);
@@ -272,4 +272,30 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.loss_scaling = config->loss_scaling;
     plan.log = print_message;
     return plan;
+}
+
+int gpt_command_run(int argc, char **argv, const cli_option *table, const char *summary,
+                    int (*run)(const gpt_options *options, const bgi_gpt_config *config))
+{
+    gpt_options options = make_defaults();
+    const gpt_options defaults = options;
+    bgi_gpt_config config = {.kept = NULL};
+    bg_error error = {0};
+    uint32_t word_count;
+    bool wants_help;
+    int code;
+
+    if (cli_options_read(table, argc, argv, &options, NULL, 0, &word_count, &wants_help, NULL, &error) != BG_OK)
+        return cli_fail("gpt", CLI_USAGE, &error);
+    if (wants_help) {
+        printf("Usage: brigade gpt %s [OPTION]...\n%s (docs/gpt.md).\n", argv[0], summary);
+        cli_options_help(table, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (resolve(&options, &config, &error) != BG_OK)
+        return cli_fail("gpt", CLI_USAGE, &error);
+    cli_catch_signals();
+    code = run(&options, &config);
+    bgi_gpt_config_clear(&config);
+    return code;
 }

@@ -313,7 +313,7 @@ static bg_status compile_alone(const run *r, bg_error *error)
     return status;
 }
 
-int gpt_pretrain(const gpt_options *options, const bgi_gpt_config *config)
+static int run_all(const gpt_options *options, const bgi_gpt_config *config)
 {
     run r = {.options = options, .config = config, .stop = options->stop > 0 ? options->stop : (uint64_t)config->steps};
     bg_error error = {0};
@@ -331,4 +331,9 @@ int gpt_pretrain(const gpt_options *options, const bgi_gpt_config *config)
     gpt_runner_clear(&r.runner);
     gpt_data_close(&r.data);
     return status == BG_OK ? CLI_DONE : cli_fail("gpt", CLI_FAILED, &error);
+}
+
+int cli_gpt_pretrain(int argc, char **argv)
+{
+    return gpt_command_run(argc, argv, gpt_pretrain_options, "Trains a GPT language model", run_all);
 }

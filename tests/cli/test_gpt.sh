@@ -178,7 +178,7 @@ check "duration and throughput" grep -q -E '^Duration: [0-9]+\.[0-9]{4} s Throug
 
 # ---- errors ----
 
-error 2 'which command? There are pretrain, bench' gpt
+error 2 '`brigade gpt --help` lists them' gpt
 error 2 'unknown command `pretrian`; did you mean `pretrain`?' gpt pretrian
 error 2 'there is no preset `tony`' gpt pretrain --config tony
 error 2 'layers are not cut over devices' gpt pretrain
