@@ -25,7 +25,7 @@ typedef struct gpt_options {
     uint64_t devices, cores, io_threads; /* io_threads UINT64_MAX: the library's choice */
     cli_sizes device_memory;
     const char *offload, *shard, *recompute, *recompute_order, *phase_liveness;
-    const char *load, *save, *weights_path, *log_path, *tensorboard;
+    const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard;
     bool compile_only, quiet;
 } gpt_options;
 
@@ -64,6 +64,7 @@ typedef struct gpt_runner {
     uint64_t norms_per_update; /* replicas */
 } gpt_runner;
 
+bg_gpt_options gpt_describe_model(const bgi_gpt_config *config);
 bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *config, bg_plan **out, bg_error *error);
 bg_status gpt_runner_create(const gpt_options *options, const bgi_gpt_config *config, gpt_runner *out, bg_error *error);
 void gpt_runner_clear(gpt_runner *runner);

@@ -26,6 +26,10 @@ const cli_option gpt_pretrain_options[] = {
      .help = "stop when N weight updates are done; the learning rate goes on as if to training.steps"},
 #include "cli/gpt_devices.def"
     {.help = "Files"},
+    {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
+     .help = "begin with the weights of a Hugging Face GPT-2; it must be what the configuration says"},
+    {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
+     .help = "the trained model as a Hugging Face folder: config.json, model.safetensors"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
      .help = "go on from the newest checkpoint there, with the same bits"},
     {CLI_TEXT, "save", AT(save), .value = "DIR", .default_text = "checkpoint.save",
@@ -128,6 +132,11 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
 {
     const size_t length = config->save != NULL ? strlen(config->save) : 0;
 
+    if (options->hf_model != NULL && config->load != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--hf-model %s with --load %s; weights come from one of them: use the model to begin, the "
+                            "checkpoint to go on",
+                            options->hf_model, config->load);
     if (config->memmap_dir != NULL)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "checkpoint.memmap_dir %s: remote buffers are in memory in this version; leave it null",

@@ -11,9 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <brigade/huggingface.h>
+
 #include "cli/command.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "profile/scalars.h"
 
 typedef struct run {
@@ -215,7 +218,40 @@ static bg_status check_places(const run *r, bg_error *error)
         return BG_OK;
     if (r->options->weights_path != NULL)
         BGI_TRY(cli_save_check(r->options->weights_path, "save-weights", error));
+    if (r->options->save_hf != NULL) {
+        const bg_status status = bgi_folder_create(r->options->save_hf, error);
+
+        if (status != BG_OK)
+            return bg_error_context(error, status, "--save-hf");
+    }
     return r->options->log_path != NULL ? cli_log_check(r->options->log_path, error) : BG_OK;
+}
+
+/* The weights of a Hugging Face model instead of random ones. */
+static bg_status load_model(run *r, bg_error *error)
+{
+    const bg_gpt_options model = gpt_describe_model(r->config);
+    bg_status status;
+
+    if (r->options->hf_model == NULL)
+        return BG_OK;
+    status = bg_gpt_directory_load(r->options->hf_model, &model, bg_session_weights(r->runner.session), error);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--hf-model");
+}
+
+static bg_status save_model(run *r, bg_error *error)
+{
+    const bg_gpt_options model = gpt_describe_model(r->config);
+    bg_weights *weights = bg_session_weights(r->runner.session);
+    bg_status status = BG_OK;
+
+    if (r->config->test_mode)
+        return BG_OK;
+    if (r->options->weights_path != NULL)
+        BGI_TRY(cli_weights_save(weights, r->options->weights_path, error));
+    if (r->options->save_hf != NULL)
+        status = bg_gpt_directory_save(r->options->save_hf, &model, weights, error);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--save-hf");
 }
 
 static bg_status create_loader(run *r, bg_error *error)
@@ -243,6 +279,7 @@ static bg_status prepare(run *r, bg_error *error)
     begin_section(r, "compilation", &start_s);
     BGI_TRY(gpt_runner_create(r->options, r->config, &r->runner, error));
     end_section(r, "compilation", start_s);
+    BGI_TRY(load_model(r, error));
     BGI_TRY(gpt_checkpoint_load(r->runner.session, r->config, &r->data, &r->position, error));
     if (r->config->load != NULL && !r->options->quiet)
         printf("Going on from step %" PRIu64 "\n", bg_session_step(r->runner.session));
@@ -284,8 +321,7 @@ static bg_status train(run *r, bg_error *error)
     end_section(r, "training", start_s);
     if (r->updates > 0)
         BGI_TRY(save_checkpoint(r, error));
-    if (r->options->weights_path != NULL && !r->config->test_mode)
-        BGI_TRY(cli_weights_save(bg_session_weights(r->runner.session), r->options->weights_path, error));
+    BGI_TRY(save_model(r, error));
     print_end(r);
     cli_log_close(&r->log);
     if (r->events_failure.status == BG_OK)
@@ -305,9 +341,15 @@ static bg_status compile_alone(const run *r, bg_error *error)
 
     BGI_TRY(gpt_plan_create(r->options, r->config, &plan, error));
     cli_plan_report(plan, "samples", false);
-    status = bg_plan_print_memory(plan, &text, error);
+    status = bg_plan_print_placement(plan, &text, error);
     if (status == BG_OK)
-        printf("Memory\n%s", text);
+        printf("\nStages\n%s", text);
+    free(text);
+    text = NULL;
+    if (status == BG_OK)
+        status = bg_plan_print_memory(plan, &text, error);
+    if (status == BG_OK)
+        printf("\nMemory\n%s", text);
     free(text);
     bg_plan_destroy(plan);
     return status;

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "core/error.h"
 
-static bg_gpt_options describe_model(const bgi_gpt_config *config)
+bg_gpt_options gpt_describe_model(const bgi_gpt_config *config)
 {
     bg_gpt_options model = bg_gpt_defaults();
 
@@ -46,7 +46,7 @@ static bg_optimiser describe_optimiser(const bgi_gpt_config *config)
 
 bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *config, bg_plan **out, bg_error *error)
 {
-    const bg_gpt_options model = describe_model(config);
+    const bg_gpt_options model = gpt_describe_model(config);
     const bg_optimiser optimiser = describe_optimiser(config);
     const bg_options plan_options = gpt_plan_options(options, config);
     bg_graph *graph = NULL;

@@ -109,6 +109,34 @@ step=$(sed -n 's/^Stopped by signal 2 after step \([0-9]*\).*/\1/p' interrupted.
 check "and is saved" test -f "interrupted/checkpoint_train_step_$step.safetensors"
 check "after its last step" test "$(grep -c '^Step: ' interrupted.out)" -eq "$step"
 
+# Killed at any moment: the newest checkpoint is whole.
+small="$one precision=float32 maximum=0.003 warmup_proportion=0"
+for moment in 1 3 4; do
+    rm -rf killed killed.jsonl
+    "$program" gpt pretrain $small --save killed --checkpoint-steps 1 >killed.out 2>&1 &
+    pid=$!
+    until grep -q "^Step: $moment/" killed.out && test "$(ls killed 2>/dev/null | grep -c '^checkpoint_train_step_[0-9]*\.safetensors$')" -gt 0; do
+        sleep 0.02
+    done
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    step=$(ls killed | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1)
+    train unkilled --steps $((step + 2))
+    train killed --steps $((step + 2)) --load killed
+    check "killed after step $step: the same weights" cmp -s killed.safetensors unkilled.safetensors
+    rm -rf unkilled
+done
+
+# ---- models in Hugging Face's format ----
+
+train saved --steps 2 --save-hf hf
+check "a model is written" test -s hf/config.json -a -s hf/model.safetensors
+train begun --steps 1 --hf-model hf --set maximum=0 constant=true weight_decay=0
+check "a run begins with it" cmp -s saved.safetensors begun.safetensors
+error 1 'n_layer' gpt pretrain $one precision=float32 --quiet --hf-model hf --set layers=3
+error 1 '--hf-model: ' gpt pretrain $one precision=float32 --quiet --hf-model nowhere
+error 2 'weights come from one of them' gpt pretrain $one --hf-model hf --load saved
+
 # ---- learning ----
 
 train learns --steps 150 --strategy single --quiet
