@@ -12,6 +12,7 @@
 #include <brigade/session.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,12 +254,57 @@ static void test_messages(void **state)
     refuse(&bad, "outputs are 0x8");
 }
 
+/* One update of the phased strategy: each block is a phase for all micro-batches, the head forward and backward in one;
+ * weights come for each phase. */
+static void test_phased_step(void **state)
+{
+    static const char order[] = "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 F2.0 F2.1 F2.2 F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 "
+                                "B2.0 B2.1 B2.2 B1.0 B1.1 B1.2 B0.0 B0.1 B0.2";
+    bg_gpt_options model = small();
+    bg_options options = bg_options_defaults();
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_error error = {0};
+    char *timetable = NULL, *program = NULL;
+
+    (void)state;
+    model.checkpoint_layers = true;
+    options.strategy = BG_STRATEGY_PHASED;
+    options.gradient_accumulation = 3;
+    options.recompute = BG_RECOMPUTE_STAGE;
+    options.max_gradient_norm = 1.0;
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    require(bg_graph_create(&graph, &error), &error);
+    require(bg_plan_create_training(graph, bg_gpt_build(graph, &model).loss, &optimiser, &options, &plan, &error),
+            &error);
+    require(bg_plan_print_timetable(plan, &timetable, &error), &error);
+    if (strstr(timetable, order) == NULL)
+        fail_msg("another order:\n%s", timetable);
+    require(bg_plan_print_program(plan, &program, &error), &error);
+    /* Weights come for the forward, the backward and the update; the embedding's last two phases follow each other. */
+    for (int stage = 0; stage < 4; stage++) {
+        char line[64];
+        int loads = 0;
+
+        snprintf(line, sizeof line, "LOAD stage %d micro-batch 0 buffer %d,", stage, stage);
+        for (const char *at = program; (at = strstr(at, line)) != NULL; at++)
+            loads++;
+        assert_int_equal(loads, stage == 0 ? 2 : 3);
+    }
+    free(timetable);
+    free(program);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch),
         cmocka_unit_test(test_torch_on_meshes),
         cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_phased_step),
         cmocka_unit_test(test_messages),
     };
 
