@@ -19,8 +19,10 @@
 #include <brigade/config.h>
 #include <brigade/data.h>
 #include <brigade/feed.h>
+#include <brigade/generate.h>
 #include <brigade/gpt.h>
 #include <brigade/graph.h>
+#include <brigade/huggingface.h>
 #include <brigade/kernel.h>
 #include <brigade/loop.h>
 #include <brigade/mesh.h>
@@ -34,6 +36,7 @@
 #include <brigade/safetensors.h>
 #include <brigade/schedule.h>
 #include <brigade/session.h>
+#include <brigade/tokenizer.h>
 #include <brigade/trainer.h>
 
 #endif

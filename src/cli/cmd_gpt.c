@@ -7,11 +7,14 @@
 #include <string.h>
 
 #include "cli/gpt.h"
+#include "cli/gpt_model.h"
 #include "core/text.h"
 
 static const cli_command commands[] = {
     {"pretrain", "train on token files, or on the text of Brigade's own documents", cli_gpt_pretrain},
     {"bench", "time five calls on inputs that are all 1", cli_gpt_bench},
+    {"generate", "continue a text with a model in Hugging Face's format", cli_gpt_generate},
+    {"eval", "the loss of such a model over texts or token files, and its perplexity", cli_gpt_eval},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -16,7 +16,7 @@
 
 static const cli_command commands[] = {
     {"mnist", "train the digit network of the pipelining tutorial and test it", cli_mnist},
-    {"gpt", "train GPT language models", cli_gpt},
+    {"gpt", "train and use GPT language models", cli_gpt},
     {"plan", "show the plan of a training run without running it", cli_plan},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule},
     {"config", "show, check, change and explain IPU configurations", cli_config},

@@ -1,0 +1,215 @@
+/*
+ * gpt_eval.c: `brigade gpt eval`: the mean loss of a model over texts or token files, and e to its power, the
+ * perplexity. Every token but a file's first is predicted once, from those before it in its window:
+ *
+ *     tokens   0 1 2 3 4 5 6
+ *     window   0 1 2           predicts 1 2 3        sequence length 3
+ *                    3 4 5     predicts       4 5 6
+ */
+#include "cli/gpt_model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "core/arena.h"
+#include "core/error.h"
+#include "data/mapping.h"
+
+typedef struct eval_config {
+    const char *directory, *tokeniser, *dtype;
+    cli_texts files;
+    uint64_t sequence_length, batch;
+} eval_config;
+
+#define AT(field) .offset = offsetof(eval_config, field)
+
+static const cli_option eval_options[] = {
+    {CLI_TEXT, "hf-model", AT(directory), .value = "DIR", .help = "config.json, model.safetensors and a tokenizer"},
+    {CLI_TEXT_LIST, "input-files", AT(files), .value = "FILE...", .default_text = "none",
+     .help = "token files (.u16, .u32), or texts that the tokenizer encodes"},
+    {CLI_TEXT, "tokeniser", AT(tokeniser), .value = "DIR|bytes", .default_text = "the model's folder's",
+     .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
+    {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = INT32_MAX,
+     .default_text = "the model's positions", .help = "tokens of a window"},
+    {CLI_COUNT, "micro-batch", AT(batch), .value = "N", .minimum = 1, .maximum = 65536, .help = "windows at a time"},
+    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
+    CLI_OPTIONS_END,
+};
+
+/* ---- tokens ---- */
+
+static size_t find_token_bytes(const char *path)
+{
+    const size_t length = strlen(path);
+    const char *end = length >= 4 ? path + length - 4 : "";
+
+    return strcmp(end, ".u16") == 0 ? 2 : strcmp(end, ".u32") == 0 ? 4 : 0;
+}
+
+static bg_status read_tokens(const char *path, const unsigned char *data, size_t size_bytes, size_t token_bytes,
+                             bg_token_list *tokens, bg_error *error)
+{
+    const size_t count = size_bytes / token_bytes;
+
+    if (size_bytes % token_bytes != 0)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: ends within a token of %zu bytes", path, size_bytes,
+                            token_bytes);
+    if (!bgi_array_reserve((void **)&tokens->items, &tokens->capacity, count, sizeof *tokens->items))
+        return bgi_error_memory(error, "tokens", count * sizeof *tokens->items);
+    for (tokens->count = 0; tokens->count < count; data += token_bytes) {
+        uint32_t token = 0;
+
+        for (size_t i = 0; i < token_bytes; i++)
+            token |= (uint32_t)data[i] << 8 * i;
+        tokens->items[tokens->count++] = token;
+    }
+    return BG_OK;
+}
+
+static bg_status load_tokens(const gpt_model *model, const char *path, bg_token_list *tokens, bg_error *error)
+{
+    const size_t token_bytes = find_token_bytes(path);
+    void *mapping = NULL;
+    size_t size_bytes = 0;
+    bg_status status;
+
+    tokens->count = 0;
+    BGI_TRY(bgi_mapping_open(path, &mapping, &size_bytes, error));
+    status = token_bytes > 0 ? read_tokens(path, mapping, size_bytes, token_bytes, tokens, error)
+                             : bg_tokenizer_encode(model->tokenizer, mapping, size_bytes, true, tokens, error);
+    bgi_mapping_close(mapping, size_bytes);
+    if (status == BG_OK && tokens->count < 2)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: has %zu token%s, expected at least 2: one that follows another",
+                            path, tokens->count, cli_s(tokens->count));
+    for (size_t i = 0; status == BG_OK && i < tokens->count; i++)
+        if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, path, i,
+                                tokens->items[i], model->options.vocabulary);
+    return status;
+}
+
+/* ---- the run ---- */
+
+typedef struct evaluator {
+    bg_plan *plan;
+    bg_session *session;
+    int64_t length, batch;
+    int32_t *tokens, *labels; /* of a micro-batch */
+    const void *inputs[2];
+    double loss; /* summed over all predictions */
+    uint64_t predictions;
+} evaluator;
+
+static bg_status open_evaluator(evaluator *e, const gpt_model *model, bg_error *error)
+{
+    const bg_options options = bg_options_defaults();
+    const size_t count = (size_t)model->options.micro_batch * (size_t)model->options.sequence_length;
+    bg_graph *graph = NULL;
+    bg_status status;
+
+    e->length = model->options.sequence_length;
+    e->batch = model->options.micro_batch;
+    e->tokens = calloc(count, sizeof *e->tokens);
+    e->labels = calloc(count, sizeof *e->labels);
+    if (e->tokens == NULL || e->labels == NULL)
+        return bgi_error_memory(error, "a micro-batch", count * sizeof *e->tokens);
+    BGI_TRY(bg_graph_create(&graph, error));
+    bg_gpt_build(graph, &model->options);
+    status = bg_graph_check(graph, error);
+    if (status == BG_OK)
+        status = bg_plan_create_inference(graph, &options, &e->plan, error);
+    bg_graph_destroy(graph);
+    BGI_TRY(status);
+    BGI_TRY(bg_session_create(e->plan, model->weights, &e->session, error));
+    e->inputs[bg_session_find_input(e->session, "tokens")] = e->tokens;
+    e->inputs[bg_session_find_input(e->session, "labels")] = e->labels;
+    return BG_OK;
+}
+
+static void close_evaluator(evaluator *e)
+{
+    bg_session_destroy(e->session);
+    bg_plan_destroy(e->plan);
+    free(e->tokens);
+    free(e->labels);
+}
+
+/* One micro-batch, from prediction `at` on (of the token behind it). What is beyond the end does not count. */
+static bg_status run_batch(evaluator *e, const bg_token_list *tokens, size_t at, int32_t ignored, bg_error *error)
+{
+    const size_t count = (size_t)(e->batch * e->length), left = tokens->count - 1 - at;
+    const size_t predictions = left < count ? left : count;
+    float loss = 0.0F;
+    void *outputs[] = {&loss};
+
+    for (size_t i = 0; i < count; i++) {
+        e->tokens[i] = i < predictions ? (int32_t)tokens->items[at + i] : 0;
+        e->labels[i] = i < predictions ? (int32_t)tokens->items[at + i + 1] : ignored;
+    }
+    BGI_TRY(bg_session_run(e->session, e->inputs, outputs, error));
+    e->loss += (double)loss * (double)predictions;
+    e->predictions += predictions;
+    return BG_OK;
+}
+
+static bg_status evaluate(const eval_config *config, bg_error *error)
+{
+    bg_token_list tokens = {.items = NULL};
+    evaluator e = {.plan = NULL};
+    gpt_model model;
+    bg_status status;
+
+    BGI_TRY(gpt_model_open(&model, config->directory, config->tokeniser, config->dtype, error));
+    model.options.micro_batch = (int64_t)config->batch;
+    model.options.outputs = BG_GPT_LOSS;
+    if (config->sequence_length > 0)
+        model.options.sequence_length = (int64_t)config->sequence_length;
+    BGI_TRY_CLEANUP(open_evaluator(&e, &model, error));
+    for (uint32_t i = 0; i < config->files.count; i++) {
+        BGI_TRY_CLEANUP(load_tokens(&model, config->files.values[i], &tokens, error));
+        for (size_t at = 0; at + 1 < tokens.count; at += (size_t)(e.batch * e.length))
+            BGI_TRY_CLEANUP(run_batch(&e, &tokens, at, (int32_t)model.options.ignore_label, error));
+    }
+    e.loss /= (double)e.predictions;
+    printf("Tokens: %" PRIu64 " Loss: %.6f Perplexity: %.4f\n", e.predictions, e.loss, exp(e.loss));
+    status = BG_OK;
+cleanup:
+    close_evaluator(&e);
+    bg_token_list_clear(&tokens);
+    gpt_model_close(&model);
+    return status;
+}
+
+int cli_gpt_eval(int argc, char **argv)
+{
+    eval_config config = {.dtype = "float32", .batch = 4};
+    const eval_config defaults = config;
+    uint32_t word_count;
+    bool wants_help;
+    bg_error error = {0};
+    bg_status status =
+        cli_options_read(eval_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, NULL, &error);
+
+    if (status == BG_OK && wants_help) {
+        printf("Usage: brigade gpt eval --hf-model DIR --input-files FILE... [OPTION]...\n"
+               "The mean loss and the perplexity of a GPT-2 of Hugging Face's format (docs/gpt.md).\n\n");
+        cli_options_help(eval_options, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (status == BG_OK && config.directory == NULL)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "no model; --hf-model DIR names its folder");
+    if (status == BG_OK && config.files.count == 0)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "nothing to evaluate; name the files: --input-files FILE...");
+    if (status != BG_OK)
+        return cli_fail("gpt", CLI_USAGE, &error);
+    status = evaluate(&config, &error);
+    if (status != BG_OK)
+        return cli_fail("gpt", status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED, &error);
+    return CLI_DONE;
+}

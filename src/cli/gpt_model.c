@@ -1,0 +1,64 @@
+/*
+ * gpt_model.c: a model and its tokenizer from a folder.
+ */
+#include "cli/gpt_model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/huggingface.h>
+
+#include "cli/tokeniser.h"
+#include "core/error.h"
+
+enum { BYTE_VOCABULARY = 257 };
+
+static bg_status open_own_tokenizer(gpt_model *model, const char *directory, bg_error *error)
+{
+    bg_error cause = {0};
+    const bg_status status = bg_tokenizer_open(directory, &model->tokenizer, &cause);
+
+    if (status == BG_ERROR_NOT_FOUND && model->options.vocabulary == BYTE_VOCABULARY)
+        return bg_tokenizer_create_bytes(&model->tokenizer, error);
+    if (status == BG_ERROR_NOT_FOUND)
+        return bg_error_set(error, status, "%s; --tokeniser DIR names another folder that has one", cause.message);
+    return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", cause.message);
+}
+
+static bg_status open_parts(gpt_model *model, const char *directory, const char *tokeniser, bg_error *error)
+{
+    BGI_TRY(bg_gpt_directory_read_options(directory, &model->options, error));
+    if (tokeniser != NULL)
+        BGI_TRY(cli_tokeniser_open(tokeniser, &model->tokenizer, error));
+    else
+        BGI_TRY(open_own_tokenizer(model, directory, error));
+    if (bg_tokenizer_vocabulary(model->tokenizer) > (uint64_t)model->options.vocabulary)
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the tokenizer has %" PRIu32 " tokens, the model of %s a vocabulary of %" PRId64
+                            "; --tokeniser names the one that belongs to it",
+                            bg_tokenizer_vocabulary(model->tokenizer), directory, model->options.vocabulary);
+    BGI_TRY(bg_weights_create(&model->weights, error));
+    return bg_gpt_directory_load(directory, &model->options, model->weights, error);
+}
+
+bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokeniser, const char *dtype,
+                         bg_error *error)
+{
+    bg_status status;
+
+    *model = (gpt_model){.options = bg_gpt_defaults()};
+    status = open_parts(model, directory, tokeniser, error);
+    model->options.dtype = bg_dtype_find(dtype);
+    model->options.dropout = 0.0;
+    if (status != BG_OK)
+        gpt_model_close(model);
+    return status;
+}
+
+void gpt_model_close(gpt_model *model)
+{
+    bg_tokenizer_destroy(model->tokenizer);
+    bg_weights_destroy(model->weights);
+    *model = (gpt_model){.weights = NULL};
+}

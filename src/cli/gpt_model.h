@@ -1,0 +1,27 @@
+/*
+ * gpt_model.h: the sub-commands of `brigade gpt` that use a model, and the model that they use: a Hugging Face folder,
+ * its weights and its tokenizer.
+ */
+#ifndef BGI_CLI_GPT_MODEL_H
+#define BGI_CLI_GPT_MODEL_H
+
+#include <brigade/gpt.h>
+#include <brigade/session.h>
+#include <brigade/tokenizer.h>
+
+int cli_gpt_generate(int argc, char **argv); /* argv[0] is "generate" */
+int cli_gpt_eval(int argc, char **argv);     /* argv[0] is "eval" */
+
+/* All-zero is closed. */
+typedef struct gpt_model {
+    bg_gpt_options options; /* dropout does not matter */
+    bg_weights *weights;
+    bg_tokenizer *tokenizer;
+} gpt_model;
+
+/* `tokeniser` NULL: the folder's own, or bytes for a model of 257 tokens. `dtype`: of activations. */
+bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokeniser, const char *dtype,
+                         bg_error *error);
+void gpt_model_close(gpt_model *model);
+
+#endif

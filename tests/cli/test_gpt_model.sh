@@ -1,0 +1,98 @@
+#!/bin/sh
+# brigade gpt generate and eval, with a model of 257 tokens (bytes) whose next token is always `z`, and one that knows
+# nothing: all weights zero.
+. "$(dirname "$0")/support.sh"
+
+cd "$folder" || exit 1
+
+# zeros COUNT: so many zero bytes.
+zeros() {
+    head -c "$1" /dev/zero
+}
+
+# model DIR LOGIT: one layer of width 4, 16 positions; the logit of z is LOGIT (four octal bytes of a float), others 0.
+model() {
+    mkdir -p "$1"
+    cat >"$1/config.json" <<END
+{"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": 257}
+END
+    at=0 header=
+    tensor() { # NAME FLOATS SHAPE
+        header="$header${header:+, }\"$1\": {\"dtype\": \"F32\", \"shape\": [$3], \"data_offsets\": [$at, $((at + 4 * $2))]}"
+        at=$((at + 4 * $2))
+    }
+    tensor wte.weight 1028 257,4
+    tensor ln_f.bias 4 4
+    tensor ln_f.weight 4 4
+    tensor wpe.weight 64 16,4
+    for name in ln_1.weight ln_1.bias attn.c_proj.bias ln_2.weight ln_2.bias mlp.c_proj.bias; do tensor "h.0.$name" 4 4; done
+    tensor h.0.attn.c_attn.weight 48 4,12
+    tensor h.0.attn.c_attn.bias 12 12
+    tensor h.0.attn.c_proj.weight 16 4,4
+    tensor h.0.mlp.c_fc.weight 64 4,16
+    tensor h.0.mlp.c_fc.bias 16 16
+    tensor h.0.mlp.c_proj.weight 64 16,4
+    header="{$header}"
+    {
+        printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))"
+        zeros 6
+        printf %s "$header"
+        zeros $((122 * 16))
+        printf "$2"
+        zeros $((1028 * 4 - 122 * 16 - 4))
+        printf '\000\000\200\077' # 1
+        zeros $((at - 1028 * 4 - 4))
+    } >"$1/model.safetensors"
+}
+model z '\000\000\310\102' # 100
+model zero '\000\000\000\000'
+
+check greedy "$program" gpt generate --hf-model z --prompt 'a b' --length 5 --temperature 0 >out
+check "greedy: the text" test "$(cat out)" = 'a bzzzzz'
+check "certain at any temperature" "$program" gpt generate --hf-model z --prompt 'a' --length 3 --only-new --seed 7 >out
+check "certain: the text" test "$(cat out)" = 'zzz'
+check bfloat16 "$program" gpt generate --hf-model z --length 16 --top-k 1 --dtype bfloat16 --length 15 >out
+check "bfloat16: the text" test "$(cat out)" = 'zzzzzzzzzzzzzzz'
+printf 'from a file' >prompt
+check prompt-file "$program" gpt generate --hf-model z --prompt-file prompt --length 2 --tokeniser bytes >out
+check "prompt-file: the text" test "$(cat out)" = 'from a filezz'
+check "end of text" "$program" gpt generate --hf-model z --prompt 'a<|endoftext|>b' --length 1 >out
+check "end of text: a token, not a text" test "$(cat out)" = 'abz'
+for run in 1.a 1.b 2.a; do
+    "$program" gpt generate --hf-model zero --prompt x --length 12 --seed "${run%.*}" --go-on | od -An -tu1 >"seed.$run"
+done
+check "a seed's text is the same" cmp seed.1.a seed.1.b
+check "another seed's is not" sh -c '! cmp -s seed.1.a seed.2.a'
+
+# All tokens are alike: the loss is the logarithm of 257.
+printf 'twenty bytes of text' >a.txt
+printf 'abcdefgh' >b.u16
+error 1 'b.u16: token 0 is 25185, expected below 257' gpt eval --hf-model zero --input-files a.txt b.u16
+printf 'a\000b\000c\000' >b.u16
+check eval "$program" gpt eval --hf-model zero --input-files a.txt b.u16 >out
+check "eval: the loss" test "$(cat out)" = 'Tokens: 21 Loss: 5.549076 Perplexity: 257.0000'
+for length in 1 5 16; do
+    printf 'zzzzzzzzzzzzzzzzzzzzz\377' >c.txt
+    check "eval $length" "$program" gpt eval --hf-model z --input-files c.txt --sequence-length $length --micro-batch 3 >out
+    check "eval $length: 20 right ones of 21" test "$(cat out)" = 'Tokens: 21 Loss: 4.761905 Perplexity: 116.9685'
+done
+
+error 2 'unknown command `generat`; did you mean `generate`?' gpt generat
+error 2 'no model; --hf-model DIR names its folder' gpt generate
+error 2 'no model; --hf-model DIR names its folder' gpt eval
+error 2 'nothing to evaluate; name the files' gpt eval --hf-model z
+error 1 'none/config.json' gpt generate --hf-model none
+error 2 'a prompt of 3 tokens and --length 14 are more than the model' gpt generate --hf-model z --prompt abc --length 14
+error 2 '--top-p is 0; it must be above 0 and at most 1' gpt generate --hf-model z --top-p 0
+error 2 '--prompt and --prompt-file say the same thing' gpt generate --hf-model z --prompt a --prompt-file prompt
+error 2 'sequences of 17 tokens, and 16 positions' gpt eval --hf-model z --input-files a.txt --sequence-length 17
+printf z >short.txt
+error 1 'short.txt: has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
+sed -i 's/257/300/' zero/config.json
+error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokeniser DIR names another' \
+    gpt generate --hf-model zero
+error 1 'tensor `wte.weight` is [257,4], the configuration makes it [300,4]' gpt generate --hf-model zero --tokeniser bytes
+sed -i 's/300/100/' zero/config.json
+error 1 'the tokenizer has 257 tokens, the model of zero a vocabulary of 100' gpt generate --hf-model zero --tokeniser bytes
+check help sh -c "'$program' gpt --help | grep -q '^  generate '"
+finish
