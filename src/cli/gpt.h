@@ -56,7 +56,8 @@ typedef struct gpt_runner {
     bg_plan *plan;
     bg_session *session;
     uint64_t samples_per_run, updates_per_run, losses_per_update;
-    const void **inputs; /* in the session's order */
+    uint64_t replicas_per_copy; /* of the model: they have the same losses */
+    const void **inputs;        /* in the session's order */
     void **outputs;
     uint32_t tokens, labels;   /* indices of inputs */
     const float *losses;       /* [device iteration][accumulation][replica] */

@@ -117,17 +117,6 @@ static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_
     return BG_OK;
 }
 
-/* What a device mesh of several tensor-parallel replicas would need; the one place that says it is not there. */
-static bg_status check_tensor_parallel(const bgi_gpt_config *config, bg_error *error)
-{
-    if (config->tensor_parallel_1 == 1 && config->tensor_parallel_2 == 1)
-        return BG_OK;
-    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "execution.tensor_parallel_1 %lld x execution.tensor_parallel_2 %lld: layers are not cut over "
-                        "devices by this version; use --set tensor_parallel_1=1 tensor_parallel_2=1",
-                        (long long)config->tensor_parallel_1, (long long)config->tensor_parallel_2);
-}
-
 static bg_status check_files(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     const size_t length = config->save != NULL ? strlen(config->save) : 0;
@@ -202,7 +191,6 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
         BGI_TRY(set_value(config, "set", options->assignments.values[i], error));
     BGI_TRY(set_own(options, config, error));
     BGI_TRY(bgi_gpt_config_check(config, error));
-    BGI_TRY(check_tensor_parallel(config, error));
     return check_files(options, config, error);
 }
 
@@ -272,7 +260,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     bg_recompute_order_find(options->recompute_order, &plan.recompute_order);
     plan.compile_only = options->compile_only;
     plan.seed = (uint64_t)config->seed;
-    plan.replicas = (uint32_t)config->data_parallel;
+    plan.replicas = (uint32_t)bgi_gpt_config_devices(config);
     plan.gradient_accumulation = (uint32_t)bgi_gpt_config_accumulation(config);
     plan.device_iterations = (uint32_t)config->device_iterations;
     plan.max_gradient_norm = config->gradient_clipping;

@@ -49,6 +49,7 @@ bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *conf
     const bg_gpt_options model = gpt_describe_model(config);
     const bg_optimiser optimiser = describe_optimiser(config);
     const bg_options plan_options = gpt_plan_options(options, config);
+    const bg_mesh mesh = {1, (uint32_t)config->tensor_parallel_1, (uint32_t)config->tensor_parallel_2};
     bg_graph *graph = NULL;
     bg_status status;
     bg_gpt net;
@@ -56,6 +57,7 @@ bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *conf
     if (strcmp(config->precision, "float16") == 0)
         cli_warn("gpt", "model.precision float16: computed in bfloat16, the 16-bit type of this version");
     BGI_TRY(bg_graph_create(&graph, error));
+    bg_graph_set_mesh(graph, &mesh);
     net = bg_gpt_build(graph, &model);
     status = bg_plan_create_training(graph, net.loss, &optimiser, &plan_options, out, error);
     bg_graph_destroy(graph);
@@ -103,7 +105,9 @@ static bg_status bind_streams(gpt_runner *runner, bg_error *error)
 
 bg_status gpt_runner_create(const gpt_options *options, const bgi_gpt_config *config, gpt_runner *out, bg_error *error)
 {
-    gpt_runner runner = {.updates_per_run = (uint64_t)config->device_iterations};
+    gpt_runner runner = {.updates_per_run = (uint64_t)config->device_iterations,
+                         .replicas_per_copy =
+                             (uint64_t)config->tensor_parallel_1 * (uint64_t)config->tensor_parallel_2};
     bg_status status = gpt_plan_create(options, config, &runner.plan, error);
 
     if (status == BG_OK)
@@ -142,12 +146,12 @@ bg_status gpt_runner_run(gpt_runner *runner, const void *tokens, const void *lab
 
 double gpt_runner_loss(const gpt_runner *runner, uint64_t index)
 {
-    const uint64_t count = runner->losses_per_update;
+    const uint64_t count = runner->losses_per_update, copies = count / runner->replicas_per_copy;
     double sum = 0.0;
 
-    for (uint64_t i = 0; i < count; i++)
-        sum += (double)runner->losses[index * count + i];
-    return sum / (double)count;
+    for (uint64_t i = 0; i < copies; i++)
+        sum += (double)runner->losses[index * count + i * runner->replicas_per_copy];
+    return sum / (double)copies;
 }
 
 double gpt_runner_norm(const gpt_runner *runner, uint64_t index)

@@ -59,8 +59,8 @@ typedef struct mnist_config {
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet, compile_only;
     const char *cache_dir; /* NULL: as the environment says */
-    bg_costs costs; /* of the training's stages (mnist_costs_find); empty: a model of them */
-    mnist_ipu ipu;  /* mnist_ipu_resolve */
+    bg_costs costs;        /* of the training's stages (mnist_costs_find); empty: a model of them */
+    mnist_ipu ipu;         /* mnist_ipu_resolve */
 } mnist_config;
 
 extern const cli_option mnist_options[];

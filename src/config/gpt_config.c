@@ -430,6 +430,16 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          "model.hidden_size %" PRId64 " is not divisible by model.attention.heads %" PRId64
                          "; make it a multiple of the heads",
                          config->hidden_size, config->heads);
+    if (config->heads % config->tensor_parallel_1 != 0)
+        bgi_problems_add(problems, NULL,
+                         "model.attention.heads %" PRId64 " is not divisible by execution.tensor_parallel_1 %" PRId64
+                         ": each replica along that axis has as many heads",
+                         config->heads, config->tensor_parallel_1);
+    if (config->hidden_size % config->tensor_parallel_2 != 0)
+        bgi_problems_add(problems, NULL,
+                         "model.hidden_size %" PRId64 " is not divisible by execution.tensor_parallel_2 %" PRId64
+                         ": each replica along that axis has as much of it",
+                         config->hidden_size, config->tensor_parallel_2);
     if (config->sequence_length > config->max_positional_length)
         bgi_problems_add(problems, NULL,
                          "model.sequence_length %" PRId64

@@ -78,6 +78,34 @@ train replicas --set data_parallel=4
 check "other replicas see the same samples" test "$(values base loss | head -n 1 | cut -c 1-6)" = \
     "$(values replicas loss | head -n 1 | cut -c 1-6)"
 
+# ---- a mesh ----
+
+# close NAME NAME: losses and norms that agree to rounding.
+close() {
+    for key in loss grad_norm; do
+        values "$1" $key >one.txt
+        values "$2" $key >two.txt
+        check "$1 and $2 have $key of the same size" awk 'NR == FNR { a[NR] = $1; next }
+            { d = $1 - a[FNR]; n++; if (d < 0) d = -d; if (d > 1e-5 * a[FNR]) bad = 1 } END { exit bad || n != 6 }' \
+            one.txt two.txt
+    done
+}
+
+mesh='--set tensor_parallel_1=2 tensor_parallel_2=2'
+train mesh $mesh
+close base mesh
+train wide --set tensor_parallel_1=1 tensor_parallel_2=4
+close base wide
+train meshsingle $mesh --strategy single --cores 1
+train meshpipelined $mesh --strategy pipelined
+train meshresident $mesh --offload none --shard none --recompute none
+for other in meshsingle meshpipelined meshresident; do
+    same mesh $other
+done
+train crossed $mesh --steps 3 --checkpoint-steps 1
+train crossed --set tensor_parallel_1=4 --steps 6 --load crossed
+close base crossed
+
 # ---- a run that stops and goes on ----
 
 small="$one precision=float32 maximum=0.003 warmup_proportion=0"
@@ -160,8 +188,8 @@ check "each has its line" test "$(values calls loss)" = "$(values singly loss)"
     >nothing.out 2>&1
 check "test mode" grep -q '^Finished pre-training' nothing.out
 check "writes nothing" sh -c '! test -e nothing'
-for preset in test gpt3_2.7B_pod64; do
-    "$program" gpt pretrain --config $preset $one --compile-only --quiet >plan.out 2>&1
+for preset in test gpt3_2.7B_pod64 gpt3_175B_pod256; do
+    "$program" gpt pretrain --config $preset --compile-only --quiet >plan.out 2>&1
     check "$preset is planned" grep -q -E '^device 0( +[0-9]+)+ +unlimited +[0-9]+' plan.out
 done
 
@@ -209,7 +237,8 @@ check "duration and throughput" grep -q -E '^Duration: [0-9]+\.[0-9]{4} s Throug
 error 2 '`brigade gpt --help` lists them' gpt
 error 2 'unknown command `pretrian`; did you mean `pretrain`?' gpt pretrian
 error 2 'there is no preset `tony`' gpt pretrain --config tony
-error 2 'layers are not cut over devices' gpt pretrain
+error 2 'model.attention.heads 4 is not divisible by execution.tensor_parallel_1 3' gpt pretrain --set tensor_parallel_1=3
+error 2 'model.hidden_size 64 is not divisible by execution.tensor_parallel_2 3' gpt pretrain --set tensor_parallel_2=3
 error 2 'model.hidden_size 64 is not divisible by model.attention.heads 5' gpt pretrain $one heads=5
 error 2 'training.global_batch_size 17 is not divisible by execution.data_parallel 2 x' gpt pretrain $one global_batch_size=17
 error 2 'did you mean `model.layers`?' gpt pretrain $one model.layer=3

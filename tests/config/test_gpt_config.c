@@ -216,7 +216,7 @@ static void refuse_together(const char *const *assignments, const char *words)
 static void test_what_goes_together(void **state)
 {
     (void)state;
-    refuse_together((const char *const[]){"heads=5", NULL},
+    refuse_together((const char *const[]){"heads=5", "tensor_parallel_1=1", NULL},
                     "model.hidden_size 64 is not divisible by model.attention.heads 5");
     refuse_together((const char *const[]){"global_batch_size=17", NULL},
                     "training.global_batch_size 17 is not divisible by execution.data_parallel 2 x "
@@ -225,9 +225,13 @@ static void test_what_goes_together(void **state)
                     "model.sequence_length 9 is longer than model.embedding.max_positional_length 8");
     refuse_together((const char *const[]){"training.steps=7", "device_iterations=2", NULL},
                     "training.steps 7 is not divisible by execution.device_iterations 2");
+    refuse_together((const char *const[]){"tensor_parallel_1=3", NULL},
+                    "model.attention.heads 4 is not divisible by execution.tensor_parallel_1 3");
+    refuse_together((const char *const[]){"tensor_parallel_2=3", NULL},
+                    "model.hidden_size 64 is not divisible by execution.tensor_parallel_2 3");
     refuse_together((const char *const[]){"attention_serialisation=3", NULL},
                     "execution.attention_serialisation 3 does not divide model.sequence_length 8");
-    refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "2 problems: ");
+    refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "3 problems: ");
 }
 
 /* Up to the maximum over the warm-up, down to where it began (section 11.6 of the example's semantics). */

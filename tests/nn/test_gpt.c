@@ -301,11 +301,8 @@ static void test_phased_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_torch_on_meshes),
-        cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_phased_step),
-        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_torch),       cmocka_unit_test(test_torch_on_meshes), cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_phased_step), cmocka_unit_test(test_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
