@@ -118,7 +118,8 @@ typedef enum bg_variable_role {
     BG_ROLE_ACCUMULATOR,   /* gradients over the micro-batches of a step */
     BG_ROLE_STATE,         /* the optimiser's */
     BG_ROLE_HYPER,         /* learning rate and the like: written by the host between runs */
-    BG_ROLE_CARRIED        /* of a loop: what an iteration leaves for the next */
+    BG_ROLE_CARRIED,       /* of a loop: what an iteration leaves for the next */
+    BG_ROLE_TRAINING       /* of the training as a whole, kept in checkpoints: the loss's scale */
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);

@@ -162,6 +162,23 @@ typedef enum bg_phase_liveness {
 BG_API const char *bg_phase_liveness_name(bg_phase_liveness liveness);
 BG_API bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out);
 
+/* A loss scale that begins at options.loss_scaling and adapts itself between updates, as PopART's does: of the elements
+ * of all parameters' gradients (scaled, accumulated, summed over replicas) those above bin_edge x 65504 in size, the
+ * largest number of float16, are counted, whatever type the gradients have. Is their share above the threshold, the
+ * scale is multiplied by `decrease`, else by `increase`, from the next update on. A gradient that is not finite skips
+ * the update (weights and optimiser state stay; it counts for bg_session_step alone) and decreases the scale at once.
+ * All updates wait for all gradients. The scale is a variable of the weights, "loss.scale" (float32), that checkpoints
+ * keep. Training by means only. */
+typedef struct bg_auto_loss_scaling {
+    bool enabled;
+    bool output;      /* training has a further output, `loss_scale`: the scale of each update, a float32 scalar */
+    double bin_edge;  /* above 0, up to 1; default 0.125 */
+    double threshold; /* 0 to below 1; default 1e-7 */
+    uint32_t period;  /* updates whose counts are added up before the scale is adapted; default 1 */
+    double increase, decrease; /* default 2 and 0.5: powers of two change no other bit */
+    double minimum, maximum;   /* of the scale; default 1 and 2^24 */
+} bg_auto_loss_scaling;
+
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
 
@@ -224,6 +241,7 @@ typedef struct bg_options {
      * gradients stay in a narrow type's range; from 2^-64 to 2^64, default 1. A power of two changes no bit as long as
      * nothing leaves that range. */
     double loss_scaling;
+    bg_auto_loss_scaling auto_loss_scaling; /* default off */
     /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, or BG_DTYPE_NONE or BG_FLOAT32: float32. */
     bg_dtype first_moment_dtype, second_moment_dtype;
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */

@@ -45,7 +45,8 @@ typedef struct mnist_config {
     const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
     uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
-    double clip_norm, loss_scaling;                                  /* clip_norm 0: off */
+    double clip_norm;                                                /* 0: off */
+    const char *loss_scaling;                                        /* a number, "auto" or "auto:NUMBER" */
     bool gradient_norm;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;
@@ -89,11 +90,12 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 enum { MNIST_PAD_LABEL = 255 };
 
 /* What the options of a plan point to. */
-enum { MNIST_MOST_RULES = 64, MNIST_RULES_BYTES = 4096 };
+enum { MNIST_MOST_RULES = 64, MNIST_RULES_BYTES = 4096, MNIST_MOST_REQUESTS = 4 };
 typedef struct mnist_plan_room {
     bg_device_model devices[CLI_LIST_LIMIT];
     bg_location_rule rules[MNIST_MOST_RULES * BG_LOCATION_COUNT];
     char patterns[MNIST_RULES_BYTES];
+    bg_output_request requests[MNIST_MOST_REQUESTS];
 } mnist_plan_room;
 
 /* Strategy, stages, memory, gradients and the like. Warnings go to stderr. The options point into `room`. The
@@ -133,6 +135,7 @@ typedef struct mnist_shape {
     uint64_t output_period; /* EVERY_N */
     bool logs_all;          /* loss and correct of every micro-batch too */
     bool logs_norm;         /* and the norm of the gradients of every update */
+    bool logs_scale;        /* and the automatic scale of the loss */
 } mnist_shape;
 
 /* What `config` says of training, and of the test, whose device iterations are 0 when there are not images enough. */

@@ -34,8 +34,10 @@ const cli_option mnist_options[] = {
     {CLI_REAL, "clip-norm", AT(clip_norm), .value = "X", .help = "bound of the norm of all gradients; 0: none"},
     {CLI_FLAG, "gradient-norm", AT(gradient_norm),
      .help = "with --log: each update's norm of all gradients, before it is bounded"},
-    {CLI_REAL, "loss-scaling", AT(loss_scaling), .value = "X",
-     .help = "times the loss's gradient, and out of the parameters' again; a power of two changes no bit"},
+    {CLI_TEXT, "loss-scaling", AT(loss_scaling), .value = "X",
+     .help =
+         "times the loss's gradient, and out of the parameters' again; a power of two changes no bit; auto, auto:X: "
+         "adapted between updates, from X on"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch of the test"},
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
@@ -176,7 +178,7 @@ mnist_config mnist_config_defaults(void)
         .last_batch = "drop",
         .accumulation = "mean",
         .accumulator_type = "default",
-        .loss_scaling = 1.0,
+        .loss_scaling = "1",
     };
 }
 
@@ -241,6 +243,30 @@ static bg_status check_recompute(const mnist_config *config, bg_error *error)
     if (options.recompute == BG_RECOMPUTE_CHECKPOINTS && !config->checkpoint_blocks)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--recompute checkpoints, and nothing is marked; add --checkpoint-blocks");
+    return BG_OK;
+}
+
+/* "4096", "auto" or "auto:4096"; false when it is none of them. */
+static bool find_loss_scaling(const char *text, bg_options *options)
+{
+    char *end = NULL;
+
+    options->auto_loss_scaling.enabled = strncmp(text, "auto", 4) == 0 && (text[4] == '\0' || text[4] == ':');
+    if (options->auto_loss_scaling.enabled && text[4] == '\0')
+        return true;
+    text += options->auto_loss_scaling.enabled ? 5 : 0;
+    options->loss_scaling = strtod(text, &end);
+    return end != text && *end == '\0' && options->loss_scaling > 0.0 && options->loss_scaling <= DBL_MAX;
+}
+
+static bg_status check_loss_scaling(const mnist_config *config, bg_error *error)
+{
+    bg_options options = bg_options_defaults();
+
+    if (!find_loss_scaling(config->loss_scaling, &options))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--loss-scaling is `%s`; it must be a number above 0, auto, or auto:X with a first number",
+                            config->loss_scaling);
     return BG_OK;
 }
 
@@ -318,6 +344,7 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
                             config->stages);
     BGI_TRY(check_recompute(config, error));
+    BGI_TRY(check_loss_scaling(config, error));
     if (config->learning_rate > (double)FLT_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
                             config->learning_rate, (double)FLT_MAX);
@@ -421,7 +448,7 @@ static void set_gradients(const mnist_config *config, bg_options *options)
     }
     options->max_gradient_norm = config->clip_norm;
     options->output_gradient_norm = config->gradient_norm;
-    options->loss_scaling = config->loss_scaling;
+    find_loss_scaling(config->loss_scaling, options);
 }
 
 /* --device-memory of one value is the budget of all; more, or --device-speeds, describe each device. */

@@ -155,6 +155,7 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
     const float *losses = bg_trainer_call_output(call, "loss.all", NULL);
     const int32_t *corrects = bg_trainer_call_output(call, "correct.all", NULL);
     const float *norms = bg_trainer_call_output(call, "gradient_norm.all", NULL); /* NULL: not asked for */
+    const float *scales = bg_trainer_call_output(call, "loss_scale.all", NULL);
     const double images_per_s = (double)call->valid_count / (1e-9 * (double)call->run_ns);
 
     for (uint64_t step = 0; step < call->device_iterations; step++) {
@@ -172,9 +173,11 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
         line =
             json_pack("{s:I, s:I, s:o, s:f}", "step", (json_int_t)(call->first_update + 1 + step), "epoch",
                       (json_int_t)epoch, "loss", cli_json_real(loss / counted), "accuracy", 100.0 * correct / images);
-        /* All replicas have the same norm. */
+        /* All replicas have the same norm and scale. */
         if (norms != NULL)
             json_object_set_new(line, "grad_norm", cli_json_real((double)norms[step * call->replicas]));
+        if (scales != NULL)
+            json_object_set_new(line, "loss_scale", json_real((double)scales[step * call->replicas]));
         json_object_set_new(line, "images_per_s", json_real(images_per_s));
         BGI_TRY(cli_log_write(log, line, error));
     }

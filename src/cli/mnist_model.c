@@ -11,11 +11,23 @@
 /* Some hundred updates of four devices: a trace of about 15 MB. */
 enum { PROFILE_EVENTS = 262144 };
 
-static const bg_output_request all_requests[] = {
-    {.output = "loss", .name = "loss.all", .mode = BG_OUTPUT_ALL},
-    {.output = "correct", .name = "correct.all", .mode = BG_OUTPUT_ALL},
-    {.output = "gradient_norm", .name = "gradient_norm.all", .mode = BG_OUTPUT_ALL}, /* the last: logs_norm */
-};
+/* What a log wants of every micro-batch and update; their number is returned. */
+static uint32_t list_requests(const mnist_shape *shape, bg_output_request requests[MNIST_MOST_REQUESTS])
+{
+    uint32_t count = 0;
+
+    if (!shape->logs_all)
+        return 0;
+    requests[count++] = (bg_output_request){.output = "loss", .name = "loss.all", .mode = BG_OUTPUT_ALL};
+    requests[count++] = (bg_output_request){.output = "correct", .name = "correct.all", .mode = BG_OUTPUT_ALL};
+    if (shape->logs_norm)
+        requests[count++] =
+            (bg_output_request){.output = "gradient_norm", .name = "gradient_norm.all", .mode = BG_OUTPUT_ALL};
+    if (shape->logs_scale)
+        requests[count++] =
+            (bg_output_request){.output = "loss_scale", .name = "loss_scale.all", .mode = BG_OUTPUT_ALL};
+    return count;
+}
 
 bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch)
 {
@@ -48,10 +60,11 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
         options.stage_cost_count = config->costs.stage_count;
         options.message_bytes_per_ns = config->costs.message_bytes_per_ns;
     }
-    if (shape->logs_all) {
-        options.output_requests = all_requests;
-        options.output_request_count = shape->logs_norm ? 3 : 2;
-    }
+    if (!shape->training)
+        options.auto_loss_scaling.enabled = false;
+    options.auto_loss_scaling.output = shape->logs_scale;
+    options.output_requests = room->requests;
+    options.output_request_count = list_requests(shape, room->requests);
     return options;
 }
 
@@ -84,7 +97,8 @@ mnist_shape mnist_training_shape(const mnist_config *config)
                          .replicas = config->replicas,
                          .output_period = config->output_period,
                          .logs_all = config->log_path != NULL,
-                         .logs_norm = config->log_path != NULL && config->gradient_norm};
+                         .logs_norm = config->log_path != NULL && config->gradient_norm,
+                         .logs_scale = config->log_path != NULL && strncmp(config->loss_scaling, "auto", 4) == 0};
 
     bg_output_mode_find(config->output_mode, &shape.output_mode);
     return shape;

@@ -99,8 +99,6 @@ static void add_map_note(bgi_text *notes, const bg_ipu_config *config, bool for_
 static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu_settings *settings,
                       const bg_ipu_model *model, bool for_inference)
 {
-    if (settings->auto_loss_scaling)
-        bgi_text_add(notes, "`auto_loss_scaling` has no effect: float32 and bfloat16 need no scale\n");
     bgi_text_add(notes, "`%s` has no effect: a matrix product's scratch is not bounded\n",
                  bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (!for_inference)
@@ -144,6 +142,7 @@ static void fill_options(const bg_ipu_settings *settings, bool for_inference, bg
         options->seed = (uint64_t)settings->seed;
     if (for_inference)
         return;
+    options->auto_loss_scaling.enabled = settings->auto_loss_scaling;
     options->offload_optimiser = settings->optimizer_state_offchip;
     options->locations[BG_LOCATION_STATE].sharded = settings->replicated_tensor_sharding && settings->replicas > 1;
     if (settings->recompute_checkpoint_every_layer)

@@ -316,13 +316,18 @@ static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call,
  * TOTAL_SCALE total -> y                 (scalars; y = factor / total, 0 when total is 0)
  * RUNNING_FACTORS total!, weight? -> factors [2]   (c = weight, or 1; n = total, 0 at the first micro-batch of a step:
  *             n / (n + c), c / (n + c); 0, 0 when n + c is 0; at the last micro-batch n, c with ends_in_sum; total = n
- * + c) SQUARE_SUM  x -> y                     (float64 scalar; in double, in an order by shape) CLIP_SCALE  squares,
- * scale -> y        (scalars; y = scale maximum / max(|scale| sqrt(squares), maximum))
+ *             + c)
+ * SQUARE_SUM  x -> y                     (float64 scalar; in double, in an order by shape)
+ * CLIP_SCALE  squares, scale -> y        (scalars; y = scale maximum / max(|scale| sqrt(squares), maximum))
+ * RANGE_COUNT x -> counts [BGI_RANGE_COUNTS]    (float64, which counts exactly)
+ * LOSS_SCALE  loss_scale!, statistics! [BGI_STATISTICS_COUNT], counts, scale, hyper -> scale, hyper, used
+ *             (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted)
  *
  * Optimisers. hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
  * SGD_UPDATE   parameter!, gradient, hyper, scale, velocity?!      (bgi_sgd_attributes)
  * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
- * t = env->optimiser_step + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, in its order of operations, float32.
+ * t = env->optimiser_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, in its order of
+ * operations, float32.
  */
 enum {
     BGI_HYPER_LEARNING_RATE = 0,
@@ -332,6 +337,9 @@ enum {
     BGI_HYPER_BETA1 = BGI_HYPER_MOMENTUM, /* Adam */
     BGI_HYPER_BETA2 = BGI_HYPER_DAMPENING,
     BGI_HYPER_EPSILON,
+    /* Of an update whose loss scale is automatic (LOSS_SCALE): not 0: leave everything as it is. */
+    BGI_HYPER_SKIP,
+    BGI_HYPER_SKIPPED, /* updates of those in env->optimiser_step that were skipped */
     BGI_HYPER_COUNT = 8
 };
 typedef struct bgi_total_scale_attributes {
@@ -344,6 +352,30 @@ typedef struct bgi_running_factors_attributes {
 typedef struct bgi_clip_scale_attributes {
     double maximum;
 } bgi_clip_scale_attributes;
+/* What RANGE_COUNT counts. */
+enum {
+    BGI_RANGE_LOWER = 0,  /* |x| <= edge */
+    BGI_RANGE_UPPER,      /* the others */
+    BGI_RANGE_NOT_FINITE, /* those of the others that are infinite or no number */
+    BGI_RANGE_COUNTS
+};
+typedef struct bgi_range_count_attributes {
+    double edge;
+} bgi_range_count_attributes;
+/* What an automatic loss scale remembers besides itself. */
+enum {
+    BGI_STATISTICS_LOWER = BGI_RANGE_LOWER, /* of the updates since it was adapted */
+    BGI_STATISTICS_UPPER = BGI_RANGE_UPPER,
+    BGI_STATISTICS_UPDATES, /* how many these are */
+    BGI_STATISTICS_SKIPPED, /* of the updates with the present optimiser state */
+    BGI_STATISTICS_COUNT
+};
+typedef struct bgi_loss_scale_attributes {
+    double threshold; /* share of UPPER above which the scale is decreased */
+    double increase, decrease;
+    double minimum, maximum;
+    double period; /* a whole number */
+} bgi_loss_scale_attributes;
 typedef struct bgi_sgd_attributes {
     bool nesterov;
     bool without_decay; /* whatever hyper says */

@@ -26,7 +26,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) \
     /* accumulate.c, optimiser.c */ \
     OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(total_scale) OP(running_factors) OP(square_sum) \
-    OP(gradient_norm) OP(clip_scale) \
+    OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) \
     /* conv.c, conv_pool.c, pool.c; conv2d, max_pool2d and relu as one are conv2d_pool: fusion makes it */ \
     OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
     OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
@@ -87,5 +87,17 @@ void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_va
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
+
+/* ---- loss_scaling.c ---- */
+
+/* How many of x's elements are at most `edge` (as a float) in size, beyond it, and not finite: float64
+ * [BGI_RANGE_COUNTS]. */
+bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
+/* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns
+ * scale / loss_scale. *out_hyper is hyper with the word to skip this update; *out_used the loss scale that made these
+ * gradients. */
+bg_value bgi_loss_scale(bg_graph *graph, const char *name, bg_value loss_scale, bg_value statistics, bg_value counts,
+                        bg_value scale, bg_value hyper, const bgi_loss_scale_attributes *attributes,
+                        bg_value *out_hyper, bg_value *out_used);
 
 #endif

@@ -213,6 +213,7 @@ static bg_memory_class class_of(const bgi_compiler *c, size_t v)
     case BG_ROLE_ACCUMULATOR:
         return BG_MEMORY_GRADIENTS;
     case BG_ROLE_STATE:
+    case BG_ROLE_TRAINING:
         return value->is_remote ? BG_MEMORY_REMOTE : BG_MEMORY_STATE;
     default:
         return BG_MEMORY_WEIGHTS;

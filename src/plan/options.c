@@ -26,6 +26,13 @@ bg_options bg_options_defaults(void)
         .input_group_size = 1,
         .cast_gradients = true,
         .loss_scaling = 1.0,
+        .auto_loss_scaling = {.bin_edge = 0.125,
+                              .threshold = 1e-7,
+                              .period = 1,
+                              .increase = 2.0,
+                              .decrease = 0.5,
+                              .minimum = 1.0,
+                              .maximum = 0x1p24},
         .partials = BG_FLOAT32,
         .wait_limit_s = 120.0,
         .trace_events = 65536,
@@ -546,6 +553,40 @@ static void check_moment(problem_list *list, const char *what, bg_dtype dtype)
                     bg_dtype_name(dtype));
 }
 
+/* Settings count when it is on; what they hold else is nobody's business. */
+static void check_auto_loss_scaling(problem_list *list, const bg_options *options, bool training)
+{
+    const bg_auto_loss_scaling *a = &options->auto_loss_scaling;
+
+    if (!a->enabled)
+        return;
+    if (!training)
+        add_problem(list, "auto_loss_scaling is on in inference, where there are no gradients; leave it off");
+    if (options->accumulation == BG_ACCUMULATE_SUM || options->replica_reduction == BG_REPLICAS_SUM)
+        add_problem(list, "auto_loss_scaling is on and gradients are sums; it needs the mean of micro-batches and of "
+                          "replicas");
+    if (!(a->bin_edge > 0.0 && a->bin_edge <= 1.0))
+        add_problem(list, "auto_loss_scaling.bin_edge is %g; it must be above 0, up to 1 (the end of the range)",
+                    a->bin_edge);
+    if (!(a->threshold >= 0.0 && a->threshold < 1.0))
+        add_problem(list, "auto_loss_scaling.threshold is %g; it must be from 0 to below 1", a->threshold);
+    if (a->period < 1)
+        add_problem(list, "auto_loss_scaling.period is 0; the scale is adapted every 1 or more updates");
+    if (!(a->increase >= 1.0 && isfinite(a->increase)) || !(a->decrease > 0.0 && a->decrease <= 1.0))
+        add_problem(list,
+                    "auto_loss_scaling has increase %g and decrease %g; they must be at least 1, and above 0 up "
+                    "to 1",
+                    a->increase, a->decrease);
+    if (!(a->minimum >= 0x1p-64 && a->minimum <= a->maximum && a->maximum <= 0x1p64))
+        add_problem(list, "auto_loss_scaling has minimum %g and maximum %g; they must ascend, from 2^-64 to 2^64",
+                    a->minimum, a->maximum);
+    else if (!(options->loss_scaling >= a->minimum && options->loss_scaling <= a->maximum))
+        add_problem(list,
+                    "loss_scaling is %g, where auto_loss_scaling begins; it must be from its minimum %g to its "
+                    "maximum %g",
+                    options->loss_scaling, a->minimum, a->maximum);
+}
+
 static void check_gradients(problem_list *list, const bg_options *options)
 {
     if ((uint32_t)options->accumulation >= ACCUMULATION_COUNT)
@@ -616,6 +657,7 @@ bg_status bgi_options_validate(const bg_options *options, bool training, bg_erro
     check_locations(&list, options);
     check_recompute(&list, options);
     check_gradients(&list, options);
+    check_auto_loss_scaling(&list, options, training);
     check_rest(&list, options);
     if (list.length > 0)
         return bg_error_set(error, BG_ERROR_INVALID, "options: %s", list.text);

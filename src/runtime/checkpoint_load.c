@@ -32,6 +32,7 @@ static const char *const role_names[] = {
     [BG_ROLE_PARAMETER] = "parameter",
     [BG_ROLE_BUFFER] = "buffer",
     [BG_ROLE_STATE] = "state",
+    [BG_ROLE_TRAINING] = "training",
 };
 enum { ROLE_COUNT = sizeof role_names / sizeof role_names[0] };
 

@@ -17,7 +17,8 @@
 
 static bool is_shared(const bgi_plan_variable *variable)
 {
-    return variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_BUFFER || variable->role == BG_ROLE_STATE;
+    return variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_BUFFER || variable->role == BG_ROLE_STATE ||
+           variable->role == BG_ROLE_TRAINING;
 }
 
 /* The part that the replica with data coordinate `place` keeps of what one without such pieces has, in bytes. */

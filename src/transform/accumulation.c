@@ -113,8 +113,8 @@ static void add_constant_scale(bgi_trainer *trainer, double divisor)
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;
-    const double scaling = options->loss_scaling, replicas = count_replicas(trainer),
-                 averaged = sums_replicas(options) ? 1.0 : replicas;
+    const double scaling = options->auto_loss_scaling.enabled ? 1.0 : options->loss_scaling, /* else loss_scaling.c */
+        replicas = count_replicas(trainer), averaged = sums_replicas(options) ? 1.0 : replicas;
     bg_graph *graph = trainer->graph;
 
     bgi_enter_loss_block(trainer);

@@ -157,9 +157,18 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
     return BG_OK;
 }
 
+static bg_value scale_seed(bg_graph *graph, bg_value seed, bg_value scale)
+{
+    const bg_dtype dtype = bg_graph_type(graph, seed).dtype;
+
+    if (dtype != bg_graph_type(graph, scale).dtype)
+        scale = bg_cast(graph, "loss.cast_scale", scale, dtype);
+    return bg_elementwise_binary(graph, "loss.scaled_seed", BG_MULTIPLY, seed, scale);
+}
+
 /* The gradient of the loss itself, made in the loss's block. */
-static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted, double scaling, bg_value *out_weight,
-                           bg_error *error)
+static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted, double scaling, bg_value scale,
+                           bg_value *out_weight, bg_error *error)
 {
     bg_graph *graph = d->graph;
     const bgi_value *value = bgi_graph_value(graph, loss);
@@ -192,7 +201,9 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
                                  : type.dtype == BG_FLOAT32 ? (const void *)&one32
                                                             : (const void *)&one16);
     }
-    if (scaling != 1.0)
+    if (!bg_value_is_null(scale))
+        seed = scale_seed(graph, seed, scale);
+    else if (scaling != 1.0)
         seed = bg_scale(graph, "loss.scaled_seed", seed, scaling, 0.0);
     BGI_TRY(bg_graph_check(graph, error));
     if (!contribute(d, loss, seed, block))
@@ -227,7 +238,7 @@ static bg_status collect(bgi_differentiation *d, bgi_parameter_gradient **out, u
     return bg_graph_check(d->graph, error);
 }
 
-bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling,
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling, bg_value scale,
                             bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_value *out_weight,
                             bg_error *error)
 {
@@ -249,7 +260,7 @@ bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, doubl
         goto cleanup;
     }
     graph->phase = BGI_PHASE_BACKWARD;
-    BGI_TRY_CLEANUP(seed_loss(&d, loss, weighted, scaling, out_weight, error));
+    BGI_TRY_CLEANUP(seed_loss(&d, loss, weighted, scaling, scale, out_weight, error));
     for (size_t o = forward_ops; o-- > 0;)
         BGI_TRY_CLEANUP(differentiate_op(&d, (uint32_t)o, error));
     BGI_TRY_CLEANUP(collect(&d, out_gradients, out_count, error));

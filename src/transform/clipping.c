@@ -31,29 +31,29 @@ static uint32_t find_cut(const bg_graph *graph, bg_value parameter)
 }
 
 /* The sum over the parameters that are cut along just these axes; null when there are none. `room`: for as many. */
-static bg_value sum_along(bg_graph *graph, const bgi_final_gradient *gradients, const bg_value *squares, uint32_t count,
-                          uint32_t axes, bg_value *room)
+static bg_value sum_along(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
+                          const bg_value *values, uint32_t count, uint32_t axes, bg_value *room)
 {
     uint32_t found = 0;
     bg_value sum;
 
     for (uint32_t i = 0; i < count; i++)
         if (find_cut(graph, gradients[i].parameter) == axes)
-            room[found++] = squares[i];
+            room[found++] = values[i];
     if (found == 0)
         return (bg_value){0};
-    sum = bgi_add_n(graph, axes == BG_MESH_NONE ? "gradient.squares" : NULL, room, found);
+    sum = bgi_add_n(graph, axes == BG_MESH_NONE ? name : NULL, room, found);
     return bg_all_reduce(graph, NULL, sum, BG_REDUCE_SUM, axes);
 }
 
-static bg_value sum_squares(bg_graph *graph, const bgi_final_gradient *gradients, const bg_value *squares,
-                            uint32_t count, bg_value *room)
+bg_value bgi_sum_gradients(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
+                           const bg_value *values, uint32_t count, bg_value *room)
 {
     bg_value sums[BG_MESH_TENSOR + 1];
     uint32_t found = 0;
 
     for (uint32_t axes = 0; axes <= BG_MESH_TENSOR; axes++) {
-        const bg_value sum = sum_along(graph, gradients, squares, count, axes, room);
+        const bg_value sum = sum_along(graph, name, gradients, values, count, axes, room);
         if (!bg_value_is_null(sum))
             sums[found++] = sum;
     }
@@ -77,7 +77,7 @@ bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gra
         squares[i] = bgi_square_sum(graph, NULL, gradients[i].gradient);
     }
     bgi_enter_loss_block(trainer);
-    sum = sum_squares(graph, gradients, squares, count, squares + count);
+    sum = bgi_sum_gradients(graph, "gradient.squares", gradients, squares, count, squares + count);
     free(squares);
     if (trainer->options->output_gradient_norm)
         bg_graph_output(graph, BGI_GRADIENT_NORM, bgi_gradient_norm(graph, "gradient.norm", sum, trainer->scale));

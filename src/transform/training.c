@@ -5,7 +5,8 @@
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
  * needs: a forward graph with a loss. does: differentiates; gives each parameter one accumulator a block that uses it
- * (accumulation.c); sums those in block order; bounds their norm when asked (clipping.c); appends the optimiser's
+ * (accumulation.c); sums those in block order; adapts the loss's scale (loss_scaling.c) and bounds their norm
+ * (clipping.c) when asked; appends the optimiser's
  * update in the block that uses the parameter first. With offloaded state the update is wrapped in a load and a store.
  * keeps: everything that was there.
  */
@@ -132,6 +133,8 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
     parameters = sum_blocks(trainer, gradients, accumulators, count, final);
     status = bg_graph_check(graph, error);
     if (status == BG_OK)
+        status = bgi_adapt_loss_scale(trainer, final, parameters, error);
+    if (status == BG_OK)
         status = bgi_clip_gradients(trainer, final, parameters, error);
     for (uint32_t i = 0; status == BG_OK && i < parameters; i++) {
         graph->current_block = final[i].block;
@@ -191,8 +194,9 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *
 
     BGI_TRY_CLEANUP(refuse_accumulators(graph, error));
     trainer.weight = find_weight(&trainer);
+    bgi_add_loss_scale(&trainer);
     BGI_TRY_CLEANUP(bgi_differentiate(graph, loss, options->accumulation == BG_ACCUMULATE_MEAN, options->loss_scaling,
-                                      &gradients, &count, &seed_weight, error));
+                                      trainer.loss_scale, &gradients, &count, &seed_weight, error));
     accumulators = calloc(count + 1, sizeof *accumulators);
     if (accumulators == NULL) {
         status = bgi_error_memory(error, "accumulators", count * sizeof *accumulators);

@@ -1,6 +1,6 @@
 /*
  * training.h: what the files that make a training graph share. training.c drives; accumulation.c adds gradients up and
- * says what they are multiplied by; clipping.c bounds them.
+ * says what they are multiplied by; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
  */
 #ifndef BGI_TRANSFORM_TRAINING_H
 #define BGI_TRANSFORM_TRAINING_H
@@ -15,8 +15,9 @@ typedef struct bgi_trainer {
     bg_value weight;  /* of a micro-batch: over how many elements its loss is a mean; null: each counts the same */
     bg_value factors; /* of a running mean: [share of the mean so far, share of this micro-batch]; else null */
     bg_value total;   /* the accumulator of weights; null: none */
-    bg_value hyper;
-    bg_value scale; /* what gradients are multiplied by in the update */
+    bg_value loss_scale, loss_statistics; /* variables of an automatic loss scale; else null */
+    bg_value hyper;                       /* what updates read of it */
+    bg_value scale;                       /* what gradients are multiplied by in the update */
 } bgi_trainer;
 
 /* What an update needs of one parameter. */
@@ -38,6 +39,16 @@ bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradien
 /* accumulation.c: the update's part: trainer->scale. */
 void bgi_add_scale(bgi_trainer *trainer);
 
+/* loss_scaling.c, when the options ask for it: the variables, before gradients are made; and what adapts them, with
+ * trainer->scale and trainer->hyper for the updates. */
+void bgi_add_loss_scale(bgi_trainer *trainer);
+bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
+                               bg_error *error);
+
+/* clipping.c: the sum of one value of each gradient, in the parameters' order; those of parameters that a mesh of
+ * replicas cuts are added up over it. `room` is for as many values. */
+bg_value bgi_sum_gradients(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
+                           const bg_value *values, uint32_t count, bg_value *room);
 /* clipping.c: when the options ask for it, trainer->scale also bounds the norm of all gradients together, and that norm
  * is an output. */
 bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,

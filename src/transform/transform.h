@@ -38,7 +38,7 @@ typedef struct bgi_parameter_gradient {
 } bgi_parameter_gradient;
 /* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The loss's own gradient is its weight (the number
  * of elements its mean is over) when `weighted`, else 1, times `scaling`; `*out_weight` is that weight or null. */
-bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling,
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling, bg_value scale,
                             bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_value *out_weight,
                             bg_error *error);
 
@@ -48,7 +48,9 @@ bg_value bgi_find_loss_weight(const bg_graph *graph, bg_value loss, bool *out_is
 
 /* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimiser's update (once a step).
  */
-#define BGI_GRADIENT_NORM "gradient_norm" /* the output of options.output_gradient_norm */
+#define BGI_GRADIENT_NORM     "gradient_norm" /* the output of options.output_gradient_norm */
+#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.auto_loss_scaling, */
+#define BGI_LOSS_SCALE_OUTPUT "loss_scale"    /* and its output */
 bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
                             bg_error *error);
 

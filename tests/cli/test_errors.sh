@@ -119,7 +119,10 @@ error 2 'mean|sum' mnist --replica-reduction none
 error 2 'default|same|float32|bfloat16' mnist --accumulator-type float16
 error 2 '--clip-norm is `-1`' mnist --clip-norm -1
 error 2 '--clip-norm is `nan`' mnist --clip-norm nan
-error 1 'loss_scaling is 0; it must be from 2^-64 to 2^64' mnist --compile-only --loss-scaling 0
+error 2 '--loss-scaling is `0`; it must be a number above 0, auto, or auto:X' mnist --loss-scaling 0
+error 2 '--loss-scaling is `automatic`' mnist --loss-scaling automatic
+error 2 '--loss-scaling is `auto:`' mnist --loss-scaling auto:
+error 1 'auto_loss_scaling is on and gradients are sums' mnist --compile-only --loss-scaling auto --accumulation sum
 error 2 'only the pipelined strategy' mnist --strategy sharded --schedule grouped
 error 2 'use --strategy phased' mnist --schedule phased
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'

@@ -188,6 +188,11 @@ same logged normed
 check "each update has its norm" test "$(grep -c -E '"accuracy":[0-9.]+,"grad_norm":[0-9.e-]+,"images_per_s":' normed.jsonl)" -eq 40
 check "nothing else is different" test "$(sed 's/,"grad_norm.*//' normed.jsonl | tail -n +2)" = \
     "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)"
+train scaled --epochs 2 --log scaled.jsonl --loss-scaling auto:16
+same logged scaled
+check "the scale doubles from update to update" test "$(sed -n 's/.*"loss_scale":\([0-9]*\)\.0,.*/\1/p' scaled.jsonl | head -n 3 | tr '\n' ' ')" = '16 32 64 '
+check "no other number knows the scale" test "$(sed 's/,"loss_scale.*//' scaled.jsonl | tail -n +2)" = \
+    "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)"
 has() {
     if head -n 1 "$1" | grep -q -F -e "$2"; then pass; else fail "$1 has no $2:" "$(head -n 1 "$1")"; fi
 }

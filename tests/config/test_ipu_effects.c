@@ -128,6 +128,22 @@ static void test_state_in_pieces(void **state)
     bg_ipu_options_clear(&alone);
 }
 
+/* Losses are the first bytes of a result. A scale that is a power of two changes none of them. */
+static void test_auto_loss_scaling(void **state)
+{
+    const test_result plain = train("auto_loss_scaling=false"), scaled = train("auto_loss_scaling=true");
+    const size_t variables = sizeof(float) + 4 * sizeof(double); /* the scale and its statistics */
+    bg_ipu_options inference = make_options("auto_loss_scaling=true", true);
+    (void)state;
+
+    assert_int_equal(scaled.size, plain.size + variables);
+    assert_memory_equal(scaled.bytes, plain.bytes, (size_t)4 * 6 * sizeof(float));
+    assert_false(inference.options.auto_loss_scaling.enabled);
+    bg_ipu_options_clear(&inference);
+    free(plain.bytes);
+    free(scaled.bytes);
+}
+
 /* Losses that a training call of two updates returns. */
 static uint64_t count_losses(const char *updates)
 {
@@ -199,8 +215,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recompute),       cmocka_unit_test(test_state_off_the_devices),
-        cmocka_unit_test(test_state_in_pieces), cmocka_unit_test(test_output_modes),
-        cmocka_unit_test(test_half_partials),
+        cmocka_unit_test(test_state_in_pieces), cmocka_unit_test(test_auto_loss_scaling),
+        cmocka_unit_test(test_output_modes),    cmocka_unit_test(test_half_partials),
     };
 
     return cmocka_run_group_tests_name("effects of configurations", tests, NULL, NULL);

@@ -235,6 +235,29 @@ static void test_square_sum(void **state)
     }
 }
 
+/* Of all sizes, and some that are no numbers. */
+static void test_range_count(void **state)
+{
+    random_state random = {18};
+
+    (void)state;
+    for (int i = 0; i < rounds(20); i++) {
+        const bgi_range_count_attributes attributes = {.edge = 0.75};
+        kernel_case c = {.id = BGI_KERNEL_RANGE_COUNT, .attributes = &attributes};
+        const int64_t count = draw_count(&random);
+        float *x = case_input(&c, bg_vector(i % 4 == 0 ? BG_BFLOAT16 : BG_FLOAT32, count), &random, -1, 1);
+
+        if (i % 4 != 0 && count > 3) {
+            x[0] = NAN;
+            x[1] = -INFINITY;
+            x[2] = 0.75f;
+            x[count - 1] = INFINITY;
+        }
+        case_output(&c, bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS));
+        finish_case(&c);
+    }
+}
+
 /* parameter, gradient, hyper, scale, states: float32 results have the reference's bits. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
@@ -256,13 +279,17 @@ static void test_sgd(void **state)
 
     (void)state;
     for (int i = 0; i < rounds(40); i++) {
-        const double hyper[BGI_HYPER_COUNT] = {0.05, draw_between(&random, 0, 1) * 0.01,
-                                               draw_between(&random, 0, 1) * 0.9, draw_between(&random, 0, 1) * 0.1};
+        const double hyper[BGI_HYPER_COUNT] = {0.05,
+                                               draw_between(&random, 0, 1) * 0.01,
+                                               draw_between(&random, 0, 1) * 0.9,
+                                               draw_between(&random, 0, 1) * 0.1,
+                                               [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
+                                               [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 1)};
         const bgi_sgd_attributes attributes = {.nesterov = draw_between(&random, 0, 1),
                                                .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE,
                          .attributes = &attributes,
-                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 2)}};
+                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 1, 3)}};
 
         add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper,
                             (uint32_t)draw_between(&random, 0, 1));
@@ -276,12 +303,18 @@ static void test_adam(void **state)
 
     (void)state;
     for (int i = 0; i < rounds(40); i++) {
-        const double hyper[BGI_HYPER_COUNT] = {0.001, draw_between(&random, 0, 1) * 0.01, 0.9, 0.999, 1e-8};
+        const double hyper[BGI_HYPER_COUNT] = {0.001,
+                                               draw_between(&random, 0, 1) * 0.01,
+                                               0.9,
+                                               0.999,
+                                               1e-8,
+                                               [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
+                                               [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 3)};
         const bgi_adam_attributes attributes = {.decoupled_decay = draw_between(&random, 0, 1),
                                                 .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_ADAM_UPDATE,
                          .attributes = &attributes,
-                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 1000)}};
+                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 3, 1000)}};
 
         add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper, 2);
         finish_case(&c);
@@ -298,6 +331,7 @@ int main(void)
                                        cmocka_unit_test(test_accumulate),
                                        cmocka_unit_test(test_accumulate_shares),
                                        cmocka_unit_test(test_square_sum),
+                                       cmocka_unit_test(test_range_count),
                                        cmocka_unit_test(test_sgd),
                                        cmocka_unit_test(test_adam)};
 

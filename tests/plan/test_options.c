@@ -241,6 +241,45 @@ static void spoil_scaling_with_infinity(bg_options *options)
 {
     options->loss_scaling = INFINITY;
 }
+static void spoil_auto_edge(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->auto_loss_scaling.bin_edge = 1.5;
+}
+static void spoil_auto_threshold(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->auto_loss_scaling.threshold = (double)NAN;
+}
+static void spoil_auto_period(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->auto_loss_scaling.period = 0;
+}
+static void spoil_auto_factors(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->auto_loss_scaling.increase = 0.5;
+}
+static void spoil_auto_bounds(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->auto_loss_scaling.maximum = 0.5;
+}
+static void spoil_auto_start(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->loss_scaling = 0x1p25;
+}
+static void spoil_auto_sum(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+    options->replica_reduction = BG_REPLICAS_SUM;
+}
+static void spoil_auto_inference(bg_options *options)
+{
+    options->auto_loss_scaling.enabled = true;
+}
 static void spoil_norm_with_nan(bg_options *options)
 {
     options->max_gradient_norm = (double)NAN;
@@ -392,6 +431,14 @@ static const bad_case bad_cases[] = {
     {"partials is int32; it must be float32 or bfloat16", spoil_partials, false},
     {"loss_scaling is 0; it must be from 2^-64 to 2^64", spoil_scaling, false},
     {"loss_scaling is inf; it must be from 2^-64 to 2^64", spoil_scaling_with_infinity, false},
+    {"auto_loss_scaling.bin_edge is 1.5; it must be above 0, up to 1", spoil_auto_edge, false},
+    {"auto_loss_scaling.threshold is nan", spoil_auto_threshold, false},
+    {"auto_loss_scaling.period is 0", spoil_auto_period, false},
+    {"auto_loss_scaling has increase 0.5 and decrease 0.5", spoil_auto_factors, false},
+    {"auto_loss_scaling has minimum 1 and maximum 0.5", spoil_auto_bounds, false},
+    {"loss_scaling is 3.35544e+07, where auto_loss_scaling begins", spoil_auto_start, false},
+    {"auto_loss_scaling is on and gradients are sums", spoil_auto_sum, false},
+    {"auto_loss_scaling is on in inference", spoil_auto_inference, true},
     {"locations[2] has place 7; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", spoil_place, false},
     {"locations[0]: activations are sharded", spoil_sharded_activations, false},
     {"location_rules[0]: weights are sharded", spoil_sharding_rule, false},

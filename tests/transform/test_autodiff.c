@@ -16,8 +16,9 @@ static derived derive(bg_graph *graph, bg_value loss, bool weighted)
     bg_error error = {0};
 
     small_require(graph);
-    small_expect(bgi_differentiate(graph, loss, weighted, 1.0, &d.gradients, &d.count, &d.weight, &error), BG_OK,
-                 &error, NULL);
+    small_expect(
+        bgi_differentiate(graph, loss, weighted, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error), BG_OK,
+        &error, NULL);
     assert_int_equal(bgi_graph_verify(graph, NULL), BG_OK);
     return d;
 }
@@ -184,11 +185,11 @@ static void test_errors(void **state)
 
     (void)state;
     y = small_linear(graph, "y", x, w);
-    small_expect(bgi_differentiate(graph, y, false, 1.0, &d.gradients, &d.count, &d.weight, &error), BG_ERROR_SHAPE,
-                 &error, "the loss `y` is float32[2,3]; it must be a float scalar");
+    small_expect(bgi_differentiate(graph, y, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error),
+                 BG_ERROR_SHAPE, &error, "the loss `y` is float32[2,3]; it must be a float scalar");
     bg_error_clear(&error);
     loss = small_loss(graph, "flat", x);
-    small_expect(bgi_differentiate(graph, loss, false, 1.0, &d.gradients, &d.count, &d.weight, &error),
+    small_expect(bgi_differentiate(graph, loss, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error),
                  BG_ERROR_INVALID, &error, "the loss `flat` depends on no parameter");
     bg_graph_destroy(graph);
 
@@ -198,9 +199,9 @@ static void test_errors(void **state)
                      NULL);
     loss = small_loss(graph, "loss", y);
     bg_error_clear(&error);
-    small_expect(bgi_differentiate(graph, loss, false, 1.0, &d.gradients, &d.count, &d.weight, &error),
+    small_expect(bgi_differentiate(graph, loss, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error),
                  BG_ERROR_UNSUPPORTED, &error, "gradient of linear `mine`");
-    assert_int_equal(bgi_differentiate(graph, loss, false, 1.0, &d.gradients, &d.count, &d.weight, NULL),
+    assert_int_equal(bgi_differentiate(graph, loss, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, NULL),
                      BG_ERROR_UNSUPPORTED);
     assert_null(d.gradients);
     bg_graph_destroy(graph);

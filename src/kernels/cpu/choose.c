@@ -44,6 +44,7 @@ static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
     [BGI_KERNEL_CORRECT_COUNT] = bgi_cpu_shape_correct_count,
     [BGI_KERNEL_ACCUMULATE] = bgi_cpu_shape_accumulate,
     [BGI_KERNEL_SQUARE_SUM] = bgi_cpu_shape_square_sum,
+    [BGI_KERNEL_RANGE_COUNT] = bgi_cpu_shape_range_count,
     [BGI_KERNEL_SGD_UPDATE] = bgi_cpu_shape_sgd_update,
     [BGI_KERNEL_ADAM_UPDATE] = bgi_cpu_shape_adam_update,
 };
@@ -101,6 +102,7 @@ CHOICE(bgi_cpu_cast)
 CHOICE(bgi_cpu_standardise)
 CHOICE(bgi_cpu_accumulate)
 CHOICE(bgi_cpu_square_sum)
+CHOICE(bgi_cpu_range_count)
 CHOICE(bgi_cpu_sgd_update)
 CHOICE(bgi_cpu_adam_update)
 CHOICE(bgi_cpu_cross_entropy)

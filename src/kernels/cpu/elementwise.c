@@ -69,13 +69,25 @@ bool bgi_cpu_shape_accumulate(const bgi_kernel_request *request, int64_t lanes, 
            take(kernel, &request->types[0]);
 }
 
+/* Kernels whose parts leave `numbers` doubles each. */
+static bool shape_statistic(const bgi_kernel_request *request, size_t numbers, bg_kernel *kernel)
+{
+    if (!is_fast_float(request->types[0].dtype) || !take(kernel, &request->types[0]))
+        return false;
+    kernel->scratch_bytes = kernel->part_count * numbers * sizeof(double);
+    return true;
+}
+
 bool bgi_cpu_shape_square_sum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    if (!is_fast_float(request->types[0].dtype) || !take(kernel, &request->types[0]))
-        return false;
-    kernel->scratch_bytes = kernel->part_count * sizeof(double);
-    return true;
+    return shape_statistic(request, 1, kernel);
+}
+
+bool bgi_cpu_shape_range_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return shape_statistic(request, BGI_RANGE_COUNTS, kernel);
 }
 
 static bool shape_update(const bgi_kernel_request *request, bg_kernel *kernel)

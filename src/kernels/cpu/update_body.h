@@ -5,6 +5,8 @@
 #ifndef BGI_CPU_UPDATE_BODY_H
 #define BGI_CPU_UPDATE_BODY_H
 
+#include <float.h>
+
 #include "kernels/cpu/elementwise_body.h"
 
 /* accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is not read. */
@@ -88,6 +90,46 @@ static void finish_square_sum(const bg_kernel_call *call)
     *(double *)call->operands[1] = sum;
 }
 
+/* Counts of whole numbers: no order matters. */
+static void run_range_count(const bg_kernel_call *call, uint32_t part)
+{
+    const float edge = (float)((const bgi_range_count_attributes *)call->attributes)->edge;
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    double *counts = (double *)call->scratch + (size_t)part * BGI_RANGE_COUNTS;
+    int64_t total = 0, lower = 0, finite = 0;
+    float buffer[BGI_ELEMENTWISE_CHUNK];
+
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+        const float *x = view_floats(call->types[0].dtype, call->operands[0], i, chunk, buffer);
+        int32_t is_lower = 0, is_finite = 0;
+
+        for (int64_t e = 0; e < chunk; e++) {
+            const float size = x[e] < 0.0f ? -x[e] : x[e];
+            is_lower += size <= edge;
+            is_finite += size <= FLT_MAX;
+        }
+        total += chunk;
+        lower += is_lower;
+        finite += is_finite;
+    }
+    counts[BGI_RANGE_LOWER] = (double)lower;
+    counts[BGI_RANGE_UPPER] = (double)(total - lower);
+    counts[BGI_RANGE_NOT_FINITE] = (double)(total - finite);
+}
+
+static void finish_range_count(const bg_kernel_call *call)
+{
+    const uint32_t parts = bgi_elementwise_parts(bg_type_element_count(&call->types[0]));
+    const double *counts = call->scratch;
+    double *out = call->operands[1];
+
+    for (int k = 0; k < BGI_RANGE_COUNTS; k++)
+        out[k] = 0.0;
+    for (uint32_t i = 0; i < parts * BGI_RANGE_COUNTS; i++)
+        out[i % BGI_RANGE_COUNTS] += counts[i];
+}
+
 /* ---- updates ---- */
 
 enum { UPDATE_PARAMETER = 0, UPDATE_GRADIENT, UPDATE_HYPER, UPDATE_SCALE, UPDATE_STATE };
@@ -140,6 +182,11 @@ static float read_scale(const bg_kernel_call *call)
     return scale;
 }
 
+static bool is_skipped(const bg_kernel_call *call)
+{
+    return ((const double *)call->operands[UPDATE_HYPER])[BGI_HYPER_SKIP] != 0.0;
+}
+
 typedef struct sgd_factors {
     float scale, step_size, decay, momentum, admitted;
     bool has_velocity, is_first, nesterov;
@@ -177,11 +224,13 @@ static void run_sgd_update(const bg_kernel_call *call, uint32_t part)
                                  .admitted = (float)(1.0 - hyper[BGI_HYPER_DAMPENING]),
                                  .has_velocity =
                                      call->input_count > UPDATE_STATE && (float)hyper[BGI_HYPER_MOMENTUM] != 0.0f,
-                                 .is_first = call->env->optimiser_step == 0,
+                                 .is_first = (double)call->env->optimiser_step == hyper[BGI_HYPER_SKIPPED],
                                  .nesterov = attributes->nesterov};
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     update_buffers buffers;
 
+    if (is_skipped(call))
+        return;
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
 
@@ -198,7 +247,7 @@ typedef struct adam_factors {
 static adam_factors make_adam_factors(const bg_kernel_call *call)
 {
     const double *hyper = call->operands[UPDATE_HYPER];
-    const double t = (double)(call->env->optimiser_step + 1);
+    const double t = (double)(call->env->optimiser_step + 1) - hyper[BGI_HYPER_SKIPPED];
     const bgi_adam_attributes *attributes = call->attributes;
     const double rate = hyper[BGI_HYPER_LEARNING_RATE];
     const double decay = attributes->without_decay ? 0.0 : hyper[BGI_HYPER_WEIGHT_DECAY];
@@ -244,6 +293,8 @@ static void run_adam_update(const bg_kernel_call *call, uint32_t part)
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     update_buffers buffers;
 
+    if (is_skipped(call))
+        return;
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
 

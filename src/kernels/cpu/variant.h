@@ -73,6 +73,7 @@ bool bgi_cpu_shape_cross_entropy_backward(const bgi_kernel_request *request, int
 bool bgi_cpu_shape_correct_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_accumulate(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_square_sum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_range_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_sgd_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_adam_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 

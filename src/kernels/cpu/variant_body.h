@@ -46,6 +46,7 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(CORRECT_COUNT, "correct_count", run_correct_count, finish_correct_count),
             ROUTINE(ACCUMULATE, "accumulate", run_accumulate, NULL),
             ROUTINE(SQUARE_SUM, "square_sum", run_square_sum, finish_square_sum),
+            ROUTINE(RANGE_COUNT, "range_count", run_range_count, finish_range_count),
             ROUTINE(SGD_UPDATE, "sgd_update", run_sgd_update, NULL),
             ROUTINE(ADAM_UPDATE, "adam_update", run_adam_update, NULL),
             ROUTINE(SOFTMAX, "softmax", run_softmax, NULL),

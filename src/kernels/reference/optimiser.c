@@ -44,9 +44,12 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     const double momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]);
     const double admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
-    const bool is_first = call->env->optimiser_step == 0; /* the first velocity is the gradient, not dampened */
+    /* the first velocity is the gradient, not dampened */
+    const bool is_first = (double)call->env->optimiser_step == hyper[BGI_HYPER_SKIPPED];
 
     (void)part;
+    if (hyper[BGI_HYPER_SKIP] != 0.0)
+        return;
     for (int64_t i = 0; i < count; i++) {
         const double parameter = bgi_load(dtype, call->operands[PARAMETER], i);
         double direction = load_gradient(call, i, in_double);
@@ -82,7 +85,7 @@ typedef struct adam_factors {
 static adam_factors make_factors(const bg_kernel_call *call)
 {
     const double *hyper = call->operands[HYPER];
-    const double t = (double)(call->env->optimiser_step + 1);
+    const double t = (double)(call->env->optimiser_step + 1) - hyper[BGI_HYPER_SKIPPED];
     const bgi_adam_attributes *attributes = call->attributes;
     const double rate = hyper[BGI_HYPER_LEARNING_RATE];
     const double decay = attributes->without_decay ? 0.0 : hyper[BGI_HYPER_WEIGHT_DECAY];
@@ -127,6 +130,8 @@ void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
 
     (void)part;
+    if (((const double *)call->operands[HYPER])[BGI_HYPER_SKIP] != 0.0)
+        return;
     for (int64_t i = 0; i < count; i++) {
         double parameter = bgi_load(dtype, call->operands[PARAMETER], i);
         double m = bgi_load(m_dtype, call->operands[STATE], i);

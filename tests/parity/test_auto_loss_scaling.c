@@ -1,0 +1,364 @@
+/*
+ * test_auto_loss_scaling.c: a loss scale that adapts itself follows the published rule, skips updates whose gradients
+ * overflow as if they had never been, changes no other bit, is the same under every strategy, and goes on where a
+ * checkpoint left it.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brigade/checkpoint.h>
+#include <brigade/ops.h>
+#include <brigade/session.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/folder.h"
+#include "support/train.h"
+
+enum { ACCUMULATION = 3, WEIGHTS = 4, MOST_UPDATES = 64 };
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error->message);
+}
+
+/* ---- a network whose gradient is the data: loss = sum of x w ---- */
+
+typedef struct rig {
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    uint32_t scale; /* output */
+} rig;
+
+static bg_options make_options(void)
+{
+    bg_options options = bg_options_defaults();
+
+    options.strategy = BG_STRATEGY_SINGLE;
+    options.gradient_accumulation = ACCUMULATION;
+    options.output_mode = BG_OUTPUT_FINAL;
+    options.wait_limit_s = 60;
+    options.auto_loss_scaling.enabled = true;
+    options.auto_loss_scaling.output = true;
+    return options;
+}
+
+static rig open_rig(const bg_optimiser *optimiser, const bg_options *options)
+{
+    const bg_initialiser ones = {.kind = BG_INITIALISE_CONSTANT, .a = 1.0};
+    const bg_type type = bg_vector(BG_FLOAT32, WEIGHTS);
+    bg_error error = {0};
+    rig r = {0};
+    bg_value x, w, loss;
+
+    require(bg_graph_create(&r.graph, &error), &error);
+    bg_block_begin(r.graph, "B", BG_DEVICE_NONE);
+    x = bg_graph_input(r.graph, "x", &type);
+    w = bg_graph_parameter(r.graph, "w", &type, &ones);
+    loss = bg_reduce(r.graph, "loss", BG_REDUCE_SUM, bg_multiply(r.graph, x, w), NULL, 0, false);
+    bg_block_end(r.graph);
+    bg_graph_output(r.graph, "loss", loss);
+    require(bg_plan_create_training(r.graph, loss, optimiser, options, &r.plan, &error), &error);
+    require(bg_session_create(r.plan, NULL, &r.session, &error), &error);
+    r.scale = bg_session_find_output(r.session, "loss_scale");
+    return r;
+}
+
+static void close_rig(rig *r)
+{
+    bg_session_destroy(r->session);
+    bg_plan_destroy(r->plan);
+    bg_graph_destroy(r->graph);
+}
+
+/* One update with gradients `size` x (1, 2, 3, 4); returns the scale it was made with, 0 where there is no output. */
+static float update(rig *r, float size)
+{
+    const void *inputs[1];
+    void *outputs[4] = {0};
+    float x[ACCUMULATION][WEIGHTS], scale = 0.0f;
+    bg_error error = {0};
+
+    for (int a = 0; a < ACCUMULATION; a++)
+        for (int i = 0; i < WEIGHTS; i++)
+            x[a][i] = size * (float)(i + 1);
+    inputs[0] = x;
+    if (r->scale != UINT32_MAX)
+        outputs[r->scale] = &scale;
+    require(bg_session_run(r->session, inputs, outputs, &error), &error);
+    return scale;
+}
+
+static void copy_weight(rig *r, const char *name, void *to)
+{
+    bg_error error = {0};
+    bg_weight weight;
+
+    require(bg_weights_find(bg_session_weights(r->session), name, &weight, &error), &error);
+    memcpy(to, weight.data, bg_type_size_bytes(&weight.type));
+}
+
+/* ---- the rule ---- */
+
+/* Gradients of 1, 2, 3, 4 three times over: 12 at scale 1; 4 x 3 x 512 < 8188 < 4 x 3 x 1024. */
+static void test_rule(void **state)
+{
+    const bg_optimiser optimiser = bg_sgd(0.125);
+    const bg_options options = make_options();
+    rig r = open_rig(&optimiser, &options);
+    float w[WEIGHTS], expected = 1.0f, next;
+    (void)state;
+
+    for (int u = 0; u < 20; u++) {
+        assert_true(update(&r, 1.0f) == expected);
+        expected = 12.0f * expected > 8188.0f ? expected * 0.5f : expected * 2.0f;
+        copy_weight(&r, "loss.scale", &next);
+        assert_true(next == expected);
+        /* The scale is a power of two: no bit of the step knows it. */
+        copy_weight(&r, "w", w);
+        for (int i = 0; i < WEIGHTS; i++)
+            assert_true(w[i] == 1.0f - 0.125f * (float)((u + 1) * (i + 1)));
+    }
+    assert_true(expected == 512.0f || expected == 1024.0f);
+    close_rig(&r);
+}
+
+/* A share of 1 in 4 beyond the edge is no more than a threshold of 1 / 4, and more than one of 0.2. */
+static void test_threshold(void **state)
+{
+    const bg_optimiser optimiser = bg_sgd(0.0);
+    (void)state;
+
+    for (int falls = 0; falls < 2; falls++) {
+        bg_options options = make_options();
+        rig r;
+        float scale;
+
+        options.loss_scaling = 4.0;
+        options.auto_loss_scaling.bin_edge = 11.0 * 4.0 / 65504.0;
+        options.auto_loss_scaling.threshold = falls ? 0.2 : 0.25;
+        r = open_rig(&optimiser, &options);
+        update(&r, 1.0f);
+        copy_weight(&r, "loss.scale", &scale);
+        assert_true(scale == (falls ? 2.0f : 8.0f));
+        close_rig(&r);
+    }
+}
+
+/* Every third update only, by the counts of all three; between its bounds; by its own factors. */
+static void test_period_and_bounds(void **state)
+{
+    static const float sizes[] = {1, 1, 1, 1e4f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const float scales[] = {2, 2, 2, 8, 8, 8, 4, 4, 4, 16, 16, 16, 20, 20, 20};
+    const bg_optimiser optimiser = bg_sgd(0.0);
+    bg_options options = make_options();
+    rig r;
+    (void)state;
+
+    options.loss_scaling = 2.0;
+    options.auto_loss_scaling.period = 3;
+    options.auto_loss_scaling.increase = 4.0;
+    options.auto_loss_scaling.maximum = 20.0;
+    r = open_rig(&optimiser, &options);
+    for (size_t u = 0; u < sizeof sizes / sizeof sizes[0]; u++)
+        if (update(&r, sizes[u]) != scales[u])
+            fail_msg("update %zu: another scale than %g", u, (double)scales[u]);
+    close_rig(&r);
+}
+
+/* ---- overflow ---- */
+
+/* 12 x 1e33 overflows from a scale of 2^15 on; what is left are the updates of a run without a scale. */
+static void expect_skips(const bg_optimiser *optimiser)
+{
+    bg_options options = make_options();
+    float w[WEIGHTS], before[WEIGHTS], plain_w[WEIGHTS];
+    int skipped = 0, taken = 0;
+    rig r, plain;
+
+    options.auto_loss_scaling.enabled = false;
+    plain = open_rig(optimiser, &options);
+    options.auto_loss_scaling.enabled = true;
+    options.loss_scaling = 0x1p20;
+    r = open_rig(optimiser, &options);
+    for (int u = 0; u < 12; u++) {
+        float scale;
+        /* Later some more updates that overflow, after good ones. */
+        const float size = u == 9 ? 3e38f : 1e33f;
+        copy_weight(&r, "w", before);
+        scale = update(&r, size);
+        copy_weight(&r, "w", w);
+        if (isinf(scale * size * 12.0f)) {
+            assert_memory_equal(w, before, sizeof w);
+            skipped++;
+            continue;
+        }
+        update(&plain, size);
+        copy_weight(&plain, "w", plain_w);
+        assert_memory_equal(w, plain_w, sizeof w);
+        assert_true(memcmp(w, before, sizeof w) != 0);
+        taken++;
+    }
+    assert_true(skipped == 7 && taken == 5);
+    assert_int_equal(bg_session_step(r.session), 12);
+    close_rig(&r);
+    close_rig(&plain);
+}
+
+static void test_skipped_updates(void **state)
+{
+    bg_optimiser optimisers[] = {bg_sgd(1e-33), bg_sgd(1e-33), bg_adamw(0.01)};
+    (void)state;
+
+    optimisers[1].momentum = 0.5;
+    optimisers[1].dampening = 0.25;
+    optimisers[2].epsilon = 1e-8;
+    for (size_t i = 0; i < 2; i++)
+        expect_skips(&optimisers[i]);
+}
+
+/* The step counts of Adam's corrections begin with the first update that is not skipped. The gradients are small here:
+ * their squares would overflow. */
+static void test_skipped_adam(void **state)
+{
+    const bg_optimiser optimiser = bg_adam(0.01);
+    bg_options options = make_options();
+    float w[WEIGHTS], plain_w[WEIGHTS];
+    rig r, plain;
+    (void)state;
+
+    options.auto_loss_scaling.enabled = false;
+    plain = open_rig(&optimiser, &options);
+    options.auto_loss_scaling.enabled = true;
+    r = open_rig(&optimiser, &options);
+    for (int u = 0; u < 8; u++) {
+        const bool overflows = u < 3 || u == 5;
+        update(&r, overflows ? INFINITY : 0.25f);
+        if (!overflows)
+            update(&plain, 0.25f);
+        copy_weight(&r, "w", w);
+        copy_weight(&plain, "w", plain_w);
+        assert_memory_equal(w, plain_w, sizeof w);
+    }
+    close_rig(&r);
+    close_rig(&plain);
+}
+
+/* ---- every strategy, every byte of weights, state and scale ---- */
+
+typedef struct way {
+    bg_strategy strategy;
+    const char *schedule;
+    bg_recompute recompute;
+    bool offload, shard;
+} way;
+
+static const way ways[] = {
+    {BG_STRATEGY_SHARDED, NULL, BG_RECOMPUTE_NONE, true, false},
+    {BG_STRATEGY_PIPELINED, "interleaved", BG_RECOMPUTE_STAGE, false, true},
+    {BG_STRATEGY_PIPELINED, "zb-h1", BG_RECOMPUTE_NONE, false, false},
+    {BG_STRATEGY_PHASED, NULL, BG_RECOMPUTE_NONE, false, true},
+};
+
+static test_result train(const test_model *model, const way *w, double clip)
+{
+    const bg_optimiser optimiser = bg_adamw(0.003);
+    bg_options options = make_options();
+    char what[128];
+
+    options.strategy = w != NULL ? w->strategy : BG_STRATEGY_SINGLE;
+    options.output_mode = BG_OUTPUT_ALL;
+    options.replicas = 2;
+    options.device_iterations = 2;
+    options.max_gradient_norm = clip;
+    options.loss_scaling = 256.0;
+    options.auto_loss_scaling.bin_edge = 1e-3;
+    options.auto_loss_scaling.threshold = 0.05;
+    if (w != NULL) {
+        options.schedule = w->schedule;
+        options.recompute = w->recompute;
+        options.offload_optimiser = w->offload;
+        options.locations[BG_LOCATION_STATE].sharded = w->shard;
+        for (int k = 0; k < BG_LOCATION_COUNT; k++)
+            options.locations[k].minimum_elements_sharded = 16;
+    }
+    snprintf(what, sizeof what, "%s, %s", model->name, w != NULL ? bg_strategy_name(w->strategy) : "single");
+    return test_train(model, 4, &optimiser, &options, NULL, 0, 6, what);
+}
+
+static void test_every_strategy(void **state)
+{
+    const unsigned step = getenv("BRIGADE_TEST_QUICK") != NULL ? 4 : getenv("BRIGADE_TEST_ALL") == NULL ? 2 : 1;
+    (void)state;
+
+    for (unsigned m = 0; test_model_at(m) != NULL; m++) {
+        const test_result expected = train(test_model_at(m), NULL, m % 2 == 0 ? 0.1 : 0.0);
+        for (unsigned w = m % step; w < sizeof ways / sizeof ways[0]; w += step)
+            test_train_expect(train(test_model_at(m), &ways[w], m % 2 == 0 ? 0.1 : 0.0), &expected,
+                              test_model_at(m)->name);
+        free(expected.bytes);
+    }
+}
+
+/* ---- checkpoints ---- */
+
+/* Stopped in the middle of a period and after an update that was skipped, the run goes on with the same bits. */
+static void test_checkpoint(void **state)
+{
+    static const float sizes[] = {1, 3e38f, 100, 1, 100, 1, 1, 100, 1};
+    const bg_optimiser optimiser = bg_adam(0.01);
+    const size_t count = sizeof sizes / sizeof sizes[0];
+    char folder[TEST_FOLDER_BYTES];
+    bg_options options = make_options();
+    bg_error error = {0};
+    (void)state;
+
+    test_folder_create(folder);
+    options.loss_scaling = 4.0;
+    options.auto_loss_scaling.period = 2;
+    options.auto_loss_scaling.bin_edge = 0.01;
+    for (size_t stop = 1; stop + 1 < count; stop++) {
+        rig whole = open_rig(&optimiser, &options), first = open_rig(&optimiser, &options), second;
+        float scales[16], w[WEIGHTS], expected[WEIGHTS];
+
+        for (size_t u = 0; u < count; u++)
+            scales[u] = update(&whole, sizes[u]);
+        for (size_t u = 0; u < stop; u++)
+            update(&first, sizes[u]);
+        require(bg_checkpoint_save(first.session, folder, NULL, &error), &error);
+        second = open_rig(&optimiser, &options);
+        require(bg_checkpoint_load(second.session, folder, NULL, NULL, &error), &error);
+        for (size_t u = stop; u < count; u++)
+            assert_true(update(&second, sizes[u]) == scales[u]);
+        copy_weight(&whole, "w", expected);
+        copy_weight(&second, "w", w);
+        assert_memory_equal(w, expected, sizeof w);
+        close_rig(&whole);
+        close_rig(&first);
+        close_rig(&second);
+    }
+    test_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rule),
+        cmocka_unit_test(test_threshold),
+        cmocka_unit_test(test_period_and_bounds),
+        cmocka_unit_test(test_skipped_updates),
+        cmocka_unit_test(test_skipped_adam),
+        cmocka_unit_test(test_every_strategy),
+        cmocka_unit_test(test_checkpoint),
+    };
+
+    return cmocka_run_group_tests_name("automatic loss scaling", tests, NULL, NULL);
+}
