@@ -289,7 +289,7 @@ static bool perform(bgi_device *device, const bgi_instruction *instruction, cons
         kind != BG_ACTION_HOST_OUT) {
         if (!run_calls(device, instruction, worker))
             return false;
-        if (brings_out(instruction) && !is_stopping(device))
+        if (!is_stopping(device) && brings_out(instruction))
             bgi_stream_out(device, instruction);
         return true;
     }
