@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <brigade/nn.h>
 #include <brigade/session.h>
@@ -362,13 +363,16 @@ static void test_large_models_compile_fast(void **state)
     for (int single = 0; single < 2; single++) {
         const bg_optimiser optimiser = bg_adamw(0.01);
         bg_options options = bg_options_defaults();
+        const clock_t begin = clock(); /* of this process: a busy machine does not count */
         bg_plan *plan = NULL;
+        double ms;
         options.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
         options.gradient_accumulation = 32;
         assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
         /* Some 200 ms where this was written; with a quadratic step in it, many seconds. Sanitizers take their time. */
-        if (bg_plan_summarise(plan).compile_ms > (getenv("BRIGADE_TEST_QUICK") != NULL ? 30000 : 5000))
-            fail_msg("%u ops take %.0f ms", bg_graph_op_count(m.graph), bg_plan_summarise(plan).compile_ms);
+        ms = 1e3 * (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (ms > (getenv("BRIGADE_TEST_QUICK") != NULL ? 30000 : 5000))
+            fail_msg("%u ops take %.0f ms", bg_graph_op_count(m.graph), ms);
         bg_plan_destroy(plan);
     }
     bg_graph_destroy(m.graph);

@@ -250,7 +250,8 @@ static void a_pipeline_takes_as_long_as_its_schedule(void **state)
         assert_non_null(plan);
         wanted_ns = simulate_ns(plan, &options);
         assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
-        for (int run = 0; run < 5 && best_ns > 1.05 * wanted_ns; run++) {
+        for (int run = 0; run < 40 && best_ns > 1.05 * wanted_ns;
+             run++) { /* on a busy machine one run of many is undisturbed */
             const uint64_t begin_ns = bgi_clock_ns();
             double took_ns;
             assert_int_equal(bg_session_run(session, inputs, outputs, NULL), BG_OK);
