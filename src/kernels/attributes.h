@@ -266,11 +266,11 @@ typedef enum bgi_collective_kind {
 
 typedef struct bgi_collective_attributes {
     bgi_collective_kind kind;
-    bg_reduction function; /* SUM or MAX */
-    uint32_t axes;         /* of the mesh */
-    uint32_t members;      /* of a group along them */
-    uint32_t axis;         /* of the tensor */
-    bool passes_gradient;  /* REDUCE: the gradient goes straight through */
+    bg_reduction function;    /* SUM or MAX */
+    uint32_t axes;            /* of the mesh */
+    uint32_t members;         /* of a group along them */
+    uint32_t axis;            /* of the tensor */
+    uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient goes straight through */
 } bgi_collective_attributes;
 
 /* CROSS_ENTROPY           logits, labels -> loss, log_sum_exp, weight?

@@ -15,11 +15,25 @@
 
 /* ---- rules ---- */
 
-static bg_status infer_reduce(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+/* Attributes come from files too. */
+static bg_status check_attributes(const bg_op_signature *op, bgi_collective_kind kind, bg_error *error)
 {
     const bgi_collective_attributes *attributes = op->attributes;
 
     BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
+    if (attributes->kind != kind || attributes->axes == 0 || (attributes->axes & ~(uint32_t)BG_MESH_TENSOR) != 0 ||
+        attributes->members < 2 || attributes->members > INT32_MAX || attributes->passes_gradient > 1 ||
+        (kind != BGI_COLLECTIVE_REDUCE && attributes->axis >= op->types[0].rank))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "axes 0x%x, %u members, dimension %u", attributes->axes,
+                            attributes->members, attributes->axis);
+    return BG_OK;
+}
+
+static bg_status infer_reduce(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_collective_attributes *attributes = op->attributes;
+
+    BGI_TRY(check_attributes(op, BGI_COLLECTIVE_REDUCE, error));
     if (attributes->function != BG_REDUCE_SUM && attributes->function != BG_REDUCE_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "function is %d: replicas are added up or the maximum taken",
                             (int)attributes->function);
@@ -31,7 +45,7 @@ static bg_status infer_gather(const bg_op_signature *op, bg_type *outputs, bg_er
 {
     const bgi_collective_attributes *attributes = op->attributes;
 
-    BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
+    BGI_TRY(check_attributes(op, BGI_COLLECTIVE_GATHER, error));
     outputs[0] = op->types[0];
     outputs[0].dims[attributes->axis] *= attributes->members;
     return BG_OK;
@@ -40,10 +54,11 @@ static bg_status infer_gather(const bg_op_signature *op, bg_type *outputs, bg_er
 static bg_status infer_scatter(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_collective_attributes *attributes = op->attributes;
-    const int64_t dim = op->types[0].dims[attributes->axis];
     char text[BG_TYPE_TEXT_BYTES];
+    int64_t dim;
 
-    BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
+    BGI_TRY(check_attributes(op, BGI_COLLECTIVE_SCATTER, error));
+    dim = op->types[0].dims[attributes->axis];
     if (dim % attributes->members != 0)
         return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: the %u replicas of a group must divide dimension %u",
                             bg_type_text(&op->types[0], text), attributes->members, attributes->axis);
@@ -183,7 +198,7 @@ bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reducti
 bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes)
 {
     return add_collective(graph, &bgi_op_all_reduce, name, x,
-                          (bgi_collective_attributes){.axes = axes, .passes_gradient = true});
+                          (bgi_collective_attributes){.axes = axes, .passes_gradient = 1});
 }
 
 bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes)

@@ -4,6 +4,8 @@
  */
 #include <brigade/ops.h>
 
+#include <string.h>
+
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -37,10 +39,12 @@ static bg_status infer_embedding(const bg_op_signature *op, bg_type *outputs, bg
 
 static bg_status differentiate_embedding(bg_op_gradient *gradient, bg_error *error)
 {
-    const bgi_embedding_backward_attributes attributes = {
-        .forward = *(const bgi_embedding_attributes *)gradient->op.attributes, .result = gradient->op.types[0]};
+    bgi_embedding_backward_attributes attributes;
     bg_value inputs[2] = {{0}, gradient->inputs[1]};
 
+    memset(&attributes, 0, sizeof attributes);
+    memcpy(&attributes.forward, gradient->op.attributes, sizeof attributes.forward);
+    attributes.result = gradient->op.types[0];
     BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
     if (gradient->needs[0])
         gradient->input_gradients[0] =
@@ -101,8 +105,10 @@ const bg_op_type bgi_op_embedding_backward = {
 
 bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index)
 {
-    const bgi_embedding_attributes attributes = {.padding_index = padding_index};
     const bg_value inputs[] = {table, ids};
+    bgi_embedding_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.padding_index = padding_index;
     return bg_graph_add(graph, &bgi_op_embedding, name, inputs, 2, &attributes, NULL);
 }

@@ -9,6 +9,8 @@
  */
 #include <brigade/ops.h>
 
+#include <string.h>
+
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -188,13 +190,16 @@ bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg
                                double epsilon, bg_mesh_axis axis)
 {
     const bg_type type = bg_graph_type(graph, x);
-    bgi_sharded_norm_attributes attributes = {.epsilon = epsilon, .axis = axis};
+    bgi_sharded_norm_attributes attributes;
     bg_value inputs[] = {x, gamma, beta, {0}};
 
     if (!is_axis(graph, "layer norm", name, axis))
         return (bg_value){0};
     if (count_pieces(graph, axis) == 1 || type.rank == 0) /* of what is no row the plain op says so */
         return bg_layer_norm(graph, name, x, gamma, beta, epsilon);
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.epsilon = epsilon;
+    attributes.axis = axis;
     attributes.width = type.dims[type.rank - 1] * count_pieces(graph, axis);
     inputs[3] = bg_graph_add(graph, &bgi_op_norm_sums, NULL, &x, 1, NULL, NULL);
     inputs[3] = bg_all_reduce(graph, NULL, inputs[3], BG_REDUCE_SUM, (uint32_t)axis);
@@ -297,8 +302,7 @@ const bg_op_type bgi_op_sharded_cross_entropy = {
 bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t classes,
                                   bg_loss_reduction reduction, int64_t ignore_index, bg_mesh_axis axis)
 {
-    const bgi_loss_attributes attributes = {
-        .reduction = reduction, .ignore_index = ignore_index, .axis = axis, .classes = classes};
+    bgi_loss_attributes attributes;
     const bg_type type = bg_graph_type(graph, logits);
     bg_value operands[5] = {logits, labels}, sums[2];
 
@@ -306,6 +310,11 @@ bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value lo
         return (bg_value){0};
     if (count_pieces(graph, axis) == 1 && type.rank > 0 && type.dims[type.rank - 1] == classes)
         return bg_cross_entropy(graph, name, logits, labels, reduction, ignore_index);
+    memset(&attributes, 0, sizeof attributes);
+    attributes.reduction = reduction;
+    attributes.ignore_index = ignore_index;
+    attributes.axis = axis;
+    attributes.classes = classes;
     operands[2] = bg_graph_add(graph, &bgi_op_logit_maximum, NULL, operands, 1, &attributes, NULL);
     operands[2] = bg_all_reduce(graph, NULL, operands[2], BG_REDUCE_MAX, (uint32_t)axis);
     bg_graph_add(graph, &bgi_op_logit_sums, NULL, operands, 3, &attributes, sums);
@@ -318,22 +327,27 @@ bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value lo
 
 bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, bg_mesh_axis axis)
 {
-    const bgi_embedding_attributes attributes = {.padding_index = -1, .axis = axis};
     const bg_value inputs[] = {table, ids};
+    bgi_embedding_attributes attributes;
 
     if (!is_axis(graph, "embedding", name, axis))
         return (bg_value){0};
+    memset(&attributes, 0, sizeof attributes);
+    attributes.padding_index = -1;
+    attributes.axis = axis;
     return bg_graph_add(graph, &bgi_op_embedding, name, inputs, 2, &attributes, NULL);
 }
 
 bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability, bg_mesh_axis axis)
 {
-    const bgi_dropout_attributes attributes = {.probability = probability,
-                                               .random_id = bg_graph_next_random_id(graph),
-                                               .axis = axis,
-                                               .pieces = count_pieces(graph, axis)};
+    bgi_dropout_attributes attributes;
 
     if (!is_axis(graph, "dropout", name, axis))
         return (bg_value){0};
+    memset(&attributes, 0, sizeof attributes);
+    attributes.probability = probability;
+    attributes.random_id = bg_graph_next_random_id(graph);
+    attributes.axis = axis;
+    attributes.pieces = count_pieces(graph, axis);
     return bg_graph_add(graph, &bgi_op_dropout, name, &x, 1, &attributes, NULL);
 }

@@ -61,6 +61,16 @@ static void put_machine(bgi_archive *key)
 
 /* ---- graphs ---- */
 
+static void put_shard(bgi_archive *key, const bg_shard *shard)
+{
+    put_type(key, &shard->whole);
+    for (uint32_t i = 0; i < shard->whole.rank; i++) {
+        put_u64(key, (uint64_t)shard->dims[i].axis);
+        put_u64(key, shard->dims[i].blocks);
+        put_u64(key, shard->dims[i].multiple);
+    }
+}
+
 static void put_value(bgi_archive *key, const bgi_value *value)
 {
     put_u64(key, (uint64_t)value->kind);
@@ -76,6 +86,9 @@ static void put_value(bgi_archive *key, const bgi_value *value)
     put_u64(key, (uint64_t)value->initialiser.kind);
     put_double(key, value->initialiser.a);
     put_double(key, value->initialiser.b);
+    put_u64(key, value->shard != NULL);
+    if (value->shard != NULL)
+        put_shard(key, value->shard);
 }
 
 static void put_op(bgi_archive *key, const bgi_op *op)
@@ -96,8 +109,8 @@ static void put_op(bgi_archive *key, const bgi_op *op)
 static bg_status put_graph(bgi_archive *key, const bg_graph *graph, bg_error *error)
 {
     BGI_TRY(bg_graph_check(graph, error));
-    if (graph->mesh.tensor_1 * graph->mesh.tensor_2 > 1)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "its graph is cut over a mesh of replicas");
+    put_u64(key, graph->mesh.tensor_1);
+    put_u64(key, graph->mesh.tensor_2);
     put_u64(key, graph->value_count);
     for (size_t v = 1; v < graph->value_count; v++)
         put_value(key, &graph->values[v]);

@@ -243,10 +243,10 @@ static bool select_kernel(store *s, form *f)
                                        .attributes = f->attributes,
                                        .partials = options->partials};
 
-    if (!is_well_typed(f) || (f->type != NULL && f->type->is_collective))
+    if (!is_well_typed(f))
         return false;
-    if (f->type == NULL) {
-        f->kernel = bgi_slot_copy_kernel();
+    if (f->type == NULL || f->type->is_collective) {
+        f->kernel = f->type == NULL ? bgi_slot_copy_kernel() : (bg_kernel){.name = f->type->name};
         return true;
     }
     if (!bgi_array_reserve((void **)&s->kernels, &s->kernel_capacity, s->kernel_count + 1, sizeof *s->kernels) ||
@@ -412,6 +412,7 @@ static void visit_call(store *s, bgi_call *call)
     call->kernel = f.kernel;
     call->cost = f.cost;
     call->is_transfer = bgi_op_type_is_transfer(f.type);
+    call->is_collective = f.type != NULL && f.type->is_collective;
 }
 
 static void visit_calls(store *s, const bgi_call **calls, uint32_t *count)
@@ -659,12 +660,40 @@ static void visit_edges(bgi_archive *a, bg_plan *plan)
     }
 }
 
-static void visit_variable(bgi_archive *a, bgi_plan_variable *variable)
+/* How the mesh cuts a variable: into pieces of the variable's type. */
+static void visit_shard(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *variable)
+{
+    const bg_mesh mesh = bgi_plan_mesh(plan);
+    bool is_cut = variable->shard != NULL;
+    bg_shard *shard;
+    bg_type piece;
+
+    bgi_archive_bool(a, &is_cut);
+    if (!is_cut || a->has_failed)
+        return;
+    variable->shard = shard = bgi_archive_table(a, variable->shard, 1, sizeof *shard);
+    if (shard == NULL) {
+        bgi_archive_fail(a);
+        return;
+    }
+    visit_present_type(a, &shard->whole);
+    for (uint32_t i = 0; i < shard->whole.rank && !a->has_failed; i++) {
+        BGI_ARCHIVE_ENUM(a, shard->dims[i].axis, BG_MESH_TENSOR_2 + 1);
+        bgi_archive_u32(a, &shard->dims[i].blocks);
+        bgi_archive_u32(a, &shard->dims[i].multiple);
+    }
+    if (a->is_reading && !a->has_failed &&
+        (bg_shard_piece(&mesh, shard, &piece, NULL) != BG_OK || !bg_type_equal(&piece, &variable->type)))
+        bgi_archive_fail(a);
+}
+
+static void visit_variable(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *variable)
 {
     bgi_operand *places;
 
     visit_name(a, &variable->name);
     visit_present_type(a, &variable->type);
+    visit_shard(a, plan, variable);
     BGI_ARCHIVE_ENUM(a, variable->role, BG_ROLE_CARRIED + 1);
     BGI_ARCHIVE_ENUM(a, variable->initialiser.kind, BG_INITIALISE_TRUNCATED_NORMAL + 1);
     bgi_archive_double(a, &variable->initialiser.a);
@@ -681,7 +710,7 @@ static void visit_leaves(bgi_archive *a, bg_plan *plan)
 {
     plan->variables = bgi_archive_list(a, plan->variables, &plan->variable_count, sizeof *plan->variables);
     for (uint32_t i = 0; i < plan->variable_count; i++)
-        visit_variable(a, &plan->variables[i]);
+        visit_variable(a, plan, &plan->variables[i]);
     bgi_archive_u32(a, &plan->hyper_variable);
     plan->constants = bgi_archive_list(a, plan->constants, &plan->constant_count, sizeof *plan->constants);
     for (uint32_t i = 0; i < plan->constant_count; i++) {
@@ -731,6 +760,8 @@ static void visit_choices(bgi_archive *a, bg_plan *plan)
     bgi_archive_text(a, &plan->options.stages);
     bgi_archive_u32(a, &plan->options.replicas);
     bgi_archive_u32(a, &plan->replicas);
+    bgi_archive_u32(a, &plan->tensor_1);
+    bgi_archive_u32(a, &plan->tensor_2);
     bgi_archive_u32(a, &plan->input_group_size);
     BGI_ARCHIVE_ENUM(a, plan->input_grouping, BG_GROUPING_NONE + 1);
     bgi_archive_u32(a, &plan->stage_count);
@@ -767,6 +798,13 @@ static bg_status check_schedule(bg_plan *plan, bg_error *error)
     return bg_schedule_verify(plan->schedule, problem, error);
 }
 
+/* Whole copies of the model. */
+static bool has_mesh(const bg_plan *plan)
+{
+    return plan->tensor_1 > 0 && plan->tensor_2 > 0 && plan->tensor_1 <= plan->replicas &&
+           plan->tensor_2 <= plan->replicas && plan->replicas % ((uint64_t)plan->tensor_1 * plan->tensor_2) == 0;
+}
+
 static bg_status visit_plan(store *s, bg_error *error)
 {
     bgi_archive *a = s->archive;
@@ -777,8 +815,10 @@ static bg_status visit_plan(store *s, bg_error *error)
     if (a->is_reading) {
         plan->stage_devices = plan->problem.stage_devices;
         if (plan->device_count == 0 || plan->device_count > BGI_MOST_DEVICES || plan->replicas == 0 ||
-            plan->replicas > BGI_MOST_DEVICES / plan->device_count)
+            plan->replicas > BGI_MOST_DEVICES / plan->device_count || !has_mesh(plan))
             bgi_archive_fail(a);
+        if (a->has_failed)
+            return BG_OK;
     }
     visit_schedule(s);
     visit_edges(a, plan);

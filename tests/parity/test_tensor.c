@@ -324,6 +324,42 @@ static void from_mesh_to_mesh(void **state)
     test_folder_remove(folder);
 }
 
+/* ---- plans that are kept ---- */
+
+static void count_loads(void *user, bg_log_level level, const char *text)
+{
+    (void)level;
+    *(int *)user += strstr(text, "plan: loaded from cache") != NULL;
+}
+
+/* A plan from a file runs as the one that was made; another mesh is another plan. */
+static void kept_plans(void **state)
+{
+    static const bg_mesh meshes[] = {{2, 2, 2}, {2, 2, 2}, {2, 4, 1}, {2, 1, 4}};
+    const bg_gpt_options model = small(0.1);
+    bg_options options = bg_options_defaults();
+    char folder[TEST_FOLDER_BYTES];
+    int loads = 0;
+    run runs[4];
+
+    (void)state;
+    test_folder_create(folder);
+    options.cache_dir = folder;
+    options.strategy = BG_STRATEGY_PHASED;
+    options.log = count_loads;
+    options.log_user = &loads;
+    for (int i = 0; i < 4; i++) {
+        open_run(&runs[i], &meshes[i], &model, &options);
+        train(&runs[i], 2);
+    }
+    assert_int_equal(loads, 1);
+    assert_int_equal(test_folder_count(folder), 3);
+    expect_equal(&runs[1], &runs[0], "a plan that was kept");
+    for (int i = 0; i < 4; i++)
+        close_run(&runs[i]);
+    test_folder_remove(folder);
+}
+
 /* ---- how many collectives ---- */
 
 /* Of one micro-batch on one replica: REDUCE events inside forwards and backwards, by stage. */
@@ -368,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mesh),    cmocka_unit_test(dropout_of_the_whole), cmocka_unit_test(same_bits),
         cmocka_unit_test(sharded_state), cmocka_unit_test(from_mesh_to_mesh),    cmocka_unit_test(as_many_as_published),
+        cmocka_unit_test(kept_plans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
