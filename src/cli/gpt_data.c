@@ -26,7 +26,8 @@ enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
 
 /* ---- texts: bytes as tokens ---- */
 
-/* A model that knows ASCII only sees `?` for other bytes. */
+/* A model that knows ASCII only sees `?` for other bytes; one that has more than bytes sees token 256 at the end, as
+ * bg_tokenizer_create_bytes has it. */
 static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
                            bg_dataset **out, bg_error *error)
 {
@@ -38,12 +39,16 @@ static bg_status make_text(const bgi_gpt_config *config, const char *name, const
                             "%s is text, whose tokens are bytes, and model.embedding.vocab_size is %" PRId64
                             "; make it 256 (or 128 for ASCII alone), or give token files",
                             name, config->vocab_size);
-    tokens = malloc(2 * size_bytes + 1);
+    tokens = malloc(2 * size_bytes + 2);
     if (tokens == NULL)
         return bgi_error_memory(error, "text", 2 * size_bytes);
     for (size_t i = 0; i < size_bytes; i++) {
         tokens[2 * i] = text[i] < ASCII || config->vocab_size >= BYTES ? text[i] : '?';
         tokens[2 * i + 1] = 0;
+    }
+    if (config->vocab_size > BYTES) {
+        tokens[2 * size_bytes] = 0;
+        tokens[2 * size_bytes++ + 1] = 1;
     }
     return bgi_tokens_own(name, tokens, 2 * size_bytes, &options, out, error);
 }

@@ -116,6 +116,11 @@ same base stopped
 "$program" gpt pretrain $small --steps 6 --load stopped >out 2>&1
 check "a run that is done" grep -q '^Nothing was trained: the checkpoint is of step 6' out
 
+# Replicas are no part of a checkpoint.
+train spread --steps 2
+train spread --steps 4 --load spread --set data_parallel=4
+check "another number of replicas goes on" test "$(values spread step | tail -n 1)" -eq 4
+
 # An epoch of 3 updates: order and place of the data go on too.
 train epochs --steps 6 --set n_samples=50
 train halves --steps 4 --set n_samples=50
@@ -125,6 +130,12 @@ same epochs halves
 printf 'abcdefghijklmnopqrstuvwxyz0123456789' >alphabet.txt
 train text --steps 6 --input-files alphabet.txt --set global_batch_size=2
 check "a text file" grep -q '^Data: alphabet.txt; 4 samples of 8 tokens$' text.out
+
+cp alphabet.txt longer.txt && printf '0123' >>longer.txt
+train bytes --steps 1 --input-files longer.txt --set vocab_size=256 global_batch_size=4 --no-shuffle
+check "the end of a text is no token of 256" grep -q '^Data: longer.txt; 4 samples of 8 tokens$' bytes.out
+train end --steps 1 --input-files longer.txt --set vocab_size=257 global_batch_size=4 --no-shuffle
+check "it is one of 257" grep -q '^Data: longer.txt; 5 samples of 8 tokens$' end.out
 
 "$program" gpt pretrain $small --save interrupted --log /dev/null >interrupted.out 2>&1 &
 pid=$!
@@ -258,6 +269,7 @@ error 1 'is 50, expected below 50' gpt pretrain $one vocab_size=50 precision=flo
     --input-files count.u16 --no-shuffle --quiet
 error 1 'nothing matches `none*.u16`' gpt pretrain $one --input-files 'none*.u16'
 error 1 'Names end in .u16' gpt pretrain $one --input-files own.yaml
+error 1 '--save: ' gpt pretrain $one precision=float32 --quiet --save own.yaml
 error 1 '--load: ' gpt pretrain $one precision=float32 --quiet --load nowhere
 error 1 'there is a checkpoint of step 6, which is later' gpt pretrain $one precision=float32 --quiet --save base
 finish
