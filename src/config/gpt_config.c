@@ -15,7 +15,7 @@
 #include "config/problems.h"
 #include "core/error.h"
 
-enum { PATH_BYTES = 128 };
+enum { PATH_BYTES = 128, MOST_REPLICAS = 65536 };
 
 typedef enum field_kind {
     FIELD_COUNT,
@@ -440,6 +440,11 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          "model.hidden_size %" PRId64 " is not divisible by execution.tensor_parallel_2 %" PRId64
                          ": each replica along that axis has as much of it",
                          config->hidden_size, config->tensor_parallel_2);
+    if (config->data_parallel * config->tensor_parallel_1 * config->tensor_parallel_2 > MOST_REPLICAS)
+        bgi_problems_add(problems, NULL,
+                         "execution.data_parallel %" PRId64 " x tensor_parallel_1 %" PRId64
+                         " x tensor_parallel_2 %" PRId64 " are too many; at most %d replicas in all",
+                         config->data_parallel, config->tensor_parallel_1, config->tensor_parallel_2, MOST_REPLICAS);
     if (config->sequence_length > config->max_positional_length)
         bgi_problems_add(problems, NULL,
                          "model.sequence_length %" PRId64

@@ -199,9 +199,11 @@ check "each has its line" test "$(values calls loss)" = "$(values singly loss)"
     >nothing.out 2>&1
 check "test mode" grep -q '^Finished pre-training' nothing.out
 check "writes nothing" sh -c '! test -e nothing'
-for preset in test gpt3_2.7B_pod64 gpt3_175B_pod256; do
-    "$program" gpt pretrain --config $preset --compile-only --quiet >plan.out 2>&1
-    check "$preset is planned" grep -q -E '^device 0( +[0-9]+)+ +unlimited +[0-9]+' plan.out
+# As many devices as published; those of the largest model stay below 1 GB.
+for preset in tiny:8 test:16 gpt3_2.7B_pod64:64 gpt3_175B_pod256:256; do
+    "$program" gpt pretrain --config ${preset%:*} --compile-only --quiet --device-memory 1G >plan.out 2>&1
+    check "${preset%:*} is planned" grep -q -E '^device 0( +[0-9]+)+$' plan.out
+    check "${preset%:*} has ${preset#*:} replicas" grep -q " on 1 device, ${preset#*:} replicas; " plan.out
 done
 
 # ---- data ----

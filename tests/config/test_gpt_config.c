@@ -229,6 +229,9 @@ static void test_what_goes_together(void **state)
                     "model.attention.heads 4 is not divisible by execution.tensor_parallel_1 3");
     refuse_together((const char *const[]){"tensor_parallel_2=3", NULL},
                     "model.hidden_size 64 is not divisible by execution.tensor_parallel_2 3");
+    refuse_together((const char *const[]){"heads=64", "tensor_parallel_1=64", "tensor_parallel_2=64",
+                                          "data_parallel=32", "global_batch_size=32", NULL},
+                    "at most 65536 replicas in all");
     refuse_together((const char *const[]){"attention_serialisation=3", NULL},
                     "execution.attention_serialisation 3 does not divide model.sequence_length 8");
     refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "3 problems: ");
