@@ -68,10 +68,13 @@ static bg_status encode_prompt(const generate_config *config, const bg_tokenizer
     return status;
 }
 
-static bg_status check_length(const generate_config *config, const gpt_model *model, size_t prompt, bg_error *error)
+static bg_status check_prompt(const generate_config *config, const gpt_model *model, size_t prompt, bg_error *error)
 {
     const uint64_t positions = (uint64_t)model->options.positions;
 
+    if (config->prompt == NULL && config->prompt_file == NULL &&
+        bg_tokenizer_end_of_text(model->tokenizer) >= (uint64_t)model->options.vocabulary)
+        return bg_error_set(error, BG_ERROR_INVALID, "the model has no end of text to begin after; give it a --prompt");
     if (prompt > positions || config->length > positions - prompt)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a prompt of %zu token%s and --length %" PRIu64 " are more than the model's %" PRIu64
@@ -130,7 +133,7 @@ static bg_status generate(const generate_config *config, bg_error *error)
 
     BGI_TRY(gpt_model_open(&model, config->directory, config->tokeniser, config->dtype, error));
     BGI_TRY_CLEANUP(encode_prompt(config, model.tokenizer, &tokens, error));
-    BGI_TRY_CLEANUP(check_length(config, &model, tokens.count, error));
+    BGI_TRY_CLEANUP(check_prompt(config, &model, tokens.count, error));
     BGI_TRY_CLEANUP(bg_generator_create(&model.options, NULL, model.weights, &generator, error));
     print_prompt(config, model.tokenizer, &tokens);
     BGI_TRY_CLEANUP(bg_generator_feed(generator, tokens.items, tokens.count, error));

@@ -12,14 +12,21 @@
 #include "cli/tokeniser.h"
 #include "core/error.h"
 
-enum { BYTE_VOCABULARY = 257 };
+/* Models whose tokens are bytes: of all of them and the end of a text, or fewer, as `brigade gpt pretrain` makes them.
+ */
+enum { FEWEST_BYTES = 128, BYTE_VOCABULARY = 257 };
+
+static bool takes_bytes(const gpt_model *model)
+{
+    return model->options.vocabulary >= FEWEST_BYTES && model->options.vocabulary <= BYTE_VOCABULARY;
+}
 
 static bg_status open_own_tokenizer(gpt_model *model, const char *directory, bg_error *error)
 {
     bg_error cause = {0};
     const bg_status status = bg_tokenizer_open(directory, &model->tokenizer, &cause);
 
-    if (status == BG_ERROR_NOT_FOUND && model->options.vocabulary == BYTE_VOCABULARY)
+    if (status == BG_ERROR_NOT_FOUND && takes_bytes(model))
         return bg_tokenizer_create_bytes(&model->tokenizer, error);
     if (status == BG_ERROR_NOT_FOUND)
         return bg_error_set(error, status, "%s; --tokeniser DIR names another folder that has one", cause.message);
@@ -33,7 +40,9 @@ static bg_status open_parts(gpt_model *model, const char *directory, const char 
         BGI_TRY(cli_tokeniser_open(tokeniser, &model->tokenizer, error));
     else
         BGI_TRY(open_own_tokenizer(model, directory, error));
-    if (bg_tokenizer_vocabulary(model->tokenizer) > (uint64_t)model->options.vocabulary)
+    /* Of bytes a model may know the first ones only; a text with others is refused when it comes. */
+    if (bg_tokenizer_vocabulary(model->tokenizer) > (uint64_t)model->options.vocabulary &&
+        !(bg_tokenizer_vocabulary(model->tokenizer) == BYTE_VOCABULARY && takes_bytes(model)))
         return bg_error_set(error, BG_ERROR_SHAPE,
                             "the tokenizer has %" PRIu32 " tokens, the model of %s a vocabulary of %" PRId64
                             "; --tokeniser names the one that belongs to it",

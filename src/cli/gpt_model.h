@@ -19,7 +19,7 @@ typedef struct gpt_model {
     bg_tokenizer *tokenizer;
 } gpt_model;
 
-/* `tokeniser` NULL: the folder's own, or bytes for a model of 257 tokens. `dtype`: of activations. */
+/* `tokeniser` NULL: the folder's own, or bytes for a model of 128 to 257 tokens. `dtype`: of activations. */
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokeniser, const char *dtype,
                          bg_error *error);
 void gpt_model_close(gpt_model *model);

@@ -94,5 +94,16 @@ error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merge
 error 1 'tensor `wte.weight` is [257,4], the configuration makes it [300,4]' gpt generate --hf-model zero --tokeniser bytes
 sed -i 's/300/100/' zero/config.json
 error 1 'the tokenizer has 257 tokens, the model of zero a vocabulary of 100' gpt generate --hf-model zero --tokeniser bytes
+# A model that the program itself made: its tokens are ASCII characters.
+export BRIGADE_PRESETS=$root/share/presets
+check pretrain "$program" gpt pretrain --config tiny --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 --steps 2 \
+    --quiet --save-hf own >out 2>err
+check own "$program" gpt generate --hf-model own --prompt 'the ' --length 4 --temperature 0 >out
+check "own: eight characters" sh -c "grep -q '^the ' out && test \$(wc -c <out) -eq 9"
+printf 'a text of characters' >ascii.txt
+check "own: eval" sh -c "'$program' gpt eval --hf-model own --input-files ascii.txt | grep -q '^Tokens: 19 Loss: 4[.]8'"
+error 2 'the model has no end of text to begin after; give it a --prompt' gpt generate --hf-model own --length 2
+error 2 'token 0 is 195, expected below the vocabulary of 128' gpt generate --hf-model own --prompt "$(printf '\303\251')" --length 2
+
 check help sh -c "'$program' gpt --help | grep -q '^  generate '"
 finish
