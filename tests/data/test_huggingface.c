@@ -475,12 +475,13 @@ static void test_bad_configurations(void **state)
 
 static void test_out_of_memory(void **state)
 {
-    tensors *t = make_tensors("");
     const bg_gpt_options options = small();
+    tensors *t;
     (void)state;
 
     if (!test_allocations_available())
         skip();
+    t = make_tensors("");
     test_folder_create(folder);
     write_text("config.json", config_text);
     write_halves(t, false);
