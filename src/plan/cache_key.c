@@ -233,6 +233,19 @@ static void put_batches(bgi_archive *key, const bg_options *options)
     put_u64(key, options->requests_only);
 }
 
+static void put_auto_loss_scaling(bgi_archive *key, const bg_auto_loss_scaling *scaling)
+{
+    put_u64(key, scaling->enabled);
+    put_u64(key, scaling->output);
+    put_double(key, scaling->bin_edge);
+    put_double(key, scaling->threshold);
+    put_u64(key, scaling->period);
+    put_double(key, scaling->increase);
+    put_double(key, scaling->decrease);
+    put_double(key, scaling->minimum);
+    put_double(key, scaling->maximum);
+}
+
 /* A callback is known by its answers. */
 static void put_gradients(bgi_archive *key, const bgi_request *request)
 {
@@ -254,6 +267,7 @@ static void put_gradients(bgi_archive *key, const bgi_request *request)
     put_double(key, options->max_gradient_norm);
     put_u64(key, options->output_gradient_norm);
     put_double(key, options->loss_scaling);
+    put_auto_loss_scaling(key, &options->auto_loss_scaling);
     put_u64(key, (uint64_t)options->first_moment_dtype);
     put_u64(key, (uint64_t)options->second_moment_dtype);
 }

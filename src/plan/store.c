@@ -694,7 +694,7 @@ static void visit_variable(bgi_archive *a, const bg_plan *plan, bgi_plan_variabl
     visit_name(a, &variable->name);
     visit_present_type(a, &variable->type);
     visit_shard(a, plan, variable);
-    BGI_ARCHIVE_ENUM(a, variable->role, BG_ROLE_CARRIED + 1);
+    BGI_ARCHIVE_ENUM(a, variable->role, BG_ROLE_TRAINING + 1);
     BGI_ARCHIVE_ENUM(a, variable->initialiser.kind, BG_INITIALISE_TRUNCATED_NORMAL + 1);
     bgi_archive_double(a, &variable->initialiser.a);
     bgi_archive_double(a, &variable->initialiser.b);

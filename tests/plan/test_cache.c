@@ -28,7 +28,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 488 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 552, MOST_REQUESTS = 40 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -157,12 +157,19 @@ static void set_recompute(bg_options *options)
     options->recompute_order = BG_RECOMPUTE_THEN;
 }
 
+static void set_auto_scale(bg_options *options)
+{
+    options->gradient_accumulation = 7;
+    options->auto_loss_scaling.enabled = options->auto_loss_scaling.output = true;
+    options->loss_scaling = 512.0;
+}
+
 static const struct {
     const char *name;
     void (*set)(bg_options *options);
-} strategies[] = {{"single", set_nothing},    {"pipelined", set_pipelined}, {"zb-h1", set_zb_h1},
-                  {"auto", set_searched},     {"phased", set_phased},       {"offloaded", set_offloaded},
-                  {"replicas", set_replicas}, {"recompute", set_recompute}};
+} strategies[] = {{"single", set_nothing},        {"pipelined", set_pipelined}, {"zb-h1", set_zb_h1},
+                  {"auto scale", set_auto_scale}, {"auto", set_searched},       {"phased", set_phased},
+                  {"offloaded", set_offloaded},   {"replicas", set_replicas},   {"recompute", set_recompute}};
 
 /* A plan of the folder's cache, and whether it must have come from there. */
 static bg_plan *make_plan(const test_model *model, const bg_options *options, bool is_cached, const char *what)
@@ -254,11 +261,11 @@ static void test_every_option_counts(void **state)
     static const bg_output_request output = {.output = "loss", .name = "again", .mode = BG_OUTPUT_SUM};
     static const bg_location_rule rule = {.classes = 2, .pattern = "*", .location = {.place = BG_PLACE_REMOTE}};
     char folder[TEST_FOLDER_BYTES];
-    bg_options options[24];
+    bg_options options[MOST_REQUESTS];
     int count = 0;
 
     (void)state;
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < MOST_REQUESTS; i++) {
         options[i] = bg_options_defaults();
         options[i].gradient_accumulation = 8;
     }
@@ -274,6 +281,14 @@ static void test_every_option_counts(void **state)
     options[count++].max_gradient_norm = 0.5;
     options[count++].max_gradient_norm = 0.25;
     options[count++].loss_scaling = 2.0;
+    for (int first = count; count < first + 7; count++)
+        options[count].auto_loss_scaling.enabled = true;
+    options[count - 6].auto_loss_scaling.output = true;
+    options[count - 5].auto_loss_scaling.bin_edge = 0.25;
+    options[count - 4].auto_loss_scaling.threshold = 1e-6;
+    options[count - 3].auto_loss_scaling.period = 2;
+    options[count - 2].auto_loss_scaling.increase = 4.0;
+    options[count - 1].auto_loss_scaling.maximum = 1024.0;
     options[count++].offload_optimiser = true;
     options[count++].recompute = BG_RECOMPUTE_STAGE;
     options[count++].kernels = BG_KERNELS_REFERENCE;
