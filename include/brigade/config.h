@@ -174,6 +174,7 @@ typedef struct bg_ipu_model {
 typedef struct bg_ipu_options {
     bg_options options;
     char *stages, *cache_dir;
+    double *matmul_proportions;
     char *notes; /* "": none */
 } bg_ipu_options;
 

@@ -37,7 +37,8 @@ typedef struct bg_op_signature {
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
-    bg_dtype partials; /* for `kernel`: options.partials; NONE where there are no options */
+    bg_dtype partials;    /* for `kernel`: options.partials; NONE where there are no options */
+    size_t scratch_limit; /* for `kernel`: bytes by options.matmul_proportions; 0: none */
 } bg_op_signature;
 
 /* What a gradient rule sees and fills. It adds ops to `graph` that compute the gradients of the inputs. */

@@ -179,6 +179,9 @@ typedef struct bg_auto_loss_scaling {
     double minimum, maximum;   /* of the scale; default 1 and 2^24 */
 } bg_auto_loss_scaling;
 
+/* What a device without a budget counts as where a share of its memory is asked for: that of a Mk2 IPU. */
+#define BG_NOMINAL_MEMORY_BYTES ((size_t)900 << 20)
+
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
 
@@ -245,7 +248,13 @@ typedef struct bg_options {
     /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, or BG_DTYPE_NONE or BG_FLOAT32: float32. */
     bg_dtype first_moment_dtype, second_moment_dtype;
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
-    uint32_t cores;             /* worker threads; 0: as many as the process may use, at most one a device */
+    /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
+     * product or convolution may take: one for all devices, or one each; at least 0. NULL: as it is fastest. With
+     * less there are fewer or smaller pieces at a time, down to the smallest one; no bit changes. Shares become
+     * powers of two of bytes, rounded down. The weights' gradient of a fused convolution and pool takes no notice. */
+    const double *matmul_proportions;
+    uint32_t matmul_proportion_count;
+    uint32_t cores; /* worker threads; 0: as many as the process may use, at most one a device */
     uint64_t seed;
     bool offload_optimiser; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
     /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the

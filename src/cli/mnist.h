@@ -31,7 +31,7 @@ typedef struct mnist_config {
     const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;
     uint64_t replicas, cores, devices; /* devices 0: as the stages say */
     cli_counts device_mapping;
-    cli_reals device_speeds;
+    cli_reals device_speeds, matmul_proportions;
     cli_sizes device_memory; /* one for all, or one for each */
     bool offload_optimiser, ipu_limits, auto_round_devices;
     const char *offload;       /* kinds of tensors, by comma; NULL: as the strategy has it */

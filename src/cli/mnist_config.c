@@ -76,6 +76,8 @@ const cli_option mnist_options[] = {
      .help = "data-parallel copies of the network"},
     {CLI_SIZE_LIST, "device-memory", AT(device_memory), .value = "BYTES", .minimum = 1, .default_text = "unlimited",
      .help = "of each device, one for all or a list; K, M, G are understood"},
+    {CLI_REAL_LIST, "matmul-proportion", AT(matmul_proportions), .value = "LIST", .default_text = "as it is fastest",
+     .help = "share of a device's memory for the scratch of a matrix product, one for all or a list"},
     {CLI_COUNT, "cores", AT(cores), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "all",
      .help = "worker threads"},
     {CLI_FLAG, "offload-optimiser", AT(offload_optimiser), .help = "keep the optimiser's state off the devices"},
@@ -565,6 +567,8 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     options.device_count = (uint32_t)config->devices;
     options.phases_parallel = config->phases != NULL && strcmp(config->phases, "parallel") == 0;
     describe_devices(config, room->devices, &options);
+    options.matmul_proportions = config->matmul_proportions.count > 0 ? config->matmul_proportions.values : NULL;
+    options.matmul_proportion_count = config->matmul_proportions.count;
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
     options.compile_only = config->compile_only;

@@ -15,6 +15,7 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 {
     free(options->stages);
     free(options->cache_dir);
+    free(options->matmul_proportions);
     free(options->notes);
     *options = (bg_ipu_options){0};
 }
@@ -32,8 +33,9 @@ static void add_block(bgi_text *text, const char *name, uint64_t layer, bool *is
 }
 
 /* "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head": a stage each device that has something; the others are left out and
- * the numbers close up. Returns how many devices there are. */
-static uint32_t add_stages(bgi_text *text, const bg_ipu_model *model, const int64_t *layers, uint32_t device_count)
+ * the numbers close up, as do `proportions` (NULL: one for all). Returns how many devices there are. */
+static uint32_t add_stages(bgi_text *text, const bg_ipu_model *model, const int64_t *layers, uint32_t device_count,
+                           double *proportions)
 {
     const bool is_tied = model->head_is_tied && model->head_block != NULL;
     uint64_t layer = 0;
@@ -58,6 +60,8 @@ static uint32_t add_stages(bgi_text *text, const bg_ipu_model *model, const int6
         } else if (d > 0 || !is_tied) {
             continue;
         }
+        if (proportions != NULL)
+            proportions[number] = proportions[d];
         number++;
     }
     /* A tied head follows the last layer as a stage of its own. */
@@ -78,11 +82,36 @@ static bg_status make_stages(const bg_ipu_settings *settings, const bg_ipu_model
     status = bg_layers_expand(settings->layers_per_ipu, settings->layers_count, settings->ipus_per_replica,
                               model->layer_count, layers, error);
     if (status == BG_OK) {
-        out->options.device_count = add_stages(&text, model, layers, settings->ipus_per_replica);
+        const bool is_list = settings->matmul_count > 1;
+        out->options.device_count =
+            add_stages(&text, model, layers, settings->ipus_per_replica, is_list ? out->matmul_proportions : NULL);
+        if (is_list)
+            out->options.matmul_proportion_count = out->options.device_count;
         status = bgi_text_finish(&text, &out->stages, error);
     }
     free(layers);
     return status;
+}
+
+/* ---- shares of memory ---- */
+
+/* A list has an entry for each device of the configuration, which are the plan's where it places the layers. */
+static bool has_known_devices(const bg_ipu_settings *settings, const bg_ipu_model *model)
+{
+    return settings->matmul_count == 1 || (model != NULL && model->layer_count > 0);
+}
+
+static bg_status copy_proportions(const bg_ipu_settings *settings, bg_ipu_options *out, bg_error *error)
+{
+    const size_t bytes = settings->matmul_count * sizeof *out->matmul_proportions;
+
+    out->matmul_proportions = malloc(bytes);
+    if (out->matmul_proportions == NULL)
+        return bgi_error_memory(error, "shares of memory", bytes);
+    memcpy(out->matmul_proportions, settings->matmul_proportion, bytes);
+    out->options.matmul_proportions = out->matmul_proportions;
+    out->options.matmul_proportion_count = (uint32_t)settings->matmul_count;
+    return BG_OK;
 }
 
 /* ---- notes ---- */
@@ -99,8 +128,9 @@ static void add_map_note(bgi_text *notes, const bg_ipu_config *config, bool for_
 static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu_settings *settings,
                       const bg_ipu_model *model, bool for_inference)
 {
-    bgi_text_add(notes, "`%s` has no effect: a matrix product's scratch is not bounded\n",
-                 bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
+    if (!has_known_devices(settings, model))
+        bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so which devices there are\n",
+                     bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (!for_inference)
         bgi_text_add(notes, "stochastic rounding, which IPU software turns on in training, is not there\n");
     if (for_inference && bgi_ipu_bool(config, BGI_IPU_EXPLICIT_IR))
@@ -162,7 +192,9 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
                             "execute_encoder_on_cpu_for_generation is not supported; set it to false");
     fill_options(&settings, for_inference, &made.options);
     made.options.compile_only = compile_only;
-    if (model != NULL && model->layer_count > 0)
+    if (has_known_devices(&settings, model))
+        status = copy_proportions(&settings, &made, error);
+    if (status == BG_OK && model != NULL && model->layer_count > 0)
         status = make_stages(&settings, model, &made, error);
     if (status == BG_OK && made.stages != NULL) {
         made.options.stages = made.stages;

@@ -25,7 +25,8 @@ typedef struct bgi_kernel_request {
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
-    bg_dtype partials; /* of matrix products: NONE and float32 are the same */
+    bg_dtype partials;    /* of matrix products: NONE and float32 are the same */
+    size_t scratch_limit; /* of matrix products and convolutions; 0: none */
 } bgi_kernel_request;
 
 /* Fills `out` when the request is of this kernel's class on this processor; else leaves it alone and returns false. */
@@ -55,11 +56,26 @@ static inline int64_t bgi_product_block(int64_t k)
     return (k + bgi_product_blocks(k) - 1) / bgi_product_blocks(k);
 }
 
-/* The state of the kernel of a request: something for a product that rounds, else NULL. */
+/* ---- matrix products whose scratch is bounded ----
+ *
+ * They have fewer parts, or smaller ones, one after the other: each element's sum is as it was. At least one part of
+ * the smallest kind is needed, whatever the limit. CONV2D_POOL_BACKWARD_WEIGHTS takes no notice: its parts are summed
+ * up, so that their number is part of the result. */
+
+typedef struct bgi_product {
+    bool rounds;
+    uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: none */
+} bgi_product;
+
+/* The state of the kernel of a request: a bgi_product where there is something to know, else NULL. */
 void *bgi_product_state(const bgi_kernel_request *request);
 static inline bool bgi_product_rounds(const bg_kernel_call *call)
 {
-    return call->state != NULL;
+    return call->state != NULL && ((const bgi_product *)call->state)->rounds;
+}
+static inline uint64_t bgi_product_limit(const void *state)
+{
+    return state != NULL ? ((const bgi_product *)state)->limit_bytes : UINT64_MAX;
 }
 
 /* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs, where the

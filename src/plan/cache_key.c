@@ -318,5 +318,8 @@ bg_status bgi_cache_write_key(const bgi_request *request, bgi_archive *key, bg_e
     put_u64(key, (uint64_t)options->kernels);
     put_u64(key, (uint64_t)options->partials);
     put_u64(key, options->no_fusion);
+    put_u64(key, options->matmul_proportion_count);
+    for (uint32_t i = 0; i < options->matmul_proportion_count; i++)
+        put_double(key, options->matmul_proportions[i]);
     return key->out_of_memory ? bgi_error_memory(error, "the key of a plan", key->size_bytes) : BG_OK;
 }

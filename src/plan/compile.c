@@ -49,9 +49,14 @@ static bg_status copy_devices(bg_plan *plan, bg_error *error)
     if (options->stage_costs != NULL)
         options->stage_costs = bgi_arena_copy(&plan->arena, options->stage_costs,
                                               options->stage_cost_count * sizeof *options->stage_costs);
+    if (options->matmul_proportions != NULL)
+        options->matmul_proportions =
+            bgi_arena_copy(&plan->arena, options->matmul_proportions,
+                           options->matmul_proportion_count * sizeof *options->matmul_proportions);
     if ((options->stage_costs == NULL && options->stage_cost_count > 0) ||
         (options->device_mapping == NULL && options->device_mapping_count > 0) ||
         (options->devices == NULL && options->device_model_count > 0) ||
+        (options->matmul_proportions == NULL && options->matmul_proportion_count > 0) ||
         (costs == NULL && options->block_cost_count > 0))
         return bgi_error_memory(error, "options", 0);
     for (uint32_t b = 0; b < options->block_cost_count; b++)

@@ -100,6 +100,11 @@ static bg_status check_numbers(const bg_options *options, bgi_stages *stages, bg
         return bg_error_set(error, BG_ERROR_INVALID,
                             "devices describes %u devices, the stages are on %u; give one entry for each device",
                             options->device_model_count, count);
+    if (options->matmul_proportion_count > 1 && options->matmul_proportion_count != count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "matmul_proportions has %u shares, the stages are on %u devices; give one for all, or one "
+                            "for each device",
+                            options->matmul_proportion_count, count);
     return BG_OK;
 }
 

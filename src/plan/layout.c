@@ -171,6 +171,8 @@ bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
         bg_op_signature signature = bgi_lowered_signature(c->graph, op, types);
         bg_status status;
         signature.partials = c->plan->options.partials;
+        signature.scratch_limit =
+            bgi_options_scratch(&c->plan->options, c->stages.stage_devices[c->partition.op_stages[o]]);
         if (bgi_op_is_alias(c, op))
             continue;
         if (op->type->is_collective) {

@@ -198,6 +198,19 @@ size_t bgi_options_budget(const bg_options *options, uint32_t device)
                                                                  : options->device_memory_bytes;
 }
 
+size_t bgi_options_scratch(const bg_options *options, uint32_t device)
+{
+    const size_t budget = bgi_options_budget(options, device), memory = budget != 0 ? budget : BG_NOMINAL_MEMORY_BYTES;
+    double bytes;
+
+    if (options->matmul_proportion_count == 0)
+        return 0;
+    if (device >= options->matmul_proportion_count) /* one for all */
+        device = options->matmul_proportion_count - 1;
+    bytes = (double)memory * options->matmul_proportions[device];
+    return bytes < 1.0 ? 1 : bytes >= (double)(SIZE_MAX / 2) ? 0 : (size_t)bytes;
+}
+
 double bgi_options_speed(const bg_options *options, uint32_t device)
 {
     return options->devices != NULL && device < options->device_model_count ? options->devices[device].speed : 1.0;
@@ -608,6 +621,17 @@ static void check_gradients(problem_list *list, const bg_options *options)
                     options->loss_scaling);
 }
 
+static void check_proportions(problem_list *list, const bg_options *options)
+{
+    if ((options->matmul_proportions == NULL) != (options->matmul_proportion_count == 0))
+        add_problem(list, "matmul_proportions is %s and matmul_proportion_count is %u; give both or none",
+                    options->matmul_proportions == NULL ? "NULL" : "given", options->matmul_proportion_count);
+    for (uint32_t d = 0; options->matmul_proportions != NULL && d < options->matmul_proportion_count; d++)
+        if (!(options->matmul_proportions[d] >= 0.0))
+            add_problem(list, "matmul_proportions[%u] is %g; it is a share of a device's memory, at least 0", d,
+                        options->matmul_proportions[d]);
+}
+
 static void check_costs(problem_list *list, const bg_options *options)
 {
     if (options->stage_cost_count > 0 && options->stage_costs == NULL)
@@ -626,6 +650,7 @@ static void check_costs(problem_list *list, const bg_options *options)
 static void check_rest(problem_list *list, const bg_options *options)
 {
     check_costs(list, options);
+    check_proportions(list, options);
     if (options->kernels != BG_KERNELS_FAST && options->kernels != BG_KERNELS_REFERENCE)
         add_problem(list, "kernels is %d; it must be BG_KERNELS_FAST or BG_KERNELS_REFERENCE", (int)options->kernels);
     if (options->partials != BG_DTYPE_NONE && options->partials != BG_FLOAT32 && options->partials != BG_BFLOAT16)

@@ -17,6 +17,8 @@ const char *bgi_options_schedules(char *text, size_t size);
 
 /* Bytes that a device may hold (0: unlimited) and how fast it is, by `devices` where they are given. */
 size_t bgi_options_budget(const bg_options *options, uint32_t device);
+/* Bytes that the scratch of a matrix product may take on a device; 0: no limit. */
+size_t bgi_options_scratch(const bg_options *options, uint32_t device);
 double bgi_options_speed(const bg_options *options, uint32_t device);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct form {
     uint32_t input_count, output_count;
     const bg_type *types;
     const void *attributes;
+    size_t scratch_limit; /* of the device whose calls they are */
     bg_kernel kernel;
     bg_cost cost;
     uint64_t hash; /* writing */
@@ -47,6 +48,7 @@ typedef struct store {
     bg_kernel *kernels; /* reading */
     size_t kernel_count, kernel_capacity;
     const char *last_block;
+    size_t scratch_limit;      /* of the device that is being visited */
     const bg_op_type *unknown; /* writing: one that could not be found again */
 } store;
 
@@ -241,7 +243,8 @@ static bool select_kernel(store *s, form *f)
                                        .input_count = f->input_count,
                                        .output_count = f->output_count,
                                        .attributes = f->attributes,
-                                       .partials = options->partials};
+                                       .partials = options->partials,
+                                       .scratch_limit = f->scratch_limit};
 
     if (!is_well_typed(f))
         return false;
@@ -311,8 +314,8 @@ static uint64_t hash_form(const form *f)
 
 static bool is_same_form(const form *a, const form *b)
 {
-    if (a->hash != b->hash || a->type != b->type || a->input_count != b->input_count ||
-        a->output_count != b->output_count || a->kernel.run != b->kernel.run ||
+    if (a->hash != b->hash || a->type != b->type || a->scratch_limit != b->scratch_limit ||
+        a->input_count != b->input_count || a->output_count != b->output_count || a->kernel.run != b->kernel.run ||
         a->kernel.part_count != b->kernel.part_count || a->kernel.scratch_bytes != b->kernel.scratch_bytes ||
         memcmp(&a->cost, &b->cost, sizeof a->cost) != 0)
         return false;
@@ -384,6 +387,7 @@ static void visit_call(store *s, bgi_call *call)
               .output_count = call->output_count,
               .types = call->types,
               .attributes = call->attributes,
+              .scratch_limit = s->scratch_limit,
               .kernel = call->kernel,
               .cost = call->cost};
     bgi_operand *operands;
@@ -499,6 +503,7 @@ static void visit_device(store *s, uint32_t number)
     bgi_instruction *instructions;
     bgi_transfer *transfers;
 
+    s->scratch_limit = bgi_options_scratch(&s->plan->options, number);
     bgi_archive_size(a, &device->arena_bytes);
     bgi_archive_size(a, &device->remote_bytes);
     for (uint32_t i = 0; i < BG_MEMORY_CLASS_COUNT; i++)

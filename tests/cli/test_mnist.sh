@@ -56,7 +56,7 @@ lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 "$program" mnist --help >help.out
 check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
-    profile profile-dir debug offload-optimiser offload offload-rule offload-minimum phase-liveness io-threads shard \
+    profile profile-dir debug offload-optimiser offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
     no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet cache-dir compile-only help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out

@@ -144,6 +144,46 @@ static void test_auto_loss_scaling(void **state)
     free(scaled.bytes);
 }
 
+/* Bytes of what is alive inside segments, scratch included, on the two devices. */
+static void find_transients(const char *updates, size_t bytes[2])
+{
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_ipu_options made = make_options(updates, false);
+    bg_plan *plan = test_train_plan(&layers, 600, &optimiser, &made.options, updates);
+
+    for (uint32_t device = 0; device < 2; device++)
+        bytes[device] = bg_plan_memory_bytes(plan, device, BG_MEMORY_TRANSIENT);
+    bg_plan_destroy(plan);
+    bg_ipu_options_clear(&made);
+}
+
+/* Less memory for products: smaller plans, on the devices that are meant, and the same bits. */
+static void test_matmul_proportion(void **state)
+{
+    size_t plain[2], bounded[2], second[2];
+    test_result expected, found;
+    bg_ipu_options made;
+    (void)state;
+
+    find_transients(NULL, plain);
+    find_transients("matmul_proportion=0.00001", bounded);
+    find_transients("matmul_proportion=[0.2 0.00001]", second);
+    assert_true(bounded[0] < plain[0] && bounded[1] < plain[1]);
+    assert_true(second[0] == plain[0] && second[1] == bounded[1]);
+    for (int i = 0; i < 2; i++) {
+        const bg_optimiser optimiser = bg_sgd(0.01);
+        test_result *result = i == 0 ? &expected : &found;
+        made = make_options(i == 0 ? NULL : "matmul_proportion=0", false);
+        *result = test_train(&layers, 300, &optimiser, &made.options, NULL, 0, 2, "matmul_proportion");
+        bg_ipu_options_clear(&made);
+    }
+    test_train_expect(found, &expected, "matmul_proportion");
+    free(expected.bytes);
+    made = make_options("inference_matmul_proportion=0.5", true);
+    assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.5);
+    bg_ipu_options_clear(&made);
+}
+
 /* Losses that a training call of two updates returns. */
 static uint64_t count_losses(const char *updates)
 {
@@ -214,9 +254,10 @@ static void test_half_partials(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recompute),       cmocka_unit_test(test_state_off_the_devices),
-        cmocka_unit_test(test_state_in_pieces), cmocka_unit_test(test_auto_loss_scaling),
-        cmocka_unit_test(test_output_modes),    cmocka_unit_test(test_half_partials),
+        cmocka_unit_test(test_recompute),         cmocka_unit_test(test_state_off_the_devices),
+        cmocka_unit_test(test_state_in_pieces),   cmocka_unit_test(test_auto_loss_scaling),
+        cmocka_unit_test(test_matmul_proportion), cmocka_unit_test(test_output_modes),
+        cmocka_unit_test(test_half_partials),
     };
 
     return cmocka_run_group_tests_name("effects of configurations", tests, NULL, NULL);

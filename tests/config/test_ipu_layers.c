@@ -217,7 +217,8 @@ static void test_options(void **state)
     assert_int_equal(made.options.recompute, BG_RECOMPUTE_CHECKPOINTS);
     assert_true(made.options.offload_optimiser);
     assert_true(made.options.locations[BG_LOCATION_STATE].sharded);
-    assert_non_null(strstr(made.notes, "`matmul_proportion` has no effect"));
+    assert_null(strstr(made.notes, "`matmul_proportion`"));
+    assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.2);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, true, true, &model, &made, NULL), BG_OK);

@@ -35,6 +35,7 @@ typedef struct kernel_case {
     uint32_t input_count, output_count;
     bg_kernel_env env;
     bg_dtype partials;
+    size_t scratch_limit;
     double relative, absolute; /* tolerances; both 0: the same bits */
 } kernel_case;
 
@@ -118,7 +119,8 @@ static inline uint32_t order_runner(uint32_t i, uint32_t count, int order)
 /* Runs on copies; `results` are the caller's to free. False: the fast kernel declines. */
 static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void **results)
 {
-    const bgi_kernel_request request = {c->id, c->types, c->input_count, c->output_count, c->attributes, c->partials};
+    const bgi_kernel_request request = {c->id,         c->types,    c->input_count,  c->output_count,
+                                        c->attributes, c->partials, c->scratch_limit};
     bg_kernel kernel;
     bg_kernel_call call = {.types = c->types,
                            .operands = results,
@@ -203,6 +205,26 @@ static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got
     }
 }
 
+/* Any limit of scratch gives the same bits, where there is one. */
+static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
+{
+    static const size_t limits[] = {1, 300000};
+    const bgi_kernel_request request = {.id = c->id, .types = c->types, .scratch_limit = 1};
+    kernel_case bounded = *c;
+
+    if (bgi_product_state(&request) == NULL)
+        return;
+    for (size_t l = 0; l < sizeof limits / sizeof limits[0]; l++) {
+        void *again[CASE_OPERANDS];
+
+        bounded.scratch_limit = limits[l];
+        assert_true(case_run(&bounded, isa, 2, again));
+        for (uint32_t i = 0; i < c->input_count + c->output_count; i++)
+            assert_memory_equal(again[i], got[i], bg_type_size_bytes(&c->types[i]));
+        free_results(c, again);
+    }
+}
+
 /* The whole check; returns how many instruction sets took the case. */
 static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
 {
@@ -223,6 +245,7 @@ static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
                 assert_memory_equal(again[i], got[i], bg_type_size_bytes(&c->types[i]));
             free_results(c, again);
         }
+        check_limits(c, (bgi_isa)isa, got);
         free_results(c, got);
     }
     free_results(c, wanted);

@@ -201,11 +201,56 @@ static void test_partials(void **state)
     check_partials(&random, BG_FLOAT32, 600, true);
 }
 
+/* ---- scratch ---- */
+
+static size_t find_scratch(const bgi_kernel_request *request, bgi_isa isa)
+{
+    bg_kernel kernel;
+
+    assert_true(bgi_cpu_select(request, isa, &kernel));
+    return kernel.scratch_bytes;
+}
+
+/* Less and less, never more than the limit, down to one small part. That no bit changes is part of every case. */
+static void test_scratch_is_bounded(void **state)
+{
+    const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16};
+    (void)state;
+
+    for (int i = 0; i < 4; i++)
+        for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++) {
+            const bg_dtype dtype = dtypes[i % 2];
+            const bg_type forward[] = {bg_matrix(dtype, 600, 512), bg_matrix(dtype, 700, 512),
+                                       bg_matrix(dtype, 600, 700)};
+            const bg_type weights[] = {bg_matrix(dtype, 600, 700), bg_matrix(dtype, 600, 512),
+                                       bg_matrix(dtype, 700, 512)};
+            const bgi_linear_backward_attributes attributes = {.bias = false};
+            bgi_kernel_request request = {.id = i < 2 ? BGI_KERNEL_LINEAR : BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS,
+                                          .types = i < 2 ? forward : weights,
+                                          .input_count = 2,
+                                          .output_count = 1,
+                                          .attributes = i < 2 ? NULL : &attributes};
+            const size_t whole = find_scratch(&request, (bgi_isa)isa);
+            size_t least, before = whole;
+
+            request.scratch_limit = 1;
+            least = find_scratch(&request, (bgi_isa)isa);
+            assert_true(least > 0 && least <= 512 * 1024 && whole > 8 * least);
+            for (request.scratch_limit = whole; request.scratch_limit > least; request.scratch_limit /= 2) {
+                const size_t found = find_scratch(&request, (bgi_isa)isa);
+                assert_true(found <= before && (found <= request.scratch_limit || found == least));
+                before = found;
+            }
+            request.scratch_limit = SIZE_MAX;
+            assert_int_equal(find_scratch(&request, (bgi_isa)isa), whole);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_blocks),
                                        cmocka_unit_test(test_matmul_shapes), cmocka_unit_test(test_large_matmuls),
-                                       cmocka_unit_test(test_partials)};
+                                       cmocka_unit_test(test_partials),      cmocka_unit_test(test_scratch_is_bounded)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

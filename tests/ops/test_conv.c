@@ -146,7 +146,8 @@ static void test_cost(void **state)
     const bg_type types[] = {bg_tensor4(BG_FLOAT32, 2, 4, 6, 6), bg_tensor4(BG_FLOAT32, 8, 2, 3, 3),
                              bg_tensor4(BG_FLOAT32, 2, 8, 4, 4)};
     const bgi_conv2d_attributes attributes = {{.stride = {1, 1}, .dilation = {1, 1}, .groups = 2}};
-    const bg_op_signature op = {"conv", types, 2, 1, &attributes, BG_DTYPE_NONE};
+    const bg_op_signature op = {
+        .name = "conv", .types = types, .input_count = 2, .output_count = 1, .attributes = &attributes};
     const bg_cost cost = bgi_op_conv2d.cost(&op);
 
     (void)state;

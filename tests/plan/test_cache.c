@@ -28,7 +28,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 552, MOST_REQUESTS = 40 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 560, MOST_REQUESTS = 40 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -164,12 +164,23 @@ static void set_auto_scale(bg_options *options)
     options->loss_scaling = 512.0;
 }
 
+/* Equal layers, each with another bound of its kernels' scratch. */
+static void set_proportions(bg_options *options)
+{
+    static const double shares[] = {1e-6, 0.0, 4e-6, 1.0};
+
+    options->gradient_accumulation = 7;
+    options->matmul_proportions = shares;
+    options->matmul_proportion_count = 4;
+}
+
 static const struct {
     const char *name;
     void (*set)(bg_options *options);
-} strategies[] = {{"single", set_nothing},        {"pipelined", set_pipelined}, {"zb-h1", set_zb_h1},
-                  {"auto scale", set_auto_scale}, {"auto", set_searched},       {"phased", set_phased},
-                  {"offloaded", set_offloaded},   {"replicas", set_replicas},   {"recompute", set_recompute}};
+} strategies[] = {{"single", set_nothing},        {"pipelined", set_pipelined},     {"zb-h1", set_zb_h1},
+                  {"auto scale", set_auto_scale}, {"proportions", set_proportions}, {"auto", set_searched},
+                  {"phased", set_phased},         {"offloaded", set_offloaded},     {"replicas", set_replicas},
+                  {"recompute", set_recompute}};
 
 /* A plan of the folder's cache, and whether it must have come from there. */
 static bg_plan *make_plan(const test_model *model, const bg_options *options, bool is_cached, const char *what)
@@ -258,6 +269,7 @@ static void test_notes_are_said_again(void **state)
 static void test_every_option_counts(void **state)
 {
     static const uint32_t mapping[] = {0, 1, 2, 0};
+    static const double shares[] = {0.5, 0.25, 0.125, 0.0625};
     static const bg_output_request output = {.output = "loss", .name = "again", .mode = BG_OUTPUT_SUM};
     static const bg_location_rule rule = {.classes = 2, .pattern = "*", .location = {.place = BG_PLACE_REMOTE}};
     char folder[TEST_FOLDER_BYTES];
@@ -289,6 +301,10 @@ static void test_every_option_counts(void **state)
     options[count - 3].auto_loss_scaling.period = 2;
     options[count - 2].auto_loss_scaling.increase = 4.0;
     options[count - 1].auto_loss_scaling.maximum = 1024.0;
+    options[count].matmul_proportions = shares;
+    options[count++].matmul_proportion_count = 1;
+    options[count].matmul_proportions = shares;
+    options[count++].matmul_proportion_count = 4;
     options[count++].offload_optimiser = true;
     options[count++].recompute = BG_RECOMPUTE_STAGE;
     options[count++].kernels = BG_KERNELS_REFERENCE;

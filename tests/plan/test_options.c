@@ -280,6 +280,17 @@ static void spoil_auto_inference(bg_options *options)
 {
     options->auto_loss_scaling.enabled = true;
 }
+static void spoil_proportion(bg_options *options)
+{
+    static const double shares[] = {0.5, -0.25};
+
+    options->matmul_proportions = shares;
+    options->matmul_proportion_count = 2;
+}
+static void spoil_proportion_pointer(bg_options *options)
+{
+    options->matmul_proportion_count = 1;
+}
 static void spoil_norm_with_nan(bg_options *options)
 {
     options->max_gradient_norm = (double)NAN;
@@ -439,6 +450,8 @@ static const bad_case bad_cases[] = {
     {"loss_scaling is 3.35544e+07, where auto_loss_scaling begins", spoil_auto_start, false},
     {"auto_loss_scaling is on and gradients are sums", spoil_auto_sum, false},
     {"auto_loss_scaling is on in inference", spoil_auto_inference, true},
+    {"matmul_proportions[1] is -0.25; it is a share of a device's memory", spoil_proportion, false},
+    {"matmul_proportions is NULL and matmul_proportion_count is 1", spoil_proportion_pointer, false},
     {"locations[2] has place 7; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", spoil_place, false},
     {"locations[0]: activations are sharded", spoil_sharded_activations, false},
     {"location_rules[0]: weights are sharded", spoil_sharding_rule, false},

@@ -13,7 +13,7 @@ bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_k
     const bgi_conv2d_attributes *attributes = request->attributes;
     const bgi_conv s = bgi_conv_read(&request->types[0], &request->types[1], &request->types[request->input_count],
                                      &attributes->options);
-    const bgi_gemm g = bgi_conv_forward_plan(&s, lanes);
+    const bgi_gemm g = bgi_gemm_bound(bgi_conv_forward_plan(&s, lanes), lanes, bgi_product_limit(kernel->state));
 
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
@@ -24,7 +24,7 @@ bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int6
 {
     const bgi_conv2d_attributes *attributes = request->attributes;
     const bgi_conv s = bgi_conv_read(&request->types[2], &request->types[1], &request->types[0], &attributes->options);
-    const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, lanes);
+    const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, lanes, bgi_product_limit(kernel->state));
 
     kernel->part_count = plan.parts;
     kernel->scratch_bytes = plan.parts * (size_t)plan.part_floats * sizeof(float);
@@ -35,7 +35,8 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
 {
     const bgi_conv2d_attributes *attributes = request->attributes;
     const bgi_conv s = bgi_conv_read(&request->types[1], &request->types[2], &request->types[0], &attributes->options);
-    const bgi_gemm g = bgi_conv_weights_plan(&s, lanes, request->output_count == 0);
+    const bgi_gemm g = bgi_gemm_bound(bgi_conv_weights_plan(&s, lanes, request->output_count == 0), lanes,
+                                      bgi_product_limit(kernel->state));
 
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);

@@ -66,10 +66,11 @@ typedef struct bgi_conv_input_plan {
 
 #define BGI_CONV_PATCH_FLOATS (64 * 1024)
 
-static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, int64_t lanes)
+/* The plan with blocks of so many channels, whose product takes at most so much scratch. */
+static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int64_t channels, int64_t lanes,
+                                                         uint64_t limit_bytes)
 {
-    const int64_t fit = BGI_CONV_PATCH_FLOATS / (s->taps * s->p);
-    bgi_conv_input_plan plan = {.channels = fit < 1 ? 1 : fit > s->cg ? s->cg : fit};
+    bgi_conv_input_plan plan = {.channels = channels};
 
     plan.blocks = (s->cg + plan.channels - 1) / plan.channels;
     plan.items = s->n * s->options.groups * plan.blocks;
@@ -78,7 +79,21 @@ static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, in
     plan.gemm = bgi_gemm_plan(1, plan.channels * s->taps, s->p, s->og, 1, lanes, s->dtype == BG_FLOAT32);
     plan.patch_floats = bgi_cpu_round_up(plan.channels * s->taps * s->p, 16);
     plan.plane_floats = s->dtype == BG_FLOAT32 ? 0 : bgi_cpu_round_up(plan.channels * s->h * s->w, 16);
+    plan.gemm = bgi_gemm_bound(plan.gemm, lanes, limit_bytes);
     plan.part_floats = plan.gemm.part_floats + plan.patch_floats + plan.plane_floats;
+    return plan;
+}
+
+/* Within a limit (bgi_product_limit) as far as it goes: blocks of fewer channels, then fewer parts. */
+static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes)
+{
+    const int64_t fit = BGI_CONV_PATCH_FLOATS / (s->taps * s->p);
+    int64_t channels = fit < 1 ? 1 : fit > s->cg ? s->cg : fit;
+    bgi_conv_input_plan plan = bgi_conv_input_plan_of(s, channels, lanes, limit_bytes);
+
+    for (; (uint64_t)plan.part_floats * sizeof(float) > limit_bytes && channels > 1; channels = plan.channels)
+        plan = bgi_conv_input_plan_of(s, channels / 2, lanes, limit_bytes);
+    plan.parts = bgi_gemm_fit_parts(plan.parts, plan.part_floats, limit_bytes);
     return plan;
 }
 

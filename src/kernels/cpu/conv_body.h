@@ -119,7 +119,7 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s =
         bgi_conv_read(&call->types[0], &call->types[1], &call->types[call->input_count], &attributes->options);
-    const bgi_gemm g = bgi_conv_forward_plan(&s, LANES);
+    const bgi_gemm g = bgi_gemm_bound(bgi_conv_forward_plan(&s, LANES), LANES, bgi_product_limit(call->state));
     const int64_t units = g.row_blocks * g.column_blocks;
     const size_t element = s.dtype == BG_FLOAT32 ? 4 : 2;
     gemm_job job = {.gemm = &g,
@@ -170,7 +170,8 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
-    const bgi_gemm g = bgi_conv_weights_plan(&s, LANES, call->output_count == 0);
+    const bgi_gemm g = bgi_gemm_bound(bgi_conv_weights_plan(&s, LANES, call->output_count == 0), LANES,
+                                      bgi_product_limit(call->state));
     const int64_t units = g.row_blocks * g.column_blocks;
     gemm_job job = {.gemm = &g,
                     .dtype = s.dtype,
@@ -239,7 +240,7 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[2], &call->types[1], &call->types[0], &attributes->options);
-    const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, LANES);
+    const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, LANES, bgi_product_limit(call->state));
     const int64_t plane = s.h * s.w;
     float *scratch = bgi_cpu_part_scratch(call, plan.part_floats);
     float *patches = scratch + plan.gemm.part_floats, *planes = patches + plan.patch_floats;

@@ -26,8 +26,9 @@ bool bgi_cpu_shape_conv2d_pool(const bgi_kernel_request *request, int64_t lanes,
     (void)lanes;
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_image_parts(&s);
     planes = bgi_conv_pool_plan(&s);
+    kernel->part_count = bgi_conv_pool_bound_parts(bgi_conv_pool_image_parts(&s), planes.shared_floats,
+                                                   planes.part_floats, bgi_product_limit(kernel->state));
     kernel->scratch_bytes = bgi_conv_pool_scratch(planes.shared_floats, planes.part_floats, kernel->part_count);
     return true;
 }
@@ -40,8 +41,9 @@ bool bgi_cpu_shape_conv2d_pool_backward_input(const bgi_kernel_request *request,
 
     if (!fits(&s))
         return false;
-    kernel->part_count = bgi_conv_pool_image_parts(&s);
-    patches = bgi_conv_pool_patch_plan(&s, lanes, false, kernel->part_count);
+    patches = bgi_conv_pool_patch_plan(&s, lanes, false, 1);
+    kernel->part_count = bgi_conv_pool_bound_parts(bgi_conv_pool_image_parts(&s), patches.shared_floats,
+                                                   patches.part_floats, bgi_product_limit(kernel->state));
     kernel->scratch_bytes = bgi_conv_pool_scratch(patches.shared_floats, patches.part_floats, kernel->part_count);
     return true;
 }

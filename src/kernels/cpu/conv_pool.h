@@ -149,6 +149,16 @@ static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
     return (uint32_t)(even <= BGI_CPU_MOST_PARTS ? even : parts);
 }
 
+/* As many of them as scratch is allowed for (bgi_product_limit), at least one: images do not know which part they are
+ * in. */
+static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_floats, int64_t part_floats,
+                                                 uint64_t limit_bytes)
+{
+    while (parts > 1 && bgi_conv_pool_scratch(shared_floats, part_floats, parts) > limit_bytes)
+        parts--;
+    return parts;
+}
+
 /* The backward kernels do a quarter of the work for the usual 2 x 2 windows; each part of the weights' one has sums to
  * clear and to combine. The number of parts is the order of these sums. */
 

@@ -489,7 +489,7 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
 static void prepare_conv2d_pool_backward_input(const bg_kernel_call *call)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[3], &call->types[2], &call->types[0], call->attributes);
-    const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, bgi_conv_pool_image_parts(&s));
+    const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, 1);
     const patch_shared shared = cut_shared(&s, &p, call->scratch);
 
     fill_positions(&s, &p, shared.position, shared.window);
@@ -502,8 +502,9 @@ static void prepare_conv2d_pool_backward_input(const bg_kernel_call *call)
 static void run_conv2d_pool_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[3], &call->types[2], &call->types[0], call->attributes);
-    const uint32_t parts = bgi_conv_pool_image_parts(&s);
-    const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, parts);
+    const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, false, 1);
+    const uint32_t parts = bgi_conv_pool_bound_parts(bgi_conv_pool_image_parts(&s), p.shared_floats, p.part_floats,
+                                                     bgi_product_limit(call->state));
     const int64_t image = s.c * s.h * s.w;
     const uint8_t *where = call->operands[1];
     const patch_shared shared = cut_shared(&s, &p, call->scratch);

@@ -316,7 +316,8 @@ static void run_conv2d_pool(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[0], &call->types[1], &call->types[3], call->attributes);
     const bgi_conv_pool_planes p = bgi_conv_pool_plan(&s);
-    const uint32_t parts = bgi_conv_pool_image_parts(&s);
+    const uint32_t parts = bgi_conv_pool_bound_parts(bgi_conv_pool_image_parts(&s), p.shared_floats, p.part_floats,
+                                                     bgi_product_limit(call->state));
     const bool is_float32 = s.dtype == BG_FLOAT32;
     const float *copies = call->scratch;
     float *planes = bgi_cpu_part_scratch(call, p.part_floats) + p.shared_floats, *lines = planes + p.planes_floats;

@@ -32,16 +32,48 @@ typedef struct bgi_gemm {
     int64_t a_floats;     /* a block of A, packed; and before that widened, unless it is float32 */
     int64_t c_floats;     /* a block of C in float32, 0 where sums are kept in C itself */
     int64_t part_floats;
+    bool widens, keeps_sums; /* A to float32; a unit's block of C beside C */
 } bgi_gemm;
 
-/* Room for a unit's block of C beside C. */
-static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
+/* The scratch of a part, which does one unit after the other. */
+static inline void bgi_gemm_size(bgi_gemm *g, int64_t lanes)
 {
     const int64_t rows = (g->m + g->row_blocks - 1) / g->row_blocks;
     const int64_t panels = (g->panels + g->column_blocks - 1) / g->column_blocks;
+    const int64_t a = bgi_cpu_round_up(bgi_cpu_round_up(rows, BGI_GEMM_TILE_ROWS) * g->depth, 16);
 
-    g->c_floats = bgi_cpu_round_up(rows * panels * BGI_GEMM_PANEL_VECTORS * lanes, 16);
+    g->panel_floats = 2 * bgi_cpu_round_up(BGI_GEMM_PANEL_VECTORS * lanes * g->depth, 16);
+    g->a_floats = rows > BGI_GEMM_FEW_ROWS || g->widens ? 2 * a : 0;
+    g->c_floats = g->keeps_sums ? bgi_cpu_round_up(rows * panels * BGI_GEMM_PANEL_VECTORS * lanes, 16) : 0;
     g->part_floats = g->panel_floats + g->a_floats + g->c_floats;
+}
+
+static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
+{
+    g->keeps_sums = true;
+    bgi_gemm_size(g, lanes);
+}
+
+/* How many parts of `part_floats` are within a limit: at least one, at most `parts`. */
+static inline uint32_t bgi_gemm_fit_parts(uint32_t parts, int64_t part_floats, uint64_t limit_bytes)
+{
+    const uint64_t fit = limit_bytes / ((uint64_t)part_floats * sizeof(float));
+
+    return fit >= parts ? parts : fit < 1 ? 1 : (uint32_t)fit;
+}
+
+/* The product with at most so much scratch (bgi_product_limit), as far as it goes: fewer parts, and when one is too
+ * large, fewer rows in a unit. Neither changes an element's sum. */
+static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_bytes)
+{
+    while ((uint64_t)g.part_floats * sizeof(float) > limit_bytes && g.part_floats > g.panel_floats &&
+           g.m > g.row_blocks * BGI_GEMM_TILE_ROWS) {
+        g.row_blocks *= 2;
+        g.units = g.batch * g.row_blocks * g.column_blocks;
+        bgi_gemm_size(&g, lanes);
+    }
+    g.parts = bgi_gemm_fit_parts(g.parts, g.part_floats, limit_bytes);
+    return g;
 }
 
 /* Units beyond which columns are not cut further. */
@@ -58,9 +90,9 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
                                      bool is_float32)
 {
     const double flops = 2.0 * (double)m * (double)n * (double)k * (double)repeats;
-    const int64_t vectors = (n + lanes - 1) / lanes, width = BGI_GEMM_PANEL_VECTORS * lanes;
-    bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k};
-    int64_t rows, columns;
+    const int64_t vectors = (n + lanes - 1) / lanes;
+    bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k, .widens = !is_float32, .keeps_sums = !is_float32};
+    int64_t columns;
 
     g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
     g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
@@ -71,15 +103,7 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     g.depth = bgi_product_block(k);
     g.units = batch * g.row_blocks * g.column_blocks;
     g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
-
-    rows = (m + g.row_blocks - 1) / g.row_blocks;
-    g.panel_floats = 2 * bgi_cpu_round_up(width * g.depth, 16);
-    if (m > BGI_GEMM_FEW_ROWS || !is_float32)
-        g.a_floats = 2 * bgi_cpu_round_up(bgi_cpu_round_up(rows, BGI_GEMM_TILE_ROWS) * g.depth, 16);
-    if (!is_float32)
-        bgi_gemm_keep_sums(&g, lanes);
-    else
-        g.part_floats = g.panel_floats + g.a_floats;
+    bgi_gemm_size(&g, lanes);
     return g;
 }
 
