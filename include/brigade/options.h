@@ -298,6 +298,9 @@ typedef struct bg_options {
 } bg_options;
 
 BG_API bg_options bg_options_defaults(void);
+/* Everything that is wrong with the options by themselves, a line each, with reason and remedy: what a plan would be
+ * refused for before its graph is looked at. malloc'ed; "" when there is nothing. */
+BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
 /* "pipelined" and the like; -1 / false when there is no such name. */
 BG_API const char *bg_strategy_name(bg_strategy strategy);

@@ -22,76 +22,7 @@
 #include "plan/describe.h"
 #include "plan/devices.h"
 
-/* ---- options and outputs into the plan ---- */
-
-static bg_status copy_text(bg_plan *plan, const char **text, bg_error *error)
-{
-    if (*text == NULL)
-        return BG_OK;
-    *text = bgi_arena_text(&plan->arena, *text);
-    return *text != NULL ? BG_OK : bgi_error_memory(error, "options", 0);
-}
-
-static bg_status copy_devices(bg_plan *plan, bg_error *error)
-{
-    bg_options *options = &plan->options;
-    bg_block_cost *costs = NULL;
-
-    if (options->device_mapping != NULL)
-        options->device_mapping = bgi_arena_copy(&plan->arena, options->device_mapping,
-                                                 options->device_mapping_count * sizeof *options->device_mapping);
-    if (options->devices != NULL)
-        options->devices =
-            bgi_arena_copy(&plan->arena, options->devices, options->device_model_count * sizeof *options->devices);
-    if (options->block_costs != NULL)
-        options->block_costs = costs = bgi_arena_copy(&plan->arena, options->block_costs,
-                                                      options->block_cost_count * sizeof *options->block_costs);
-    if (options->stage_costs != NULL)
-        options->stage_costs = bgi_arena_copy(&plan->arena, options->stage_costs,
-                                              options->stage_cost_count * sizeof *options->stage_costs);
-    if (options->matmul_proportions != NULL)
-        options->matmul_proportions =
-            bgi_arena_copy(&plan->arena, options->matmul_proportions,
-                           options->matmul_proportion_count * sizeof *options->matmul_proportions);
-    if ((options->stage_costs == NULL && options->stage_cost_count > 0) ||
-        (options->device_mapping == NULL && options->device_mapping_count > 0) ||
-        (options->devices == NULL && options->device_model_count > 0) ||
-        (options->matmul_proportions == NULL && options->matmul_proportion_count > 0) ||
-        (costs == NULL && options->block_cost_count > 0))
-        return bgi_error_memory(error, "options", 0);
-    for (uint32_t b = 0; b < options->block_cost_count; b++)
-        BGI_TRY(copy_text(plan, &costs[b].name, error));
-    return BG_OK;
-}
-
-static bg_status copy_options(bg_plan *plan, const bg_options *options, bg_error *error)
-{
-    bg_output_request *requests;
-    bg_location_rule *rules;
-
-    plan->options = *options;
-    BGI_TRY(copy_text(plan, &plan->options.schedule, error));
-    BGI_TRY(copy_text(plan, &plan->options.stages, error));
-    BGI_TRY(copy_text(plan, &plan->options.cache_dir, error));
-    BGI_TRY(copy_devices(plan, error));
-    requests = bgi_arena_copy(&plan->arena, options->output_requests,
-                              options->output_request_count * sizeof *options->output_requests);
-    if (requests == NULL)
-        return bgi_error_memory(error, "options", 0);
-    for (uint32_t i = 0; i < options->output_request_count; i++) {
-        BGI_TRY(copy_text(plan, &requests[i].output, error));
-        BGI_TRY(copy_text(plan, &requests[i].name, error));
-    }
-    plan->options.output_requests = requests;
-    rules = bgi_arena_copy(&plan->arena, options->location_rules,
-                           options->location_rule_count * sizeof *options->location_rules);
-    if (rules == NULL)
-        return bgi_error_memory(error, "options", 0);
-    for (uint32_t i = 0; i < options->location_rule_count; i++)
-        BGI_TRY(copy_text(plan, &rules[i].pattern, error));
-    plan->options.location_rules = rules;
-    return BG_OK;
-}
+/* ---- outputs ---- */
 
 static bg_output_mode resolve_mode(const bg_plan *plan, bg_output_mode mode)
 {
@@ -592,7 +523,7 @@ static bg_status begin_plan(const bgi_request *request, bg_plan **out, bg_error 
     plan->iterations = request->training ? options->device_iterations : 1;
     if (request->optimiser != NULL)
         plan->optimiser = *request->optimiser;
-    status = copy_options(plan, options, error);
+    status = bgi_options_copy(&plan->arena, options, &plan->options, error);
     if (status == BG_OK)
         status = begin_loop(plan, request->loop, error);
     if (status == BG_OK)

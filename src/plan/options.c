@@ -7,9 +7,13 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <brigade/schedule.h>
+
+#include "core/error.h"
+#include "core/text.h"
 
 /* Any number that uninitialised memory is unlikely to hold. */
 enum { OPTIONS_COOKIE = 0x42726f70 };
@@ -278,30 +282,25 @@ bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out)
 
 /* ---- ranges ---- */
 
-/* The problems found so far, as one line. */
+/* The problems found so far, a line each. */
 typedef struct problem_list {
-    char text[BG_ERROR_MESSAGE_BYTES - 64];
-    size_t length;
+    bgi_text text;
+    uint32_t count;
 } problem_list;
 
 static void add_problem(problem_list *list, const char *format, ...) BG_PRINTF(2, 3);
 
 static void add_problem(problem_list *list, const char *format, ...)
 {
-    size_t room = sizeof list->text - list->length;
+    char line[BG_ERROR_MESSAGE_BYTES];
     va_list arguments;
-    int length;
 
-    if (list->length > 0 && room > 2) {
-        memcpy(list->text + list->length, "; ", 3);
-        list->length += 2;
-        room -= 2;
-    }
     va_start(arguments, format);
-    length = vsnprintf(list->text + list->length, room, format, arguments);
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (length > 0)
-        list->length += (size_t)length < room ? (size_t)length : room - 1;
+    bgi_text_escape(line, sizeof line, false);
+    bgi_text_add(&list->text, "%s\n", line);
+    list->count++;
 }
 
 static void check_counts(problem_list *list, const bg_options *options, bool training)
@@ -662,29 +661,75 @@ static void check_rest(problem_list *list, const bg_options *options)
         add_problem(list, "trace is on and trace_events is 0; keep at least 1 event for each device");
 }
 
-bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error)
+static bg_status check_made(const bg_options *options, bg_error *error)
 {
-    problem_list list = {.length = 0};
-
     if (options == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "options: none given; begin with bg_options_defaults()");
     if (options->cookie != OPTIONS_COOKIE)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "options: the struct was not made by bg_options_defaults(); begin with it and change what "
                             "should differ");
-    check_counts(&list, options, training);
-    check_product(&list, options);
-    check_input_groups(&list, options);
-    check_strategy(&list, options);
-    check_mapping(&list, options);
-    check_models(&list, options);
-    check_outputs(&list, options);
-    check_locations(&list, options);
-    check_recompute(&list, options);
-    check_gradients(&list, options);
-    check_auto_loss_scaling(&list, options, training);
-    check_rest(&list, options);
-    if (list.length > 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "options: %s", list.text);
     return BG_OK;
+}
+
+static void check_all(problem_list *list, const bg_options *options, bool training)
+{
+    check_counts(list, options, training);
+    check_product(list, options);
+    check_input_groups(list, options);
+    check_strategy(list, options);
+    check_mapping(list, options);
+    check_models(list, options);
+    check_outputs(list, options);
+    check_locations(list, options);
+    check_recompute(list, options);
+    check_gradients(list, options);
+    check_auto_loss_scaling(list, options, training);
+    check_rest(list, options);
+}
+
+bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error)
+{
+    problem_list list = {.count = 0};
+
+    BGI_TRY(check_made(options, error));
+    check_all(&list, options, training);
+    return bgi_text_finish(&list.text, out_text, error);
+}
+
+/* As many of the problems as there is room for, in one line, and how many more there are. */
+static bg_status report(char *lines, uint32_t count, bg_error *error)
+{
+    enum { ROOM = BG_ERROR_MESSAGE_BYTES - 96 };
+    char text[ROOM + 64];
+    size_t length = 0;
+    uint32_t shown = 0;
+
+    for (char *line = lines, *end; *line != '\0'; line = end + 1, shown++) {
+        const size_t left = ROOM - length;
+        int written;
+        end = strchr(line, '\n');
+        if ((size_t)(end - line) + 3 > left && shown > 0)
+            break;
+        written = snprintf(text + length, left, "%s%.*s", shown > 0 ? "; " : "", (int)(end - line), line);
+        length += (size_t)written < left ? (size_t)written : left - 1;
+    }
+    if (shown < count)
+        snprintf(text + length, sizeof text - length, "; and %u more (bg_options_problems lists all)", count - shown);
+    return bg_error_set(error, BG_ERROR_INVALID, "options: %s", text);
+}
+
+bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error)
+{
+    problem_list list = {.count = 0};
+    char *lines = NULL;
+    bg_status status;
+
+    BGI_TRY(check_made(options, error));
+    check_all(&list, options, training);
+    status = bgi_text_finish(&list.text, &lines, error);
+    if (status == BG_OK && list.count > 0)
+        status = report(lines, list.count, error);
+    free(lines);
+    return status;
 }

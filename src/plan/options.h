@@ -6,9 +6,14 @@
 
 #include <brigade/options.h>
 
+#include "core/arena.h"
+
 /* BG_ERROR_INVALID with every problem in one message, each with the reason and the remedy. What depends on the graph
  * (names of stages, of outputs) is not looked at. */
 bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error);
+
+/* All that the options point to is copied into the arena (options_copy.c). */
+bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options *out, bg_error *error);
 
 enum { BGI_MOST_DEVICES = 65536 };
 
