@@ -352,7 +352,8 @@ static int run_mnist(const mnist_config *config)
         if (check_distinct(config, run.save_path, &error) != BG_OK)
             code = CLI_USAGE;
         else if (mnist_data_open(config, &run.data, &error) == BG_OK) {
-            if (mnist_config_check_data(config, bg_dataset_sample_count(run.data.train_set), &error) != BG_OK)
+            if (mnist_config_check_data(config, bg_dataset_sample_count(run.data.train_set), &error) != BG_OK ||
+                mnist_plan_check(config, &error) != BG_OK)
                 code = CLI_USAGE;
             else if (run_all(&run, &error) == BG_OK)
                 code = CLI_DONE;
@@ -371,6 +372,8 @@ static int compile_alone(const mnist_config *config)
     bg_plan *plan = NULL;
     bg_error error = {0};
 
+    if (mnist_plan_check(config, &error) != BG_OK)
+        return cli_fail("mnist", CLI_USAGE, &error);
     if (mnist_plan_create(config, &shape, &plan, &error) != BG_OK)
         return cli_fail("mnist", CLI_FAILED, &error);
     mnist_plan_report(config, plan);

@@ -149,6 +149,10 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
 /* The network for training or test, compiled. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error);
 
+/* Whether the options of the training are possible by themselves, whatever the network: what they say wrong is a
+ * mistake on the command line. */
+bg_status mnist_plan_check(const mnist_config *config, bg_error *error);
+
 /* Prints what the plan of a training is, a few lines (cmd_plan.c). */
 void mnist_plan_report(const mnist_config *config, const bg_plan *plan);
 

@@ -4,6 +4,7 @@
 #include "cli/mnist.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -66,6 +67,24 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     options.output_requests = room->requests;
     options.output_request_count = list_requests(shape, room->requests);
     return options;
+}
+
+bg_status mnist_plan_check(const mnist_config *config, bg_error *error)
+{
+    const mnist_shape shape = mnist_training_shape(config);
+    mnist_plan_room room;
+    const bg_options options = mnist_shape_options(config, &shape, &room);
+    char *problems = NULL, *end;
+    bg_status status = BG_OK;
+
+    BGI_TRY(bg_options_problems(&options, true, &problems, error));
+    if (problems[0] != '\0') {
+        while ((end = strchr(problems, '\n')) != NULL)
+            *end = end[1] != '\0' ? ';' : '\0';
+        status = bg_error_set(error, BG_ERROR_INVALID, "options: %s", problems);
+    }
+    free(problems);
+    return status;
 }
 
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error)
