@@ -195,8 +195,41 @@ BG_API void bg_ipu_options_clear(bg_ipu_options *options);
  * `stages` and `cache_dir` are borrowed: the text must live as long as the options. Lists and callbacks are set in C.
  * Errors: BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
 BG_API bg_status bg_options_set(bg_options *options, const char *name, const char *text, bg_error *error);
-/* What bg_options_set can set, one a line. malloc'ed. */
+/* All that has a name, one a line. malloc'ed. */
 BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);
+
+/* ---- options that own what they hold ---- */
+
+typedef struct bg_run_options bg_run_options;
+
+/* A deep copy of `from` (NULL: the defaults); callbacks stay the user's. */
+BG_API bg_status bg_run_options_create(const bg_options *from, bg_run_options **out, bg_error *error);
+BG_API void bg_run_options_destroy(bg_run_options *options);
+/* A deep copy that is not frozen. */
+BG_API bg_status bg_run_options_clone(const bg_run_options *options, bg_run_options **out, bg_error *error);
+/* For a plan, a trainer, a look at them. bg_run_options_use freezes: from then on setting is an error that says so.
+ * Borrowed. */
+BG_API const bg_options *bg_run_options_view(const bg_run_options *options);
+BG_API const bg_options *bg_run_options_use(bg_run_options *options);
+/* bg_options_set with texts copied, and lists: device_mapping "0,1,1,0". Errors: also BG_ERROR_INVALID when frozen. */
+BG_API bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error);
+/*
+ * Several at once, all or none; an error names every problem with its place ("file:line: ..."). A text that begins with
+ * { is JSON, {"deviceIterations": 7, "outputMode": ["OutputMode.EveryN", 2]}; others have an option a line, "name
+ * value", "name=value" or "name(value)", and comments from # on. `name` is what errors call the text. Later ones
+ * override. Errors: BG_ERROR_INVALID, BG_ERROR_PARSE, BG_ERROR_NOT_FOUND and BG_ERROR_IO of files.
+ */
+BG_API bg_status bg_run_options_parse(bg_run_options *options, const char *text, const char *name, bg_error *error);
+BG_API bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_error *error);
+/* From this variable, when it is set: JSON, or words "name=value name=value". */
+#define BG_OPTIONS_VARIABLE "BRIGADE_OPTIONS"
+BG_API bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *error);
+/* Whether the option was set by one of the above. */
+BG_API bool bg_run_options_is_given(const bg_run_options *options, const char *name);
+/* Those that were, into `to`, which points into `options` from then on; freezes. */
+BG_API void bg_run_options_apply(bg_run_options *options, bg_options *to);
+/* As JSON that bg_run_options_parse reads; bg_options_print for lines. malloc'ed. */
+BG_API bg_status bg_run_options_print_json(const bg_run_options *options, char **out_text, bg_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,337 @@
+/*
+ * options_object.c: options that own what they hold: set by name, from files, JSON and the environment; cloned; frozen
+ * once they are used. What sets several at once sets all of them or none, and reports every problem with its place.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/problems.h"
+#include "config/run_options.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "plan/options.h"
+
+struct bg_run_options {
+    bg_options options;
+    bgi_arena arena; /* what they point to */
+    bool is_frozen;
+    bool is_given[BGI_MOST_RUN_OPTIONS];
+};
+
+/* ---- life ---- */
+
+bg_status bg_run_options_create(const bg_options *from, bg_run_options **out, bg_error *error)
+{
+    const bg_options defaults = bg_options_defaults();
+    bg_run_options *made = calloc(1, sizeof *made);
+    bg_status status;
+
+    if (made == NULL)
+        return bgi_error_memory(error, "options", sizeof *made);
+    status = bgi_options_copy(&made->arena, from != NULL ? from : &defaults, &made->options, error);
+    if (status != BG_OK) {
+        bg_run_options_destroy(made);
+        return status;
+    }
+    *out = made;
+    return BG_OK;
+}
+
+void bg_run_options_destroy(bg_run_options *options)
+{
+    if (options == NULL)
+        return;
+    bgi_arena_clear(&options->arena);
+    free(options);
+}
+
+bg_status bg_run_options_clone(const bg_run_options *options, bg_run_options **out, bg_error *error)
+{
+    BGI_TRY(bg_run_options_create(&options->options, out, error));
+    memcpy((*out)->is_given, options->is_given, sizeof options->is_given);
+    return BG_OK;
+}
+
+const bg_options *bg_run_options_view(const bg_run_options *options)
+{
+    return &options->options;
+}
+
+const bg_options *bg_run_options_use(bg_run_options *options)
+{
+    options->is_frozen = true;
+    return &options->options;
+}
+
+bool bg_run_options_is_given(const bg_run_options *options, const char *name)
+{
+    const uint32_t number = bgi_run_option_find(name);
+
+    return number != UINT32_MAX && options->is_given[number];
+}
+
+void bg_run_options_apply(bg_run_options *options, bg_options *to)
+{
+    options->is_frozen = true; /* `to` points into it from here on */
+    for (uint32_t i = 0; bgi_run_option_name(i) != NULL; i++)
+        if (options->is_given[i])
+            bgi_run_option_copy(&options->options, i, to);
+}
+
+/* ---- setting ---- */
+
+static bg_status check_open(const bg_run_options *options, bg_error *error)
+{
+    if (!options->is_frozen)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "options are in use and frozen: what was made with them would not notice; change a clone "
+                        "(bg_run_options_clone)");
+}
+
+bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error)
+{
+    uint32_t number;
+
+    BGI_TRY(check_open(options, error));
+    BGI_TRY(bgi_run_option_set(&options->options, &options->arena, name, text, &number, error));
+    options->is_given[number] = true;
+    return BG_OK;
+}
+
+/* A text that sets several options: changed are copies of what there was. */
+typedef struct reader {
+    bg_run_options *options;
+    bg_options made;
+    bool is_given[BGI_MOST_RUN_OPTIONS];
+    const char *name; /* of the text */
+    bgi_problems problems;
+} reader;
+
+static reader begin(bg_run_options *options, const char *name)
+{
+    reader r = {.options = options, .made = options->options, .name = name};
+
+    memcpy(r.is_given, options->is_given, sizeof r.is_given);
+    return r;
+}
+
+/* `place` follows the text's name: ":3: ", ":3:5: " or ": ". */
+static void set_one(reader *r, const char *place, const char *name, const char *text)
+{
+    bg_error problem = {0};
+    uint32_t number;
+
+    if (bgi_run_option_set(&r->made, &r->options->arena, name, text, &number, &problem) != BG_OK)
+        bgi_problems_add(&r->problems, NULL, "%s%s%s", r->name, place, problem.message);
+    else
+        r->is_given[number] = true;
+}
+
+static bg_status end(reader *r, bg_error *error)
+{
+    const bg_status status = bgi_problems_report(&r->problems, BG_ERROR_INVALID, error);
+
+    if (status == BG_OK) {
+        r->options->options = r->made;
+        memcpy(r->options->is_given, r->is_given, sizeof r->is_given);
+    }
+    bgi_problems_clear(&r->problems);
+    return status;
+}
+
+/* ---- lines ---- */
+
+static char *trim(char *text)
+{
+    char *end = text + strlen(text);
+
+    while (end > text && strchr(" \t\r\n", end[-1]) != NULL)
+        *--end = '\0';
+    return text + strspn(text, " \t");
+}
+
+/* "key value", "key=value", "key: value" or PopTorch's call, "key(value)". */
+static void read_line(reader *r, const char *place, char *line)
+{
+    const size_t length = strcspn(line, " \t=:(");
+    char *value = line + length;
+    bool is_call;
+
+    value += strspn(value, " \t");
+    is_call = *value == '(';
+    value += strspn(value, "=:(") > 0;
+    line[length] = '\0';
+    value = trim(value);
+    if (is_call && value[0] != '\0' && value[strlen(value) - 1] == ')')
+        value[strlen(value) - 1] = '\0';
+    else if (is_call) {
+        bgi_problems_add(&r->problems, NULL, "%s%s`%s(` has no `)`", r->name, place, line);
+        return;
+    }
+    set_one(r, place, line, trim(value));
+}
+
+static void read_lines(reader *r, char *text)
+{
+    unsigned number = 1;
+
+    for (char *line = text, *next; line != NULL; line = next, number++) {
+        char place[32], *comment;
+        next = strchr(line, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+        comment = strchr(line, '#');
+        if (comment != NULL)
+            *comment = '\0';
+        line = trim(line);
+        snprintf(place, sizeof place, ":%u: ", number);
+        if (*line != '\0')
+            read_line(r, place, line);
+    }
+}
+
+/* ---- JSON ---- */
+
+static void print_scalar(bgi_text *text, const json_t *value)
+{
+    if (json_is_string(value))
+        bgi_text_add(text, "%s", json_string_value(value));
+    else if (!json_is_null(value))
+        bgi_json_print(text, value);
+}
+
+/* A list is a list's elements, or the arguments of a call: ["OutputMode.EveryN", 3]. */
+static void set_json(reader *r, const char *place, const char *name, const json_t *value)
+{
+    const uint32_t number = bgi_run_option_find(name);
+    const bool is_mode = json_is_array(value) && json_array_size(value) == 2 && number != UINT32_MAX &&
+                         number == bgi_run_option_find("output_mode");
+    const bool is_list = number != UINT32_MAX && bgi_run_option_is_list(number);
+    bgi_text text = {0};
+    char *made = NULL;
+
+    if (is_mode)
+        print_scalar(&text, json_array_get(value, 0));
+    else if (json_is_array(value) && (is_list || json_array_size(value) == 1))
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            bgi_text_add(&text, "%s", i == 0 ? "" : ",");
+            print_scalar(&text, json_array_get(value, i));
+        }
+    else
+        print_scalar(&text, value);
+    if (bgi_text_finish(&text, &made, NULL) != BG_OK) {
+        r->problems.failed = true;
+        return;
+    }
+    set_one(r, place, name, made);
+    free(made);
+    if (is_mode)
+        set_json(r, place, "output_period", json_array_get(value, 1));
+}
+
+static bg_status read_json(reader *r, const char *text, bg_error *error)
+{
+    bgi_document document = {0};
+    const char *key;
+    json_t *value;
+
+    BGI_TRY(bgi_document_parse_json(text, strlen(text), r->name, &document, error));
+    json_object_foreach(document.root, key, value)
+    {
+        const char *found = json_string_value(json_object_get(document.places, key));
+        char place[64];
+        snprintf(place, sizeof place, ":%s: ", found != NULL ? found : "");
+        set_json(r, place, key, value);
+    }
+    bgi_document_clear(&document);
+    return BG_OK;
+}
+
+bg_status bg_run_options_parse(bg_run_options *options, const char *text, const char *name, bg_error *error)
+{
+    reader r = begin(options, name);
+    char *copy;
+
+    BGI_TRY(check_open(options, error));
+    if (text[strspn(text, " \t\r\n")] == '{') {
+        BGI_TRY(read_json(&r, text, error));
+        return end(&r, error);
+    }
+    copy = strdup(text);
+    if (copy == NULL)
+        return bgi_error_memory(error, "options", strlen(text));
+    read_lines(&r, copy);
+    free(copy);
+    return end(&r, error);
+}
+
+bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_error *error)
+{
+    char *text = NULL;
+    size_t size_bytes;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, BGI_DOCUMENT_LIMIT_BYTES, &text, &size_bytes, error));
+    if (strlen(text) != size_bytes)
+        status = bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu is zero; options are text", path, strlen(text));
+    else
+        status = bg_run_options_parse(options, text, path, error);
+    free(text);
+    return status;
+}
+
+bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *error)
+{
+    const char *text = getenv(BG_OPTIONS_VARIABLE);
+    reader r = begin(options, BG_OPTIONS_VARIABLE);
+    char *copy, *rest = NULL;
+
+    if (text == NULL || text[strspn(text, " \t\r\n")] == '\0')
+        return BG_OK;
+    if (text[strspn(text, " \t\r\n")] == '{')
+        return bg_run_options_parse(options, text, BG_OPTIONS_VARIABLE, error);
+    BGI_TRY(check_open(options, error));
+    copy = strdup(text);
+    if (copy == NULL)
+        return bgi_error_memory(error, "options", strlen(text));
+    for (char *word = strtok_r(copy, " \t\r\n", &rest); word != NULL; word = strtok_r(NULL, " \t\r\n", &rest))
+        read_line(&r, ": ", word);
+    free(copy);
+    return end(&r, error);
+}
+
+/* ---- printing ---- */
+
+/* Numbers that JSON has no room for are words too. */
+static json_t *make_value(uint32_t number, const bg_options *options)
+{
+    const bool is_list = bgi_run_option_is_list(number);
+    bgi_text text = {0};
+    json_t *value = NULL;
+
+    bgi_text_add(&text, "%s", is_list ? "[" : "");
+    bgi_run_option_print(&text, number, options);
+    bgi_text_add(&text, "%s", is_list ? "]" : "");
+    if (!text.failed && !bgi_run_option_is_text(number))
+        value = json_loads(text.data, JSON_DECODE_ANY, NULL);
+    if (!text.failed && value == NULL)
+        value = json_string(text.data);
+    bgi_text_clear(&text);
+    return value;
+}
+
+bg_status bg_run_options_print_json(const bg_run_options *options, char **out_text, bg_error *error)
+{
+    json_t *object = json_object();
+    bgi_text text = {0};
+    bool failed = object == NULL;
+
+    for (uint32_t i = 0; !failed && bgi_run_option_name(i) != NULL; i++)
+        failed = json_object_set_new(object, bgi_run_option_name(i), make_value(i, &options->options)) != 0;
+    if (!failed)
+        bgi_document_print_json(&text, object);
+    json_decref(object);
+    text.failed |= failed;
+    return bgi_text_finish(&text, out_text, error);
+}

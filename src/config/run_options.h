@@ -1,0 +1,28 @@
+/*
+ * run_options.h: the options of a run as a table: by name, by number (0, 1, ... in the order of printing).
+ */
+#ifndef BGI_CONFIG_RUN_OPTIONS_H
+#define BGI_CONFIG_RUN_OPTIONS_H
+
+#include <brigade/config.h>
+
+#include "config/document.h"
+#include "core/arena.h"
+
+enum { BGI_MOST_RUN_OPTIONS = 128 };
+
+/* NULL beyond the last. */
+const char *bgi_run_option_name(uint32_t number);
+/* By its name or PopTorch's; UINT32_MAX: there is none. */
+uint32_t bgi_run_option_find(const char *name);
+/* Words, which JSON has in quotes; lists, which it has in brackets. */
+bool bgi_run_option_is_text(uint32_t number);
+bool bgi_run_option_is_list(uint32_t number);
+/* bg_options_set; with an arena, texts and lists are copied into it. */
+bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *name, const char *text,
+                             uint32_t *out_number, bg_error *error);
+void bgi_run_option_print(bgi_text *text, uint32_t number, const bg_options *options);
+/* One option; what it points to is shared. */
+void bgi_run_option_copy(const bg_options *from, uint32_t number, bg_options *to);
+
+#endif

@@ -1,0 +1,284 @@
+/*
+ * test_options_object.c: options that own what they hold: copies are deep, used ones are frozen, and what is read from
+ * lines, JSON and the environment is all there or not at all, with every problem named where it stands.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/config.h>
+
+#include "support/folder.h"
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error->message);
+}
+
+static bg_run_options *make(const bg_options *from)
+{
+    bg_run_options *options = NULL;
+    bg_error error = {0};
+
+    require(bg_run_options_create(from, &options, &error), &error);
+    return options;
+}
+
+static void expect_says(const bg_error *error, const char *wanted)
+{
+    if (strstr(error->message, wanted) == NULL)
+        fail_msg("`%s` does not say `%s`", error->message, wanted);
+}
+
+static char *print(const bg_run_options *options)
+{
+    char *text = NULL;
+
+    assert_int_equal(bg_options_print(bg_run_options_view(options), &text, NULL), BG_OK);
+    return text;
+}
+
+/* What an owned copy holds is its own: what it was made of may change and go. */
+static void test_deep_copies(void **state)
+{
+    char stages[] = "B1|B2", folder[] = "plans", output[] = "loss", pattern[] = "layer*", block[] = "B1";
+    uint32_t mapping[] = {0, 1};
+    double shares[] = {0.5, 0.25};
+    bg_output_request request = {.output = output, .mode = BG_OUTPUT_ALL};
+    bg_location_rule rule = {.classes = 1, .pattern = pattern};
+    bg_block_cost cost = {.name = block};
+    bg_options plain = bg_options_defaults();
+    bg_run_options *options, *clone = NULL;
+    const bg_options *view;
+    (void)state;
+
+    plain.stages = stages;
+    plain.cache_dir = folder;
+    plain.device_mapping = mapping;
+    plain.device_mapping_count = 2;
+    plain.matmul_proportions = shares;
+    plain.matmul_proportion_count = 2;
+    plain.output_requests = &request;
+    plain.output_request_count = 1;
+    plain.location_rules = &rule;
+    plain.location_rule_count = 1;
+    plain.block_costs = &cost;
+    plain.block_cost_count = 1;
+    options = make(&plain);
+    assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
+    bg_run_options_destroy(options);
+    memset(stages, 'x', 2);
+    memset(folder, 'x', 2);
+    memset(output, 'x', 2);
+    memset(pattern, 'x', 2);
+    memset(block, 'x', 2);
+    mapping[1] = 7;
+    shares[1] = 7.0;
+    view = bg_run_options_view(clone);
+    assert_string_equal(view->stages, "B1|B2");
+    assert_string_equal(view->cache_dir, "plans");
+    assert_string_equal(view->output_requests[0].output, "loss");
+    assert_string_equal(view->location_rules[0].pattern, "layer*");
+    assert_string_equal(view->block_costs[0].name, "B1");
+    assert_int_equal(view->device_mapping[1], 1);
+    assert_true(view->matmul_proportions[1] == 0.25);
+    bg_run_options_destroy(clone);
+}
+
+static void test_frozen_once_used(void **state)
+{
+    bg_run_options *options = make(NULL), *clone = NULL;
+    bg_error error = {0};
+    (void)state;
+
+    require(bg_run_options_set(options, "deviceIterations", "7", &error), &error);
+    assert_int_equal(bg_run_options_use(options)->device_iterations, 7);
+    assert_int_equal(bg_run_options_set(options, "deviceIterations", "8", &error), BG_ERROR_INVALID);
+    expect_says(&error, "frozen");
+    expect_says(&error, "clone");
+    assert_int_equal(bg_run_options_parse(options, "replicas 2", "text", NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_run_options_parse(options, "{}", "text", NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_run_options_view(options)->device_iterations, 7);
+    assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
+    require(bg_run_options_set(clone, "deviceIterations", "8", &error), &error);
+    assert_int_equal(bg_run_options_view(clone)->device_iterations, 8);
+    assert_int_equal(bg_run_options_view(options)->device_iterations, 7);
+    bg_run_options_destroy(options);
+    bg_run_options_destroy(clone);
+}
+
+/* One line a form; later lines override. */
+static void test_lines(void **state)
+{
+    static const char text[] = "# as PopTorch has them\n"
+                               "deviceIterations(1)\n"
+                               "  gradient_accumulation = 8   # micro-batches\n"
+                               "\r\n"
+                               "replicas: 2\r\n"
+                               "outputMode(OutputMode.EveryN)\n"
+                               "output_period 3\n"
+                               "stages B1,B2|B3,B4@1\n"
+                               "device_mapping 0, 1\n"
+                               "place_weights remote\n"
+                               "phase_liveness always_live\n"
+                               "io_threads -1\n"
+                               "deviceIterations=12";
+    bg_run_options *options = make(NULL);
+    const bg_options *view = bg_run_options_view(options);
+    bg_options applied = bg_options_defaults();
+    bg_error error = {0};
+    (void)state;
+
+    require(bg_run_options_parse(options, text, "text", &error), &error);
+    assert_int_equal(view->device_iterations, 12);
+    assert_int_equal(view->gradient_accumulation, 8);
+    assert_int_equal(view->replicas, 2);
+    assert_int_equal(view->output_mode, BG_OUTPUT_EVERY_N);
+    assert_int_equal(view->output_period, 3);
+    assert_string_equal(view->stages, "B1,B2|B3,B4@1");
+    assert_int_equal(view->device_mapping_count, 2);
+    assert_int_equal(view->device_mapping[1], 1);
+    assert_int_equal(view->locations[BG_LOCATION_WEIGHTS].place, BG_PLACE_REMOTE);
+    assert_int_equal(view->phase_liveness, BG_LIVE_ALWAYS);
+    assert_int_equal(view->io_threads, -1);
+    assert_true(bg_run_options_is_given(options, "replicationFactor"));
+    assert_false(bg_run_options_is_given(options, "seed"));
+    applied.seed = 9;
+    applied.replicas = 5;
+    bg_run_options_apply(options, &applied);
+    assert_true(applied.seed == 9 && applied.replicas == 2 && applied.device_mapping_count == 2);
+    bg_run_options_destroy(options);
+}
+
+/* Every problem at once, each with its line; nothing is set. */
+static void test_problems_of_lines(void **state)
+{
+    static const char *const says[] = {"4 problems", "run.txt:2: option `replicas` is `-2`",
+                                       "run.txt:3: there is no option `deviceIteration`; did you mean",
+                                       "run.txt:5: `seed(` has no `)`",
+                                       "run.txt:6: option `device_mapping` is `0,x`; it must be a list"};
+    char folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16];
+    bg_run_options *options = make(NULL);
+    bg_error error = {0};
+    FILE *file;
+    (void)state;
+
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/run.txt", folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("trace true\nreplicas -2\ndeviceIteration 3\n\nseed(3\ndevice_mapping 0,x\n", file);
+    fclose(file);
+    assert_int_equal(bg_run_options_load(options, path, &error), BG_ERROR_INVALID);
+    for (size_t i = 0; i < sizeof says / sizeof says[0]; i++)
+        expect_says(&error, says[i]);
+    assert_false(bg_run_options_view(options)->trace);
+    assert_false(bg_run_options_is_given(options, "trace"));
+    assert_int_equal(bg_run_options_load(options, folder, NULL), BG_ERROR_IO);
+    test_folder_remove(folder);
+    assert_int_equal(bg_run_options_load(options, path, NULL), BG_ERROR_NOT_FOUND);
+    bg_run_options_destroy(options);
+}
+
+static void test_json(void **state)
+{
+    static const char text[] = " {\"deviceIterations\": 7, \"outputMode\": [\"OutputMode.EveryN\", 7],\n"
+                               "\"seed\": \"18446744073709551615\", \"trace\": true, \"loss_scaling\": 0.5,\n"
+                               "\"matmul_proportions\": [0.25, 0.125], \"replicationFactor\": [2]}";
+    bg_run_options *options = make(NULL), *again = make(NULL);
+    const bg_options *view = bg_run_options_view(options);
+    char *json = NULL, *first, *second;
+    bg_error error = {0};
+    (void)state;
+
+    require(bg_run_options_parse(options, text, "text", &error), &error);
+    assert_int_equal(view->device_iterations, 7);
+    assert_int_equal(view->output_mode, BG_OUTPUT_EVERY_N);
+    assert_int_equal(view->output_period, 7);
+    assert_true(view->seed == UINT64_MAX && view->trace && view->loss_scaling == 0.5);
+    assert_int_equal(view->matmul_proportion_count, 2);
+    assert_true(view->matmul_proportions[1] == 0.125);
+    assert_int_equal(view->replicas, 2);
+    require(bg_run_options_print_json(options, &json, &error), &error);
+    require(bg_run_options_parse(again, json, "again", &error), &error);
+    first = print(options);
+    second = print(again);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+    free(json);
+
+    assert_int_equal(bg_run_options_parse(again, "{\n \"replicas\": 1.5,\n \"trace\": 3}", "text", &error),
+                     BG_ERROR_INVALID);
+    expect_says(&error, "text:2:2: option `replicas` is `1.5`");
+    expect_says(&error, "text:3:2: option `trace` is `3`; it must be true or false");
+    assert_int_equal(bg_run_options_parse(again, "{\"trace\": }", "text", NULL), BG_ERROR_PARSE);
+    bg_run_options_destroy(options);
+    bg_run_options_destroy(again);
+}
+
+static void test_environment(void **state)
+{
+    bg_run_options *options = make(NULL);
+    bg_error error = {0};
+    (void)state;
+
+    unsetenv(BG_OPTIONS_VARIABLE);
+    require(bg_run_options_read_environment(options, &error), &error);
+    setenv(BG_OPTIONS_VARIABLE, " replicas=3  stages=B1|B2 ", 1);
+    require(bg_run_options_read_environment(options, &error), &error);
+    assert_int_equal(bg_run_options_view(options)->replicas, 3);
+    assert_string_equal(bg_run_options_view(options)->stages, "B1|B2");
+    setenv(BG_OPTIONS_VARIABLE, "{\"replicas\": 4}", 1);
+    require(bg_run_options_read_environment(options, &error), &error);
+    assert_int_equal(bg_run_options_view(options)->replicas, 4);
+    setenv(BG_OPTIONS_VARIABLE, "replicas=many seed=1", 1);
+    assert_int_equal(bg_run_options_read_environment(options, &error), BG_ERROR_INVALID);
+    expect_says(&error, "BRIGADE_OPTIONS: option `replicas` is `many`");
+    assert_false(bg_run_options_is_given(options, "seed"));
+    unsetenv(BG_OPTIONS_VARIABLE);
+    bg_run_options_destroy(options);
+}
+
+/* A line for each problem, however many. */
+static void test_all_problems(void **state)
+{
+    bg_options options = bg_options_defaults();
+    char *text = NULL;
+    size_t lines = 0;
+    (void)state;
+
+    assert_int_equal(bg_options_problems(&options, true, &text, NULL), BG_OK);
+    assert_string_equal(text, "");
+    free(text);
+    options.device_iterations = 0;
+    options.replicas = 0;
+    options.wait_limit_s = -1.0;
+    options.loss_scaling = 0.0;
+    assert_int_equal(bg_options_problems(&options, true, &text, NULL), BG_OK);
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, 4);
+    assert_non_null(strstr(text, "device_iterations is 0"));
+    assert_non_null(strstr(text, "wait_limit_s is -1"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_deep_copies),  cmocka_unit_test(test_frozen_once_used),
+        cmocka_unit_test(test_lines),        cmocka_unit_test(test_problems_of_lines),
+        cmocka_unit_test(test_json),         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_all_problems),
+    };
+
+    return cmocka_run_group_tests_name("options that own what they hold", tests, NULL, NULL);
+}
