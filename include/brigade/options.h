@@ -222,7 +222,7 @@ typedef struct bg_options {
      * devices of one: 8 devices with two stages are 4 replicas, 7 are an error. Leave `replicas` 1, or agree. */
     uint32_t total_devices;
     /* Replicas of a group get the same data: a run takes micro-batches for replicas / input_group_size of them. */
-    uint32_t input_group_size; /* default 1; divides `replicas` */
+    uint32_t input_group_size; /* default 1; divides `replicas`. Leave it 1 on a mesh */
     bg_grouping input_grouping;
     bg_accumulation accumulation;
     bg_replica_reduction replica_reduction;

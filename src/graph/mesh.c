@@ -17,7 +17,8 @@ void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh)
                       "a mesh of %u x %u tensor-parallel replicas for a graph that is begun for %u x %u; say it before "
                       "anything is added",
                       mesh->tensor_1, mesh->tensor_2, graph->mesh.tensor_1, graph->mesh.tensor_2);
-    graph->mesh = tensor;
+    else
+        graph->mesh = tensor;
 }
 
 bg_mesh bg_graph_mesh(const bg_graph *graph)

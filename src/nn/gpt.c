@@ -142,10 +142,11 @@ static bg_value drop(const builder *b, bg_value x)
 static bg_value add_attention(const builder *b, bg_value qkv)
 {
     const bg_gpt_options *options = b->options;
+    const bg_shard cache = {.whole = bg_matrix(options->dtype, b->cache_length, 2 * options->hidden),
+                            .dims = {{BG_MESH_NONE, 0, 0}, {.axis = BG_MESH_TENSOR_1, .blocks = 2}}};
     const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
     bg_attention_options attention = bg_attention_defaults(options->heads / bg_graph_mesh(b->graph).tensor_1);
     char name[2 * NAME_BYTES];
-    bg_type type;
 
     attention.sequence_length = options->sequence_length;
     attention.dropout = options->dropout;
@@ -153,11 +154,10 @@ static bg_value add_attention(const builder *b, bg_value qkv)
     attention.axis = BG_MESH_TENSOR_1;
     if (b->cache_length == 0)
         return bg_attention(b->graph, NULL, qkv, &attention);
-    type = bg_matrix(options->dtype, b->cache_length, 2 * options->hidden);
     return bg_attention_cached(
         b->graph, NULL, qkv,
-        bg_graph_variable(b->graph, make_name(b, "attn.cache", name), &type, BG_ROLE_BUFFER, &zero), b->positions,
-        &attention);
+        bg_graph_sharded_variable(b->graph, make_name(b, "attn.cache", name), &cache, BG_ROLE_BUFFER, &zero),
+        b->positions, &attention);
 }
 
 static bg_value add_layer(const builder *b, bg_value x)
@@ -315,10 +315,6 @@ bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, in
                       (long long)cache_length, (long long)used.sequence_length);
         return step;
     }
-    if (bg_graph_mesh(graph).tensor_1 * bg_graph_mesh(graph).tensor_2 > 1) {
-        bg_graph_fail(graph, BG_ERROR_UNSUPPORTED, "GPT: steps over a cache are for a graph without a mesh");
-        return step;
-    }
     tokens = bg_matrix(BG_INT32, 1, used.sequence_length);
     step.tokens = bg_graph_input(graph, "tokens", &tokens);
     step.positions = b.positions = bg_graph_input(graph, "positions", &tokens);
@@ -327,7 +323,7 @@ bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, in
     tokens = bg_vector(BG_INT32, 1);
     step.row = bg_graph_input(graph, "row", &tokens);
     x = add_norm(&b, "ln_f", bg_embedding(graph, NULL, x, step.row, -1));
-    step.logits = bg_linear(graph, "lm_head", x, bgi_layer_cast(graph, table, used.dtype), (bg_value){0});
+    step.logits = join_logits(&b, bg_parallel_logits(graph, "lm_head", x, table));
     if (used.dtype != BG_FLOAT32)
         step.logits = bg_cast(graph, NULL, step.logits, BG_FLOAT32);
     bg_block_end(graph);

@@ -81,6 +81,19 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
+/* The trainer counts samples by replicas, each with data of its own. */
+static bg_status refuse_mesh(const bg_graph *graph, bg_error *error)
+{
+    const bg_mesh mesh = bg_graph_mesh(graph);
+
+    if (mesh.tensor_1 * mesh.tensor_2 == 1)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                        "the model is built for %u x %u tensor-parallel replicas, which share their data; replicas of "
+                        "a trainer have data of their own: run it with sessions",
+                        mesh.tensor_1, mesh.tensor_2);
+}
+
 static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg_options *options,
                            bgi_compiled *compiled, bg_error *error)
 {
@@ -90,9 +103,11 @@ static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg
 
     BGI_TRY(bg_graph_create(&graph, error));
     loss = trainer->options.model(trainer->options.model_user, graph, stage, (int64_t)compiled->shape.micro_batch);
-    status = compiled->training
-                 ? bg_plan_create_training(graph, loss, &trainer->optimiser, options, &compiled->plan, error)
-                 : bg_plan_create_inference(graph, options, &compiled->plan, error);
+    status = refuse_mesh(graph, error);
+    if (status == BG_OK)
+        status = compiled->training
+                     ? bg_plan_create_training(graph, loss, &trainer->optimiser, options, &compiled->plan, error)
+                     : bg_plan_create_inference(graph, options, &compiled->plan, error);
     bg_graph_destroy(graph);
     return status;
 }

@@ -10,6 +10,11 @@
 #include "ops/ops.h"
 #include "transform/transform.h"
 
+static bool is_cross_entropy(const bgi_op *op)
+{
+    return op->type == &bgi_op_cross_entropy || op->type == &bgi_op_sharded_cross_entropy;
+}
+
 /* Losses over the same labels count the same elements. */
 static bool counts_the_same(const bg_graph *graph, bg_value a, bg_value b)
 {
@@ -18,8 +23,8 @@ static bool counts_the_same(const bg_graph *graph, bg_value a, bg_value b)
 
     if (a.id == b.id)
         return true;
-    return op_a->type == &bgi_op_cross_entropy && op_b->type == &bgi_op_cross_entropy &&
-           op_a->inputs[1].id == op_b->inputs[1].id && of_a->ignore_index == of_b->ignore_index;
+    return is_cross_entropy(op_a) && is_cross_entropy(op_b) && op_a->inputs[1].id == op_b->inputs[1].id &&
+           of_a->ignore_index == of_b->ignore_index;
 }
 
 static bg_value find_through_sum(const bg_graph *graph, const bgi_op *op, bool *out_is_mixed)

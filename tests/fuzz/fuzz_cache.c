@@ -19,18 +19,23 @@ enum { HEAD_BYTES = 28, CHECKSUM_AT = 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Two stages, dropout, an optimiser with state: most of what plans have. */
+/* Two stages, layers that a mesh cuts, dropout, an optimiser with state: most of what plans have. */
 static bg_graph *make_graph(bg_value *loss)
 {
     const bg_type image = bg_matrix(BG_FLOAT32, 2, 3), label = bg_vector(BG_INT32, 2);
+    const bg_parallel_linear_options wide = bg_parallel_linear_defaults(BG_MESH_TENSOR_2);
+    const bg_parallel_linear_options narrow = bg_parallel_linear_defaults(BG_MESH_TENSOR_1);
     bg_graph *graph = NULL;
     bg_value x, labels;
 
     if (bg_graph_create(&graph, NULL) != BG_OK)
         abort();
+    bg_graph_set_mesh(graph, &(bg_mesh){1, 2, 1});
     bg_block_begin(graph, "B1", BG_DEVICE_NONE);
     x = bg_graph_input(graph, "x", &image);
-    x = bg_dropout(graph, "drop", bg_linear_layer(graph, "one", x, 4, true), 0.25);
+    x = bg_parallel_linear_layer(graph, "one", x, 4, &wide);
+    x = bg_parallel_linear_layer(graph, "back", bg_sharded_dropout(graph, "drop", x, 0.25, BG_MESH_TENSOR_1), 4,
+                                 &narrow);
     bg_block_end(graph);
     bg_block_begin(graph, "B2", BG_DEVICE_NONE);
     labels = bg_graph_input(graph, "labels", &label);
@@ -137,6 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     options.gradient_accumulation = 3;
     options.stages = "B1|B2";
+    options.replicas = 2;
     options.kernels = BG_KERNELS_REFERENCE;
     request.graph = graph = make_graph(&request.loss);
     options.cache_dir = "nowhere";

@@ -1,6 +1,7 @@
 /*
  * test_gpt_step.c: GPT-2 in steps, with a cache, gives the bits that it gives for a whole sequence: in steps of one
- * token and of several, short ones, with every kind of kernels, and when two sessions share the cache.
+ * token and of several, short ones, with every kind of kernels, and when two sessions share the cache. On a mesh they
+ * agree to rounding.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <brigade/gpt.h>
 #include <brigade/session.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,8 @@ typedef struct run {
     int64_t length; /* tokens of a step; 0: the whole model */
 } run;
 
-static run open_run(const bg_gpt_options *model, int64_t length, bg_kernel_policy kernels, bg_weights *weights)
+static run open_run_on(const bg_mesh *mesh, const bg_gpt_options *model, int64_t length, bg_kernel_policy kernels,
+                       bg_weights *weights)
 {
     bg_options options = bg_options_defaults();
     bg_gpt_options used = *model;
@@ -59,7 +62,9 @@ static run open_run(const bg_gpt_options *model, int64_t length, bg_kernel_polic
     bg_graph *graph;
 
     options.kernels = kernels;
+    options.replicas = bg_mesh_replica_count(mesh);
     require(bg_graph_create(&graph, &error), &error);
+    bg_graph_set_mesh(graph, mesh);
     if (length > 0) {
         used.sequence_length = length;
         bg_gpt_build_step(graph, &used, CACHE);
@@ -70,6 +75,11 @@ static run open_run(const bg_gpt_options *model, int64_t length, bg_kernel_polic
     require(bg_session_create(r.plan, weights, &r.session, &error), &error);
     bg_graph_destroy(graph);
     return r;
+}
+
+static run open_run(const bg_gpt_options *model, int64_t length, bg_kernel_policy kernels, bg_weights *weights)
+{
+    return open_run_on(&(bg_mesh){1, 1, 1}, model, length, kernels, weights);
 }
 
 static void close_run(run *r)
@@ -159,6 +169,34 @@ static void test_same_bits(void **state)
     check_steps(BG_BFLOAT16, BG_KERNELS_REFERENCE, quick ? 10 : 40, "bfloat16, reference kernels");
 }
 
+/* Heads, hidden and vocabulary are cut; the cache that the host has is whole. */
+static void test_mesh(void **state)
+{
+    enum { TOKENS = 12 };
+    static const bg_mesh meshes[] = {{1, 3, 2}, {1, 1, 4}, {1, 3, 1}};
+    static float whole[LENGTH * VOCABULARY], logits[6 * VOCABULARY];
+    const bg_gpt_options model = medium(BG_FLOAT32);
+    run all = open_run(&model, 0, BG_KERNELS_FAST, NULL);
+    bg_weights *weights = bg_session_weights(all.session);
+
+    (void)state;
+    run_whole(&all, BG_FLOAT32, whole);
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
+        run step = open_run_on(&meshes[m], &model, 1, BG_KERNELS_FAST, weights);
+        for (int64_t i = 0; i < TOKENS; i++) {
+            run_step(&step, i, 1, logits);
+            for (uint32_t r = 1; r < bg_mesh_replica_count(&meshes[m]); r++)
+                assert_memory_equal(logits + r * VOCABULARY, logits, VOCABULARY * sizeof *logits);
+            for (int64_t v = 0; v < VOCABULARY; v++)
+                if (!(fabsf(logits[v] - whole[i * VOCABULARY + v]) <= 2e-6f))
+                    fail_msg("mesh %zu, token %lld: logit %lld is %.9g instead of %.9g", m, (long long)i, (long long)v,
+                             (double)logits[v], (double)whole[i * VOCABULARY + v]);
+        }
+        close_run(&step);
+    }
+    close_run(&all);
+}
+
 /* What inference writes reaches whoever asks for the weights, and it alone. */
 static void test_cache_is_shared(void **state)
 {
@@ -223,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_mesh),
         cmocka_unit_test(test_cache_is_shared),
         cmocka_unit_test(test_mesh),
         cmocka_unit_test(test_messages),

@@ -256,6 +256,7 @@ static void same_bits(void **state)
     options.recompute = BG_RECOMPUTE_NONE;
     for (size_t i = 0; i < (is_quick() ? 2 : sizeof schedules / sizeof schedules[0]); i++) {
         options.schedule = schedules[i];
+        options.cores = 1 + (uint32_t)i % 3;
         check_strategy(&wanted, &model, &options, updates, schedules[i]);
     }
     close_run(&wanted);

@@ -37,8 +37,11 @@ bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_stage stage, int
                       bg_matrix(net->dtype != BG_DTYPE_NONE ? net->dtype : BG_FLOAT32, micro_batch, TEST_NET_FEATURES),
                   label_type = bg_vector(BG_UINT8, micro_batch),
                   shift_type = bg_matrix(BG_FLOAT32, micro_batch, TEST_NET_HIDDEN);
-    bg_value x = bg_graph_input(graph, "x", &x_type), shift = {0}, labels, logits, loss;
+    bg_value x, shift = {0}, labels, logits, loss;
 
+    if (net->has_mesh)
+        bg_graph_set_mesh(graph, &(bg_mesh){1, 2, 1});
+    x = bg_graph_input(graph, "x", &x_type);
     start_block(graph, net, 0);
     if (net->dtype == BG_BFLOAT16)
         x = bg_cast(graph, NULL, x, BG_FLOAT32);

@@ -16,6 +16,7 @@ typedef struct test_net {
     bool has_dropout;
     bg_dtype dtype;                     /* of x; NONE: float32 */
     bool has_shift;                     /* an input `shift` [samples, hidden] is added; fit has it as output `shift` */
+    bool has_mesh;                      /* of 2 x 1 replicas */
     bool fails[BG_TRAINER_STAGE_COUNT]; /* the model's function reports an error */
 } test_net;
 

@@ -388,6 +388,19 @@ static void casts_touch_floats_only(void **state)
     }
 }
 
+/* Samples are counted by replicas that do not share them. */
+static void meshes_are_refused(void **state)
+{
+    rig r = {.net = {.device_count = 1, .has_mesh = true}};
+    const bg_trainer_options options = options_for(&r.net);
+
+    (void)state;
+    open_rig(&r, &options);
+    assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "the model is built for 2 x 1 tensor-parallel replicas"));
+    close_rig(&r);
+}
+
 /* ---- reports ---- */
 
 static void reports_have_their_folders(void **state)
@@ -424,7 +437,8 @@ int main(void)
         cmocka_unit_test(stages_have_their_own_plans), cmocka_unit_test(metrics_are_weighted_by_samples),
         cmocka_unit_test(output_modes_are_overridden), cmocka_unit_test(predictions_are_those_of_single_samples),
         cmocka_unit_test(infeeds_in_inference),        cmocka_unit_test(arguments_fill_their_inputs),
-        cmocka_unit_test(casts_touch_floats_only),     cmocka_unit_test(reports_have_their_folders),
+        cmocka_unit_test(casts_touch_floats_only),     cmocka_unit_test(meshes_are_refused),
+        cmocka_unit_test(reports_have_their_folders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
