@@ -68,6 +68,10 @@ train scaled --set loss_scaling=4096
 for other in single pipelined schedule stages sharded parallel resident liveness serialised scaled; do
     same base $other
 done
+train half --set precision=bfloat16
+train halfpipelined --set precision=bfloat16 --strategy pipelined --schedule gpipe
+same half halfpipelined
+check "bfloat16 gives other weights" sh -c '! cmp -s base.safetensors half.safetensors'
 train seed --seed 7
 check "another seed gives other weights" sh -c '! cmp -s base.safetensors seed.safetensors'
 train order --no-shuffle
@@ -175,6 +179,16 @@ check "a run begins with it" cmp -s saved.safetensors begun.safetensors
 error 1 'n_layer' gpt pretrain $one precision=float32 --quiet --hf-model hf --set layers=3
 error 1 '--hf-model: ' gpt pretrain $one precision=float32 --quiet --hf-model nowhere
 error 2 'weights come from one of them' gpt pretrain $one --hf-model hf --load saved
+
+# ---- a log on a full disk ----
+
+if [ -c /dev/full ]; then
+    "$program" gpt pretrain $small --steps 3 --log /dev/full --save-weights full.safetensors >full.out 2>full.err
+    check "a log that cannot be written is an error" test $? -eq 1
+    check "which is said" grep -q -e '--log: /dev/full: ' full.err
+    check "at the end: the run went on" grep -q '^Finished pre-training' full.out
+    check "and saved its weights" test -s full.safetensors
+fi
 
 # ---- learning ----
 
