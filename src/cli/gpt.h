@@ -62,6 +62,7 @@ typedef struct gpt_runner {
     uint32_t tokens, labels;   /* indices of inputs */
     const float *losses;       /* [device iteration][accumulation][replica] */
     const float *norms;        /* [device iteration][replica] */
+    const float *scales;       /* the same; NULL: the loss's scale stays */
     uint64_t norms_per_update; /* replicas */
 } gpt_runner;
 
@@ -75,6 +76,7 @@ bg_status gpt_runner_run(gpt_runner *runner, const void *tokens, const void *lab
 /* Means over the global batch of update `index` of the last call. */
 double gpt_runner_loss(const gpt_runner *runner, uint64_t index);
 double gpt_runner_norm(const gpt_runner *runner, uint64_t index);
+double gpt_runner_scale(const gpt_runner *runner, uint64_t index); /* with scales */
 
 /* ---- checkpoints (gpt_checkpoint.c) ---- */
 

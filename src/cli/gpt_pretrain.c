@@ -93,15 +93,17 @@ static void print_call(const run *r, const call *c)
 
 static bg_status log_updates(run *r, const call *c, bg_error *error)
 {
-    for (uint64_t i = 0; i < r->runner.updates_per_run; i++)
-        BGI_TRY(cli_log_write(&r->log,
-                              json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)(c->first + i + 1),
-                                        "loss", cli_json_real(gpt_runner_loss(&r->runner, i)), "grad_norm",
-                                        cli_json_real(gpt_runner_norm(&r->runner, i)), "lr",
-                                        cli_json_real(c->learning_rate), "samples_per_s",
-                                        cli_json_real(c->samples_per_s), "tokens_per_s",
-                                        cli_json_real(c->samples_per_s * (double)r->config->sequence_length)),
-                              error));
+    for (uint64_t i = 0; i < r->runner.updates_per_run; i++) {
+        json_t *line = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)(c->first + i + 1), "loss",
+                                 cli_json_real(gpt_runner_loss(&r->runner, i)), "grad_norm",
+                                 cli_json_real(gpt_runner_norm(&r->runner, i)), "lr", cli_json_real(c->learning_rate),
+                                 "samples_per_s", cli_json_real(c->samples_per_s), "tokens_per_s",
+                                 cli_json_real(c->samples_per_s * (double)r->config->sequence_length));
+
+        if (r->runner.scales != NULL)
+            json_object_set_new(line, "loss_scale", cli_json_real(gpt_runner_scale(&r->runner, i)));
+        BGI_TRY(cli_log_write(&r->log, line, error));
+    }
     return cli_log_flush(&r->log, error);
 }
 
@@ -176,8 +178,9 @@ static bg_status run_call(run *r, bg_error *error)
     print_call(r, &c);
     log_call(r, &c);
     add_events(r, &c);
-    /* Weights of a run that went wrong are not worth a checkpoint: the last good one stays. */
-    if (!isfinite(c.loss) || !isfinite(c.norm))
+    /* Weights of a run that went wrong are not worth a checkpoint: the last good one stays. With a scale that adapts
+     * itself an update whose gradients overflow is none. */
+    if (!isfinite(c.loss) || (!isfinite(c.norm) && r->runner.scales == NULL))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the %s became %s in update %" PRIu64
                             ": lower training.optimizer.learning_rate.maximum; no checkpoint was made of it",

@@ -98,6 +98,8 @@ static bg_status bind_streams(gpt_runner *runner, bg_error *error)
     runner->labels = bg_session_find_input(runner->session, "labels");
     BGI_TRY(find_output(runner, "loss", &runner->losses, &runner->losses_per_update, error));
     BGI_TRY(find_output(runner, "gradient_norm", &runner->norms, &runner->norms_per_update, error));
+    if (bg_session_find_output(runner->session, "loss_scale") != UINT32_MAX)
+        BGI_TRY(find_output(runner, "loss_scale", &runner->scales, &runner->norms_per_update, error));
     runner->losses_per_update /= runner->updates_per_run;
     runner->norms_per_update /= runner->updates_per_run;
     return BG_OK;
@@ -157,4 +159,9 @@ double gpt_runner_loss(const gpt_runner *runner, uint64_t index)
 double gpt_runner_norm(const gpt_runner *runner, uint64_t index)
 {
     return (double)runner->norms[index * runner->norms_per_update]; /* the same on all replicas */
+}
+
+double gpt_runner_scale(const gpt_runner *runner, uint64_t index)
+{
+    return (double)runner->scales[index * runner->norms_per_update];
 }

@@ -31,6 +31,7 @@ typedef struct bgi_gpt_config {
     int64_t micro_batch_size, data_parallel, tensor_parallel_1, tensor_parallel_2, device_iterations, io_tiles;
     const json_t *available_memory_proportion; /* an array of numbers */
     double loss_scaling;
+    bool auto_loss_scaling;
     int64_t attention_serialisation;
     bool test_mode;
     const char *load, *save, *memmap_dir; /* NULL: none */

@@ -72,6 +72,12 @@ train half --set precision=bfloat16
 train halfpipelined --set precision=bfloat16 --strategy pipelined --schedule gpipe
 same half halfpipelined
 check "bfloat16 gives other weights" sh -c '! cmp -s base.safetensors half.safetensors'
+train automatic --set auto_loss_scaling=true
+check "a scale that adapts itself is logged" test "$(values automatic loss_scale | head -n 2 | tr '\n' ' ')" = '1.0 2.0 '
+for key in loss grad_norm; do
+    check "and changes no $key" test "$(values base $key)" = "$(values automatic $key)"
+done
+check "nor a weight" cmp -s base.safetensors automatic.safetensors
 train seed --seed 7
 check "another seed gives other weights" sh -c '! cmp -s base.safetensors seed.safetensors'
 train order --no-shuffle
