@@ -27,7 +27,7 @@ const cli_option gpt_pretrain_options[] = {
 #include "cli/gpt_devices.def"
     {.help = "Files"},
     {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
-     .help = "begin with the weights of a Hugging Face GPT-2; it must be what the configuration says"},
+     .help = "begin with the weights of a Hugging Face GPT-2, which must be what the configuration says; test: random"},
     {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
      .help = "the trained model as a Hugging Face folder: config.json, model.safetensors"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",

@@ -182,6 +182,8 @@ train saved --steps 2 --save-hf hf
 check "a model is written" test -s hf/config.json -a -s hf/model.safetensors
 train begun --steps 1 --hf-model hf --set maximum=0 constant=true weight_decay=0
 check "a run begins with it" cmp -s saved.safetensors begun.safetensors
+train random --steps 6 --hf-model test
+same base random
 error 1 'n_layer' gpt pretrain $one precision=float32 --quiet --hf-model hf --set layers=3
 error 1 '--hf-model: ' gpt pretrain $one precision=float32 --quiet --hf-model nowhere
 error 2 'weights come from one of them' gpt pretrain $one --hf-model hf --load saved
