@@ -16,6 +16,8 @@ for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade
     check "installed" test -e "$folder/usr/$file"
 done
 check "installed program runs" "$folder/usr/bin/brigade" --version >/dev/null
+# From any folder, also where it was not built for: presets and a text come with it.
+check "and trains" sh -c 'cd / && BRIGADE_PRESETS= "$1" gpt pretrain --steps 1 --quiet >/dev/null 2>&1' sh "$folder/usr/bin/brigade"
 
 export PKG_CONFIG_PATH="$folder/usr/lib/pkgconfig"
 check "pkg-config knows the version" test "$(pkg-config --modversion brigade)" = "$(cat "$root/VERSION")"
