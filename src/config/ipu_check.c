@@ -121,6 +121,9 @@ static bool check_elements(const bgi_ipu_field *field, const json_t *list, bgi_p
         if (!json_is_integer(item) && !(json_is_real(item) && (field->kinds & BGI_REALS) != 0))
             bgi_problems_add(problems, field->name, "`%s[%zu]` is %s, %s; the field must be %s", field->name, i,
                              value_text(item, text), type_name(item), expected_text(field->kinds, expected));
+        else if (!is_in_range(field, item) && json_number_value(item) > field->most)
+            bgi_problems_add(problems, field->name, "`%s[%zu]` is %s; every element must be at most %.10g", field->name,
+                             i, value_text(item, text), field->most);
         else if (!is_in_range(field, item))
             bgi_problems_add(problems, field->name, "`%s[%zu]` is %s; every element must be at least %g%s", field->name,
                              i, value_text(item, text), field->least,
@@ -142,9 +145,9 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
     if (json_is_array(json))
         return check_elements(field, json, problems);
     if (json_is_number(json) && !is_in_range(field, json)) {
-        bgi_problems_add(problems, field->name, "`%s` is %s; it must be at least %g%s", field->name,
-                         value_text(json, text), field->least,
-                         json_number_value(json) > field->most ? ", and less than that" : "");
+        const bool is_above = json_number_value(json) > field->most;
+        bgi_problems_add(problems, field->name, "`%s` is %s; it must be at %s %.10g", field->name,
+                         value_text(json, text), is_above ? "most" : "least", is_above ? field->most : field->least);
         return false;
     }
     if (field == &bgi_ipu_fields[BGI_IPU_OUTPUT_MODE] &&

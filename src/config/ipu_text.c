@@ -13,6 +13,9 @@
 
 /* ---- update strings ---- */
 
+/* Where the wrong item begins, from column 1 on. */
+#define UPDATE_PLACE "update string, column %zu: "
+
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -106,25 +109,27 @@ static json_t *read_value(unsigned kinds, char *text)
     return json;
 }
 
-static void report_value(bgi_problems *problems, unsigned kinds, const char *key, const char *value)
+static void report_value(bgi_problems *problems, unsigned kinds, size_t column, const char *key, const char *value)
 {
     if ((kinds & BGI_MAP) != 0)
-        bgi_problems_add(
-            problems, NULL,
-            "You can only update int, float, bool, list or string values in the configuration, got `%.200s` "
-            "for key `%s`; write maps into the file",
-            value, key);
+        bgi_problems_add(problems, NULL,
+                         UPDATE_PLACE
+                         "You can only update int, float, bool, list or string values in the configuration, got "
+                         "`%.200s` for key `%s`; write maps into the file",
+                         column, value, key);
     else if ((kinds & BGI_BOOL) != 0)
-        bgi_problems_add(problems, NULL, "Can't derive true or false from `%.200s` (key `%s`)", value, key);
+        bgi_problems_add(problems, NULL, UPDATE_PLACE "Can't derive true or false from `%.200s` (key `%s`)", column,
+                         value, key);
     else
-        bgi_problems_add(problems, NULL, "`%.200s` is no value for `%s`; it takes %s%s", value, key,
+        bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is no value for `%s`; it takes %s%s", column, value,
+                         key,
                          (kinds & (BGI_INTEGERS | BGI_REALS)) == 0 ? "a number"
                          : (kinds & BGI_REAL) != 0                 ? "a number or a list [a b c]"
                                                                    : "a list of whole numbers [a b c]",
                          (kinds & BGI_NULL) != 0 ? ", or null" : "");
 }
 
-static void give_update(bg_ipu_config *config, const char *key, char *value, bgi_problems *problems)
+static void give_update(bg_ipu_config *config, size_t column, const char *key, char *value, bgi_problems *problems)
 {
     const char *renamed = bgi_ipu_renamed(key);
     const bgi_ipu_field_id id = bgi_ipu_field_find(renamed != NULL ? renamed : key);
@@ -139,8 +144,8 @@ static void give_update(bg_ipu_config *config, const char *key, char *value, bgi
         bgi_text_add(&config->notes, "`%s` is an old name of `%s`\n", key, renamed);
     if (id == BGI_IPU_FIELD_COUNT) {
         const char *nearest = bgi_ipu_field_nearest(key);
-        bgi_problems_add(problems, NULL, "Key `%.200s` isn't in the original config dict%s%s%s", key,
-                         nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
+        bgi_problems_add(problems, NULL, UPDATE_PLACE "Key `%.200s` isn't in the original config dict%s%s%s", column,
+                         key, nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
                          nearest != NULL ? "`?" : "");
         return;
     }
@@ -149,7 +154,7 @@ static void give_update(bg_ipu_config *config, const char *key, char *value, bgi
     if (copy == NULL)
         problems->failed = true;
     else if (json == NULL)
-        report_value(problems, bgi_ipu_fields[id].kinds, key, value);
+        report_value(problems, bgi_ipu_fields[id].kinds, column, key, value);
     else
         bgi_ipu_give(config, id, json);
     json_decref(json);
@@ -179,17 +184,19 @@ void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems 
     while (item != NULL) {
         char *end = find_end(item);
         char *next = *end != '\0' ? end + 1 : NULL;
-        const size_t column = (size_t)(item - copy) + 1;
+        size_t column;
         char *equals;
 
         *end = '\0';
+        item = trim(item);
+        column = (size_t)(item - copy) + 1;
         equals = strchr(item, '=');
         if (equals == NULL || strchr(equals + 1, '=') != NULL) {
-            bgi_problems_add(problems, NULL, "update string, column %zu: `%.200s` is no key=value%s", column, item,
+            bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is no key=value%s", column, item,
                              equals != NULL ? ": it has more than one =" : "");
         } else {
             *equals = '\0';
-            give_update(config, trim(item), trim(equals + 1), problems);
+            give_update(config, column, trim(item), trim(equals + 1), problems);
         }
         item = next;
     }

@@ -355,11 +355,13 @@ static void test_updates(void **state)
     bg_ipu_config *config = NULL;
     bg_error error = {0};
     static const char *const wrong[][2] = {
-        {"foo=1", "Key `foo` isn't in the original config dict"},
+        {"foo=1", "update string, column 1: Key `foo` isn't in the original config dict"},
         {"replication_factor", "column 1: `replication_factor` is no key=value"},
         {"seed=1,device_iterations=2=3", "column 8"},
-        {"replication_factor=two", "`two` is no value for `replication_factor`"},
-        {"auto_loss_scaling=maybe", "Can't derive true or false"},
+        {"seed=1,  replication_factor=two", "update string, column 10: `two` is no value for `replication_factor`"},
+        {"replication_factor=4000000000", "must be at most 2147483647"},
+        {"layers_per_ipu=[9000000000 1]", "every element must be at most "},
+        {"auto_loss_scaling=maybe", "update string, column 1: Can't derive true or false"},
         {"layers_per_ipu=[1 x]", "a list of whole numbers [a b c]"},
         {"parallelize_kwargs={}", "You can only update int, float, bool, list or string values"},
         {"layers_per_ipu=[1 2],ipus_per_replica=3", "should use the same number of IPUs"},

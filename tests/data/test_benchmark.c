@@ -17,6 +17,31 @@ static const char *const fields[] = {
     "elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second", "bandwidth",
     "latency_mean",       "latency_p50",           "latency_p90",  "latency_p99",         "latency_max"};
 
+static double number(const json_t *epoch, const char *field)
+{
+    return json_number_value(json_object_get(epoch, field));
+}
+
+/* Nine digits are printed. */
+static void expect_close(double found, double wanted)
+{
+    assert_true(found > wanted * (1 - 1e-7) && found < wanted * (1 + 1e-7));
+}
+
+/* What is derived agrees with what is measured: GB/s, elements a second, latencies in their order. */
+static void check_figures(const json_t *epoch)
+{
+    const double elapsed_s = number(epoch, "time_elapsed"), elements = number(epoch, "elements_processed");
+
+    expect_close(number(epoch, "elements_per_second"), elements / elapsed_s);
+    expect_close(number(epoch, "bandwidth"), 1e-9 * number(epoch, "total_bytes_processed") / elapsed_s);
+    expect_close(number(epoch, "latency_mean"), elapsed_s / elements);
+    assert_true(number(epoch, "latency_p50") <= number(epoch, "latency_p90"));
+    assert_true(number(epoch, "latency_p90") <= number(epoch, "latency_p99"));
+    assert_true(number(epoch, "latency_p99") <= number(epoch, "latency_max"));
+    assert_true(number(epoch, "latency_max") <= elapsed_s);
+}
+
 static void check_json(char *text, uint64_t epochs, uint64_t elements, uint64_t element_bytes)
 {
     json_t *root = json_loads(text, 0, NULL), *list = json_object_get(root, "epochs");
@@ -27,11 +52,10 @@ static void check_json(char *text, uint64_t epochs, uint64_t elements, uint64_t 
         const json_t *epoch = json_array_get(list, e);
 
         for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-            assert_true(json_number_value(json_object_get(epoch, fields[i])) > 0);
+            assert_true(number(epoch, fields[i]) > 0);
         assert_int_equal(json_integer_value(json_object_get(epoch, "elements_processed")), elements);
         assert_int_equal(json_integer_value(json_object_get(epoch, "total_bytes_processed")), elements * element_bytes);
-        assert_true(json_number_value(json_object_get(epoch, "latency_p50")) <=
-                    json_number_value(json_object_get(epoch, "latency_p99")));
+        check_figures(epoch);
     }
     json_decref(root);
     free(text);
