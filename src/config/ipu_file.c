@@ -53,14 +53,19 @@ const char *bgi_ipu_renamed(const char *name)
 typedef struct places {
     const bgi_document *document;
     const char *name;
+    const bg_ipu_config *config;                  /* once the file was read; until then NULL */
+    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* what the file gave; overrides come after it */
 } places;
 
 static const char *place_of(const void *user, const char *field, char *text, size_t size)
 {
     const places *it = user;
+    const bgi_ipu_field_id id = field != NULL ? bgi_ipu_field_find(field) : BGI_IPU_FIELD_COUNT;
     const char *place = field != NULL ? json_string_value(json_object_get(it->document->places, field)) : NULL;
 
-    if (place != NULL)
+    if (it->config != NULL && id != BGI_IPU_FIELD_COUNT && it->config->given[id] != it->from_file[id])
+        snprintf(text, size, "update string: ");
+    else if (place != NULL)
         snprintf(text, size, "%s:%s: ", it->name, place);
     else
         snprintf(text, size, "%s: ", it->name);
@@ -115,7 +120,7 @@ bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
                                 const bg_ipu_config_load_options *options, bg_ipu_config **out, bgi_problems *problems,
                                 bg_error *error)
 {
-    const places where = {document, name};
+    places where = {.document = document, .name = name};
     bg_ipu_config *config = NULL;
     bool good = true;
 
@@ -127,6 +132,8 @@ bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
          at = json_object_iter_next(document->root, at))
         good = read_key(config, json_object_iter_key(at), json_object_iter_value(at),
                         options != NULL && options->keep_unknown, problems);
+    where.config = config;
+    memcpy(where.from_file, config->given, sizeof where.from_file);
     problems->place = NULL;
     if (good && options != NULL && options->overrides != NULL)
         bgi_ipu_read_updates(config, options->overrides, problems);

@@ -505,7 +505,9 @@ static void test_overrides(void **state)
 {
     const bg_ipu_config_load_options options = {
         .overrides = "inference_layers_per_ipu=[-1],inference_ipus_per_replica=2,executable_cache_dir=cache"};
+    const bg_ipu_config_load_options wrong = {.overrides = "seed=1,layers_per_ipu=[1 -3]"};
     bg_ipu_config *config = NULL;
+    bg_error error = {0};
     (void)state;
 
     assert_int_equal(
@@ -514,6 +516,13 @@ static void test_overrides(void **state)
     expect_field(config, "inference_ipus_per_replica", "2");
     expect_field(config, "executable_cache_dir", "\"cache\"");
     bg_ipu_config_destroy(config);
+
+    /* What is wrong is looked for where it was said. */
+    assert_int_equal(
+        bg_ipu_config_parse_json("{\"layers_per_ipu\": [1],\n\"device_iterations\": 0}", "f", &wrong, &config, &error),
+        BG_ERROR_INVALID);
+    expect_says(&error, "update string: `layers_per_ipu[1]` is -3");
+    expect_says(&error, "f:2:1: `device_iterations` is 0");
 }
 
 static void test_bad_text(void **state)
