@@ -136,6 +136,9 @@ static void *fill(void *argument)
             tensors[t] = infeed->slots + slot * infeed->slot_bytes + infeed->offsets[t];
         status = infeed->source(infeed->user, tensors, &has_ended, &infeed->error);
         if (status != BG_OK || has_ended) {
+            if (status != BG_OK && infeed->error.status == BG_OK)
+                bg_error_set(&infeed->error, status, "the source reported '%s' without a message",
+                             bg_status_name(status));
             infeed->error.status = status;
             atomic_store(&infeed->ended_at, element);
             tell_engine(infeed);
@@ -343,9 +346,12 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     bg_type_text(&infeed->types[t], have);
     fits = !infeed->has_samples || add_micro_batch(infeed, t, &plan->inputs[input].type);
     if (!fits || !bg_type_equal(&infeed->types[t], &plan->inputs[input].type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "infeed: tensor %u is %s%s, input `%s` is %s", t, have,
+        return bg_error_set(error, BG_ERROR_SHAPE, "infeed: tensor %u is %s%s, input `%s` is %s; %s", t, have,
                             infeed->has_samples ? " a sample" : "", plan->inputs[input].name,
-                            bg_type_text(&plan->inputs[input].type, want));
+                            bg_type_text(&plan->inputs[input].type, want),
+                            infeed->has_samples
+                                ? "an input must be a sample with the micro-batch, the same for all, as first dimension"
+                                : "they must be equal");
     infeed->inputs[t] = input;
     return BG_OK;
 }

@@ -85,6 +85,7 @@ typedef struct source {
     bg_type types[4];
     unsigned char *data[4];
     uint64_t next, end, fail_at; /* elements; UINT64_MAX: never */
+    bool fails_silently;
     atomic_uint calls;
 } source;
 
@@ -114,7 +115,7 @@ static bg_status next_element(void *user, void *const tensors[], bool *out_has_e
 
     atomic_fetch_add(&s->calls, 1);
     if (s->next == s->fail_at)
-        return bg_error_set(error, BG_ERROR_IO, "the disk is on fire");
+        return s->fails_silently ? BG_ERROR_IO : bg_error_set(error, BG_ERROR_IO, "the disk is on fire");
     *out_has_ended = s->next == s->end;
     for (uint32_t i = 0; i < s->tensor_count && !*out_has_ended; i++) {
         const size_t size = bg_type_size_bytes(&s->types[i]);
@@ -550,6 +551,25 @@ static void a_source_that_fails_reaches_run_and_consumer(void **state)
     clear_source(&s);
 }
 
+static void a_source_that_fails_without_a_word_is_named(void **state)
+{
+    bg_infeed *infeed;
+    source s;
+    rig r;
+
+    (void)state;
+    open_rig(&r, &ways[0]);
+    init_source(&s, r.session, 1000);
+    s.fail_at = 0;
+    s.fails_silently = true;
+    infeed = open_infeed(&s, &r, 1);
+    assert_int_equal(bg_session_run_infeed(r.session, infeed, NULL, &r.error), BG_ERROR_IO);
+    assert_non_null(strstr(r.error.message, "infeed, element 0: the source reported '"));
+    close_rig(&r);
+    bg_infeed_destroy(infeed);
+    clear_source(&s);
+}
+
 static void *stop_later(void *argument)
 {
     sleep_ms(20);
@@ -856,7 +876,8 @@ static void infeeds_are_checked(void **state)
     options.names = NULL;
     s.types[0].dims[0]++;
     assert_int_equal(bg_infeed_create(s.types, s.tensor_count, next_element, &s, &options, &infeed, NULL), BG_OK);
-    assert_int_equal(bg_infeed_start(infeed, r.session, NULL), BG_ERROR_SHAPE);
+    assert_int_equal(bg_infeed_start(infeed, r.session, &r.error), BG_ERROR_SHAPE);
+    assert_non_null(strstr(r.error.message, "they must be equal"));
     bg_infeed_destroy(infeed);
     outfeed_options.structure = "unknown";
     assert_int_equal(bg_outfeed_create(&outfeed_options, &outfeed, NULL), BG_OK);
@@ -1004,6 +1025,7 @@ int main(void)
         cmocka_unit_test(nobody_takes_rows_until_the_limit),
         cmocka_unit_test(data_that_end),
         cmocka_unit_test(a_source_that_fails_reaches_run_and_consumer),
+        cmocka_unit_test(a_source_that_fails_without_a_word_is_named),
         cmocka_unit_test(endless_runs_are_stopped),
         cmocka_unit_test(no_thread_is_left),
         cmocka_unit_test(a_signal_leaves_no_thread),
