@@ -203,8 +203,9 @@ typedef struct bg_options {
      * NULL: as auto_stage says. */
     const char *stages;
     bg_auto_stage auto_stage; /* when stages is NULL */
-    /* The device of each stage; devices may repeat, and neighbours on one device stay two stages. NULL: the device
-     * behind @, else that of the stage's blocks, else where the schedule places the stage. */
+    /* The device of each stage; devices may repeat, and neighbours on one device stay two stages. Devices that are
+     * left out are idle (at most 64, and a warning). NULL: the device behind @, else that of the stage's blocks, else
+     * where the schedule places the stage. */
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
     uint32_t device_count; /* of one replica; 0: what the stages and the schedule make of it */

@@ -6,6 +6,8 @@
  *     nothing               the schedule's placement (line, loop, fold); phases: stage i of each phase on device i,
  * with two groups on device 2 i (even phases) or 2 i + 1 (odd ones)
  *
+ * Devices between them may be left out: they are there, and idle.
+ *
  * Knows stages and their order, no data flow.
  */
 #include "plan/devices.h"
@@ -16,6 +18,8 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "plan/options.h"
+
+enum { MOST_IDLE_DEVICES = 64 };
 
 bool bgi_merges_neighbours(const bg_options *options, const bg_schedule_generator *generator)
 {
@@ -75,6 +79,39 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
+static void warn(const bg_options *options, const char *text)
+{
+    if (options->log != NULL)
+        options->log(options->log_user, BG_LOG_WARNING, text);
+}
+
+/* Devices without a stage are idle, as on IPUs. A number far beyond the stages is rather a slip. */
+static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
+{
+    uint32_t idle = 0, first = 0;
+    char text[160];
+
+    for (uint32_t d = count; d-- > 0;) {
+        bool used = false;
+        for (uint32_t s = 0; s < stages->stage_count && !used; s++)
+            used = stages->stage_devices[s] == d;
+        if (used)
+            continue;
+        idle++;
+        first = d;
+    }
+    if (idle == 0)
+        return BG_OK;
+    if (idle > MOST_IDLE_DEVICES)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "device %u has no stage, but device %u has; %u devices would be idle, at most %u may: "
+                            "number the devices from 0 without gaps",
+                            first, count - 1, idle, MOST_IDLE_DEVICES);
+    snprintf(text, sizeof text, "devices without a stage are idle: %u of %u, first device %u", idle, count, first);
+    warn(options, text);
+    return BG_OK;
+}
+
 static bg_status check_numbers(const bg_options *options, bgi_stages *stages, bg_error *error)
 {
     uint32_t count = 0;
@@ -82,15 +119,7 @@ static bg_status check_numbers(const bg_options *options, bgi_stages *stages, bg
     for (uint32_t s = 0; s < stages->stage_count; s++)
         if (stages->stage_devices[s] + 1 > count)
             count = stages->stage_devices[s] + 1;
-    for (uint32_t d = 0; d < count; d++) {
-        bool used = false;
-        for (uint32_t s = 0; s < stages->stage_count && !used; s++)
-            used = stages->stage_devices[s] == d;
-        if (!used)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "device %u has no stage, but device %u has; number the devices from 0 without gaps", d,
-                                count - 1);
-    }
+    BGI_TRY(check_idle(options, stages, count, error));
     stages->device_count = count;
     if (options->device_count != 0 && options->device_count != count)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -170,12 +199,6 @@ bg_status bgi_place_stages(const bg_options *options, const bg_schedule_generato
 }
 
 /* ---- what IPU software refuses ---- */
-
-static void warn(const bg_options *options, const char *text)
-{
-    if (options->log != NULL)
-        options->log(options->log_user, BG_LOG_WARNING, text);
-}
 
 static bg_status check_stage_count(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {

@@ -35,8 +35,11 @@ bg_status bgi_choose_generator(bgi_compiler *c, bg_error *error)
 
 void bgi_give_up_pipeline(bgi_compiler *c)
 {
-    if (c->plan->options.strategy != BG_STRATEGY_PIPELINED || c->stages.device_count > 1)
+    if (c->plan->options.strategy != BG_STRATEGY_PIPELINED)
         return;
+    for (uint32_t s = 1; s < c->stages.stage_count; s++)
+        if (c->stages.stage_devices[s] != c->stages.stage_devices[0])
+            return;
     warn(c->plan, "all stages are on one device: one micro-batch runs at a time, without a pipeline");
     c->generator = bg_schedule_generator_find("sequential");
     c->splits_weights = false;

@@ -374,7 +374,8 @@ static void test_automatic_stages(void **state)
 
 static void test_mapped_devices(void **state)
 {
-    static const uint32_t mappings[][4] = {{0, 1, 1, 0}, {3, 1, 0, 2}, {0, 0, 1, 1}, {0, 0, 0, 0}};
+    static const uint32_t mappings[][4] = {{0, 1, 1, 0}, {3, 1, 0, 2}, {0, 0, 1, 1},
+                                           {0, 0, 0, 0}, {3, 1, 1, 5}, {2, 2, 2, 2}};
 
     (void)state;
     for (unsigned m = first_model(); test_model_at(m) != NULL; m++) {

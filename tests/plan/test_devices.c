@@ -44,7 +44,7 @@ static const bg_schedule_generator fold = {.name = "fold", .placement = BG_PLACE
 
 static void test_placements(void **state)
 {
-    static const uint32_t mapping[] = {0, 1, 1, 0}, reversed[] = {3, 2, 1, 0};
+    static const uint32_t mapping[] = {0, 1, 1, 0}, reversed[] = {3, 2, 1, 0}, gaps[] = {3, 1, 1, 3};
     static const struct {
         placed stages;
         const bg_schedule_generator *generator;
@@ -65,7 +65,10 @@ static void test_placements(void **state)
         {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, mapping, "0110"},
         {{4, "", "", "0123"}, &line, BG_STRATEGY_PIPELINED, 2, false, mapping, "0110"}, /* over the blocks' ids */
         {{4, "", "", ""}, &line, BG_STRATEGY_SHARDED, 0, false, reversed, "3210"},
+        {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, gaps, "3113"},
+        {{3, "", "", "1-2"}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "112"},
         {{4, "0112", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "0123"},
+        {{4, "", "0112", ""}, &line, BG_STRATEGY_PHASED, 0, true, NULL, "0130"},
         {{3, "", "", ""}, &line, BG_STRATEGY_PHASED, 0, false, NULL, "000"},
         {{5, "", "00112", ""}, &line, BG_STRATEGY_PHASED, 0, false, NULL, "01010"},
         {{6, "", "001122", ""}, &line, BG_STRATEGY_PHASED, 0, true, NULL, "021302"},
@@ -97,7 +100,7 @@ static void test_placements(void **state)
 
 static void test_placement_refusals(void **state)
 {
-    static const uint32_t three[] = {0, 1, 2}, gap[] = {0, 2, 2, 0}, same[] = {0, 1, 1, 0};
+    static const uint32_t three[] = {0, 1, 2}, far[] = {0, 2, 68, 0}, same[] = {0, 1, 1, 0};
     static const bg_device_model two_models[] = {{1, 0}, {2, 0}};
     static const struct {
         placed stages;
@@ -111,9 +114,8 @@ static void test_placement_refusals(void **state)
          "device_mapping has 3 devices, there are 4 stages; give one device for each stage"},
         {{4, "", "", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = gap, .device_mapping_count = 4},
-         "device 1 has no stage, but device 2 has"},
-        {{3, "", "", "1-2"}, &line, {.strategy = BG_STRATEGY_PIPELINED}, "device 0 has no stage, but device 2 has"},
+         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = far, .device_mapping_count = 4},
+         "device 1 has no stage, but device 68 has; 66 devices would be idle, at most 64 may"},
         {{4, "", "", ""},
          &line,
          {.strategy = BG_STRATEGY_PIPELINED, .device_count = 2},
@@ -394,13 +396,38 @@ static void test_interleaved_with_a_shared_device(void **state)
     assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
 }
 
+static void test_devices_without_a_stage(void **state)
+{
+    static const uint32_t mapping[] = {3, 1}, one[] = {2, 2};
+    const limit_case two = {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 3, 1, 0, false, NULL, NULL};
+    bg_options options = bg_options_defaults();
+    char warning[512];
+
+    (void)state;
+    options.device_mapping = mapping;
+    options.device_mapping_count = 2;
+    assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
+    assert_string_equal(warning, "devices without a stage are idle: 2 of 4, first device 0");
+    options.ipu_limits = true; /* four devices are a power of two */
+    assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
+    options.ipu_limits = false;
+    options.device_mapping = one;
+    assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
+    assert_non_null(strstr(warning, "all stages are on one device"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placements),       cmocka_unit_test(test_placement_refusals),
-        cmocka_unit_test(test_mapping_and_text), cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_ipu_limits),       cmocka_unit_test(test_device_iterations_of_a_split_model),
-        cmocka_unit_test(test_rounded_devices),  cmocka_unit_test(test_interleaved_with_a_shared_device),
+        cmocka_unit_test(test_placements),
+        cmocka_unit_test(test_placement_refusals),
+        cmocka_unit_test(test_devices_without_a_stage),
+        cmocka_unit_test(test_mapping_and_text),
+        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_ipu_limits),
+        cmocka_unit_test(test_device_iterations_of_a_split_model),
+        cmocka_unit_test(test_rounded_devices),
+        cmocka_unit_test(test_interleaved_with_a_shared_device),
     };
 
     return cmocka_run_group_tests_name("plan/devices", tests, NULL, NULL);
