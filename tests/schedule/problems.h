@@ -105,19 +105,22 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
                                                    .to_kind = BG_ACTION_RECOMPUTE,
                                                    .last_kind = a % 2 == 0 ? BG_ACTION_RECOMPUTE : last,
                                                    .to_stage = a});
-        test_add_edge(test, (bg_schedule_edge){.from_kind = recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_FORWARD,
-                                               .from_stage = a,
-                                               .to_kind = BG_ACTION_BACKWARD,
-                                               .last_kind = last,
-                                               .to_stage = a});
-        for (uint32_t level = 0; level + 1 < p->update_level_count; level++)
-            test_add_edge(test, (bg_schedule_edge){.from_kind = BG_ACTION_UPDATE,
+        /* Without these edges, order is a matter of the stage alone. */
+        if (test_random(random, 4) != 0)
+            test_add_edge(test, (bg_schedule_edge){.from_kind = recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_FORWARD,
                                                    .from_stage = a,
-                                                   .from_level = level,
-                                                   .to_kind = BG_ACTION_UPDATE,
-                                                   .last_kind = BG_ACTION_UPDATE,
-                                                   .to_stage = test_random(random, p->stage_count),
-                                                   .to_level = level + 1});
+                                                   .to_kind = BG_ACTION_BACKWARD,
+                                                   .last_kind = last,
+                                                   .to_stage = a});
+        for (uint32_t level = 0; level + 1 < p->update_level_count; level++)
+            if (test_random(random, 4) != 0)
+                test_add_edge(test, (bg_schedule_edge){.from_kind = BG_ACTION_UPDATE,
+                                                       .from_stage = a,
+                                                       .from_level = level,
+                                                       .to_kind = BG_ACTION_UPDATE,
+                                                       .last_kind = BG_ACTION_UPDATE,
+                                                       .to_stage = test_random(random, p->stage_count),
+                                                       .to_level = level + 1});
     }
 }
 
