@@ -395,6 +395,37 @@ static void preloads_overlap(void **state)
     assert_true(fabs(simulate_phases(100.0 / 6.0, true, SIZE_MAX) - 22.0) < 1e-9);
 }
 
+/* Two stages of 3 micro-batches with unit costs, the stash of stage 0 stored in 4 and loaded on demand in 4. With one
+ * slot the second and third forward wait for the store before them, which ends at 5 and 10; then 3 forwards and 3
+ * backwards of stage 1, and three loads with a backward each. With two slots only the third waits, until 5; the last
+ * store ends at 13. */
+static void producers_wait_for_their_slots(void **state)
+{
+    const bg_stage_cost costs[] = {{.forward_ns = 1, .backward_ns = 1}, {.forward_ns = 1, .backward_ns = 1}};
+    const double expected[] = {11 + 6 + 3 * 5, 13 + 3 * 5};
+    bg_schedule_buffer buffer = {.stage = 0, .per_micro_batch = true, .size_bytes = 100};
+    test_problem test;
+
+    (void)state;
+    make_phases(&test);
+    test.problem.micro_batch_count = 3;
+    test.problem.costs = costs;
+    test.problem.remote_bytes_per_ns = 25.0;
+    buffer.edge = find_stash(&test.problem, 0);
+    test.problem.buffers = &buffer;
+    test.problem.buffer_count = 1;
+    for (buffer.slots = 1; buffer.slots <= 2; buffer.slots++) {
+        bg_schedule *schedule = NULL;
+        bg_schedule_timing timing = {0};
+        assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, NULL), BG_OK);
+        assert_int_equal(bg_schedule_simulate(schedule, &test.problem, &timing, NULL), BG_OK);
+        assert_true(fabs(timing.makespan - expected[buffer.slots - 1]) < 1e-9);
+        bg_schedule_timing_clear(&timing);
+        bg_schedule_destroy(schedule);
+    }
+    test_problem_clear(&test);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +439,7 @@ int main(void)
         cmocka_unit_test(random_problems_are_completed_rightly),
         cmocka_unit_test(preloads_overlap),
         cmocka_unit_test(stores_of_pieces_are_shorter),
+        cmocka_unit_test(producers_wait_for_their_slots),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
