@@ -351,12 +351,13 @@ static void eight_times_the_memory_trains(void **state)
     free(whole.bytes);
 }
 
-/* Windows of phases that are not on the device together are one: on demand for one phase, with preload for two. */
+/* Windows of phases that are not on the device together are one: on demand or without overlap for one phase, with
+ * preload for two. */
 static void windows_are_shared(void **state)
 {
     const size_t layer_bytes = (WIDTH * WIDTH + WIDTH) * sizeof(float);
     bg_options options = make_options();
-    result all, preload, on_demand;
+    result all, preload, one_by_one, on_demand;
 
     (void)state;
     /* A sum needs no total that all updates wait for: each stage is updated right after its backward. */
@@ -366,15 +367,21 @@ static void windows_are_shared(void **state)
     all = run_deep(&options, "always live");
     options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD;
     preload = run_deep(&options, "preload");
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP;
+    one_by_one = run_deep(&options, "no overlap");
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD;
     move_off(&options, 1u << BG_LOCATION_WEIGHTS, true);
     on_demand = run_deep(&options, "on demand");
     assert_int_equal(on_demand.window_bytes, layer_bytes);
     assert_int_equal(preload.window_bytes, 2 * layer_bytes);
+    assert_int_equal(one_by_one.window_bytes, layer_bytes);
     assert_int_equal(all.window_bytes, LAYERS * layer_bytes);
     assert_same(&preload, &all, "preload");
+    assert_same(&one_by_one, &all, "no overlap");
     assert_same(&on_demand, &all, "on demand");
     free(all.bytes);
     free(preload.bytes);
+    free(one_by_one.bytes);
     free(on_demand.bytes);
 }
 
