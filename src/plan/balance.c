@@ -128,10 +128,12 @@ static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
     size_t least = 0;
 
     BGI_TRY(bgi_balance_least_budget(balance, &least, error));
-    return bg_error_set(error, BG_ERROR_BUDGET,
-                        "no cut into %u stages fits the devices' memory; with the same budget for each stage, the "
-                        "smallest that would do is %zu bytes: raise the budget, or use more stages",
-                        balance->stage_count, least);
+    return bg_error_set(
+        error, BG_ERROR_BUDGET,
+        "no cut into %u stages fits the devices' memory; with the same budget for each stage, the "
+        "smallest that would do is %zu bytes for weights, gradients, state and stash, and the kernels' working "
+        "memory on top: raise the budget, or use more stages",
+        balance->stage_count, least);
 }
 
 bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error)
