@@ -232,21 +232,6 @@ static void refuse(const bg_gpt_options *options, int64_t cache, const char *par
     bg_graph_destroy(graph);
 }
 
-static void test_mesh(void **state)
-{
-    const bg_gpt_options model = medium(BG_FLOAT32);
-    bg_error error = {0};
-    bg_graph *graph;
-    (void)state;
-
-    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
-    bg_graph_set_mesh(graph, &(bg_mesh){1, 3, 1});
-    bg_gpt_build_step(graph, &model, CACHE);
-    assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_UNSUPPORTED);
-    assert_string_equal(error.message, "GPT: steps over a cache are for a graph without a mesh");
-    bg_graph_destroy(graph);
-}
-
 static void test_messages(void **state)
 {
     bg_gpt_options bad = medium(BG_FLOAT32);
@@ -260,11 +245,8 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_mesh),
-        cmocka_unit_test(test_cache_is_shared),
-        cmocka_unit_test(test_mesh),
-        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_mesh),     cmocka_unit_test(test_cache_is_shared),
+        cmocka_unit_test(test_mesh),      cmocka_unit_test(test_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
