@@ -97,7 +97,8 @@ static double time_kernel(const bg_kernel *kernel, const bg_kernel_call *call)
 
 static double bench(const bench_call *b, bgi_isa isa)
 {
-    const bgi_kernel_request request = {b->id, b->types, b->input_count, b->output_count, b->attributes, BG_DTYPE_NONE};
+    const bgi_kernel_request request = {b->id,         b->types, b->input_count, b->output_count, b->attributes,
+                                        BG_DTYPE_NONE, 0};
     const bg_kernel_env env = {.step = 3, .accumulated = 1, .training = true};
     void *operands[OPERANDS], *scratch = NULL;
     bg_kernel_call call = {.types = b->types,

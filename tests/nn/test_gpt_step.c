@@ -245,8 +245,10 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_mesh),     cmocka_unit_test(test_cache_is_shared),
-        cmocka_unit_test(test_mesh),      cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_mesh),
+        cmocka_unit_test(test_cache_is_shared),
+        cmocka_unit_test(test_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
