@@ -55,9 +55,11 @@ typedef struct bg_infeed_options {
     /* A dictionary: the name of the input that each tensor is for. NULL: a tuple, for inputs 0, 1, ... */
     const char *const *names;
     bool repeat; /* data sets and loaders: after an epoch the next one; else the data end there */
+    /* Data sets and loaders: begins in this epoch, behind so many of its elements, to go on where a run left off. */
+    uint64_t first_epoch, first_element;
 } bg_infeed_options;
 
-BG_API bg_infeed_options bg_infeed_options_default(void); /* depth 1, a tuple, no repeat */
+BG_API bg_infeed_options bg_infeed_options_default(void); /* depth 1, a tuple, no repeat, from the beginning */
 
 /* `types`: of one micro-batch of each tensor. */
 BG_API bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,

@@ -27,6 +27,7 @@ struct bg_infeed {
     bg_loader *loader, *own_loader;
     bg_batch batch;
     uint64_t position; /* samples of the batch that are used */
+    uint64_t skipped;  /* of the first batch, used before the infeed began */
     uint64_t epoch, micro_batch;
     bool has_batch; /* of this epoch: elements were made */
 
@@ -65,13 +66,17 @@ static bg_status turn_batch(bg_infeed *infeed, bool *out_has_ended, bg_error *er
 {
     while (infeed->position == infeed->batch.sample_count) {
         BGI_TRY(bg_loader_next(infeed->loader, &infeed->batch, error));
-        infeed->position = 0;
+        infeed->position = infeed->skipped;
+        infeed->skipped = 0;
         if (infeed->batch.sample_count % infeed->micro_batch != 0)
             return bg_error_set(error, BG_ERROR_SHAPE,
                                 "a batch of %llu samples is no whole number of micro-batches of %llu: make batches a "
                                 "multiple, and drop or pad the last one (drop_last, pad_multiple)",
                                 (unsigned long long)infeed->batch.sample_count,
                                 (unsigned long long)infeed->micro_batch);
+        if (infeed->position > infeed->batch.sample_count)
+            return bg_error_set(error, BG_ERROR_INVALID, "first_element is %llu, but epoch %llu has fewer elements",
+                                (unsigned long long)infeed->options.first_element, (unsigned long long)infeed->epoch);
         if (infeed->batch.sample_count > 0) {
             infeed->has_batch = true;
             continue;
@@ -229,6 +234,9 @@ bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infee
                                              : "options");
     for (uint32_t t = 0; t < tensor_count && t < BG_DATASET_MAX_TENSORS; t++)
         BGI_TRY(bg_type_validate(&types[t], error));
+    if (options->first_epoch > 0 || options->first_element > 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "first_epoch and first_element are for data sets and loaders; let the source begin there");
     BGI_TRY(create(types, tensor_count, options, &infeed, error));
     infeed->source = source;
     infeed->user = user;
@@ -395,6 +403,21 @@ static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *err
     return BG_OK;
 }
 
+/* Behind the elements that were used before: whole batches of them, then a part of one. */
+static bg_status begin_loader(bg_infeed *infeed, bg_error *error)
+{
+    const uint64_t elements = infeed->options.first_element, batch_size = bg_loader_batch_size(infeed->loader);
+    const uint64_t samples = elements * infeed->micro_batch;
+
+    if (elements > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "first_element is %llu; it must be at most %u",
+                            (unsigned long long)elements, UINT32_MAX);
+    infeed->epoch = infeed->options.first_epoch;
+    infeed->skipped = samples % batch_size;
+    infeed->has_batch = elements > 0;
+    return bg_loader_begin_at(infeed->loader, infeed->epoch, samples / batch_size, error);
+}
+
 static bg_status open_loader(bg_infeed *infeed, bg_error *error)
 {
     bg_loader_options options = bg_loader_options_default();
@@ -407,7 +430,7 @@ static bg_status open_loader(bg_infeed *infeed, bg_error *error)
         BGI_TRY(bg_loader_create(infeed->dataset, &options, &infeed->own_loader, error));
         infeed->loader = infeed->own_loader;
     }
-    return bg_loader_begin_epoch(infeed->loader, 0, error);
+    return begin_loader(infeed, error);
 }
 
 /* Signals are the caller's business. */

@@ -949,6 +949,68 @@ static void data_sets_loaders_and_iterators_agree(void **state)
     bg_array_clear(&array);
 }
 
+/* From any element of any epoch on an infeed has what one that began at the start has; a shuffled loader, batches of
+ * three elements, five of them an epoch. */
+static void infeeds_go_on_where_others_left_off(void **state)
+{
+    enum { SAMPLES = 31, EPOCHS = 3, EACH = 15 };
+    const bg_type all = bg_vector(BG_FLOAT32, SAMPLES), micro = bg_vector(BG_FLOAT32, 2);
+    bg_infeed_options infeed_options = bg_infeed_options_default();
+    bg_loader_options loading = bg_loader_options_default();
+    bg_options options = bg_options_defaults();
+    float wanted[EPOCHS * EACH][2], found[2];
+    bg_loader *loader = NULL;
+    bg_infeed *infeed = NULL;
+    bg_dataset *data = NULL;
+    bg_array array = {0};
+    rig r = {0};
+
+    (void)state;
+    assert_int_equal(bg_array_init(&array, &all, &r.error), BG_OK);
+    for (int i = 0; i < SAMPLES; i++)
+        ((float *)array.data)[i] = (float)i;
+    assert_int_equal(bg_graph_create(&r.graph, &r.error), BG_OK);
+    bg_graph_output(r.graph, "y", bg_scale(r.graph, NULL, bg_graph_input(r.graph, "x", &micro), 1, 0));
+    options.strategy = BG_STRATEGY_SINGLE;
+    expect_ok(&r, bg_plan_create_inference(r.graph, &options, &r.plan, &r.error));
+    expect_ok(&r, bg_session_create(r.plan, NULL, &r.session, &r.error));
+    expect_ok(&r, bg_dataset_create_arrays(&array, 1, &data, &r.error));
+    loading.batch_size = 6;
+    loading.shuffle = true;
+    expect_ok(&r, bg_loader_create(data, &loading, &loader, &r.error));
+    infeed_options.repeat = true;
+    for (uint32_t first = 0; first < EPOCHS * EACH; first++) {
+        /* The end of an epoch is the beginning of the next one, said in two ways. */
+        infeed_options.first_epoch = first / EACH - (first % EACH == 0 && first % 2 == 1);
+        infeed_options.first_element = first - infeed_options.first_epoch * EACH;
+        expect_ok(&r, bg_infeed_create_loader(loader, &infeed_options, &infeed, &r.error));
+        expect_ok(&r, bg_infeed_start(infeed, r.session, &r.error));
+        for (uint32_t at = first; at < EPOCHS * EACH; at++) {
+            expect_ok(&r,
+                      bg_session_run_infeed(r.session, infeed, (void *[]){first == 0 ? wanted[at] : found}, &r.error));
+            if (first > 0)
+                assert_memory_equal(found, wanted[at], sizeof found);
+        }
+        bg_infeed_destroy(infeed);
+    }
+    assert_memory_not_equal(wanted[0], wanted[EACH], EACH * sizeof found);
+    infeed_options.first_element = EACH + 1;
+    expect_ok(&r, bg_infeed_create_loader(loader, &infeed_options, &infeed, &r.error));
+    expect_ok(&r, bg_infeed_start(infeed, r.session, &r.error));
+    assert_int_equal(bg_session_run_infeed(r.session, infeed, (void *[]){found}, &r.error), BG_ERROR_INVALID);
+    assert_non_null(strstr(r.error.message, "first_element is 16"));
+    bg_infeed_destroy(infeed);
+    infeed_options.first_element = 2 * EACH;
+    expect_ok(&r, bg_infeed_create_loader(loader, &infeed_options, &infeed, NULL));
+    assert_int_equal(bg_infeed_start(infeed, r.session, NULL), BG_ERROR_INVALID);
+    bg_infeed_destroy(infeed);
+    assert_int_equal(bg_infeed_create(&micro, 1, next_element, NULL, &infeed_options, &infeed, NULL), BG_ERROR_INVALID);
+    bg_loader_destroy(loader);
+    bg_dataset_destroy(data);
+    bg_array_clear(&array);
+    close_rig(&r);
+}
+
 /* ---- inputs that stay the same ---- */
 
 static void constant_inputs_are_given_once(void **state)
@@ -1034,6 +1096,7 @@ int main(void)
         cmocka_unit_test(exclusive_options_are_refused),
         cmocka_unit_test(infeeds_are_checked),
         cmocka_unit_test(data_sets_loaders_and_iterators_agree),
+        cmocka_unit_test(infeeds_go_on_where_others_left_off),
         cmocka_unit_test(constant_inputs_are_given_once),
         cmocka_unit_test(a_run_allocates_nothing),
     };
