@@ -61,6 +61,8 @@ static const cli_option bench_options[] = {
     CLI_OPTIONS_END,
 };
 
+enum { OPTION_COUNT = sizeof bench_options / sizeof bench_options[0] };
+
 /* What is measured; the images are those that data sets borrow. */
 typedef struct bench {
     bg_image_set images;
@@ -221,15 +223,18 @@ cleanup:
     return status;
 }
 
-/* Options that go with others. */
-static bg_status check_config(const bench_config *config, bg_error *error)
+/* Options that go with others. `given`: by line of the table. */
+static bg_status check_config(const bench_config *config, const bool *given, bg_error *error)
 {
+    static const char *const of_loader[] = {"stream", "mode", "workers", "prefetch", "keep-last"};
     const bool has_loader = config->batch_size > 0;
 
     if (config->shuffle_buffer > 0 && !config->shuffle)
         return bg_error_set(error, BG_ERROR_INVALID, "--shuffle-buffer goes with --shuffle");
-    if (config->stream && !has_loader)
-        return bg_error_set(error, BG_ERROR_INVALID, "--stream goes with --batch-size");
+    for (size_t line = 0; line < OPTION_COUNT && !has_loader; line++)
+        for (size_t i = 0; given[line] && i < sizeof of_loader / sizeof of_loader[0]; i++)
+            if (strcmp(bench_options[line].name, of_loader[i]) == 0)
+                return bg_error_set(error, BG_ERROR_INVALID, "--%s goes with --batch-size", of_loader[i]);
     if (config->shards > 0 && !config->stream)
         return bg_error_set(error, BG_ERROR_INVALID, "--shards goes with --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)
@@ -243,10 +248,10 @@ int cli_data_bench(int argc, char **argv)
     const bench_config defaults = config;
     const char *path = NULL;
     uint32_t word_count;
-    bool wants_help;
+    bool wants_help, given[OPTION_COUNT] = {false};
     bg_error error = {0};
     bg_status status =
-        cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, NULL, &error);
+        cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, given, &error);
 
     if (status == BG_OK && wants_help) {
         printf(
@@ -258,7 +263,7 @@ int cli_data_bench(int argc, char **argv)
         return CLI_DONE;
     }
     if (status == BG_OK)
-        status = check_config(&config, &error);
+        status = check_config(&config, given, &error);
     if (status != BG_OK)
         return cli_fail("data", CLI_USAGE, &error);
     return run_bench(&config, word_count > 0 ? path : NULL, &error) == BG_OK ? CLI_DONE

@@ -37,6 +37,8 @@ error 1 'there is no column `z`' data bench "$folder/a.csv" --label z
 error 2 '--shuffle-buffer goes with --shuffle' data bench --shuffle-buffer 3
 error 2 '--mode is `fast`; it must be one of sync|async|async-rebatched' data bench --mode fast
 error 2 '--stream goes with --batch-size' data bench --stream
+error 2 '--workers goes with --batch-size' data bench --workers 3
+error 2 '--keep-last goes with --batch-size' data bench --shuffle --keep-last
 error 2 '--shards goes with --stream' data bench --batch-size 4 --shards 2
 error 2 '--rebatched-size goes with --mode async-rebatched' data bench --batch-size 4 --rebatched-size 2
 error 1 'rebatched size 5 is above the batch size 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
