@@ -134,6 +134,21 @@ static void test_stash_of_zb_h1_and_h2(void **state)
     }
 }
 
+/* 4 and 8 stages, 8 and 32 micro-batches, wherever the papers' least number of micro-batches is there: p for ZB-H1,
+ * 2 p - 1 for ZB-H2, 2 p for ZB-V on p devices. */
+static void test_round_sizes(void **state)
+{
+    (void)state;
+    for (uint32_t stages = 4; stages <= 8; stages *= 2)
+        for (uint32_t m = 8; m <= 32; m *= 4) {
+            const uint32_t p = stages, half = stages / 2;
+            assert_figures("zb-h1", p, m, measure("zb-h1", p, p, m), p - 1, p - 1, p);
+            if (m >= 2 * p - 1)
+                assert_figures("zb-h2", p, m, measure("zb-h2", p, p, m), 0, p - 1, 2 * p - 1);
+            assert_figures("zb-v", half, m, measure("zb-v", stages, half, m), 0, half - 1, stages);
+        }
+}
+
 /* (p - 1)(F + B - W) also where the three differ. */
 static void test_zb_h1_with_other_costs(void **state)
 {
@@ -304,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders_by_hand),
         cmocka_unit_test(test_zb_h1_and_h2),
+        cmocka_unit_test(test_round_sizes),
         cmocka_unit_test(test_stash_of_zb_h1_and_h2),
         cmocka_unit_test(test_zb_h1_with_other_costs),
         cmocka_unit_test(test_zb_v),
