@@ -168,7 +168,7 @@ enum { N = 40, MICRO_BATCHES = 10, PARAMETERS = 90026 };
 static const bgi_conv2d_pool_attributes pool_2 = {.pool = {2, 2}, .relu = true};
 static const bgi_standardise_attributes digits = {255.0f, 0.1307f, 0.3081f, BG_FLOAT32};
 static const bgi_unary_attributes relu = {BG_RELU}, gelu = {BG_GELU}, gelu_tanh = {BG_GELU_TANH};
-static const bgi_loss_attributes loss = {BG_LOSS_MEAN, -100};
+static const bgi_loss_attributes loss = {.reduction = BG_LOSS_MEAN, .ignore_index = -100};
 static const bgi_adam_attributes adamw = {.decoupled_decay = true};
 static const bgi_conv2d_attributes conv_3x3 = {{{1, 1}, {1, 1}, {1, 1}, 1}};
 static const bgi_matmul_attributes no_transpose = {false, false};
