@@ -411,6 +411,8 @@ int cli_mnist(int argc, char **argv)
         return CLI_DONE;
     }
     code = mnist_ipu_resolve(&config, given, &error);
+    if (code == CLI_DONE && mnist_config_read_options(&config, &error) != BG_OK)
+        code = CLI_USAGE;
     if (code == CLI_DONE && mnist_config_check(&config, &error) != BG_OK)
         code = CLI_USAGE;
     if (code != CLI_DONE)

@@ -99,6 +99,8 @@ int cli_plan(int argc, char **argv)
         status = bg_error_set(&error, BG_ERROR_INVALID, "unknown model `%s`; there is mnist", word);
     if (status == BG_OK)
         code = mnist_ipu_resolve(&config, given, &error);
+    if (code == CLI_DONE && mnist_config_read_options(&config, &error) != BG_OK)
+        code = CLI_USAGE;
     if (code == CLI_DONE &&
         (mnist_config_check(&config, &error) != BG_OK || mnist_plan_check(&config, &error) != BG_OK))
         code = CLI_USAGE;

@@ -45,8 +45,10 @@ typedef struct mnist_config {
     const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
     uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
-    double clip_norm;                                                /* 0: off */
-    const char *loss_scaling;                                        /* a number, "auto" or "auto:NUMBER" */
+    const char *options_path;
+    bg_run_options *run_options; /* what $BRIGADE_OPTIONS and that file say; NULL until they are read */
+    double clip_norm;            /* 0: off */
+    const char *loss_scaling;    /* a number, "auto" or "auto:NUMBER" */
     bool gradient_norm;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;
@@ -76,6 +78,9 @@ void mnist_config_clear(mnist_config *config);
 int mnist_ipu_resolve(mnist_config *config, const bool *given, bg_error *error);
 /* Whether the optimiser's state is in a list of kinds of tensors. */
 bool mnist_config_lists_state(const char *list);
+
+/* Reads $BRIGADE_OPTIONS and --options: what they say holds over the command line's other options. */
+bg_status mnist_config_read_options(mnist_config *config, bg_error *error);
 
 /* What one option's range cannot say: options that do not go together. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);

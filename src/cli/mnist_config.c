@@ -125,6 +125,9 @@ const cli_option mnist_options[] = {
      .help = "changes to it: key=value,key=value; lists as [1 2 3]"},
 
     {.help = "Files"},
+    {CLI_TEXT, "options", AT(options_path), .value = "FILE", .default_text = "none",
+     .help = "the library's options of the training by name, a line each or JSON, as $BRIGADE_OPTIONS; they hold over "
+             "all others"},
     {CLI_TEXT, "data-dir", AT(data_dir), .value = "DIR", .default_text = "$BRIGADE_DATA, data, ../shared/data",
      .help = "where the MNIST files are"},
     {CLI_FLAG, "download", AT(download), .help = "fetch MNIST (12 MB) when it is not there"},
@@ -328,6 +331,72 @@ static bg_status check_checkpoints(const mnist_config *config, bg_error *error)
     if (config->resume && config->init_path != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--resume with --init %s; both give the weights: leave one out",
                             config->init_path);
+    return BG_OK;
+}
+
+/* ---- options by name ---- */
+
+static void take_count(const bg_run_options *options, const char *name, uint32_t value, uint64_t *out)
+{
+    if (bg_run_options_is_given(options, name))
+        *out = value;
+}
+
+/* What the program itself computes with. */
+static void take_options(mnist_config *config)
+{
+    const bg_run_options *options = config->run_options;
+    const bg_options *view = bg_run_options_view(options);
+
+    take_count(options, "device_iterations", view->device_iterations, &config->device_iterations);
+    take_count(options, "gradient_accumulation", view->gradient_accumulation, &config->gradient_accumulation);
+    take_count(options, "replicas", view->replicas, &config->replicas);
+    take_count(options, "output_period", view->output_period, &config->output_period);
+    if (bg_run_options_is_given(options, "seed"))
+        config->seed = view->seed;
+    if (bg_run_options_is_given(options, "strategy"))
+        config->strategy = bg_strategy_name(view->strategy);
+    if (bg_run_options_is_given(options, "output_mode"))
+        config->output_mode = bg_output_mode_name(view->output_mode);
+    if (bg_run_options_is_given(options, "schedule"))
+        config->schedule = view->schedule;
+    if (bg_run_options_is_given(options, "stages"))
+        config->stages = view->stages;
+    if (bg_run_options_is_given(options, "compile_only"))
+        config->compile_only = view->compile_only;
+    if (bg_run_options_is_given(options, "offload_optimiser"))
+        config->offload_optimiser = view->offload_optimiser;
+    if (bg_run_options_is_given(options, "output_gradient_norm"))
+        config->gradient_norm = view->output_gradient_norm;
+    if (bg_run_options_is_given(options, "auto_loss_scaling") &&
+        view->auto_loss_scaling.enabled != (strncmp(config->loss_scaling, "auto", 4) == 0))
+        config->loss_scaling = view->auto_loss_scaling.enabled ? "auto" : "1";
+}
+
+/* What would take from the program what it needs. */
+static bg_status refuse_options(const bg_run_options *options, bg_error *error)
+{
+    if (bg_run_options_is_given(options, "requests_only"))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "options: requests_only is for C, where outputs are requested; this program needs its own");
+    if (bg_run_options_is_given(options, "total_devices"))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "options: total_devices makes replicas where the batches do not depend on their number, as "
+                            "this program's do; give replicas");
+    return BG_OK;
+}
+
+bg_status mnist_config_read_options(mnist_config *config, bg_error *error)
+{
+    BGI_TRY(bg_run_options_create(NULL, &config->run_options, error));
+    BGI_TRY(bg_run_options_read_environment(config->run_options, error));
+    if (config->options_path != NULL)
+        BGI_TRY(bg_run_options_load(config->run_options, config->options_path, error));
+    BGI_TRY(refuse_options(config->run_options, error));
+    take_options(config);
+    if (config->device_iterations == 0 || config->gradient_accumulation == 0 || config->replicas == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "options: device_iterations, gradient_accumulation and replicas are at least 1");
     return BG_OK;
 }
 
@@ -579,6 +648,8 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     cli_recompute_find(config->recompute, &options);
     bg_recompute_order_find(config->recompute_order, &options.recompute_order);
     set_gradients(config, &options);
+    if (config->run_options != NULL)
+        bg_run_options_apply(config->run_options, &options);
     if (!training) {
         options.recompute = BG_RECOMPUTE_NONE;
         if (has_own_test(config))

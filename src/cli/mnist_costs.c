@@ -23,12 +23,18 @@ static bg_status measure(mnist_config *config, bg_error *error)
     bg_plan *plan = NULL;
     bg_status status;
 
-    timed.cores = 1;
     timed.profile = true;
     shape.device_iterations = 1;
     shape.replicas = 1;
     shape.logs_all = false;
-    BGI_TRY(mnist_plan_create(&timed, &shape, &plan, error));
+    timed.run_options = NULL;
+    BGI_TRY(bg_run_options_clone(config->run_options, &timed.run_options, error));
+    status = bg_run_options_set(timed.run_options, "cores", "1", error);
+    if (status == BG_OK)
+        status = mnist_plan_create(&timed, &shape, &plan, error);
+    bg_run_options_destroy(timed.run_options);
+    if (status != BG_OK)
+        return status;
     costs->stage_count = bg_plan_summarise(plan).stage_count;
     costs->stages = calloc(costs->stage_count, sizeof *costs->stages);
     status = costs->stages != NULL

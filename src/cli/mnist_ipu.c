@@ -286,4 +286,6 @@ void mnist_config_clear(mnist_config *config)
     bg_costs_clear(&config->costs);
     bg_ipu_options_clear(&config->ipu.training);
     bg_ipu_options_clear(&config->ipu.test);
+    bg_run_options_destroy(config->run_options);
+    config->run_options = NULL;
 }

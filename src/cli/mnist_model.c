@@ -54,8 +54,9 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     options.output_mode = shape->output_mode;
     options.output_period = (uint32_t)shape->output_period;
     options.offload_optimiser = shape->training && config->offload_optimiser;
-    options.trace = shape->training && config->profile;
-    options.trace_events = PROFILE_EVENTS;
+    options.trace = shape->training && (config->profile || options.trace);
+    if (config->run_options == NULL || !bg_run_options_is_given(config->run_options, "trace_events"))
+        options.trace_events = PROFILE_EVENTS;
     if (shape->training && config->costs.stage_count > 0) {
         options.stage_costs = config->costs.stages;
         options.stage_cost_count = config->costs.stage_count;
@@ -63,7 +64,7 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     }
     if (!shape->training)
         options.auto_loss_scaling.enabled = false;
-    options.auto_loss_scaling.output = shape->logs_scale;
+    options.auto_loss_scaling.output |= shape->logs_scale;
     options.output_requests = room->requests;
     options.output_request_count = list_requests(shape, room->requests);
     return options;

@@ -148,6 +148,21 @@ error 2 '--batch-size 5000 x' mnist $small --batch-size 5000
 error 2 'images, there are 1600' mnist $small --batch-size 2147483647 --device-iterations 2147483647 \
     --gradient-accumulation 2147483647 --replicas 65536
 
+# ---- options by name ----
+
+printf 'seed 1\nreplica 2\nwait_limit_s soon\n' >"$folder/run.txt"
+error 2 'run.txt:3: option `wait_limit_s` is `soon`; it must be a number' plan mnist --options "$folder/run.txt"
+error 2 '2 problems: ' mnist --options "$folder/run.txt"
+printf 'wait_limit_s 0\n' >"$folder/run.txt"
+error 2 'wait_limit_s is 0; it must be above 0' mnist $small --options "$folder/run.txt"
+printf 'replicas 0\n' >"$folder/run.txt"
+error 2 'replicas are at least 1' mnist --options "$folder/run.txt"
+printf 'requests_only true\n' >"$folder/run.txt"
+error 2 'requests_only is for C' mnist --options "$folder/run.txt"
+printf 'total_devices 16\n' >"$folder/run.txt"
+error 2 'give replicas' mnist --options "$folder/run.txt"
+error 2 'none.txt' mnist --options "$folder/none.txt"
+
 # ---- plans that cannot be ----
 
 error 1 '`99999` is no device number (in stage 0, after @); they go from 0 to 65535' mnist $small --stages 'B1,B2@99999|B3,B4'

@@ -58,7 +58,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
-    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet cache-dir compile-only help; do
+    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet cache-dir compile-only options help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -188,6 +188,19 @@ same logged normed
 check "each update has its norm" test "$(grep -c -E '"accuracy":[0-9.]+,"grad_norm":[0-9.e-]+,"images_per_s":' normed.jsonl)" -eq 40
 check "nothing else is different" test "$(sed 's/,"grad_norm.*//' normed.jsonl | tail -n +2)" = \
     "$(sed 's/,"images_per_s.*//' log.jsonl | tail -n +2)"
+train flagged --epochs 1 --seed 3 --replicas 2 --clip-norm 0.5 --accumulation sum --strategy sharded --offload weights --offload-minimum 2
+printf '# a run\nseed 3\nreplicationFactor(2)\nmax_gradient_norm=0.5\naccumulation sum\nplace_weights remote\nplace_activations device\n' >run.txt
+export BRIGADE_OPTIONS='strategy=sharded seed=4'
+train by-options --epochs 1 --seed 9 --options run.txt
+unset BRIGADE_OPTIONS
+same flagged by-options
+printf '{"auto_loss_scaling": true, "loss_scaling": 16, "matmul_proportions": [0.001, 0, 0, 1], "cores": 2}\n' >run.json
+train scaled-by-options --epochs 2 --log scaled-by-options.jsonl --options run.json
+same logged scaled-by-options
+check "options of a file are in the log" test "$(sed -n 's/.*"loss_scale":\([0-9]*\)\.0,.*/\1/p' scaled-by-options.jsonl | head -n 3 | tr '\n' ' ')" = '16 32 64 '
+printf 'schedule auto\ncores 2\n' >run.txt
+train searched-by-options --epochs 2 --options run.txt
+same logged searched-by-options
 train scaled --epochs 2 --log scaled.jsonl --loss-scaling auto:16
 same logged scaled
 check "the scale doubles from update to update" test "$(sed -n 's/.*"loss_scale":\([0-9]*\)\.0,.*/\1/p' scaled.jsonl | head -n 3 | tr '\n' ' ')" = '16 32 64 '
