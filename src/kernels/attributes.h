@@ -1,5 +1,6 @@
 /*
  * attributes.h: the attributes and operand orders of the library's kernels: the contract between ops and kernels.
+ * Attributes are kept in files: flags are uint8_t, 0 for no, since not every byte is a bool.
  * In the operand lists "->" parts inputs from outputs, "?" marks operands that may be absent (trailing only), and "!"
  * marks inputs that are changed in place. Letters: N batch, C channels in, O channels out, G groups.
  */
@@ -27,15 +28,15 @@ typedef struct bgi_conv2d_attributes {
 typedef struct bgi_conv2d_pool_attributes {
     int64_t padding[2]; /* of the convolution */
     int64_t pool[2];    /* window and stride */
-    bool relu;
+    uint8_t relu;
 } bgi_conv2d_pool_attributes;
 
 /* Attributes of backward ops say what their shape rules cannot see in the operands. The forward op's come first, so
  * that kernels may read these as if they were those. */
 typedef struct bgi_conv2d_backward_attributes {
     bgi_conv2d_attributes forward;
-    bg_type result; /* of dx or dw */
-    bool with_bias; /* BACKWARD_WEIGHTS: make db too */
+    bg_type result;    /* of dx or dw */
+    uint8_t with_bias; /* BACKWARD_WEIGHTS: make db too */
 } bgi_conv2d_backward_attributes;
 
 typedef struct bgi_conv2d_pool_backward_attributes {
@@ -61,11 +62,11 @@ typedef struct bgi_pool2d_backward_attributes {
  * LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes) (+)
  * MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) (+) */
 typedef struct bgi_matmul_attributes {
-    bool transpose_a, transpose_b;
+    uint8_t transpose_a, transpose_b;
 } bgi_matmul_attributes;
 
 typedef struct bgi_linear_backward_attributes {
-    bool bias; /* db is wanted */
+    uint8_t bias; /* db is wanted */
 } bgi_linear_backward_attributes;
 
 /* UNARY           x -> y
@@ -106,7 +107,7 @@ typedef struct bgi_cast_attributes {
 typedef struct bgi_reduce_attributes {
     bg_reduction function;
     uint32_t axes; /* bit i: dim i is reduced */
-    bool keep_dims;
+    uint8_t keep_dims;
 } bgi_reduce_attributes;
 
 /* The shape of a result that the operands do not give away: of BROADCAST and reshape. */
@@ -231,7 +232,7 @@ static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call,
  */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
-    bool causal;
+    uint8_t causal;
     double scale;
     double probability;
     uint32_t random_id;
@@ -347,7 +348,7 @@ typedef struct bgi_total_scale_attributes {
 } bgi_total_scale_attributes;
 typedef struct bgi_running_factors_attributes {
     uint32_t micro_batches; /* of a step */
-    bool ends_in_sum;
+    uint8_t ends_in_sum;
 } bgi_running_factors_attributes;
 typedef struct bgi_clip_scale_attributes {
     double maximum;
@@ -377,12 +378,12 @@ typedef struct bgi_loss_scale_attributes {
     double period; /* a whole number */
 } bgi_loss_scale_attributes;
 typedef struct bgi_sgd_attributes {
-    bool nesterov;
-    bool without_decay; /* whatever hyper says */
+    uint8_t nesterov;
+    uint8_t without_decay; /* whatever hyper says */
 } bgi_sgd_attributes;
 typedef struct bgi_adam_attributes {
-    bool decoupled_decay; /* AdamW */
-    bool without_decay;   /* whatever hyper says */
+    uint8_t decoupled_decay; /* AdamW */
+    uint8_t without_decay;   /* whatever hyper says */
 } bgi_adam_attributes;
 
 #endif
