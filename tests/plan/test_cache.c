@@ -610,11 +610,12 @@ static void test_shared_folder(void **state)
 static void test_memory(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
-    bg_graph *graph = make_own(NULL, 2.0);
+    bg_graph *graph;
 
     (void)state;
     if (!test_allocations_available())
         skip();
+    graph = make_own(NULL, 2.0);
     test_folder_create(folder);
     for (int round = 0; round < 2; round++) {
         for (uint64_t n = 1;; n++) {
