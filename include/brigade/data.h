@@ -390,6 +390,11 @@ typedef enum bg_run_limit {
  * into `text` (BG_RUN_LIMIT_TEXT_BYTES; may be NULL). */
 BG_API bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text);
 
+/* The same verdict before there is a run, from two rates in samples a second: what the data come at (of a benchmark,
+ * below), and what the devices take. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds);
+ * else one waits for the other. A rate that is not above 0, or not finite, makes BG_LIMIT_UNKNOWN. */
+BG_API bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead, char *text);
+
 /* ---- benchmarks ---- */
 
 typedef struct bg_benchmark_options {

@@ -1,9 +1,10 @@
 /*
  * cmd_data_bench.c: `brigade data bench [PATH]`: how fast a data set is read, sample by sample or through a loader, as
- * one line of JSON. What PATH is follows from its name.
+ * one line of JSON, and whether it would limit a run. What PATH is follows from its name.
  */
 #include "cli/command.h"
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct bench_config {
     uint64_t epochs, elements, batch_size, workers, prefetch, shuffle_buffer, seed, sequence_length, stride, channels,
         shards, rebatched_size;
     bool shuffle, normalise, cache, no_memcpy, keep_last, stream;
+    double device_rate; /* 0: not given */
     const char *mode, *label;
 } bench_config;
 
@@ -31,6 +33,8 @@ static const cli_option bench_options[] = {
     {CLI_COUNT, "elements", AT(elements), .value = "N", .maximum = 1000000000, .default_text = "those of the data",
      .help = "in each epoch"},
     {CLI_FLAG, "no-memcpy", AT(no_memcpy), .help = "without the copy that stands for the transfer to a device"},
+    {CLI_REAL, "device-rate", AT(device_rate), .value = "IMAGES_PER_S", .default_text = "none",
+     .help = "samples that the device takes: does it limit a run, or the data?"},
     {CLI_HEADING, .help = "The loader"},
     {CLI_COUNT, "batch-size", AT(batch_size), .value = "N", .maximum = 1000000, .default_text = "samples, no loader",
      .help = "elements are batches of a loader"},
@@ -198,6 +202,50 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     return status;
 }
 
+/* Samples a second over the epochs, without the first one if there are more: it is the one that fills caches. */
+static double find_rate(const bench *b, const char *json)
+{
+    json_t *root = json_loads(json, 0, NULL);
+    const json_t *epochs = json_object_get(root, "epochs");
+    const size_t count = json_array_size(epochs);
+    double sample_bytes = 0, bytes = 0, seconds = 0;
+
+    for (uint32_t t = 0; t < bg_dataset_tensor_count(b->dataset); t++)
+        sample_bytes += (double)bg_type_size_bytes(bg_dataset_sample_type(b->dataset, t));
+    for (size_t i = count > 1 ? 1 : 0; i < count; i++) {
+        const json_t *epoch = json_array_get(epochs, i);
+        bytes += json_number_value(json_object_get(epoch, "total_bytes_processed"));
+        seconds += json_number_value(json_object_get(epoch, "time_elapsed"));
+    }
+    json_decref(root);
+    return seconds > 0 && sample_bytes > 0 ? bytes / sample_bytes / seconds : 0;
+}
+
+/* The JSON alone goes to stdout, so that a pipe gets nothing else. */
+static void print_results(const bench_config *config, const bench *b, const char *json)
+{
+    static const char *const limits[] = {
+        [BG_LIMIT_UNKNOWN] = "unknown", [BG_LIMIT_DEVICE] = "device", [BG_LIMIT_DATASET] = "dataset"};
+    const double rate = find_rate(b, json);
+    const bool is_ahead = config->batch_size == 0 || strcmp(config->mode, "sync") != 0;
+    char verdict[BG_RUN_LIMIT_TEXT_BYTES];
+    bg_run_limit limit;
+
+    if (config->device_rate == 0) {
+        printf("%s\n", json);
+        fflush(stdout);
+        fprintf(stderr,
+                "Verdict: data come at %.0f samples/s: a device that takes more waits for them (--device-rate "
+                "IMAGES_PER_S compares; `brigade mnist` prints its images/s)\n",
+                rate);
+        return;
+    }
+    limit = bg_rates_judge(rate, config->device_rate, is_ahead, verdict);
+    printf("%.*s,\"limit\":\"%s\"}\n", (int)strlen(json) - 1, json, limits[limit]);
+    fflush(stdout);
+    fprintf(stderr, "Verdict: %s\n", verdict);
+}
+
 static bg_status run_bench(const bench_config *config, const char *path, bg_error *error)
 {
     bg_benchmark_options options = {
@@ -215,7 +263,7 @@ static bg_status run_bench(const bench_config *config, const char *path, bg_erro
             options.elements_per_epoch = bg_dataset_sample_count(b.dataset);
         BGI_TRY_CLEANUP(bg_dataset_benchmark(b.dataset, &options, &json, error));
     }
-    printf("%s\n", json);
+    print_results(config, &b, json);
 cleanup:
     free(json);
     bg_dataset_destroy(b.dataset);
@@ -235,6 +283,9 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
         for (size_t i = 0; given[line] && i < sizeof of_loader / sizeof of_loader[0]; i++)
             if (strcmp(bench_options[line].name, of_loader[i]) == 0)
                 return bg_error_set(error, BG_ERROR_INVALID, "--%s goes with --batch-size", of_loader[i]);
+    for (size_t line = 0; line < OPTION_COUNT; line++)
+        if (given[line] && strcmp(bench_options[line].name, "device-rate") == 0 && config->device_rate == 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "--device-rate is 0; expected samples a second, above 0");
     if (config->shards > 0 && !config->stream)
         return bg_error_set(error, BG_ERROR_INVALID, "--shards goes with --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)
@@ -256,8 +307,9 @@ int cli_data_bench(int argc, char **argv)
     if (status == BG_OK && wants_help) {
         printf(
             "Usage: brigade data bench [PATH] [OPTION]...\n"
-            "Reads a data set without any device and prints its speed as one line of JSON. PATH is a folder with "
-            "MNIST's\nfiles or with a folder of PNG images for each class, or a .npy, .npz, .csv, .u16 or .u32 file; "
+            "Reads a data set without any device and prints its speed as one line of JSON; on standard error, whether "
+            "it\nwould limit a run. PATH is a folder with MNIST's files or with a folder of PNG images for each class, "
+            "or a .npy, .npz, .csv, .u16 or .u32 file; "
             "without it\ndigits are generated.\n");
         cli_options_help(bench_options, &defaults, stdout);
         return CLI_DONE;

@@ -140,14 +140,20 @@ static void print_training_result(const mnist_config *config, const mnist_traini
     if (config->steps > step && cli_received_signal == 0)
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", config->steps,
                step);
-    if (config->debug && result->updates > 0) {
-        char verdict[BG_RUN_LIMIT_TEXT_BYTES];
-
-        bg_loader_judge(&result->loader, (uint64_t)(1e9 * result->seconds), verdict);
+    if (config->debug && result->updates > 0)
         printf("Loader: %" PRIu64 " batches, %" PRIu64 " waited for, %.1f ms in all\n", result->loader.batch_count,
                result->loader.miss_count, 1e-6 * (double)result->loader.wait_ns);
-        printf("Verdict: %s\n", verdict);
-    }
+}
+
+/* The last line of a run, where it is looked for. */
+static void print_verdict(const mnist_config *config, const mnist_training_result *result)
+{
+    char verdict[BG_RUN_LIMIT_TEXT_BYTES];
+
+    if (config->quiet || !config->debug || result->updates == 0)
+        return;
+    bg_loader_judge(&result->loader, (uint64_t)(1e9 * result->seconds), verdict);
+    printf("Verdict: %s\n", verdict);
 }
 
 /* ---- profile ---- */
@@ -317,6 +323,7 @@ static bg_status run_all(mnist_run *run, bg_error *error)
     BGI_TRY(train(run, error));
     if (cli_received_signal == 0)
         BGI_TRY(mnist_test(&run->phases, error));
+    print_verdict(config, &run->phases.training);
     if (run->late.status != BG_OK)
         return bg_error_set(error, run->late.status, "%s", run->late.message);
     return BG_OK;

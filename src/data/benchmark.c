@@ -9,18 +9,29 @@
 #include "data/dataset.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what limits a run ---- */
 
+/* By the share of the time that goes into waiting for data. */
+static bg_run_limit judge_share(double share)
+{
+    return share > 0.05 ? BG_LIMIT_DATASET : BG_LIMIT_DEVICE;
+}
+
+static const char *name_limit(bg_run_limit limit)
+{
+    return limit == BG_LIMIT_DEVICE ? "the device limits the run"
+                                    : "the data set limits the run (more workers may help)";
+}
+
 bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text)
 {
     const double share = run_ns > 0 ? (double)statistics->wait_ns / (double)run_ns : 0;
-    const bg_run_limit limit = run_ns == 0 || statistics->batch_count == 0 ? BG_LIMIT_UNKNOWN
-                               : share > 0.05                              ? BG_LIMIT_DATASET
-                                                                           : BG_LIMIT_DEVICE;
+    const bg_run_limit limit = run_ns == 0 || statistics->batch_count == 0 ? BG_LIMIT_UNKNOWN : judge_share(share);
 
     if (text == NULL)
         return limit;
@@ -29,9 +40,28 @@ bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t ru
     else
         snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
                  "%s: %.1f%% of %.3f s went into waiting for data, for %" PRIu64 " of %" PRIu64 " batches",
-                 limit == BG_LIMIT_DEVICE ? "the device limits the run"
-                                          : "the data set limits the run (more workers may help)",
-                 100 * share, 1e-9 * (double)run_ns, statistics->miss_count, statistics->batch_count);
+                 name_limit(limit), 100 * share, 1e-9 * (double)run_ns, statistics->miss_count,
+                 statistics->batch_count);
+    return limit;
+}
+
+bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead, char *text)
+{
+    const bool is_known = data_rate > 0 && device_rate > 0 && isfinite(data_rate) && isfinite(device_rate);
+    const double load_s = is_known ? 1 / data_rate : 0, work_s = is_known ? 1 / device_rate : 0; /* of a sample */
+    const double wait_s = !is_ahead ? load_s : load_s > work_s ? load_s - work_s : 0;
+    const double share = is_known ? wait_s / (work_s + wait_s) : 0;
+    const bg_run_limit limit = is_known ? judge_share(share) : BG_LIMIT_UNKNOWN;
+
+    if (text == NULL)
+        return limit;
+    if (limit == BG_LIMIT_UNKNOWN)
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "rates that are not above 0 say nothing of what limits the run");
+    else
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
+                 "%s: data come at %.0f samples/s and the device takes %.0f, so %.1f%% of the time goes into waiting "
+                 "for data",
+                 name_limit(limit), data_rate, device_rate, 100 * share);
     return limit;
 }
 

@@ -15,7 +15,9 @@ cp "$corpus/png/rgb" "$folder/images/a/1.png"
 bench() {
     bench_name=$1 bench_epochs=$2
     shift 2
-    check "bench $bench_name" "$program" data bench "$@" --epochs "$bench_epochs" >"$folder/out"
+    check "bench $bench_name" "$program" data bench "$@" --epochs "$bench_epochs" >"$folder/out" 2>"$folder/err"
+    check "bench $bench_name: a rate" grep -qE '^Verdict: data come at [1-9][0-9]* samples/s: .*--device-rate' "$folder/err"
+    check "bench $bench_name: no limit" sh -c "! grep -q limit '$folder/out'"
     check "bench $bench_name: one line" test "$(wc -l <"$folder/out")" -eq 1
     check "bench $bench_name: epochs" test "$(grep -o elements_processed "$folder/out" | wc -l)" -eq "$bench_epochs"
     check "bench $bench_name: no 0" sh -c "! grep -qE '\"(time_elapsed|bandwidth|latency_mean|total_bytes_processed)\":0[,}]' '$folder/out'"
@@ -30,6 +32,20 @@ bench npy 1 "$folder/a.npy"
 bench csv 1 "$folder/a.csv" --label class
 bench tokens 1 "$folder/a.u16" --sequence-length 3 --stride 1
 bench images 3 "$folder/images" --channels 1 --cache
+# verdict FIELD WORDS ARGUMENT...: with a device, as the last field of the JSON and on standard error.
+verdict() {
+    verdict_field=$1 verdict_words=$2
+    shift 2
+    check "verdict $*" "$program" data bench --epochs 2 "$@" >"$folder/out" 2>"$folder/err"
+    check "verdict $*: field" grep -qF "}],\"limit\":\"$verdict_field\"}" "$folder/out"
+    check "verdict $*: words" grep -qE "^Verdict: $verdict_words: data come at [1-9][0-9]* samples/s" "$folder/err"
+    check "verdict $*: a line" test "$(wc -l <"$folder/err")" -eq 1
+}
+verdict device 'the device limits the run' --device-rate 1
+verdict dataset 'the data set limits the run \(more workers may help\)' --device-rate 1e13
+verdict device 'the device limits the run' --batch-size 40 --device-rate 0.5
+verdict dataset 'the data set limits the run \(more workers may help\)' --batch-size 40 --mode sync --device-rate 1e13
+error 2 '--device-rate is 0' data bench --device-rate 0
 error 1 'array 1: has 4 samples, but array 0 has 2' data bench "$folder/a.npz"
 error 1 'what is it?' data bench "$folder/a.txt"
 error 1 'none.npy' data bench "$folder/none.npy"
@@ -48,5 +64,5 @@ error 2 '--epochs is `0`' data bench --epochs 0
 check "data --help" sh -c "'$program' data --help | grep -q 'brigade data bench'"
 check "bench --help" sh -c "'$program' data bench --help | grep -q -e '--shuffle-buffer'"
 (cd "$folder" && "$program" mnist --data-dir data --device-iterations 2 --steps 2 --debug) >"$folder/out"
-check "verdict" grep -qE '^Verdict: the (device|data set) limits the run' "$folder/out"
+check "verdict" sh -c "tail -n 1 '$folder/out' | grep -qE '^Verdict: the (device|data set) limits the run'"
 finish

@@ -49,7 +49,8 @@ check "it learns" test "$(sed -n 's/^Accuracy on test set: \([0-9]*\)\..*/\1/p' 
 train quiet --epochs 1 --quiet
 check "quiet is five lines" test "$(wc -l <quiet.out)" -eq 5
 train debug --epochs 1 --debug
-lines debug.out '^Stages:$' 'B1' '^Memory:$' '^Timetable:$' '^Epoch 1/1$' '^Loader: 10 batches'
+lines debug.out '^Stages:$' 'B1' '^Memory:$' '^Timetable:$' '^Epoch 1/1$' '^Loader: 10 batches' '^Accuracy on all ' '^Verdict: '
+check "the verdict is last" sh -c "tail -n 1 debug.out | grep -qE '^Verdict: the (device|data set) limits the run'"
 train only-test --epochs 0
 check "epochs 0 does not train" sh -c '! grep -q "^Epoch" only-test.out'
 lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '

@@ -10,6 +10,7 @@
 #include <brigade/data.h>
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,8 +114,31 @@ static void test_verdict(void **state)
     assert_int_equal(bg_loader_judge(&waits, 0, NULL), BG_LIMIT_UNKNOWN);
 }
 
+static void test_rates(void **state)
+{
+    char text[BG_RUN_LIMIT_TEXT_BYTES];
+    (void)state;
+
+    /* The device does 200 samples in the time of 100 that come: it waits for half of the time. */
+    assert_int_equal(bg_rates_judge(100, 200, true, text), BG_LIMIT_DATASET);
+    assert_string_equal(text, "the data set limits the run (more workers may help): data come at 100 samples/s and the "
+                              "device takes 200, so 50.0% of the time goes into waiting for data");
+    assert_int_equal(bg_rates_judge(200, 100, true, text), BG_LIMIT_DEVICE);
+    assert_non_null(strstr(text, "the device limits the run: data come at 200 samples/s"));
+    assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);
+    assert_int_equal(bg_rates_judge(94, 100, true, NULL), BG_LIMIT_DATASET);
+    /* One after the other: a third of the time. */
+    assert_int_equal(bg_rates_judge(200, 100, false, text), BG_LIMIT_DATASET);
+    assert_non_null(strstr(text, "33.3%"));
+    assert_int_equal(bg_rates_judge(2000, 100, false, text), BG_LIMIT_DEVICE);
+    assert_int_equal(bg_rates_judge(0, 100, true, text), BG_LIMIT_UNKNOWN);
+    assert_int_equal(bg_rates_judge(100, -1, true, NULL), BG_LIMIT_UNKNOWN);
+    assert_int_equal(bg_rates_judge(INFINITY, 100, true, NULL), BG_LIMIT_UNKNOWN);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields), cmocka_unit_test(test_verdict)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields), cmocka_unit_test(test_verdict),
+                                       cmocka_unit_test(test_rates)};
     return cmocka_run_group_tests_name("data/benchmark", tests, NULL, NULL);
 }
