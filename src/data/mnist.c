@@ -22,7 +22,7 @@ const bgi_mnist_file bgi_mnist_files[BGI_MNIST_FILE_COUNT] = {
     {NAMES("train-images", "3"), "6bbc9ace898e44ae57da46a324031adb"},
     {NAMES("train-labels", "1"), "a25bea736e30d166cdddb491f175f624"},
     {NAMES("t10k-images", "3"), "2646ac647ad5339dbf082846283269ea"},
-    {NAMES("t10k-labels", "1"), "27ae3e4e09519cfbb04c629615203637"},
+    {NAMES("t10k-labels", "1"), "27ae3e4e09519cfbb04c329615203637"},
 };
 
 enum { MNIST_SIDE = 28, MNIST_CLASSES = 10 };

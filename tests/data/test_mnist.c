@@ -410,6 +410,17 @@ static void assert_download_fails(attempt *a, const char *folder, const char *fa
     assert_int_equal(test_folder_count(folder), 0);
 }
 
+/* As they were published with the data: a digit that differs makes every download fail. */
+static void test_published_digests(void **state)
+{
+    static const char *const digests[] = {"6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
+                                          "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637"};
+    (void)state;
+
+    for (size_t i = 0; i < BGI_MNIST_FILE_COUNT; i++)
+        assert_string_equal(bgi_mnist_files[i].md5, digests[i]);
+}
+
 static void test_failed_downloads_leave_nothing(void **state)
 {
     attempt *a = new_attempt();
@@ -443,6 +454,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_write_and_load_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_download, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_download_goes_on_to_the_next_mirror, set_up, tear_down),
+        cmocka_unit_test(test_published_digests),
         cmocka_unit_test_setup_teardown(test_failed_downloads_leave_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("data/mnist", tests, NULL, NULL);
