@@ -80,7 +80,7 @@ pipelined, bfloat16, $cores cores|--dtype bfloat16 --cores $cores"
 
 run() { # arguments: every progress line's images/s
     "$program" mnist "$@" >"$scratch/out" 2>"$scratch/err" || die "brigade mnist $*: $(cat "$scratch/err")"
-    sed -n 's/.*\] .* \([0-9]*\) images\/s$/\1/p' "$scratch/out"
+    sed -n 's/.*\] .* \([0-9]*\) images\/s .*$/\1/p' "$scratch/out"
 }
 
 best() { # file: the largest number in it

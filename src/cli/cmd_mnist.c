@@ -238,10 +238,15 @@ typedef struct mnist_run {
 static bg_status compile(mnist_run *run, bg_error *error)
 {
     const mnist_config *config = run->config;
+    bg_status status;
 
     BGI_TRY(bg_weights_create(&run->weights, error));
-    BGI_TRY(
-        mnist_phases_create(config, &run->data, run->weights, &run->log, &cli_received_signal, &run->phases, error));
+    cli_begin_compilation(config->quiet);
+    status =
+        mnist_phases_create(config, &run->data, run->weights, &run->log, &cli_received_signal, &run->phases, error);
+    cli_clear_line(config->quiet);
+    if (status != BG_OK)
+        return status;
     if (config->init_path != NULL)
         BGI_TRY(cli_weights_load(run->weights, config->init_path, error));
     BGI_TRY(mnist_checkpoint_resume(&run->phases, error));
@@ -367,7 +372,7 @@ static int run_mnist(const mnist_config *config)
         }
     }
     clear_run(&run);
-    if (code != CLI_DONE)
+    if (code != CLI_DONE && !(error.status == BG_ERROR_CANCELLED && cli_received_signal != 0))
         return cli_fail("mnist", code, &error);
     return cli_received_signal != 0 ? report_signal(&run) : CLI_DONE;
 }
@@ -378,10 +383,14 @@ static int compile_alone(const mnist_config *config)
     const mnist_shape shape = mnist_training_shape(config);
     bg_plan *plan = NULL;
     bg_error error = {0};
+    bg_status status;
 
     if (mnist_plan_check(config, &error) != BG_OK)
         return cli_fail("mnist", CLI_USAGE, &error);
-    if (mnist_plan_create(config, &shape, &plan, &error) != BG_OK)
+    cli_begin_compilation(config->quiet);
+    status = mnist_plan_create(config, &shape, &plan, &error);
+    cli_clear_line(config->quiet);
+    if (status != BG_OK)
         return cli_fail("mnist", CLI_FAILED, &error);
     mnist_plan_report(config, plan);
     bg_plan_destroy(plan);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <brigade/plan.h>
 
@@ -21,6 +22,22 @@ static bg_status print_part(const bg_plan *plan, const char *title, print_functi
     printf("%s\n%s%s\n", title, text, text[0] != '\0' && text[strlen(text) - 1] != '\n' ? "\n" : "");
     free(text);
     return BG_OK;
+}
+
+void cli_begin_compilation(bool quiet)
+{
+    if (quiet || isatty(STDOUT_FILENO) != 1)
+        return;
+    fputs("Compiling...", stdout);
+    fflush(stdout);
+}
+
+void cli_clear_line(bool quiet)
+{
+    if (quiet || isatty(STDOUT_FILENO) != 1)
+        return;
+    fputs("\r\033[K", stdout);
+    fflush(stdout);
 }
 
 void cli_report_compilation(const bg_plan *plan)

@@ -54,6 +54,7 @@ typedef struct mnist_config {
     bool no_shuffle;
     const char *data_dir;
     bool download;
+    const char *mirror; /* NULL: public ones */
     const char *init_path, *save_path, *log_path;
     const char *checkpoint_dir; /* NULL: none */
     uint64_t checkpoint_steps;  /* 0: at the end only */
@@ -205,6 +206,20 @@ void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total);
 void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_score *score);
 /* Writes the last line for good. */
 void mnist_progress_end(mnist_progress *progress, const mnist_score *score);
+
+/* Of a download: a bar on a terminal; in any case a line with size and time for each file that came. */
+typedef struct mnist_download_progress {
+    bool is_terminal, quiet;
+    char file_name[64]; /* empty: none yet */
+    uint64_t done;
+    double start_s, shown_s;
+} mnist_download_progress;
+
+mnist_download_progress mnist_download_progress_begin(bool quiet);
+/* A bg_download_progress; `user` is the above. A signal cancels. */
+bool mnist_download_progress_hear(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
+/* `is_complete`: the last file came too. */
+void mnist_download_progress_end(mnist_download_progress *progress, bool is_complete);
 
 /* ---- the two phases (mnist_phases.c) ---- */
 

@@ -131,6 +131,8 @@ const cli_option mnist_options[] = {
     {CLI_TEXT, "data-dir", AT(data_dir), .value = "DIR", .default_text = "$BRIGADE_DATA, data, ../shared/data",
      .help = "where the MNIST files are"},
     {CLI_FLAG, "download", AT(download), .help = "fetch MNIST (12 MB) when it is not there"},
+    {CLI_TEXT, "mirror", AT(mirror), .value = "ADDRESS", .default_text = "public ones",
+     .help = "with --download: where from (http or https)"},
     {CLI_TEXT, "init", AT(init_path), .value = "FILE", .default_text = "random weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "save", AT(save_path), .value = "FILE", .default_text = "brigade-mnist.safetensors",
@@ -286,6 +288,8 @@ static bg_status check_devices(const mnist_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--device-speeds has %u values and --device-memory %u; give one for each device", speeds,
                             budgets);
+    if (config->mirror != NULL && !config->download)
+        return bg_error_set(error, BG_ERROR_INVALID, "--mirror goes with --download");
     if (config->auto_round_devices && !config->ipu_limits)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--auto-round-devices without --ipu-limits; only IPUs come in powers of two");
@@ -500,6 +504,7 @@ static void print_message(void *user, bg_log_level level, const char *text)
 
     if (level > BG_LOG_WARNING && !config->debug)
         return;
+    cli_clear_line(config->quiet); /* it may say that a plan is being made */
     if (level == BG_LOG_WARNING)
         cli_warn(config->command, text);
     else

@@ -38,12 +38,23 @@ static bg_status download(const mnist_config *config, mnist_data *data, bg_error
 {
     const char *folder = config->data_dir != NULL ? config->data_dir : download_folder;
     bg_mnist_download_options options = bg_mnist_download_options_default(folder);
+    mnist_download_progress progress = mnist_download_progress_begin(config->quiet);
+    bg_status status;
 
     if (!config->quiet) {
         printf("Downloading MNIST into %s\n", folder);
         fflush(stdout);
     }
-    BGI_TRY(bg_mnist_download(&options, error));
+    if (config->mirror != NULL) {
+        options.mirrors = &config->mirror;
+        options.mirror_count = 1;
+    }
+    options.progress = mnist_download_progress_hear;
+    options.user = &progress;
+    status = bg_mnist_download(&options, error);
+    mnist_download_progress_end(&progress, status == BG_OK);
+    if (status != BG_OK)
+        return status;
     return load_both(&folder, 1, data, error);
 }
 

@@ -197,7 +197,11 @@ bg_status mnist_test(mnist_phases *phases, bg_error *error)
     fflush(stdout);
     print_shrunk(config, phases->data, iterations);
     if (iterations > 0) {
-        BGI_TRY(bg_trainer_prepare(phases->trainer, BG_TRAINER_TEST, error));
+        cli_begin_compilation(config->quiet);
+        status = bg_trainer_prepare(phases->trainer, BG_TRAINER_TEST, error);
+        cli_clear_line(config->quiet);
+        if (status != BG_OK)
+            return status;
         if (!config->quiet)
             cli_report_compilation(bg_trainer_plan(phases->trainer, BG_TRAINER_TEST));
     }

@@ -1,5 +1,6 @@
 /*
- * mnist_progress.c: the progress line: drawn over and over on a terminal, once at the end elsewhere.
+ * mnist_progress.c: progress lines, of calls and of downloads: drawn over and over on a terminal, once at the end
+ * elsewhere.
  */
 #include "cli/mnist.h"
 
@@ -10,7 +11,7 @@
 
 #include "core/clock.h"
 
-enum { BAR_WIDTH = 20, LINE_BYTES = 256 };
+enum { BAR_WIDTH = 20, LINE_BYTES = 256, PART_BYTES = 64 };
 
 /* Terminals need no more than this. */
 static const double redraw_s = 0.05;
@@ -27,46 +28,63 @@ void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total)
 }
 
 /* The characters that a line may have: a terminal's width less one, where the cursor stands. */
-static size_t find_width(const mnist_progress *progress)
+static size_t find_width(bool is_terminal)
 {
     struct winsize size = {0};
 
-    if (!progress->is_terminal || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    if (!is_terminal || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return LINE_BYTES;
     return size.ws_col > 1 ? size.ws_col - 1u : 1;
 }
 
-/* A line that wraps would be drawn again on the next one: what matters least is left out until it fits. */
-static void draw(mnist_progress *progress, const mnist_score *score, double now_s)
+/* A line that wraps would be drawn again on the next one: what matters least, by `leaves`, is left out until it fits.
+ */
+static void print_parts(bool is_terminal, char (*parts)[PART_BYTES], int part_count, const int *leaves, int leave_count)
 {
-    enum { COUNT, BAR, SCORE, SPEED, IMAGES, PART_COUNT };
-    static const int leaves[] = {IMAGES, SPEED, BAR, SCORE};
-    char parts[PART_COUNT][64] = {{0}};
-    double elapsed_s = now_s - progress->start_s;
-    uint64_t filled = progress->total > 0 ? progress->done * BAR_WIDTH / progress->total : 0;
-    size_t width = find_width(progress), length = 0;
+    const size_t width = find_width(is_terminal);
+    size_t length = 0;
 
-    if (elapsed_s <= 0.0)
-        elapsed_s = 1e-9;
-    snprintf(parts[COUNT], sizeof parts[COUNT], "%" PRIu64 "/%" PRIu64 " ", progress->done, progress->total);
-    snprintf(parts[BAR], sizeof parts[BAR], "[%*s] ", BAR_WIDTH, "");
-    memset(parts[BAR] + 1, '=', filled < BAR_WIDTH ? (size_t)filled : BAR_WIDTH);
-    if (score != NULL)
-        snprintf(parts[SCORE], sizeof parts[SCORE], "Loss:%0.4f | Accuracy:%0.2f%% ", score->loss, score->accuracy);
-    snprintf(parts[SPEED], sizeof parts[SPEED], "%.2fit/s ", (double)progress->done / elapsed_s);
-    snprintf(parts[IMAGES], sizeof parts[IMAGES], "%.0f images/s", (double)progress->images / elapsed_s);
-    for (int i = 0; i < PART_COUNT; i++)
+    for (int i = 0; i < part_count; i++)
         length += strlen(parts[i]);
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && length > width; i++) {
+    for (int i = 0; i < leave_count && length > width; i++) {
         length -= strlen(parts[leaves[i]]);
         parts[leaves[i]][0] = '\0';
     }
-    if (progress->is_terminal)
+    if (is_terminal)
         putchar('\r');
-    for (int i = 0; i < PART_COUNT; i++)
+    for (int i = 0; i < part_count; i++)
         fputs(parts[i], stdout);
-    if (progress->is_terminal)
+    if (is_terminal)
         fputs("\033[K", stdout); /* clears what a longer line left */
+}
+
+static void write_bar(char *part, uint64_t done, uint64_t total)
+{
+    const uint64_t filled = total == 0 ? 0 : done >= total ? BAR_WIDTH : done * BAR_WIDTH / total;
+
+    snprintf(part, PART_BYTES, "[%*s] ", BAR_WIDTH, "");
+    memset(part + 1, '=', (size_t)filled);
+}
+
+/* `is_last`: nothing is drawn over it, and a reader of a file has no clock to see how long it took. */
+static void draw(mnist_progress *progress, const mnist_score *score, double now_s, bool is_last)
+{
+    enum { COUNT, BAR, SCORE, SPEED, IMAGES, TIME, PART_COUNT };
+    static const int leaves[] = {TIME, IMAGES, SPEED, BAR, SCORE};
+    char parts[PART_COUNT][PART_BYTES] = {{0}};
+    double elapsed_s = now_s - progress->start_s;
+
+    if (elapsed_s <= 0.0)
+        elapsed_s = 1e-9;
+    snprintf(parts[COUNT], PART_BYTES, "%" PRIu64 "/%" PRIu64 " ", progress->done, progress->total);
+    write_bar(parts[BAR], progress->done, progress->total);
+    if (score != NULL)
+        snprintf(parts[SCORE], PART_BYTES, "Loss:%0.4f | Accuracy:%0.2f%% ", score->loss, score->accuracy);
+    snprintf(parts[SPEED], PART_BYTES, "%.2fit/s ", (double)progress->done / elapsed_s);
+    snprintf(parts[IMAGES], PART_BYTES, "%.0f images/s", (double)progress->images / elapsed_s);
+    if (is_last)
+        snprintf(parts[TIME], PART_BYTES, " %.1f s", elapsed_s);
+    print_parts(progress->is_terminal, parts, PART_COUNT, leaves, sizeof leaves / sizeof leaves[0]);
     progress->shown_s = now_s;
 }
 
@@ -81,7 +99,7 @@ void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_s
     now_s = mnist_now_s();
     if (now_s - progress->shown_s < redraw_s)
         return;
-    draw(progress, score, now_s);
+    draw(progress, score, now_s, false);
     fflush(stdout);
 }
 
@@ -89,7 +107,75 @@ void mnist_progress_end(mnist_progress *progress, const mnist_score *score)
 {
     if (progress->quiet)
         return;
-    draw(progress, score, mnist_now_s());
+    draw(progress, score, mnist_now_s(), true);
     putchar('\n');
     fflush(stdout);
+}
+
+/* ---- downloads ---- */
+
+mnist_download_progress mnist_download_progress_begin(bool quiet)
+{
+    return (mnist_download_progress){.is_terminal = isatty(STDOUT_FILENO) == 1, .quiet = quiet};
+}
+
+/* The file is there: its line for good. */
+static void end_file(mnist_download_progress *progress)
+{
+    double elapsed_s = mnist_now_s() - progress->start_s;
+
+    if (progress->quiet || progress->file_name[0] == '\0')
+        return;
+    printf("%s%s: %.1f kB in %.1f s%s\n", progress->is_terminal ? "\r" : "", progress->file_name,
+           1e-3 * (double)progress->done, elapsed_s, progress->is_terminal ? "\033[K" : "");
+    fflush(stdout);
+}
+
+static void draw_file(mnist_download_progress *progress, uint64_t total, double now_s)
+{
+    enum { NAME, BAR, SIZE, SPEED, PART_COUNT };
+    static const int leaves[] = {SPEED, BAR, SIZE};
+    char parts[PART_COUNT][PART_BYTES] = {{0}};
+    const double elapsed_s = now_s - progress->start_s;
+
+    snprintf(parts[NAME], PART_BYTES, "%.*s ", PART_BYTES - 2, progress->file_name);
+    if (total > 0) { /* else only what came is known */
+        write_bar(parts[BAR], progress->done, total);
+        snprintf(parts[SIZE], PART_BYTES, "%.1f/%.1f kB ", 1e-3 * (double)progress->done, 1e-3 * (double)total);
+    } else {
+        snprintf(parts[SIZE], PART_BYTES, "%.1f kB ", 1e-3 * (double)progress->done);
+    }
+    if (elapsed_s > 0)
+        snprintf(parts[SPEED], PART_BYTES, "%.0f kB/s", 1e-3 * (double)progress->done / elapsed_s);
+    print_parts(true, parts, PART_COUNT, leaves, sizeof leaves / sizeof leaves[0]);
+    fflush(stdout);
+    progress->shown_s = now_s;
+}
+
+bool mnist_download_progress_hear(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes)
+{
+    mnist_download_progress *progress = user;
+    const double now_s = mnist_now_s();
+    const bool is_new = strncmp(progress->file_name, file_name, sizeof progress->file_name - 1) != 0;
+    const bool is_whole = total_bytes > 0 && done_bytes == total_bytes && done_bytes != progress->done;
+
+    if (is_new) {
+        end_file(progress);
+        snprintf(progress->file_name, sizeof progress->file_name, "%s", file_name);
+    }
+    if (is_new || done_bytes < progress->done) /* the next mirror begins anew */
+        progress->start_s = now_s;
+    progress->done = done_bytes;
+    if (!progress->quiet && progress->is_terminal && (is_new || is_whole || now_s - progress->shown_s >= redraw_s))
+        draw_file(progress, total_bytes, now_s);
+    return cli_received_signal == 0;
+}
+
+void mnist_download_progress_end(mnist_download_progress *progress, bool is_complete)
+{
+    if (is_complete)
+        end_file(progress);
+    else
+        cli_clear_line(progress->quiet);
+    progress->file_name[0] = '\0';
 }

@@ -64,6 +64,10 @@ bg_status cli_schedule_check(const char *strategy, const char *schedule, bg_erro
 
 /* What a training's plan is, a few lines; `samples` is what a micro-batch has. */
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
+/* Says on a terminal that a plan is made, until the line is cleared: before an error, or the line with its time. */
+void cli_begin_compilation(bool quiet);
+/* What is drawn on a terminal's line without an end goes. */
+void cli_clear_line(bool quiet);
 /* How long it took to make the plan, or to get it. */
 void cli_report_compilation(const bg_plan *plan);
 

@@ -570,13 +570,14 @@ static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_
     return status;
 }
 
-static void say_cached(const bg_plan *plan)
+static void say_made(const bg_plan *plan)
 {
     char text[64];
 
     if (plan->options.log == NULL)
         return;
-    snprintf(text, sizeof text, "plan: loaded from cache in %.1f ms", plan->summary.compile_ms);
+    snprintf(text, sizeof text, "plan: %s in %.1f ms", plan->summary.is_cached ? "loaded from cache" : "compiled",
+             plan->summary.compile_ms);
     plan->options.log(plan->options.log_user, BG_LOG_INFO, text);
 }
 
@@ -598,8 +599,7 @@ static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error
     if (status != BG_OK)
         return status;
     plan->summary.compile_ms = (double)(bgi_clock_ns() - start_ns) / 1e6;
-    if (plan->summary.is_cached)
-        say_cached(plan);
+    say_made(plan);
     *out = plan;
     return BG_OK;
 }

@@ -38,10 +38,11 @@ number='[0-9]+\.[0-9]'
 
 train lines --epochs 2 --profile --profile-dir "$folder/p"
 lines lines.out '^Profiling is enabled\.$' '^Training\.\.\.$' '^Graph compilation: [0-9.]+ ms$' '^Epoch 1/2$' \
-    "^10/10 \[=+\] Loss:${number}{4} \| Accuracy:${number}{2}% ${number}{2}it/s [0-9]+ images/s$" '^Epoch 2/2$' \
+    "^10/10 \[=+\] Loss:${number}{4} \| Accuracy:${number}{2}% ${number}{2}it/s [0-9]+ images/s ${number} s$" '^Epoch 2/2$' \
     "^10/10 \[=+\] Loss:${number}{4} \| Accuracy:${number}{2}%" '^Weights saved to lines\.safetensors$' '^Testing\.\.\.$' \
     '^6/6 \[=+\]' "^Accuracy on test set: ${number}{2}%$" "^Accuracy on all 500 test images: ${number}{2}%$"
 check "no carriage returns without a terminal" sh -c "! grep -q '$(printf '\r')' lines.out"
+check "nothing is drawn without a terminal" sh -c '! grep -q Compiling lines.out'
 check "nothing on stderr" test ! -s lines.err
 check "the profile is written" test -s "$folder/p/trace.json" -a -s "$folder/p/summary.txt"
 check "it learns" test "$(sed -n 's/^Accuracy on test set: \([0-9]*\)\..*/\1/p' lines.out)" -ge 50
@@ -59,7 +60,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
-    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download ipu-limits quiet cache-dir compile-only options help; do
+    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download mirror ipu-limits quiet cache-dir compile-only options help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -369,6 +370,7 @@ widest() {
 }
 if command -v script >/dev/null 2>&1 && script -q -e -c true /dev/null >/dev/null 2>&1 </dev/null; then
     widest 200
+    check "compiling is said until it is done" grep -q "Compiling\.\.\.$(printf '\r\033')\[K" terminal.out
     check "a wide terminal has all" grep -q 'Loss:.*it/s .*images/s' progress.out
     widest 72
     check "first the images go: $widest" test "$widest" -gt 0 -a "$widest" -lt 72
@@ -379,7 +381,7 @@ if command -v script >/dev/null 2>&1 && script -q -e -c true /dev/null >/dev/nul
     widest 12
     check "then the rest: $widest" test "$widest" -gt 0 -a "$widest" -lt 12
 else
-    skipped=$((skipped + 6))
+    skipped=$((skipped + 7))
 fi
 
 # ---- data ----

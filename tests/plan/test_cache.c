@@ -259,7 +259,9 @@ static void test_notes_are_said_again(void **state)
         assert_non_null(strstr(said[i].text, "gradient accumulation is 2, below the"));
     }
     assert_non_null(strstr(said[0].text, "cache: the plan is kept in"));
+    assert_non_null(strstr(said[0].text, "plan: compiled in"));
     assert_non_null(strstr(said[1].text, "plan: loaded from cache in"));
+    assert_null(strstr(said[1].text, "plan: compiled in"));
     test_folder_remove(folder);
 }
 
