@@ -289,6 +289,7 @@ typedef struct bg_options {
     bg_dtype partials;
     bool no_fusion;    /* leave ops as written */
     bool compile_only; /* the plan is to be looked at: it is made as ever, and a session of it is an error */
+    bool log_cycles;   /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */
     /* A folder in which plans are kept: who asks for the same plan again (graph, options, library, kind of processor)
      * gets it from there, many times faster. Processes may share it. A file that is damaged or foreign is not used,
      * with a note for the log; nor is a folder that cannot be written an error. Files are never deleted. NULL or "":

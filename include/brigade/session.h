@@ -78,6 +78,10 @@ BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learni
  * count at 0, as a new torch.optim object does; state that was set (bg_weights_set) is as old as this count says. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API void bg_session_set_step(bg_session *session, uint64_t step);
+/* How long the last run took on the devices, in cycles of a clock of 1 GHz (nanoseconds; no processor's
+ * clock, which changes), from the first device's start to the last one's end: with options.log_cycles, else 0. Also 0
+ * before a run, and after one that failed. */
+BG_API uint64_t bg_session_cycles(const bg_session *session);
 /* Which worker runs where: "worker 0 on core 0", one a line. malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
 /* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by

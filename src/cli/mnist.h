@@ -61,7 +61,7 @@ typedef struct mnist_config {
     bool resume;
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
-    bool debug, quiet, compile_only;
+    bool debug, quiet, compile_only, log_cycles;
     const char *cache_dir; /* NULL: as the environment says */
     bg_costs costs;        /* of the training's stages (mnist_costs_find); empty: a model of them */
     mnist_ipu ipu;         /* mnist_ipu_resolve */

@@ -154,6 +154,7 @@ const cli_option mnist_options[] = {
      .default_text = "$BRIGADE_CACHE_DIR, $POPTORCH_CACHE_DIR or $POPXL_CACHE_DIR, if set",
      .help = "keep plans in this folder, and take those that are there"},
     {CLI_FLAG, "compile-only", AT(compile_only), .help = "make the plan of the training, say what it is, and stop"},
+    {CLI_FLAG, "log-cycles", AT(log_cycles), .help = "tell how long each call takes on the devices, in ns, on stderr"},
     {CLI_FLAG, "debug", AT(debug), .help = "show stages, memory, workers and timetable"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no progress, only results"},
     CLI_OPTIONS_END,
@@ -502,7 +503,7 @@ static void print_message(void *user, bg_log_level level, const char *text)
     const mnist_config *config = user;
     static const char *const names[] = {"error", "warning", "info", "debug"};
 
-    if (level > BG_LOG_WARNING && !config->debug)
+    if (level > BG_LOG_WARNING && !config->debug && !config->log_cycles)
         return;
     cli_clear_line(config->quiet); /* it may say that a plan is being made */
     if (level == BG_LOG_WARNING)
@@ -646,6 +647,7 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
     options.compile_only = config->compile_only;
+    options.log_cycles = config->log_cycles;
     options.cache_dir = find_cache(config);
     options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;

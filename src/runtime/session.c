@@ -4,9 +4,12 @@
  */
 #include "runtime/session.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "kernels/attributes.h"
@@ -451,6 +454,30 @@ static void count_updates(bg_session *session, uint64_t iterations)
             session->weights->items[session->variables[i].weight].updates += iterations;
 }
 
+/* Times a run if that is asked for; otherwise no clock is read. */
+static bg_status run_timed(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
+{
+    const bg_options *options = &session->plan->options;
+    const uint64_t start_ns = options->log_cycles ? bgi_clock_ns() : 0;
+    char text[64];
+
+    session->cycles = 0;
+    BGI_TRY(bgi_engine_run(session->engine, run, out_iterations, error));
+    if (!options->log_cycles)
+        return BG_OK;
+    session->cycles = bgi_clock_ns() - start_ns;
+    if (options->log != NULL) {
+        snprintf(text, sizeof text, "run took %" PRIu64 " cycles", session->cycles);
+        options->log(options->log_user, BG_LOG_INFO, text);
+    }
+    return BG_OK;
+}
+
+uint64_t bg_session_cycles(const bg_session *session)
+{
+    return session->cycles;
+}
+
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -459,7 +486,7 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
     BGI_TRY(pull_weights(session, error));
     run->step = session->weights->step;
     run->optimiser_step = find_optimiser_step(session);
-    status = bgi_engine_run(session->engine, run, out_iterations, error);
+    status = run_timed(session, run, out_iterations, error);
     if (status != BG_OK) {
         lose_weights(session);
         return status;

@@ -34,6 +34,7 @@ static void test_set(void **state)
     set(&options, "shard_optimiser", "true");
     set(&options, "wait_limit_s", "1.5");
     set(&options, "compile_only", "true");
+    set(&options, "logCycleCount", "true");
     set(&options, "schedule", "gpipe");
     assert_int_equal(options.device_iterations, 7);
     assert_int_equal(options.gradient_accumulation, 3);
@@ -43,6 +44,7 @@ static void test_set(void **state)
     assert_true(options.locations[BG_LOCATION_STATE].sharded);
     assert_true(options.wait_limit_s == 1.5);
     assert_true(options.compile_only);
+    assert_true(options.log_cycles);
     assert_string_equal(options.schedule, "gpipe");
 }
 

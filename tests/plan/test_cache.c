@@ -361,6 +361,7 @@ static void test_what_does_not_count(void **state)
     options.trace_events = 77;
     options.wait_limit_s = 3.0;
     options.compile_only = true;
+    options.log_cycles = true;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
     options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
     options.choose_accumulator = choose_type;

@@ -7,12 +7,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <brigade/session.h>
 
+#include "core/clock.h"
 #include "support/toy_plan.h"
 
 enum { MOST_VALUES = 64 * TOY_WIDTH };
@@ -449,6 +451,55 @@ static void workers_are_listed(void **state)
     free(r);
 }
 
+typedef struct cycle_notes {
+    uint32_t count;
+    bg_log_level level;
+    char text[64];
+} cycle_notes;
+
+static void note_cycles(void *user, bg_log_level level, const char *text)
+{
+    cycle_notes *notes = user;
+
+    notes->count++;
+    notes->level = level;
+    snprintf(notes->text, sizeof notes->text, "%s", text);
+}
+
+/* Asked for or not, the results are the same; a run's cycles are at most the time that the caller sees. */
+static void cycles_are_counted(void **state)
+{
+    toy_options options = toy_defaults();
+    float values[TOY_MOST_STAGES * TOY_WIDTH];
+    cycle_notes notes = {0};
+    char expected[64];
+    rig *r = calloc(1, sizeof *r);
+
+    (void)state;
+    assert_non_null(r);
+    r->plan = toy_plan_create(&options);
+    r->plan->options.log = note_cycles;
+    r->plan->options.log_user = &notes;
+    open_rig(r, &options, NULL);
+    first_values(values);
+    set_weights(bg_session_weights(r->session), options.stage_count, values);
+    run_rig(r, values);
+    assert_int_equal(bg_session_cycles(r->session), 0);
+    assert_int_equal(notes.count, 0);
+    r->plan->options.log_cycles = true;
+    for (uint32_t run = 1; run <= 2; run++) {
+        const uint64_t start_ns = bgi_clock_ns();
+        run_rig(r, values);
+        assert_in_range(bg_session_cycles(r->session), 1, bgi_clock_ns() - start_ns);
+        snprintf(expected, sizeof expected, "run took %" PRIu64 " cycles", bg_session_cycles(r->session));
+        assert_string_equal(notes.text, expected);
+        assert_int_equal(notes.level, BG_LOG_INFO);
+        assert_int_equal(notes.count, run);
+    }
+    close_rig(r);
+    free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +513,7 @@ int main(void)
         cmocka_unit_test(the_ring_keeps_the_newest_events),
         cmocka_unit_test(touched_bytes_equal_the_plan),
         cmocka_unit_test(workers_are_listed),
+        cmocka_unit_test(cycles_are_counted),
     };
 
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
