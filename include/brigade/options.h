@@ -295,6 +295,10 @@ typedef struct bg_options {
      * with a note for the log; nor is a folder that cannot be written an error. Files are never deleted. NULL or "":
      * none. */
     const char *cache_dir;
+    /* A folder, made if it is not there, with the file brigade.log: each message that `log` is told is added as a line
+     * with time (UTC) and level, and of each plan that is made its stages, memory and timetable. NULL or "": none. A
+     * file that cannot be written is an error of the plan; what fails to be written later is lost. */
+    const char *log_dir;
     bg_log_function log; /* NULL: silent */
     void *log_user;
 } bg_options;

@@ -62,6 +62,7 @@ typedef struct mnist_config {
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet, compile_only, log_cycles;
+    const char *log_dir;   /* NULL: none */
     const char *cache_dir; /* NULL: as the environment says */
     bg_costs costs;        /* of the training's stages (mnist_costs_find); empty: a model of them */
     mnist_ipu ipu;         /* mnist_ipu_resolve */

@@ -154,6 +154,8 @@ const cli_option mnist_options[] = {
      .default_text = "$BRIGADE_CACHE_DIR, $POPTORCH_CACHE_DIR or $POPXL_CACHE_DIR, if set",
      .help = "keep plans in this folder, and take those that are there"},
     {CLI_FLAG, "compile-only", AT(compile_only), .help = "make the plan of the training, say what it is, and stop"},
+    {CLI_TEXT, "log-dir", AT(log_dir), .value = "DIR", .default_text = "none",
+     .help = "add the compiler's messages and plans to brigade.log in this folder"},
     {CLI_FLAG, "log-cycles", AT(log_cycles), .help = "tell how long each call takes on the devices, in ns, on stderr"},
     {CLI_FLAG, "debug", AT(debug), .help = "show stages, memory, workers and timetable"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no progress, only results"},
@@ -369,6 +371,8 @@ static void take_options(mnist_config *config)
         config->stages = view->stages;
     if (bg_run_options_is_given(options, "compile_only"))
         config->compile_only = view->compile_only;
+    if (bg_run_options_is_given(options, "log_cycles"))
+        config->log_cycles = view->log_cycles;
     if (bg_run_options_is_given(options, "offload_optimiser"))
         config->offload_optimiser = view->offload_optimiser;
     if (bg_run_options_is_given(options, "output_gradient_norm"))
@@ -648,6 +652,7 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     options.seed = config->seed;
     options.compile_only = config->compile_only;
     options.log_cycles = config->log_cycles;
+    options.log_dir = config->log_dir;
     options.cache_dir = find_cache(config);
     options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;

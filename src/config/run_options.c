@@ -155,6 +155,7 @@ static const option_row rows[] = {
     {"partials", NULL, NAME, AT(partials), name_partials, 0},
     {"no_fusion", NULL, BOOL, AT(no_fusion), NULL, 0},
     {"compile_only", NULL, BOOL, AT(compile_only), NULL, 0},
+    {"log_dir", "logDir", TEXT, AT(log_dir), NULL, 0},
     {"log_cycles", "logCycleCount", BOOL, AT(log_cycles), NULL, 0},
     {"cache_dir", "enableExecutableCaching", TEXT, AT(cache_dir), NULL, 0},
 };

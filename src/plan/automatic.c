@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/log.h"
 #include "core/text.h"
 #include "plan/balance.h"
 #include "plan/costs.h"
@@ -204,7 +205,7 @@ static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_erro
     const bg_plan *plan = c->compiler->plan;
     bg_options quiet = plan->options;
 
-    quiet.log = NULL;
+    bgi_silence(&quiet);
     BGI_TRY(bgi_graph_clone(c->graph, &t->graph, error));
     if (c->cuts_blocks)
         BGI_TRY(bgi_split_blocks(t->graph, c->op_items, c->item_count, error));
@@ -411,8 +412,8 @@ static void report(const bgi_chooser *c, const bgi_balance *balance, double long
         speed += balance->stage_speeds[s];
     bgi_text_add(&text, "automatic stages: %s; the longest takes %.2f times an even share",
                  c->compiler->plan->options.stages, sum > 0 ? longest * speed / sum : 1.0);
-    if (c->options->log != NULL && !text.failed)
-        c->options->log(c->options->log_user, BG_LOG_INFO, text.data);
+    if (!text.failed)
+        bgi_say(c->options, BG_LOG_INFO, text.data);
     bgi_text_clear(&text);
 }
 

@@ -18,6 +18,7 @@
 
 #include "core/crc64.h"
 #include "core/error.h"
+#include "plan/log.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "plan/store.h"
@@ -36,14 +37,15 @@ static void say(const bgi_cache *cache, bg_log_level level, const char *format, 
     char text[BG_ERROR_MESSAGE_BYTES];
     va_list arguments;
 
-    if (options->log == NULL)
+    if (!bgi_is_heard(options))
         return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    options->log(options->log_user, level, text);
+    bgi_say(options, level, text);
 }
 
+/* The file, if there is one, is the plan's too and has it already. */
 static void hear(void *user, bg_log_level level, const char *text)
 {
     bgi_cache *cache = user;

@@ -16,6 +16,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "plan/log.h"
 #include "core/text.h"
 #include "plan/automatic.h"
 #include "plan/cache.h"
@@ -574,11 +575,9 @@ static void say_made(const bg_plan *plan)
 {
     char text[64];
 
-    if (plan->options.log == NULL)
-        return;
     snprintf(text, sizeof text, "plan: %s in %.1f ms", plan->summary.is_cached ? "loaded from cache" : "compiled",
              plan->summary.compile_ms);
-    plan->options.log(plan->options.log_user, BG_LOG_INFO, text);
+    bgi_say(&plan->options, BG_LOG_INFO, text);
 }
 
 static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error *error)
@@ -591,6 +590,7 @@ static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error
     BGI_TRY(bgi_options_validate(request->options, request->training, error));
     if (request->optimiser != NULL)
         BGI_TRY(bg_optimiser_validate(request->optimiser, error));
+    BGI_TRY(bgi_log_begin(request->options, error));
     BGI_TRY(bgi_cache_begin(&cache, request, error));
     status = begin_plan(request, &plan, error);
     if (status == BG_OK)
@@ -600,6 +600,11 @@ static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error
         return status;
     plan->summary.compile_ms = (double)(bgi_clock_ns() - start_ns) / 1e6;
     say_made(plan);
+    status = bgi_log_plan(plan, error);
+    if (status != BG_OK) {
+        bg_plan_destroy(plan);
+        return status;
+    }
     *out = plan;
     return BG_OK;
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/log.h"
 #include "core/text.h"
 #include "plan/options.h"
 
@@ -79,12 +80,6 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
-static void warn(const bg_options *options, const char *text)
-{
-    if (options->log != NULL)
-        options->log(options->log_user, BG_LOG_WARNING, text);
-}
-
 /* Devices without a stage are idle, as on IPUs. A number far beyond the stages is rather a slip. */
 static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
 {
@@ -108,7 +103,7 @@ static bg_status check_idle(const bg_options *options, const bgi_stages *stages,
                             "number the devices from 0 without gaps",
                             first, count - 1, idle, MOST_IDLE_DEVICES);
     snprintf(text, sizeof text, "devices without a stage are idle: %u of %u, first device %u", idle, count, first);
-    warn(options, text);
+    bgi_say(options, BG_LOG_WARNING, text);
     return BG_OK;
 }
 
@@ -253,7 +248,7 @@ static bg_status check_power_of_two(const bg_options *options, const bgi_stages 
     snprintf(text, sizeof text, "%llu devices are reserved for %llu: %llu of them are idle (%.0f%%)",
              (unsigned long long)rounded, (unsigned long long)total, (unsigned long long)(rounded - total),
              100.0 * (double)(rounded - total) / (double)rounded);
-    warn(options, text);
+    bgi_say(options, BG_LOG_WARNING, text);
     return BG_OK;
 }
 

@@ -265,4 +265,7 @@ void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *in
 /* The condition of a while loop for carried values. */
 void bgi_interpret_condition(const bg_plan *condition, void *memory, const void *const *values, double *out_value);
 
+/* A message for options.log and the file in options.log_dir (log.c). Allocates nothing. */
+void bgi_say(const bg_options *options, bg_log_level level, const char *text);
+
 #endif

@@ -7,13 +7,8 @@
 #include <stdio.h>
 
 #include "core/error.h"
+#include "plan/log.h"
 #include "plan/costs.h"
-
-static void warn(const bg_plan *plan, const char *text)
-{
-    if (plan->options.log != NULL)
-        plan->options.log(plan->options.log_user, BG_LOG_WARNING, text);
-}
 
 /* ---- the choice ---- */
 
@@ -40,7 +35,8 @@ void bgi_give_up_pipeline(bgi_compiler *c)
     for (uint32_t s = 1; s < c->stages.stage_count; s++)
         if (c->stages.stage_devices[s] != c->stages.stage_devices[0])
             return;
-    warn(c->plan, "all stages are on one device: one micro-batch runs at a time, without a pipeline");
+    bgi_say(&c->plan->options, BG_LOG_WARNING,
+            "all stages are on one device: one micro-batch runs at a time, without a pipeline");
     c->generator = bg_schedule_generator_find("sequential");
     c->splits_weights = false;
 }
@@ -221,7 +217,7 @@ static bg_status check_minimum(const bgi_compiler *c, bg_error *error)
         "%s is %u, below the %u that fill a pipeline of %u stages with schedule `%s`: devices are idle for %.0f%% of "
         "the time",
         option, plan->micro_batches, minimum, positions, generator->name, 100.0 * plan->summary.idle_share);
-    warn(plan, text);
+    bgi_say(&plan->options, BG_LOG_WARNING, text);
     return BG_OK;
 }
 

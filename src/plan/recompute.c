@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/log.h"
 #include "plan/costs.h"
 #include "plan/describe.h"
 
@@ -424,8 +425,7 @@ bg_status bgi_recompute_plan(bgi_compiler *c, bg_error *error)
     if (options->recompute == BG_RECOMPUTE_NONE)
         return BG_OK;
     if (!c->plan->training) {
-        if (options->log != NULL)
-            options->log(options->log_user, BG_LOG_INFO, "recomputation has no effect in inference: nothing is kept");
+        bgi_say(options, BG_LOG_INFO, "recomputation has no effect in inference: nothing is kept");
         return BG_OK;
     }
     BGI_TRY(check_limits(c, error));

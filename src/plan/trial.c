@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/log.h"
 #include "schedule/schedule.h"
 
 /* ---- copies ---- */
@@ -36,7 +37,7 @@ bg_status bgi_trial_begin(const bgi_compiler *c, bgi_compiler *out, bg_error *er
     if (plan == NULL)
         return bgi_error_memory(error, "a plan", sizeof *plan);
     plan->options = from->options;
-    plan->options.log = NULL;
+    bgi_silence(&plan->options);
     plan->training = from->training;
     plan->replicas = from->replicas;
     plan->tensor_1 = from->tensor_1;
@@ -171,7 +172,7 @@ static void report(const bgi_compiler *c, const bgi_candidate *chosen, const bgi
     const bg_options *options = &c->plan->options;
     char text[160];
 
-    if (options->log == NULL || !chosen->is_made || !chosen->fits)
+    if (!bgi_is_heard(options) || !chosen->is_made || !chosen->fits)
         return;
     if (other->is_made && other->fits)
         snprintf(text, sizeof text, "schedule `auto`: weight gradients %s: %.1f us an update, else %.1f us",
@@ -179,7 +180,7 @@ static void report(const bgi_compiler *c, const bgi_candidate *chosen, const bgi
     else
         snprintf(text, sizeof text, "schedule `auto`: weight gradients %s: %.1f us an update; else it does not fit",
                  chosen->splits_weights ? "apart" : "with B", 1e-3 * chosen->makespan_ns);
-    options->log(options->log_user, BG_LOG_INFO, text);
+    bgi_say(options, BG_LOG_INFO, text);
 }
 
 bg_status bgi_prepare_search(bgi_compiler *c, bg_error *error)

@@ -466,10 +466,8 @@ static bg_status run_timed(bg_session *session, bgi_run *run, uint64_t *out_iter
     if (!options->log_cycles)
         return BG_OK;
     session->cycles = bgi_clock_ns() - start_ns;
-    if (options->log != NULL) {
-        snprintf(text, sizeof text, "run took %" PRIu64 " cycles", session->cycles);
-        options->log(options->log_user, BG_LOG_INFO, text);
-    }
+    snprintf(text, sizeof text, "run took %" PRIu64 " cycles", session->cycles);
+    bgi_say(options, BG_LOG_INFO, text);
     return BG_OK;
 }
 

@@ -52,7 +52,13 @@ check "quiet is five lines" test "$(wc -l <quiet.out)" -eq 5
 train debug --epochs 1 --debug
 lines debug.out '^Stages:$' 'B1' '^Memory:$' '^Timetable:$' '^Epoch 1/1$' '^Loader: 10 batches' '^Accuracy on all ' '^Verdict: '
 check "the verdict is last" sh -c "tail -n 1 debug.out | grep -qE '^Verdict: the (device|data set) limits the run'"
-train cycles --epochs 1 --log-cycles
+train cycles --epochs 1 --log-cycles --log-dir notes
+lines notes/brigade.log '^20[0-9-]+T[0-9:]+Z info: plan: compiled in ' '^Stages:$' 'B1' '^Memory:$' '^Timetable:$' ' info: run took [0-9]+ cycles$' \
+    ' info: plan: compiled in ' '^Stages:$' ' info: run took [0-9]+ cycles$'
+check "the log has every run" test "$(grep -c 'run took' notes/brigade.log)" -eq 17
+train no-cycles --epochs 1 --log-dir notes/two --stages 'B1|B2|B3|B4' --gradient-accumulation 2 --device-iterations 8
+check "warnings are in it" grep -q ' warning: gradient accumulation is 2' notes/two/brigade.log
+error 1 'log_dir: ' mnist $small --epochs 1 --log-dir lines.out
 check "10 calls of training and 7 of the test tell their cycles" test "$(grep -cE 'run took [1-9][0-9]* cycles$' cycles.err)" -eq 17
 check "the same weights with and without" cmp cycles.safetensors debug.safetensors
 train only-test --epochs 0
@@ -63,7 +69,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
-    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download mirror ipu-limits quiet cache-dir compile-only options log-cycles help; do
+    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download mirror ipu-limits quiet cache-dir compile-only options log-cycles log-dir help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \

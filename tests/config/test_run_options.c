@@ -35,6 +35,7 @@ static void test_set(void **state)
     set(&options, "wait_limit_s", "1.5");
     set(&options, "compile_only", "true");
     set(&options, "logCycleCount", "true");
+    set(&options, "logDir", "notes");
     set(&options, "schedule", "gpipe");
     assert_int_equal(options.device_iterations, 7);
     assert_int_equal(options.gradient_accumulation, 3);
@@ -45,6 +46,7 @@ static void test_set(void **state)
     assert_true(options.wait_limit_s == 1.5);
     assert_true(options.compile_only);
     assert_true(options.log_cycles);
+    assert_string_equal(options.log_dir, "notes");
     assert_string_equal(options.schedule, "gpipe");
 }
 

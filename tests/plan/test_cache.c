@@ -28,7 +28,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 560, MOST_REQUESTS = 40 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 568, MOST_REQUESTS = 40 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -246,6 +246,8 @@ static void test_notes_are_said_again(void **state)
 {
     bg_options options = bg_options_defaults();
     char folder[TEST_FOLDER_BYTES];
+    char log_folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16], *text = NULL;
+    size_t size = 0, warnings = 0;
     notes said[2] = {{{0}}, {{0}}};
 
     (void)state;
@@ -253,6 +255,8 @@ static void test_notes_are_said_again(void **state)
     options.cache_dir = folder;
     options.gradient_accumulation = 2; /* too few for the pipeline: a warning */
     options.log = keep_note;
+    test_folder_create(log_folder);
+    options.log_dir = log_folder;
     for (int i = 0; i < 2; i++) {
         options.log_user = &said[i];
         bg_plan_destroy(make_plan(test_model_at(0), &options, i == 1, "notes"));
@@ -262,6 +266,15 @@ static void test_notes_are_said_again(void **state)
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
     assert_non_null(strstr(said[1].text, "plan: loaded from cache in"));
     assert_null(strstr(said[1].text, "plan: compiled in"));
+    /* The file has each message once for each plan. */
+    snprintf(path, sizeof path, "%s/brigade.log", log_folder);
+    assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
+    for (const char *at = text; (at = strstr(at, " warning: gradient accumulation is 2, below the")) != NULL; at++)
+        warnings++;
+    assert_int_equal(warnings, 2);
+    assert_non_null(strstr(text, " info: plan: loaded from cache in"));
+    free(text);
+    test_folder_remove(log_folder);
     test_folder_remove(folder);
 }
 
@@ -362,6 +375,7 @@ static void test_what_does_not_count(void **state)
     options.wait_limit_s = 3.0;
     options.compile_only = true;
     options.log_cycles = true;
+    options.log_dir = folder;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
     options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
     options.choose_accumulator = choose_type;
