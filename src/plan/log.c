@@ -88,6 +88,7 @@ void bgi_silence(bg_options *options)
 
 bg_status bgi_log_begin(const bg_options *options, bg_error *error)
 {
+    char reason[BGI_ERRNO_TEXT_BYTES];
     bg_status status;
     int file;
 
@@ -99,7 +100,7 @@ bg_status bgi_log_begin(const bg_options *options, bg_error *error)
     file = open_file(options);
     if (file < 0)
         return bg_error_set(error, BG_ERROR_IO, "log_dir: %s/%s cannot be written: %s", options->log_dir, BGI_LOG_NAME,
-                            strerror(errno));
+                            bgi_errno_text(errno, reason));
     close(file);
     return BG_OK;
 }
