@@ -149,7 +149,7 @@ check "it is one of 257" grep -q '^Data: longer.txt; 5 samples of 8 tokens$' end
 
 "$program" gpt pretrain $small --save interrupted --log /dev/null >interrupted.out 2>&1 &
 pid=$!
-until grep -q '^Step: 3/' interrupted.out; do sleep 0.05; done
+until grep -q '^Step: 3/' interrupted.out || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
 kill -INT $pid
 wait $pid
 check "an interrupted run ends well" test $? -eq 0
@@ -165,9 +165,10 @@ for moment in 1 3 4; do
     "$program" gpt pretrain $small --save killed --checkpoint-steps 1 >killed.out 2>&1 &
     pid=$!
     until grep -q "^Step: $moment/" killed.out && test "$(ls killed 2>/dev/null | grep -c '^checkpoint_train_step_[0-9]*\.safetensors$')" -gt 0; do
+        kill -0 $pid 2>/dev/null || break
         sleep 0.02
     done
-    kill -KILL $pid
+    kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
     step=$(ls killed | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1)
     train unkilled --steps $((step + 2))

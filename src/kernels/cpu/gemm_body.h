@@ -239,7 +239,8 @@ static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts
     gemm_ahead cut = *whole;
 
     cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
-    cut.from += whole->rows * part / parts * whole->stride;
+    if (whole->from != NULL) /* nothing is fetched */
+        cut.from += whole->rows * part / parts * whole->stride;
     return cut;
 }
 
