@@ -9,7 +9,10 @@
  * one block, users of a parameter, so that a cut changes no sum (split_blocks.c).
  *
  * Costs and memory are those of the training graph itself: a copy of the model is trained and cut with each item as a
- * stage, and the pass that prices stages prices items.
+ * stage, and the pass that prices stages prices items. Transients, messages and host buffers are not counted, for they
+ * are known when the plan is. A plan that is over a budget tells what was missed: the next cut counts that too, and has
+ * no stage that was over. What a device needs depends on its stage's items and hardly on the other stages', so that a
+ * line with few cuts is searched to its end.
  */
 #include "plan/automatic.h"
 
@@ -28,6 +31,7 @@
 
 typedef struct bgi_chooser {
     bgi_compiler *compiler;
+    bgi_cuts *cuts;
     const bg_options *options;
     bg_graph *graph; /* the compiler's */
     bgi_arena scratch;
@@ -37,8 +41,11 @@ typedef struct bgi_chooser {
     uint32_t item_count;
     uint32_t *joins; /* by rank: +1 where a run that stays together begins, -1 (wrapping) behind its end */
     bgi_balance_item *items;
-    uint32_t *first; /* item of each stage */
+    uint32_t *first; /* item of each stage; that of the cuts */
 } bgi_chooser;
+
+/* Cuts that are tried for one plan, or as many as there are items. */
+enum { MOST_TRIES = 64 };
 
 static const char by_blocks[] = "auto:", by_ops[] = "auto-ops:";
 
@@ -354,8 +361,11 @@ static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error
             sharing += stages.stage_devices[t] == device;
         speeds[s] = bgi_options_speed(c->options, device);
         budgets[s] = bgi_options_budget(c->options, device);
-        if (budgets[s] != 0)
-            budgets[s] = budgets[s] > sharing ? budgets[s] / sharing : 1; /* 0 would be no limit */
+        if (budgets[s] != 0) {
+            const size_t share = budgets[s] / sharing, missed = c->cuts->missed_bytes[s];
+            budgets[s] = share > missed ? share - missed : 1; /* 0 would be no limit */
+        }
+        c->cuts->stage_devices[s] = device;
         depths[s] = c->options->strategy != BG_STRATEGY_PIPELINED ? 1 : stage_count - s;
         if (depths[s] > micro_batches)
             depths[s] = micro_batches;
@@ -417,16 +427,56 @@ static void report(const bgi_chooser *c, const bgi_balance *balance, double long
     bgi_text_clear(&text);
 }
 
+/* Room for what cuts teach, on the first one. */
+static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
+{
+    const uint32_t stages = c->stage_count;
+    bgi_cuts *cuts = c->cuts;
+
+    if (cuts->first == NULL) {
+        cuts->stage_count = stages;
+        cuts->most_tries = c->item_count < MOST_TRIES ? c->item_count : MOST_TRIES;
+        cuts->stage_devices = bgi_arena_take(&cuts->arena, stages, sizeof *cuts->stage_devices);
+        cuts->counted_bytes = bgi_arena_take(&cuts->arena, stages, sizeof *cuts->counted_bytes);
+        cuts->missed_bytes = bgi_arena_take(&cuts->arena, stages, sizeof *cuts->missed_bytes);
+        cuts->refused = bgi_arena_take(&cuts->arena, (size_t)cuts->most_tries * stages, sizeof *cuts->refused);
+        cuts->first = bgi_arena_take(&cuts->arena, (size_t)stages + 1, sizeof *cuts->first);
+        if (cuts->stage_devices == NULL || cuts->counted_bytes == NULL || cuts->missed_bytes == NULL ||
+            cuts->refused == NULL || cuts->first == NULL)
+            return bgi_error_memory(error, "automatic stages", stages * sizeof *cuts->counted_bytes);
+    }
+    c->first = cuts->first;
+    c->first[stages] = c->item_count;
+    return BG_OK;
+}
+
+/* What is counted is not always too little: a plan may recompute, or keep fewer micro-batches. So when no cut seems to
+ * fit, that which is least over is tried. */
+static bg_status choose_cut(bgi_chooser *c, const bgi_balance *balance, double *longest, bg_error *error)
+{
+    bg_error reason = {0};
+    bg_status status = bgi_balance_cut(balance, c->first, longest, &reason);
+
+    if (status == BG_ERROR_BUDGET) {
+        if (c->cuts->first_error.status == BG_OK)
+            c->cuts->first_error = reason;
+        return bgi_balance_cut_tightly(balance, c->first, longest, error);
+    }
+    return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", reason.message);
+}
+
 static bg_status cut(bgi_chooser *c, bg_error *error)
 {
     bgi_balance balance = {.items = c->items, .item_count = c->item_count, .stage_count = c->stage_count};
     double longest = 0;
 
-    c->first = bgi_arena_take(&c->scratch, c->stage_count, sizeof *c->first);
-    if (c->first == NULL)
-        return bgi_error_memory(error, "automatic stages", c->stage_count * sizeof *c->first);
+    BGI_TRY(begin_cuts(c, error));
     BGI_TRY(describe_devices(c, &balance, error));
-    BGI_TRY(bgi_balance_cut(&balance, c->first, &longest, error));
+    balance.refused = c->cuts->refused;
+    balance.refused_count = c->cuts->refused_count;
+    BGI_TRY(choose_cut(c, &balance, &longest, error));
+    for (uint32_t s = 0; s < c->stage_count; s++)
+        c->cuts->counted_bytes[s] = bgi_balance_bytes(&balance, s, c->first[s], c->first[s + 1]);
     for (size_t o = 0; o < c->graph->op_count; o++)
         c->op_items[o] = stage_of_item(c, c->op_items[o]);
     if (c->cuts_blocks)
@@ -436,9 +486,9 @@ static bg_status cut(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bg_error *error)
+bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bgi_cuts *cuts, bg_error *error)
 {
-    bgi_chooser c = {.compiler = compiler, .options = &compiler->plan->options, .graph = compiler->graph};
+    bgi_chooser c = {.compiler = compiler, .cuts = cuts, .options = &compiler->plan->options, .graph = compiler->graph};
     bg_status status;
 
     BGI_TRY_CLEANUP(read_text(&c, error));
@@ -449,4 +499,50 @@ bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bg_error *err
 cleanup:
     bgi_arena_clear(&c.scratch);
     return status;
+}
+
+/* ---- after a plan ---- */
+
+/* A device has one stage, as a rule. Of several, that which takes most is the one to be made smaller. */
+static void learn_device(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
+{
+    uint32_t largest = UINT32_MAX, sharing = 0;
+    size_t counted = 0;
+
+    for (uint32_t s = 0; s < cuts->stage_count; s++) {
+        if (cuts->stage_devices[s] != device)
+            continue;
+        sharing++;
+        counted += cuts->counted_bytes[s];
+        if (largest == UINT32_MAX || cuts->counted_bytes[s] > cuts->counted_bytes[largest])
+            largest = s;
+    }
+    for (uint32_t s = 0; s < cuts->stage_count && need_bytes > counted; s++) {
+        const size_t missed = (need_bytes - counted) / sharing;
+        if (cuts->stage_devices[s] == device && missed > cuts->missed_bytes[s])
+            cuts->missed_bytes[s] = missed;
+    }
+    if (largest != UINT32_MAX)
+        cuts->refused[cuts->refused_count++] =
+            (bgi_refused_stage){.stage = largest, .first = cuts->first[largest], .end = cuts->first[largest + 1]};
+}
+
+bool bgi_cuts_learn(bgi_cuts *cuts, const bg_plan *plan)
+{
+    const uint32_t known = cuts->refused_count;
+
+    if (cuts->first == NULL || plan->devices == NULL || ++cuts->tries >= cuts->most_tries)
+        return false;
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        const size_t budget = bgi_options_budget(&plan->options, d), need = plan->devices[d].arena_bytes;
+        if (budget != 0 && need > budget)
+            learn_device(cuts, d, need);
+    }
+    return cuts->refused_count > known;
+}
+
+void bgi_cuts_clear(bgi_cuts *cuts)
+{
+    bgi_arena_clear(&cuts->arena);
+    *cuts = (bgi_cuts){.first = NULL};
 }

@@ -17,8 +17,9 @@
 
 typedef struct bgi_balancer {
     const bgi_balance *balance;
-    bool minimises_bytes; /* instead of time, and without budgets */
-    double *best;         /* of the stages so far, by end */
+    bool minimises_bytes;  /* instead of time, and without budgets */
+    bool minimises_excess; /* the same, of bytes over the budget */
+    double *best;          /* of the stages so far, by end */
     double *next;
     uint32_t *first; /* [stage * (item_count + 1) + end] */
 } bgi_balancer;
@@ -57,6 +58,24 @@ static size_t budget_of(const bgi_balancer *b, uint32_t stage)
     return b->minimises_bytes || budgets == NULL || budgets[stage] == 0 ? SIZE_MAX : budgets[stage];
 }
 
+static bool is_refused(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = 0; i < balance->refused_count; i++)
+        if (balance->refused[i].stage == stage && balance->refused[i].first == first && balance->refused[i].end == end)
+            return true;
+    return false;
+}
+
+/* What is made small; it grows with time and with bytes. */
+static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t bytes)
+{
+    const size_t budget = budget_of(b, stage);
+
+    if (b->minimises_excess)
+        return bytes > budget ? (double)(bytes - budget) : 0.0;
+    return b->minimises_bytes ? (double)bytes : ns / speed_of(b->balance, stage);
+}
+
 /* Stage `stage` ends at `end`: where does it begin best? */
 static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
 {
@@ -69,9 +88,11 @@ static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
         double cost, longest;
         ns += balance->items[first].ns;
         bytes += added_bytes(balance, stage, first, end);
-        cost = b->minimises_bytes ? (double)bytes : ns / speed_of(balance, stage);
-        if (cost >= best || bytes > budget_of(b, stage))
+        cost = find_cost(b, stage, ns, bytes);
+        if (cost >= best || (!b->minimises_excess && bytes > budget_of(b, stage)))
             break;
+        if (is_refused(balance, stage, first, end))
+            continue;
         longest = b->best[first] > cost ? b->best[first] : cost;
         if (longest < best) {
             best = longest;
@@ -114,9 +135,12 @@ static void clear(bgi_balancer *b)
 
 bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes, bg_error *error)
 {
-    bgi_balancer b = {.balance = balance, .minimises_bytes = true};
-    const bg_status status = run(&b, error);
+    bgi_balance whole = *balance;
+    bgi_balancer b = {.balance = &whole, .minimises_bytes = true};
+    bg_status status;
 
+    whole.refused_count = 0;
+    status = run(&b, error);
     if (status == BG_OK)
         *out_bytes = (size_t)b.best[balance->item_count];
     clear(&b);
@@ -136,19 +160,45 @@ static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
         balance->stage_count, least);
 }
 
+/* Time of items first..end-1 as stage `stage`. */
+static double time_of(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end)
+{
+    double ns = 0;
+
+    while (end-- > first)
+        ns += balance->items[end].ns;
+    return ns / speed_of(balance, stage);
+}
+
+static bg_status cut(bgi_balancer *b, uint32_t *out_first, double *out_longest, bg_error *error)
+{
+    const bgi_balance *balance = b->balance;
+    uint32_t end = balance->item_count;
+    bg_status status = run(b, error);
+
+    if (status == BG_OK && !isfinite(b->best[end]))
+        status = refuse_budgets(balance, error);
+    *out_longest = 0;
+    for (uint32_t stage = balance->stage_count; status == BG_OK && stage-- > 0; end = out_first[stage]) {
+        double ns;
+        out_first[stage] = b->first[(size_t)stage * (balance->item_count + 1) + end];
+        ns = time_of(balance, stage, out_first[stage], end);
+        *out_longest = ns > *out_longest ? ns : *out_longest;
+    }
+    clear(b);
+    return status;
+}
+
 bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error)
 {
     bgi_balancer b = {.balance = balance};
-    bg_status status = run(&b, error);
-    uint32_t end = balance->item_count;
 
-    if (status == BG_OK && !isfinite(b.best[end]))
-        status = refuse_budgets(balance, error);
-    if (status == BG_OK) {
-        *out_longest = b.best[end];
-        for (uint32_t stage = balance->stage_count; stage-- > 0;)
-            end = out_first[stage] = b.first[(size_t)stage * (balance->item_count + 1) + end];
-    }
-    clear(&b);
-    return status;
+    return cut(&b, out_first, out_longest, error);
+}
+
+bg_status bgi_balance_cut_tightly(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error)
+{
+    bgi_balancer b = {.balance = balance, .minimises_excess = true};
+
+    return cut(&b, out_first, out_longest, error);
 }

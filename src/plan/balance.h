@@ -19,6 +19,11 @@ typedef struct bgi_balance_item {
     uint32_t kept_count;
 } bgi_balance_item;
 
+/* A stage that is known not to fit, whatever is counted for it: items first..end-1 as stage `stage`. */
+typedef struct bgi_refused_stage {
+    uint32_t stage, first, end;
+} bgi_refused_stage;
+
 typedef struct bgi_balance {
     const bgi_balance_item *items;
     uint32_t item_count;
@@ -26,6 +31,8 @@ typedef struct bgi_balance {
     const double *stage_speeds;   /* NULL: all 1 */
     const size_t *stage_budgets;  /* bytes; NULL or 0: unlimited */
     const uint32_t *stage_depths; /* how often a stage holds what it keeps; NULL: once */
+    const bgi_refused_stage *refused;
+    uint32_t refused_count;
 } bgi_balance;
 
 /* Bytes of items first..end-1 as stage `stage`. */
@@ -35,6 +42,10 @@ size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t fi
  * Of equal cuts, that whose later stages begin later. BG_ERROR_BUDGET says how small budgets could be, were they
  * equal. */
 bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error);
+
+/* For when none fits: the cut (without refused stages) whose stages are least over their budgets. */
+bg_status bgi_balance_cut_tightly(const bgi_balance *balance, uint32_t *out_first, double *out_longest,
+                                  bg_error *error);
 
 /* The smallest budget which, given to every stage, lets some cut fit. */
 bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes, bg_error *error);

@@ -421,7 +421,7 @@ static bg_status check_budget(const bg_plan *plan, bg_error *error)
 
 /* Stages and their devices. Stages that are given are those of the whole model: what pruning left out of them does not
  * count. Blocks keep their numbers. */
-static bg_status divide(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
+static bg_status divide(bgi_compiler *c, const bg_graph *graph, bg_value loss, bgi_cuts *cuts, bg_error *error)
 {
     bg_options *options = &c->plan->options;
 
@@ -429,7 +429,7 @@ static bg_status divide(bgi_compiler *c, const bg_graph *graph, bg_value loss, b
     if (options->strategy == BG_STRATEGY_SINGLE || options->stages == NULL) {
         graph = c->graph;
     } else if (bgi_stages_are_automatic(options->stages)) {
-        BGI_TRY(bgi_choose_stages(c, loss, error));
+        BGI_TRY(bgi_choose_stages(c, loss, cuts, error));
         graph = c->graph;
     }
     BGI_TRY(bgi_assign_stages(graph, options, bgi_merges_neighbours(options, c->generator), &c->stages, error));
@@ -458,13 +458,13 @@ bg_status bgi_lower(bgi_compiler *c, bg_error *error)
     return bgi_lay_out(c, error);
 }
 
-static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, bg_error *error)
+static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, bgi_cuts *cuts, bg_error *error)
 {
     bg_plan *plan = c->plan;
 
     BGI_TRY(take_forward(c, graph, &loss, error));
     BGI_TRY(name_loss(c, loss, error));
-    BGI_TRY(divide(c, graph, loss, error));
+    BGI_TRY(divide(c, graph, loss, cuts, error));
     if (plan->training) {
         BGI_TRY(bgi_make_training(c->graph, loss, &plan->optimiser, &plan->options, error));
         if (!plan->options.no_fusion)
@@ -534,16 +534,98 @@ static bg_status begin_plan(const bgi_request *request, bg_plan **out, bg_error 
     return status;
 }
 
-static bg_status compile_plan(const bgi_request *request, bg_plan *plan, bg_error *error)
+static bg_status compile_plan(const bgi_request *request, bg_plan *plan, bgi_cuts *cuts, bg_error *error)
 {
     bgi_compiler compiler = {.plan = plan, .loop = request->loop};
-    const bg_status status = compile(&compiler, request->graph, request->loss, error);
+    const bg_status status = compile(&compiler, request->graph, request->loss, cuts, error);
 
     bg_graph_destroy(compiler.graph);
     bg_schedule_destroy(compiler.found);
     bgi_stages_clear(&compiler.stages);
     bgi_partition_clear(&compiler.partition);
     bgi_arena_clear(&compiler.scratch);
+    return status;
+}
+
+/* What attempts say, until it is known which one counts. */
+typedef struct held_log {
+    bgi_arena arena;
+    struct held_text {
+        bg_log_level level;
+        const char *text;
+        struct held_text *next;
+    } * texts, **end;
+    bg_log_function log; /* whom it is for */
+    void *user;
+} held_log;
+
+static void hold(void *user, bg_log_level level, const char *text)
+{
+    held_log *held = user;
+    struct held_text *added = bgi_arena_take(&held->arena, 1, sizeof *added);
+
+    if (added == NULL)
+        return;
+    added->level = level;
+    added->text = bgi_arena_text(&held->arena, text);
+    *held->end = added;
+    held->end = &added->next;
+}
+
+static void begin_holding(held_log *held, bg_plan *plan)
+{
+    bgi_arena_clear(&held->arena);
+    *held = (held_log){.log = plan->options.log, .user = plan->options.log_user};
+    held->end = &held->texts;
+    if (held->log == NULL)
+        return;
+    plan->options.log = hold;
+    plan->options.log_user = held;
+}
+
+static void let_go(held_log *held, bg_plan *plan)
+{
+    plan->options.log = held->log;
+    plan->options.log_user = held->user;
+    for (const struct held_text *text = held->texts; text != NULL; text = text->next)
+        if (text->text != NULL)
+            held->log(held->user, text->level, text->text);
+    bgi_arena_clear(&held->arena);
+}
+
+static bg_status begin_again(const bgi_request *request, bg_plan **plan, bg_error *error)
+{
+    bg_plan_destroy(*plan);
+    *plan = NULL;
+    return begin_plan(request, plan, error);
+}
+
+/* With cut after cut until one is within the budgets. When none is, error and log are those of the first. */
+static bg_status compile_cuts(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
+{
+    held_log logs[2] = {{.texts = NULL}}, *held = &logs[0]; /* of the first, of the newest */
+    bgi_cuts cuts = {.first = NULL};
+    bg_error reason = {0};
+    bg_status status;
+
+    for (;; held = &logs[1]) {
+        bgi_cache_listen(cache, *plan);
+        begin_holding(held, *plan);
+        bg_error_clear(&reason);
+        status = compile_plan(request, *plan, &cuts, &reason);
+        if (status == BG_ERROR_BUDGET && cuts.first_error.status == BG_OK)
+            cuts.first_error = reason;
+        if (status != BG_ERROR_BUDGET || !bgi_cuts_learn(&cuts, *plan))
+            break;
+        BGI_TRY_CLEANUP(begin_again(request, plan, &reason));
+    }
+    let_go(status == BG_OK ? held : &logs[0], *plan);
+cleanup:
+    if (status != BG_OK && error != NULL && error->status == BG_OK)
+        *error = status == BG_ERROR_BUDGET ? cuts.first_error : reason;
+    bgi_arena_clear(&logs[0].arena);
+    bgi_arena_clear(&logs[1].arena);
+    bgi_cuts_clear(&cuts);
     return status;
 }
 
@@ -555,13 +637,9 @@ static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_
     (*plan)->summary.is_cached = bgi_cache_load(cache, *plan);
     if ((*plan)->summary.is_cached)
         return BG_OK;
-    if (cache->path != NULL) { /* what was read of a bad file is in it */
-        bg_plan_destroy(*plan);
-        *plan = NULL;
-        BGI_TRY(begin_plan(request, plan, error));
-    }
-    bgi_cache_listen(cache, *plan);
-    status = compile_plan(request, *plan, error);
+    if (cache->path != NULL) /* what was read of a bad file is in it */
+        BGI_TRY(begin_again(request, plan, error));
+    status = compile_cuts(request, cache, plan, error);
     if (status == BG_OK) {
         bgi_cache_store(cache, *plan);
         return BG_OK;

@@ -16,6 +16,7 @@
 #include "plan/automatic.h"
 #include "plan/plan.h"
 #include "support/allocations.h"
+#include "support/folder.h"
 #include "support/plan_check.h"
 
 typedef struct model {
@@ -222,11 +223,149 @@ static void test_budgets(void **state)
         fail_msg("%llu bytes would do, says `%s`; the best plan takes %zu", named, error.message, least);
     devices[0].memory_bytes = devices[1].memory_bytes = (size_t)named;
     bg_error_clear(&error);
-    /* The cut fits; the plan still has transients and messages, which its own check counts. */
+    /* A cut fits; no plan does, for each has transients and messages too: the error is that of the first plan. */
     assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_BUDGET);
     if (strstr(error.message, "its budget is") == NULL)
         fail_msg("%s", error.message);
     bg_graph_destroy(m.graph);
+}
+
+typedef struct heard {
+    unsigned cuts, warnings, others;
+} heard;
+
+static void hear(void *user, bg_log_level level, const char *text)
+{
+    heard *h = user;
+
+    if (strncmp(text, "automatic stages: ", 18) == 0)
+        h->cuts++;
+    else if (level == BG_LOG_WARNING)
+        h->warnings++;
+    else
+        h->others++;
+}
+
+typedef struct need {
+    const char *stages;
+    size_t bytes[3];
+} need;
+
+static bool fits(const need *of, const bg_device_model *devices, uint32_t count)
+{
+    for (uint32_t d = 0; d < count; d++)
+        if (of->bytes[d] > devices[d].memory_bytes)
+            return false;
+    return true;
+}
+
+/* `auto` finds a cut exactly when there is one. */
+static void check_pair(const model *m, const need *needs, uint32_t stage_count, const bg_device_model *devices,
+                       bg_options options)
+{
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    heard h = {0};
+    bool any = false;
+    bg_status status;
+
+    options.stages = stage_count == 2 ? "auto:2" : "auto:3";
+    options.devices = devices;
+    options.device_model_count = stage_count;
+    options.log = hear;
+    options.log_user = &h;
+    for (int i = 0; i < 3; i++)
+        any |= fits(&needs[i], devices, stage_count);
+    status = make_plan(m, &options, &plan, &error);
+    if (status != (any ? BG_OK : BG_ERROR_BUDGET))
+        fail_msg("%zu, %zu, %zu bytes: %s: %s", devices[0].memory_bytes, devices[1].memory_bytes,
+                 stage_count == 3 ? devices[2].memory_bytes : 0, bg_status_name(status), error.message);
+    if (any)
+        assert_int_equal(h.cuts, 1);
+    if (h.cuts > 1 || h.warnings > 1 || h.others > 0) /* at most that of too few micro-batches */
+        fail_msg("%s: %u cuts, %u warnings, %u others are logged", options.schedule, h.cuts, h.warnings, h.others);
+    bg_plan_destroy(plan);
+}
+
+/* Budgets at each cut's needs and one byte below, in all combinations, against all cuts of the digit network. */
+static void check_all_budgets(const model *m, need *needs, uint32_t stage_count, bg_options options)
+{
+    bg_device_model devices[3] = {{1, 0}, {1, 0}, {1, 0}};
+    uint32_t combinations = 1;
+
+    for (int i = 0; i < 3; i++) {
+        bg_plan *plan = NULL;
+        options.stages = needs[i].stages;
+        assert_int_equal(make_plan(m, &options, &plan, NULL), BG_OK);
+        for (uint32_t d = 0; d < stage_count; d++)
+            needs[i].bytes[d] = bg_plan_device_bytes(plan, d);
+        bg_plan_destroy(plan);
+    }
+    for (uint32_t d = 0; d < stage_count; d++)
+        combinations *= 6;
+    for (uint32_t k = 0; k < combinations; k++) {
+        for (uint32_t d = 0, rest = k; d < stage_count; d++, rest /= 6)
+            devices[d].memory_bytes = needs[rest % 3].bytes[d] - (rest % 6) / 3;
+        check_pair(m, needs, stage_count, devices, options);
+    }
+}
+
+static void test_budgets_are_met_when_a_cut_meets_them(void **state)
+{
+    static const char *const schedules[] = {"interleaved", "grouped", "sequential"};
+    need twos[] = {{"B1|B2,B3,B4", {0}}, {"B1,B2|B3,B4", {0}}, {"B1,B2,B3|B4", {0}}};
+    need threes[] = {{"B1|B2|B3,B4", {0}}, {"B1|B2,B3|B4", {0}}, {"B1,B2|B3|B4", {0}}};
+    bg_convnet_options network = bg_convnet_defaults();
+    bg_options options = make_options(NULL);
+    model m = {0};
+
+    (void)state;
+    network.micro_batch = 4;
+    assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
+    m.loss = bg_convnet_build(m.graph, &network).loss;
+    options.gradient_accumulation = 2;
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
+        options.schedule = schedules[i];
+        options.gradient_accumulation = i == 2 ? 1 : 2;
+        check_all_budgets(&m, twos, 2, options);
+        check_all_budgets(&m, threes, 3, options);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* The folder of plans has the plan that fits, and what was said of it. */
+static void test_the_cache_keeps_the_cut_that_fits(void **state)
+{
+    static const bg_device_model devices[] = {{1, 1100000}, {1, 2700000}};
+    bg_convnet_options network = bg_convnet_defaults();
+    bg_options options = make_options("auto:2");
+    char folder[TEST_FOLDER_BYTES];
+    model m = {0};
+
+    (void)state;
+    test_folder_create(folder);
+    network.micro_batch = 40;
+    assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
+    m.loss = bg_convnet_build(m.graph, &network).loss;
+    options.cache_dir = folder;
+    options.devices = devices;
+    options.device_model_count = 2;
+    options.log = hear;
+    for (int i = 0; i < 2; i++) {
+        heard h = {0};
+        bg_plan *plan = NULL;
+        options.log_user = &h;
+        assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
+        assert_string_equal(plan->options.stages, "B1|B2,B3,B4");
+        assert_int_equal(bg_plan_summarise(plan).is_cached, i == 1);
+        assert_int_equal(h.cuts, 1);
+        assert_int_equal(h.warnings, 0);
+        assert_int_equal(h.others, 1); /* of the cache */
+        bg_plan_destroy(plan);
+    }
+    assert_int_equal(test_folder_count(folder), 1);
+    bg_graph_destroy(m.graph);
+    test_folder_remove(folder);
 }
 
 static void test_refusals(void **state)
@@ -271,7 +410,8 @@ static void expect_clean_failures(const model *m, const bg_options *options)
         const bg_status status = make_plan(m, options, &plan, &error);
         const bool have_failed = test_allocations_have_failed();
         test_allocations_fail(0);
-        if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK)
+        if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK &&
+            (status != BG_ERROR_BUDGET || options->device_memory_bytes == 0)) /* a held message may be lost */
             fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
         bg_plan_destroy(plan);
         assert_int_equal(test_allocations_live(), before);
@@ -286,6 +426,7 @@ static void test_failed_allocations(void **state)
     static const bg_block_cost costs[] = {{"A", 1e3, 1e3, 1e3}};
     static const bg_device_model devices[] = {{1, 0}, {2, 0}};
     bg_options options = make_options("auto-ops:3");
+    heard h = {0};
     model m;
 
     (void)state;
@@ -299,6 +440,12 @@ static void test_failed_allocations(void **state)
     options.block_cost_count = 1;
     options.devices = devices;
     options.device_model_count = 2;
+    expect_clean_failures(&m, &options);
+    options = make_options("auto:2"); /* cuts that do not fit, and what was said of them */
+    options.gradient_accumulation = 2;
+    options.device_memory_bytes = 1;
+    options.log = hear;
+    options.log_user = &h;
     expect_clean_failures(&m, &options);
     options = make_options("A,B|C,D");
     options.schedule = "auto"; /* tries copies of the plan */
@@ -316,6 +463,8 @@ int main(void)
         cmocka_unit_test(test_measured_costs),
         cmocka_unit_test(test_speeds),
         cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_budgets_are_met_when_a_cut_meets_them),
+        cmocka_unit_test(test_the_cache_keeps_the_cut_that_fits),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_plans_are_right),
         cmocka_unit_test(test_failed_allocations),

@@ -16,7 +16,7 @@
 #include "plan/balance.h"
 #include "support/random_model.h"
 
-enum { MOST_ITEMS = 9, MOST_STAGES = 5, MOST_VALUES = 6, MOST_KEPT = MOST_ITEMS * MOST_VALUES };
+enum { MOST_ITEMS = 9, MOST_STAGES = 5, MOST_VALUES = 6, MOST_KEPT = MOST_ITEMS * MOST_VALUES, MOST_REFUSED = 6 };
 
 typedef struct line {
     bgi_balance balance;
@@ -27,6 +27,7 @@ typedef struct line {
     double speeds[MOST_STAGES];
     size_t budgets[MOST_STAGES];
     uint32_t depths[MOST_STAGES];
+    bgi_refused_stage refused[MOST_REFUSED];
 } line;
 
 static void add_kept(line *l)
@@ -72,6 +73,14 @@ static void make_line(line *l, uint64_t *seed)
     l->balance.stage_speeds = bgi_test_random_below(seed, 2) == 0 ? NULL : l->speeds;
     l->balance.stage_budgets = bgi_test_random_below(seed, 2) == 0 ? NULL : l->budgets;
     l->balance.stage_depths = bgi_test_random_below(seed, 4) == 0 ? NULL : l->depths;
+    l->balance.refused = l->refused;
+    l->balance.refused_count = bgi_test_random_below(seed, MOST_REFUSED + 1);
+    for (uint32_t i = 0; i < l->balance.refused_count; i++) {
+        bgi_refused_stage *refused = &l->refused[i];
+        refused->stage = bgi_test_random_below(seed, l->balance.stage_count);
+        refused->first = bgi_test_random_below(seed, l->balance.item_count);
+        refused->end = refused->first + 1 + bgi_test_random_below(seed, l->balance.item_count - refused->first);
+    }
 }
 
 /* By definition: what the stage's items hold, and each value that one of them keeps, once. */
@@ -100,15 +109,24 @@ static double stage_time(const line *l, uint32_t stage, uint32_t first, uint32_t
     return ns / (l->balance.stage_speeds != NULL ? l->speeds[stage] : 1.0);
 }
 
+static bool is_refused(const line *l, uint32_t stage, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = 0; i < l->balance.refused_count; i++)
+        if (l->refused[i].stage == stage && l->refused[i].first == first && l->refused[i].end == end)
+            return true;
+    return false;
+}
+
 /* All cuts: the best time within the budgets, and the smallest budget that any cut needs. */
 static void try_all(const line *l, uint32_t stage, uint32_t first, double longest, size_t most, bool fits, double *best,
                     size_t *least)
 {
     const bgi_balance *b = &l->balance;
 
-    for (uint32_t end = first + 1; end <= b->item_count; end++) {
+    for (uint32_t end = first + 1; stage < MOST_STAGES && end <= b->item_count; end++) {
         const size_t bytes = stage_bytes(l, stage, first, end);
-        const bool within = b->stage_budgets == NULL || l->budgets[stage] == 0 || bytes <= l->budgets[stage];
+        const bool within = (b->stage_budgets == NULL || l->budgets[stage] == 0 || bytes <= l->budgets[stage]) &&
+                            !is_refused(l, stage, first, end);
         const double time = fmax(longest, stage_time(l, stage, first, end));
         const size_t worst = bytes > most ? bytes : most;
         if (stage + 1 < b->stage_count) {
@@ -120,6 +138,51 @@ static void try_all(const line *l, uint32_t stage, uint32_t first, double longes
     }
 }
 
+/* All cuts without refused stages: how far the best of them is over the budgets. */
+static void try_tight(const line *l, uint32_t stage, uint32_t first, size_t excess, size_t *least)
+{
+    const bgi_balance *b = &l->balance;
+
+    for (uint32_t end = first + 1; stage < MOST_STAGES && end <= b->item_count; end++) {
+        const size_t bytes = stage_bytes(l, stage, first, end);
+        const size_t budget = b->stage_budgets == NULL || l->budgets[stage] == 0 ? SIZE_MAX : l->budgets[stage];
+        const size_t over = bytes > budget ? bytes - budget : 0, most = over > excess ? over : excess;
+        if (is_refused(l, stage, first, end))
+            continue;
+        if (stage + 1 < b->stage_count)
+            try_tight(l, stage + 1, end, most, least);
+        else if (end == b->item_count)
+            *least = most < *least ? most : *least;
+    }
+}
+
+static void check_tight(const line *l, uint64_t seed)
+{
+    const bgi_balance *b = &l->balance;
+    uint32_t first[MOST_STAGES + 1] = {0};
+    size_t least = SIZE_MAX, found = 0;
+    double longest = 0, measured = 0;
+    bg_status status;
+
+    try_tight(l, 0, 0, 0, &least);
+    status = bgi_balance_cut_tightly(b, first, &longest, NULL);
+    if ((status == BG_OK) != (least != SIZE_MAX))
+        fail_msg("seed %llu: %s", (unsigned long long)seed, bg_status_name(status));
+    if (status != BG_OK)
+        return;
+    first[b->stage_count] = b->item_count;
+    for (uint32_t s = 0; s < b->stage_count; s++) {
+        const size_t bytes = stage_bytes(l, s, first[s], first[s + 1]);
+        const size_t budget = b->stage_budgets == NULL || l->budgets[s] == 0 ? SIZE_MAX : l->budgets[s];
+        assert_false(is_refused(l, s, first[s], first[s + 1]));
+        measured = fmax(measured, stage_time(l, s, first[s], first[s + 1]));
+        found = bytes > budget && bytes - budget > found ? bytes - budget : found;
+    }
+    assert_true(fabs(longest - measured) <= 1e-9 * measured);
+    if (found != least)
+        fail_msg("seed %llu: %zu bytes over instead of %zu", (unsigned long long)seed, found, least);
+}
+
 static void check_line(const line *l, uint64_t seed)
 {
     const bgi_balance *b = &l->balance;
@@ -129,6 +192,7 @@ static void check_line(const line *l, uint64_t seed)
     bg_error error = {0};
     bg_status status;
 
+    check_tight(l, seed);
     try_all(l, 0, 0, 0, 0, true, &best, &least);
     assert_int_equal(bgi_balance_least_budget(b, &found, NULL), BG_OK);
     if (found != least)
