@@ -121,9 +121,10 @@ static bg_status check_numbers(const bg_options *options, bgi_stages *stages, bg
                             "device_count is %u, the stages are on %u devices; leave it 0, or change the stages",
                             options->device_count, count);
     if (options->device_model_count != 0 && options->device_model_count != count)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "devices describes %u devices, the stages are on %u; give one entry for each device",
-                            options->device_model_count, count);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "devices: speed or memory is given for %u devices, the stages are on %u; give one entry for each device",
+            options->device_model_count, count);
     if (options->matmul_proportion_count > 1 && options->matmul_proportion_count != count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "matmul_proportions has %u shares, the stages are on %u devices; give one for all, or one "

@@ -102,7 +102,7 @@ error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 5
 error 2 'devices[1].speed is 0' plan mnist --device-speeds 1,0,1,1
 error 1 'matmul_proportions has 2 shares, the stages are on 4' plan mnist --matmul-proportion 0.1,0.2
 error 2 '--matmul-proportion is `-1`' plan mnist --matmul-proportion -1
-error 1 'devices describes 2 devices, the stages are on 4' plan mnist --device-speeds 1,2
+error 1 'devices: speed or memory is given for 2 devices, the stages are on 4' plan mnist --device-speeds 1,2
 error 1 'stage 1 of phase 1 (odd) is on device 0' plan mnist --strategy phased --phases parallel --stages 'B1@0;B2@0;B3,B4@1'
 error 1 'have phases (;) and the strategy is pipelined' plan mnist --stages 'B1;B2;B3,B4'
 error 1 'concurrent stages 1 and 2 share data' plan mnist --stages 'B1|B2&B3|B4'

@@ -132,7 +132,7 @@ static void test_placement_refusals(void **state)
         {{3, "", "", ""},
          &line,
          {.strategy = BG_STRATEGY_PIPELINED, .devices = two_models, .device_model_count = 2},
-         "devices describes 2 devices, the stages are on 3"},
+         "devices: speed or memory is given for 2 devices, the stages are on 3"},
         {{4, "0112", "", ""},
          &line,
          {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = same, .device_mapping_count = 4},
