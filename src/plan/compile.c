@@ -474,6 +474,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     bgi_warn_of_one_replica(c->graph, &plan->options, plan->training);
     if (plan->training)
         BGI_TRY(bgi_shard_updates(c->graph, &plan->options, error));
+    bgi_warn_of_idle_rules(c);
     BGI_TRY(bgi_prepare_search(c, error));
     BGI_TRY(bgi_recompute_plan(c, error));
     BGI_TRY(bgi_lower(c, error));

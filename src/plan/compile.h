@@ -107,6 +107,8 @@ bg_status bgi_prepare_search(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 
 /* offload.c, in this order */
+/* Of a graph with all ops: names the rules of locations that match none of its tensors. */
+void bgi_warn_of_idle_rules(const bgi_compiler *compiler);
 /* Needs segments: which variables are remote. */
 bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
 /* In updates a load goes before the update that precedes its own, unless it is on demand. */

@@ -17,6 +17,7 @@
  */
 #include "plan/compile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -213,6 +214,38 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     c->variable_buffer_count = c->buffer_count;
     add_users(c);
     return BG_OK;
+}
+
+static bool rule_has_match(const bgi_compiler *c, const bg_location_rule *rule)
+{
+    for (size_t v = 1; v < c->graph->value_count; v++) {
+        const bgi_value *value = &c->graph->values[v];
+        const bool is_variable = value->kind == BGI_VALUE_VARIABLE;
+        const bg_location_class of = !is_variable                   ? BG_LOCATION_ACTIVATIONS
+                                     : value->role == BG_ROLE_STATE ? BG_LOCATION_STATE
+                                                                    : location_class_of(value);
+        if (of != BG_LOCATION_COUNT && value->name != NULL && bgi_rule_matches(rule, of, value->name))
+            return true;
+    }
+    return false;
+}
+
+void bgi_warn_of_idle_rules(const bgi_compiler *c)
+{
+    const uint32_t of_training = 1u << BG_LOCATION_ACCUMULATORS | 1u << BG_LOCATION_STATE;
+    const bg_options *options = &c->plan->options;
+
+    for (uint32_t i = 0; options->log != NULL && i < options->location_rule_count; i++) {
+        const bg_location_rule *rule = &options->location_rules[i];
+        char text[256];
+        if ((!c->plan->training && (rule->classes & of_training) != 0) || rule_has_match(c, rule))
+            continue;
+        snprintf(text, sizeof text,
+                 "location_rules[%u] `%s` matches no tensor of its classes and does nothing; compare it with the "
+                 "tensors' names",
+                 i, rule->pattern);
+        options->log(options->log_user, BG_LOG_WARNING, text);
+    }
 }
 
 /* ---- edges ---- */

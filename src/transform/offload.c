@@ -34,6 +34,11 @@ static bool matches(const char *pattern, const char *name)
     return *pattern == '\0';
 }
 
+bool bgi_rule_matches(const bg_location_rule *rule, bg_location_class location_class, const char *name)
+{
+    return (rule->classes >> location_class & 1) != 0 && matches(rule->pattern, name);
+}
+
 bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
                                      int64_t element_count)
 {
@@ -42,8 +47,7 @@ bg_tensor_location bgi_find_location(const bg_options *options, bg_location_clas
     if (location_class == BG_LOCATION_STATE && options->offload_optimiser)
         location.place = BG_PLACE_REMOTE;
     for (uint32_t i = 0; i < options->location_rule_count; i++)
-        if ((options->location_rules[i].classes >> location_class & 1) != 0 &&
-            matches(options->location_rules[i].pattern, name))
+        if (bgi_rule_matches(&options->location_rules[i], location_class, name))
             location = options->location_rules[i].location;
     if (location.place == BG_PLACE_DEFAULT)
         location.place = options->strategy == BG_STRATEGY_PHASED ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;

@@ -63,6 +63,8 @@ bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
                                      int64_t element_count);
 
+bool bgi_rule_matches(const bg_location_rule *rule, bg_location_class location_class, const char *name);
+
 /* Loads and stores of remote variables (offload). */
 extern const bg_op_type bgi_op_load, bgi_op_store;
 /* A tied parameter's copy in another stage takes the new value. */

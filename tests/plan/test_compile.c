@@ -277,6 +277,43 @@ static void count_warning(void *user, bg_log_level level, const char *text)
         snprintf(user, 512, "%s", text);
 }
 
+/* A rule that matches no tensor of its class is named; one of the training's tensors says nothing in inference. */
+static void test_warnings_of_rules(void **state)
+{
+    static const bg_location_rule rules[] = {
+        {.classes = 1u << BG_LOCATION_WEIGHTS, .pattern = "*", .location = {.place = BG_PLACE_REMOTE}},
+        {.classes = 1u << BG_LOCATION_WEIGHTS, .pattern = "nothing*", .location = {.place = BG_PLACE_REMOTE}},
+        {.classes = 1u << BG_LOCATION_ACCUMULATORS, .pattern = "nor*", .location = {.place = BG_PLACE_REMOTE}}};
+    static const char *const texts[] = {"", "location_rules[0] `nothing*` matches no tensor",
+                                        "location_rules[0] `nor*` matches no tensor"};
+    model m = make_model();
+    bg_options options = bg_options_defaults();
+    char text[512];
+
+    (void)state;
+    options.log = count_warning;
+    options.log_user = text;
+    options.location_rule_count = 1;
+    options.gradient_accumulation = 8;
+    for (int i = 0; i < 3; i++) {
+        bg_plan *plan = NULL;
+        text[0] = '\0';
+        options.location_rules = &rules[i];
+        expect_training(&m, &options, BG_OK, NULL);
+        if (strncmp(text, texts[i], strlen(texts[i])) != 0 || (text[0] == '\0') != (i == 0))
+            fail_msg("rule %d: `%s`", i, text);
+        text[0] = '\0';
+        options.device_iterations = 8;
+        options.gradient_accumulation = 1;
+        assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, NULL), BG_OK);
+        assert_int_equal(strstr(text, "location_rules") != NULL, i == 1);
+        bg_plan_destroy(plan);
+        options.device_iterations = 1;
+        options.gradient_accumulation = 8;
+    }
+    bg_graph_destroy(m.graph);
+}
+
 static void test_warnings(void **state)
 {
     model m = make_model();
@@ -436,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_inference_refusals),
         cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_warnings_of_rules),
         cmocka_unit_test(test_failed_allocations),
         cmocka_unit_test(test_large_models_compile_fast),
         cmocka_unit_test(test_compile_only),
