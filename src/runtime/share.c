@@ -131,6 +131,8 @@ uint32_t bgi_parts_help(bgi_device *device)
         device->run_part(&call, part);
         atomic_fetch_add_explicit(&device->helped, 1, memory_order_release);
         done++;
+        if (atomic_load_explicit(&device->engine->is_stopping, memory_order_relaxed)) /* the plan may be gone */
+            break;
         if (bgi_workers_find_device(device->engine) != NULL) /* perhaps nobody else is free for it */
             break;
     }

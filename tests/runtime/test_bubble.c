@@ -257,7 +257,7 @@ static void expect_simulated(const pipeline *p)
 
     assert_true(p->micro_batches <= 64);
     assert_int_equal(bg_session_create(plan, NULL, &session, &error), BG_OK);
-    for (int attempt = 0; attempt < 6 && nearest > 0.03; attempt++) {
+    for (int attempt = 0; attempt < 30 && nearest > 0.03; attempt++) {
         double measured;
 
         if (bg_session_run(session, inputs, outputs, &error) != BG_OK)

@@ -184,6 +184,13 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
+/* Workers, who look for work, leave the queues alone. */
+static void hold_queues(bgi_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->device_count; i++)
+        atomic_store(&engine->devices[i].io_is_held, true);
+}
+
 /* What is remote and does not come: transfers have no plan of their own to damage, so the report is asked directly. */
 static void a_load_that_does_not_end(void **state)
 {
@@ -200,6 +207,7 @@ static void a_load_that_does_not_end(void **state)
     assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
     while (plan->devices[0].instructions[forward].action.kind != BG_ACTION_FORWARD)
         forward++;
+    hold_queues(engine);
     plan->devices[0].transfers = (bgi_transfer *)(uintptr_t)transfers;
     plan->devices[0].transfer_count = 2;
     atomic_store(&engine->devices[0].instruction, forward);
@@ -210,9 +218,9 @@ static void a_load_that_does_not_end(void **state)
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "replica 0, device 0, F of stage 0, micro-batch 0");
     expect_text(&error, "waits for load or store 5 of its queue, of which 3 are done; 0 other");
+    bgi_engine_destroy(engine);
     plan->devices[0].transfers = NULL;
     plan->devices[0].transfer_count = 0;
-    bgi_engine_destroy(engine);
     toy_plan_destroy(plan);
 }
 
@@ -230,6 +238,7 @@ static void a_piece_that_does_not_come(void **state)
     plan = toy_plan_create(&options);
     assert_non_null(plan);
     assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
+    hold_queues(engine);
     plan->devices[0].transfers = (bgi_transfer *)(uintptr_t)transfers;
     plan->devices[0].transfer_count = 2;
     for (uint32_t replica = 0; replica < 3; replica++) {
@@ -242,9 +251,9 @@ static void a_piece_that_does_not_come(void **state)
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "waits for load or store 4 of its queue, of which 3 are done; the next one needs a piece of "
                         "replica 2");
+    bgi_engine_destroy(engine);
     plan->devices[0].transfers = NULL;
     plan->devices[0].transfer_count = 0;
-    bgi_engine_destroy(engine);
     toy_plan_destroy(plan);
 }
 
