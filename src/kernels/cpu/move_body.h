@@ -203,14 +203,14 @@ static void make_words(const dropout_mask *mask, uint32_t first, int64_t count, 
  * up to three more are written. */
 static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count, float *factors)
 {
-    const uint32_t threshold = (uint32_t)mask->bound;
     const int64_t counters = (count + 3) / 4;
-    uint32_t words[4][DROPOUT_GROUP];
+    uint32_t words[4][DROPOUT_GROUP], threshold;
 
     if (mask->bound >= 0x1p32) {
         memset(factors, 0, (size_t)(4 * counters) * sizeof(float));
         return;
     }
+    threshold = (uint32_t)mask->bound;
     make_words(mask, first, counters, words);
     for (int64_t i = 0; i < counters; i++)
         for (int64_t w = 0; w < 4; w++)
