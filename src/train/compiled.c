@@ -309,25 +309,40 @@ void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double
 
 /* ---- outputs ---- */
 
+/* Values of a replica in a weight update: one of each micro-batch, or of what an update makes only one. */
+static uint64_t count_in_update(const bgi_compiled *compiled, const bgi_compiled_output *output)
+{
+    const uint64_t iterations = compiled->shape.iterations;
+    const uint64_t updates = output->mode == BG_OUTPUT_EVERY_N ? iterations / output->period : iterations;
+    const bool is_whole = output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N;
+
+    if (!is_whole || updates == 0)
+        return compiled->shape.accumulation;
+    return output->stream.count / (updates * compiled->shape.replicas);
+}
+
 uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations)
 {
-    const uint64_t per_iteration = (uint64_t)compiled->shape.accumulation * compiled->shape.replicas;
+    const uint64_t per_update = count_in_update(compiled, output) * compiled->shape.replicas;
 
     if (output->mode == BG_OUTPUT_ALL)
-        return iterations * per_iteration;
+        return iterations * per_update;
     if (output->mode == BG_OUTPUT_EVERY_N)
-        return iterations / output->period * per_iteration;
+        return iterations / output->period * per_update;
     return iterations > 0 ? compiled->shape.replicas : 0;
 }
 
 uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
                                 uint64_t index)
 {
-    const uint64_t per_iteration = (uint64_t)compiled->shape.accumulation * compiled->shape.replicas;
+    const uint64_t micro_batches = (uint64_t)compiled->shape.accumulation * compiled->shape.replicas;
+    const uint64_t per_update = count_in_update(compiled, output) * compiled->shape.replicas;
+    uint64_t update = index / per_update;
 
-    if (output->mode == BG_OUTPUT_EVERY_N)
-        return ((index / per_iteration + 1) * output->period - 1) * per_iteration + index % per_iteration;
     if (output->mode == BG_OUTPUT_FINAL)
-        return iterations * per_iteration - compiled->shape.replicas + index;
-    return index;
+        return iterations * micro_batches - compiled->shape.replicas + index;
+    if (output->mode == BG_OUTPUT_EVERY_N)
+        update = (update + 1) * output->period - 1;
+    /* An update's value comes with its last micro-batch. */
+    return (update + 1) * micro_batches - per_update + index % per_update;
 }
