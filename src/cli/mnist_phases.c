@@ -91,7 +91,7 @@ static void hear_training(mnist_phases *phases, const bg_trainer_event *event)
     else if (event->kind == BG_ON_CALL_END)
         note_training_call(phases, event);
     else if (event->kind == BG_ON_BATCH_END)
-        mnist_progress_add(progress, phases->training.images - progress->images, &phases->score);
+        mnist_progress_add(progress, event->valid_count, &phases->score);
     else if (event->kind == BG_ON_SAVE_CHECKPOINT)
         save_checkpoint(phases, event);
     else if (event->kind == BG_ON_EPOCH_END)

@@ -41,6 +41,9 @@ lines lines.out '^Profiling is enabled\.$' '^Training\.\.\.$' '^Graph compilatio
     "^10/10 \[=+\] Loss:${number}{4} \| Accuracy:${number}{2}% ${number}{2}it/s [0-9]+ images/s ${number} s$" '^Epoch 2/2$' \
     "^10/10 \[=+\] Loss:${number}{4} \| Accuracy:${number}{2}%" '^Weights saved to lines\.safetensors$' '^Testing\.\.\.$' \
     '^6/6 \[=+\]' "^Accuracy on test set: ${number}{2}%$" "^Accuracy on all 500 test images: ${number}{2}%$"
+check "an epoch's speed is of its own images" test "$(sed -n 's|.*% \([0-9.]*\)it/s \([0-9]*\) images/s.*|\1 \2|p' lines.out |
+    awk '{ share = $2 / $1; if (NR == 1) first = share; same += share > 0.98 * first && share < 1.02 * first }
+         END { print same }')" = 2
 check "no carriage returns without a terminal" sh -c "! grep -q '$(printf '\r')' lines.out"
 check "nothing is drawn without a terminal" sh -c '! grep -q Compiling lines.out'
 check "nothing on stderr" test ! -s lines.err
