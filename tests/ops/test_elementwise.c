@@ -16,8 +16,6 @@
 #include "support/interpret.h"
 #include "support/build_case.h"
 
-static bgi_test_oracle *oracle;
-
 static const char *const unary_names[BG_UNARY_COUNT] = {
     [BG_RELU] = "relu",     [BG_GELU] = "gelu",       [BG_GELU_TANH] = "gelu_tanh",
     [BG_TANH] = "tanh",     [BG_SIGMOID] = "sigmoid", [BG_EXP] = "exp",
@@ -26,20 +24,6 @@ static const char *const unary_names[BG_UNARY_COUNT] = {
 static const char *const binary_names[BG_BINARY_COUNT] = {
     [BG_ADD] = "add",       [BG_SUBTRACT] = "subtract", [BG_MULTIPLY] = "multiply",
     [BG_DIVIDE] = "divide", [BG_MAXIMUM] = "maximum",   [BG_MINIMUM] = "minimum"};
-
-static int open_oracle(void **state)
-{
-    (void)state;
-    oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
-    return 0;
-}
-
-static int close_oracle(void **state)
-{
-    (void)state;
-    bgi_test_oracle_close(oracle);
-    return 0;
-}
 
 static bg_value build_unary(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
@@ -76,9 +60,9 @@ static void test_unary_equals_pytorch(void **state)
         char name[64];
 
         snprintf(name, sizeof name, "unary_%s", unary_names[function]);
-        bgi_test_build_case(oracle, name, BG_FLOAT32, build_unary, &function, 1e-6, 2e-6);
-        bgi_test_build_case(oracle, name, BG_FLOAT64, build_unary, &function, 1e-8, 1e-8);
-        bgi_test_build_case(oracle, name, BG_BFLOAT16, build_unary, &function, 0.05, 0.04);
+        bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT32, build_unary, &function, 1e-6, 2e-6);
+        bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT64, build_unary, &function, 1e-8, 1e-8);
+        bgi_test_build_case(bgi_test_ops_oracle, name, BG_BFLOAT16, build_unary, &function, 0.05, 0.04);
     }
 }
 
@@ -92,10 +76,10 @@ static void test_binary_equals_pytorch(void **state)
             char name[64];
 
             snprintf(name, sizeof name, "binary_%s%s", binary_names[function], kinds[k]);
-            bgi_test_build_case(oracle, name, BG_FLOAT32, build_binary, &function, 1e-5, 1e-6);
-            bgi_test_build_case(oracle, name, BG_FLOAT64, build_binary, &function, 1e-7, 1e-8);
+            bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT32, build_binary, &function, 1e-5, 1e-6);
+            bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT64, build_binary, &function, 1e-7, 1e-8);
         }
-    bgi_test_build_case(oracle, "scale", BG_FLOAT32, build_scale, NULL, 1e-6, 1e-6);
+    bgi_test_build_case(bgi_test_ops_oracle, "scale", BG_FLOAT32, build_scale, NULL, 1e-6, 1e-6);
 }
 
 static void test_gradients_are_derivatives(void **state)
@@ -203,8 +187,8 @@ static void test_integers_truncate_and_saturate(void **state)
 
 static void test_bfloat16_has_pytorch_bits(void **state)
 {
-    const bgi_test_tensor *x = bgi_test_oracle_find(oracle, "bfloat16", "in0");
-    const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, "bfloat16", "y");
+    const bgi_test_tensor *x = bgi_test_oracle_find(bgi_test_ops_oracle, "bfloat16", "in0");
+    const bgi_test_tensor *wanted = bgi_test_oracle_find(bgi_test_ops_oracle, "bfloat16", "y");
     const bg_dtype dtype = BG_BFLOAT16;
 
     (void)state;
@@ -219,8 +203,8 @@ static void test_bfloat16_has_pytorch_bits(void **state)
 
 static void test_standardise_has_torchvision_bits(void **state)
 {
-    const bgi_test_tensor *x = bgi_test_oracle_find(oracle, "standardise", "in0");
-    const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, "standardise", "y");
+    const bgi_test_tensor *x = bgi_test_oracle_find(bgi_test_ops_oracle, "standardise", "in0");
+    const bgi_test_tensor *wanted = bgi_test_oracle_find(bgi_test_ops_oracle, "standardise", "y");
     const bg_type type = bg_vector(BG_UINT8, 256);
     bgi_test_interpreter interpreter;
     bg_graph *graph = NULL;
@@ -275,5 +259,5 @@ int main(void)
         cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };
 
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+    return cmocka_run_group_tests(tests, bgi_test_open_ops_oracle, bgi_test_close_ops_oracle);
 }

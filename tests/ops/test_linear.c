@@ -10,22 +10,6 @@
 #include "ops/ops.h"
 #include "support/build_case.h"
 
-static bgi_test_oracle *oracle;
-
-static int open_oracle(void **state)
-{
-    (void)state;
-    oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
-    return 0;
-}
-
-static int close_oracle(void **state)
-{
-    (void)state;
-    bgi_test_oracle_close(oracle);
-    return 0;
-}
-
 static bg_value build_linear(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     return bg_linear(graph, "fc", inputs[0], inputs[1], *(const bool *)argument ? inputs[2] : (bg_value){0});
@@ -46,12 +30,12 @@ static void test_linear_equals_pytorch(void **state)
     for (int i = 0; i < 2; i++) {
         const bg_dtype dtype = i == 0 ? BG_FLOAT32 : BG_FLOAT64;
 
-        bgi_test_build_case(oracle, "linear", dtype, build_linear, &without, 1e-6, 1e-6);
-        bgi_test_build_case(oracle, "linear_bias", dtype, build_linear, &with, 1e-6, 1e-6);
-        bgi_test_build_case(oracle, "linear_deep", dtype, build_linear, &with, 1e-6, 1e-6);
-        bgi_test_build_case(oracle, "linear_vector", dtype, build_linear, &with, 1e-6, 1e-6);
+        bgi_test_build_case(bgi_test_ops_oracle, "linear", dtype, build_linear, &without, 1e-6, 1e-6);
+        bgi_test_build_case(bgi_test_ops_oracle, "linear_bias", dtype, build_linear, &with, 1e-6, 1e-6);
+        bgi_test_build_case(bgi_test_ops_oracle, "linear_deep", dtype, build_linear, &with, 1e-6, 1e-6);
+        bgi_test_build_case(bgi_test_ops_oracle, "linear_vector", dtype, build_linear, &with, 1e-6, 1e-6);
     }
-    bgi_test_build_case(oracle, "linear_bias", BG_BFLOAT16, build_linear, &with, 0.1, 0.02);
+    bgi_test_build_case(bgi_test_ops_oracle, "linear_bias", BG_BFLOAT16, build_linear, &with, 0.1, 0.02);
 }
 
 static void test_matmul_equals_pytorch(void **state)
@@ -66,11 +50,13 @@ static void test_matmul_equals_pytorch(void **state)
             for (int k = 0; k < 3; k++) {
                 const bgi_matmul_attributes attributes = {.transpose_a = ta != 0, .transpose_b = tb != 0};
 
-                bgi_test_build_case(oracle, names[ta][tb][k], BG_FLOAT32, build_matmul, &attributes, 1e-6, 1e-6);
-                bgi_test_build_case(oracle, names[ta][tb][k], BG_FLOAT64, build_matmul, &attributes, 1e-7, 1e-8);
+                bgi_test_build_case(bgi_test_ops_oracle, names[ta][tb][k], BG_FLOAT32, build_matmul, &attributes, 1e-6,
+                                    1e-6);
+                bgi_test_build_case(bgi_test_ops_oracle, names[ta][tb][k], BG_FLOAT64, build_matmul, &attributes, 1e-7,
+                                    1e-8);
             }
-    bgi_test_build_case(oracle, "matmul_01", BG_BFLOAT16, build_matmul, &(bgi_matmul_attributes){false, true}, 0.1,
-                        0.02);
+    bgi_test_build_case(bgi_test_ops_oracle, "matmul_01", BG_BFLOAT16, build_matmul,
+                        &(bgi_matmul_attributes){false, true}, 0.1, 0.02);
 }
 
 static void test_gradients_are_derivatives(void **state)
@@ -167,5 +153,5 @@ int main(void)
         cmocka_unit_test(test_cost_counts_products),      cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };
 
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+    return cmocka_run_group_tests(tests, bgi_test_open_ops_oracle, bgi_test_close_ops_oracle);
 }

@@ -14,28 +14,12 @@
 #include "support/build_case.h"
 #include "support/interpret.h"
 
-static bgi_test_oracle *oracle;
-
 typedef struct reduce_case {
     bg_reduction function;
     int32_t axes[4];
     uint32_t axis_count;
     bool keep_dims;
 } reduce_case;
-
-static int open_oracle(void **state)
-{
-    (void)state;
-    oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
-    return 0;
-}
-
-static int close_oracle(void **state)
-{
-    (void)state;
-    bgi_test_oracle_close(oracle);
-    return 0;
-}
 
 static bg_value build_reduce(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
@@ -71,8 +55,10 @@ static void test_reduce_equals_pytorch(void **state)
                                      {.function = function, .axes = {2, -4}, .axis_count = 2, .keep_dims = true}};
 
         for (int k = 0; k < 3; k++) {
-            bgi_test_build_case(oracle, names[function][k], BG_FLOAT32, build_reduce, &cases[k], 1e-6, 1e-6);
-            bgi_test_build_case(oracle, names[function][k], BG_FLOAT64, build_reduce, &cases[k], 1e-7, 1e-8);
+            bgi_test_build_case(bgi_test_ops_oracle, names[function][k], BG_FLOAT32, build_reduce, &cases[k], 1e-6,
+                                1e-6);
+            bgi_test_build_case(bgi_test_ops_oracle, names[function][k], BG_FLOAT64, build_reduce, &cases[k], 1e-7,
+                                1e-8);
         }
     }
 }
@@ -82,10 +68,10 @@ static void test_broadcast_and_argmax_equal_pytorch(void **state)
     const bg_type wanted = bg_tensor3(BG_FLOAT32, 2, 5, 3);
 
     (void)state;
-    bgi_test_build_case(oracle, "broadcast", BG_FLOAT32, build_broadcast, &wanted, 1e-6, 1e-6);
-    bgi_test_build_case(oracle, "broadcast", BG_BFLOAT16, build_broadcast, &wanted, 0.1, 0.02);
-    bgi_test_build_case(oracle, "argmax", BG_FLOAT32, build_argmax, NULL, 0.0, 0.0);
-    bgi_test_build_case(oracle, "argmax", BG_FLOAT64, build_argmax, NULL, 0.0, 0.0);
+    bgi_test_build_case(bgi_test_ops_oracle, "broadcast", BG_FLOAT32, build_broadcast, &wanted, 1e-6, 1e-6);
+    bgi_test_build_case(bgi_test_ops_oracle, "broadcast", BG_BFLOAT16, build_broadcast, &wanted, 0.1, 0.02);
+    bgi_test_build_case(bgi_test_ops_oracle, "argmax", BG_FLOAT32, build_argmax, NULL, 0.0, 0.0);
+    bgi_test_build_case(bgi_test_ops_oracle, "argmax", BG_FLOAT64, build_argmax, NULL, 0.0, 0.0);
 }
 
 static void test_gradients_are_derivatives(void **state)
@@ -227,5 +213,5 @@ int main(void)
         cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };
 
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+    return cmocka_run_group_tests(tests, bgi_test_open_ops_oracle, bgi_test_close_ops_oracle);
 }

@@ -15,26 +15,10 @@
 #include "support/build_case.h"
 #include "support/interpret.h"
 
-static bgi_test_oracle *oracle;
-
 typedef struct slice_case {
     int32_t axis;
     int64_t start, stop, step;
 } slice_case;
-
-static int open_oracle(void **state)
-{
-    (void)state;
-    oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
-    return 0;
-}
-
-static int close_oracle(void **state)
-{
-    (void)state;
-    bgi_test_oracle_close(oracle);
-    return 0;
-}
 
 static bg_value build_reshape(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
@@ -80,17 +64,17 @@ static void test_moves_equal_pytorch(void **state)
     const int32_t axes[] = {1, -2};
 
     (void)state;
-    bgi_test_build_case(oracle, "reshape", BG_FLOAT32, build_reshape, &plain, 0.0, 1e-8);
-    bgi_test_build_case(oracle, "reshape", BG_FLOAT32, build_reshape, &open, 0.0, 1e-8);
-    bgi_test_build_case(oracle, "flatten", BG_FLOAT32, build_flatten, NULL, 0.0, 1e-8);
-    bgi_test_build_case(oracle, "transpose", BG_FLOAT32, build_transpose, permutation, 0.0, 1e-8);
-    bgi_test_build_case(oracle, "slice", BG_FLOAT32, build_slice, &inner, 0.0, 1e-8);
-    bgi_test_build_case(oracle, "slice_step", BG_FLOAT32, build_slice, &step, 0.0, 1e-8);
-    bgi_test_build_case(oracle, "slice_negative", BG_FLOAT32, build_slice, &negative, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "reshape", BG_FLOAT32, build_reshape, &plain, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "reshape", BG_FLOAT32, build_reshape, &open, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "flatten", BG_FLOAT32, build_flatten, NULL, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "transpose", BG_FLOAT32, build_transpose, permutation, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "slice", BG_FLOAT32, build_slice, &inner, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "slice_step", BG_FLOAT32, build_slice, &step, 0.0, 1e-8);
+    bgi_test_build_case(bgi_test_ops_oracle, "slice_negative", BG_FLOAT32, build_slice, &negative, 0.0, 1e-8);
     for (int i = 0; i < 2; i++) {
-        bgi_test_build_case(oracle, "concat", BG_FLOAT32, build_concat, &axes[i], 0.0, 1e-8);
-        bgi_test_build_case(oracle, "concat", BG_FLOAT64, build_concat, &axes[i], 0.0, 1e-8);
-        bgi_test_build_case(oracle, "concat", BG_BFLOAT16, build_concat, &axes[i], 0.01, 0.01);
+        bgi_test_build_case(bgi_test_ops_oracle, "concat", BG_FLOAT32, build_concat, &axes[i], 0.0, 1e-8);
+        bgi_test_build_case(bgi_test_ops_oracle, "concat", BG_FLOAT64, build_concat, &axes[i], 0.0, 1e-8);
+        bgi_test_build_case(bgi_test_ops_oracle, "concat", BG_BFLOAT16, build_concat, &axes[i], 0.01, 0.01);
     }
 }
 
@@ -191,5 +175,5 @@ int main(void)
         cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };
 
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+    return cmocka_run_group_tests(tests, bgi_test_open_ops_oracle, bgi_test_close_ops_oracle);
 }

@@ -142,3 +142,19 @@ void bgi_test_compare(const bgi_test_tensor *wanted, const double *actual, doubl
                      (long long)i, actual[i], want);
     }
 }
+
+bgi_test_oracle *bgi_test_ops_oracle;
+
+int bgi_test_open_ops_oracle(void **state)
+{
+    (void)state;
+    bgi_test_ops_oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
+    return 0;
+}
+
+int bgi_test_close_ops_oracle(void **state)
+{
+    (void)state;
+    bgi_test_oracle_close(bgi_test_ops_oracle);
+    return 0;
+}

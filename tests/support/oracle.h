@@ -38,4 +38,9 @@ bg_type bgi_test_tensor_type(const bgi_test_tensor *tensor, bg_dtype dtype);
 /* |actual - wanted| <= absolute + relative |wanted| for every element, or the message names tensor and element. */
 void bgi_test_compare(const bgi_test_tensor *wanted, const double *actual, double absolute, double relative);
 
+/* The oracle of most ops, and the fixture of a group of tests that compare with it. */
+extern bgi_test_oracle *bgi_test_ops_oracle;
+int bgi_test_open_ops_oracle(void **state);
+int bgi_test_close_ops_oracle(void **state);
+
 #endif
