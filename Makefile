@@ -189,7 +189,7 @@ uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(PREFIX)/lib/libbrigade.* \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
 
-FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)
+FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.c)
 format:
 	@clang-format -i $(FORMATTED)
 

@@ -1,49 +1,118 @@
 #!/usr/bin/env bash
-# GPT-2's training step beside PyTorch and oneDNN's matrix products, as a table in markdown.
+# GPT-2's training step beside llm.c, PyTorch and oneDNN's matrix products, as a table in markdown: best and mean of all
+# steps that were timed. The rows take turns, so that what else the machine does falls on all of them.
 #
 #   bench/gpt.sh [BUILD]            needs `make benches`; also: make bench-gpt
-#   ROUNDS=3 STEPS=3                each row is the best of ROUNDS runs of STEPS steps; the rows take turns
+#   CORES=2 ROUNDS=3 STEPS=2        each row: ROUNDS times a process that times STEPS steps
 #   LAYERS=12 VOCABULARY=50257      of the model: smaller ones for a quick look
 #   PYTHON=...                      a Python that has torch (default: python3); without one its rows are left out
-#   LLMC=...                        a command that prints the tokens/s of llm.c's CPU trainer at 4 x 256, if there is one
+#   LLMC=DIR                        a clone of github.com/karpathy/llm.c: its CPU trainer is built from there with its
+#                                   own flags and $CC; without one its row is left out
+#   ROWS='PATTERN...'               only the rows whose keys match one of these shell patterns; the keys are
+#                                   float32 bfloat16 pipelined replicas tensor torch-float32 torch-bfloat16 llmc phased
+#   TIMES=FILE                      every timed step is added to FILE, and the table is of all that it holds: for long
+#                                   measurements in several goes
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
 build=${1:-${BUILD:-build}}
-layers=${LAYERS:-12} vocabulary=${VOCABULARY:-50257} steps=${STEPS:-3}
-python=${PYTHON:-python3}
-declare -A best
+cores=${CORES:-2} layers=${LAYERS:-12} vocabulary=${VOCABULARY:-50257} steps=${STEPS:-2}
+python=${PYTHON:-python3} llmc=
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+times=${TIMES:-$scratch/times}
+export OMP_NUM_THREADS=$cores
+batch=4 length=256 accumulation=8
 
 [ -x "$build/bench/gpt" ] || { echo "gpt.sh: $build/bench/gpt is not there; run make benches" >&2; exit 1; }
 "$python" -c 'import torch' 2>/dev/null || { echo "gpt.sh: $python has no torch: its rows are left out" >&2; python=; }
+if [ -n "${LLMC:-}" ]; then
+    llmc=$scratch/llmc
+    "${CC:-cc}" -Ofast -march=native -fopenmp -DOMP -Wno-unused-result -I"$LLMC" -o "$llmc" bench/peers/gpt_llmc.c -lm || exit 1
+else
+    echo "gpt.sh: LLMC names no clone of llm.c: its row is left out" >&2
+fi
 
-# NAME TOKENS_PER_SECOND: keeps the larger.
-note() {
-    if [ -n "$2" ] && awk "BEGIN { exit !($2 > ${best[$1]:-0}) }"; then best[$1]=$2; fi
-}
-
-brigade() {
-    local cores=$1 output
-    shift
-    output=$(OMP_NUM_THREADS=$cores "$build/bench/gpt" --layers "$layers" --vocabulary "$vocabulary" --steps "$steps" --cores "$cores" "$@") || exit 1
-    note "$row" "$(sed -n 's|^best .*, \([0-9]*\) tokens/s.*|\1|p' <<<"$output")"
-    share=$(sed -n 's|.*the step reaches \([0-9.]*\) %.*|\1|p' <<<"$output")
-    if [ -n "$share" ]; then note "share $cores" "$share"; fi
-}
-
-for _ in $(seq "${ROUNDS:-3}"); do
-    for cores in 1 2; do
-        row="Brigade float32, cores: $cores" && brigade "$cores" --dnnl
-        row="Brigade bfloat16, cores: $cores" && brigade "$cores" --bfloat16
-        if [ -n "$python" ]; then
-            note "PyTorch float32, cores: $cores" "$("$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary")"
-            note "PyTorch bfloat16, cores: $cores" "$("$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary" bfloat16)"
-        fi
+# KEY: whether it is among ROWS.
+wants() {
+    local pattern
+    set -f
+    for pattern in ${ROWS:-*}; do
+        # shellcheck disable=SC2254
+        case $1 in $pattern) set +f; return 0 ;; esac
     done
-    if [ -n "${LLMC:-}" ]; then note "llm.c float32" "$($LLMC)"; fi
-done
+    set +f
+    return 1
+}
 
-echo "| GPT-2, $layers layers, 4 x 256 tokens | tokens/s |"
-echo "|---|---|"
-printf '%s\n' "${!best[@]}" | grep -v '^share' | sort | while read -r name; do echo "| $name | ${best[$name]} |"; done
-for cores in 1 2; do echo "float32 on $cores: ${best[share $cores]} % of what oneDNN's products reach in the same run"; done
+# ROW TOKENS FIELD: the lines `FIELD SECONDS` of standard input are times of a row's steps of so many tokens.
+note() { awk -v row="$1" -v tokens="$2" -v field="$3 " 'index($0, field) == 1 { print row "\t" tokens "\t" substr($0, length(field) + 1) }' >>"$times"; }
+
+# OPTION...: a process of ours.
+brigade() {
+    "$build/bench/gpt" --layers "$layers" --vocabulary "$vocabulary" --length $length --cores "$cores" --steps "$steps" --times "$@" \
+        >"$scratch/output" || exit 1
+}
+
+# ROW STRATEGY SEQUENCES: a row of that process.
+one() {
+    local row=$1 strategy=$2 sequences=$3
+    note "$row" $((sequences * length)) "time $strategy" <"$scratch/output"
+}
+
+round() {
+    local tokens=$((batch * length))
+
+    if wants float32; then
+        brigade --batch $batch --dnnl && one "Brigade float32" single $batch
+        one "oneDNN's matrix products alone" oneDNN $batch
+    fi
+    if wants llmc && [ -n "$llmc" ]; then
+        note "llm.c float32" $tokens step < <("$llmc" "$layers" "$vocabulary" $batch $length "$steps")
+    fi
+    if wants bfloat16; then brigade --batch $batch --bfloat16 && one "Brigade bfloat16" single $batch; fi
+    if [ -n "$python" ]; then
+        if wants torch-bfloat16; then
+            note "PyTorch bfloat16 autocast" $tokens step < <("$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary" bfloat16)
+        fi
+        if wants torch-float32; then
+            note "PyTorch float32" $tokens step < <("$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary")
+        fi
+    fi
+    if wants pipelined; then
+        brigade --batch $batch --accumulation 4 --strategy pipelined && one "Brigade float32, pipeline of 2 stages, 4 micro-batches" pipelined $batch
+    fi
+    if wants replicas; then
+        brigade --batch $batch --strategy replicas && one "Brigade float32, 2 data-parallel replicas" replicas $batch
+    fi
+    if wants tensor; then
+        brigade --batch $batch --strategy tensor && one "Brigade float32, 2 tensor-parallel replicas" tensor $batch
+    fi
+    if wants phased; then
+        local sequences=$((batch * accumulation))
+        brigade --batch $sequences --accumulation $accumulation --beside phased
+        one "Brigade float32, accumulation $accumulation, resident" single $sequences
+        one "Brigade float32, accumulation $accumulation, phased, all in remote buffers" phased $sequences
+    fi
+}
+
+# ROW ROW TEXT: how many times as fast the first is as the second, by the best steps.
+ratio() {
+    awk -F '\t' -v a="$1" -v b="$2" -v text="$3" '
+        { if (!($1 in best) || $3 / $2 < best[$1]) best[$1] = $3 / $2; sum[$1] += $3 / $2; count[$1]++ }
+        END { if (a in best && b in best)
+                  printf "- %s: %.2f (by the means: %.2f)\n", text, best[b] / best[a], sum[b] / count[b] / (sum[a] / count[a]) }' "$times"
+}
+
+for _ in $(seq "${ROUNDS:-3}"); do round; done
+
+echo "| GPT-2, $layers layers, $batch x $length tokens, $cores cores | tokens/s, best | mean | steps |"
+echo "|---|---|---|---|"
+awk -F '\t' '!($1 in best) { names[++n] = $1 } { rate = $2 / $3; sum[$1] += $3 / $2; count[$1]++; if (rate > best[$1]) best[$1] = rate }
+    END { for (i = 1; i <= n; i++) printf "| %s | %.1f | %.1f | %d |\n", names[i], best[names[i]], count[names[i]] / sum[names[i]], count[names[i]] }' "$times"
+echo
+ratio "Brigade float32" "llm.c float32" "float32 beside llm.c"
+ratio "Brigade float32" "oneDNN's matrix products alone" "float32, the whole step beside matrix products alone"
+ratio "Brigade bfloat16" "PyTorch bfloat16 autocast" "bfloat16 beside PyTorch's autocast"
+ratio "Brigade float32" "PyTorch float32" "float32 beside PyTorch"
+ratio "Brigade float32, accumulation $accumulation, phased, all in remote buffers" "Brigade float32, accumulation $accumulation, resident" "phased beside resident"
