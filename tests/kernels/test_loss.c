@@ -91,6 +91,59 @@ static void check_backward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
+/* The columns are those of one of `pieces` replicas, with padding or without; now and then a logit is not a number. */
+static void check_pieces(const rows_case *s, random_state *random)
+{
+    const uint32_t place = (uint32_t)draw_between(random, 0, 2);
+    const bgi_loss_attributes attributes = {.reduction = s->attributes.reduction,
+                                            .ignore_index = s->attributes.ignore_index,
+                                            .axis = BG_MESH_TENSOR_1,
+                                            .classes = s->classes * place + draw_between(random, 1, 2 * s->classes)};
+    const bg_type logits = bg_matrix(s->dtype, s->rows, s->classes), statistic = bg_vector(BG_FLOAT64, s->rows);
+    kernel_case maximum = {.id = BGI_KERNEL_LOGIT_MAXIMUM, .attributes = &attributes, .env.place.tensor_1 = place};
+    kernel_case sums = {.id = BGI_KERNEL_LOGIT_SUMS,
+                        .attributes = &attributes,
+                        .env.place.tensor_1 = place,
+                        .relative = 1e-6,
+                        .absolute = 1e-6};
+    kernel_case loss = {.id = BGI_KERNEL_SHARDED_CROSS_ENTROPY,
+                        .attributes = &attributes,
+                        .env.place.tensor_1 = place,
+                        .relative = 1e-7,
+                        .absolute = 1e-7};
+    void *x;
+    double *maxima;
+
+    x = case_input(&maximum, logits, random, -s->size, s->size);
+    if (draw_between(random, 0, 2) == 0)
+        bgi_store(s->dtype, x, draw_between(random, 0, s->rows * s->classes - 1), NAN);
+    case_output(&maximum, statistic);
+    finish_case(&maximum);
+
+    x = case_input(&sums, logits, random, -s->size, s->size);
+    add_labels(&sums, s, random);
+    maxima = case_input(&sums, statistic, random, 0, 0);
+    for (int64_t row = 0; row < s->rows; row++) {
+        maxima[row] = bgi_load(s->dtype, x, row * s->classes);
+        for (int64_t i = 1; i < s->classes; i++)
+            maxima[row] = fmax(maxima[row], bgi_load(s->dtype, x, row * s->classes + i));
+    }
+    case_output(&sums, statistic);
+    case_output(&sums, statistic);
+    finish_case(&sums);
+
+    case_input(&loss, logits, random, -s->size, s->size);
+    add_labels(&loss, s, random);
+    case_input(&loss, statistic, random, -s->size, s->size);
+    case_input(&loss, statistic, random, 1, 1000);
+    case_input(&loss, statistic, random, -s->size, s->size);
+    case_output(&loss, loss_type(s));
+    case_output(&loss, statistic);
+    if (s->attributes.reduction == BG_LOSS_MEAN)
+        case_output(&loss, bg_scalar(BG_FLOAT32));
+    finish_case(&loss);
+}
+
 static void check_count(const rows_case *s, random_state *random)
 {
     kernel_case c = {.id = BGI_KERNEL_CORRECT_COUNT};
@@ -118,6 +171,7 @@ static void test_random_rows(void **state)
 
         check_forward(&s, &random);
         check_backward(&s, &random);
+        check_pieces(&s, &random);
         check_count(&s, &random);
     }
 }

@@ -125,6 +125,81 @@ static void test_layer_norm(void **state)
         check_layer_norm(&random);
 }
 
+/* The rows are a piece of rows that are `pieces` times as wide. */
+static void check_sharded_norm(random_state *random)
+{
+    const bg_dtype dtype = draw_float(random);
+    const bg_type type = draw_rows(random, dtype), row = bg_vector(dtype, type.dims[type.rank - 1]);
+    const bg_type statistics = drop_last(&type, BG_FLOAT32);
+    const int64_t pieces = draw_between(random, 1, 4), width = row.dims[0] * pieces;
+    const bgi_sharded_norm_attributes attributes = {.epsilon = 1e-5, .width = width};
+    bg_type pair = type;
+    kernel_case sums = {.id = BGI_KERNEL_NORM_SUMS, .relative = 1e-14};
+    kernel_case norm = {.id = BGI_KERNEL_SHARDED_NORM,
+                        .attributes = &attributes,
+                        .relative = dtype == BG_FLOAT32 ? 2e-6 : 1.0 / 128,
+                        .absolute = 2e-6};
+    kernel_case gradient_sums = {.id = BGI_KERNEL_NORM_GRADIENT_SUMS,
+                                 .attributes = &attributes,
+                                 .relative = sum_relative(BG_FLOAT32, (double)row.dims[0]),
+                                 .absolute = 2 * sum_tolerance((double)row.dims[0])};
+    kernel_case back = norm;
+    double *totals;
+
+    pair.dtype = BG_FLOAT64;
+    pair.dims[pair.rank - 1] = 2;
+
+    case_input(&sums, type, random, 1, 3);
+    case_output(&sums, pair);
+    finish_case(&sums);
+
+    case_input(&norm, type, random, 1, 3);
+    case_input(&norm, row, random, -1, 1);
+    case_input(&norm, row, random, -1, 1);
+    totals = case_input(&norm, pair, random, 0, 0);
+    for (int64_t i = 0; i < bg_type_element_count(&statistics); i++) {
+        const double mean = draw_real(random, 1.8, 2.2), deviation = draw_real(random, 0.3, 0.7);
+
+        totals[2 * i] = mean * (double)width;
+        totals[2 * i + 1] = (mean * mean + deviation * deviation) * (double)width;
+    }
+    case_output(&norm, type);
+    case_output(&norm, statistics);
+    case_output(&norm, statistics);
+    finish_case(&norm);
+
+    case_input(&gradient_sums, type, random, -1, 1);
+    case_input(&gradient_sums, type, random, 1, 3);
+    case_input(&gradient_sums, statistics, random, 1.5, 2.5);
+    case_input(&gradient_sums, statistics, random, 0.5, 2);
+    case_input(&gradient_sums, row, random, -1, 1);
+    case_output(&gradient_sums, pair);
+    finish_case(&gradient_sums);
+
+    back.id = BGI_KERNEL_SHARDED_NORM_BACKWARD;
+    back.absolute = 3e-5;
+    back.relative = dtype == BG_FLOAT32 ? 2e-5 : 1.0 / 128;
+    case_input(&back, type, random, -1, 1);
+    case_input(&back, type, random, 1, 3);
+    case_input(&back, statistics, random, 1.5, 2.5);
+    case_input(&back, statistics, random, 0.5, 2);
+    case_input(&back, row, random, -1, 1);
+    case_input(&back, pair, random, -(double)width, (double)width);
+    case_output(&back, type);
+    case_output(&back, row);
+    case_output(&back, row);
+    finish_case(&back);
+}
+
+static void test_sharded_norm(void **state)
+{
+    random_state random = {5};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++)
+        check_sharded_norm(&random);
+}
+
 static void test_reduce(void **state)
 {
     random_state random = {4};
@@ -163,9 +238,9 @@ static void test_reduce(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax),
-                                       cmocka_unit_test(test_softmax_declines_other_axes),
-                                       cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_reduce)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_softmax), cmocka_unit_test(test_softmax_declines_other_axes),
+        cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_sharded_norm), cmocka_unit_test(test_reduce)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

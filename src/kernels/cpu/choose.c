@@ -10,6 +10,13 @@ static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
     [BGI_KERNEL_LOG_SOFTMAX_BACKWARD] = bgi_cpu_shape_log_softmax_backward,
     [BGI_KERNEL_LAYER_NORM] = bgi_cpu_shape_layer_norm,
     [BGI_KERNEL_LAYER_NORM_BACKWARD] = bgi_cpu_shape_layer_norm_backward,
+    [BGI_KERNEL_NORM_SUMS] = bgi_cpu_shape_norm_sums,
+    [BGI_KERNEL_SHARDED_NORM] = bgi_cpu_shape_sharded_norm,
+    [BGI_KERNEL_NORM_GRADIENT_SUMS] = bgi_cpu_shape_norm_gradient_sums,
+    [BGI_KERNEL_SHARDED_NORM_BACKWARD] = bgi_cpu_shape_sharded_norm_backward,
+    [BGI_KERNEL_LOGIT_MAXIMUM] = bgi_cpu_shape_logit_maximum,
+    [BGI_KERNEL_LOGIT_SUMS] = bgi_cpu_shape_logit_sums,
+    [BGI_KERNEL_SHARDED_CROSS_ENTROPY] = bgi_cpu_shape_sharded_cross_entropy,
     [BGI_KERNEL_REDUCE] = bgi_cpu_shape_reduce,
     [BGI_KERNEL_COPY] = bgi_cpu_shape_copy,
     [BGI_KERNEL_TRANSPOSE] = bgi_cpu_shape_transpose,
@@ -114,6 +121,13 @@ CHOICE(bgi_cpu_softmax_backward)
 CHOICE(bgi_cpu_log_softmax_backward)
 CHOICE(bgi_cpu_layer_norm)
 CHOICE(bgi_cpu_layer_norm_backward)
+CHOICE(bgi_cpu_norm_sums)
+CHOICE(bgi_cpu_sharded_norm)
+CHOICE(bgi_cpu_norm_gradient_sums)
+CHOICE(bgi_cpu_sharded_norm_backward)
+CHOICE(bgi_cpu_logit_maximum)
+CHOICE(bgi_cpu_logit_sums)
+CHOICE(bgi_cpu_sharded_cross_entropy)
 CHOICE(bgi_cpu_reduce)
 CHOICE(bgi_cpu_copy)
 CHOICE(bgi_cpu_transpose)

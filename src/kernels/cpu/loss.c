@@ -31,6 +31,24 @@ bool bgi_cpu_shape_cross_entropy_backward(const bgi_kernel_request *request, int
     return are_labels(&request->types[2]) && request->types[0].dtype == BG_FLOAT32 && take(kernel, &request->types[1]);
 }
 
+bool bgi_cpu_shape_logit_maximum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take(kernel, &request->types[0]);
+}
+
+bool bgi_cpu_shape_logit_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return are_labels(&request->types[1]) && take(kernel, &request->types[0]);
+}
+
+bool bgi_cpu_shape_sharded_cross_entropy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return are_labels(&request->types[1]) && request->types[5].dtype == BG_FLOAT32 && take(kernel, &request->types[0]);
+}
+
 bool bgi_cpu_shape_correct_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;

@@ -1,6 +1,7 @@
 /*
- * loss_body.h: cross-entropy and the count of correct rows. Exponentials are float32 vectors; a row's logarithm and all
- * sums over rows are double. Parts leave their sums in scratch; they are added in part order.
+ * loss_body.h: cross-entropy, whole or of classes that are cut, and the count of correct rows. Exponentials are float32
+ * vectors; a row's logarithm and all sums over rows are double. Parts leave their sums in scratch; they are added in
+ * part order.
  */
 #ifndef BGI_CPU_LOSS_BODY_H
 #define BGI_CPU_LOSS_BODY_H
@@ -61,9 +62,9 @@ static float find_row_maximum(const float *x, int64_t count)
 
 enum { LOG_SUM_VECTORS = 8 }; /* added up in float32 before they go into the double */
 
-static double find_log_sum(const float *x, int64_t count)
+/* The sum of e^(x - maximum). */
+static double sum_exponentials(const float *x, float maximum, int64_t count)
 {
-    const float maximum = find_row_maximum(x, count);
     double total = 0.0;
     int64_t i = 0;
 
@@ -84,15 +85,37 @@ static double find_log_sum(const float *x, int64_t count)
         for (int64_t l = 0; l < count - i; l++)
             total += lane[l];
     }
-    return (double)maximum + log(total);
+    return total;
+}
+
+static double find_log_sum(const float *x, int64_t count)
+{
+    const float maximum = find_row_maximum(x, count);
+
+    return (double)maximum + log(sum_exponentials(x, maximum, count));
+}
+
+/* A row's loss, if its label counts; a label of no class makes it no number. */
+static void add_row_loss(const bg_kernel_call *call, loss_sums *sums, int64_t row, int64_t classes, double loss)
+{
+    const bgi_loss_attributes *attributes = call->attributes;
+    const int64_t label = read_label(&call->types[1], call->operands[1], row);
+
+    if (label == attributes->ignore_index)
+        loss = 0.0;
+    else if (label < 0 || label >= classes)
+        loss = (double)NAN;
+    if (attributes->reduction == BG_LOSS_NONE)
+        ((float *)call->operands[call->input_count])[row] = (float)loss;
+    sums->total += loss;
+    sums->weight += label != attributes->ignore_index ? 1.0 : 0.0;
 }
 
 static void run_cross_entropy(const bg_kernel_call *call, uint32_t part)
 {
-    const bgi_loss_attributes *attributes = call->attributes;
     const bgi_loss_rows rows = bgi_loss_rows_read(&call->types[0]);
     loss_sums *sums = find_sums(call, &rows, part);
-    float *loss = call->operands[2], *buffer = find_row_buffer(call, &rows, part);
+    float *buffer = find_row_buffer(call, &rows, part);
     double *log_sums = call->operands[3];
 
     *sums = (loss_sums){0};
@@ -100,23 +123,19 @@ static void run_cross_entropy(const bg_kernel_call *call, uint32_t part)
          row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
         const float *x = view_floats(rows.dtype, call->operands[0], row * rows.classes, rows.classes, buffer);
         const int64_t label = read_label(&call->types[1], call->operands[1], row);
-        double value = 0.0;
 
         log_sums[row] = find_log_sum(x, rows.classes);
-        if (label != attributes->ignore_index) {
-            value = label < 0 || label >= rows.classes ? (double)NAN : log_sums[row] - (double)x[label];
-            sums->weight += 1.0;
-        }
-        if (attributes->reduction == BG_LOSS_NONE)
-            loss[row] = (float)value;
-        sums->total += value;
+        add_row_loss(call, sums, row, rows.classes,
+                     label >= 0 && label < rows.classes ? log_sums[row] - (double)x[label] : 0.0);
     }
 }
 
+/* Also of SHARDED_CROSS_ENTROPY. */
 static void finish_cross_entropy(const bg_kernel_call *call)
 {
     const bgi_loss_attributes *attributes = call->attributes;
     const bgi_loss_rows rows = bgi_loss_rows_read(&call->types[0]);
+    const uint32_t out = call->input_count;
     loss_sums all = {0};
 
     for (uint32_t part = 0; part < rows.parts; part++) {
@@ -124,10 +143,10 @@ static void finish_cross_entropy(const bg_kernel_call *call)
         all.weight += find_sums(call, &rows, part)->weight;
     }
     if (attributes->reduction == BG_LOSS_SUM)
-        *(float *)call->operands[2] = (float)all.total;
+        *(float *)call->operands[out] = (float)all.total;
     if (attributes->reduction == BG_LOSS_MEAN) {
-        *(float *)call->operands[2] = (float)(all.weight > 0.0 ? all.total / all.weight : 0.0);
-        bgi_store(call->types[4].dtype, call->operands[4], 0, all.weight);
+        *(float *)call->operands[out] = (float)(all.weight > 0.0 ? all.total / all.weight : 0.0);
+        bgi_store(call->types[out + 2].dtype, call->operands[out + 2], 0, all.weight);
     }
 }
 
@@ -184,6 +203,55 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
         }
         if (rows.dtype != BG_FLOAT32)
             narrow(buffer, rows.classes, (uint16_t *)call->operands[call->input_count] + at);
+    }
+}
+
+/* ---- classes that are cut: the maximum, the sums, and the loss of what these are over all pieces ---- */
+
+static void run_logit_maximum(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_rows rows = bgi_loss_rows_read(&call->types[0]);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, rows.classes);
+    float *buffer = find_row_buffer(call, &rows, part);
+    double *maxima = call->operands[1];
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++)
+        maxima[row] = (double)find_row_maximum(
+            view_floats(rows.dtype, call->operands[0], row * rows.classes, classes.live, buffer), classes.live);
+}
+
+static void run_logit_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_rows rows = bgi_loss_rows_read(&call->types[0]);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, rows.classes);
+    float *buffer = find_row_buffer(call, &rows, part);
+    const double *maxima = call->operands[2];
+    double *sums = call->operands[3], *logits = call->operands[4];
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const float *x = view_floats(rows.dtype, call->operands[0], row * rows.classes, classes.live, buffer);
+        const int64_t label = read_label(&call->types[1], call->operands[1], row) - classes.first;
+
+        sums[row] = sum_exponentials(x, (float)maxima[row], classes.live);
+        logits[row] = label >= 0 && label < classes.live ? (double)x[label] : 0.0;
+    }
+}
+
+static void run_sharded_cross_entropy(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_loss_rows rows = bgi_loss_rows_read(&call->types[0]);
+    const bgi_loss_classes classes = bgi_loss_find_classes(call, rows.classes);
+    loss_sums *sums = find_sums(call, &rows, part);
+    const double *maxima = call->operands[2], *exponentials = call->operands[3], *logits = call->operands[4];
+    double *log_sums = call->operands[6];
+
+    *sums = (loss_sums){0};
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        log_sums[row] = maxima[row] + log(exponentials[row]);
+        add_row_loss(call, sums, row, classes.total, log_sums[row] - logits[row]);
     }
 }
 

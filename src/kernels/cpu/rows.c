@@ -60,6 +60,30 @@ bool bgi_cpu_shape_layer_norm_backward(const bgi_kernel_request *request, int64_
     return request->types[2].dtype == BG_FLOAT32 && take(kernel, &request->types[1], 6);
 }
 
+bool bgi_cpu_shape_norm_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take(kernel, &request->types[0], 1);
+}
+
+bool bgi_cpu_shape_sharded_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return request->types[5].dtype == BG_FLOAT32 && take(kernel, &request->types[0], 3);
+}
+
+bool bgi_cpu_shape_norm_gradient_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return request->types[2].dtype == BG_FLOAT32 && take(kernel, &request->types[1], 3);
+}
+
+bool bgi_cpu_shape_sharded_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return request->types[2].dtype == BG_FLOAT32 && take(kernel, &request->types[1], 6);
+}
+
 bool bgi_cpu_shape_reduce(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bgi_reduce_attributes *attributes = request->attributes;

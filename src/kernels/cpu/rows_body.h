@@ -1,6 +1,7 @@
 /*
- * rows_body.h: softmax, layer norm and reductions. Sums over a row run in LANES interleaved chains, added pairwise at
- * the end. Rows are read before they are written, so results may overwrite an operand of their shape.
+ * rows_body.h: softmax, layer norm (also of rows that are cut) and reductions. Sums over a row run in LANES interleaved
+ * chains, added pairwise at the end. Rows are read before they are written, so results may overwrite an operand of
+ * their shape.
  */
 #ifndef BGI_CPU_ROWS_BODY_H
 #define BGI_CPU_ROWS_BODY_H
@@ -192,10 +193,10 @@ static void run_layer_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* With xhat = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xhat mean(g xhat)); dgamma += dy xhat and
- * dbeta += dy where they are wanted. */
-static void denormalise_row(const float *dy, const float *x, float mean, float rstd, const float *gamma, float *dx,
-                            float *dgamma, float *dbeta, int64_t count)
+/* Sums of g and g xhat over a row, with xhat = (x - mean) rstd and g = dy gamma; dgamma += dy xhat and dbeta += dy
+ * where they are wanted. */
+static void sum_gradient_row(const float *dy, const float *x, float mean, float rstd, const float *gamma, float *dgamma,
+                             float *dbeta, int64_t count, float sums[2])
 {
     vf sum = vset(0.0f), products = vset(0.0f);
 
@@ -211,19 +212,26 @@ static void denormalise_row(const float *dy, const float *x, float mean, float r
             vstore_n(dbeta + i, d + vload_n(dbeta + i, live), live);
         }
     }
-    sum = vset(vsum(sum) / (float)count);
-    products = vset(vsum(products) / (float)count);
+    sums[0] = vsum(sum);
+    sums[1] = vsum(products);
+}
+
+/* dx = rstd (g - mean(g) - xhat mean(g xhat)) */
+static void denormalise_row(const float *dy, const float *x, float mean, float rstd, const float *gamma,
+                            const float means[2], float *dx, int64_t count)
+{
     FOR_ROW(count, live)
     {
         const vf d = vload_n(dy + i, live), xhat = (vload_n(x + i, live) - vset(mean)) * vset(rstd);
         const vf g = gamma ? d * vload_n(gamma + i, live) : d;
 
-        vstore_n(dx + i, vset(rstd) * (g - sum - xhat * products), live);
+        vstore_n(dx + i, vset(rstd) * (g - vset(means[0]) - xhat * vset(means[1])), live);
     }
 }
 
-/* Scratch of a part: dgamma, dbeta, gamma, dy, x. */
-static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
+/* Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals`: sums of g and g xhat over rows of `width`, of which
+ * these are pieces; NULL: they are whole. */
+ALWAYS_INLINE void run_norm_backward(const bg_kernel_call *call, uint32_t part, const double *totals, int64_t width)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
     const bool wants_affine = bgi_cpu_has_output(call, 1);
@@ -240,15 +248,24 @@ static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
         const int64_t at = row * rows.length;
         const float *dy = view_floats(rows.dtype, call->operands[0], at, rows.length, buffer + rows.row_floats);
         const float *x = view_floats(rows.dtype, call->operands[1], at, rows.length, buffer + 2 * rows.row_floats);
-        float *out = buffer + 3 * rows.row_floats;
+        float *out = buffer + 3 * rows.row_floats, average[2];
 
-        denormalise_row(dy, x, means[row], rstds[row], gamma, begin_output(rows.dtype, dx, at, out),
-                        wants_affine ? sums : NULL, sums + rows.row_floats, rows.length);
+        sum_gradient_row(dy, x, means[row], rstds[row], gamma, wants_affine ? sums : NULL, sums + rows.row_floats,
+                         rows.length, average);
+        for (int64_t i = 0; i < 2; i++)
+            average[i] = totals ? (float)(totals[2 * row + i] / (double)width) : average[i] / (float)rows.length;
+        denormalise_row(dy, x, means[row], rstds[row], gamma, average, begin_output(rows.dtype, dx, at, out),
+                        rows.length);
         end_output(rows.dtype, dx, at, rows.length, out);
     }
 }
 
-/* dgamma and dbeta: parts added in order. */
+static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    run_norm_backward(call, part, NULL, 0);
+}
+
+/* dgamma and dbeta: parts added in order. Also of SHARDED_NORM_BACKWARD. */
 static void finish_layer_norm_backward(const bg_kernel_call *call)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
@@ -260,6 +277,92 @@ static void finish_layer_norm_backward(const bg_kernel_call *call)
         add_loop(sums, find_rows_scratch(call, &rows, part), sums, 2 * rows.row_floats);
     write_floats(rows.dtype, call->operands[call->input_count + 1], 0, rows.length, sums);
     write_floats(rows.dtype, call->operands[call->input_count + 2], 0, rows.length, sums + rows.row_floats);
+}
+
+/* ---- layer norm of rows that are cut ---- */
+
+enum { NORM_CHAINS = 8 }; /* of doubles: of every eighth element each */
+
+/* Sums of x and x^2, in double as the reference has them: the variance is their difference. */
+static void run_norm_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_rows rows = bgi_rows_read(&call->types[0], 1);
+    float *buffer = bgi_cpu_part_scratch(call, rows.part_floats);
+    double *sums = call->operands[1];
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const float *x = view_floats(rows.dtype, call->operands[0], row * rows.length, rows.length, buffer);
+        double sum[NORM_CHAINS] = {0.0}, squares[NORM_CHAINS] = {0.0};
+        int64_t i = 0;
+
+        for (; i + NORM_CHAINS <= rows.length; i += NORM_CHAINS)
+            for (int c = 0; c < NORM_CHAINS; c++) {
+                sum[c] += (double)x[i + c];
+                squares[c] += (double)x[i + c] * (double)x[i + c];
+            }
+        for (; i < rows.length; i++) {
+            sum[i % NORM_CHAINS] += (double)x[i];
+            squares[i % NORM_CHAINS] += (double)x[i] * (double)x[i];
+        }
+        for (int c = 1; c < NORM_CHAINS; c++) {
+            sum[0] += sum[c];
+            squares[0] += squares[c];
+        }
+        sums[2 * row] = sum[0];
+        sums[2 * row + 1] = squares[0];
+    }
+}
+
+static void run_sharded_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sharded_norm_attributes *attributes = call->attributes;
+    const bgi_rows rows = bgi_rows_read(&call->types[0], 3);
+    const double *sums = call->operands[3], width = (double)attributes->width;
+    float *buffer = bgi_cpu_part_scratch(call, rows.part_floats);
+    const float *gamma = view_floats(rows.dtype, call->operands[1], 0, rows.length, buffer + rows.row_floats);
+    const float *beta = view_floats(rows.dtype, call->operands[2], 0, rows.length, buffer + 2 * rows.row_floats);
+    float *means = call->operands[5], *rstds = call->operands[6];
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const int64_t at = row * rows.length;
+        const double mean = sums[2 * row] / width, variance = sums[2 * row + 1] / width - mean * mean;
+
+        means[row] = (float)mean;
+        rstds[row] = (float)(1.0 / sqrt(fmax(variance, 0.0) + attributes->epsilon));
+        normalise_row(view_floats(rows.dtype, call->operands[0], at, rows.length, buffer), means[row], rstds[row],
+                      gamma, beta, begin_output(rows.dtype, call->operands[4], at, buffer), rows.length);
+        end_output(rows.dtype, call->operands[4], at, rows.length, buffer);
+    }
+}
+
+static void run_norm_gradient_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_rows rows = bgi_rows_read(&call->types[1], 3);
+    const float *means = call->operands[2], *rstds = call->operands[3];
+    float *buffer = bgi_cpu_part_scratch(call, rows.part_floats);
+    const float *gamma = view_floats(rows.dtype, call->operands[4], 0, rows.length, buffer + 2 * rows.row_floats);
+    double *totals = call->operands[5];
+
+    for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
+         row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
+        const int64_t at = row * rows.length;
+        const float *dy = view_floats(rows.dtype, call->operands[0], at, rows.length, buffer);
+        const float *x = view_floats(rows.dtype, call->operands[1], at, rows.length, buffer + rows.row_floats);
+        float sums[2];
+
+        sum_gradient_row(dy, x, means[row], rstds[row], gamma, NULL, NULL, rows.length, sums);
+        totals[2 * row] = (double)sums[0];
+        totals[2 * row + 1] = (double)sums[1];
+    }
+}
+
+static void run_sharded_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sharded_norm_attributes *attributes = call->attributes;
+
+    run_norm_backward(call, part, call->operands[5], attributes->width);
 }
 
 /* ---- reductions ---- */

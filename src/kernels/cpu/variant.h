@@ -39,6 +39,13 @@ bool bgi_cpu_shape_softmax_backward(const bgi_kernel_request *request, int64_t l
 bool bgi_cpu_shape_log_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_layer_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_layer_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_norm_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_sharded_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_norm_gradient_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_sharded_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_logit_maximum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_logit_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_sharded_cross_entropy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_reduce(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_copy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_transpose(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
