@@ -61,7 +61,7 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_e
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: there is a checkpoint of step %" PRIu64
                             ", which is later than this run begins (%" PRIu64
-                            "); go on from it with --load, or use another folder",
+                            "); go on from it with --load, remove it if it is damaged, or use another folder",
                             config->save, latest, step);
     return BG_OK;
 }
@@ -123,17 +123,37 @@ static bg_status read_position(const bg_checkpoint *checkpoint, const bgi_gpt_co
     return BG_OK;
 }
 
+/* The name behind the last slash; what is before it, or ".", in `folder`. */
+static const char *split_path(const char *path, bgi_text *folder)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        bgi_text_add(folder, ".");
+    else
+        bgi_text_add(folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return slash == NULL ? path : slash + 1;
+}
+
 bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                               gpt_position *out, bg_error *error)
 {
+    bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint checkpoint = {0};
+    bgi_text folder = {0};
     bg_status status;
 
     if (config->load == NULL)
         return BG_OK;
-    status = bg_checkpoint_load(session, config->load, NULL, &checkpoint, error);
+    if (bgi_file_exists(config->load))
+        options.file = split_path(config->load, &folder);
+    else
+        bgi_text_add(&folder, "%s", config->load);
+    status = folder.failed ? bgi_error_memory(error, "path", 0)
+                           : bg_checkpoint_load(session, folder.data, &options, &checkpoint, error);
     if (status == BG_OK)
         status = read_position(&checkpoint, config, data, out, error);
     bg_checkpoint_clear(&checkpoint);
+    bgi_text_clear(&folder);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--load");
 }

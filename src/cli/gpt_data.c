@@ -31,7 +31,9 @@ enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
 static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
                            bg_dataset **out, bg_error *error)
 {
-    const bg_tokens_options options = {.token_bytes = 2, .sequence_length = (uint32_t)config->sequence_length};
+    const bg_tokens_options options = {.token_bytes = 2,
+                                       .sequence_length = (uint32_t)config->sequence_length,
+                                       .stride = (uint32_t)config->sample_stride};
     unsigned char *tokens;
 
     if (config->vocab_size < ASCII)
@@ -96,6 +98,7 @@ static bg_status open_records(const bgi_gpt_config *config, const char *path, bg
 static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
 {
     const bg_tokens_options options = {.sequence_length = (uint32_t)config->sequence_length,
+                                       .stride = (uint32_t)config->sample_stride,
                                        .vocabulary_size = (uint32_t)config->vocab_size};
 
     if (ends_with(path, ".txt") || ends_with(path, ".md"))

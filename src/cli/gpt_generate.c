@@ -75,11 +75,16 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
     if (config->prompt == NULL && config->prompt_file == NULL &&
         bg_tokenizer_end_of_text(model->tokenizer) >= (uint64_t)model->options.vocabulary)
         return bg_error_set(error, BG_ERROR_INVALID, "the model has no end of text to begin after; give it a --prompt");
-    if (prompt > positions || config->length > positions - prompt)
+    if (prompt >= positions)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "a prompt of %zu token%s leaves no room among the model's %" PRIu64
+                            " positions; give a shorter one",
+                            prompt, cli_s(prompt), positions);
+    if (config->length > positions - prompt)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a prompt of %zu token%s and --length %" PRIu64 " are more than the model's %" PRIu64
-                            " positions",
-                            prompt, cli_s(prompt), config->length, positions);
+                            " positions; --length %" PRIu64 " fits",
+                            prompt, cli_s(prompt), config->length, positions, positions - prompt);
     return BG_OK;
 }
 

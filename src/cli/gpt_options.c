@@ -31,7 +31,7 @@ const cli_option gpt_pretrain_options[] = {
     {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
      .help = "the trained model as a Hugging Face folder: config.json, model.safetensors"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
-     .help = "go on from the newest checkpoint there, with the same bits"},
+     .help = "go on from the newest checkpoint there, or from this FILE, with the same bits"},
     {CLI_TEXT, "save", AT(save), .value = "DIR", .default_text = "checkpoint.save",
      .help = "where checkpoints go: at the end, and every --checkpoint-steps"},
     {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .maximum = 1000000000000,

@@ -75,9 +75,43 @@ static bool is_group(const char *path)
     return false;
 }
 
+static const char *last_word_of(const char *path)
+{
+    return strrchr(path, '.') != NULL ? strrchr(path, '.') + 1 : path;
+}
+
 static const char *last_word(const field *f)
 {
-    return strrchr(f->path, '.') + 1;
+    return last_word_of(f->path);
+}
+
+/* The paths of all groups, each once; returns their number. There are fewer than fields. */
+static uint32_t list_groups(char paths[FIELDS][PATH_BYTES])
+{
+    uint32_t count = 0;
+
+    for (int i = 0; i < FIELDS; i++)
+        for (const char *dot = strchr(fields[i].path, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+            uint32_t k = 0;
+            snprintf(paths[count], PATH_BYTES, "%.*s", (int)(dot - fields[i].path), fields[i].path);
+            while (strcmp(paths[k], paths[count]) != 0)
+                k++;
+            count += k == count;
+        }
+    return count;
+}
+
+/* The fields of a group, without those of groups in it. */
+static void add_fields_of(bgi_text *text, const char *group)
+{
+    const char *between = "";
+
+    for (int i = 0; i < FIELDS; i++)
+        if (strncmp(fields[i].path, group, strlen(group)) == 0 &&
+            last_word(&fields[i]) == fields[i].path + strlen(group) + 1) {
+            bgi_text_add(text, "%s%s", between, last_word(&fields[i]));
+            between = ", ";
+        }
 }
 
 /* The first field with this last word, or NULL. */
@@ -89,12 +123,34 @@ static const field *find_by_word(const char *word)
     return NULL;
 }
 
-/* The path that was meant by a mistyped one or by its last word, or NULL. A word that is right is in the wrong group.
- */
-static const char *find_nearest(const char *path)
+/* The group that was meant, or NULL; its path. */
+static bool find_nearest_group(const char *path, char group[PATH_BYTES])
+{
+    char paths[FIELDS][PATH_BYTES];
+    const char *names[FIELDS], *words[FIELDS], *nearest;
+    const uint32_t count = list_groups(paths);
+
+    for (uint32_t i = 0; i < count; i++) {
+        names[i] = paths[i];
+        words[i] = last_word_of(paths[i]);
+    }
+    nearest = bgi_text_nearest(last_word_of(path), words, count);
+    for (uint32_t i = 0; nearest != NULL && i < count; i++)
+        if (words[i] == nearest)
+            nearest = names[i];
+    if (nearest == NULL)
+        nearest = bgi_text_nearest(path, names, count);
+    if (nearest != NULL)
+        snprintf(group, PATH_BYTES, "%s", nearest);
+    return nearest != NULL;
+}
+
+/* The path that was meant by a mistyped one or by its last word, or NULL; `group` has room for that of a group. A word
+ * that is right is in the wrong group. */
+static const char *find_nearest(const char *path, char group[PATH_BYTES])
 {
     const char *names[FIELDS], *words[FIELDS];
-    const char *word = strrchr(path, '.') != NULL ? strrchr(path, '.') + 1 : path, *nearest;
+    const char *word = last_word_of(path), *nearest, *nearest_word;
 
     for (int i = 0; i < FIELDS; i++) {
         names[i] = fields[i].path;
@@ -103,18 +159,32 @@ static const char *find_nearest(const char *path)
     if (find_by_word(word) != NULL)
         return find_by_word(word)->path;
     nearest = bgi_text_nearest(path, names, FIELDS);
-    if (nearest != NULL)
+    nearest_word = bgi_text_nearest(word, words, FIELDS);
+    /* Of words that several fields have the one in the nearest group. */
+    if (nearest != NULL && nearest_word != NULL && strcmp(last_word_of(nearest), nearest_word) == 0)
         return nearest;
-    nearest = bgi_text_nearest(word, words, FIELDS);
-    return nearest != NULL ? find_by_word(nearest)->path : NULL;
+    if (nearest_word != NULL)
+        return find_by_word(nearest_word)->path;
+    return find_nearest_group(path, group) ? group : nearest;
 }
 
 static void report_unknown(bgi_problems *problems, const char *path)
 {
-    const char *nearest = find_nearest(path);
+    char group[PATH_BYTES];
+    const char *nearest = find_nearest(path, group);
 
     bgi_problems_add(problems, path, "unknown key `%.100s`%s%s%s", path, nearest != NULL ? "; did you mean `" : "",
                      nearest != NULL ? nearest : "", nearest != NULL ? "`?" : "");
+}
+
+static void report_group(bgi_problems *problems, const char *group)
+{
+    bgi_text names = {0};
+
+    add_fields_of(&names, group);
+    bgi_problems_add(problems, group, "%s is no value; it has fields: %s", group,
+                     names.length > 0 ? names.data : "groups of them");
+    bgi_text_clear(&names);
 }
 
 /* ---- values ---- */
@@ -273,7 +343,7 @@ static void read_group(bgi_gpt_config *config, const char *outer, json_t *group,
         else if (!fits || !is_group(path))
             report_unknown(problems, path);
         else if (!json_is_object(value))
-            bgi_problems_add(problems, path, "%s is a value; it must be a map of fields", path);
+            report_group(problems, path);
         else
             read_group(config, path, value, problems);
     }
@@ -365,7 +435,10 @@ static bg_status find_named(const char *name, const field **out, bg_error *error
                                 other->path);
     if (*out != NULL)
         return BG_OK;
-    report_unknown(&problems, name);
+    if (is_group(name))
+        report_group(&problems, name);
+    else
+        report_unknown(&problems, name);
     status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
     bgi_problems_clear(&problems);
     return status;

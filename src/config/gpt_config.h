@@ -28,6 +28,7 @@ typedef struct bgi_gpt_config {
     double beta1, beta2, epsilon, weight_decay, gradient_clipping;
     const json_t *input_files; /* an array of strings */
     int64_t n_samples;         /* 0: all */
+    int64_t sample_stride;     /* tokens from a sample to the next; 0: sequence_length */
     int64_t micro_batch_size, data_parallel, tensor_parallel_1, tensor_parallel_2, device_iterations, io_tiles;
     const json_t *available_memory_proportion; /* an array of numbers */
     double loss_scaling;

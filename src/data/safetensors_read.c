@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENGTH_BYTES = 8 };
+enum { LENGTH_BYTES = 8, SHORTEST_HEADER = 2 };
 
 /* A tensor and how its elements lie in the file. The entry comes first: pointers to it are pointers to the item. */
 typedef struct item {
@@ -309,16 +309,17 @@ static bg_status parse_content(const char *name, const unsigned char *content, s
     json_t *header = NULL;
     bg_status status;
 
-    if (size_bytes < LENGTH_BYTES)
+    if (size_bytes < LENGTH_BYTES + SHORTEST_HEADER)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: is %zu bytes long, expected at least the %d of the header length", name, size_bytes,
-                            LENGTH_BYTES);
+                            "%s: is %zu bytes long, expected at least %d: the header length and a header", name,
+                            size_bytes, LENGTH_BYTES + SHORTEST_HEADER);
     for (int i = 0; i < LENGTH_BYTES; i++)
         header_bytes |= (uint64_t)content[i] << (8 * i);
-    if (header_bytes < 2 || header_bytes > BGI_SAFETENSORS_HEADER_LIMIT || header_bytes > size_bytes - LENGTH_BYTES)
+    if (header_bytes < SHORTEST_HEADER || header_bytes > BGI_SAFETENSORS_HEADER_LIMIT ||
+        header_bytes > size_bytes - LENGTH_BYTES)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte 0: header length %" PRIu64 ", expected 2 to %" PRIu64 " in a file of %zu bytes",
-                            name, header_bytes,
+                            "%s: byte 0: header length %" PRIu64 ", expected %d to %" PRIu64 " in a file of %zu bytes",
+                            name, header_bytes, SHORTEST_HEADER,
                             size_bytes - LENGTH_BYTES < BGI_SAFETENSORS_HEADER_LIMIT
                                 ? (uint64_t)(size_bytes - LENGTH_BYTES)
                                 : BGI_SAFETENSORS_HEADER_LIMIT,

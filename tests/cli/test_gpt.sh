@@ -147,35 +147,7 @@ check "the end of a text is no token of 256" grep -q '^Data: longer.txt; 4 sampl
 train end --steps 1 --input-files longer.txt --set vocab_size=257 global_batch_size=4 --no-shuffle
 check "it is one of 257" grep -q '^Data: longer.txt; 5 samples of 8 tokens$' end.out
 
-"$program" gpt pretrain $small --save interrupted --log /dev/null >interrupted.out 2>&1 &
-pid=$!
-until grep -q '^Step: 3/' interrupted.out || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
-kill -INT $pid
-wait $pid
-check "an interrupted run ends well" test $? -eq 0
-check "says so" grep -q -E '^Stopped by signal 2 after step [0-9]+; it is saved$' interrupted.out
-step=$(sed -n 's/^Stopped by signal 2 after step \([0-9]*\).*/\1/p' interrupted.out)
-check "and is saved" test -f "interrupted/checkpoint_train_step_$step.safetensors"
-check "after its last step" test "$(grep -c '^Step: ' interrupted.out)" -eq "$step"
-
-# Killed at any moment: the newest checkpoint is whole.
 small="$one precision=float32 maximum=0.003 warmup_proportion=0"
-for moment in 1 3 4; do
-    rm -rf killed killed.jsonl
-    "$program" gpt pretrain $small --save killed --checkpoint-steps 1 >killed.out 2>&1 &
-    pid=$!
-    until grep -q "^Step: $moment/" killed.out && test "$(ls killed 2>/dev/null | grep -c '^checkpoint_train_step_[0-9]*\.safetensors$')" -gt 0; do
-        kill -0 $pid 2>/dev/null || break
-        sleep 0.02
-    done
-    kill -KILL $pid 2>/dev/null
-    wait $pid 2>/dev/null
-    step=$(ls killed | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1)
-    train unkilled --steps $((step + 2))
-    train killed --steps $((step + 2)) --load killed
-    check "killed after step $step: the same weights" cmp -s killed.safetensors unkilled.safetensors
-    rm -rf unkilled
-done
 
 # ---- models in Hugging Face's format ----
 
@@ -242,6 +214,14 @@ check "a token file" grep -q '^Data: count.u16; 12 samples of 8 tokens$' tokens.
 cp count.u16 count2.u16
 train files --steps 1 --input-files 'count*.u16'
 check "two files" grep -q '^Data: count.u16 and 1 more; 24 samples of 8 tokens$' files.out
+
+# Windows of a text that overlap are samples, and the same as samples of the text that do.
+"$program" data tokenise longer.txt --tokeniser bytes --output tokens.u16 >out
+"$program" data tokenise longer.txt --tokeniser bytes --output windows.u16 --length 9 --overlap 5 >out
+train windows --steps 3 --input-files windows.u16 --set sample_stride=9 vocab_size=257 global_batch_size=4
+check "windows" grep -q '^Data: windows.u16; 9 samples of 8 tokens$' windows.out
+train strides --steps 3 --input-files tokens.u16 --set sample_stride=4 vocab_size=257 global_batch_size=4
+check "windows are samples" cmp -s windows.safetensors strides.safetensors
 
 # Records of the corpus: 5 and 6 tokens, the second with an index of its own order.
 tail -c +3 "$root/tests/fuzz/corpus/tfrecord/plain" >a.tfrecord

@@ -169,14 +169,16 @@ static void test_wrong_files(void **state)
     refuse_file("model:\n  layerz: 3\n", BG_ERROR_INVALID,
                 "file:2:3: unknown key `model.layerz`; did you mean `model.layers`?");
     refuse_file("training:\n  heads: 3\n", BG_ERROR_INVALID, "did you mean `model.attention.heads`?");
-    refuse_file("modle:\n  layers: 3\n", BG_ERROR_INVALID, "file:1:1: unknown key `modle`");
+    refuse_file("modle:\n  layers: 3\n", BG_ERROR_INVALID, "file:1:1: unknown key `modle`; did you mean `model`?");
+    refuse_file("model:\n  lerning_rate: 3\n", BG_ERROR_INVALID,
+                "file:2:3: unknown key `model.lerning_rate`; did you mean `training.optimizer.learning_rate`?");
     refuse_file("model:\n  layers: many\n", BG_ERROR_INVALID,
                 "file:2:3: model.layers is \"many\"; it must be a whole number from 1");
     refuse_file("model:\n  attention:\n    heads: 0\n", BG_ERROR_INVALID, "file:3:5: model.attention.heads is 0");
     refuse_file("model:\n  layers: 2.5\n", BG_ERROR_INVALID, "model.layers is 2.5");
     refuse_file("model:\n  precision: float8\n", BG_ERROR_INVALID, "it must be one of float32|bfloat16|float16");
     refuse_file("model:\n  eval: 1\n", BG_ERROR_INVALID, "it must be true or false");
-    refuse_file("model: 3\n", BG_ERROR_INVALID, "file:1:1: model is a value; it must be a map");
+    refuse_file("model: 3\n", BG_ERROR_INVALID, "file:1:1: model is no value; it has fields: layers, ");
     refuse_file("model:\n  layers:\n    count: 3\n", BG_ERROR_INVALID, "model.layers is {");
     refuse_file("data:\n  input_files: a.u16\n", BG_ERROR_INVALID, "it must be a list of paths");
     refuse_file("execution:\n  available_memory_proportion: [0.1, 2]\n", BG_ERROR_INVALID, "numbers from 0 to 1");

@@ -1,0 +1,204 @@
+#!/bin/sh
+# What can be wrong about `brigade gpt`, its configuration and its files: the exit code, one line that says what would be
+# right, and nothing trained.
+. "$(dirname "$0")/support.sh"
+
+export BRIGADE_PRESETS=$root/share/presets
+cd "$folder" || exit 1
+one='--quiet --steps 2 --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32'
+
+# ---- values ----
+
+# wrong KEY=VALUE WORDS: the configuration is refused.
+wrong() {
+    error 2 "$2" gpt pretrain $one "$1"
+}
+
+for field in layers:model. heads:model.attention. vocab_size:model.embedding. sequence_length:model. \
+    micro_batch_size:execution. global_batch_size:training. device_iterations:execution. training.steps: \
+    attention_serialisation:execution. max_checkpoints:checkpoint. tensor_parallel_1:execution. n_samples:data. \
+    sample_stride:data.; do
+    for value in 0 -1 1.5 many; do
+        is=$value
+        [ "$value" = many ] && is='"many"'
+        wrong "${field%:*}=$value" "--set: ${field#*:}${field%:*} is $is; it must be a whole number from 1 to "
+    done
+done
+wrong maximum=-1 'training.optimizer.learning_rate.maximum is -1; it must be a number from 0 to'
+wrong maximum=nan 'training.optimizer.learning_rate.maximum is "nan"; it must be a number'
+wrong dropout_prob=1 'model.dropout_prob is 1; it must be a number from 0 to 0.999999'
+wrong beta1=1.5 'training.optimizer.beta1 is 1.5; it must be a number from 0 to 1'
+wrong warmup_proportion=2 'warmup_proportion is 2; it must be a number from 0 to 1'
+wrong gradient_clipping=-1 'gradient_clipping is -1; it must be a number from 0'
+wrong loss_scaling=0 'execution.loss_scaling is 0; it must be a number from'
+wrong precision=fp16 'model.precision is "fp16"; it must be one of '
+wrong decay=exp 'decay is "exp"; it must be one of linear|cosine'
+wrong training.optimizer.name=adamx 'training.optimizer.name is "adamx"; it must be one of '
+wrong test_mode=maybe 'execution.test_mode is "maybe"; it must be true or false'
+wrong available_memory_proportion=2 'it must be a list of 1 to 16 numbers from 0 to 1'
+wrong layers 'is no KEY=VALUE, as in model.layers=4'
+wrong =3 'is no KEY=VALUE, as in model.layers=4'
+wrong layers= 'model.layers is null; it must be'
+wrong steps=5 '`steps` is training.steps or checkpoint.steps; say which'
+
+# ---- what goes together ----
+
+wrong heads=5 'model.hidden_size 64 is not divisible by model.attention.heads 5'
+wrong sequence_length=16 'model.sequence_length 16 is longer than model.embedding.max_positional_length 8'
+error 2 'training.global_batch_size 16 is not divisible by execution.data_parallel 1 x execution.micro_batch_size 3 = 3; 15 would be' \
+    gpt pretrain $one micro_batch_size=3
+error 2 'training.global_batch_size 16 is not divisible by execution.data_parallel 3 x execution.micro_batch_size 1 = 3; 15 would be' \
+    gpt pretrain $one data_parallel=3
+wrong tensor_parallel_1=8 'model.attention.heads 4 is not divisible by execution.tensor_parallel_1 8'
+wrong tensor_parallel_2=5 'model.hidden_size 64 is not divisible by execution.tensor_parallel_2 5'
+wrong attention_serialisation=3 'execution.attention_serialisation 3 does not divide model.sequence_length 8'
+error 1 '3 samples of 8 tokens, and a call takes training.global_batch_size 16 x execution.device_iterations 1 = 16' \
+    gpt pretrain $one n_samples=3
+error 2 '--steps 3 is not divisible by execution.device_iterations 2' gpt pretrain $one device_iterations=2 --steps 3
+
+# ---- names ----
+
+wrong layerz=3 'unknown key `layerz`; did you mean `model.layers`?'
+wrong training.layers=3 'unknown key `training.layers`; did you mean `model.layers`?'
+wrong checkpoint.stepz=3 'unknown key `checkpoint.stepz`; did you mean `checkpoint.steps`?'
+wrong optimizer.name=adam 'did you mean `training.optimizer.name`?'
+wrong lerning_rate=1 'did you mean `training.optimizer.learning_rate`?'
+wrong zzzzz=1 'unknown key `zzzzz`'
+wrong model=3 'model is no value; it has fields: layers, hidden_size, '
+wrong training.optimizer.learning_rate=1 'learning_rate is no value; it has fields: maximum, '
+
+# ---- files of configuration ----
+
+# file NAME CONTENT WORDS
+file() {
+    printf "$2" >"$1"
+    error 2 "$3" gpt pretrain --config-file "$1" --quiet --steps 1
+}
+file a.yaml 'modle:\n  layers: 3\n' 'a.yaml:1:1: unknown key `modle`; did you mean `model`?'
+file a.yaml 'model:\n  attention:\n    head: 3\n' 'a.yaml:3:5: unknown key `model.attention.head`; did you mean `model.attention.heads`?'
+file a.yaml 'model: 3\n' 'a.yaml:1:1: model is no value; it has fields: layers, '
+file a.yaml 'model:\n  layers: [1]\n' 'a.yaml:2:3: model.layers is [1]; it must be a whole number'
+file a.yaml 'model:\n  layers: 3\n  layers: 4\n' 'a.yaml:3:3: the key `layers` is there twice'
+file a.yaml 'model:\n  layers: 3\n layers: 4\n' 'a.yaml:3:'
+file a.yaml '\000\001' 'a.yaml:1:1: '
+file a.json '{"model": {"layers": 3,}}' 'a.json:1:24: '
+error 2 'none.yaml: cannot open: No such file or directory' gpt pretrain --config-file none.yaml
+
+# ---- data ----
+
+: >empty.txt
+: >empty.u16
+: >empty.tfrecord
+printf 'abc' >odd.u16
+printf '\377\377\000\000\001\000\002\000\003\000\004\000\005\000\006\000\007\000' >large.u16
+error 1 'none.u16: cannot open' gpt pretrain $one --input-files none.u16
+error 1 'empty.txt: byte 0: has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.txt
+error 1 'empty.u16: byte 0: has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.u16
+error 1 'empty.tfrecord: has no records' gpt pretrain $one --input-files empty.tfrecord
+error 1 'odd.u16: byte 3: ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
+error 1 'large.u16: byte 0: token 0 is 65535, expected below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
+error 1 'Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files /tmp
+head -c 40 "$root/tests/fuzz/corpus/tfrecord/plain" >cut.tfrecord
+error 1 'cut.tfrecord: byte ' gpt pretrain $one --input-files cut.tfrecord
+
+# ---- models and checkpoints ----
+
+"$program" gpt pretrain $one --save saved --save-hf hf >out 2>&1
+check "a model and a checkpoint" test -s hf/model.safetensors -a -s saved/checkpoint_train_step_2.safetensors
+
+# model CONTENT-COMMAND WORDS: a folder whose model is wrong.
+model() {
+    rm -rf bad && cp -r hf bad
+    sh -c "$1"
+    error 1 "$2" gpt pretrain $one --hf-model bad
+    error 1 "$2" gpt generate --hf-model bad --prompt the --length 2
+}
+model ': >bad/model.safetensors' 'model.safetensors: is 0 bytes long, expected at least 10'
+model 'head -c 1000 hf/model.safetensors >bad/model.safetensors' 'model.safetensors: byte 0: header length '
+model 'head -c 9000 hf/model.safetensors >bad/model.safetensors' 'are not within the file'
+model 'printf "\377\377\377\377\377\377\377\377{}" >bad/model.safetensors' 'header length 18446744073709551615, expected 2 to 2'
+model 'printf "{" | dd of=bad/model.safetensors bs=1 seek=20 conv=notrunc 2>dd' 'bad/model.safetensors: '
+model 'rm bad/model.safetensors' 'bad'
+model 'printf "{\"a\":" >bad/config.json' 'bad/config.json:1:5: not JSON'
+model 'rm bad/config.json' 'bad/config.json: cannot open'
+error 1 'n_head is 4, the program'"'"'s heads is 2; n_layer is 2, the program'"'"'s layers is 3; vocab_size is 128' \
+    gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
+error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
+
+error 1 '--load: checkpoint: none has none' gpt pretrain $one --load none
+error 1 '--load: checkpoint: hf has none' gpt pretrain $one --load hf
+error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
+error 1 '`transformer.wte.weight` is float32[128,64], the weight is float32[128,32]' \
+    gpt pretrain $one hidden_size=32 --load saved
+cp -r saved cut && truncate -s 50000 cut/*
+error 1 'it is not used, and cut has no other: begin anew' gpt pretrain $one --load cut
+cp -r saved flipped && printf 'x' | dd of=flipped/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
+error 1 'the checksum is ' gpt pretrain $one --load flipped
+# A damaged one is said, with what to do: an older one is not taken silently.
+"$program" gpt pretrain $one max_checkpoints=2 --save both --checkpoint-steps 1 >out 2>&1
+printf 'x' | dd of=both/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
+error 1 'it is not used: name `checkpoint_train_step_1.safetensors`' gpt pretrain $one --load both
+error 1 'which is later than this run begins (1); go on from it with --load, remove it if it is damaged' \
+    gpt pretrain $one --load both/checkpoint_train_step_1.safetensors --save both
+check "an older one, by its name" \
+    "$program" gpt pretrain $one --load both/checkpoint_train_step_1.safetensors --save another >out 2>err
+check "is gone on from, to the same bits" cmp -s another/checkpoint_train_step_2.safetensors \
+    saved/checkpoint_train_step_2.safetensors
+
+# ---- places to write to ----
+
+error 1 '--save: /dev/null: is not a folder' gpt pretrain $one --save /dev/null
+error 1 '--log: none/x: No such file or directory' gpt pretrain $one --log none/x
+error 1 '--save-weights: none/x: cannot create a file there' gpt pretrain $one --save-weights none/x
+error 1 '--save-hf: ' gpt pretrain $one --save-hf /dev/null/x
+error 1 '--tensorboard: ' gpt pretrain $one --tensorboard /dev/null/x
+
+# ---- devices ----
+
+error 1 'stages: block `Layer-5` is not in the model; its blocks are `Embedding`, `Layer-0`, `Layer-1`, `Head`' \
+    gpt pretrain $one --stages 'Embedding,Layer-5|Head'
+error 1 'block `Layer-1` is in no stage' gpt pretrain $one --stages 'Embedding|Layer-0'
+error 1 'the model can be cut into at most 4 stages' gpt pretrain $one --strategy pipelined --stages auto:99
+error 1 'there are 4 stages and 99 devices' gpt pretrain $one --strategy pipelined --devices 99
+error 1 'above 1 with the single strategy' gpt pretrain $one --strategy single --devices 3
+error 2 '--schedule grouped with --strategy phased' gpt pretrain $one --schedule grouped
+error 2 '--device-memory has 2 values' gpt pretrain $one --device-memory 1K,2K
+error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus
+error 2 '--offload names `bogus`' gpt pretrain $one --offload bogus
+error 2 '--recompute 2; it can be' gpt pretrain $one --recompute 2
+error 2 '--recompute auto without --device-memory' gpt pretrain $one --recompute auto
+error 1 'weights are sharded and on the device' gpt pretrain $one --shard weights --offload none
+error 1 'the phases are parallel, which are for loads that overlap' \
+    gpt pretrain $one --phases parallel --phase-liveness off_chip_after_each_phase
+error 2 '--seed is `-1`' gpt pretrain $one --seed -1
+error 2 '--steps is `0`' gpt pretrain $one --steps 0
+error 2 '--config needs a value' gpt pretrain --config
+error 2 'unexpected argument `extra`' gpt pretrain extra
+error 2 'did you mean --config?' gpt pretrain --confg tiny
+error 2 'unknown option --steps' gpt bench --steps 3
+
+# ---- generating, evaluating, tokens ----
+
+error 2 'a prompt of 3 tokens and --length 50 are more than the model'"'"'s 8 positions; --length 5 fits' \
+    gpt generate --hf-model hf --prompt the
+error 2 'a prompt of 8 tokens leaves no room among the model'"'"'s 8 positions' \
+    gpt generate --hf-model hf --prompt 'eight ch' --length 1
+error 2 '--temperature is `nan`' gpt generate --hf-model hf --prompt the --temperature nan
+error 2 '--top-p is 1.5; it must be above 0 and at most 1' gpt generate --hf-model hf --prompt the --top-p 1.5
+error 1 'none: cannot open' gpt generate --hf-model hf --prompt-file none
+error 1 '--tokeniser: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokeniser none
+error 1 'is a folder, not a file' gpt eval --hf-model hf --input-files hf
+error 1 'none.txt: cannot open' gpt eval --hf-model hf --input-files none.txt
+error 2 '--micro-batch is `0`' gpt eval --hf-model hf --input-files a.yaml --micro-batch 0
+printf 'a text' >a.txt
+error 2 'no text; name the files' data tokenise
+error 2 'its name must end in .u16' data tokenise a.txt --tokeniser bytes --output a.bin
+error 2 '--overlap 9 must be below --length 9' data tokenise a.txt --tokeniser bytes --output a.u16 --length 9 --overlap 9
+error 2 '--stride 12 leaves tokens out; it must be at most --length 9' \
+    data tokenise a.txt --tokeniser bytes --output a.u16 --length 9 --stride 12
+error 2 'the texts make no window of that length; a.u16 was not written' \
+    data tokenise a.txt --tokeniser bytes --output a.u16 --length 100
+error 2 'the texts make no tokens' data tokenise empty.txt --tokeniser bytes --output a.u16
+check "nothing was written" test ! -e a.u16
+
+finish

@@ -1,0 +1,156 @@
+#!/bin/sh
+# `brigade gpt pretrain` that ends before its time, killed at any moment, stopped by a signal, on a full disk or in a
+# folder that nobody may write to: what goes on from its checkpoint has the bits of a run that never stopped.
+# BRIGADE_TEST_ALL: killed at 50 moments instead of a few.
+. "$(dirname "$0")/support.sh"
+
+export BRIGADE_PRESETS=$root/share/presets
+cd "$folder" || exit 1
+# The preset's 2 x 2 x 2 replicas, in phases, with dropout; each epoch has 3 updates.
+steps=24 kills=4
+[ -n "${BRIGADE_TEST_ALL:-}" ] && kills=50
+[ -n "${BRIGADE_TEST_QUICK:-}" ] && steps=9 kills=2
+run="--config tiny --set precision=float32 maximum=0.003 warmup_proportion=0 n_samples=50"
+
+# pretrain ARGUMENT...: quietly, what it says into out and err.
+pretrain() {
+    "$program" gpt pretrain $run --quiet "$@" >out 2>err
+}
+
+# newest FOLDER: the step of its newest checkpoint, or nothing.
+newest() {
+    ls "$1" 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
+}
+
+# as_whole FOLDER WHAT: its newest checkpoint is that of the run which nothing stopped, to the byte.
+as_whole() {
+    step=$(newest "$1")
+    check "$2: the checkpoint of step $step is that of the whole run" cmp -s \
+        "$1/checkpoint_train_step_$step.safetensors" "whole/checkpoint_train_step_$step.safetensors"
+}
+
+# goes_on FOLDER WHAT: a run goes on from it to the end, with the same bits.
+goes_on() {
+    if pretrain --steps $steps --load "$1" --save "$1"; then pass; else fail "$2: does not go on:" "$(cat err)"; fi
+    check "$2: goes on to the end" test "$(newest "$1")" -eq $steps
+    as_whole "$1" "$2"
+    check "$2: one checkpoint is left, nothing else" test "$(ls "$1" | wc -l)" -eq 1
+}
+
+pretrain --steps $steps --save whole --checkpoint-steps 1 --set max_checkpoints=$steps
+check "a checkpoint of each step" test "$(ls whole | wc -l)" -eq $steps
+
+# ---- killed ----
+
+# A moment between the start and a little after the end. What was killed before its first checkpoint begins anew; every
+# second one that was killed goes on and is killed again.
+start=$(date +%s%N)
+pretrain --steps $steps --save timed --checkpoint-steps 1
+life=$(($(date +%s%N) - start))
+killed=0 with=0
+while [ $killed -lt $kills ]; do
+    [ $((killed % 2)) -eq 1 ] || rm -rf killed
+    load=
+    [ -n "$(newest killed)" ] && load='--load killed'
+    "$program" gpt pretrain $run --quiet --steps $steps $load --save killed --checkpoint-steps 1 >out 2>err &
+    pid=$!
+    sleep "$(awk "BEGIN { srand($killed + $$ * 1000); printf \"%.4f\", rand() * 1.05 * $life / 1e9 }")"
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    killed=$((killed + 1))
+    step=$(newest killed)
+    [ -n "$step" ] || continue
+    with=$((with + 1))
+    as_whole killed "kill $killed"
+    rm -rf on && cp -r killed on
+    goes_on on "kill $killed"
+done
+[ -n "${BRIGADE_TEST_QUICK:-}" ] || check "some were killed after a checkpoint" test $with -gt 0
+
+# ---- signals ----
+
+# A step at work is finished and saved; the exit code is 0.
+for signal in INT TERM; do
+    rm -rf stopped
+    "$program" gpt pretrain $run --steps 100000 --save stopped >stopped.out 2>err &
+    pid=$!
+    until grep -q '^Step: 3/' stopped.out || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    kill -$signal $pid
+    wait $pid
+    check "SIG$signal ends it with 0" test $? -eq 0
+    step=$(newest stopped)
+    check "SIG$signal: it says after which step" \
+        grep -q -E "^Stopped by signal [0-9]+ after step $step; it is saved\$" stopped.out
+    check "SIG$signal: which is the last it made" \
+        test "$(sed -n 's|^Step: \([0-9]*\)/.*|\1|p' stopped.out | tail -n 1)" -eq "$step"
+    pretrain --steps $((step + 1)) --load stopped --save stopped
+    rm -rf unstopped && pretrain --steps $((step + 1)) --save unstopped
+    check "SIG$signal: it goes on as if nothing had been" cmp -s stopped/* unstopped/*
+done
+
+# ---- full disks ----
+
+# unharmed CODE WHAT: an error in one line, and in `there` the checkpoint of step 2 alone, which a run goes on from.
+unharmed() {
+    check "$2: ends with 1" test "$1" -eq 1
+    check "$2: one line" test "$(wc -l <err)" -eq 1
+    check "$2: which says of what" grep -q -e '--save\|there/checkpoint_train_step_' err
+    check "$2: one checkpoint is left, nothing else" test "$(ls there)" = checkpoint_train_step_2.safetensors
+    as_whole there "$2"
+    rm -rf on && cp -r there on
+    goes_on on "$2"
+}
+
+# A limit on the size of files stands for a full disk: half a checkpoint fits.
+pretrain --steps 2 --save there
+kilobytes=$(($(wc -c <there/checkpoint_train_step_2.safetensors) / 1024))
+(
+    ulimit -f $kilobytes # of 512 bytes
+    pretrain --steps 6 --load there --save there --checkpoint-steps 1
+)
+unharmed $? "a limit"
+
+# A disk that has room for one checkpoint and a half, then one that nobody may write to: with mounts of our own.
+cat >mounts.sh <<'END'
+mount -t tmpfs -o size="$1"k none there || exit 99
+cp kept there/checkpoint_train_step_2.safetensors
+[ "$2" = full ] || mount -o remount,ro there || exit 99
+shift 2
+"$@" >out 2>err
+code=$?
+rm -rf copy && cp -r there copy
+exit $code
+END
+cp there/checkpoint_train_step_2.safetensors kept
+for how in '-m' '-rm' none; do unshare $how true 2>/dev/null && break; done
+for what in full read-only; do
+    if [ "$how" = none ]; then
+        skipped=$((skipped + 1))
+        continue
+    fi
+    rm -rf there && mkdir there
+    unshare $how sh mounts.sh $((kilobytes * 3 / 2)) $what \
+        "$program" gpt pretrain $run --quiet --steps 6 --load there --save there --checkpoint-steps 1
+    code=$?
+    if [ $code -eq 99 ]; then
+        skipped=$((skipped + 1))
+        continue
+    fi
+    rm -rf there && mv copy there
+    unharmed $code "a $what disk"
+done
+
+# ---- a run that only tests ----
+
+mkdir empty && cd empty || exit 1
+"$program" gpt pretrain $run --set test_mode=true --steps 2 --save saved --checkpoint-steps 1 --log log.jsonl \
+    --save-weights w.safetensors --save-hf hf --tensorboard board --quiet >../out 2>../err
+check "test mode ends well" test $? -eq 0
+check "and writes nothing" test -z "$(ls -A)"
+cp -r ../whole loaded
+"$program" gpt pretrain $run --set test_mode=true --steps $((steps + 1)) --load loaded --save loaded \
+    --checkpoint-steps 1 --quiet >../out 2>../err
+check "test mode goes on from a checkpoint" test $? -eq 0
+check "and leaves the folder alone" sh -c 'test "$(ls loaded)" = "$(ls ../whole)"'
+
+finish
