@@ -304,10 +304,12 @@ bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *err
 /* ---- printing ---- */
 
 /* Numbers that JSON has no room for are words too. */
-static json_t *make_value(uint32_t number, const bg_options *options)
+static bg_status add_value(json_t *object, uint32_t number, const bg_options *options, bg_error *error)
 {
+    const char *name = bgi_run_option_name(number);
     const bool is_list = bgi_run_option_is_list(number);
     bgi_text text = {0};
+    bg_status status = BG_OK;
     json_t *value = NULL;
 
     bgi_text_add(&text, "%s", is_list ? "[" : "");
@@ -317,21 +319,27 @@ static json_t *make_value(uint32_t number, const bg_options *options)
         value = json_loads(text.data, JSON_DECODE_ANY, NULL);
     if (!text.failed && value == NULL)
         value = json_string(text.data);
+    if (!text.failed && value == NULL && !bgi_run_option_is_printable(text.data)) /* of a plain struct */
+        status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, no text in UTF-8, which JSON is", name,
+                              text.data);
+    else if (json_object_set_new(object, name, value) != 0)
+        status = bgi_error_memory(error, name, 0);
     bgi_text_clear(&text);
-    return value;
+    return status;
 }
 
 bg_status bg_run_options_print_json(const bg_run_options *options, char **out_text, bg_error *error)
 {
     json_t *object = json_object();
     bgi_text text = {0};
-    bool failed = object == NULL;
+    bg_status status = object != NULL ? BG_OK : bgi_error_memory(error, "options", 0);
 
-    for (uint32_t i = 0; !failed && bgi_run_option_name(i) != NULL; i++)
-        failed = json_object_set_new(object, bgi_run_option_name(i), make_value(i, &options->options)) != 0;
-    if (!failed)
+    for (uint32_t i = 0; status == BG_OK && bgi_run_option_name(i) != NULL; i++)
+        status = add_value(object, i, &options->options, error);
+    if (status == BG_OK) {
         bgi_document_print_json(&text, object);
+        status = bgi_text_finish(&text, out_text, error);
+    }
     json_decref(object);
-    text.failed |= failed;
-    return bgi_text_finish(&text, out_text, error);
+    return status;
 }

@@ -264,6 +264,14 @@ static bool set_list(const option_row *row, const char *text, bg_options *option
     return true;
 }
 
+bool bgi_run_option_is_printable(const char *text)
+{
+    json_t *string = json_string(text);
+
+    json_decref(string);
+    return string != NULL;
+}
+
 static bool set_value(const option_row *row, const char *text, void *at)
 {
     char *end;
@@ -299,6 +307,8 @@ static bool set_value(const option_row *row, const char *text, void *at)
         *(const char **)at = bg_schedule_generator_find(text)->name;
         return true;
     case TEXT:
+        if (!bgi_run_option_is_printable(text))
+            return false;
         *(const char **)at = text[0] != '\0' ? text : NULL;
         return true;
     case COUNTS:
@@ -318,7 +328,7 @@ static bg_status report_value(const option_row *row, const char *text, bg_error 
                                          [REAL] = "a number",
                                          [NAME] = "one of its names",
                                          [SCHEDULE] = "a schedule's name",
-                                         [TEXT] = "a text",
+                                         [TEXT] = "a text in UTF-8",
                                          [COUNTS] = "a list of whole numbers: 0,1,1,0",
                                          [REALS] = "a list of numbers: 0.2,0.1"};
     char names[256] = "";

@@ -18,6 +18,8 @@ uint32_t bgi_run_option_find(const char *name);
 /* Words, which JSON has in quotes; lists, which it has in brackets. */
 bool bgi_run_option_is_text(uint32_t number);
 bool bgi_run_option_is_list(uint32_t number);
+/* Whether a text can be an option's value: UTF-8, as files of options are. */
+bool bgi_run_option_is_printable(const char *text);
 /* bg_options_set; with an arena, texts and lists are copied into it. */
 bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *name, const char *text,
                              uint32_t *out_number, bg_error *error);
