@@ -26,7 +26,8 @@ typedef struct gpt_options {
     cli_sizes device_memory;
     const char *offload, *shard, *recompute, *recompute_order, *phase_liveness;
     const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard;
-    bool compile_only, quiet;
+    cli_library library;
+    bool quiet;
 } gpt_options;
 
 extern const cli_option gpt_pretrain_options[], gpt_bench_options[];
@@ -68,6 +69,8 @@ typedef struct gpt_runner {
 
 bg_gpt_options gpt_describe_model(const bgi_gpt_config *config);
 bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *config, bg_plan **out, bg_error *error);
+/* --compile-only: prints what the plan is, its stages and its memory. */
+bg_status gpt_compile_alone(const gpt_options *options, const bgi_gpt_config *config, bg_error *error);
 bg_status gpt_runner_create(const gpt_options *options, const bgi_gpt_config *config, gpt_runner *out, bg_error *error);
 void gpt_runner_clear(gpt_runner *runner);
 /* One call: device_iterations weight updates with this learning rate. Arrays [samples_per_run, S]. */

@@ -37,9 +37,10 @@ static int run_bench(const gpt_options *options, const bgi_gpt_config *config)
     gpt_runner runner = {.plan = NULL};
     bg_error error = {0};
     int32_t *ones = NULL;
-    bg_status status = gpt_runner_create(options, config, &runner, &error);
+    bg_status status = options->library.compile_only ? gpt_compile_alone(options, config, &error)
+                                                     : gpt_runner_create(options, config, &runner, &error);
 
-    if (status == BG_OK) {
+    if (status == BG_OK && !options->library.compile_only) {
         const size_t count = (size_t)runner.samples_per_run * (size_t)config->sequence_length;
 
         ones = malloc(count * sizeof *ones);

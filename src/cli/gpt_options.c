@@ -6,6 +6,7 @@
 #include "cli/gpt.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ const cli_option gpt_pretrain_options[] = {
     {CLI_COUNT, "steps", AT(stop), .value = "N", .minimum = 1, .maximum = UINT64_MAX, .default_text = "training.steps",
      .help = "stop when N weight updates are done; the learning rate goes on as if to training.steps"},
 #include "cli/gpt_devices.def"
+#include "cli/library.def"
     {.help = "Files"},
     {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
      .help = "begin with the weights of a Hugging Face GPT-2, which must be what the configuration says; test: random"},
@@ -43,8 +45,6 @@ const cli_option gpt_pretrain_options[] = {
     {CLI_TEXT, "tensorboard", AT(tensorboard), .value = "DIR", .default_text = "none",
      .help = "event files for TensorBoard: loss, grad_norm, lr, throughput of each weight update"},
     {.help = "Output"},
-    {CLI_FLAG, "compile-only", AT(compile_only),
-     .help = "make the plan, say what each device's memory holds, and stop"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no configuration and no steps, only results"},
     CLI_OPTIONS_END,
 };
@@ -52,6 +52,7 @@ const cli_option gpt_pretrain_options[] = {
 const cli_option gpt_bench_options[] = {
 #include "cli/gpt_configuration.def"
 #include "cli/gpt_devices.def"
+#include "cli/library.def"
     CLI_OPTIONS_END,
 };
 
@@ -180,8 +181,75 @@ static bg_status check_devices(const gpt_options *options, bg_error *error)
     return BG_OK;
 }
 
+/* ---- options by name ---- */
+
+/* What the configuration says of batches is not for them; every loss and norm is logged. */
+static bg_status refuse_options(const bg_run_options *named, bg_error *error)
+{
+    static const struct {
+        const char *name, *remedy;
+    } decided[] = {
+        {"replicas", "data_parallel and tensor_parallel_1, _2 make them: --set data_parallel=2"},
+        {"gradient_accumulation", "training.global_batch_size makes it: --set global_batch_size=64"},
+        {"output_mode", "every loss is needed; leave it out"},
+        {"output_period", "every loss is needed; leave it out"},
+        {"output_gradient_norm", "every norm is needed; leave it out"},
+    };
+
+    for (size_t i = 0; i < sizeof decided / sizeof decided[0]; i++)
+        if (bg_run_options_is_given(named, decided[i].name))
+            return bg_error_set(error, BG_ERROR_INVALID, "options: %s is not for this program: %s", decided[i].name,
+                                decided[i].remedy);
+    return BG_OK;
+}
+
+static bg_status read_named(gpt_options *options, bg_error *error)
+{
+    const bg_run_options *named;
+    const bg_options *view;
+
+    BGI_TRY(cli_library_read(&options->library, error));
+    named = options->library.run_options;
+    view = bg_run_options_view(named);
+    if (bg_run_options_is_given(named, "strategy"))
+        options->strategy = bg_strategy_name(view->strategy);
+    if (bg_run_options_is_given(named, "schedule"))
+        options->schedule = view->schedule;
+    if (bg_run_options_is_given(named, "stages"))
+        options->stages = view->stages;
+    return refuse_options(named, error);
+}
+
+/* What the configuration has a word for: it is printed, checked and computed with as they say. */
+static bg_status take_named(const cli_library *library, bgi_gpt_config *config, bg_error *error)
+{
+    const bg_run_options *named = library->run_options;
+    const bg_options *view = bg_run_options_view(named);
+    const struct {
+        const char *name, *field;
+        double value;
+    } rows[] = {
+        {"device_iterations", "execution.device_iterations", (double)view->device_iterations},
+        {"seed", "model.seed", (double)view->seed},
+        {"max_gradient_norm", "training.optimizer.gradient_clipping", view->max_gradient_norm},
+        {"loss_scaling", "execution.loss_scaling", view->loss_scaling},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char assignment[96];
+        snprintf(assignment, sizeof assignment, "%s=%.17g", rows[i].field, rows[i].value);
+        if (bg_run_options_is_given(named, rows[i].name) && bgi_gpt_config_set(config, assignment, error) != BG_OK)
+            return bg_error_context(error, error->status, "options");
+    }
+    if (bg_run_options_is_given(named, "auto_loss_scaling"))
+        config->auto_loss_scaling = view->auto_loss_scaling.enabled;
+    return BG_OK;
+}
+
 static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
+    bg_options plan;
+
     BGI_TRY(check_devices(options, error));
     BGI_TRY(bgi_gpt_config_init(config, error));
     BGI_TRY(load_preset(options, config, error));
@@ -190,8 +258,11 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     for (uint32_t i = 0; i < options->assignments.count; i++)
         BGI_TRY(set_value(config, "set", options->assignments.values[i], error));
     BGI_TRY(set_own(options, config, error));
+    BGI_TRY(take_named(&options->library, config, error));
     BGI_TRY(bgi_gpt_config_check(config, error));
-    return check_files(options, config, error);
+    BGI_TRY(check_files(options, config, error));
+    plan = gpt_plan_options(options, config);
+    return cli_options_check(&plan, error);
 }
 
 static bg_status resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error)
@@ -210,9 +281,12 @@ static bg_status resolve(const gpt_options *options, bgi_gpt_config *out, bg_err
 
 static void print_message(void *user, bg_log_level level, const char *text)
 {
-    (void)user;
+    const gpt_options *options = user;
+
     if (level <= BG_LOG_WARNING)
         cli_warn("gpt", text);
+    else if (options->library.log_cycles)
+        cli_say("gpt", "info: %s", text);
 }
 
 /* As the example: off the devices, and in pieces over the data-parallel replicas, whatever their size. */
@@ -258,7 +332,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     set_locations(options, config, &plan);
     cli_recompute_find(options->recompute != NULL ? options->recompute : is_phased(options) ? "stage" : NULL, &plan);
     bg_recompute_order_find(options->recompute_order, &plan.recompute_order);
-    plan.compile_only = options->compile_only;
+    cli_library_set(&options->library, &plan);
     plan.seed = (uint64_t)config->seed;
     plan.replicas = (uint32_t)bgi_gpt_config_devices(config);
     plan.gradient_accumulation = (uint32_t)bgi_gpt_config_accumulation(config);
@@ -269,7 +343,9 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.loss_scaling = config->loss_scaling;
     plan.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.auto_loss_scaling.output = config->auto_loss_scaling;
+    cli_library_override(&options->library, &plan);
     plan.log = print_message;
+    plan.log_user = (void *)(uintptr_t)options;
     return plan;
 }
 
@@ -282,7 +358,7 @@ int gpt_command_run(int argc, char **argv, const cli_option *table, const char *
     bg_error error = {0};
     uint32_t word_count;
     bool wants_help;
-    int code;
+    int code = CLI_USAGE;
 
     if (cli_options_read(table, argc, argv, &options, NULL, 0, &word_count, &wants_help, NULL, &error) != BG_OK)
         return cli_fail("gpt", CLI_USAGE, &error);
@@ -291,10 +367,13 @@ int gpt_command_run(int argc, char **argv, const cli_option *table, const char *
         cli_options_help(table, &defaults, stdout);
         return CLI_DONE;
     }
-    if (resolve(&options, &config, &error) != BG_OK)
-        return cli_fail("gpt", CLI_USAGE, &error);
-    cli_catch_signals();
-    code = run(&options, &config);
-    bgi_gpt_config_clear(&config);
+    if (read_named(&options, &error) != BG_OK || resolve(&options, &config, &error) != BG_OK) {
+        cli_fail("gpt", code, &error);
+    } else {
+        cli_catch_signals();
+        code = run(&options, &config);
+        bgi_gpt_config_clear(&config);
+    }
+    cli_library_clear(&options.library);
     return code;
 }

@@ -287,6 +287,8 @@ static bg_status prepare(run *r, bg_error *error)
     end_section(r, "data preparation", start_s);
     begin_section(r, "compilation", &start_s);
     BGI_TRY(gpt_runner_create(r->options, r->config, &r->runner, error));
+    if (!r->options->quiet)
+        cli_report_compilation(r->runner.plan);
     end_section(r, "compilation", start_s);
     BGI_TRY(load_model(r, error));
     BGI_TRY(gpt_checkpoint_load(r->runner.session, r->config, &r->data, &r->position, error));
@@ -342,39 +344,17 @@ static bg_status train(run *r, bg_error *error)
     return BG_OK;
 }
 
-static bg_status compile_alone(const run *r, bg_error *error)
-{
-    bg_plan *plan = NULL;
-    char *text = NULL;
-    bg_status status;
-
-    BGI_TRY(gpt_plan_create(r->options, r->config, &plan, error));
-    cli_plan_report(plan, "samples", false);
-    status = bg_plan_print_placement(plan, &text, error);
-    if (status == BG_OK)
-        printf("\nStages\n%s", text);
-    free(text);
-    text = NULL;
-    if (status == BG_OK)
-        status = bg_plan_print_memory(plan, &text, error);
-    if (status == BG_OK)
-        printf("\nMemory\n%s", text);
-    free(text);
-    bg_plan_destroy(plan);
-    return status;
-}
-
 static int run_all(const gpt_options *options, const bgi_gpt_config *config)
 {
     run r = {.options = options, .config = config, .stop = options->stop > 0 ? options->stop : (uint64_t)config->steps};
     bg_error error = {0};
     bg_status status = print_start(&r, &error);
 
-    if (status == BG_OK && options->compile_only)
-        status = compile_alone(&r, &error);
+    if (status == BG_OK && options->library.compile_only)
+        status = gpt_compile_alone(options, config, &error);
     else if (status == BG_OK)
         status = prepare(&r, &error);
-    if (status == BG_OK && !options->compile_only)
+    if (status == BG_OK && !options->library.compile_only)
         status = train(&r, &error);
     cli_log_close(&r.log);
     bgi_event_file_close(&r.events, NULL);

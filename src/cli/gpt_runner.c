@@ -3,6 +3,7 @@
  */
 #include "cli/gpt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,28 @@ bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *conf
     net = bg_gpt_build(graph, &model);
     status = bg_plan_create_training(graph, net.loss, &optimiser, &plan_options, out, error);
     bg_graph_destroy(graph);
+    return status;
+}
+
+bg_status gpt_compile_alone(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
+{
+    bg_plan *plan = NULL;
+    char *text = NULL;
+    bg_status status;
+
+    BGI_TRY(gpt_plan_create(options, config, &plan, error));
+    cli_plan_report(plan, "samples", false);
+    status = bg_plan_print_placement(plan, &text, error);
+    if (status == BG_OK)
+        printf("\nStages\n%s", text);
+    free(text);
+    text = NULL;
+    if (status == BG_OK)
+        status = bg_plan_print_memory(plan, &text, error);
+    if (status == BG_OK)
+        printf("\nMemory\n%s", text);
+    free(text);
+    bg_plan_destroy(plan);
     return status;
 }
 

@@ -31,7 +31,7 @@ typedef struct mnist_config {
     const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;
     uint64_t replicas, cores, devices; /* devices 0: as the stages say */
     cli_counts device_mapping;
-    cli_reals device_speeds, matmul_proportions;
+    cli_reals device_speeds;
     cli_sizes device_memory; /* one for all, or one for each */
     bool offload_optimiser, ipu_limits, auto_round_devices;
     const char *offload;       /* kinds of tensors, by comma; NULL: as the strategy has it */
@@ -45,10 +45,9 @@ typedef struct mnist_config {
     const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
     uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
-    const char *options_path;
-    bg_run_options *run_options; /* what $BRIGADE_OPTIONS and that file say; NULL until they are read */
-    double clip_norm;            /* 0: off */
-    const char *loss_scaling;    /* a number, "auto" or "auto:NUMBER" */
+    cli_library library;
+    double clip_norm;         /* 0: off */
+    const char *loss_scaling; /* a number, "auto" or "auto:NUMBER" */
     bool gradient_norm;
     uint64_t seed, steps; /* steps 0: until the epochs are done */
     bool no_shuffle;
@@ -61,11 +60,9 @@ typedef struct mnist_config {
     bool resume;
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
-    bool debug, quiet, compile_only, log_cycles;
-    const char *log_dir;   /* NULL: none */
-    const char *cache_dir; /* NULL: as the environment says */
-    bg_costs costs;        /* of the training's stages (mnist_costs_find); empty: a model of them */
-    mnist_ipu ipu;         /* mnist_ipu_resolve */
+    bool debug, quiet;
+    bg_costs costs; /* of the training's stages (mnist_costs_find); empty: a model of them */
+    mnist_ipu ipu;  /* mnist_ipu_resolve */
 } mnist_config;
 
 extern const cli_option mnist_options[];

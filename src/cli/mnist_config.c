@@ -76,8 +76,6 @@ const cli_option mnist_options[] = {
      .help = "data-parallel copies of the network"},
     {CLI_SIZE_LIST, "device-memory", AT(device_memory), .value = "BYTES", .minimum = 1, .default_text = "unlimited",
      .help = "of each device, one for all or a list; K, M, G are understood"},
-    {CLI_REAL_LIST, "matmul-proportion", AT(matmul_proportions), .value = "LIST", .default_text = "as it is fastest",
-     .help = "share of a device's memory for the scratch of a matrix product, one for all or a list"},
     {CLI_COUNT, "cores", AT(cores), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "all",
      .help = "worker threads"},
     {CLI_FLAG, "offload-optimiser", AT(offload_optimiser), .help = "keep the optimiser's state off the devices"},
@@ -125,9 +123,6 @@ const cli_option mnist_options[] = {
      .help = "changes to it: key=value,key=value; lists as [1 2 3]"},
 
     {.help = "Files"},
-    {CLI_TEXT, "options", AT(options_path), .value = "FILE", .default_text = "none",
-     .help = "the library's options of the training by name, a line each or JSON, as $BRIGADE_OPTIONS; they hold over "
-             "all others"},
     {CLI_TEXT, "data-dir", AT(data_dir), .value = "DIR", .default_text = "$BRIGADE_DATA, data, ../shared/data",
      .help = "where the MNIST files are"},
     {CLI_FLAG, "download", AT(download), .help = "fetch MNIST (12 MB) when it is not there"},
@@ -149,14 +144,9 @@ const cli_option mnist_options[] = {
     {CLI_TEXT, "profile-dir", AT(profile_dir), .value = "DIR", .default_text = MNIST_PROFILE_DIR,
      .help = "where the profile goes"},
 
+#include "cli/library.def"
+
     {.help = "Output"},
-    {CLI_TEXT, "cache-dir", AT(cache_dir), .value = "DIR",
-     .default_text = "$BRIGADE_CACHE_DIR, $POPTORCH_CACHE_DIR or $POPXL_CACHE_DIR, if set",
-     .help = "keep plans in this folder, and take those that are there"},
-    {CLI_FLAG, "compile-only", AT(compile_only), .help = "make the plan of the training, say what it is, and stop"},
-    {CLI_TEXT, "log-dir", AT(log_dir), .value = "DIR", .default_text = "none",
-     .help = "add the compiler's messages and plans to brigade.log in this folder"},
-    {CLI_FLAG, "log-cycles", AT(log_cycles), .help = "tell how long each call takes on the devices, in ns, on stderr"},
     {CLI_FLAG, "debug", AT(debug), .help = "show stages, memory, workers and timetable"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no progress, only results"},
     CLI_OPTIONS_END,
@@ -343,24 +333,20 @@ static bg_status check_checkpoints(const mnist_config *config, bg_error *error)
 
 /* ---- options by name ---- */
 
-static void take_count(const bg_run_options *options, const char *name, uint32_t value, uint64_t *out)
-{
-    if (bg_run_options_is_given(options, name))
-        *out = value;
-}
-
 /* What the program itself computes with. */
 static void take_options(mnist_config *config)
 {
-    const bg_run_options *options = config->run_options;
+    const cli_library *library = &config->library;
+    const bg_run_options *options = library->run_options;
     const bg_options *view = bg_run_options_view(options);
 
-    take_count(options, "device_iterations", view->device_iterations, &config->device_iterations);
-    take_count(options, "gradient_accumulation", view->gradient_accumulation, &config->gradient_accumulation);
-    take_count(options, "replicas", view->replicas, &config->replicas);
-    take_count(options, "output_period", view->output_period, &config->output_period);
-    if (bg_run_options_is_given(options, "seed"))
-        config->seed = view->seed;
+    config->device_iterations =
+        cli_library_count(library, "device_iterations", view->device_iterations, config->device_iterations);
+    config->gradient_accumulation =
+        cli_library_count(library, "gradient_accumulation", view->gradient_accumulation, config->gradient_accumulation);
+    config->replicas = cli_library_count(library, "replicas", view->replicas, config->replicas);
+    config->output_period = cli_library_count(library, "output_period", view->output_period, config->output_period);
+    config->seed = cli_library_count(library, "seed", view->seed, config->seed);
     if (bg_run_options_is_given(options, "strategy"))
         config->strategy = bg_strategy_name(view->strategy);
     if (bg_run_options_is_given(options, "output_mode"))
@@ -369,10 +355,6 @@ static void take_options(mnist_config *config)
         config->schedule = view->schedule;
     if (bg_run_options_is_given(options, "stages"))
         config->stages = view->stages;
-    if (bg_run_options_is_given(options, "compile_only"))
-        config->compile_only = view->compile_only;
-    if (bg_run_options_is_given(options, "log_cycles"))
-        config->log_cycles = view->log_cycles;
     if (bg_run_options_is_given(options, "offload_optimiser"))
         config->offload_optimiser = view->offload_optimiser;
     if (bg_run_options_is_given(options, "output_gradient_norm"))
@@ -382,26 +364,9 @@ static void take_options(mnist_config *config)
         config->loss_scaling = view->auto_loss_scaling.enabled ? "auto" : "1";
 }
 
-/* What would take from the program what it needs. */
-static bg_status refuse_options(const bg_run_options *options, bg_error *error)
-{
-    if (bg_run_options_is_given(options, "requests_only"))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: requests_only is for C, where outputs are requested; this program needs its own");
-    if (bg_run_options_is_given(options, "total_devices"))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: total_devices makes replicas where the batches do not depend on their number, as "
-                            "this program's do; give replicas");
-    return BG_OK;
-}
-
 bg_status mnist_config_read_options(mnist_config *config, bg_error *error)
 {
-    BGI_TRY(bg_run_options_create(NULL, &config->run_options, error));
-    BGI_TRY(bg_run_options_read_environment(config->run_options, error));
-    if (config->options_path != NULL)
-        BGI_TRY(bg_run_options_load(config->run_options, config->options_path, error));
-    BGI_TRY(refuse_options(config->run_options, error));
+    BGI_TRY(cli_library_read(&config->library, error));
     take_options(config);
     if (config->device_iterations == 0 || config->gradient_accumulation == 0 || config->replicas == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -507,7 +472,7 @@ static void print_message(void *user, bg_log_level level, const char *text)
     const mnist_config *config = user;
     static const char *const names[] = {"error", "warning", "info", "debug"};
 
-    if (level > BG_LOG_WARNING && !config->debug && !config->log_cycles)
+    if (level > BG_LOG_WARNING && !config->debug && !config->library.log_cycles)
         return;
     cli_clear_line(config->quiet); /* it may say that a plan is being made */
     if (level == BG_LOG_WARNING)
@@ -619,18 +584,6 @@ static void place_test(const mnist_config *config, bg_options *options)
     options->device_mapping_count = 0;
 }
 
-/* Of --config (executable_cache_dir); of the environment: Brigade's own variable, or those of programs that came from
- * IPUs. */
-static const char *find_cache(const mnist_config *config)
-{
-    static const char *const names[] = {"BRIGADE_CACHE_DIR", "POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR"};
-    const char *folder = config->cache_dir != NULL ? config->cache_dir : config->ipu.training.options.cache_dir;
-
-    for (size_t i = 0; folder == NULL && i < sizeof names / sizeof names[0]; i++)
-        folder = getenv(names[i]);
-    return folder;
-}
-
 bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_plan_room *room)
 {
     bg_options options = bg_options_defaults();
@@ -646,22 +599,16 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     options.device_count = (uint32_t)config->devices;
     options.phases_parallel = config->phases != NULL && strcmp(config->phases, "parallel") == 0;
     describe_devices(config, room->devices, &options);
-    options.matmul_proportions = config->matmul_proportions.count > 0 ? config->matmul_proportions.values : NULL;
-    options.matmul_proportion_count = config->matmul_proportions.count;
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
-    options.compile_only = config->compile_only;
-    options.log_cycles = config->log_cycles;
-    options.log_dir = config->log_dir;
-    options.cache_dir = find_cache(config);
+    cli_library_set(&config->library, &options);
     options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;
     cli_recompute_find(config->recompute, &options);
     bg_recompute_order_find(config->recompute_order, &options.recompute_order);
     set_gradients(config, &options);
-    if (config->run_options != NULL)
-        bg_run_options_apply(config->run_options, &options);
+    cli_library_override(&config->library, &options);
     if (!training) {
         options.recompute = BG_RECOMPUTE_NONE;
         if (has_own_test(config))

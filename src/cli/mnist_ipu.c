@@ -29,7 +29,7 @@ typedef struct governed {
     const char *flag;
     bgi_ipu_field_id field;
     const char *always; /* what every configuration says; NULL: the field decides */
-    bool is_list;       /* of kinds of tensors: the field decides about the optimiser's state in it */
+    bool is_part;       /* of what the flag says: the optimiser's state in a list, or that the scale adapts itself */
 } governed;
 
 static const governed governed_flags[] = {
@@ -44,8 +44,10 @@ static const governed governed_flags[] = {
     {.flag = "output-mode", .field = BGI_IPU_OUTPUT_MODE},
     {.flag = "recompute", .field = BGI_IPU_RECOMPUTE},
     {.flag = "offload-optimiser", .field = BGI_IPU_STATE_OFFCHIP},
-    {.flag = "offload", .field = BGI_IPU_STATE_OFFCHIP, .is_list = true},
-    {.flag = "shard", .field = BGI_IPU_SHARDING, .is_list = true},
+    {.flag = "offload", .field = BGI_IPU_STATE_OFFCHIP, .is_part = true},
+    {.flag = "shard", .field = BGI_IPU_SHARDING, .is_part = true},
+    {.flag = "loss-scaling", .field = BGI_IPU_AUTO_LOSS_SCALING, .is_part = true},
+    {.flag = "matmul-proportion", .field = BGI_IPU_MATMUL},
     {.flag = "stages", .field = BGI_IPU_LAYERS},
     {.flag = "devices", .field = BGI_IPU_LAYERS},
     {.flag = "device-mapping", .field = BGI_IPU_LAYERS},
@@ -84,13 +86,27 @@ static size_t value_bytes(cli_kind kind)
     return kind == CLI_FLAG         ? sizeof(bool)
            : kind == CLI_COUNT      ? sizeof(uint64_t)
            : kind == CLI_COUNT_LIST ? sizeof(cli_counts)
+           : kind == CLI_REAL_LIST  ? sizeof(cli_reals)
                                     : sizeof(const char *);
+}
+
+/* One value is that of all devices. */
+static bool are_same_reals(const cli_reals *a, const cli_reals *b)
+{
+    const uint32_t count = a->count > b->count ? a->count : b->count;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (!(a->values[a->count == 1 ? 0 : i] == b->values[b->count == 1 ? 0 : i]))
+            return false;
+    return a->count == b->count || a->count == 1 || b->count == 1;
 }
 
 static bool is_same_value(const cli_option *option, const mnist_config *a, const mnist_config *b)
 {
     const char *x = (const char *)a + option->offset, *y = (const char *)b + option->offset;
 
+    if (option->kind == CLI_REAL_LIST)
+        return are_same_reals((const cli_reals *)(const void *)x, (const cli_reals *)(const void *)y);
     if (option->kind != CLI_TEXT && option->kind != CLI_CHOICE)
         return memcmp(x, y, value_bytes(option->kind)) == 0;
     return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
@@ -106,6 +122,7 @@ static void print_flag(const cli_option *option, const mnist_config *config, cha
 {
     const char *value = (const char *)config + option->offset;
     const cli_counts *list = (const cli_counts *)(const void *)value;
+    const cli_reals *reals = (const cli_reals *)(const void *)value;
 
     snprintf(text, size, "--%s", option->name);
     if (option->kind == CLI_COUNT)
@@ -114,9 +131,23 @@ static void print_flag(const cli_option *option, const mnist_config *config, cha
         snprintf(text + strlen(text), size - strlen(text), " %s", *(const char *const *)(const void *)value);
     for (uint32_t i = 0; option->kind == CLI_COUNT_LIST && i < list->count; i++)
         snprintf(text + strlen(text), size - strlen(text), "%s%u", i == 0 ? " " : ",", list->values[i]);
+    for (uint32_t i = 0; option->kind == CLI_REAL_LIST && i < reals->count; i++)
+        snprintf(text + strlen(text), size - strlen(text), "%s%g", i == 0 ? " " : ",", reals->values[i]);
 }
 
 /* ---- what the configuration says of flags ---- */
+
+static void set_proportions(const bg_options *options, cli_reals *out)
+{
+    *out = (cli_reals){.count = options->matmul_proportion_count};
+    for (uint32_t i = 0; i < out->count; i++)
+        out->values[i] = options->matmul_proportions[i];
+}
+
+static bool adapts_itself(const char *loss_scaling)
+{
+    return strncmp(loss_scaling, "auto", 4) == 0;
+}
 
 /* The flags that would make these options. */
 static void set_flags(const bg_ipu_options *made, mnist_config *config)
@@ -143,6 +174,11 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     config->offload_optimiser = options->offload_optimiser;
     if (config->shard == NULL && options->locations[BG_LOCATION_STATE].sharded)
         config->shard = "optimiser";
+    set_proportions(options, &config->library.matmul_proportions);
+    if (options->auto_loss_scaling.enabled && !adapts_itself(config->loss_scaling))
+        config->loss_scaling = "auto";
+    if (config->library.cache_dir == NULL)
+        config->library.cache_dir = options->cache_dir;
     /* Configurations have it, and it is about limits of IPUs. */
     config->auto_round_devices = options->auto_round_devices && config->ipu_limits;
 }
@@ -169,13 +205,15 @@ static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *
     return error->status;
 }
 
-/* Of a list, only whether the optimiser's state is in it. */
+/* Of a list, only whether the optimiser's state is in it; of a scale, whether it adapts itself. */
 static bool is_contradiction(const governed *rule, const mnist_config *flags, const mnist_config *wanted)
 {
     const bg_options *options = &wanted->ipu.training.options;
 
-    if (!rule->is_list)
+    if (!rule->is_part)
         return !is_same_value(&mnist_options[find_option(rule->flag)], flags, wanted);
+    if (strcmp(rule->flag, "loss-scaling") == 0)
+        return adapts_itself(flags->loss_scaling) != options->auto_loss_scaling.enabled;
     if (strcmp(rule->flag, "shard") == 0)
         return mnist_config_lists_state(flags->shard) != options->locations[BG_LOCATION_STATE].sharded;
     return mnist_config_lists_state(flags->offload) != options->offload_optimiser;
@@ -235,10 +273,10 @@ static void say_notes(const mnist_config *config, char *notes)
 static bg_status make_options(const bg_ipu_config *ipu, mnist_config *config, bg_error *error)
 {
     bg_status status =
-        bg_ipu_config_to_options(ipu, false, config->compile_only, &network, &config->ipu.training, error);
+        bg_ipu_config_to_options(ipu, false, config->library.compile_only, &network, &config->ipu.training, error);
 
     if (status == BG_OK)
-        status = bg_ipu_config_to_options(ipu, true, config->compile_only, &network, &config->ipu.test, error);
+        status = bg_ipu_config_to_options(ipu, true, config->library.compile_only, &network, &config->ipu.test, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--config");
 }
 
@@ -286,6 +324,5 @@ void mnist_config_clear(mnist_config *config)
     bg_costs_clear(&config->costs);
     bg_ipu_options_clear(&config->ipu.training);
     bg_ipu_options_clear(&config->ipu.test);
-    bg_run_options_destroy(config->run_options);
-    config->run_options = NULL;
+    cli_library_clear(&config->library);
 }

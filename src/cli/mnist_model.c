@@ -55,7 +55,7 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     options.output_period = (uint32_t)shape->output_period;
     options.offload_optimiser = shape->training && config->offload_optimiser;
     options.trace = shape->training && (config->profile || options.trace);
-    if (config->run_options == NULL || !bg_run_options_is_given(config->run_options, "trace_events"))
+    if (config->library.run_options == NULL || !bg_run_options_is_given(config->library.run_options, "trace_events"))
         options.trace_events = PROFILE_EVENTS;
     if (shape->training && config->costs.stage_count > 0) {
         options.stage_costs = config->costs.stages;
@@ -75,17 +75,8 @@ bg_status mnist_plan_check(const mnist_config *config, bg_error *error)
     const mnist_shape shape = mnist_training_shape(config);
     mnist_plan_room room;
     const bg_options options = mnist_shape_options(config, &shape, &room);
-    char *problems = NULL, *end;
-    bg_status status = BG_OK;
 
-    BGI_TRY(bg_options_problems(&options, true, &problems, error));
-    if (problems[0] != '\0') {
-        while ((end = strchr(problems, '\n')) != NULL)
-            *end = end[1] != '\0' ? ';' : '\0';
-        status = bg_error_set(error, BG_ERROR_INVALID, "options: %s", problems);
-    }
-    free(problems);
-    return status;
+    return cli_options_check(&options, error);
 }
 
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error)

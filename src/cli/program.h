@@ -5,12 +5,15 @@
 #ifndef BGI_CLI_PROGRAM_H
 #define BGI_CLI_PROGRAM_H
 
+#include <brigade/config.h>
 #include <brigade/options.h>
 #include <brigade/session.h>
 
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+
+#include "cli/options.h"
 
 /* ---- interruption (interrupt.c) ---- */
 
@@ -59,6 +62,31 @@ bg_status cli_classes_find(const char *option, const char *list, size_t length, 
 bool cli_recompute_find(const char *text, bg_options *options);
 /* Whether there is a schedule of that name (NULL: none given), and the strategy has a choice. */
 bg_status cli_schedule_check(const char *strategy, const char *schedule, bg_error *error);
+
+/* ---- options for the library (library.c) ---- */
+
+/* What library.def has. */
+typedef struct cli_library {
+    const char *options_path;
+    bg_run_options *run_options; /* what $BRIGADE_OPTIONS and that file say; NULL until they are read */
+    cli_reals matmul_proportions;
+    bool compile_only, log_cycles;
+    const char *log_dir;   /* NULL: none */
+    const char *cache_dir; /* NULL: as the environment says */
+} cli_library;
+
+/* Reads the options by name: what they say holds over all others. Clear in any case. */
+bg_status cli_library_read(cli_library *library, bg_error *error);
+void cli_library_clear(cli_library *library);
+/* The options of the command line, and those by name over everything that is in `options`. */
+void cli_library_set(const cli_library *library, bg_options *options);
+void cli_library_override(const cli_library *library, bg_options *options);
+/* `given`, where the option has a name there, else `otherwise`. */
+uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise);
+
+/* Whether the options of a training are possible by themselves, whatever the network: what they say wrong is a mistake
+ * on the command line. */
+bg_status cli_options_check(const bg_options *options, bg_error *error);
 
 /* ---- plans (cmd_plan.c) ---- */
 

@@ -68,6 +68,31 @@ train scaled --set loss_scaling=4096
 for other in single pipelined schedule stages sharded parallel resident liveness serialised scaled; do
     same base $other
 done
+# Options by name, and those that go straight to the library.
+printf 'setExecutionStrategy(pipelined)\nschedule grouped\nseed 42\nplace_weights device\nmatmul_proportions 0.01\n' >run.txt
+BRIGADE_OPTIONS='cores=1 seed=7' train byoptions --options run.txt --seed 3
+same base byoptions
+train proportion --matmul-proportion 0.001
+same base proportion
+train cached --cache-dir plans --log-dir notes
+train fromcache --cache-dir plans --log-cycles
+same base fromcache
+check "the plan comes from the cache" grep -q '^Plan: loaded from cache in ' fromcache.out
+check "the first one was compiled" grep -q '^Graph compilation: ' cached.out
+check "a log of the compiler" grep -q ' info: plan: compiled in ' notes/brigade.log
+check "each call's cycles" test "$(grep -c 'info: run took [0-9]* cycles$' fromcache.err)" -eq 6
+"$program" gpt bench $one --compile-only --cache-dir plans >bench.out 2>&1
+check "bench --compile-only runs nothing" sh -c 'grep -q "^Memory" bench.out && ! grep -q "^Step" bench.out'
+printf 'seed 1\nsteps 3\nreplicas x\n' >wrong.txt
+error 2 'wrong.txt:2: there is no option `steps`' gpt pretrain --options wrong.txt
+error 2 'wrong.txt:3: option `replicas` is `x`' gpt pretrain --options wrong.txt
+error 2 'none.txt' gpt pretrain --options none.txt
+for refused in 'replicas 2:data_parallel=2' 'gradient_accumulation 2:global_batch_size=64' 'output_mode all:every loss' \
+    'total_devices 4:give replicas' 'device_iterations 0:execution.device_iterations is 0' 'io_threads 99:io_threads is 99' \
+    'seed 18446744073709551615:model.seed is' 'schedule gpipe:--strategy phased' 'max_gradient_norm -1:gradient_clipping is -1'; do
+    echo "${refused%%:*}" >wrong.txt
+    error 2 "${refused#*:}" gpt pretrain $one --options wrong.txt
+done
 train half --set precision=bfloat16
 train halfpipelined --set precision=bfloat16 --strategy pipelined --schedule gpipe
 same half halfpipelined

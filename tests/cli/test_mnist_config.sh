@@ -54,6 +54,17 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     check "YAML says the same" cmp "$folder/first" "$folder/yaml"
 fi
 
+# What changes no bit has its effect all the same.
+plan "$folder/one.plan" --config-update 'matmul_proportion=0.0001,ipus_per_replica=4' --batch-size 400
+plan "$folder/two.plan" --matmul-proportion 0.0001 --devices 4 --partials bfloat16 --gradient-accumulation 1 \
+    --device-iterations 1 --batch-size 400
+plan "$folder/three.plan" --devices 4 --partials bfloat16 --gradient-accumulation 1 --device-iterations 1 --batch-size 400
+check "a bound of the scratch" cmp "$folder/one.plan" "$folder/two.plan"
+check "which makes it smaller" sh -c '! cmp -s "$1" "$2"' sh "$folder/one.plan" "$folder/three.plan"
+"$program" mnist $common --config-update 'auto_loss_scaling=true,gradient_accumulation_steps=20' --steps 2 \
+    --loss-scaling auto:16 --log "$folder/log" --save "$folder/one" >/dev/null 2>&1
+check "a scale that adapts itself" test "$(sed -n 's/.*"loss_scale":\([0-9]*\)\.0,.*/\1/p' "$folder/log" | tr '\n' ' ')" = '16 32 '
+
 # A preset by its name; what it does not give is a flag's.
 plan "$folder/one.plan" --config mnist --replicas 2 --schedule grouped
 plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials bfloat16
@@ -86,6 +97,9 @@ error 2 '--shard accumulators contradicts `replicated_tensor_sharding` = true' \
     mnist --config-update replicated_tensor_sharding=y,replication_factor=2 --shard accumulators
 error 2 '--partials float32 contradicts `enable_half_partials` = true' \
     mnist --config-update enable_half_partials=y --partials float32
+error 2 '--loss-scaling 8 contradicts `auto_loss_scaling` = true' mnist --config-update auto_loss_scaling=y --loss-scaling 8
+error 2 '--matmul-proportion 0.1 contradicts `matmul_proportion` = 0.2' \
+    mnist --config-update matmul_proportion=0.2 --matmul-proportion 0.1
 error 2 '--seed 1 contradicts `seed` = 2' mnist --config-update seed=2 --seed 1
 check "the same said twice is no contradiction" "$program" mnist --compile-only --config mnist --device-iterations 10 \
     --devices 4 --offload activations >/dev/null
