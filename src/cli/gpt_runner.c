@@ -28,35 +28,37 @@ bg_gpt_options gpt_describe_model(const bgi_gpt_config *config)
     return model;
 }
 
-static bg_optimiser describe_optimiser(const bgi_gpt_config *config)
+static bg_status describe_optimiser(const bgi_gpt_config *config, bg_optimiser *out, bg_error *error)
 {
-    const double rate = bgi_gpt_config_learning_rate(config, 0);
     bg_optimiser optimiser;
 
-    if (strcmp(config->optimizer, "sgd") == 0)
-        optimiser = bg_sgd(rate);
-    else
-        optimiser = strcmp(config->optimizer, "adam") == 0 ? bg_adam(rate) : bg_adamw(rate);
+    BGI_TRY(bg_optimiser_parse(config->optimizer, bgi_gpt_config_learning_rate(config, 0), &optimiser, error));
     optimiser.beta1 = config->beta1;
     optimiser.beta2 = config->beta2;
     optimiser.epsilon = config->epsilon;
     optimiser.weight_decay = config->weight_decay;
+    optimiser.momentum = config->momentum;
+    optimiser.alpha = config->alpha;
+    optimiser.centred = config->centred;
+    optimiser.tf_variant = config->tf_variant;
     optimiser.decay_matrices_only = true;
-    return optimiser;
+    *out = optimiser;
+    return BG_OK;
 }
 
 bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *config, bg_plan **out, bg_error *error)
 {
     const bg_gpt_options model = gpt_describe_model(config);
-    const bg_optimiser optimiser = describe_optimiser(config);
     const bg_options plan_options = gpt_plan_options(options, config);
     const bg_mesh mesh = {1, (uint32_t)config->tensor_parallel_1, (uint32_t)config->tensor_parallel_2};
+    bg_optimiser optimiser;
     bg_graph *graph = NULL;
     bg_status status;
     bg_gpt net;
 
     if (strcmp(config->precision, "float16") == 0)
         cli_warn("gpt", "model.precision float16: computed in bfloat16, the 16-bit type of this version");
+    BGI_TRY(describe_optimiser(config, &optimiser, error));
     BGI_TRY(bg_graph_create(&graph, error));
     bg_graph_set_mesh(graph, &mesh);
     net = bg_gpt_build(graph, &model);

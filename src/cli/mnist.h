@@ -27,6 +27,7 @@ typedef struct mnist_config {
     const char *command;               /* "mnist" or "plan": who speaks */
     const char *ipu_name, *ipu_update; /* --config, --config-update; NULL: none */
     uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
+    const char *optimiser; /* bg_optimiser_parse's text */
     double learning_rate;
     const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;
     uint64_t replicas, cores, devices; /* devices 0: as the stages say */

@@ -42,7 +42,11 @@ const cli_option mnist_options[] = {
      .help = "images in a micro-batch of the test"},
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
      .help = "times through the training images; 0 only tests"},
-    {CLI_REAL, "learning-rate", AT(learning_rate), .value = "X", .help = "of AdamW"},
+    {CLI_TEXT, "optimiser", AT(optimiser), .value = "NAME",
+     .help =
+         "sgd, adam, adamw, adamax, rmsprop, and what is not as usual: sgd:momentum=0.9,nesterov; a wrong word lists "
+         "those there are"},
+    {CLI_REAL, "learning-rate", AT(learning_rate), .value = "X", .help = "of the optimiser"},
     {CLI_COUNT, "steps", AT(steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
     {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of weights and order of images"},
@@ -179,6 +183,7 @@ mnist_config mnist_config_defaults(void)
         .accumulation = "mean",
         .accumulator_type = "default",
         .loss_scaling = "1",
+        .optimiser = "adamw",
     };
 }
 
@@ -268,6 +273,13 @@ static bg_status check_loss_scaling(const mnist_config *config, bg_error *error)
                             "--loss-scaling is `%s`; it must be a number above 0, auto, or auto:X with a first number",
                             config->loss_scaling);
     return BG_OK;
+}
+
+static bg_status check_optimiser(const mnist_config *config, bg_error *error)
+{
+    const bg_status status = bg_optimiser_parse(config->optimiser, config->learning_rate, &(bg_optimiser){0}, error);
+
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--optimiser %s", config->optimiser);
 }
 
 static bg_status check_devices(const mnist_config *config, bg_error *error)
@@ -393,6 +405,7 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     if (config->learning_rate > (double)FLT_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
                             config->learning_rate, (double)FLT_MAX);
+    BGI_TRY(check_optimiser(config, error));
     BGI_TRY(check_output(config, error));
     if (config->debug && config->quiet)
         return bg_error_set(error, BG_ERROR_INVALID, "--debug with --quiet; use one of them");

@@ -81,13 +81,14 @@ bg_status mnist_plan_check(const mnist_config *config, bg_error *error)
 
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error)
 {
-    const bg_optimiser optimiser = bg_adamw(config->learning_rate);
+    bg_optimiser optimiser;
     mnist_plan_room room;
     const bg_options options = mnist_shape_options(config, shape, &room);
     bg_graph *graph = NULL;
     bg_value loss;
     bg_status status;
 
+    BGI_TRY(bg_optimiser_parse(config->optimiser, config->learning_rate, &optimiser, error));
     BGI_TRY(bg_graph_create(&graph, error));
     loss = mnist_model_add((void *)(uintptr_t)config, graph, shape->training ? BG_TRAINER_FIT : BG_TRAINER_TEST,
                            (int64_t)shape->micro_batch);

@@ -259,7 +259,7 @@ bg_status mnist_phases_create(const mnist_config *config, const mnist_data *data
     options.strategy.inference_options = &out->options[1];
     options.model = mnist_model_add;
     options.model_user = (void *)(uintptr_t)config;
-    options.optimiser = bg_adamw(config->learning_rate);
+    BGI_TRY(bg_optimiser_parse(config->optimiser, config->learning_rate, &options.optimiser, error));
     options.micro_batch[BG_TRAINER_FIT] = (uint32_t)training.micro_batch;
     options.micro_batch[BG_TRAINER_TEST] = (uint32_t)test.micro_batch;
     options.max_epochs = config->epochs;

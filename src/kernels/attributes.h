@@ -327,8 +327,11 @@ static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call,
  * Optimisers. hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
  * SGD_UPDATE   parameter!, gradient, hyper, scale, velocity?!      (bgi_sgd_attributes)
  * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
- * t = env->optimiser_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, in its order of
- * operations, float32.
+ * RMSPROP_UPDATE parameter!, gradient, hyper, scale, mean of squares!, mean! (centred), velocity?!
+ *                                                                  (bgi_rmsprop_attributes)
+ * t = env->optimiser_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, in its order
+ * of operations, float32. With `maximum` v is the largest gradient, max(beta2 v, |g|), and divides as it is (AdaMax). A
+ * centred RMSProp's variance is never less than 0, whatever rounding says.
  */
 enum {
     BGI_HYPER_LEARNING_RATE = 0,
@@ -337,6 +340,7 @@ enum {
     BGI_HYPER_DAMPENING,
     BGI_HYPER_BETA1 = BGI_HYPER_MOMENTUM, /* Adam */
     BGI_HYPER_BETA2 = BGI_HYPER_DAMPENING,
+    BGI_HYPER_ALPHA = BGI_HYPER_DAMPENING, /* RMSProp, with MOMENTUM */
     BGI_HYPER_EPSILON,
     /* Of an update whose loss scale is automatic (LOSS_SCALE): not 0: leave everything as it is. */
     BGI_HYPER_SKIP,
@@ -383,7 +387,14 @@ typedef struct bgi_sgd_attributes {
 } bgi_sgd_attributes;
 typedef struct bgi_adam_attributes {
     uint8_t decoupled_decay; /* AdamW */
+    uint8_t maximum;         /* AdaMax */
+    uint8_t uncorrected;     /* moments as they are, not divided by 1 - beta^t */
     uint8_t without_decay;   /* whatever hyper says */
 } bgi_adam_attributes;
+typedef struct bgi_rmsprop_attributes {
+    uint8_t centred;
+    uint8_t tf_variant; /* epsilon inside the root, the learning rate inside the velocity */
+    uint8_t without_decay;
+} bgi_rmsprop_attributes;
 
 #endif

@@ -25,7 +25,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* reshape.c */ \
     OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) \
     /* accumulate.c, optimiser.c */ \
-    OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(total_scale) OP(running_factors) OP(square_sum) \
+    OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(total_scale) OP(running_factors) OP(square_sum) \
     OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) \
     /* conv.c, conv_pool.c, pool.c; conv2d, max_pool2d and relu as one are conv2d_pool: fusion makes it */ \
     OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
@@ -87,6 +87,10 @@ void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_va
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
+/* square: the mean of squares; mean: of a centred one; velocity null: no momentum. */
+void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
+                        bg_value scale, bg_value square, bg_value mean, bg_value velocity,
+                        const bgi_rmsprop_attributes *attributes);
 
 /* ---- loss_scaling.c ---- */
 

@@ -7,10 +7,11 @@
 
 BGI_OP_KERNEL(select_sgd_update, SGD_UPDATE)
 BGI_OP_KERNEL(select_adam_update, ADAM_UPDATE)
+BGI_OP_KERNEL(select_rmsprop_update, RMSPROP_UPDATE)
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
-/* What both updates ask of their first four operands and of each state. */
+/* What all updates ask of their first four operands and of each state. */
 static bg_status check_update(const bg_op_signature *op, const char *const *state_names, bg_error *error)
 {
     const bg_type *parameter = &op->types[PARAMETER];
@@ -108,4 +109,50 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
     const bg_value inputs[] = {parameter, gradient, hyper, scale, m, v};
 
     bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, attributes, NULL);
+}
+
+/* The mean of squares; centred, the mean; with momentum, the velocity. */
+static bg_status infer_rmsprop_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    static const char *const centred[] = {"the mean of squares", "the mean", "the velocity"};
+    static const char *const plain[] = {"the mean of squares", "the velocity"};
+    const bgi_rmsprop_attributes *attributes = op->attributes;
+    const uint32_t states = op->input_count - STATE, least = attributes->centred ? 2 : 1;
+
+    (void)outputs;
+    if (attributes->centred > 1 || states < least || states > least + 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "%u states; it has %u, or %u with momentum", states, least,
+                            least + 1);
+    return check_update(op, attributes->centred ? centred : plain, error);
+}
+
+static bg_cost cost_rmsprop_update(const bg_op_signature *op)
+{
+    return cost_update(op, 10.0 + 3.0 * (op->input_count - STATE));
+}
+
+const bg_op_type bgi_op_rmsprop_update = {
+    .name = "rmsprop_update",
+    .minimum_inputs = STATE + 1,
+    .maximum_inputs = STATE + 3,
+    .attributes_bytes = sizeof(bgi_rmsprop_attributes),
+    .written_inputs = 1u << PARAMETER | 7u << STATE,
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_rmsprop_update,
+    .cost = cost_rmsprop_update,
+    .kernel = select_rmsprop_update,
+};
+
+void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
+                        bg_value scale, bg_value square, bg_value mean, bg_value velocity,
+                        const bgi_rmsprop_attributes *attributes)
+{
+    bg_value inputs[STATE + 3] = {parameter, gradient, hyper, scale, square};
+    uint32_t count = STATE + 1;
+
+    if (attributes->centred)
+        inputs[count++] = mean;
+    if (!bg_value_is_null(velocity))
+        inputs[count++] = velocity;
+    bg_graph_add(graph, &bgi_op_rmsprop_update, name, inputs, count, attributes, NULL);
 }

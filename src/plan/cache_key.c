@@ -168,7 +168,11 @@ static void put_optimiser(bgi_archive *key, const bg_optimiser *optimiser)
     put_u64(key, optimiser->nesterov);
     put_double(key, optimiser->beta1);
     put_double(key, optimiser->beta2);
+    put_double(key, optimiser->alpha);
     put_double(key, optimiser->epsilon);
+    put_u64(key, optimiser->uncorrected);
+    put_u64(key, optimiser->centred);
+    put_u64(key, optimiser->tf_variant);
     put_u64(key, optimiser->decay_matrices_only);
 }
 

@@ -210,13 +210,16 @@ static void upload_optimiser(bg_session *session)
         return;
     hyper[BGI_HYPER_LEARNING_RATE] = optimiser->learning_rate;
     hyper[BGI_HYPER_WEIGHT_DECAY] = optimiser->weight_decay;
+    hyper[BGI_HYPER_EPSILON] = optimiser->epsilon;
     if (optimiser->kind == BG_SGD) {
         hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
         hyper[BGI_HYPER_DAMPENING] = optimiser->dampening;
+    } else if (optimiser->kind == BG_RMSPROP) {
+        hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
+        hyper[BGI_HYPER_ALPHA] = optimiser->alpha;
     } else {
         hyper[BGI_HYPER_BETA1] = optimiser->beta1;
         hyper[BGI_HYPER_BETA2] = optimiser->beta2;
-        hyper[BGI_HYPER_EPSILON] = optimiser->epsilon;
     }
     bgi_session_upload(session, &session->plan->variables[session->plan->hyper_variable], hyper);
 }
@@ -243,9 +246,11 @@ bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *opti
         return bg_error_set(error, BG_ERROR_INVALID, "a session for inference has no optimiser");
     BGI_TRY(bg_optimiser_validate(optimiser, error));
     if (optimiser->kind != planned->kind || optimiser->nesterov != planned->nesterov ||
-        optimiser->decay_matrices_only != planned->decay_matrices_only)
+        optimiser->uncorrected != planned->uncorrected || optimiser->centred != planned->centred ||
+        optimiser->tf_variant != planned->tf_variant || optimiser->decay_matrices_only != planned->decay_matrices_only)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the kind of optimiser, and which parameters decay, is part of the plan; make a new plan");
+                            "the kind of optimiser, its variant, and which parameters decay are part of the plan; make "
+                            "a new plan");
     if (optimiser->momentum != 0.0 && planned->momentum == 0.0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "momentum %g: the plan was made without momentum and keeps no velocities; make a new plan",

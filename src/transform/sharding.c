@@ -23,7 +23,7 @@
 #include "core/error.h"
 #include "ops/ops.h"
 
-/* Operands of both updates. */
+/* Operands of all updates. */
 enum { PARAMETER = 0, GRADIENT, FIRST_STATE = 4 };
 
 typedef struct bgi_sharder {
@@ -35,7 +35,8 @@ typedef struct bgi_sharder {
 
 static bool is_update(const bgi_op *op)
 {
-    return op->phase == BGI_PHASE_UPDATE && (op->type == &bgi_op_sgd_update || op->type == &bgi_op_adam_update);
+    return op->phase == BGI_PHASE_UPDATE &&
+           (op->type == &bgi_op_sgd_update || op->type == &bgi_op_adam_update || op->type == &bgi_op_rmsprop_update);
 }
 
 /* All operands have one shape, and elements go straight through. */

@@ -44,6 +44,12 @@ void bgi_enter_loss_block(const bgi_trainer *trainer)
 
 /* ---- updates ---- */
 
+/* The optimiser's state of one parameter: where it lives, and where the update finds it. */
+typedef struct update_state {
+    bg_value home[3], loaded[3];
+    uint32_t count;
+} update_state;
+
 static bg_value load_state(bgi_trainer *trainer, bg_value state)
 {
     const bgi_value *value = bgi_graph_value(trainer->graph, state);
@@ -56,50 +62,96 @@ static bg_value load_state(bgi_trainer *trainer, bg_value state)
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
 }
 
-static void store_state(bgi_trainer *trainer, bg_value state, bg_value loaded)
+/* float32, float64 for float64; bfloat16 when asked, for what is no float64. Returns it where the update finds it. */
+static bg_value add_state(bgi_trainer *trainer, update_state *state, bg_value parameter, const char *suffix,
+                          bg_dtype asked)
 {
-    const bg_value operands[] = {state, loaded};
-
-    if (!bg_value_is_null(state) && loaded.id != state.id)
-        bg_graph_add(trainer->graph, &bgi_op_store, NULL, operands, 2, NULL, NULL);
-}
-
-/* float32, float64 for float64; bfloat16 when asked, for what is no float64. */
-static bg_value add_state(bgi_trainer *trainer, bg_value parameter, const char *suffix, bg_dtype asked)
-{
+    const uint32_t i = state->count++;
     bg_type type = bg_graph_type(trainer->graph, parameter);
 
     if (type.dtype != BG_FLOAT64)
         type.dtype = asked == BG_DTYPE_NONE ? BG_FLOAT32 : asked;
-    return bgi_add_training_variable(trainer->graph, bg_graph_name(trainer->graph, parameter), suffix, &type,
-                                     BG_ROLE_STATE, parameter);
+    state->home[i] = bgi_add_training_variable(trainer->graph, bg_graph_name(trainer->graph, parameter), suffix, &type,
+                                               BG_ROLE_STATE, parameter);
+    state->loaded[i] = load_state(trainer, state->home[i]);
+    return state->loaded[i];
 }
 
-static void add_update(bgi_trainer *trainer, bg_value parameter, bg_value gradient)
+static void store_state(bgi_trainer *trainer, const update_state *state)
 {
-    bg_graph *graph = trainer->graph;
-    const bg_optimiser *optimiser = trainer->optimiser;
-    const bg_dtype first_dtype = trainer->options->first_moment_dtype;
-    const bool without_decay = optimiser->decay_matrices_only && bg_graph_type(graph, parameter).rank < 2;
-    bg_value first = {0}, second = {0}, loaded_first, loaded_second;
+    for (uint32_t i = 0; i < state->count; i++) {
+        const bg_value operands[] = {state->home[i], state->loaded[i]};
 
-    if (optimiser->kind != BG_SGD) {
-        first = add_state(trainer, parameter, "exp_avg", first_dtype);
-        second = add_state(trainer, parameter, "exp_avg_sq", trainer->options->second_moment_dtype);
-    } else if (optimiser->momentum != 0.0) {
-        first = add_state(trainer, parameter, "momentum_buffer", first_dtype);
+        if (operands[0].id != operands[1].id)
+            bg_graph_add(trainer->graph, &bgi_op_store, NULL, operands, 2, NULL, NULL);
     }
-    loaded_first = load_state(trainer, first);
-    loaded_second = load_state(trainer, second);
-    if (optimiser->kind == BG_SGD)
-        bgi_sgd_update(graph, NULL, parameter, gradient, trainer->hyper, trainer->scale, loaded_first,
-                       &(bgi_sgd_attributes){.nesterov = optimiser->nesterov, .without_decay = without_decay});
-    else
-        bgi_adam_update(
-            graph, NULL, parameter, gradient, trainer->hyper, trainer->scale, loaded_first, loaded_second,
-            &(bgi_adam_attributes){.decoupled_decay = optimiser->kind == BG_ADAMW, .without_decay = without_decay});
-    store_state(trainer, first, loaded_first);
-    store_state(trainer, second, loaded_second);
+}
+
+static void add_sgd(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
+{
+    const bgi_sgd_attributes attributes = {.nesterov = trainer->optimiser->nesterov, .without_decay = without_decay};
+    bg_value velocity = {0};
+
+    if (trainer->optimiser->momentum != 0.0)
+        velocity = add_state(trainer, state, final->parameter, "momentum_buffer", trainer->options->first_moment_dtype);
+    bgi_sgd_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, velocity,
+                   &attributes);
+}
+
+static void add_adam(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
+{
+    const bg_optimiser *optimiser = trainer->optimiser;
+    const bgi_adam_attributes attributes = {.decoupled_decay = optimiser->kind == BG_ADAMW,
+                                            .maximum = optimiser->kind == BG_ADAMAX,
+                                            .uncorrected = optimiser->uncorrected,
+                                            .without_decay = without_decay};
+    const bg_value m = add_state(trainer, state, final->parameter, "exp_avg", trainer->options->first_moment_dtype);
+    const bg_value v = add_state(trainer, state, final->parameter, attributes.maximum ? "exp_inf" : "exp_avg_sq",
+                                 trainer->options->second_moment_dtype);
+
+    bgi_adam_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, m, v,
+                    &attributes);
+}
+
+static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
+{
+    const bg_optimiser *optimiser = trainer->optimiser;
+    const bgi_rmsprop_attributes attributes = {
+        .centred = optimiser->centred, .tf_variant = optimiser->tf_variant, .without_decay = without_decay};
+    const bg_value square =
+        add_state(trainer, state, final->parameter, "square_avg", trainer->options->second_moment_dtype);
+    const bg_dtype first = trainer->options->first_moment_dtype;
+    bg_value mean = {0}, velocity = {0};
+
+    if (optimiser->centred)
+        mean = add_state(trainer, state, final->parameter, "grad_avg", first);
+    if (optimiser->momentum != 0.0)
+        velocity = add_state(trainer, state, final->parameter, "momentum_buffer", first);
+    bgi_rmsprop_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, square,
+                       mean, velocity, &attributes);
+}
+
+/* State has torch.optim's names. */
+static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
+{
+    const bool without_decay =
+        trainer->optimiser->decay_matrices_only && bg_graph_type(trainer->graph, final->parameter).rank < 2;
+    update_state state = {.count = 0};
+
+    switch (trainer->optimiser->kind) {
+    case BG_SGD:
+        add_sgd(trainer, &state, final, without_decay);
+        break;
+    case BG_ADAM:
+    case BG_ADAMW:
+    case BG_ADAMAX:
+        add_adam(trainer, &state, final, without_decay);
+        break;
+    case BG_RMSPROP:
+        add_rmsprop(trainer, &state, final, without_decay);
+        break;
+    }
+    store_state(trainer, &state);
 }
 
 /* One gradient a parameter: its accumulators' sum, in block order. */
@@ -138,7 +190,7 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
         status = bgi_clip_gradients(trainer, final, parameters, error);
     for (uint32_t i = 0; status == BG_OK && i < parameters; i++) {
         graph->current_block = final[i].block;
-        add_update(trainer, final[i].parameter, final[i].gradient);
+        add_update(trainer, &final[i]);
         status = bg_graph_check(graph, error);
     }
     free(final);

@@ -68,6 +68,8 @@ error 2 '--seed is `0x10`; it must be a whole number from 0 to 18446744073709551
 for value in fast -0.1 nan inf 1e999 0x1p3 1e-3z ' 1' ''; do
     error 2 "--learning-rate is \`$value\`; it must be a number of at least 0" mnist --learning-rate "$value"
 done
+error 2 '--optimiser adagradient: optimiser: there is no `adagradient`; there are sgd, adam, adamw' mnist --optimiser adagradient
+error 2 '--optimiser adam:alpha=1: optimiser: adam has no `alpha`; it has weight_decay' mnist --optimiser adam:alpha=1
 error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learning-rate 1e39
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"

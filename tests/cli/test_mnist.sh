@@ -69,7 +69,7 @@ check "epochs 0 does not train" sh -c '! grep -q "^Epoch" only-test.out'
 lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 "$program" mnist --help >help.out
 check "help ends well" test $? -eq 0
-for option in batch-size device-iterations gradient-accumulation test-batch-size epochs learning-rate strategy \
+for option in batch-size device-iterations gradient-accumulation test-batch-size epochs optimiser learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
     no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download mirror ipu-limits quiet cache-dir compile-only options log-cycles log-dir help; do
@@ -126,6 +126,12 @@ train clipped --epochs 1 --gradient-accumulation 4 --strategy single $gradients
 train clipped-pipeline --epochs 1 --gradient-accumulation 4 $gradients
 same clipped clipped-pipeline
 check "gradients that are bounded and rounded give other weights" sh -c '! cmp -s base.safetensors clipped.safetensors'
+for optimiser in rmsprop:centred,momentum=0.5 adamax:uncorrected; do
+    train optimiser --epochs 1 --optimiser "$optimiser" --strategy single
+    train optimiser-pipeline --epochs 1 --optimiser "$optimiser" --offload-optimiser
+    same optimiser optimiser-pipeline
+    check "$optimiser gives other weights" sh -c '! cmp -s base.safetensors optimiser.safetensors'
+done
 train other-seed --epochs 1 --seed 1
 check "another seed gives other weights" sh -c '! cmp -s base.safetensors other-seed.safetensors'
 train unshuffled --epochs 1 --no-shuffle

@@ -311,12 +311,37 @@ static void test_adam(void **state)
                                                [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
                                                [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 3)};
         const bgi_adam_attributes attributes = {.decoupled_decay = draw_between(&random, 0, 1),
+                                                .maximum = draw_between(&random, 0, 2) == 0,
+                                                .uncorrected = draw_between(&random, 0, 2) == 0,
                                                 .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_ADAM_UPDATE,
                          .attributes = &attributes,
                          .env = {.optimiser_step = (uint64_t)draw_between(&random, 3, 1000)}};
 
         add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper, 2);
+        finish_case(&c);
+    }
+}
+
+static void test_rmsprop(void **state)
+{
+    random_state random = {9};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const double hyper[BGI_HYPER_COUNT] = {0.001,
+                                               draw_between(&random, 0, 1) * 0.01,
+                                               draw_between(&random, 0, 1) * 0.9,
+                                               0.99,
+                                               1e-5,
+                                               [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0};
+        const bgi_rmsprop_attributes attributes = {.centred = draw_between(&random, 0, 1),
+                                                   .tf_variant = draw_between(&random, 0, 1),
+                                                   .without_decay = draw_between(&random, 0, 1)};
+        kernel_case c = {.id = BGI_KERNEL_RMSPROP_UPDATE, .attributes = &attributes};
+
+        add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper,
+                            1u + attributes.centred + (uint32_t)draw_between(&random, 0, 1));
         finish_case(&c);
     }
 }
@@ -333,7 +358,8 @@ int main(void)
                                        cmocka_unit_test(test_square_sum),
                                        cmocka_unit_test(test_range_count),
                                        cmocka_unit_test(test_sgd),
-                                       cmocka_unit_test(test_adam)};
+                                       cmocka_unit_test(test_adam),
+                                       cmocka_unit_test(test_rmsprop)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

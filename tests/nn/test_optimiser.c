@@ -30,6 +30,21 @@ static void test_defaults(void **state)
     assert_int_equal(bg_optimiser_validate(&adamw, NULL), BG_OK);
 }
 
+static void test_other_defaults(void **state)
+{
+    const bg_optimiser adamax = bg_adamax(0.1), rmsprop = bg_rmsprop(0.2);
+    (void)state;
+
+    assert_int_equal(adamax.kind, BG_ADAMAX);
+    assert_true(adamax.learning_rate == 0.1 && adamax.beta1 == 0.9 && adamax.beta2 == 0.999 && adamax.epsilon == 1e-8);
+    assert_true(adamax.weight_decay == 0);
+    assert_int_equal(rmsprop.kind, BG_RMSPROP);
+    assert_true(rmsprop.learning_rate == 0.2 && rmsprop.alpha == 0.99 && rmsprop.epsilon == 1e-8);
+    assert_true(rmsprop.momentum == 0 && !rmsprop.centred && !rmsprop.tf_variant && rmsprop.weight_decay == 0);
+    assert_int_equal(bg_optimiser_validate(&adamax, NULL), BG_OK);
+    assert_int_equal(bg_optimiser_validate(&rmsprop, NULL), BG_OK);
+}
+
 /* Refused, and the message names the number. */
 static void assert_refused(bg_optimiser optimiser, const char *name)
 {
@@ -52,8 +67,8 @@ static void test_common_ranges(void **state)
     assert_refused(optimiser, "weight_decay");
     optimiser = bg_adamw(0.0);
     assert_int_equal(bg_optimiser_validate(&optimiser, NULL), BG_OK);
-    optimiser.kind = (bg_optimiser_kind)7;
-    assert_refused(optimiser, "kind 7");
+    optimiser.kind = (bg_optimiser_kind)77;
+    assert_refused(optimiser, "kind 77");
     assert_int_equal(bg_optimiser_validate(NULL, NULL), BG_ERROR_INVALID);
 }
 
@@ -88,13 +103,94 @@ static void test_sgd_ranges(void **state)
     assert_refused(optimiser, "nesterov");
 }
 
+static void test_rmsprop_ranges(void **state)
+{
+    bg_optimiser optimiser = bg_rmsprop(0.1);
+    (void)state;
+
+    optimiser.alpha = 1.0;
+    assert_refused(optimiser, "alpha");
+    optimiser = bg_rmsprop(0.1);
+    optimiser.momentum = NAN;
+    assert_refused(optimiser, "momentum");
+    optimiser = bg_rmsprop(0.1);
+    optimiser.epsilon = -1;
+    assert_refused(optimiser, "epsilon");
+}
+
+/* ---- texts ---- */
+
+static bg_optimiser parse(const char *text)
+{
+    bg_optimiser optimiser;
+    bg_error error = {0};
+
+    if (bg_optimiser_parse(text, 0.5, &optimiser, &error) != BG_OK)
+        fail_msg("`%s`: %s", text, error.message);
+    assert_true(optimiser.learning_rate == 0.5);
+    return optimiser;
+}
+
+static void test_names_read_back(void **state)
+{
+    (void)state;
+    for (int kind = BG_SGD; kind <= BG_RMSPROP; kind++)
+        assert_int_equal(parse(bg_optimiser_name((bg_optimiser_kind)kind)).kind, kind);
+    assert_null(bg_optimiser_name((bg_optimiser_kind)99));
+}
+
+static void test_fields(void **state)
+{
+    const bg_optimiser sgd = parse("sgd:momentum=0.9,nesterov"),
+                       adam = parse("adam:uncorrected,beta2=0.5,epsilon=1e-3"),
+                       rmsprop = parse("rmsprop:centred,alpha=.9,tf_variant,weight_decay=1e-2,decay_matrices_only");
+    (void)state;
+
+    assert_true(sgd.momentum == 0.9 && sgd.nesterov && sgd.dampening == 0);
+    assert_true(adam.uncorrected && adam.beta1 == 0.9 && adam.beta2 == 0.5 && adam.epsilon == 1e-3);
+    assert_true(rmsprop.centred && rmsprop.tf_variant && rmsprop.alpha == 0.9 && rmsprop.weight_decay == 1e-2);
+    assert_true(rmsprop.decay_matrices_only && rmsprop.momentum == 0);
+}
+
+static void test_wrong_texts(void **state)
+{
+    static const struct {
+        const char *text, *said;
+    } wrong[] = {
+        {"adagradient", "there are sgd, adam, adamw"},
+        {"", "there is no ``"},
+        {"sgd:beta1=0.9", "sgd has no `beta1`"},
+        {"sgd:", "sgd has no ``"},
+        {"sgd:momentum", "it needs a number"},
+        {"sgd:momentum=", "it needs a number"},
+        {"sgd:momentum=x", "it needs a number"},
+        {"sgd:momentum=0.9x", "it needs a number"},
+        {"sgd:nesterov=1", "a word by itself"},
+        {"sgd:momentum=0.9,", "sgd has no ``"},
+        {"sgd:nesterov", "momentum"},
+        {"adamw:beta1=2", "beta1"},
+    };
+    bg_optimiser untouched = {.learning_rate = 7};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        bg_error error = {0};
+
+        assert_int_equal(bg_optimiser_parse(wrong[i].text, 0.5, &untouched, &error), BG_ERROR_INVALID);
+        if (strstr(error.message, wrong[i].said) == NULL)
+            fail_msg("`%s`: %s", wrong[i].text, error.message);
+        assert_true(untouched.learning_rate == 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_common_ranges),
-        cmocka_unit_test(test_adam_ranges),
-        cmocka_unit_test(test_sgd_ranges),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_common_ranges),
+        cmocka_unit_test(test_adam_ranges),     cmocka_unit_test(test_sgd_ranges),
+        cmocka_unit_test(test_other_defaults),  cmocka_unit_test(test_rmsprop_ranges),
+        cmocka_unit_test(test_names_read_back), cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_wrong_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,33 +33,99 @@ static int close_oracle(void **state)
     return 0;
 }
 
+enum { STATES = 3 };
+
+typedef enum rule { SGD, ADAM, RMSPROP } rule;
+
 typedef struct update_case {
     const char *name;
-    bool is_adam;
-    bool flag; /* nesterov, or decoupled decay */
-    bool has_velocity;
+    rule rule;
+    const char *states[STATES]; /* their names in the oracle; NULL: no more */
     double hyper[BGI_HYPER_COUNT];
+    bgi_sgd_attributes sgd;
+    bgi_adam_attributes adam;
+    bgi_rmsprop_attributes rmsprop;
 } update_case;
 
-/* hyper: learning rate, weight decay, momentum or beta1, dampening or beta2, epsilon */
+#define VELOCITY                                                                                                       \
+    {                                                                                                                  \
+        "momentum_buffer"                                                                                              \
+    }
+#define MOMENTS                                                                                                        \
+    {                                                                                                                  \
+        "exp_avg", "exp_avg_sq"                                                                                        \
+    }
+#define LARGEST                                                                                                        \
+    {                                                                                                                  \
+        "exp_avg", "exp_inf"                                                                                           \
+    }
+
+/* hyper: learning rate, weight decay, momentum or beta1, dampening or beta2 or alpha, epsilon */
 static const update_case cases[] = {
-    {"sgd", false, false, false, {0.1}},
-    {"sgd", false, false, true, {0.1}}, /* a velocity without momentum stays unused */
-    {"sgd_decay", false, false, false, {0.1, 0.05}},
-    {"sgd_momentum", false, false, true, {0.1, 0.05, 0.9}},
-    {"sgd_dampening", false, false, true, {0.1, 0.0, 0.9, 0.3}},
-    {"sgd_nesterov", false, true, true, {0.1, 0.05, 0.9}},
-    {"adam", true, false, false, {0.01, 0.0, 0.9, 0.999, 1e-8}},
-    {"adam_decay", true, false, false, {0.01, 0.1, 0.8, 0.95, 1e-6}},
-    {"adamw", true, true, false, {0.01, 0.01, 0.9, 0.999, 1e-8}},
-    {"adamw_decay", true, true, false, {0.02, 0.1, 0.85, 0.99, 1e-6}},
+    {"sgd", SGD, {NULL}, .hyper = {0.1}},
+    {"sgd", SGD, VELOCITY, .hyper = {0.1}}, /* a velocity without momentum stays unused */
+    {"sgd_decay", SGD, {NULL}, .hyper = {0.1, 0.05}},
+    {"sgd_momentum", SGD, VELOCITY, .hyper = {0.1, 0.05, 0.9}},
+    {"sgd_dampening", SGD, VELOCITY, .hyper = {0.1, 0.0, 0.9, 0.3}},
+    {"sgd_nesterov", SGD, VELOCITY, .hyper = {0.1, 0.05, 0.9}, .sgd = {.nesterov = true}},
+    {"adam", ADAM, MOMENTS, .hyper = {0.01, 0.0, 0.9, 0.999, 1e-8}},
+    {"adam_decay", ADAM, MOMENTS, .hyper = {0.01, 0.1, 0.8, 0.95, 1e-6}},
+    {"adam_uncorrected", ADAM, MOMENTS, .hyper = {0.01, 0.0, 0.9, 0.999, 1e-8}, .adam = {.uncorrected = true}},
+    {"adamw", ADAM, MOMENTS, .hyper = {0.01, 0.01, 0.9, 0.999, 1e-8}, .adam = {.decoupled_decay = true}},
+    {"adamw_decay", ADAM, MOMENTS, .hyper = {0.02, 0.1, 0.85, 0.99, 1e-6}, .adam = {.decoupled_decay = true}},
+    {"adamax", ADAM, LARGEST, .hyper = {0.02, 0.0, 0.9, 0.999, 1e-8}, .adam = {.maximum = true}},
+    {"adamax_decay", ADAM, LARGEST, .hyper = {0.02, 0.1, 0.8, 0.95, 1e-8}, .adam = {.maximum = true}},
+    {"adamax_uncorrected", ADAM, LARGEST, .hyper = {0.01, 0.0, 0.9, 0.999, 1e-8},
+     .adam = {.maximum = true, .uncorrected = true}},
+    {"rmsprop", RMSPROP, {"square_avg"}, .hyper = {0.01, 0.0, 0.0, 0.99, 1e-8}},
+    {"rmsprop_decay", RMSPROP, {"square_avg"}, .hyper = {0.01, 0.1, 0.0, 0.9, 1e-4}},
+    {"rmsprop_momentum", RMSPROP, {"square_avg", "momentum_buffer"}, .hyper = {0.01, 0.0, 0.9, 0.99, 1e-8}},
+    {"rmsprop_centred",
+     RMSPROP,
+     {"square_avg", "grad_avg"},
+     .hyper = {0.01, 0.0, 0.0, 0.99, 1e-8},
+     .rmsprop = {.centred = true}},
+    {"rmsprop_all",
+     RMSPROP,
+     {"square_avg", "grad_avg", "momentum_buffer"},
+     .hyper = {0.01, 0.05, 0.8, 0.95, 1e-8},
+     .rmsprop = {.centred = true}},
+    {"rmsprop_tf", RMSPROP, {"square_avg"}, .hyper = {0.01, 0.0, 0.0, 0.9, 1e-3}, .rmsprop = {.tf_variant = true}},
+    {"rmsprop_tf_momentum",
+     RMSPROP,
+     {"square_avg", "momentum_buffer"},
+     .hyper = {0.01, 0.0, 0.9, 0.9, 1e-3},
+     .rmsprop = {.tf_variant = true}},
+    {"rmsprop_tf_all",
+     RMSPROP,
+     {"square_avg", "grad_avg", "momentum_buffer"},
+     .hyper = {0.01, 0.0, 0.8, 0.9, 1e-3},
+     .rmsprop = {.centred = true, .tf_variant = true}},
 };
 
 typedef struct update_graph {
     bg_graph *graph;
-    bg_value parameter, gradient, hyper, scale, states[2];
+    bg_value parameter, gradient, hyper, scale, states[STATES];
     bgi_test_interpreter interpreter;
 } update_graph;
+
+static void add_update(update_graph *u, const update_case *c)
+{
+    const bg_value *s = u->states;
+
+    switch (c->rule) {
+    case SGD:
+        bgi_sgd_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, s[0], &c->sgd);
+        break;
+    case ADAM:
+        bgi_adam_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, s[0], s[1], &c->adam);
+        break;
+    case RMSPROP:
+        bgi_rmsprop_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, s[0], s[1],
+                           s[c->rmsprop.centred ? 2 : 1], &c->rmsprop);
+        break;
+    }
+}
 
 static void create_update(update_graph *u, const update_case *c, bg_dtype dtype, bg_dtype gradient_dtype)
 {
@@ -73,16 +139,9 @@ static void create_update(update_graph *u, const update_case *c, bg_dtype dtype,
     u->gradient = bg_graph_variable(u->graph, "g", &gradient, BG_ROLE_ACCUMULATOR, NULL);
     u->hyper = bg_graph_variable(u->graph, "hyper", &hyper, BG_ROLE_HYPER, NULL);
     u->scale = bg_graph_variable(u->graph, "scale", &scalar, BG_ROLE_BUFFER, NULL);
-    if (c->is_adam || c->has_velocity)
-        u->states[0] = bg_graph_variable(u->graph, "m", &state, BG_ROLE_STATE, NULL);
-    if (c->is_adam) {
-        u->states[1] = bg_graph_variable(u->graph, "v", &state, BG_ROLE_STATE, NULL);
-        bgi_adam_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0], u->states[1],
-                        &(bgi_adam_attributes){.decoupled_decay = c->flag});
-    } else {
-        bgi_sgd_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, u->states[0],
-                       &(bgi_sgd_attributes){.nesterov = c->flag});
-    }
+    for (int s = 0; s < STATES && c->states[s] != NULL; s++)
+        u->states[s] = bg_graph_variable(u->graph, c->states[s], &state, BG_ROLE_STATE, NULL);
+    add_update(u, c);
     assert_int_equal(bg_graph_check(u->graph, NULL), BG_OK);
     bgi_test_interpreter_init(&u->interpreter, u->graph);
     bgi_test_set(&u->interpreter, u->hyper, c->hyper);
@@ -135,10 +194,8 @@ static void follow_oracle(const update_case *c, bg_dtype dtype, bg_dtype gradien
         bgi_test_get(&u.interpreter, u.parameter, found + step * ELEMENTS);
     }
     bgi_test_compare(history, found, absolute, absolute);
-    if (dtype == BG_FLOAT32) {
-        compare_state(&u, c, u.states[0], c->is_adam ? "exp_avg" : "momentum_buffer");
-        compare_state(&u, c, u.states[1], "exp_avg_sq");
-    }
+    for (int s = 0; dtype == BG_FLOAT32 && s < STATES && c->states[s] != NULL; s++)
+        compare_state(&u, c, u.states[s], c->states[s]);
     destroy_update(&u);
 }
 
@@ -166,7 +223,7 @@ static void test_a_resumed_update_continues(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const double *gradients = bgi_test_oracle_find(oracle, cases[i].name, "gradients")->values;
-        double kept[3][ELEMENTS], whole[ELEMENTS], resumed[ELEMENTS];
+        double kept[1 + STATES][ELEMENTS], whole[ELEMENTS], resumed[ELEMENTS];
         update_graph u;
 
         create_update(&u, &cases[i], BG_FLOAT32, BG_FLOAT32);
@@ -175,7 +232,7 @@ static void test_a_resumed_update_continues(void **state)
             if (step != 3)
                 continue;
             bgi_test_get(&u.interpreter, u.parameter, kept[0]);
-            for (int s = 0; s < 2; s++)
+            for (int s = 0; s < STATES; s++)
                 if (!bg_value_is_null(u.states[s]))
                     bgi_test_get(&u.interpreter, u.states[s], kept[1 + s]);
         }
@@ -184,7 +241,7 @@ static void test_a_resumed_update_continues(void **state)
 
         create_update(&u, &cases[i], BG_FLOAT32, BG_FLOAT32);
         bgi_test_set(&u.interpreter, u.parameter, kept[0]);
-        for (int s = 0; s < 2; s++)
+        for (int s = 0; s < STATES; s++)
             if (!bg_value_is_null(u.states[s]))
                 bgi_test_set(&u.interpreter, u.states[s], kept[1 + s]);
         for (uint64_t step = 4; step < STEPS; step++)

@@ -132,6 +132,49 @@ def optimise(case, make, states):
         emit(case, name, optimiser.state[p][name])
 
 
+def by_formula(case, step):
+    """What torch.optim has not: the published formula in float64. As above."""
+    p, gradients, state, history = draw(6), draw(8, 6), {}, []
+    gradients[2, 3] = 0.0
+    emit(case, "start", p)
+    emit(case, "gradients", gradients)
+    p = p.to(torch.float64)
+    for i in range(8):
+        p = step(p, gradients[i].to(torch.float64), state, 0.01 if i < 4 else 0.005)
+        history.append(p)
+    emit(case, "history", torch.stack(history))
+    for name in state:
+        emit(case, name, state[name])
+
+
+def adam_uncorrected(p, g, state, lr):
+    state["exp_avg"] = 0.9 * state.get("exp_avg", 0.0) + 0.1 * g
+    state["exp_avg_sq"] = 0.999 * state.get("exp_avg_sq", 0.0) + 0.001 * g * g
+    return p - lr * state["exp_avg"] / (torch.sqrt(state["exp_avg_sq"]) + 1e-8)
+
+
+def adamax_uncorrected(p, g, state, lr):
+    state["exp_avg"] = 0.9 * state.get("exp_avg", 0.0) + 0.1 * g
+    state["exp_inf"] = torch.maximum(0.999 * state.get("exp_inf", torch.zeros_like(g)), g.abs())
+    return p - lr * state["exp_avg"] / (state["exp_inf"] + 1e-8)
+
+
+def rmsprop_tf(momentum, centred):
+    """TensorFlow's RMSprop: epsilon inside the root, the learning rate inside the momentum."""
+    def step(p, g, state, lr):
+        state["square_avg"] = 0.9 * state.get("square_avg", 0.0) + 0.1 * g * g
+        variance = state["square_avg"]
+        if centred:
+            state["grad_avg"] = 0.9 * state.get("grad_avg", 0.0) + 0.1 * g
+            variance = variance - state["grad_avg"] ** 2
+        velocity = lr * g / torch.sqrt(variance + 1e-3)
+        if momentum > 0:
+            velocity = velocity + momentum * state.get("momentum_buffer", 0.0)
+            state["momentum_buffer"] = velocity
+        return p - velocity
+    return step
+
+
 def optimisers():
     sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
     velocity = ["momentum_buffer"]
@@ -145,6 +188,20 @@ def optimisers():
     optimise("adam_decay", lambda p: adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1), moments)
     optimise("adamw", lambda p: adamw(p, lr=0.01), moments)
     optimise("adamw_decay", lambda p: adamw(p, lr=0.02, betas=(0.85, 0.99), eps=1e-6, weight_decay=0.1), moments)
+    adamax, rmsprop = torch.optim.Adamax, torch.optim.RMSprop
+    optimise("adamax", lambda p: adamax(p, lr=0.02), ["exp_avg", "exp_inf"])
+    optimise("adamax_decay", lambda p: adamax(p, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1), ["exp_avg", "exp_inf"])
+    optimise("rmsprop", lambda p: rmsprop(p, lr=0.01), ["square_avg"])
+    optimise("rmsprop_decay", lambda p: rmsprop(p, lr=0.01, alpha=0.9, eps=1e-4, weight_decay=0.1), ["square_avg"])
+    optimise("rmsprop_momentum", lambda p: rmsprop(p, lr=0.01, momentum=0.9), ["square_avg", "momentum_buffer"])
+    optimise("rmsprop_centred", lambda p: rmsprop(p, lr=0.01, centered=True), ["square_avg", "grad_avg"])
+    optimise("rmsprop_all", lambda p: rmsprop(p, lr=0.01, alpha=0.95, centered=True, momentum=0.8, weight_decay=0.05),
+             ["square_avg", "grad_avg", "momentum_buffer"])
+    by_formula("adam_uncorrected", adam_uncorrected)
+    by_formula("adamax_uncorrected", adamax_uncorrected)
+    by_formula("rmsprop_tf", rmsprop_tf(0.0, False))
+    by_formula("rmsprop_tf_momentum", rmsprop_tf(0.9, False))
+    by_formula("rmsprop_tf_all", rmsprop_tf(0.8, True))
 
 
 print(f"# made by tests/oracle/ops_b.py with PyTorch {torch.__version__}")

@@ -86,10 +86,12 @@ static void test_every_strategy(void **state)
 /* Momentum and Adam's moments are those of gradients without the scale. */
 static void test_every_optimiser(void **state)
 {
-    bg_optimiser optimisers[] = {bg_sgd(0.05), bg_sgd(0.05), bg_adam(0.003), bg_adamw(0.003)};
+    bg_optimiser optimisers[] = {bg_sgd(0.05),    bg_sgd(0.05),     bg_adam(0.003),
+                                 bg_adamw(0.003), bg_adamax(0.003), bg_rmsprop(0.003)};
     (void)state;
 
     optimisers[1].momentum = 0.9;
+    optimisers[5].momentum = 0.9, optimisers[5].tf_variant = true;
     for (size_t i = 0; i < sizeof optimisers / sizeof optimisers[0]; i++)
         expect_same(test_model_at(0), &ways[2], &optimisers[i], 4096.0);
 }

@@ -325,6 +325,11 @@ static void new_numbers_for_the_optimiser(void **state)
     bg_error_clear(&error);
     assert_int_equal(bg_session_set_optimiser(r->session, &optimiser, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "velocities"));
+    optimiser = r->plan->optimiser;
+    optimiser.uncorrected = true;
+    bg_error_clear(&error);
+    assert_int_equal(bg_session_set_optimiser(r->session, &optimiser, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "its variant"));
     close_rig(r);
     free(r);
 }

@@ -54,6 +54,7 @@ static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
     [BGI_KERNEL_RANGE_COUNT] = bgi_cpu_shape_range_count,
     [BGI_KERNEL_SGD_UPDATE] = bgi_cpu_shape_sgd_update,
     [BGI_KERNEL_ADAM_UPDATE] = bgi_cpu_shape_adam_update,
+    [BGI_KERNEL_RMSPROP_UPDATE] = bgi_cpu_shape_rmsprop_update,
 };
 
 static const bgi_cpu_variant *find_variant(bgi_isa isa)
@@ -112,6 +113,7 @@ CHOICE(bgi_cpu_square_sum)
 CHOICE(bgi_cpu_range_count)
 CHOICE(bgi_cpu_sgd_update)
 CHOICE(bgi_cpu_adam_update)
+CHOICE(bgi_cpu_rmsprop_update)
 CHOICE(bgi_cpu_cross_entropy)
 CHOICE(bgi_cpu_cross_entropy_backward)
 CHOICE(bgi_cpu_correct_count)

@@ -109,3 +109,9 @@ bool bgi_cpu_shape_adam_update(const bgi_kernel_request *request, int64_t lanes,
     (void)lanes;
     return shape_update(request, kernel);
 }
+
+bool bgi_cpu_shape_rmsprop_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return shape_update(request, kernel);
+}

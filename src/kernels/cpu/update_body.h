@@ -132,18 +132,18 @@ static void finish_range_count(const bg_kernel_call *call)
 
 /* ---- updates ---- */
 
-enum { UPDATE_PARAMETER = 0, UPDATE_GRADIENT, UPDATE_HYPER, UPDATE_SCALE, UPDATE_STATE };
+enum { UPDATE_PARAMETER = 0, UPDATE_GRADIENT, UPDATE_HYPER, UPDATE_SCALE, UPDATE_STATE, UPDATE_STATES = 3 };
 
 /* The float32 copies of one chunk's operands; float32 operands are their own copies. */
 typedef struct update_chunk {
-    float *parameter, *first, *second; /* read and written; first and second: the optimiser's state */
+    float *parameter, *states[UPDATE_STATES]; /* read and written */
     const float *gradient;
     int64_t count;
 } update_chunk;
 
 typedef struct update_buffers {
-    float parameter[BGI_ELEMENTWISE_CHUNK], gradient[BGI_ELEMENTWISE_CHUNK], first[BGI_ELEMENTWISE_CHUNK],
-        second[BGI_ELEMENTWISE_CHUNK];
+    float parameter[BGI_ELEMENTWISE_CHUNK], gradient[BGI_ELEMENTWISE_CHUNK],
+        states[UPDATE_STATES][BGI_ELEMENTWISE_CHUNK];
 } update_buffers;
 
 static float *begin_update(const bg_kernel_call *call, uint32_t input, int64_t index, int64_t count, float *buffer)
@@ -158,20 +158,20 @@ static float *begin_update(const bg_kernel_call *call, uint32_t input, int64_t i
 
 static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int64_t count, update_buffers *buffers)
 {
-    return (update_chunk){begin_update(call, UPDATE_PARAMETER, index, count, buffers->parameter),
-                          begin_update(call, UPDATE_STATE, index, count, buffers->first),
-                          begin_update(call, UPDATE_STATE + 1, index, count, buffers->second),
-                          begin_update(call, UPDATE_GRADIENT, index, count, buffers->gradient), count};
+    update_chunk chunk = {.parameter = begin_update(call, UPDATE_PARAMETER, index, count, buffers->parameter),
+                          .gradient = begin_update(call, UPDATE_GRADIENT, index, count, buffers->gradient),
+                          .count = count};
+
+    for (uint32_t s = 0; s < UPDATE_STATES; s++)
+        chunk.states[s] = begin_update(call, UPDATE_STATE + s, index, count, buffers->states[s]);
+    return chunk;
 }
 
 static void end_updates(const bg_kernel_call *call, int64_t index, int64_t count, const update_buffers *buffers)
 {
     end_output(call->types[UPDATE_PARAMETER].dtype, call->operands[UPDATE_PARAMETER], index, count, buffers->parameter);
-    if (UPDATE_STATE < call->input_count)
-        end_output(call->types[UPDATE_STATE].dtype, call->operands[UPDATE_STATE], index, count, buffers->first);
-    if (UPDATE_STATE + 1 < call->input_count)
-        end_output(call->types[UPDATE_STATE + 1].dtype, call->operands[UPDATE_STATE + 1], index, count,
-                   buffers->second);
+    for (uint32_t i = UPDATE_STATE; i < call->input_count; i++)
+        end_output(call->types[i].dtype, call->operands[i], index, count, buffers->states[i - UPDATE_STATE]);
 }
 
 static float read_scale(const bg_kernel_call *call)
@@ -187,13 +187,31 @@ static bool is_skipped(const bg_kernel_call *call)
     return ((const double *)call->operands[UPDATE_HYPER])[BGI_HYPER_SKIP] != 0.0;
 }
 
+/* The part, chunk by chunk. */
+static void run_updates(const bg_kernel_call *call, uint32_t part,
+                        void (*update)(const void *factors, const update_chunk *chunk), const void *factors)
+{
+    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    update_buffers buffers;
+
+    if (is_skipped(call))
+        return;
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
+
+        update(factors, &chunk);
+        end_updates(call, i, chunk.count, &buffers);
+    }
+}
+
 typedef struct sgd_factors {
     float scale, step_size, decay, momentum, admitted;
     bool has_velocity, is_first, nesterov;
 } sgd_factors;
 
-static void update_sgd(const sgd_factors *f, const update_chunk *c)
+static void update_sgd(const void *factors, const update_chunk *c)
 {
+    const sgd_factors *const f = factors;
     for (int64_t i = 0; i < c->count; i += LANES) {
         const int64_t live = clip(c->count - i, LANES);
         const vf parameter = vload_n(c->parameter + i, live);
@@ -205,8 +223,8 @@ static void update_sgd(const sgd_factors *f, const update_chunk *c)
             vf velocity = direction;
 
             if (!f->is_first)
-                velocity = vload_n(c->first + i, live) * vset(f->momentum) + vset(f->admitted) * direction;
-            vstore_n(c->first + i, velocity, live);
+                velocity = vload_n(c->states[0] + i, live) * vset(f->momentum) + vset(f->admitted) * direction;
+            vstore_n(c->states[0] + i, velocity, live);
             direction = f->nesterov ? direction + vset(f->momentum) * velocity : velocity;
         }
         vstore_n(c->parameter + i, parameter + vset(f->step_size) * direction, live);
@@ -226,22 +244,13 @@ static void run_sgd_update(const bg_kernel_call *call, uint32_t part)
                                      call->input_count > UPDATE_STATE && (float)hyper[BGI_HYPER_MOMENTUM] != 0.0f,
                                  .is_first = (double)call->env->optimiser_step == hyper[BGI_HYPER_SKIPPED],
                                  .nesterov = attributes->nesterov};
-    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
-    update_buffers buffers;
 
-    if (is_skipped(call))
-        return;
-    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
-        const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
-
-        update_sgd(&factors, &chunk);
-        end_updates(call, i, chunk.count, &buffers);
-    }
+    run_updates(call, part, update_sgd, &factors);
 }
 
 typedef struct adam_factors {
     float scale, decay, beta1, admitted1, beta2, admitted2, root_correction2, epsilon, step_size;
-    bool is_decoupled;
+    bool is_decoupled, is_maximum;
 } adam_factors;
 
 static adam_factors make_adam_factors(const bg_kernel_call *call)
@@ -260,47 +269,110 @@ static adam_factors make_adam_factors(const bg_kernel_call *call)
                           .admitted1 = (float)(1.0 - beta1),
                           .beta2 = (float)beta2,
                           .admitted2 = (float)(1.0 - beta2),
-                          .root_correction2 = (float)sqrt(1.0 - pow(beta2, t)),
+                          .root_correction2 = attributes->uncorrected ? 1.0f : (float)sqrt(1.0 - pow(beta2, t)),
                           .epsilon = (float)hyper[BGI_HYPER_EPSILON],
-                          .step_size = (float)-(rate / (1.0 - pow(beta1, t))),
-                          .is_decoupled = is_decoupled};
+                          .step_size = (float)(attributes->uncorrected ? -rate : -(rate / (1.0 - pow(beta1, t)))),
+                          .is_decoupled = is_decoupled,
+                          .is_maximum = attributes->maximum};
 }
 
-static void update_adam(const adam_factors *f, const update_chunk *c)
+static void update_adam(const void *factors, const update_chunk *c)
 {
+    const adam_factors *const f = factors;
     for (int64_t i = 0; i < c->count; i += LANES) {
         const int64_t live = clip(c->count - i, LANES);
         vf parameter = vload_n(c->parameter + i, live), gradient = vload_n(c->gradient + i, live) * vset(f->scale);
-        vf m = vload_n(c->first + i, live), v = vload_n(c->second + i, live), denominator;
+        vf m = vload_n(c->states[0] + i, live), v = vload_n(c->states[1] + i, live), denominator;
 
         if (f->is_decoupled)
             parameter = parameter * vset(f->decay);
         else if (f->decay != 0.0f)
             gradient = gradient + vset(f->decay) * parameter;
         m = m * vset(f->beta1) + vset(f->admitted1) * gradient;
-        v = v * vset(f->beta2) + vset(f->admitted2) * gradient * gradient;
-        denominator = vsqrt(v) / vset(f->root_correction2) + vset(f->epsilon);
+        if (f->is_maximum) {
+            v = v * vset(f->beta2);
+            v = vselect(vgreater(v, vabs(gradient)), v, vabs(gradient));
+            denominator = v + vset(f->epsilon);
+        } else {
+            v = v * vset(f->beta2) + vset(f->admitted2) * gradient * gradient;
+            denominator = vsqrt(v) / vset(f->root_correction2) + vset(f->epsilon);
+        }
         parameter = parameter + vset(f->step_size) * m / denominator;
         vstore_n(c->parameter + i, parameter, live);
-        vstore_n(c->first + i, m, live);
-        vstore_n(c->second + i, v, live);
+        vstore_n(c->states[0] + i, m, live);
+        vstore_n(c->states[1] + i, v, live);
     }
 }
 
 static void run_adam_update(const bg_kernel_call *call, uint32_t part)
 {
     const adam_factors factors = make_adam_factors(call);
-    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
-    update_buffers buffers;
 
-    if (is_skipped(call))
-        return;
-    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
-        const update_chunk chunk = begin_updates(call, i, clip(end - i, BGI_ELEMENTWISE_CHUNK), &buffers);
+    run_updates(call, part, update_adam, &factors);
+}
 
-        update_adam(&factors, &chunk);
-        end_updates(call, i, chunk.count, &buffers);
+typedef struct rmsprop_factors {
+    float scale, rate, decay, momentum, alpha, admitted, epsilon;
+    bool is_centred, is_tf, has_velocity;
+} rmsprop_factors;
+
+static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
+{
+    const bgi_rmsprop_attributes *attributes = call->attributes;
+    const double *hyper = call->operands[UPDATE_HYPER];
+
+    return (rmsprop_factors){.scale = read_scale(call),
+                             .rate = (float)hyper[BGI_HYPER_LEARNING_RATE],
+                             .decay = attributes->without_decay ? 0.0f : (float)hyper[BGI_HYPER_WEIGHT_DECAY],
+                             .momentum = (float)hyper[BGI_HYPER_MOMENTUM],
+                             .alpha = (float)hyper[BGI_HYPER_ALPHA],
+                             .admitted = (float)(1.0 - hyper[BGI_HYPER_ALPHA]),
+                             .epsilon = (float)hyper[BGI_HYPER_EPSILON],
+                             .is_centred = attributes->centred,
+                             .is_tf = attributes->tf_variant,
+                             .has_velocity = call->input_count > UPDATE_STATE + 1u + attributes->centred};
+}
+
+static void update_rmsprop(const void *factors, const update_chunk *c)
+{
+    const rmsprop_factors *const f = factors;
+    float *const velocities = c->states[f->is_centred ? 2 : 1];
+
+    for (int64_t i = 0; i < c->count; i += LANES) {
+        const int64_t live = clip(c->count - i, LANES);
+        const vf parameter = vload_n(c->parameter + i, live);
+        vf gradient = vload_n(c->gradient + i, live) * vset(f->scale), denominator, velocity;
+        vf square = vload_n(c->states[0] + i, live), variance;
+
+        if (f->decay != 0.0f)
+            gradient = gradient + vset(f->decay) * parameter;
+        square = square * vset(f->alpha) + vset(f->admitted) * gradient * gradient;
+        vstore_n(c->states[0] + i, square, live);
+        variance = square;
+        if (f->is_centred) {
+            const vf mean = vload_n(c->states[1] + i, live) * vset(f->alpha) + vset(f->admitted) * gradient;
+
+            vstore_n(c->states[1] + i, mean, live);
+            variance = square - mean * mean;
+            variance = vselect(vgreater(vset(0.0f), variance), vset(0.0f), variance);
+        }
+        denominator = f->is_tf ? vsqrt(variance + vset(f->epsilon)) : vsqrt(variance) + vset(f->epsilon);
+        if (!f->has_velocity) {
+            vstore_n(c->parameter + i, parameter - vset(f->rate) * gradient / denominator, live);
+            continue;
+        }
+        gradient = f->is_tf ? vset(f->rate) * gradient : gradient;
+        velocity = vload_n(velocities + i, live) * vset(f->momentum) + gradient / denominator;
+        vstore_n(velocities + i, velocity, live);
+        vstore_n(c->parameter + i, parameter - (f->is_tf ? velocity : vset(f->rate) * velocity), live);
     }
+}
+
+static void run_rmsprop_update(const bg_kernel_call *call, uint32_t part)
+{
+    const rmsprop_factors factors = make_rmsprop_factors(call);
+
+    run_updates(call, part, update_rmsprop, &factors);
 }
 
 #endif

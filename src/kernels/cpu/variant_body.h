@@ -49,6 +49,7 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(RANGE_COUNT, "range_count", run_range_count, finish_range_count),
             ROUTINE(SGD_UPDATE, "sgd_update", run_sgd_update, NULL),
             ROUTINE(ADAM_UPDATE, "adam_update", run_adam_update, NULL),
+            ROUTINE(RMSPROP_UPDATE, "rmsprop_update", run_rmsprop_update, NULL),
             ROUTINE(SOFTMAX, "softmax", run_softmax, NULL),
             ROUTINE(LOG_SOFTMAX, "log_softmax", run_log_softmax, NULL),
             ROUTINE(SOFTMAX_BACKWARD, "softmax_backward", run_softmax_backward, NULL),

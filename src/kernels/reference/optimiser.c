@@ -71,9 +71,11 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+/* ---- Adam and its relatives ---- */
+
 /* What Adam's formulas need besides the elements: computed in double, then in the precision of the update. */
 typedef struct adam_factors {
-    bool in_double, is_decoupled;
+    bool in_double, is_decoupled, is_maximum;
     double decay; /* of the gradient (L2), or the factor of the parameter (decoupled) */
     double beta1, admitted1;
     double beta2, admitted2;
@@ -96,14 +98,15 @@ static adam_factors make_factors(const bg_kernel_call *call)
     return (adam_factors){
         .in_double = in_double,
         .is_decoupled = is_decoupled,
+        .is_maximum = attributes->maximum,
         .decay = round_to(in_double, is_decoupled ? 1.0 - rate * decay : decay),
         .beta1 = round_to(in_double, beta1),
         .admitted1 = round_to(in_double, 1.0 - beta1),
         .beta2 = round_to(in_double, beta2),
         .admitted2 = round_to(in_double, 1.0 - beta2),
-        .root_correction2 = round_to(in_double, sqrt(1.0 - pow(beta2, t))),
+        .root_correction2 = attributes->uncorrected ? 1.0 : round_to(in_double, sqrt(1.0 - pow(beta2, t))),
         .epsilon = round_to(in_double, hyper[BGI_HYPER_EPSILON]),
-        .step_size = round_to(in_double, -(rate / (1.0 - pow(beta1, t)))),
+        .step_size = round_to(in_double, attributes->uncorrected ? -rate : -(rate / (1.0 - pow(beta1, t)))),
     };
 }
 
@@ -117,8 +120,15 @@ static void update_adam(const adam_factors *f, double gradient, double *paramete
     else if (f->decay != 0.0)
         gradient = add_product(d, gradient, f->decay, *parameter);
     *m = add_product(d, round_to(d, *m * f->beta1), f->admitted1, gradient);
-    *v = add_product(d, round_to(d, *v * f->beta2), round_to(d, f->admitted2 * gradient), gradient);
-    denominator = round_to(d, round_to(d, round_to(d, sqrt(*v)) / f->root_correction2) + f->epsilon);
+    if (f->is_maximum) {
+        const double kept = round_to(d, *v * f->beta2), size = fabs(gradient);
+
+        *v = kept > size ? kept : size;
+        denominator = round_to(d, *v + f->epsilon);
+    } else {
+        *v = add_product(d, round_to(d, *v * f->beta2), round_to(d, f->admitted2 * gradient), gradient);
+        denominator = round_to(d, round_to(d, round_to(d, sqrt(*v)) / f->root_correction2) + f->epsilon);
+    }
     *parameter = round_to(d, *parameter + round_to(d, round_to(d, f->step_size * *m) / denominator));
 }
 
@@ -141,5 +151,90 @@ void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
         bgi_store(dtype, call->operands[PARAMETER], i, parameter);
         bgi_store(m_dtype, call->operands[STATE], i, m);
         bgi_store(v_dtype, call->operands[STATE + 1], i, v);
+    }
+}
+
+/* ---- RMSProp ---- */
+
+typedef struct rmsprop_factors {
+    bool in_double, is_centred, is_tf, has_velocity;
+    double rate, decay, momentum, alpha, admitted, epsilon;
+} rmsprop_factors;
+
+static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
+{
+    const bgi_rmsprop_attributes *attributes = call->attributes;
+    const double *hyper = call->operands[HYPER];
+    const bool in_double = call->types[PARAMETER].dtype == BG_FLOAT64;
+
+    return (rmsprop_factors){
+        .in_double = in_double,
+        .is_centred = attributes->centred,
+        .is_tf = attributes->tf_variant,
+        .has_velocity = call->input_count > STATE + 1u + attributes->centred,
+        .rate = round_to(in_double, hyper[BGI_HYPER_LEARNING_RATE]),
+        .decay = attributes->without_decay ? 0.0 : round_to(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]),
+        .momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]),
+        .alpha = round_to(in_double, hyper[BGI_HYPER_ALPHA]),
+        .admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_ALPHA]),
+        .epsilon = round_to(in_double, hyper[BGI_HYPER_EPSILON]),
+    };
+}
+
+static double find_denominator(const rmsprop_factors *f, double square, double mean)
+{
+    const bool d = f->in_double;
+    double variance = square;
+
+    if (f->is_centred) {
+        variance = round_to(d, square - round_to(d, mean * mean));
+        variance = variance < 0.0 ? 0.0 : variance;
+    }
+    return f->is_tf ? round_to(d, sqrt(round_to(d, variance + f->epsilon)))
+                    : round_to(d, round_to(d, sqrt(variance)) + f->epsilon);
+}
+
+static void update_rmsprop(const rmsprop_factors *f, double gradient, double *parameter, double *square, double *mean,
+                           double *velocity)
+{
+    const bool d = f->in_double;
+    double denominator;
+
+    if (f->decay != 0.0)
+        gradient = add_product(d, gradient, f->decay, *parameter);
+    *square = add_product(d, round_to(d, *square * f->alpha), round_to(d, f->admitted * gradient), gradient);
+    if (f->is_centred)
+        *mean = add_product(d, round_to(d, *mean * f->alpha), f->admitted, gradient);
+    denominator = find_denominator(f, *square, *mean);
+    if (!f->has_velocity) {
+        *parameter = round_to(d, *parameter - round_to(d, round_to(d, f->rate * gradient) / denominator));
+        return;
+    }
+    gradient = f->is_tf ? round_to(d, f->rate * gradient) : gradient;
+    *velocity = round_to(d, round_to(d, *velocity * f->momentum) + round_to(d, gradient / denominator));
+    *parameter = round_to(d, *parameter - (f->is_tf ? *velocity : round_to(d, f->rate * *velocity)));
+}
+
+void bgi_reference_rmsprop_update(const bg_kernel_call *call, uint32_t part)
+{
+    const rmsprop_factors factors = make_rmsprop_factors(call);
+    const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
+    const uint32_t velocity = STATE + 1 + factors.is_centred;
+
+    (void)part;
+    if (((const double *)call->operands[HYPER])[BGI_HYPER_SKIP] != 0.0)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        /* the parameter, then the states */
+        double values[STATE + 3] = {0.0};
+
+        for (uint32_t o = 0; o < call->input_count; o++)
+            if (o == PARAMETER || o >= STATE)
+                values[o] = bgi_load(call->types[o].dtype, call->operands[o], i);
+        update_rmsprop(&factors, load_gradient(call, i, factors.in_double), &values[PARAMETER], &values[STATE],
+                       &values[STATE + 1], &values[velocity]);
+        for (uint32_t o = 0; o < call->input_count; o++)
+            if (o == PARAMETER || o >= STATE)
+                bgi_store(call->types[o].dtype, call->operands[o], i, values[o]);
     }
 }
