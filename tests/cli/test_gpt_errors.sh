@@ -160,15 +160,15 @@ error 1 'stages: block `Layer-5` is not in the model; its blocks are `Embedding`
 error 1 'block `Layer-1` is in no stage' gpt pretrain $one --stages 'Embedding|Layer-0'
 error 1 'the model can be cut into at most 4 stages' gpt pretrain $one --strategy pipelined --stages auto:99
 error 1 'there are 4 stages and 99 devices' gpt pretrain $one --strategy pipelined --devices 99
-error 1 'above 1 with the single strategy' gpt pretrain $one --strategy single --devices 3
+error 2 'above 1 with the single strategy' gpt pretrain $one --strategy single --devices 3
 error 2 '--schedule grouped with --strategy phased' gpt pretrain $one --schedule grouped
 error 2 '--device-memory has 2 values' gpt pretrain $one --device-memory 1K,2K
 error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus
 error 2 '--offload names `bogus`' gpt pretrain $one --offload bogus
 error 2 '--recompute 2; it can be' gpt pretrain $one --recompute 2
 error 2 '--recompute auto without --device-memory' gpt pretrain $one --recompute auto
-error 1 'weights are sharded and on the device' gpt pretrain $one --shard weights --offload none
-error 1 'the phases are parallel, which are for loads that overlap' \
+error 2 'weights are sharded and on the device' gpt pretrain $one --shard weights --offload none
+error 2 'the phases are parallel, which are for loads that overlap' \
     gpt pretrain $one --phases parallel --phase-liveness off_chip_after_each_phase
 error 2 '--seed is `-1`' gpt pretrain $one --seed -1
 error 2 '--steps is `0`' gpt pretrain $one --steps 0
