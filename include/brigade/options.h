@@ -162,6 +162,17 @@ typedef enum bg_phase_liveness {
 BG_API const char *bg_phase_liveness_name(bg_phase_liveness liveness);
 BG_API bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out);
 
+/* What a session does with files in options.memmap_dir. */
+typedef enum bg_memmap_mode {
+    BG_MEMMAP_CONTINUE = 0, /* goes on from them; makes them where there are none */
+    BG_MEMMAP_RENEW,        /* as before, but files that cannot be gone on from are made anew instead of being an error:
+                               for who sets all weights next, as from a checkpoint */
+    BG_MEMMAP_READ_ONLY /* goes on from them and leaves them untouched: what changes is kept in memory. Without files
+                           remote stores are in memory */
+} bg_memmap_mode;
+BG_API const char *bg_memmap_mode_name(bg_memmap_mode mode);
+BG_API bool bg_memmap_mode_find(const char *name, bg_memmap_mode *out);
+
 /* A loss scale that begins at options.loss_scaling and adapts itself between updates, as PopART's does: of the elements
  * of all parameters' gradients (scaled, accumulated, summed over replicas) those above bin_edge x 65504 in size, the
  * largest number of float16, are counted, whatever type the gradients have. Is their share above the threshold, the
@@ -289,7 +300,13 @@ typedef struct bg_options {
     bg_dtype partials;
     bool no_fusion;    /* leave ops as written */
     bool compile_only; /* the plan is to be looked at: it is made as ever, and a session of it is an error */
-    bool log_cycles;   /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */
+    /* A folder, made if it is not there, in which the remote stores of a session are files that are mapped into memory
+     * instead of memory of the process. They keep weights, optimiser state and step from one session to the next that
+     * has the same plan (bg_session_flush). A file that is foreign, damaged or in use is an error of the session, never
+     * used. Which values are remote, `locations` say. NULL or "": none. */
+    const char *memmap_dir;
+    bg_memmap_mode memmap_mode;
+    bool log_cycles; /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */
     /* A folder in which plans are kept: who asks for the same plan again (graph, options, library, kind of processor)
      * gets it from there, many times faster. Processes may share it. A file that is damaged or foreign is not used,
      * with a note for the log; nor is a folder that cannot be written an error. Files are never deleted. NULL or "":

@@ -34,6 +34,14 @@ typedef struct bg_safetensors_metadata {
 BG_API bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count, bg_error *error);
 
+/* Brings the data of an entry that has none (`data` NULL): they must stay until the next call. */
+typedef bg_status (*bg_safetensors_fetch)(void *user, const bg_safetensors_entry *entry, const void **out_data,
+                                          bg_error *error);
+/* The same file, of tensors that need not be in memory at the same time. An error of `fetch` leaves no file. */
+BG_API bg_status bg_safetensors_write_fetched(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                              const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                              bg_safetensors_fetch fetch, void *user, bg_error *error);
+
 /* A file that was opened: its tensors in memory. Immutable, so threads may share it. */
 typedef struct bg_safetensors bg_safetensors;
 

@@ -78,6 +78,20 @@ BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learni
  * count at 0, as a new torch.optim object does; state that was set (bg_weights_set) is as old as this count says. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API void bg_session_set_step(bg_session *session, uint64_t step);
+/* ---- with options.memmap_dir ---- */
+
+/* Whether the session has gone on from files of an earlier one: its weights (those that were not given), the
+ * optimiser's state and the step are theirs. */
+BG_API bool bg_session_is_continued(const bg_session *session);
+/* The text that was given to the flush that the session has gone on from; "" when there was none. Borrowed. */
+BG_API const char *bg_session_note(const bg_session *session);
+/* Writes to the disk what the files still lack, with a text of the caller's (UTF-8; NULL is ""), such as the place in
+ * its data: from then until the next run or change of a weight, a session that is created with the same plan and
+ * directory goes on from here. A process that ends at another time leaves files that nobody goes on from. Without
+ * options.memmap_dir, and with files that are read only, nothing happens.
+ * Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
+BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
+
 /* How long the last run took on the devices, in cycles of a clock of 1 GHz (nanoseconds; no processor's
  * clock, which changes), from the first device's start to the last one's end: with options.log_cycles, else 0. Also 0
  * before a run, and after one that failed. */

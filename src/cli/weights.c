@@ -18,6 +18,15 @@ static bool is_model_weight(const bg_weight *weight)
     return weight->role == BG_ROLE_PARAMETER || weight->role == BG_ROLE_BUFFER;
 }
 
+static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
+{
+    bg_weight weight;
+
+    BGI_TRY(bg_weights_find(user, entry->name, &weight, error));
+    *out_data = weight.data;
+    return BG_OK;
+}
+
 bg_status cli_weights_save(bg_weights *weights, const char *path, bg_error *error)
 {
     const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
@@ -28,19 +37,13 @@ bg_status cli_weights_save(bg_weights *weights, const char *path, bg_error *erro
 
     if (entries == NULL)
         return bgi_error_memory(error, "weight list", (count + 1) * sizeof *entries);
-    /* A weight is valid until the next call on these weights: fetch the newest values first, then collect them. */
-    for (uint32_t i = 0; i < count; i++) {
-        bg_weight weight;
-        BGI_TRY_CLEANUP(bg_weights_at(weights, i, &weight, error));
-    }
     for (uint32_t i = 0; i < count; i++) {
         bg_weight weight;
         BGI_TRY_CLEANUP(bg_weights_at(weights, i, &weight, error));
         if (is_model_weight(&weight))
-            entries[entry_count++] =
-                (bg_safetensors_entry){.name = weight.name, .type = weight.type, .data = weight.data};
+            entries[entry_count++] = (bg_safetensors_entry){.name = weight.name, .type = weight.type};
     }
-    status = bg_safetensors_write(path, entries, entry_count, metadata, 1, error);
+    status = bg_safetensors_write_fetched(path, entries, entry_count, metadata, 1, fetch, weights, error);
 cleanup:
     free(entries);
     return status;

@@ -44,6 +44,7 @@ NAMES(recompute_order)
 NAMES(output_mode)
 NAMES(grouping)
 NAMES(phase_liveness)
+NAMES(memmap_mode)
 #undef NAMES
 
 static const char *name_partials(int value)
@@ -156,6 +157,8 @@ static const option_row rows[] = {
     {"no_fusion", NULL, BOOL, AT(no_fusion), NULL, 0},
     {"compile_only", NULL, BOOL, AT(compile_only), NULL, 0},
     {"log_dir", "logDir", TEXT, AT(log_dir), NULL, 0},
+    {"memmap_dir", NULL, TEXT, AT(memmap_dir), NULL, 0},
+    {"memmap_mode", NULL, NAME, AT(memmap_mode), name_memmap_mode, 0},
     {"log_cycles", "logCycleCount", BOOL, AT(log_cycles), NULL, 0},
     {"cache_dir", "enableExecutableCaching", TEXT, AT(cache_dir), NULL, 0},
 };

@@ -33,6 +33,15 @@ static bg_status find_weight(const bgi_hf_config *config, int64_t index, bg_weig
     return BG_OK;
 }
 
+static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
+{
+    bg_weight weight;
+
+    BGI_TRY(bg_weights_find(user, entry->name, &weight, error));
+    *out_data = weight.data;
+    return BG_OK;
+}
+
 static bg_status save_model(const char *directory, const bgi_hf_config *config, bg_weights *weights, bg_error *error)
 {
     /* transformers refuses a file that does not say from which framework its tensors are. */
@@ -42,22 +51,19 @@ static bg_status save_model(const char *directory, const bgi_hf_config *config, 
     char *path = bgi_path_join(directory, BGI_HF_MODEL);
     char name[FULL_NAME_BYTES];
     bg_status status = BG_OK;
-    bool found = true;
     bg_weight weight;
     size_t count = 0;
 
     if (entries == NULL || path == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a list of weights", ((size_t)limit + 1) * sizeof *entries));
-    /* A weight is valid until the next call on these weights: fetch the newest values first, then collect them. */
-    for (int64_t i = 0; found; i++)
-        BGI_TRY_CLEANUP(find_weight(config, i, weights, name, &weight, &found, error));
     for (int64_t i = 0;; i++) {
+        bool found = false;
         BGI_TRY_CLEANUP(find_weight(config, i, weights, name, &weight, &found, error));
         if (!found)
             break;
-        entries[count++] = (bg_safetensors_entry){.name = weight.name, .type = weight.type, .data = weight.data};
+        entries[count++] = (bg_safetensors_entry){.name = weight.name, .type = weight.type};
     }
-    status = bg_safetensors_write(path, entries, count, metadata, 1, error);
+    status = bg_safetensors_write_fetched(path, entries, count, metadata, 1, fetch, weights, error);
 cleanup:
     free(path);
     free(entries);

@@ -24,11 +24,17 @@ static int compare_for_file(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static bg_status check_entry(const char *path, const bg_safetensors_entry *entry, bg_error *error)
+/* What brings the data of entries that have none; NULL: all have. */
+typedef struct source {
+    bg_safetensors_fetch fetch;
+    void *user;
+} source;
+
+static bg_status check_entry(const char *path, const bg_safetensors_entry *entry, const source *from, bg_error *error)
 {
     bg_status status;
 
-    if (entry->name == NULL || entry->data == NULL)
+    if (entry->name == NULL || (entry->data == NULL && from->fetch == NULL))
         return bg_error_set(error, BG_ERROR_INVALID, "%s: tensor `%s` has no %s", path,
                             entry->name == NULL ? "(null)" : entry->name, entry->name == NULL ? "name" : "data");
     if (strcmp(entry->name, BGI_SAFETENSORS_METADATA) == 0)
@@ -89,13 +95,28 @@ static bg_status fill_header(const char *path, json_t *header, const bg_safetens
     return BG_OK;
 }
 
+/* Stops at the first that cannot be fetched. */
+static bg_status write_data(bgi_file_writer *writer, const bg_safetensors_entry *const *sorted, size_t count,
+                            const source *from, bg_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        const void *data = sorted[i]->data;
+
+        if (data == NULL)
+            BGI_TRY(from->fetch(from->user, sorted[i], &data, error));
+        bgi_file_write(writer, data, bg_type_size_bytes(&sorted[i]->type));
+    }
+    return BG_OK;
+}
+
 static bg_status write_all(const char *path, const char *header, const bg_safetensors_entry *const *sorted,
-                           size_t count, bg_error *error)
+                           size_t count, const source *from, bg_error *error)
 {
     const uint64_t text_bytes = strlen(header);
     const uint64_t padded_bytes = (text_bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
     unsigned char length[LENGTH_BYTES];
     bgi_file_writer writer = {0};
+    bg_status status;
 
     if (padded_bytes > BGI_SAFETENSORS_HEADER_LIMIT)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -107,13 +128,17 @@ static bg_status write_all(const char *path, const char *header, const bg_safete
     bgi_file_write(&writer, length, sizeof length);
     bgi_file_write(&writer, header, text_bytes);
     bgi_file_write(&writer, "        ", padded_bytes - text_bytes);
-    for (size_t i = 0; i < count; i++)
-        bgi_file_write(&writer, sorted[i]->data, bg_type_size_bytes(&sorted[i]->type));
+    status = write_data(&writer, sorted, count, from, error);
+    if (status != BG_OK) {
+        bgi_file_writer_abandon(&writer);
+        return status;
+    }
     return bgi_file_writer_commit(&writer, error);
 }
 
-bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
-                               const bg_safetensors_metadata *metadata, size_t metadata_count, bg_error *error)
+static bg_status write_file(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                            const bg_safetensors_metadata *metadata, size_t metadata_count, const source *from,
+                            bg_error *error)
 {
     const bg_safetensors_entry **sorted = NULL;
     json_t *header = NULL;
@@ -121,7 +146,7 @@ bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *ent
     bg_status status;
 
     for (size_t i = 0; i < entry_count; i++)
-        BGI_TRY(check_entry(path, &entries[i], error));
+        BGI_TRY(check_entry(path, &entries[i], from, error));
     sorted = calloc(entry_count + 1, sizeof *sorted);
     header = json_object();
     if (sorted == NULL || header == NULL)
@@ -133,11 +158,24 @@ bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *ent
     text = json_dumps(header, JSON_COMPACT);
     if (text == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a header's text", 0));
-    status = write_all(path, text, sorted, entry_count, error);
+    status = write_all(path, text, sorted, entry_count, from, error);
 
 cleanup:
     free(text);
     json_decref(header);
     free(sorted);
     return status;
+}
+
+bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                               const bg_safetensors_metadata *metadata, size_t metadata_count, bg_error *error)
+{
+    return write_file(path, entries, entry_count, metadata, metadata_count, &(source){.fetch = NULL}, error);
+}
+
+bg_status bg_safetensors_write_fetched(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                       bg_safetensors_fetch fetch, void *user, bg_error *error)
+{
+    return write_file(path, entries, entry_count, metadata, metadata_count, &(source){fetch, user}, error);
 }

@@ -85,11 +85,14 @@ static const char *const liveness_names[] = {[BG_LIVE_ALWAYS] = "always_live",
                                              [BG_LIVE_OFF_CHIP_AFTER_FWD] = "off_chip_after_fwd",
                                              [BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP] = "off_chip_after_fwd_no_overlap",
                                              [BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE] = "off_chip_after_each_phase"};
+static const char *const memmap_mode_names[] = {
+    [BG_MEMMAP_CONTINUE] = "continue", [BG_MEMMAP_RENEW] = "renew", [BG_MEMMAP_READ_ONLY] = "read_only"};
 
 enum {
     ACCUMULATION_COUNT = sizeof accumulation_names / sizeof accumulation_names[0],
     REPLICA_REDUCTION_COUNT = sizeof replica_reduction_names / sizeof replica_reduction_names[0],
     LIVENESS_COUNT = sizeof liveness_names / sizeof liveness_names[0],
+    MEMMAP_MODE_COUNT = sizeof memmap_mode_names / sizeof memmap_mode_names[0],
     MOST_IO_THREADS = 64,
     STRATEGY_COUNT = sizeof strategy_names / sizeof strategy_names[0],
     GROUPING_COUNT = sizeof grouping_names / sizeof grouping_names[0],
@@ -277,6 +280,21 @@ bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out)
     if (i == LIVENESS_COUNT)
         return false;
     *out = (bg_phase_liveness)i;
+    return true;
+}
+
+const char *bg_memmap_mode_name(bg_memmap_mode mode)
+{
+    return (uint32_t)mode < MEMMAP_MODE_COUNT ? memmap_mode_names[mode] : "none";
+}
+
+bool bg_memmap_mode_find(const char *name, bg_memmap_mode *out)
+{
+    uint32_t i = find_name(memmap_mode_names, MEMMAP_MODE_COUNT, name);
+
+    if (i == MEMMAP_MODE_COUNT)
+        return false;
+    *out = (bg_memmap_mode)i;
     return true;
 }
 
@@ -511,6 +529,9 @@ static void check_locations(problem_list *list, const bg_options *options)
                     "phase_liveness is %s and the phases are parallel, which are for loads that overlap; take "
                     "off_chip_after_fwd or always_live, or serial phases",
                     bg_phase_liveness_name(options->phase_liveness));
+    if ((uint32_t)options->memmap_mode >= MEMMAP_MODE_COUNT)
+        add_problem(list, "memmap_mode is %d; it must be BG_MEMMAP_CONTINUE, _RENEW or _READ_ONLY",
+                    (int)options->memmap_mode);
     if (options->io_threads < -1 || options->io_threads > MOST_IO_THREADS)
         add_problem(list, "io_threads is %d; it must be 0 (workers do loads and stores) to %d, or -1 (automatic)",
                     (int)options->io_threads, MOST_IO_THREADS);

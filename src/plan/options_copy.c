@@ -53,6 +53,7 @@ bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options 
     BGI_TRY(copy_text(arena, &made.stages, error));
     BGI_TRY(copy_text(arena, &made.cache_dir, error));
     BGI_TRY(copy_text(arena, &made.log_dir, error));
+    BGI_TRY(copy_text(arena, &made.memmap_dir, error));
     BGI_TRY(copy_devices(arena, from, &made, error));
     BGI_TRY(COPY(requests, output_requests, from->output_request_count));
     for (uint32_t i = 0; requests != NULL && i < from->output_request_count; i++) {

@@ -7,6 +7,8 @@
 #include <brigade/checkpoint.h>
 #include <brigade/safetensors.h>
 
+#include "core/text.h"
+
 /* ---- checkpoint_folder.c ---- */
 
 typedef struct bgi_checkpoint_list {
@@ -27,16 +29,54 @@ bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, b
 void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
                                bg_log_function log, void *log_user);
 
-/* ---- checkpoint.c, checkpoint_load.c ---- */
+/* ---- checkpoint_content.c ---- */
 
 /* Over all metadata but the checksum itself, then names, types and values; both in the order of bg_safetensors_at.
- * Text of 16 hexadecimal digits. */
+ * Text of 16 hexadecimal digits. `fetch` brings what has no data; it may be NULL where all have. */
 enum { BGI_CHECKPOINT_SUM_BYTES = 17 };
-void bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_count,
-                        const bg_safetensors_metadata *metadata, size_t metadata_count,
-                        char text[BGI_CHECKPOINT_SUM_BYTES]);
+bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_count,
+                             const bg_safetensors_metadata *metadata, size_t metadata_count, bg_safetensors_fetch fetch,
+                             void *user, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
+
+/* What is written: begin, add (at most eight keys beside those of weights), write, end. */
+typedef struct bgi_checkpoint_content {
+    bg_weights *weights;
+    bg_safetensors_entry *entries;
+    size_t entry_count;
+    bg_safetensors_metadata *metadata;
+    size_t metadata_count;
+    bgi_text *texts; /* keys and values that were made, as many as `text_count` */
+    size_t text_count;
+} bgi_checkpoint_content;
+
+bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, bg_weights *weights, bg_error *error);
+void bgi_checkpoint_end(bgi_checkpoint_content *content); /* fine on zeros */
+/* Keeps the pointers. */
+void bgi_checkpoint_add(bgi_checkpoint_content *content, const char *key, const char *value);
+bg_status bgi_checkpoint_add_number(bgi_checkpoint_content *content, const char *key, uint64_t number, bg_error *error);
+bg_status bgi_checkpoint_add_blob(bgi_checkpoint_content *content, const void *blob, size_t size_bytes,
+                                  bg_error *error);
+/* What is known of a weight and, `with_value`, its newest value. */
+bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *content, uint32_t index, bool with_value, bg_error *error);
+/* Adds the checksum. */
+bg_status bgi_checkpoint_write(bgi_checkpoint_content *content, const char *path, bg_error *error);
+
+/* ---- checkpoint_load.c ---- */
 
 const char *bgi_checkpoint_role(bg_variable_role role);
+
+/* What metadata say of a weight. */
+typedef struct bgi_checkpoint_record {
+    bg_variable_role role;
+    bool is_given;
+    uint64_t updates;
+} bgi_checkpoint_record;
+
+/* Of a file that was written as above; `what` it should be, for the message. */
+bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what, bg_error *error);
+bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key, uint64_t *out, bg_error *error);
+bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *name, bgi_checkpoint_record *out,
+                                     bg_error *error);
 
 /* The metadata's keys. */
 #define BGI_CHECKPOINT_VERSION "checkpoint_version"

@@ -41,27 +41,22 @@ const char *bgi_checkpoint_role(bg_variable_role role)
     return (size_t)role < ROLE_COUNT && role_names[role] != NULL ? role_names[role] : role_names[BG_ROLE_PARAMETER];
 }
 
-/* What metadata say of a weight. */
-typedef struct record {
-    bg_variable_role role;
-    bool is_given;
-    uint64_t updates;
-} record;
-
-static bool parse_record(const char *text, record *out)
+static bool parse_record(const char *text, bgi_checkpoint_record *out)
 {
     for (size_t role = 0; text != NULL && role < ROLE_COUNT; role++) {
         const size_t length = role_names[role] != NULL ? strlen(role_names[role]) : 0;
         const char *rest = text + length + 1;
         if (length == 0 || strncmp(text, role_names[role], length) != 0 || text[length] != ' ')
             continue;
-        *out = (record){.role = (bg_variable_role)role, .is_given = strcmp(rest, BGI_CHECKPOINT_GIVEN) == 0};
+        *out = (bgi_checkpoint_record){.role = (bg_variable_role)role,
+                                       .is_given = strcmp(rest, BGI_CHECKPOINT_GIVEN) == 0};
         return out->is_given || bgi_checkpoint_number(rest, &out->updates);
     }
     return false;
 }
 
-static bg_status find_record(const bg_safetensors *file, const char *name, record *out, bg_error *error)
+bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *name, bgi_checkpoint_record *out,
+                                     bg_error *error)
 {
     bgi_text key = {0};
     const char *text;
@@ -80,7 +75,7 @@ static bg_status find_record(const bg_safetensors *file, const char *name, recor
     return BG_OK;
 }
 
-static bg_status read_number(const bg_safetensors *file, const char *key, uint64_t *out, bg_error *error)
+bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key, uint64_t *out, bg_error *error)
 {
     const char *text = bg_safetensors_metadata_find(file, key);
 
@@ -125,35 +120,38 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
 static bg_status read_metadata(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
 {
     const char *info = bg_safetensors_metadata_find(file, BGI_CHECKPOINT_INFO);
-    record ignored;
+    bgi_checkpoint_record ignored;
 
-    BGI_TRY(read_number(file, BGI_CHECKPOINT_STEP, &out->step, error));
-    BGI_TRY(read_number(file, BGI_CHECKPOINT_SEED, &out->seed, error));
+    BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_STEP, &out->step, error));
+    BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_SEED, &out->seed, error));
     BGI_TRY(read_blob(file, out, error));
     for (size_t i = 0; i < bg_safetensors_count(file); i++)
-        BGI_TRY(find_record(file, bg_safetensors_at(file, i)->name, &ignored, error));
+        BGI_TRY(bgi_checkpoint_find_record(file, bg_safetensors_at(file, i)->name, &ignored, error));
     out->info = strdup(info != NULL ? info : "");
     return out->info != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's text", 0);
 }
 
 /* ---- the file ---- */
 
-static bg_status check_sum(const bg_safetensors *file, bg_error *error)
+bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what, bg_error *error)
 {
     const char *expected = bg_safetensors_metadata_find(file, BGI_CHECKPOINT_SUM);
     const size_t count = bg_safetensors_count(file), metadata_count = bg_safetensors_metadata_count(file);
     bg_safetensors_entry *entries;
     char sum[BGI_CHECKPOINT_SUM_BYTES];
+    bg_status status;
 
     if (expected == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "has no `" BGI_CHECKPOINT_SUM "`: it is no checkpoint");
+        return bg_error_set(error, BG_ERROR_PARSE, "has no `" BGI_CHECKPOINT_SUM "`: it is no %s", what);
     entries = malloc((count + 1) * sizeof *entries);
     if (entries == NULL)
         return bgi_error_memory(error, "checkpoint", count * sizeof *entries);
     for (size_t i = 0; i < count; i++)
         entries[i] = *bg_safetensors_at(file, i);
-    bgi_checkpoint_sum(entries, count, bg_safetensors_metadata_at(file, 0), metadata_count, sum);
+    status =
+        bgi_checkpoint_sum(entries, count, bg_safetensors_metadata_at(file, 0), metadata_count, NULL, NULL, sum, error);
     free(entries);
+    BGI_TRY(status);
     if (strcmp(sum, expected) != 0)
         return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, the file says %.40s", sum, expected);
     return BG_OK;
@@ -163,8 +161,8 @@ static bg_status read_file(const bg_safetensors *file, bg_checkpoint *out, bg_er
 {
     uint64_t version = 0;
 
-    BGI_TRY(check_sum(file, error));
-    BGI_TRY(read_number(file, BGI_CHECKPOINT_VERSION, &version, error));
+    BGI_TRY(bgi_checkpoint_check_sum(file, "checkpoint", error));
+    BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_VERSION, &version, error));
     if (version != BGI_CHECKPOINT_NEWEST_VERSION)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "version %" PRIu64 " of the format, expected %d: another release of Brigade wrote it",
@@ -299,12 +297,12 @@ static bg_status set_weights(const loader *l)
 
     for (size_t i = 0; i < bg_safetensors_count(l->file); i++) {
         const bg_safetensors_entry *entry = bg_safetensors_at(l->file, i);
-        record about = {0};
+        bgi_checkpoint_record about = {0};
         bgi_weight *weight;
         bg_status status;
         if (!is_empty && bgi_weights_index(l->weights, entry->name) == UINT32_MAX)
             continue;
-        status = find_record(l->file, entry->name, &about, l->error);
+        status = bgi_checkpoint_find_record(l->file, entry->name, &about, l->error);
         if (status == BG_OK)
             status = bg_weights_set(l->weights, entry->name, &entry->type, entry->data, l->error);
         if (status != BG_OK) {

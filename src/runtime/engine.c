@@ -9,6 +9,7 @@
 #include "core/arena.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "runtime/memmap.h"
 
 enum { PAGE_BYTES = 4096 };
 
@@ -35,6 +36,9 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
         if (engine->arenas[i] == NULL)
             return bgi_error_memory(error, "a device's arena", device->arena_bytes);
         if (device->remote_bytes == 0)
+            continue;
+        engine->remotes[i] = bgi_memmap_address(engine->memmap, i);
+        if (engine->remotes[i] != NULL)
             continue;
         engine->remotes[i] = bgi_aligned_take(PAGE_BYTES, device->remote_bytes);
         if (engine->remotes[i] == NULL)
@@ -176,10 +180,16 @@ bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *err
     engine = take_lines(1, sizeof *engine);
     if (engine == NULL)
         return bgi_error_memory(error, "the engine", sizeof *engine);
+    status = bgi_memmap_open(plan, &engine->memmap, error);
+    if (status != BG_OK) {
+        free(engine);
+        return status;
+    }
     engine->plan = plan;
     engine->device_count = plan->device_count * plan->replicas;
     engine->created_ns = bgi_clock_ns();
     if (!init_waiting(engine)) {
+        bgi_memmap_close(engine->memmap);
         free(engine);
         return bg_error_set(error, BG_ERROR_IO, "the system refused a mutex or a condition");
     }
@@ -198,7 +208,7 @@ void bgi_engine_free(bgi_engine *engine)
     for (uint32_t i = 0; i < engine->device_count; i++) {
         if (engine->arenas != NULL)
             free(engine->arenas[i]);
-        if (engine->remotes != NULL)
+        if (engine->remotes != NULL && bgi_memmap_address(engine->memmap, i) == NULL)
             free(engine->remotes[i]);
         if (engine->devices != NULL) {
             bgi_trace_clear(&engine->devices[i].trace);
@@ -220,6 +230,7 @@ void bgi_engine_free(bgi_engine *engine)
     pthread_mutex_destroy(&engine->mutex);
     bgi_event_count_clear(&engine->io_events);
     bgi_event_count_clear(&engine->events);
+    bgi_memmap_close(engine->memmap);
     free(engine);
 }
 
@@ -346,7 +357,10 @@ void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_operand *o
 {
     bgi_device *device = &engine->devices[replica * engine->plan->device_count + operand->device];
 
-    memcpy(bgi_engine_address(engine, replica, operand), data, size_bytes);
+    void *to = bgi_engine_address(engine, replica, operand);
+
+    if (to != data)
+        memcpy(to, data, size_bytes);
     if (!operand->is_remote && operand->offset + size_bytes > device->touched_bytes)
         device->touched_bytes = operand->offset + size_bytes;
 }

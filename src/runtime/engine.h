@@ -117,6 +117,7 @@ typedef struct bgi_trace_ring {
 } bgi_trace_ring;
 
 typedef struct bgi_worker bgi_worker;
+typedef struct bgi_memmap bgi_memmap;
 
 enum { BGI_FAILURE_BYTES = 320 };
 
@@ -191,6 +192,7 @@ struct bgi_engine {
     bgi_barrier *barriers; /* [device][axes][group]; see bgi_engine_barrier */
     void **arenas;         /* [replica][device] */
     void **remotes;        /* [replica][device]; NULL where there is none */
+    bgi_memmap *memmap;    /* the files that they are in; NULL: in memory */
     float **sums;          /* [output][replica]: of bfloat16 outputs that are summed; else NULL */
     uint32_t sum_count;
     void **operands; /* of all devices */
@@ -259,7 +261,7 @@ static inline bgi_device *bgi_group_member(const bgi_device *device, uint32_t pl
 
 /* ---- engine.c ---- */
 
-/* Checks the plan, takes memory, uploads constants, starts the workers. */
+/* Checks the plan, takes memory, opens files, uploads constants, starts the workers. */
 bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *error);
 void bgi_engine_destroy(bgi_engine *engine);
 /* One run of the plan; *out_iterations: how many steps were done. After a failure the engine is dead. */

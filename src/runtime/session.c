@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "kernels/attributes.h"
 #include "runtime/initialise.h"
+#include "runtime/memmap.h"
 #include "runtime/weights.h"
 
 /* ---- variables ---- */
@@ -87,6 +88,22 @@ void bgi_session_download(const bg_session *session, uint32_t variable, void *da
     }
 }
 
+void *bgi_session_whole(const bg_session *session, uint32_t variable)
+{
+    const bgi_plan_variable *of = &session->plan->variables[variable];
+    const bool is_cut = of->shard != NULL || (of->piece_count > 0 && bgi_plan_data_replicas(session->plan) > 1);
+
+    return is_cut ? NULL : bgi_engine_address(session->engine, 0, &of->places[0]);
+}
+
+bg_status bgi_session_adopt(bg_session *session, uint32_t variable, const void *data, bg_error *error)
+{
+    BGI_TRY(bgi_memmap_begin(session->engine->memmap, error));
+    bgi_session_upload(session, &session->plan->variables[variable], data);
+    session->variables[variable].version = session->weights->items[session->variables[variable].weight].version;
+    return BG_OK;
+}
+
 /* Brings the devices up to date with the weights. */
 static bg_status pull_weights(bg_session *session, bg_error *error)
 {
@@ -97,13 +114,18 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
         bgi_session_variable *variable = &session->variables[i];
         const bgi_weight *weight;
+        const void *data = NULL;
         if (variable->weight == UINT32_MAX)
             continue;
+        /* Whoever has a newer value, or has lost it, has raised the version. */
         weight = &weights->items[variable->weight];
-        if (weight->newest != session)
-            BGI_TRY(bgi_weights_pull(weights, variable->weight, error));
-        if (variable->version != weight->version)
-            bgi_session_upload(session, &session->plan->variables[i], weight->data);
+        if (variable->version == weight->version)
+            continue;
+        BGI_TRY(bgi_weights_fetch(weights, variable->weight, &data, error));
+        if (variable->version != weight->version) { /* it may have come home */
+            BGI_TRY(bgi_memmap_begin(session->engine->memmap, error));
+            bgi_session_upload(session, &session->plan->variables[i], data);
+        }
         variable->version = weight->version;
     }
     session->epoch = weights->epoch;
@@ -143,20 +165,70 @@ static void lose_weights(bg_session *session)
     bg_weights *weights = session->weights;
 
     for (uint32_t i = 0; i < weights->count; i++) {
-        if (weights->items[i].newest != session)
+        bgi_weight *weight = &weights->items[i];
+        /* At home, what the run has begun to change was the only value there is. */
+        const bool is_changed = weight->home == session && weight->newest == NULL &&
+                                (session->plan->training || session->plan->variables[weight->home_variable].is_written);
+        if (weight->newest != session && !is_changed)
             continue;
-        weights->items[i].newest = NULL;
-        weights->items[i].is_lost = true;
-        weights->items[i].version++;
+        weight->newest = NULL;
+        weight->is_lost = true;
+        weight->version++;
         weights->epoch++;
     }
 }
 
+/* To weights that outlive the session. */
 static void return_weights(bg_session *session)
 {
-    for (uint32_t i = 0; i < session->weights->count; i++)
-        if (session->weights->items[i].newest == session)
-            bgi_weights_pull(session->weights, i, NULL);
+    bg_weights *weights = session->weights;
+
+    for (uint32_t i = 0; i < weights->count && weights->references > 1; i++)
+        if (weights->items[i].home == session)
+            bgi_weights_leave_home(weights, i);
+        else if (weights->items[i].newest == session)
+            bgi_weights_pull(weights, i, NULL);
+}
+
+/* Of a variable whose values are in files. */
+static bool is_at_home(const bg_session *session, const bgi_plan_variable *variable)
+{
+    return session->engine->memmap != NULL && variable->places[0].is_remote;
+}
+
+/* The first values of a new weight, from the seed. At home they are written where they stay. */
+static bg_status initialise(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
+{
+    const bgi_plan_variable *variable = &session->plan->variables[number];
+    bgi_weight *weight = &session->weights->items[index];
+    void *data = weight->home != NULL ? bgi_session_whole(session, number) : weight->data;
+
+    if (data == NULL)
+        BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
+    bgi_initialise(&weight->type, &variable->initialiser, session->plan->options.seed, variable->number, data);
+    if (weight->home != NULL) {
+        bgi_session_upload(session, variable, data);
+        session->variables[number].version = weight->version;
+    }
+    return BG_OK;
+}
+
+/* The values of a new weight as the files have them. What is at home is in its place already; other places that it has
+ * (on devices that hold a copy) get it from there. */
+static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
+{
+    const bgi_plan_variable *variable = &session->plan->variables[number];
+    const void *data = NULL;
+
+    BGI_TRY(bgi_memmap_index_take(bgi_memmap_found(session->engine->memmap), session->weights, index, error));
+    if (session->weights->items[index].home == NULL)
+        return BG_OK;
+    session->variables[number].version = session->weights->items[index].version;
+    if (variable->place_count > 1) {
+        BGI_TRY(bgi_weights_fetch(session->weights, index, &data, error));
+        bgi_session_upload(session, variable, data);
+    }
+    return BG_OK;
 }
 
 /* Finds or makes the weight of a variable. */
@@ -168,27 +240,40 @@ static bg_status attach(bg_session *session, uint32_t number, bg_error *error)
     char wanted[BG_TYPE_TEXT_BYTES], have[BG_TYPE_TEXT_BYTES];
     uint32_t index = bgi_weights_index(weights, variable->name);
 
-    if (index == UINT32_MAX) {
-        index = weights->count;
-        BGI_TRY(bgi_weights_add(weights, variable->name, type, variable->role, error));
-        bgi_initialise(type, &variable->initialiser, session->plan->options.seed, variable->number,
-                       weights->items[index].data);
-    } else if (!bg_type_equal(&weights->items[index].type, type)) {
+    if (index != UINT32_MAX && !bg_type_equal(&weights->items[index].type, type))
         return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, %s in the weights", variable->name,
                             bg_type_text(type, wanted), bg_type_text(&weights->items[index].type, have));
+    if (index != UINT32_MAX) {
+        session->variables[number].weight = index;
+        return BG_OK;
     }
-    session->variables[number].weight = index;
-    return BG_OK;
+    session->variables[number].weight = index = weights->count;
+    BGI_TRY(bgi_weights_add(weights, variable->name, type, variable->role,
+                            is_at_home(session, variable) ? session : NULL, number, error));
+    if (bgi_memmap_found(session->engine->memmap) != NULL)
+        return continue_weight(session, number, index, error);
+    return initialise(session, number, index, error);
 }
 
 static bg_status attach_all(bg_session *session, bg_error *error)
 {
-    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+    for (uint32_t i = 0; i < session->plan->variable_count; i++)
         session->variables[i].weight = UINT32_MAX;
+    for (uint32_t i = 0; i < session->plan->variable_count; i++)
         if (is_shared(&session->plan->variables[i]))
             BGI_TRY(attach(session, i, error));
-    }
     return BG_OK;
+}
+
+/* Weights that were given are at home here too, once nothing can fail any more. */
+static void move_home(bg_session *session)
+{
+    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+        const uint32_t index = session->variables[i].weight;
+        if (index != UINT32_MAX && session->weights->items[index].home == NULL &&
+            is_at_home(session, &session->plan->variables[i]))
+            bgi_weights_move_home(session->weights, index, session, i);
+    }
 }
 
 /* The plan knows a weight's role better than the file it was read from. */
@@ -285,6 +370,30 @@ static bg_status take_cut(bg_session *session, bg_error *error)
     return most == 0 || session->cut != NULL ? BG_OK : bgi_error_memory(error, "pieces of variables", most);
 }
 
+/* How far the training is whose files this session goes on with. */
+static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *error)
+{
+    const bgi_memmap_index *found = bgi_memmap_found(session->engine->memmap);
+    char text[192];
+
+    if (found == NULL)
+        return BG_OK;
+    session->note = strdup(found->note);
+    if (session->note == NULL)
+        return bgi_error_memory(error, "a note", strlen(found->note));
+    if (weights_are_new)
+        session->weights->step = found->step;
+    if (found->seed != session->plan->options.seed) {
+        snprintf(text, sizeof text,
+                 "memmap_dir: the files were made with seed %" PRIu64 ", this session has %" PRIu64
+                 "; random numbers (dropout) go on from the session's",
+                 found->seed, session->plan->options.seed);
+        bgi_say(&session->plan->options, BG_LOG_WARNING, text);
+    }
+    bgi_memmap_forget(session->engine->memmap);
+    return BG_OK;
+}
+
 static bg_status open_session(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -312,6 +421,8 @@ static bg_status open_session(bg_session *session, bg_error *error)
         if (session->condition_memory == NULL)
             return bgi_error_memory(error, "a loop's condition", plan->condition->devices[0].arena_bytes);
     }
+    BGI_TRY(take_note(session, weight_count == 0, error));
+    move_home(session);
     return BG_OK;
 }
 
@@ -349,7 +460,7 @@ void bg_session_destroy(bg_session *session)
 {
     if (session == NULL)
         return;
-    if (session->weights != NULL)
+    if (session->weights != NULL && session->engine != NULL)
         return_weights(session);
     bgi_engine_destroy(session->engine);
     for (bg_outfeed *outfeed = session->outfeeds, *next; outfeed != NULL; outfeed = next) {
@@ -359,6 +470,7 @@ void bg_session_destroy(bg_session *session)
     bg_infeed_destroy(session->iterator);
     free(session->condition_memory);
     free(session->cut);
+    free(session->note);
     bg_weights_destroy(session->weights);
     free(session->variables);
     free(session);
@@ -377,6 +489,30 @@ uint64_t bg_session_step(const bg_session *session)
 void bg_session_set_step(bg_session *session, uint64_t step)
 {
     session->weights->step = step;
+}
+
+/* ---- files ---- */
+
+bool bg_session_is_continued(const bg_session *session)
+{
+    return bgi_memmap_is_continued(session->engine->memmap);
+}
+
+const char *bg_session_note(const bg_session *session)
+{
+    return session->note != NULL ? session->note : "";
+}
+
+bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error)
+{
+    bgi_memmap *memmap = session->engine->memmap;
+
+    if (memmap == NULL || bgi_memmap_is_private(memmap))
+        return BG_OK;
+    if (session->engine->is_dead)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "memmap_dir: a run of this session failed, so what the files hold is of no one step");
+    return bgi_memmap_finish(memmap, session, note != NULL ? note : "", error);
 }
 
 /* ---- streams ---- */
@@ -487,6 +623,8 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
     bg_status status;
 
     BGI_TRY(pull_weights(session, error));
+    BGI_TRY(bgi_memmap_begin(session->engine->memmap, error));
+    bgi_memmap_keep(session->engine->memmap);
     run->step = session->weights->step;
     run->optimiser_step = find_optimiser_step(session);
     status = run_timed(session, run, out_iterations, error);

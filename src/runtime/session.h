@@ -26,6 +26,7 @@ struct bg_session {
     const bg_loader *iterator_loader;
     uint64_t cycles;        /* of the last run; 0: none, or nobody asked */
     void *condition_memory; /* of the plan's condition */
+    char *note;             /* of the files that the session goes on with; NULL: none */
     void *cut;              /* room for what one replica has of a variable that the mesh cuts */
 };
 

@@ -26,6 +26,7 @@ void bg_weights_destroy(bg_weights *weights)
         return;
     bgi_weights_truncate(weights, 0);
     free(weights->items);
+    free(weights->view);
     free(weights);
 }
 
@@ -53,17 +54,17 @@ void bgi_weights_truncate(bg_weights *weights, uint32_t count)
 }
 
 bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
-                          bg_error *error)
+                          bg_session *home, uint32_t home_variable, bg_error *error)
 {
     const size_t name_bytes = strlen(name) + 1;
-    bgi_weight weight = {.type = *type, .role = role, .version = 1};
+    bgi_weight weight = {.type = *type, .role = role, .version = 1, .home = home, .home_variable = home_variable};
 
     if (!bgi_array_reserve((void **)&weights->items, &weights->capacity, (size_t)weights->count + 1,
                            sizeof *weights->items))
         return bgi_error_memory(error, "weights", sizeof weight);
     weight.name = malloc(name_bytes);
-    weight.data = bgi_aligned_take(64, bg_type_size_bytes(type));
-    if (weight.name == NULL || weight.data == NULL) {
+    weight.data = home == NULL ? bgi_aligned_take(64, bg_type_size_bytes(type)) : NULL;
+    if (weight.name == NULL || (home == NULL && weight.data == NULL)) {
         free(weight.name);
         free(weight.data);
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
@@ -72,6 +73,32 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
     weights->items[weights->count++] = weight;
     weights->epoch++;
     return BG_OK;
+}
+
+bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out, bg_error *error)
+{
+    const size_t size_bytes = bg_type_size_bytes(&weights->items[index].type);
+
+    if (size_bytes > weights->view_bytes) {
+        free(weights->view);
+        weights->view = bgi_aligned_take(64, size_bytes);
+        weights->view_bytes = weights->view != NULL ? size_bytes : 0;
+        if (weights->view == NULL)
+            return bgi_error_memory(error, weights->items[index].name, size_bytes);
+    }
+    *out = weights->view;
+    return BG_OK;
+}
+
+/* Another session than its home has the newest value: brings it home. */
+static bg_status bring_home(bg_weights *weights, uint32_t index, bg_error *error)
+{
+    bgi_weight *weight = &weights->items[index];
+    void *view = NULL;
+
+    BGI_TRY(bgi_weights_take_view(weights, index, &view, error));
+    bgi_session_download(weight->newest, weight->newest_variable, view);
+    return bgi_session_adopt(weight->home, weight->home_variable, view, error);
 }
 
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
@@ -84,23 +111,70 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
             "weight `%s`: its newest value was in a session whose run failed; set it again, for instance "
             "from a checkpoint",
             weight->name);
-    if (weight->newest != NULL) {
+    if (weight->newest == NULL)
+        return BG_OK;
+    if (weight->home == NULL)
         bgi_session_download(weight->newest, weight->newest_variable, weight->data);
-        weight->newest = NULL;
-        weights->epoch++;
-    }
+    else if (weight->newest != weight->home)
+        BGI_TRY(bring_home(weights, index, error));
+    weight->newest = NULL;
+    weights->epoch++;
     return BG_OK;
+}
+
+bg_status bgi_weights_fetch(bg_weights *weights, uint32_t index, const void **out, bg_error *error)
+{
+    bgi_weight *weight = &weights->items[index];
+    void *view = NULL;
+
+    BGI_TRY(bgi_weights_pull(weights, index, error));
+    *out = weight->home != NULL ? bgi_session_whole(weight->home, weight->home_variable) : weight->data;
+    if (*out != NULL)
+        return BG_OK;
+    BGI_TRY(bgi_weights_take_view(weights, index, &view, error));
+    bgi_session_download(weight->home, weight->home_variable, view);
+    *out = view;
+    return BG_OK;
+}
+
+void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home, uint32_t home_variable)
+{
+    bgi_weight *weight = &weights->items[index];
+
+    free(weight->data);
+    weight->data = NULL;
+    weight->home = home;
+    weight->home_variable = home_variable;
+    weight->newest = NULL;
+    weights->epoch++;
+}
+
+void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
+{
+    bgi_weight *weight = &weights->items[index];
+
+    weight->data = bgi_aligned_take(64, bg_type_size_bytes(&weight->type));
+    if (weight->data == NULL)
+        weight->is_lost = true;
+    else if (weight->newest != NULL)
+        bgi_session_download(weight->newest, weight->newest_variable, weight->data);
+    else
+        bgi_session_download(weight->home, weight->home_variable, weight->data);
+    weight->newest = weight->home = NULL;
+    weights->epoch++;
 }
 
 bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
 {
+    const void *data;
+
     if (index >= weights->count)
         return bg_error_set(error, BG_ERROR_INVALID, "weight %u of %u", index, weights->count);
-    BGI_TRY(bgi_weights_pull(weights, index, error));
+    BGI_TRY(bgi_weights_fetch(weights, index, &data, error));
     *out = (bg_weight){.name = weights->items[index].name,
                        .type = weights->items[index].type,
                        .role = weights->items[index].role,
-                       .data = weights->items[index].data};
+                       .data = data};
     return BG_OK;
 }
 
@@ -128,17 +202,24 @@ bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *t
     BGI_TRY(bg_type_validate(type, error));
     if (index == UINT32_MAX) {
         index = weights->count;
-        BGI_TRY(bgi_weights_add(weights, name, type, BG_ROLE_PARAMETER, error));
+        BGI_TRY(bgi_weights_add(weights, name, type, BG_ROLE_PARAMETER, NULL, 0, error));
     }
     weight = &weights->items[index];
     if (!bg_type_equal(&weight->type, type))
         return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s; the value given is %s", name,
                             bg_type_text(&weight->type, have), bg_type_text(type, given));
-    memcpy(weight->data, data, bg_type_size_bytes(type));
+    if (weight->home == NULL && weight->data == NULL)
+        weight->data = bgi_aligned_take(64, bg_type_size_bytes(type)); /* there was no memory when it left its home */
+    if (weight->home == NULL && weight->data == NULL)
+        return bgi_error_memory(error, name, bg_type_size_bytes(type));
+    weight->version++;
+    weights->epoch++;
+    if (weight->home != NULL)
+        BGI_TRY(bgi_session_adopt(weight->home, weight->home_variable, data, error));
+    else
+        memcpy(weight->data, data, bg_type_size_bytes(type));
     weight->newest = NULL;
     weight->is_lost = false;
     weight->is_given = true;
-    weight->version++;
-    weights->epoch++;
     return BG_OK;
 }

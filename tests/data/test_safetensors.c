@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A file's content from a header's text and some bytes of data (0, 1, 2, ...). */
 static char *make_content(const char *header, size_t data_bytes, size_t *size_bytes)
@@ -95,6 +96,43 @@ static void test_round_trip(void **state)
     assert_string_equal(bg_safetensors_metadata_at(file, 2)->key, "format");
     assert_null(bg_safetensors_metadata_find(file, "f"));
     bg_safetensors_destroy(file);
+    test_folder_remove(folder);
+}
+
+static bg_status fetch_half(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
+{
+    if (strcmp(entry->name, user) == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "`%s` is gone", entry->name);
+    *out_data = strcmp(entry->name, "b") == 0 ? "bb" : "cc";
+    return BG_OK;
+}
+
+/* Tensors that are brought when they are written make the same file. */
+static void test_fetched(void **state)
+{
+    bg_safetensors_entry entries[] = {
+        {"c", bg_vector(BG_UINT8, 2), "cc"}, {"a", bg_vector(BG_UINT8, 2), "aa"}, {"b", bg_vector(BG_UINT8, 2), "bb"}};
+    char folder[TEST_FOLDER_BYTES], path[64], *expected = NULL, *found = NULL;
+    size_t expected_size, size;
+    bg_error error = {0};
+    (void)state;
+
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/x.safetensors", folder);
+    assert_int_equal(bg_safetensors_write(path, entries, 3, NULL, 0, NULL), BG_OK);
+    assert_int_equal(bgi_file_load(path, 4096, &expected, &expected_size, NULL), BG_OK);
+    assert_int_equal(unlink(path), 0);
+    entries[0].data = entries[2].data = NULL;
+    assert_int_equal(bg_safetensors_write(path, entries, 3, NULL, 0, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_safetensors_write_fetched(path, entries, 3, NULL, 0, fetch_half, "c", &error),
+                     BG_ERROR_INVALID);
+    assert_int_equal(test_folder_count(folder), 0);
+    assert_int_equal(bg_safetensors_write_fetched(path, entries, 3, NULL, 0, fetch_half, "", NULL), BG_OK);
+    assert_int_equal(bgi_file_load(path, 4096, &found, &size, NULL), BG_OK);
+    assert_int_equal(size, expected_size);
+    assert_memory_equal(found, expected, size);
+    free(found);
+    free(expected);
     test_folder_remove(folder);
 }
 
@@ -387,12 +425,19 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_the_bytes_written),
-        cmocka_unit_test(test_foreign_file),    cmocka_unit_test(test_no_tensors),
-        cmocka_unit_test(test_bad_lengths),     cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_bad_tensors),     cmocka_unit_test(test_places),
-        cmocka_unit_test(test_bad_files),       cmocka_unit_test(test_bad_writes),
-        cmocka_unit_test(test_damage_anywhere), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_fetched),
+        cmocka_unit_test(test_the_bytes_written),
+        cmocka_unit_test(test_foreign_file),
+        cmocka_unit_test(test_no_tensors),
+        cmocka_unit_test(test_bad_lengths),
+        cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_bad_writes),
+        cmocka_unit_test(test_damage_anywhere),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests_name("data/safetensors", tests, NULL, NULL);
 }

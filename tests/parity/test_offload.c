@@ -1,7 +1,7 @@
 /*
  * test_offload.c: where tensors live changes memory, never a bit. Every class off the devices, alone and together, in
- * every strategy, with every liveness and any threads for loads and stores; the bytes touched are the plan's; and a
- * network of eight times a device's memory trains on that device.
+ * every strategy, with every liveness and any threads for loads and stores, in memory and in files; the bytes touched
+ * are the plan's; and a network of eight times a device's memory trains on that device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/folder.h"
 #include "support/models.h"
 #include "support/plan_check.h"
 #include "support/train.h"
@@ -164,6 +165,7 @@ static void run_matrix(unsigned model_index)
     const test_model *model = test_model_at(model_index);
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL, is_long = getenv("BRIGADE_TEST_ALL") != NULL;
     bg_options options = make_options();
+    char folder[TEST_FOLDER_BYTES];
     result expected;
     unsigned number = model_index;
 
@@ -183,12 +185,16 @@ static void run_matrix(unsigned model_index)
             options.io_threads = (int32_t)(number / 2 % 4) - 1;
             options.cores = 1 + number % 3;
             move_off(&options, classes[k], number / 3 % 2 == 0);
-            snprintf(what, sizeof what, "%s: %s %s %s, classes %u, %s, %s, %d I/O threads, %u cores", model->name,
+            test_folder_create(folder);
+            options.memmap_dir = number % 3 == 0 ? NULL : folder;
+            snprintf(what, sizeof what, "%s: %s %s %s, classes %u, %s, %s, %d I/O threads, %u cores, %s", model->name,
                      bg_strategy_name(options.strategy), options.schedule != NULL ? options.schedule : "-",
                      options.stages != NULL ? options.stages : "-", classes[k],
                      bg_phase_liveness_name(options.phase_liveness),
-                     options.locations[0].on_demand ? "on demand" : "preload", options.io_threads, options.cores);
+                     options.locations[0].on_demand ? "on demand" : "preload", options.io_threads, options.cores,
+                     options.memmap_dir != NULL ? "files" : "memory");
             r = train(model, &options, what);
+            test_folder_remove(folder);
             assert_same(&r, &expected, what);
             if ((classes[k] & ~1u) != 0 && r.remote_bytes == 0)
                 fail_msg("%s: nothing is remote", what);

@@ -28,7 +28,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 568, MOST_REQUESTS = 40 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 584, MOST_REQUESTS = 40 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -376,6 +376,8 @@ static void test_what_does_not_count(void **state)
     options.compile_only = true;
     options.log_cycles = true;
     options.log_dir = folder;
+    options.memmap_dir = folder;
+    options.memmap_mode = BG_MEMMAP_READ_ONLY;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
     options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
     options.choose_accumulator = choose_type;
