@@ -33,9 +33,9 @@ typedef struct bg_ipu_strategy {
      * below decide instead: those of training, else those of inference. */
     uint32_t devices;
     uint32_t device_iterations; /* in training and in inference */
-    /* Used as they are, instead of what the trainer would make of the above and of its own options. NULL: made. Each
-     * replica has data of its own (input_group_size 1). With total_devices a stage's calls are known when it is
-     * compiled. */
+    /* Used as they are, instead of what the trainer would make of the above and of its own options. NULL: made. Samples
+     * of a call are those of its groups of replicas (input_group_size): a group has the same data, and counts once in
+     * metrics and predictions. With total_devices a stage's calls are known when it is compiled. */
     const bg_options *training_options;
     const bg_options *inference_options;
     /* After each stage its trace and its summary go to FOLDER/training, /validation, /test or /predict as profile.json
@@ -105,6 +105,8 @@ typedef struct bg_trainer_call {
     bg_session *session;
     void *const *outputs; /* in the session's order; valid until the next call */
     uint32_t micro_batch, device_iterations, gradient_accumulation, replicas;
+    uint32_t input_group_size; /* replicas that have the same data */
+    bg_grouping input_grouping;
     uint64_t first_update; /* weight updates before this call, over the life of the trainer */
     uint64_t update_count; /* in it; 0 in inference */
     uint64_t sample_count; /* in it */

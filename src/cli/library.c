@@ -19,6 +19,9 @@ static bg_status refuse_options(const bg_run_options *options, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "options: total_devices makes replicas where the batches do not depend on their number, as "
                             "this program's do; give replicas");
+    if (bg_run_options_view(options)->input_group_size != 1)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "options: input_group_size is for C: replicas of this program have data of their own");
     return BG_OK;
 }
 

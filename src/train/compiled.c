@@ -13,20 +13,21 @@
 
 /* ---- shapes ---- */
 
-uint64_t bgi_shape_micro_batches(const bgi_call_shape *shape)
+/* With data of their own. */
+static uint32_t count_groups(const bgi_call_shape *shape)
 {
-    return (uint64_t)shape->iterations * shape->accumulation * shape->replicas;
+    return shape->replicas / shape->group;
 }
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape)
 {
-    return bgi_shape_micro_batches(shape) * shape->micro_batch;
+    return (uint64_t)shape->iterations * shape->accumulation * count_groups(shape) * shape->micro_batch;
 }
 
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b)
 {
     return a->micro_batch == b->micro_batch && a->iterations == b->iterations && a->accumulation == b->accumulation &&
-           a->replicas == b->replicas;
+           a->replicas == b->replicas && a->group == b->group;
 }
 
 /* The largest micro-batch up to the usual one that divides `samples`. */
@@ -41,7 +42,7 @@ static uint32_t divide_samples(uint64_t samples, uint32_t usual)
 
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit)
 {
-    const uint64_t per_update = (uint64_t)usual->micro_batch * usual->accumulation * usual->replicas;
+    const uint64_t per_update = (uint64_t)usual->micro_batch * usual->accumulation * count_groups(usual);
     const uint64_t whole = samples / per_update;
     bgi_call_shape shape = *usual;
 
@@ -49,9 +50,9 @@ bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64
         shape.iterations = (uint32_t)(whole < update_limit ? whole : update_limit);
         return shape;
     }
-    if (!training || samples % shape.replicas != 0)
-        shape.replicas = 1;
-    samples /= shape.replicas;
+    if (!training || samples % count_groups(&shape) != 0)
+        shape.replicas = shape.group;
+    samples /= count_groups(&shape);
     shape.micro_batch = divide_samples(samples, usual->micro_batch);
     shape.accumulation = training ? (uint32_t)(samples / shape.micro_batch) : 1;
     shape.iterations = training ? 1 : (uint32_t)(samples / shape.micro_batch);
@@ -81,17 +82,18 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
-/* The trainer counts samples by replicas, each with data of its own. */
-static bg_status refuse_mesh(const bg_graph *graph, bg_error *error)
+/* Samples are counted by groups of replicas before there is a plan, which would make groups of a mesh by itself. */
+static bg_status check_mesh(const bg_graph *graph, const bgi_call_shape *shape, bg_error *error)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
+    const uint32_t tensor = mesh.tensor_1 * mesh.tensor_2;
 
-    if (mesh.tensor_1 * mesh.tensor_2 == 1)
+    if (shape->group % tensor == 0)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "the model is built for %u x %u tensor-parallel replicas, which share their data; replicas of "
-                        "a trainer have data of their own: run it with sessions",
-                        mesh.tensor_1, mesh.tensor_2);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "the model is built for %u x %u tensor-parallel replicas, which share their data; give options "
+                        "with input_group_size %u and a multiple of so many replicas",
+                        mesh.tensor_1, mesh.tensor_2, tensor);
 }
 
 static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg_options *options,
@@ -103,7 +105,7 @@ static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg
 
     BGI_TRY(bg_graph_create(&graph, error));
     loss = trainer->options.model(trainer->options.model_user, graph, stage, (int64_t)compiled->shape.micro_batch);
-    status = refuse_mesh(graph, error);
+    status = check_mesh(graph, &compiled->shape, error);
     if (status == BG_OK)
         status = compiled->training
                      ? bg_plan_create_training(graph, loss, &trainer->optimiser, options, &compiled->plan, error)
@@ -168,6 +170,7 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const
                             "options.memmap_dir %s: a trainer has several sessions, of which one alone could use the "
                             "files; leave it out, or make the session yourself",
                             options.memmap_dir);
+    options.input_group_size = shape->group;
     if (is_rest) {
         options.ipu_limits = false;
         BGI_TRY(adapt_outputs(&options, &requests, error));
@@ -350,4 +353,11 @@ uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled
         update = (update + 1) * output->period - 1;
     /* An update's value comes with its last micro-batch. */
     return (update + 1) * micro_batches - per_update + index % per_update;
+}
+
+bool bgi_output_is_first(const bg_trainer_call *call, uint64_t index)
+{
+    const uint32_t replica = (uint32_t)(index % call->replicas), groups = call->replicas / call->input_group_size;
+
+    return call->input_grouping == BG_GROUPING_ORTHOGONAL ? replica < groups : replica % call->input_group_size == 0;
 }

@@ -113,6 +113,8 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
                                 .device_iterations = done.iterations,
                                 .gradient_accumulation = done.accumulation,
                                 .replicas = done.replicas,
+                                .input_group_size = done.group,
+                                .input_grouping = stage->options.input_grouping,
                                 .first_update = p->trainer->step,
                                 .update_count = compiled->training ? iterations : 0,
                                 .sample_count = bgi_shape_samples(&done),

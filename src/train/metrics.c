@@ -60,8 +60,11 @@ void bgi_metrics_clear(bgi_metrics *metrics)
     *metrics = (bgi_metrics){0};
 }
 
-static void add_values(bgi_metric *metric, double sum, uint64_t samples)
+/* Replicas of a group had the same samples. */
+static void add_values(bgi_metric *metric, const bg_trainer_call *call, double sum, uint64_t samples)
 {
+    sum /= (double)call->input_group_size;
+    samples /= call->input_group_size;
     if (samples == 0)
         return; /* what the mode returns is padding */
     metric->sum += sum;
@@ -83,7 +86,7 @@ static void add_sums(bgi_metric *metric, const bgi_compiled_output *output, cons
     }
     for (uint64_t i = 0; i < output->stream.count; i++)
         total += bgi_load(output->stream.micro_batch_type.dtype, output->data, (int64_t)i);
-    add_values(metric, counted > 0 ? total / (double)counted * (double)samples : 0.0, samples);
+    add_values(metric, call, counted > 0 ? total / (double)counted * (double)samples : 0.0, samples);
 }
 
 void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const bg_trainer_call *call)
@@ -108,7 +111,7 @@ void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const b
                 sum += (double)valid * bgi_load(output->stream.micro_batch_type.dtype, output->data, (int64_t)v);
             samples += valid;
         }
-        add_values(metric, sum, samples);
+        add_values(metric, call, sum, samples);
     }
 }
 

@@ -37,14 +37,29 @@ bg_status bgi_predictions_begin(bgi_predictions *predictions, const bgi_compiled
                                                                         : bgi_error_memory(error, "predictions", 0);
 }
 
-/* Rows of a call's output: without those of padding where each sample has one. */
+/* Rows of a call's output: without those of padding where each sample has one, and of one replica of each group. */
 static uint64_t count_rows(const bgi_compiled *compiled, const bgi_compiled_output *output, const bg_trainer_call *call)
 {
     const bg_type *type = &output->stream.micro_batch_type;
 
     if (output->mode == BG_OUTPUT_ALL && type->rank > 0 && type->dims[0] == (int64_t)call->micro_batch)
         return call->valid_count;
-    return rows_of(type) * bgi_output_value_count(compiled, output, call->device_iterations);
+    return rows_of(type) * bgi_output_value_count(compiled, output, call->device_iterations) / call->input_group_size;
+}
+
+static void copy_rows(const bgi_compiled_output *output, const bg_trainer_call *call, uint64_t rows, size_t row_bytes,
+                      char *to)
+{
+    const uint64_t per_value = rows_of(&output->stream.micro_batch_type);
+    uint64_t done = 0;
+
+    for (uint64_t v = 0; done < rows; v++) {
+        const uint64_t left = rows - done, count = left < per_value ? left : per_value;
+        if (!bgi_output_is_first(call, v))
+            continue;
+        memcpy(to + done * row_bytes, (const char *)output->data + v * per_value * row_bytes, count * row_bytes);
+        done += count;
+    }
 }
 
 bg_status bgi_predictions_add(bgi_predictions *predictions, const bgi_compiled *compiled, const bg_trainer_call *call,
@@ -65,7 +80,7 @@ bg_status bgi_predictions_add(bgi_predictions *predictions, const bgi_compiled *
                                 output->stream.name, bg_type_text(&array->type, first), bg_type_text(type, now));
         if (!bgi_array_reserve(&array->data, &predictions->capacities[i], predictions->rows[i] + rows, row_bytes))
             return bgi_error_memory(error, output->stream.name, (predictions->rows[i] + rows) * row_bytes);
-        memcpy((char *)array->data + predictions->rows[i] * row_bytes, output->data, rows * row_bytes);
+        copy_rows(output, call, rows, row_bytes, (char *)array->data + predictions->rows[i] * row_bytes);
         predictions->rows[i] += rows;
     }
     return BG_OK;

@@ -79,14 +79,13 @@ static void check_given(const bg_trainer_options *options, bgi_text *problems)
                      options->gradient_clip, given->max_gradient_norm);
 }
 
-/* Metrics and predictions take each value of a call as that of samples of its own. */
+/* Samples of a call are counted by groups, before a plan looks at them. */
 static void check_given_groups(const char *name, const bg_options *given, bgi_text *problems)
 {
-    if (given != NULL && given->input_group_size > 1)
-        bgi_text_add(problems,
-                     "%s have input_group_size %u; replicas of a trainer have data of their own: leave it 1, and take "
-                     "as many replicas as there are groups; ",
-                     name, given->input_group_size);
+    if (given != NULL &&
+        (given->input_group_size == 0 || (given->total_devices == 0 && given->replicas % given->input_group_size != 0)))
+        bgi_text_add(problems, "%s have input_group_size %u and replicas %u; it must divide them; ", name,
+                     given->input_group_size, given->replicas);
 }
 
 /* All problems at once. */
@@ -171,7 +170,8 @@ static bg_status set_stages(bg_trainer *trainer, bg_error *error)
                                                                                     : options->micro_batch[0],
                                         .iterations = made->device_iterations,
                                         .accumulation = made->gradient_accumulation,
-                                        .replicas = made->replicas};
+                                        .replicas = made->replicas,
+                                        .group = made->input_group_size};
     }
     return BG_OK;
 }
@@ -376,7 +376,10 @@ const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name
 
 uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t index)
 {
-    const uint64_t first = index * call->micro_batch;
+    const uint64_t replica = index % call->replicas, groups = call->replicas / call->input_group_size;
+    const uint64_t group =
+        call->input_grouping == BG_GROUPING_ORTHOGONAL ? replica % groups : replica / call->input_group_size;
+    const uint64_t first = (index / call->replicas * groups + group) * call->micro_batch;
     const uint64_t left = first < call->valid_count ? call->valid_count - first : 0;
 
     return left < call->micro_batch ? left : call->micro_batch;

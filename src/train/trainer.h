@@ -17,6 +17,7 @@ enum { BGI_MOST_COPIES = 65536 };
 /* What one call takes. */
 typedef struct bgi_call_shape {
     uint32_t micro_batch, iterations, accumulation, replicas;
+    uint32_t group; /* replicas that get the same data */
 } bgi_call_shape;
 
 typedef struct bgi_compiled_input {
@@ -50,7 +51,6 @@ typedef struct bgi_compiled {
     bool is_bound; /* to tensors of a batch */
 } bgi_compiled;
 
-uint64_t bgi_shape_micro_batches(const bgi_call_shape *shape);
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
 /* What is left of a batch in one call: the whole updates in `samples`, or fewer when no more are wanted; when there is
@@ -72,6 +72,8 @@ void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double
  * done. Not for mode SUM. */
 uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
                                 uint64_t index);
+/* Whether value `index` of an output is of the first replica of its group; the others had the same data. */
+bool bgi_output_is_first(const bg_trainer_call *call, uint64_t index);
 /* Values that a run of so many iterations returned. */
 uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations);
 

@@ -24,7 +24,28 @@ typedef struct fit_case {
     uint32_t iterations, accumulation, replicas, device_count;
     bool has_dropout, shuffles, has_schedule; /* of the learning rate */
     double clip;
+    uint32_t group; /* replicas that get the same data, consecutive or orthogonal; 0: each has its own */
+    bool is_orthogonal, has_mesh;
 } fit_case;
+
+static uint32_t count_groups(const fit_case *c)
+{
+    return c->group > 0 ? c->replicas / c->group : c->replicas;
+}
+
+static bg_options options_of(const fit_case *c)
+{
+    bg_options options = bg_options_defaults();
+
+    options.device_iterations = c->iterations;
+    options.gradient_accumulation = c->accumulation;
+    options.replicas = c->replicas;
+    options.input_group_size = c->group > 0 ? c->group : 1;
+    options.input_grouping = c->is_orthogonal ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
+    options.seed = 11;
+    options.max_gradient_norm = c->clip;
+    return options;
+}
 
 static double falling_rate(void *user, uint64_t step)
 {
@@ -74,7 +95,7 @@ static void require(bg_status status, const bg_error *error, const char *what)
 static uint64_t choose_call(const fit_case *c, uint64_t samples, uint64_t steps_left, bg_options *options,
                             uint32_t *out_micro_batch)
 {
-    const uint64_t per_update = (uint64_t)MICRO_BATCH * c->accumulation * c->replicas;
+    const uint64_t groups = count_groups(c), per_update = MICRO_BATCH * c->accumulation * groups;
     uint64_t updates = samples / per_update;
 
     options->gradient_accumulation = c->accumulation;
@@ -86,23 +107,22 @@ static uint64_t choose_call(const fit_case *c, uint64_t samples, uint64_t steps_
         return updates * per_update;
     }
     options->device_iterations = 1;
-    options->replicas = samples % c->replicas == 0 ? c->replicas : 1;
-    *out_micro_batch = samples / options->replicas % MICRO_BATCH == 0 ? MICRO_BATCH : 1;
-    options->gradient_accumulation = (uint32_t)(samples / options->replicas / *out_micro_batch);
+    options->replicas = samples % groups == 0 ? c->replicas : options->input_group_size;
+    *out_micro_batch = samples * options->input_group_size / options->replicas % MICRO_BATCH == 0 ? MICRO_BATCH : 1;
+    options->gradient_accumulation =
+        (uint32_t)(samples * options->input_group_size / options->replicas / *out_micro_batch);
     return samples;
 }
 
 static uint64_t train_plainly(const fit_case *c, const test_net *net, const bg_dataset *dataset, bg_weights *weights)
 {
-    const uint64_t per_call = (uint64_t)MICRO_BATCH * c->iterations * c->accumulation * c->replicas;
+    const uint64_t per_call = (uint64_t)MICRO_BATCH * c->iterations * c->accumulation * count_groups(c);
     const bg_loader_options loading = loading_for(c, per_call);
-    bg_options options = bg_options_defaults();
+    bg_options options = options_of(c);
     bg_error error = {0};
     bg_loader *loader;
     uint64_t step = 0;
 
-    options.seed = 11;
-    options.max_gradient_norm = c->clip;
     require(bg_loader_create(dataset, &loading, &loader, &error), &error, c->name);
     for (uint64_t epoch = 0; epoch < c->epochs; epoch++) {
         bg_batch batch;
@@ -132,8 +152,9 @@ static uint64_t train_plainly(const fit_case *c, const test_net *net, const bg_d
 
 static void train_and_compare(const fit_case *c)
 {
-    const test_net net = {.device_count = c->device_count, .has_dropout = c->has_dropout};
-    const bg_trainer_options options = trainer_options(c, &net);
+    const test_net net = {.device_count = c->device_count, .has_dropout = c->has_dropout, .has_mesh = c->has_mesh};
+    const bg_options given = options_of(c);
+    bg_trainer_options options = trainer_options(c, &net);
     const bg_loader_options loading = loading_for(c, 0);
     test_net_samples samples;
     bg_weights *expected;
@@ -142,6 +163,11 @@ static void train_and_compare(const fit_case *c)
     bg_trainer_data data = {.loading = &loading};
     uint64_t steps;
 
+    if (c->group > 0) {
+        options.strategy.training_options = &given;
+        options.accumulate_grad_batches = 1;
+        options.gradient_clip = 0;
+    }
     test_net_samples_make(&samples, c->samples);
     require(bg_weights_create(&expected, &error), &error, c->name);
     steps = train_plainly(c, &net, samples.dataset, expected);
@@ -161,16 +187,20 @@ static void train_and_compare(const fit_case *c)
 static void fits_equal_plain_loops(void **state)
 {
     static const fit_case cases[] = {
-        {"one epoch", 16, 1, 0, 2, 2, 1, 1, false, false, false, 0},
-        {"three epochs, shuffled, dropout", 16, 3, 0, 2, 2, 1, 2, true, true, false, 0},
-        {"a smaller last batch", 23, 2, 0, 2, 2, 1, 1, true, true, false, 0},
-        {"a last batch of one sample", 17, 2, 0, 2, 2, 1, 4, true, false, false, 0},
-        {"fewer samples than a call", 5, 2, 0, 4, 2, 2, 1, false, false, false, 0},
-        {"max_steps within a call", 48, 2, 5, 3, 2, 1, 2, true, true, false, 0},
-        {"max_steps within the rest", 22, 2, 7, 4, 1, 1, 1, true, true, false, 0},
-        {"a learning rate for each call", 23, 2, 0, 2, 2, 1, 1, false, true, true, 0},
-        {"replicas and accumulation", 38, 2, 0, 2, 3, 2, 2, true, true, false, 0},
-        {"clipped", 23, 2, 0, 2, 2, 1, 4, false, true, false, 0.05},
+        {"one epoch", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0},
+        {"three epochs, shuffled, dropout", 16, 3, 0, 2, 2, 1, 2, true, true, false, .clip = 0},
+        {"a smaller last batch", 23, 2, 0, 2, 2, 1, 1, true, true, false, .clip = 0},
+        {"a last batch of one sample", 17, 2, 0, 2, 2, 1, 4, true, false, false, .clip = 0},
+        {"fewer samples than a call", 5, 2, 0, 4, 2, 2, 1, false, false, false, .clip = 0},
+        {"max_steps within a call", 48, 2, 5, 3, 2, 1, 2, true, true, false, .clip = 0},
+        {"max_steps within the rest", 22, 2, 7, 4, 1, 1, 1, true, true, false, .clip = 0},
+        {"a learning rate for each call", 23, 2, 0, 2, 2, 1, 1, false, true, true, .clip = 0},
+        {"replicas and accumulation", 38, 2, 0, 2, 3, 2, 2, true, true, false, .clip = 0},
+        {"clipped", 23, 2, 0, 2, 2, 1, 4, false, true, false, .clip = 0.05},
+        {"groups of replicas", 38, 2, 0, 2, 3, 4, 2, true, true, false, .group = 2},
+        {"orthogonal groups", 38, 2, 0, 2, 1, 6, 1, true, true, false, .group = 2, .is_orthogonal = true},
+        {"all in one group", 23, 2, 7, 2, 2, 3, 1, true, true, true, .group = 3},
+        {"a mesh", 23, 2, 0, 2, 1, 4, 1, true, true, false, .group = 2, .has_mesh = true},
     };
 
     (void)state;
@@ -181,9 +211,9 @@ static void fits_equal_plain_loops(void **state)
 /* Clipping does something, or the case above says nothing. */
 static void clipping_and_accumulation_matter(void **state)
 {
-    static const fit_case cases[] = {{"plain", 16, 1, 0, 2, 2, 1, 1, false, false, false, 0},
-                                     {"clipped", 16, 1, 0, 2, 2, 1, 1, false, false, false, 0.05},
-                                     {"accumulated", 16, 1, 0, 1, 4, 1, 1, false, false, false, 0}};
+    static const fit_case cases[] = {{"plain", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0},
+                                     {"clipped", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0.05},
+                                     {"accumulated", 16, 1, 0, 1, 4, 1, 1, false, false, false, .clip = 0}};
     const test_net net = {.device_count = 1};
     float values[3];
 
@@ -212,7 +242,7 @@ static void clipping_and_accumulation_matter(void **state)
 /* A loader, a data set, an infeed: the same samples, the same weights. Iterations in one call or one by one too. */
 static void sources_agree(void **state)
 {
-    static const fit_case whole = {"sources", 24, 2, 0, 3, 2, 1, 2, true, false, false, 0};
+    static const fit_case whole = {"sources", 24, 2, 0, 3, 2, 1, 2, true, false, false, .clip = 0};
     const test_net net = {.device_count = 2, .has_dropout = true};
     bg_trainer *trainers[4];
     test_net_samples samples;
@@ -256,7 +286,7 @@ static void sources_agree(void **state)
 /* An infeed that ends within a call: the updates before count, a loader's first ten updates say which. */
 static void infeeds_end(void **state)
 {
-    static const fit_case c = {"infeed", 42, 2, 0, 4, 2, 1, 1, true, false, false, 0};
+    static const fit_case c = {"infeed", 42, 2, 0, 4, 2, 1, 1, true, false, false, .clip = 0};
     fit_case ten = c;
     const test_net net = {.device_count = 1, .has_dropout = true};
     const bg_trainer_options options = trainer_options(&c, &net);
@@ -306,7 +336,7 @@ static bg_status stop_at(void *user, bg_trainer_event *event, bg_error *error)
 
 static void resumed_fits_are_as_never_stopped(void **state)
 {
-    static const fit_case c = {"resumed", 23, 3, 0, 2, 2, 1, 2, true, true, true, 0};
+    static const fit_case c = {"resumed", 23, 3, 0, 2, 2, 1, 2, true, true, true, .clip = 0};
     const test_net net = {.device_count = 2, .has_dropout = true};
     const bg_loader_options loading = loading_for(&c, 0);
     bg_trainer_data data = {.loading = &loading};
@@ -351,7 +381,7 @@ static void resumed_fits_are_as_never_stopped(void **state)
 /* New numbers between two fits, which go on where the weights are; another kind is refused. */
 static void optimisers_change_their_numbers(void **state)
 {
-    static const fit_case c = {"optimiser", 16, 1, 0, 2, 2, 1, 1, false, false, false, 0};
+    static const fit_case c = {"optimiser", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0};
     const test_net net = {.device_count = 1};
     const bg_optimiser slow = bg_adam(0.001), other = bg_sgd(0.001);
     const bg_trainer_options trainer_made = trainer_options(&c, &net);

@@ -388,16 +388,57 @@ static void casts_touch_floats_only(void **state)
     }
 }
 
-/* Samples are counted by replicas that do not share them. */
-static void meshes_are_refused(void **state)
+/* Replicas with the same data count once: metrics and predictions are those of as many replicas as there are groups. */
+static void groups_count_once(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        rig alone = {.net = {.device_count = 2}}, grouped = {.net = {.device_count = 2}};
+        bg_trainer_options options = options_for(&alone.net);
+        bg_options given = bg_options_defaults();
+        bg_array wanted[2] = {0}, found[2] = {0};
+        given.device_iterations = 2;
+        given.output_mode = way == 3 ? BG_OUTPUT_FINAL : BG_OUTPUT_ALL;
+        given.replicas = 2;
+        options.strategy.inference_options = &given;
+        open_rig(&alone, &options);
+        require(bg_trainer_validate(alone.trainer, &alone.data, &error));
+        require(bg_trainer_predict(alone.trainer, &alone.data, wanted, &error));
+        given.replicas = way == 0 ? 4 : 6;
+        given.input_group_size = way == 0 ? 2 : 3;
+        given.input_grouping = way == 2 ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
+        open_rig(&grouped, &options);
+        require(bg_trainer_validate(grouped.trainer, &grouped.data, &error));
+        require(bg_trainer_predict(grouped.trainer, &grouped.data, found, &error));
+        for (int metric = 0; metric < 2; metric++) {
+            const char *name = metric == 0 ? "loss" : "correct";
+            const bg_trainer_metric a = find(&alone, BG_TRAINER_VALIDATE, name);
+            const bg_trainer_metric b = find(&grouped, BG_TRAINER_VALIDATE, name);
+            assert_int_equal(a.samples, b.samples);
+            assert_true(fabs(a.mean - b.mean) < 1e-12 && fabs(a.last - b.last) < 1e-12);
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_true(bg_type_equal(&wanted[i].type, &found[i].type));
+            assert_memory_equal(wanted[i].data, found[i].data, bg_type_size_bytes(&wanted[i].type));
+            bg_array_clear(&wanted[i]);
+            bg_array_clear(&found[i]);
+        }
+        close_rig(&alone);
+        close_rig(&grouped);
+    }
+}
+
+/* Samples are counted by groups, which a mesh must be told. */
+static void meshes_need_groups(void **state)
 {
     rig r = {.net = {.device_count = 1, .has_mesh = true}};
     const bg_trainer_options options = options_for(&r.net);
 
     (void)state;
     open_rig(&r, &options);
-    assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "the model is built for 2 x 1 tensor-parallel replicas"));
+    assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "2 x 1 tensor-parallel replicas, which share their data; give options with "
+                                          "input_group_size 2"));
     close_rig(&r);
 }
 
@@ -437,8 +478,8 @@ int main(void)
         cmocka_unit_test(stages_have_their_own_plans), cmocka_unit_test(metrics_are_weighted_by_samples),
         cmocka_unit_test(output_modes_are_overridden), cmocka_unit_test(predictions_are_those_of_single_samples),
         cmocka_unit_test(infeeds_in_inference),        cmocka_unit_test(arguments_fill_their_inputs),
-        cmocka_unit_test(casts_touch_floats_only),     cmocka_unit_test(meshes_are_refused),
-        cmocka_unit_test(reports_have_their_folders),
+        cmocka_unit_test(casts_touch_floats_only),     cmocka_unit_test(meshes_need_groups),
+        cmocka_unit_test(reports_have_their_folders),  cmocka_unit_test(groups_count_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

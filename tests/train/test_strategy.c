@@ -243,13 +243,13 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
     assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
 
-    /* Whose data no metric would know. */
+    /* What samples are counted by. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
-    training.replicas = 4, training.input_group_size = 2;
+    training.replicas = 4, training.input_group_size = 3;
     options.strategy.inference_options = &training;
     assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "inference_options have input_group_size 2"));
+    assert_non_null(strstr(error.message, "inference_options have input_group_size 3 and replicas 4"));
     training = bg_options_defaults();
 
     /* What only a plan can know. */
