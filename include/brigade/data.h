@@ -367,6 +367,14 @@ BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t 
  */
 BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error);
 
+/*
+ * For threads that have nothing to do for a moment: copies some kilobytes of samples to a batch ahead; false when there
+ * are none to copy, somebody else is about it, or the loader's samples take more than copying (callbacks, streams). Any
+ * thread, but none once the loader is being destroyed. Once there has been a call the loader's own threads fill batches
+ * only when fewer than half of prefetch_depth are ready.
+ */
+BG_API bool bg_loader_help(bg_loader *loader);
+
 /* How well the loader keeps up, since its creation. */
 typedef struct bg_loader_statistics {
     uint64_t batch_count; /* handed out */

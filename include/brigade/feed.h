@@ -170,6 +170,12 @@ typedef struct bg_run {
     /* Name of an output, a scalar: the run ends after the first iteration in whose last micro-batch it is above 0 on
      * any replica. NULL: none. */
     const char *stop;
+    /* What workers do who find nothing else to do: called again as long as it returns true, by several at once perhaps,
+     * never after the run. It takes microseconds, or it keeps devices waiting: bg_loader_help, for instance. NULL:
+     * none.
+     */
+    bool (*spare)(void *user);
+    void *spare_user;
     bool synthetic; /* no data move between host and devices: for timing. Outfeeds get no rows */
 } bg_run;
 

@@ -10,6 +10,11 @@
  *   open   one worker writes down the next batch's sample indices (shuffling when an epoch begins, outside the lock)
  *   claim  workers take chunks of opened batches, oldest first, and copy samples outside the lock
  *   next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
+ *   help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
+ *
+ * A worker that copies takes a processor from whoever computes on it, for as long as a batch is long, and those who
+ * wait for that one wait as well. Where there are helpers, workers therefore leave filling to them while half of the
+ * batches ahead are ready, and only open what is next. The first call of a helper says that there are some.
  *
  * Opening is sequential, and samples go to the place their index is written at: so the content of a batch does not
  * depend on how many workers there are or who is faster. Nobody opens beyond the last free slot: that is the
@@ -38,6 +43,8 @@ enum {
     TENSOR_ALIGNMENT = 64,
     /* A copied sample costs less than claiming does; a called-back one may cost milliseconds, and a restart waits. */
     LEAST_CHUNK_COPIED = 256,
+    HELPED_BYTES = 8192, /* that a helper copies at once: a microsecond or two */
+    LARGEST_HELPED_BYTES = 65536,
     LARGEST_CHUNK_CALLED = 16
 };
 
@@ -55,7 +62,7 @@ typedef struct slot {
     bg_error error;
 } slot;
 
-/* One thread; the first one's scratch is the caller's when there are no threads. */
+/* One thread; the first one's scratch is the caller's when there are no threads, the last one's is a helper's. */
 typedef struct worker {
     bg_loader *loader;
     pthread_t thread;
@@ -78,7 +85,7 @@ struct bg_loader {
     pthread_mutex_t mutex;
     pthread_cond_t work;     /* workers: a slot became free or was opened; or the end */
     pthread_cond_t progress; /* the consumer: a batch is done; or the workers are idle */
-    struct worker *workers;  /* thread_count, at least one */
+    struct worker *workers;  /* thread_count, at least one; and one without a thread */
     uint32_t thread_count;
     bool is_begun;
     bool is_early; /* begun by early_preload, not by the consumer yet */
@@ -86,6 +93,9 @@ struct bg_loader {
     bool is_ending;
     bool is_opening;
     uint32_t busy_count; /* workers filling a chunk */
+    bool is_helped;      /* has ever been */
+    bool is_helping;     /* there is one scratch for helpers */
+    size_t helped_samples;
 
     slot *slots;
     size_t slot_count;
@@ -263,11 +273,11 @@ static void note_failure(slot *s, size_t failed_at, const bg_error *error)
     s->error = *error;
 }
 
-static void fill_next(bg_loader *loader, void *scratch, bg_error *error)
+static void fill_next(bg_loader *loader, size_t most, void *scratch, bg_error *error)
 {
     slot *s = slot_of(loader, loader->claim_sequence);
     const size_t start = s->claimed_count, left = s->sample_count - start;
-    const size_t count = left < loader->chunk_samples ? left : loader->chunk_samples;
+    const size_t count = left < most ? left : most;
     size_t failed_at = 0;
     bg_status status;
 
@@ -289,6 +299,25 @@ static void fill_next(bg_loader *loader, void *scratch, bg_error *error)
         pthread_cond_signal(&loader->progress);
 }
 
+static bool is_done(const slot *s)
+{
+    return s->done_count == s->sample_count;
+}
+
+/* Enough batches are ready for helpers to have the time for the next one. */
+static bool may_leave_it(bg_loader *loader)
+{
+    const uint64_t enough = (loader->options.prefetch_depth + 1) / 2;
+    uint64_t ready = 0;
+
+    if (!loader->is_helped || loader->options.prefetch_depth == 1)
+        return false;
+    while (ready < enough && loader->first_sequence + ready < loader->next_sequence &&
+           is_done(slot_of(loader, loader->first_sequence + ready)))
+        ready++;
+    return ready == enough;
+}
+
 static void *run_worker(void *argument)
 {
     worker *self = argument;
@@ -300,8 +329,8 @@ static void *run_worker(void *argument)
         const bool may_work = loader->is_begun && !loader->is_paused;
 
         /* Finish what is open before opening more: the consumer may be waiting for it. */
-        if (may_work && loader->claim_sequence < loader->next_sequence)
-            fill_next(loader, self->scratch, &error);
+        if (may_work && loader->claim_sequence < loader->next_sequence && !may_leave_it(loader))
+            fill_next(loader, loader->chunk_samples, self->scratch, &error);
         else if (may_work && can_open(loader))
             open_next(loader);
         else
@@ -309,6 +338,26 @@ static void *run_worker(void *argument)
     }
     pthread_mutex_unlock(&loader->mutex);
     return NULL;
+}
+
+/* ---- helpers ---- */
+
+bool bg_loader_help(bg_loader *loader)
+{
+    bg_error error = {0};
+    bool has_helped = false;
+
+    if (loader->helped_samples == 0 || pthread_mutex_trylock(&loader->mutex) != 0)
+        return false;
+    loader->is_helped = true;
+    if (loader->is_begun && !loader->is_paused && !loader->is_helping &&
+        loader->claim_sequence < loader->next_sequence) {
+        loader->is_helping = has_helped = true;
+        fill_next(loader, loader->helped_samples, loader->workers[loader->thread_count].scratch, &error);
+        loader->is_helping = false;
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return has_helped;
 }
 
 /* ---- creation ---- */
@@ -414,6 +463,20 @@ static size_t choose_chunk(const bg_loader *loader)
     return chunk;
 }
 
+/* 0: this is nothing for helpers. Only copies of a few samples are over in microseconds; and without threads the ring
+ * has one batch. */
+static size_t choose_help(const bg_loader *loader)
+{
+    const bg_dataset *dataset = loader->dataset;
+    size_t bytes = 0;
+
+    for (uint32_t t = 0; t < dataset->tensor_count; t++)
+        bytes += dataset->sample_bytes[t];
+    if (!dataset->is_copied || loader->options.worker_count == 0 || bytes > LARGEST_HELPED_BYTES)
+        return 0;
+    return bytes < HELPED_BYTES ? HELPED_BYTES / bytes : 1;
+}
+
 static bg_status allocate_slots(bg_loader *loader, bg_error *error)
 {
     const size_t batch = loader->largest_batch;
@@ -458,7 +521,7 @@ static bg_status allocate_slots(bg_loader *loader, bg_error *error)
 
 static bg_status start_workers(bg_loader *loader, bg_error *error)
 {
-    const uint32_t count = loader->options.worker_count, places = count > 0 ? count : 1;
+    const uint32_t count = loader->options.worker_count, places = count + 1;
 
     loader->workers = calloc(places, sizeof *loader->workers);
     if (loader->workers == NULL)
@@ -556,6 +619,7 @@ bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *o
                                 .drop_last = options->drop_last};
     count_batches(loader);
     loader->chunk_samples = choose_chunk(loader);
+    loader->helped_samples = choose_help(loader);
     /* The one in the consumer's hands, and those ahead of it. */
     loader->slot_count = loader->options.worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
     pthread_mutex_init(&loader->mutex, NULL);
@@ -601,8 +665,7 @@ void bg_loader_destroy(bg_loader *loader)
         free(loader->pads[t]);
     free(loader->slots);
     free(loader->order_indices);
-    for (uint32_t i = 0;
-         loader->workers != NULL && i < (loader->options.worker_count > 0 ? loader->options.worker_count : 1); i++)
+    for (uint32_t i = 0; loader->workers != NULL && i <= loader->options.worker_count; i++)
         free(loader->workers[i].scratch);
     free(loader->workers);
     free(loader);
@@ -693,7 +756,7 @@ static bool is_ready(const bg_loader *loader)
 {
     const slot *s = &loader->slots[loader->first_sequence % loader->slot_count];
 
-    return loader->next_sequence > loader->first_sequence && s->done_count == s->sample_count;
+    return loader->next_sequence > loader->first_sequence && is_done(s);
 }
 
 static void wait_until_ready(bg_loader *loader)
@@ -701,6 +764,7 @@ static void wait_until_ready(bg_loader *loader)
     const uint64_t start_ns = bgi_clock_ns();
 
     loader->statistics.miss_count++;
+    pthread_cond_broadcast(&loader->work); /* helpers may be too slow */
     while (!is_ready(loader)) {
         if (loader->thread_count > 0) {
             pthread_cond_wait(&loader->progress, &loader->mutex);
@@ -709,7 +773,7 @@ static void wait_until_ready(bg_loader *loader)
 
             if (loader->claim_sequence == loader->next_sequence)
                 open_next(loader);
-            fill_next(loader, loader->workers[0].scratch, &error);
+            fill_next(loader, loader->chunk_samples, loader->workers[0].scratch, &error);
         }
     }
     loader->statistics.wait_ns += bgi_clock_ns() - start_ns;

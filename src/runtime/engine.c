@@ -3,6 +3,7 @@
  */
 #include "runtime/engine.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -310,6 +311,14 @@ static bg_status report_failure(const bgi_engine *engine, bg_error *error)
     return bg_error_set(error, BG_ERROR_INTERNAL, "a run failed without a reason");
 }
 
+/* What is for the idle is the caller's: nobody is about it when the run is over. */
+static void end_spare(bgi_engine *engine)
+{
+    atomic_store(&engine->has_spare, false);
+    while (atomic_load(&engine->spare_count.value) > 0)
+        sched_yield();
+}
+
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status = BG_OK;
@@ -323,6 +332,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     if (run->infeed != NULL && !run->is_synthetic)
         bgi_infeed_attach(run->infeed, engine);
     atomic_store(&engine->devices_left.value, engine->device_count);
+    atomic_store(&engine->has_spare, run->spare != NULL);
     atomic_store(&engine->runs.value, atomic_load(&engine->runs.value) + 1);
     bgi_event_count_notify_all(&engine->events);
     if (!watch(engine, &waited_s))
@@ -336,6 +346,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
         if (atomic_load(&engine->has_failed))
             status = report_failure(engine, error);
     }
+    end_spare(engine);
     bgi_gate_end(engine);
     *out_iterations = atomic_load(&engine->gate.end);
     if (run->infeed != NULL && !run->is_synthetic)

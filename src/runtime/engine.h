@@ -201,6 +201,8 @@ struct bgi_engine {
     bgi_run given;      /* the run's own copy: a worker inside a kernel that never returns outlives the caller's */
     const bgi_run *run; /* that copy */
     bgi_gate gate;
+    atomic_bool has_spare;    /* the run has something for the idle */
+    bgi_counter spare_count;  /* workers that are about it, or look whether there is any */
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* not done with the run; counts down */
     atomic_bool is_stopping;  /* workers leave */

@@ -157,6 +157,8 @@ bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t 
                    .outputs = given->outputs,
                    .infeed = given->infeed,
                    .outfeeds = given->synthetic ? NULL : session->outfeeds,
+                   .spare = given->spare,
+                   .spare_user = given->spare_user,
                    .limit = given->iterations != 0 ? given->iterations : planned,
                    .condition_output = plan->condition != NULL ? plan->condition_output : BGI_NO_OUTPUT,
                    .is_synthetic = given->synthetic};

@@ -147,7 +147,9 @@ typedef struct bgi_run {
     const bool *constants; /* or NULL */
     void *const *outputs;
     bg_infeed *infeed;
-    bg_outfeed *outfeeds; /* the first one */
+    bg_outfeed *outfeeds;      /* the first one */
+    bool (*spare)(void *user); /* or NULL */
+    void *spare_user;
     uint64_t step, optimiser_step;
     uint64_t limit;            /* iterations */
     uint32_t stop_output;      /* ends the run when it is above 0; or BGI_NO_OUTPUT */

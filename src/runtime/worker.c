@@ -78,6 +78,19 @@ static bool move_something(const bgi_engine *engine, const bgi_worker *worker, u
     return has_moved;
 }
 
+/* What the run's caller has for the idle. The count is up before the look, so that a run that is over waits for it. */
+static bool do_spare(bgi_engine *engine)
+{
+    bool has_done;
+
+    if (!atomic_load_explicit(&engine->has_spare, memory_order_relaxed))
+        return false;
+    atomic_fetch_add(&engine->spare_count.value, 1);
+    has_done = atomic_load(&engine->has_spare) && engine->run->spare(engine->run->spare_user);
+    atomic_fetch_sub(&engine->spare_count.value, 1);
+    return has_done;
+}
+
 static bool has_work(const bgi_engine *engine)
 {
     for (uint32_t visit = 0; visit < engine->device_count; visit++) {
@@ -150,7 +163,7 @@ static void *work(void *argument)
         bgi_device *device = take_device(engine);
         if (device != NULL)
             work_on(device, worker);
-        else if (!help_somebody(engine) && !move_something(engine, worker, BGI_IO_WHILE_IDLE))
+        else if (!help_somebody(engine) && !move_something(engine, worker, BGI_IO_WHILE_IDLE) && !do_spare(engine))
             wait_for_work(engine);
     }
     leave(worker);

@@ -141,13 +141,22 @@ static bg_status begin_results(pass *p, const bgi_compiled *compiled, bg_error *
     return BG_OK;
 }
 
+/* What a call leaves idle copies the next ones' samples. */
+static bool help_loader(void *user)
+{
+    return bg_loader_help(user);
+}
+
 /* One call on a batch's samples from `first` on; the first `valid` of them are no padding. */
 static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch, uint64_t first, uint64_t valid,
                           bg_error *error)
 {
     const bgi_source *source = p->source;
-    const bg_run run = {
-        .inputs = compiled->input_data, .constants = compiled->constants, .outputs = compiled->output_data};
+    const bg_run run = {.inputs = compiled->input_data,
+                        .constants = compiled->constants,
+                        .outputs = compiled->output_data,
+                        .spare = help_loader,
+                        .spare_user = source->loader};
     uint64_t start_ns;
 
     if (!compiled->is_bound)

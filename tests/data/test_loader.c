@@ -15,6 +15,7 @@
 #include <brigade/data.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -760,7 +761,104 @@ static void test_creation_without_memory(void **state)
     clear_samples(&s);
 }
 
-/* Random walks over everything a consumer can do, each checked against a loader without threads. */
+/* ---- helpers ---- */
+
+/* Tries until it has copied something; false when that takes too long. */
+static bool help_once(bg_loader *loader)
+{
+    for (int try = 0; try < 20000; try++) {
+        if (bg_loader_help(loader))
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return false;
+}
+
+static void test_workers_leave_copying_to_helpers(void **state)
+{
+    bg_loader_options options = bg_loader_options_default();
+    int32_t labels[SAMPLES];
+    samples s;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.batch_size = 10;
+    options.prefetch_depth = 4;
+    for (uint32_t workers = 1; workers < 3; workers++) {
+        options.worker_count = workers;
+        bg_loader *loader = make_loader(s.dataset, &options);
+
+        assert_false(bg_loader_help(loader)); /* there is no epoch; but from now on there are helpers */
+        begin(loader, 0);
+        for (uint64_t batch = 0; batch < 8; batch++) {
+            assert_int_equal(next(loader).position, batch);
+            assert_true(help_once(loader)); /* two batches are ready, and nobody else copies the third */
+        }
+        begin(loader, 1);
+        assert_int_equal(read_epoch(loader, 1, labels), SAMPLES / 10 * 10);
+        bg_loader_destroy(loader);
+    }
+    clear_samples(&s);
+}
+
+static void test_nothing_to_help_with(void **state)
+{
+    bg_loader_options options = bg_loader_options_default();
+    bg_dataset *dataset;
+    bg_loader *loader;
+    samples s;
+    called c;
+    (void)state;
+
+    make_samples(&s, SAMPLES);
+    options.worker_count = 0;
+    loader = make_loader(s.dataset, &options);
+    begin(loader, 0);
+    next(loader);
+    assert_false(bg_loader_help(loader));
+    bg_loader_destroy(loader);
+    options.worker_count = 1;
+    dataset = make_called(&c, SAMPLES);
+    loader = make_loader(dataset, &options);
+    begin(loader, 0);
+    for (int batch = 0; batch < 50; batch++) {
+        next(loader);
+        assert_false(bg_loader_help(loader)); /* a callback is for the loader's threads */
+    }
+    bg_loader_destroy(loader);
+    bg_dataset_destroy(dataset);
+    clear_samples(&s);
+}
+
+typedef struct helper {
+    pthread_t thread;
+    bg_loader *loader;
+    atomic_bool is_ending;
+} helper;
+
+static void *help_all_the_time(void *argument)
+{
+    helper *h = argument;
+
+    while (!atomic_load(&h->is_ending))
+        bg_loader_help(h->loader);
+    return NULL;
+}
+
+static void start_helper(helper *h, bg_loader *loader)
+{
+    h->loader = loader;
+    atomic_init(&h->is_ending, false);
+    assert_int_equal(pthread_create(&h->thread, NULL, help_all_the_time, h), 0);
+}
+
+static void end_helper(helper *h)
+{
+    atomic_store(&h->is_ending, true);
+    pthread_join(h->thread, NULL);
+}
+
+/* Random walks over everything a consumer can do, some with helpers, each checked against a loader without threads. */
 static void test_random_walks(void **state)
 {
     const int walks = getenv("BRIGADE_TEST_ALL") != NULL ? 400 : 40;
@@ -771,7 +869,9 @@ static void test_random_walks(void **state)
     for (int walk = 0; walk < walks; walk++) {
         bgi_random random = bgi_random_make(99, (uint64_t)walk);
         bg_loader_options options = bg_loader_options_default();
+        const uint32_t helper_count = (uint32_t)walk % 3;
         int32_t a[SAMPLES], b[SAMPLES];
+        helper helpers[2];
 
         options.batch_size = 1 + bgi_random_below(&random, 50);
         options.shuffle = bgi_random_below(&random, 2);
@@ -781,6 +881,8 @@ static void test_random_walks(void **state)
         bg_loader *fast = make_loader(s.dataset, &options);
         options.worker_count = 0;
         bg_loader *plain = make_loader(s.dataset, &options);
+        for (uint32_t i = 0; i < helper_count; i++)
+            start_helper(&helpers[i], fast);
         begin(fast, 0);
         begin(plain, 0);
         for (int step = 0; step < 60; step++) {
@@ -797,6 +899,8 @@ static void test_random_walks(void **state)
             append_labels(&y, b);
             assert_memory_equal(a, b, x.sample_count * sizeof a[0]);
         }
+        for (uint32_t i = 0; i < helper_count; i++)
+            end_helper(&helpers[i]);
         bg_loader_destroy(fast);
         bg_loader_destroy(plain);
     }
@@ -826,6 +930,8 @@ int main(void)
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_no_allocation_after_creation),
         cmocka_unit_test(test_creation_without_memory),
+        cmocka_unit_test(test_workers_leave_copying_to_helpers),
+        cmocka_unit_test(test_nothing_to_help_with),
         cmocka_unit_test(test_random_walks),
     };
     return cmocka_run_group_tests_name("data/loader", tests, NULL, NULL);

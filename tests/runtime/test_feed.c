@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -1042,6 +1043,67 @@ static void constant_inputs_are_given_once(void **state)
     close_rig(&r);
 }
 
+/* ---- what the idle do ---- */
+
+typedef struct spare {
+    atomic_uint calls, inside;
+    unsigned answers; /* how often there is something to do */
+    long sleep_ns;
+} spare;
+
+static bool do_spare(void *user)
+{
+    spare *s = user;
+    const unsigned call = atomic_fetch_add(&s->calls, 1);
+
+    atomic_fetch_add(&s->inside, 1);
+    if (s->sleep_ns > 0)
+        nanosleep(&(struct timespec){.tv_nsec = s->sleep_ns}, NULL);
+    atomic_fetch_sub(&s->inside, 1);
+    return call < s->answers;
+}
+
+/* Whatever the idle do, and for how long: the same bits, and nobody does it when the run is over. */
+static void the_idle_have_something_to_do(void **state)
+{
+    static const rig_options way = {"B1|B2|B3|B4", "interleaved", 3, 4, 1, 3};
+    static const struct {
+        unsigned answers;
+        long sleep_ns;
+    } cases[] = {{0, 0}, {100, 0}, {UINT_MAX, 0}, {UINT_MAX, 300000}};
+    enum { CASES = sizeof cases / sizeof cases[0] };
+    float wanted[RUNS][12] = {{0}}, found[12] = {0};
+
+    (void)state;
+    for (int i = -1; i < CASES; i++) {
+        spare s = {.answers = i < 0 ? 0 : cases[i].answers, .sleep_ns = i < 0 ? 0 : cases[i].sleep_ns};
+        void *outputs[4] = {NULL};
+        source data;
+        rig r;
+
+        open_rig(&r, &way);
+        init_source(&data, r.session, 12);
+        for (int run = 0; run < RUNS; run++) {
+            const bg_run given = {.inputs = (const void *const *)data.data,
+                                  .outputs = outputs,
+                                  .spare = i < 0 ? NULL : do_spare,
+                                  .spare_user = &s};
+            unsigned calls;
+            outputs[bg_session_find_output(r.session, "loss")] = i < 0 ? wanted[run] : found;
+            expect_ok(&r, bg_session_execute(r.session, &given, NULL, &r.error));
+            calls = atomic_load(&s.calls);
+            assert_int_equal(atomic_load(&s.inside), 0);
+            if (i >= 0)
+                assert_memory_equal(found, wanted[run], sizeof found);
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            assert_int_equal(atomic_load(&s.calls), calls);
+        }
+        assert_true(i < 0 || atomic_load(&s.calls) > 0);
+        close_rig(&r);
+        clear_source(&data);
+    }
+}
+
 static void a_run_allocates_nothing(void **state)
 {
     bg_outfeed_options options = bg_outfeed_options_default();
@@ -1098,6 +1160,7 @@ int main(void)
         cmocka_unit_test(data_sets_loaders_and_iterators_agree),
         cmocka_unit_test(infeeds_go_on_where_others_left_off),
         cmocka_unit_test(constant_inputs_are_given_once),
+        cmocka_unit_test(the_idle_have_something_to_do),
         cmocka_unit_test(a_run_allocates_nothing),
     };
 
