@@ -165,12 +165,12 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const
     options.device_iterations = shape->iterations;
     options.gradient_accumulation = shape->accumulation;
     options.replicas = shape->replicas;
+    options.input_group_size = shape->group;
     if (options.memmap_dir != NULL && options.memmap_dir[0] != '\0')
         return bg_error_set(error, BG_ERROR_INVALID,
                             "options.memmap_dir %s: a trainer has several sessions, of which one alone could use the "
                             "files; leave it out, or make the session yourself",
                             options.memmap_dir);
-    options.input_group_size = shape->group;
     if (is_rest) {
         options.ipu_limits = false;
         BGI_TRY(adapt_outputs(&options, &requests, error));
