@@ -32,7 +32,7 @@ static model make_model(uint32_t blocks, uint32_t length, bool is_even)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS, WIDTH);
     model m = {0};
-    char name[16];
+    char name[32];
     bg_value x;
 
     assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
