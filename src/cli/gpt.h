@@ -25,7 +25,7 @@ typedef struct gpt_options {
     uint64_t devices, cores, io_threads; /* io_threads UINT64_MAX: the library's choice */
     cli_sizes device_memory;
     const char *offload, *shard, *recompute, *recompute_order, *phase_liveness;
-    const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard;
+    const char *hf_model, *save_hf, *load, *save, *memmap_dir, *weights_path, *log_path, *tensorboard;
     cli_library library;
     bool quiet;
 } gpt_options;
@@ -92,9 +92,13 @@ typedef struct gpt_position {
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_error *error);
 bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                               const gpt_position *position, bg_error *error);
-/* Nothing happens without config->load. */
+/* Where a session goes on: from the checkpoint of config->load, else from the files of config->memmap_dir if it has
+ * found any; otherwise nothing happens. */
 bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                               gpt_position *out, bg_error *error);
+/* With config->memmap_dir: the files are whole, and a later run goes on from them. */
+bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
+                          const gpt_position *position, bg_error *error);
 
 /* ---- the programs ---- */
 

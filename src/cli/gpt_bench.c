@@ -32,13 +32,26 @@ static bg_status time_runs(gpt_runner *runner, const bgi_gpt_config *config, con
     return BG_OK;
 }
 
+/* Weights of inputs that are all 1 are not worth a file. */
+static bg_status check_places(const bgi_gpt_config *config, bg_error *error)
+{
+    if (config->memmap_dir == NULL)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "checkpoint.memmap_dir %s: the benchmark keeps remote buffers in memory; leave it null",
+                        config->memmap_dir);
+}
+
 static int run_bench(const gpt_options *options, const bgi_gpt_config *config)
 {
     gpt_runner runner = {.plan = NULL};
     bg_error error = {0};
     int32_t *ones = NULL;
-    bg_status status = options->library.compile_only ? gpt_compile_alone(options, config, &error)
-                                                     : gpt_runner_create(options, config, &runner, &error);
+    bg_status status = check_places(config, &error);
+
+    if (status == BG_OK)
+        status = options->library.compile_only ? gpt_compile_alone(options, config, &error)
+                                               : gpt_runner_create(options, config, &runner, &error);
 
     if (status == BG_OK && !options->library.compile_only) {
         const size_t count = (size_t)runner.samples_per_run * (size_t)config->sequence_length;

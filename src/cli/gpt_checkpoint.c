@@ -1,6 +1,7 @@
 /*
- * gpt_checkpoint.c: checkpoints of a GPT run. Beside weights and state they hold where the run stands in its data; in
- * samples, so that another global batch goes on as near as it can.
+ * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run goes on from. Beside weights
+ * and state they hold where the run stands in its data; in samples, so that another global batch goes on as near as it
+ * can.
  */
 #include "cli/gpt.h"
 
@@ -66,58 +67,62 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_e
     return BG_OK;
 }
 
+static bg_status describe_position(const bgi_gpt_config *config, const gpt_data *data, const gpt_position *position,
+                                   bgi_text *out, bg_error *error)
+{
+    bgi_text_add(out,
+                 "{\"epoch\": %" PRIu64 ", \"sample\": %" PRIu64 ", \"samples\": %" PRIu64
+                 ", \"sequence_length\": %" PRId64 "}",
+                 position->epoch, position->sample, data->sample_count, config->sequence_length);
+    return out->failed ? bgi_error_memory(error, "checkpoint", 0) : BG_OK;
+}
+
 bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                               const gpt_position *position, bg_error *error)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
     bgi_text blob = {0};
-    bg_status status;
+    bg_status status = describe_position(config, data, position, &blob, error);
 
-    bgi_text_add(&blob,
-                 "{\"epoch\": %" PRIu64 ", \"sample\": %" PRIu64 ", \"samples\": %" PRIu64
-                 ", \"sequence_length\": %" PRId64 "}",
-                 position->epoch, position->sample, data->sample_count, config->sequence_length);
-    if (blob.failed)
-        return bgi_error_memory(error, "checkpoint", 0);
     options.max_checkpoints = (uint32_t)config->max_checkpoints;
     options.blob = blob.data;
     options.blob_bytes = blob.length;
     options.info = "brigade gpt pretrain";
-    status = bg_checkpoint_save(session, config->save, &options, error);
+    if (status == BG_OK)
+        status = bg_checkpoint_save(session, config->save, &options, error);
     bgi_text_clear(&blob);
     return status;
 }
 
-/* A checkpoint of other programs has no position: the data begin anew. */
-static bg_status read_position(const bg_checkpoint *checkpoint, const bgi_gpt_config *config, const gpt_data *data,
-                               gpt_position *out, bg_error *error)
+/* What another program has left has no position: the data begin anew. `from`: the option that names it. */
+static bg_status read_position(const char *text, size_t size_bytes, const char *from, const char *path,
+                               const bgi_gpt_config *config, const gpt_data *data, gpt_position *out, bg_error *error)
 {
     json_int_t epoch = 0, sample = 0, samples = 0, length = 0;
-    json_t *blob = checkpoint->blob != NULL ? json_loadb(checkpoint->blob, checkpoint->blob_bytes, 0, NULL) : NULL;
+    json_t *blob = text != NULL ? json_loadb(text, size_bytes, 0, NULL) : NULL;
     const uint64_t call = (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
-    char text[256];
+    char warning[256];
     const bool is_good = blob != NULL && json_unpack(blob, "{s:I, s:I, s:I, s:I}", "epoch", &epoch, "sample", &sample,
                                                      "samples", &samples, "sequence_length", &length) == 0;
 
     json_decref(blob);
     if (!is_good || epoch < 0 || sample < 0 || samples < 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s says nothing of the data; it is not a checkpoint of `brigade gpt pretrain`",
-                            checkpoint->path);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s says nothing of the data; it is not of `brigade gpt pretrain`",
+                            path);
     *out = (gpt_position){.epoch = (uint64_t)epoch, .sample = (uint64_t)sample};
     if ((uint64_t)samples != data->sample_count || length != config->sequence_length) {
-        snprintf(text, sizeof text,
-                 "--load: the data had %lld samples of %lld tokens and have %" PRIu64 " of %" PRId64
+        snprintf(warning, sizeof warning,
+                 "--%s: the data had %lld samples of %lld tokens and have %" PRIu64 " of %" PRId64
                  " now; they begin anew",
-                 (long long)samples, (long long)length, data->sample_count, config->sequence_length);
-        cli_warn("gpt", text);
+                 from, (long long)samples, (long long)length, data->sample_count, config->sequence_length);
+        cli_warn("gpt", warning);
         *out = (gpt_position){.epoch = out->epoch + (sample > 0)};
     } else if (out->sample % call != 0) {
-        snprintf(text, sizeof text,
-                 "--load: %" PRIu64 " samples of the epoch were used, which is no multiple of the %" PRIu64
+        snprintf(warning, sizeof warning,
+                 "--%s: %" PRIu64 " samples of the epoch were used, which is no multiple of the %" PRIu64
                  " of a call; %" PRIu64 " are used again",
-                 out->sample, call, out->sample % call);
-        cli_warn("gpt", text);
+                 from, out->sample, call, out->sample % call);
+        cli_warn("gpt", warning);
         out->sample -= out->sample % call;
     }
     return BG_OK;
@@ -135,16 +140,14 @@ static const char *split_path(const char *path, bgi_text *folder)
     return slash == NULL ? path : slash + 1;
 }
 
-bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              gpt_position *out, bg_error *error)
+static bg_status load_checkpoint(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
+                                 gpt_position *out, bg_error *error)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint checkpoint = {0};
     bgi_text folder = {0};
     bg_status status;
 
-    if (config->load == NULL)
-        return BG_OK;
     if (bgi_file_exists(config->load))
         options.file = split_path(config->load, &folder);
     else
@@ -152,8 +155,36 @@ bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config,
     status = folder.failed ? bgi_error_memory(error, "path", 0)
                            : bg_checkpoint_load(session, folder.data, &options, &checkpoint, error);
     if (status == BG_OK)
-        status = read_position(&checkpoint, config, data, out, error);
+        status =
+            read_position(checkpoint.blob, checkpoint.blob_bytes, "load", checkpoint.path, config, data, out, error);
     bg_checkpoint_clear(&checkpoint);
     bgi_text_clear(&folder);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--load");
+}
+
+bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
+                              gpt_position *out, bg_error *error)
+{
+    const char *note = bg_session_note(session);
+
+    if (config->load != NULL)
+        return load_checkpoint(session, config, data, out, error);
+    if (!bg_session_is_continued(session))
+        return BG_OK;
+    return read_position(note, strlen(note), "memmap-dir", config->memmap_dir, config, data, out, error);
+}
+
+bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
+                          const gpt_position *position, bg_error *error)
+{
+    bgi_text note = {0};
+    bg_status status;
+
+    if (config->memmap_dir == NULL)
+        return BG_OK;
+    status = describe_position(config, data, position, &note, error);
+    if (status == BG_OK)
+        status = bg_session_flush(session, note.data, error);
+    bgi_text_clear(&note);
+    return status;
 }

@@ -38,6 +38,8 @@ const cli_option gpt_pretrain_options[] = {
      .help = "where checkpoints go: at the end, and every --checkpoint-steps"},
     {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .maximum = 1000000000000,
      .default_text = "checkpoint.steps", .help = "weight updates between checkpoints; 0: only at the end"},
+    {CLI_TEXT, "memmap-dir", AT(memmap_dir), .value = "DIR", .default_text = "checkpoint.memmap_dir",
+     .help = "remote buffers in files there instead of memory; a later run of the same plan goes on from them"},
     {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
      .help = "the trained weights alone, as safetensors under Hugging Face's names"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
@@ -108,6 +110,8 @@ static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_
         config->load = options->load;
     if (options->save != NULL)
         config->save = options->save;
+    if (options->memmap_dir != NULL)
+        config->memmap_dir = options->memmap_dir;
     if (options->input_files.count > 0)
         BGI_TRY(set_value(config, "input-files", "data.input_files=[]", error));
     for (uint32_t i = 0; i < options->input_files.count; i++)
@@ -127,10 +131,6 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
                             "--hf-model %s with --load %s; weights come from one of them: use the model to begin, the "
                             "checkpoint to go on",
                             options->hf_model, config->load);
-    if (config->memmap_dir != NULL)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "checkpoint.memmap_dir %s: remote buffers are in memory in this version; leave it null",
-                            config->memmap_dir);
     if (length > 12 && strcmp(config->save + length - 12, ".safetensors") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: checkpoints go into a folder; --save-weights FILE writes the weights alone",
@@ -333,6 +333,10 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     cli_recompute_find(options->recompute != NULL ? options->recompute : is_phased(options) ? "stage" : NULL, &plan);
     bg_recompute_order_find(options->recompute_order, &plan.recompute_order);
     cli_library_set(&options->library, &plan);
+    plan.memmap_dir = config->memmap_dir;
+    plan.memmap_mode = config->test_mode      ? BG_MEMMAP_READ_ONLY
+                       : config->load != NULL ? BG_MEMMAP_RENEW
+                                              : BG_MEMMAP_CONTINUE;
     plan.seed = (uint64_t)config->seed;
     plan.replicas = (uint32_t)bgi_gpt_config_devices(config);
     plan.gradient_accumulation = (uint32_t)bgi_gpt_config_accumulation(config);

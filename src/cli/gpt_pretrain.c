@@ -239,6 +239,11 @@ static bg_status load_model(run *r, bg_error *error)
 
     if (r->options->hf_model == NULL)
         return BG_OK;
+    if (bg_session_is_continued(r->runner.session))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--hf-model %s: the files in %s are of step %" PRIu64
+                            "; go on from them without --hf-model, or remove them to begin with the model",
+                            r->options->hf_model, r->config->memmap_dir, bg_session_step(r->runner.session));
     if (strcmp(r->options->hf_model, "test") == 0 || strcmp(r->options->hf_model, "Test") == 0) {
         if (!r->options->quiet)
             printf("Model: a random one of the configured size\n");
@@ -274,6 +279,12 @@ static bg_status create_loader(run *r, bg_error *error)
     return bg_loader_begin_at(r->loader, r->position.epoch, r->position.sample / r->runner.samples_per_run, error);
 }
 
+/* From a checkpoint or from files. */
+static bool goes_on(const run *r)
+{
+    return r->config->load != NULL || bg_session_is_continued(r->runner.session);
+}
+
 static bg_status prepare(run *r, bg_error *error)
 {
     double start_s;
@@ -292,13 +303,13 @@ static bg_status prepare(run *r, bg_error *error)
     end_section(r, "compilation", start_s);
     BGI_TRY(load_model(r, error));
     BGI_TRY(gpt_checkpoint_load(r->runner.session, r->config, &r->data, &r->position, error));
-    if (r->config->load != NULL && !r->options->quiet)
+    if (goes_on(r) && !r->options->quiet)
         printf("Going on from step %" PRIu64 "\n", bg_session_step(r->runner.session));
     r->saved_step = UINT64_MAX;
     if (r->config->test_mode)
         return create_loader(r, error);
     BGI_TRY(gpt_checkpoint_check(r->config, bg_session_step(r->runner.session), error));
-    BGI_TRY(cli_log_open(&r->log, r->options->log_path, r->config->load != NULL, &cli_received_signal, error));
+    BGI_TRY(cli_log_open(&r->log, r->options->log_path, goes_on(r), &cli_received_signal, error));
     if (r->options->tensorboard != NULL &&
         bgi_event_file_open(&r->events, r->options->tensorboard, wall_time_s(), (uint64_t)getpid(), error) != BG_OK)
         return bg_error_context(error, error->status, "--tensorboard");
@@ -314,11 +325,12 @@ static void print_end(const run *r)
         printf("Trained %" PRIu64 " weight updates in %.2f s: %.1f samples/s, %.1f tokens/s\n", r->updates, r->seconds,
                samples / r->seconds, samples * (double)r->config->sequence_length / r->seconds);
     else if (cli_received_signal == 0)
-        printf("Nothing was trained: the checkpoint is of step %" PRIu64 ", the run ends at %" PRIu64 "\n", step,
-               r->stop);
+        printf("Nothing was trained: %s of step %" PRIu64 ", the run ends at %" PRIu64 "\n",
+               r->config->load != NULL ? "the checkpoint is" : "the files are", step, r->stop);
     if (cli_received_signal != 0)
         printf("Stopped by signal %d after step %" PRIu64 "%s\n", (int)cli_received_signal, step,
-               r->saved_step == step ? "; it is saved" : "");
+               r->saved_step == step || (r->config->memmap_dir != NULL && !r->config->test_mode) ? "; it is saved"
+                                                                                                 : "");
     else
         printf("Finished pre-training.\n");
 }
@@ -332,6 +344,7 @@ static bg_status train(run *r, bg_error *error)
     end_section(r, "training", start_s);
     if (r->updates > 0)
         BGI_TRY(save_checkpoint(r, error));
+    BGI_TRY(gpt_files_flush(r->runner.session, r->config, &r->data, &r->position, error));
     BGI_TRY(save_model(r, error));
     print_end(r);
     cli_log_close(&r->log);

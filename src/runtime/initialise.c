@@ -5,6 +5,7 @@
  */
 #include "runtime/initialise.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "core/random.h"
@@ -16,6 +17,9 @@ static const uint32_t purpose = 0x74696e69u; /* sets these blocks apart from tho
 /* At a block of truncated values. What is outside after all of them is put on the bound: each attempt misses with a
  * chance of one in 22, so nobody will see that. */
 enum { ATTEMPTS = 32 };
+
+/* Of threads that fill one tensor: how many at most, and what is worth one. */
+enum { MOST_THREADS = 64, LEAST_ELEMENTS = 1 << 16 };
 
 /* float32 arithmetic, so that a float64 model made for a check starts from the float32 model's values nearly; in
  * float64 the bounds are not rounded first. */
@@ -67,29 +71,69 @@ static void draw_truncated(bg_dtype dtype, const bg_initialiser *initialiser, co
     }
 }
 
-void bgi_initialise(const bg_type *type, const bg_initialiser *initialiser, uint64_t seed, uint32_t number, void *data)
-{
-    const int64_t count = bg_type_element_count(type);
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+/* Elements first .. end - 1; `first` begins a block. */
+typedef struct range {
+    const bg_type *type;
+    const bg_initialiser *initialiser;
+    uint64_t seed;
+    uint32_t number;
+    void *data;
+    int64_t first, end;
+} range;
 
-    if (initialiser->kind == BG_INITIALISE_CONSTANT) {
-        for (int64_t i = 0; i < count; i++)
-            bgi_store(type->dtype, data, i, initialiser->a);
+static void fill_range(const range *r)
+{
+    const bg_dtype dtype = r->type->dtype;
+    const uint32_t key[2] = {(uint32_t)r->seed, (uint32_t)(r->seed >> 32)};
+
+    if (r->initialiser->kind == BG_INITIALISE_CONSTANT) {
+        for (int64_t i = r->first; i < r->end; i++)
+            bgi_store(dtype, r->data, i, r->initialiser->a);
         return;
     }
-    for (int64_t i = 0; i < count; i += WORDS) {
+    for (int64_t i = r->first; i < r->end; i += WORDS) {
         const uint64_t block = (uint64_t)i / WORDS;
-        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), number, purpose};
+        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), r->number, purpose};
         uint32_t words[WORDS];
         double values[WORDS];
 
-        if (initialiser->kind == BG_INITIALISE_TRUNCATED_NORMAL) {
-            draw_truncated(type->dtype, initialiser, counter, key, values);
+        if (r->initialiser->kind == BG_INITIALISE_TRUNCATED_NORMAL) {
+            draw_truncated(dtype, r->initialiser, counter, key, values);
         } else {
             bg_philox(counter, key, words);
-            draw(type->dtype, initialiser, words, values);
+            draw(dtype, r->initialiser, words, values);
         }
-        for (int64_t j = i; j < count && j < i + WORDS; j++)
-            bgi_store(type->dtype, data, j, values[j - i]);
+        for (int64_t j = i; j < r->end && j < i + WORDS; j++)
+            bgi_store(dtype, r->data, j, values[j - i]);
     }
+}
+
+static void *run_range(void *argument)
+{
+    fill_range(argument);
+    return NULL;
+}
+
+void bgi_initialise(const bg_type *type, const bg_initialiser *initialiser, uint64_t seed, uint32_t number,
+                    uint32_t threads, void *data)
+{
+    const int64_t count = bg_type_element_count(type);
+    const int64_t most = count / LEAST_ELEMENTS, wanted = threads < most ? threads : most;
+    const int64_t parts = wanted < 1 ? 1 : wanted > MOST_THREADS ? MOST_THREADS : wanted;
+    range ranges[MOST_THREADS];
+    pthread_t helpers[MOST_THREADS];
+    bool is_helped[MOST_THREADS] = {false};
+
+    for (int64_t p = 0; p < parts; p++) {
+        ranges[p] = (range){.type = type, .initialiser = initialiser, .seed = seed, .number = number, .data = data};
+        ranges[p].first = count / WORDS * p / parts * WORDS;
+        ranges[p].end = p + 1 < parts ? count / WORDS * (p + 1) / parts * WORDS : count;
+        is_helped[p] = p > 0 && pthread_create(&helpers[p], NULL, run_range, &ranges[p]) == 0;
+    }
+    for (int64_t p = 0; p < parts; p++)
+        if (!is_helped[p])
+            fill_range(&ranges[p]);
+    for (int64_t p = 0; p < parts; p++)
+        if (is_helped[p])
+            pthread_join(helpers[p], NULL);
 }

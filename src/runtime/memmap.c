@@ -541,6 +541,11 @@ bool bgi_memmap_is_continued(const bgi_memmap *memmap)
     return memmap != NULL && memmap->is_continued;
 }
 
+bool bgi_memmap_is_new(const bgi_memmap *memmap)
+{
+    return memmap != NULL && memmap->is_made;
+}
+
 bool bgi_memmap_is_private(const bgi_memmap *memmap)
 {
     return memmap != NULL && memmap->mode == BG_MEMMAP_READ_ONLY;

@@ -27,6 +27,7 @@ void bgi_memmap_close(bgi_memmap *memmap);
 void *bgi_memmap_address(const bgi_memmap *memmap, uint32_t index);
 
 bool bgi_memmap_is_continued(const bgi_memmap *memmap); /* the files hold an earlier session's values */
+bool bgi_memmap_is_new(const bgi_memmap *memmap);       /* this session has made the files; they begin as zeros */
 bool bgi_memmap_is_private(const bgi_memmap *memmap);   /* what is written does not reach the files */
 /* The session is about to run: from now on the files stay, whatever comes. */
 void bgi_memmap_keep(bgi_memmap *memmap);

@@ -5,6 +5,7 @@
 #include "runtime/session.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,12 @@ static bool is_at_home(const bg_session *session, const bgi_plan_variable *varia
     return session->engine->memmap != NULL && variable->places[0].is_remote;
 }
 
+/* All bits are 0. */
+static bool is_zero(const bg_initialiser *initialiser)
+{
+    return initialiser->kind == BG_INITIALISE_CONSTANT && initialiser->a == 0.0 && !signbit(initialiser->a);
+}
+
 /* The first values of a new weight, from the seed. At home they are written where they stay. */
 static bg_status initialise(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
@@ -203,9 +210,14 @@ static bg_status initialise(bg_session *session, uint32_t number, uint32_t index
     bgi_weight *weight = &session->weights->items[index];
     void *data = weight->home != NULL ? bgi_session_whole(session, number) : weight->data;
 
+    if (weight->home != NULL && is_zero(&variable->initialiser) && bgi_memmap_is_new(session->engine->memmap)) {
+        session->variables[number].version = weight->version; /* a new file is zeros */
+        return BG_OK;
+    }
     if (data == NULL)
         BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
-    bgi_initialise(&weight->type, &variable->initialiser, session->plan->options.seed, variable->number, data);
+    bgi_initialise(&weight->type, &variable->initialiser, session->plan->options.seed, variable->number,
+                   session->engine->worker_count, data);
     if (weight->home != NULL) {
         bgi_session_upload(session, variable, data);
         session->variables[number].version = weight->version;

@@ -27,21 +27,41 @@ static void a_longer_variable_begins_like_a_shorter_one(void **state)
         const bg_initialiser initialiser = {kinds[k], 0.25, 2.0};
         static float all[COUNT], some[COUNT];
         bg_type type = bg_vector(BG_FLOAT32, COUNT);
-        bgi_initialise(&type, &initialiser, 7, 3, all);
+        bgi_initialise(&type, &initialiser, 7, 3, 1, all);
         for (int64_t count = 1; count < 12; count++) {
             type = bg_vector(BG_FLOAT32, count);
             memset(some, 0, sizeof some);
-            bgi_initialise(&type, &initialiser, 7, 3, some);
+            bgi_initialise(&type, &initialiser, 7, 3, 1, some);
             assert_memory_equal(some, all, (size_t)count * sizeof *some);
             assert_true(some[count] == 0.0f);
         }
         type = bg_vector(BG_FLOAT32, COUNT);
-        bgi_initialise(&type, &initialiser, 7, 4, some);
+        bgi_initialise(&type, &initialiser, 7, 4, 1, some);
         assert_memory_not_equal(some, all, 16);
-        bgi_initialise(&type, &initialiser, 8, 3, some);
+        bgi_initialise(&type, &initialiser, 8, 3, 1, some);
         assert_memory_not_equal(some, all, 16);
-        bgi_initialise(&type, &initialiser, 7 + (UINT64_C(1) << 32), 3, some);
+        bgi_initialise(&type, &initialiser, 7 + (UINT64_C(1) << 32), 3, 1, some);
         assert_memory_not_equal(some, all, 16);
+    }
+}
+
+static void threads_change_no_bit(void **state)
+{
+    enum { MANY = 3 * (1 << 16) + 7 };
+    static const bg_initialiser_kind kinds[] = {BG_INITIALISE_CONSTANT, BG_INITIALISE_UNIFORM,
+                                                BG_INITIALISE_TRUNCATED_NORMAL};
+    static float alone[MANY], together[MANY];
+    const bg_type type = bg_vector(BG_FLOAT32, MANY);
+
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        const bg_initialiser initialiser = {kinds[k], 0.5, 1.0};
+        bgi_initialise(&type, &initialiser, 7, 3, 1, alone);
+        for (uint32_t threads = 2; threads < 9; threads += 3) {
+            memset(together, 0, sizeof together);
+            bgi_initialise(&type, &initialiser, 7, 3, threads, together);
+            assert_memory_equal(together, alone, sizeof alone);
+        }
     }
 }
 
@@ -51,7 +71,7 @@ static void moments(const bg_initialiser *initialiser, double *mean, double *dev
     const bg_type type = bg_vector(BG_FLOAT32, COUNT);
     double sum = 0.0, squares = 0.0;
 
-    bgi_initialise(&type, initialiser, 11, 0, values);
+    bgi_initialise(&type, initialiser, 11, 0, 1, values);
     *low = *high = values[0];
     for (int i = 0; i < COUNT; i++) {
         sum += values[i];
@@ -93,7 +113,7 @@ static void uniform_values_are_the_words_of_a_block(void **state)
     float values[7];
 
     (void)state;
-    bgi_initialise(&type, &initialiser, seed, 5, values);
+    bgi_initialise(&type, &initialiser, seed, 5, 1, values);
     for (uint32_t i = 0; i < 7; i++) {
         const uint32_t counter[4] = {i / 4, 0, 5, 0x74696e69u};
         uint32_t words[4];
@@ -112,9 +132,9 @@ static void other_types_follow_float32(void **state)
         double wide[9];
         uint16_t narrow[9];
         const bg_type types[] = {bg_vector(BG_FLOAT32, 9), bg_vector(BG_FLOAT64, 9), bg_vector(BG_BFLOAT16, 9)};
-        bgi_initialise(&types[0], &kinds[k], 1, 2, single);
-        bgi_initialise(&types[1], &kinds[k], 1, 2, wide);
-        bgi_initialise(&types[2], &kinds[k], 1, 2, narrow);
+        bgi_initialise(&types[0], &kinds[k], 1, 2, 1, single);
+        bgi_initialise(&types[1], &kinds[k], 1, 2, 1, wide);
+        bgi_initialise(&types[2], &kinds[k], 1, 2, 1, narrow);
         for (int i = 0; i < 9; i++) {
             assert_true(fabs(wide[i] - single[i]) < 1e-6);
             assert_int_equal(narrow[i], bgi_bfloat16_from_float(single[i]));
@@ -126,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_longer_variable_begins_like_a_shorter_one),
+        cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(the_distribution_is_the_one_asked_for),
         cmocka_unit_test(uniform_values_are_the_words_of_a_block),
         cmocka_unit_test(other_types_follow_float32),

@@ -1,0 +1,36 @@
+#!/bin/sh
+# gpt_billion.sh [FOLDER [UPDATES]]: a GPT of 1.2 billion parameters on two devices of 512 MB, remote buffers in files:
+# trains UPDATES (2) weight updates, then as many again from the files, and prints of each run its lines, the most
+# anonymous memory that was seen and what the files take. The files (20 GB, in a new folder of FOLDER or $TMPDIR) are
+# removed.
+# BRIGADE_BUILD names the build; BRIGADE_GPT further values (--set) for a smaller model.
+set -u
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+program=${BRIGADE_BUILD:-$root/build}/brigade
+updates=${2:-2}
+folder=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/brigade-XXXXXX") || exit 1
+trap 'rm -rf "$folder"' EXIT
+export BRIGADE_PRESETS="$root/share/presets"
+model="--device-memory 512M --set layers=24 hidden_size=2048 heads=16 vocab_size=512 sequence_length=128
+max_positional_length=128 global_batch_size=4 precision=float32 maximum=0.0001 warmup_proportion=0
+data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1 ${BRIGADE_GPT:-}"
+
+# train UPDATES: until so many are done; $peak gets kB.
+train() {
+    peak=0
+    "$program" gpt pretrain $model --memmap-dir "$folder" --steps "$1" >"$folder/out" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        now=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$pid/status 2>/dev/null)
+        [ "${now:-0}" -gt "$peak" ] && peak=$now
+        sleep 0.2
+    done
+    wait $pid || exit 1
+    grep -E '^(Going on|Step|Trained|Compilation)' "$folder/out"
+    echo "anonymous memory: at most $((peak / 1000)) MB; files: $(du -sm "$folder" | cut -f 1) MiB"
+}
+
+"$program" gpt pretrain $model --compile-only | tail -n 2
+train "$updates"
+train $((2 * updates))
