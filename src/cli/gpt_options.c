@@ -243,6 +243,8 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     }
     if (bg_run_options_is_given(named, "auto_loss_scaling"))
         config->auto_loss_scaling = view->auto_loss_scaling.enabled;
+    if (bg_run_options_is_given(named, "memmap_dir"))
+        config->memmap_dir = view->memmap_dir;
     return BG_OK;
 }
 

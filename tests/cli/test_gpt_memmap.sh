@@ -60,6 +60,11 @@ train epochs $tiny --steps 4 --set n_samples=50 --memmap-dir epochs.files
 train epochs $tiny --steps 6 --set n_samples=50 --memmap-dir epochs.files
 same epochs epochs.memory
 
+printf '{"memmap_dir": "named.files"}' >options.json
+train named $tiny --steps 2 --options options.json
+train named $tiny --steps 4 --options options.json
+same named phased.memory
+
 # ---- checkpoints ----
 
 train saved.memory $tiny --steps 3 --save saved.memory
