@@ -174,12 +174,13 @@ BG_API const char *bg_memmap_mode_name(bg_memmap_mode mode);
 BG_API bool bg_memmap_mode_find(const char *name, bg_memmap_mode *out);
 
 /* A loss scale that begins at options.loss_scaling and adapts itself between updates, as PopART's does: of the elements
- * of all parameters' gradients (scaled, accumulated, summed over replicas) those above bin_edge x 65504 in size, the
- * largest number of float16, are counted, whatever type the gradients have. Is their share above the threshold, the
- * scale is multiplied by `decrease`, else by `increase`, from the next update on. A gradient that is not finite skips
- * the update (weights and optimiser state stay; it counts for bg_session_step alone) and decreases the scale at once.
- * All updates wait for all gradients. The scale is a variable of the weights, "loss.scale" (float32), that checkpoints
- * keep. Training by means only. */
+ * of all parameters' gradients, as the backward pass of each micro-batch of each replica makes them (scaled; of the sum
+ * over its samples where means are weighted by what they count), those above bin_edge x 65504 in size, the largest
+ * number of float16, are counted, whatever type the gradients have. Is their share of the whole update above the
+ * threshold, the scale is multiplied by `decrease`, else by `increase`, from the next update on. An accumulated
+ * gradient that is not finite skips the update (weights and optimiser state stay; it counts for bg_session_step alone)
+ * and decreases the scale at once. All updates wait for all gradients. The scale is a variable of the weights,
+ * "loss.scale" (float32), that checkpoints keep. Training by means only. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has a further output, `loss_scale`: the scale of each update, a float32 scalar */

@@ -366,6 +366,7 @@ enum {
 };
 typedef struct bgi_range_count_attributes {
     double edge;
+    bool only_not_finite; /* the other counts are zero */
 } bgi_range_count_attributes;
 /* What an automatic loss scale remembers besides itself. */
 enum {

@@ -1,6 +1,8 @@
 /*
  * loss_scaling.c: the ops of an automatic loss scale. Transforms add them; no gradient flows through them.
  */
+#include <string.h>
+
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -31,10 +33,13 @@ const bg_op_type bgi_op_range_count = {
     .kernel = select_range_count,
 };
 
-bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge)
+bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge, bool only_not_finite)
 {
-    const bgi_range_count_attributes attributes = {.edge = (float)edge};
+    bgi_range_count_attributes attributes;
 
+    memset(&attributes, 0, sizeof attributes); /* keys of plans read every byte */
+    attributes.edge = (float)edge;
+    attributes.only_not_finite = only_not_finite;
     return bg_graph_add(graph, &bgi_op_range_count, name, &x, 1, &attributes, NULL);
 }
 

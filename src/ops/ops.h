@@ -95,8 +95,8 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
 /* ---- loss_scaling.c ---- */
 
 /* How many of x's elements are at most `edge` (as a float) in size, beyond it, and not finite: float64
- * [BGI_RANGE_COUNTS]. */
-bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
+ * [BGI_RANGE_COUNTS], of which the first two are zero with only_not_finite. */
+bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge, bool only_not_finite);
 /* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns
  * scale / loss_scale. *out_hyper is hyper with the word to skip this update; *out_used the loss scale that made these
  * gradients. */

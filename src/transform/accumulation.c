@@ -84,7 +84,7 @@ static bg_status add_accumulator(bgi_trainer *trainer, const bgi_parameter_gradi
 }
 
 bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
-                               bg_value *out_accumulators, bg_error *error)
+                               bgi_accumulator *out_accumulators, bg_error *error)
 {
     const bg_options *options = trainer->options;
 
@@ -93,8 +93,10 @@ bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradien
         trainer->factors = bgi_running_factors(trainer->graph, "loss.shares", trainer->total, trainer->weight,
                                                options->gradient_accumulation, count_replicas(trainer) > 1);
     }
-    for (uint32_t i = 0; i < count; i++)
-        BGI_TRY(add_accumulator(trainer, &gradients[i], &out_accumulators[i], error));
+    for (uint32_t i = 0; i < count; i++) {
+        BGI_TRY(add_accumulator(trainer, &gradients[i], &out_accumulators[i].gradient, error));
+        out_accumulators[i].counts = bgi_count_gradient(trainer, &gradients[i]);
+    }
     return BG_OK;
 }
 

@@ -1,15 +1,17 @@
 /*
  * loss_scaling.c: a loss scale that adapts itself.
  *
- *     backward:  seed x loss.scale --> gradients of one micro-batch --> accumulators                (loss.scale: a
- * buffer) update:    each parameter's stage       the loss's stage                               every stage
- *                range_count(gradient)  -->   add_n, loss_scale(loss.scale!, statistics!)  --> update, or skip it
+ *     backward:  seed x loss.scale --> gradients of one micro-batch --> accumulators
+ *                                      range_count(gradient)        --> accumulators of counts
  *
- * needs: the final gradients, and a scale for them that knows nothing of the loss's. does: counts how many of their
- * elements are near the end of float16's range, divides the scale by the loss's, and lets the optimiser's numbers say
- * whether the update is skipped (a gradient is not finite). keeps: the bits, as long as the scale is a power of two and
- * nothing leaves the range. What is counted is what the accumulators hold in the end, over micro-batches and replicas:
- * the same under every strategy. The update waits for all stages, as it does for a norm.
+ *     update:    each parameter's stage         the loss's stage                               every stage
+ *                counts, not finite?      -->   add_n, loss_scale(loss.scale!, statistics!)  --> update, or skip it
+ *
+ * needs: the gradients, and a scale for them that knows nothing of the loss's. does: counts how many elements of each
+ * micro-batch's gradients are near the end of float16's range, as PopART does, divides the scale by the loss's, and
+ * lets the optimiser's numbers say whether the update is skipped (what was accumulated is not finite). keeps: the bits,
+ * as long as the scale is a power of two and nothing leaves the range. Counts are whole numbers, so that sums over
+ * micro-batches and replicas are the same under every strategy. The update waits for all stages, as it does for a norm.
  */
 #include <stdlib.h>
 
@@ -30,6 +32,25 @@ void bgi_add_loss_scale(bgi_trainer *trainer)
     trainer->loss_scale = bg_graph_variable(trainer->graph, BGI_LOSS_SCALE, &scalar, BG_ROLE_TRAINING, &first);
     trainer->loss_statistics =
         bg_graph_variable(trainer->graph, BGI_LOSS_SCALE ".statistics", &statistics, BG_ROLE_TRAINING, NULL);
+}
+
+bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient)
+{
+    const bg_auto_loss_scaling *options = &trainer->options->auto_loss_scaling;
+    const bg_type type = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
+    bg_graph *graph = trainer->graph;
+    const char *name;
+    bg_value counts, variable;
+
+    if (!options->enabled)
+        return (bg_value){0};
+    graph->current_block = gradient->block;
+    name = bgi_arena_format(&graph->arena, "%s.counts.%s", bg_graph_name(graph, gradient->parameter),
+                            graph->blocks[gradient->block].name);
+    variable = bg_graph_variable(graph, name != NULL ? name : "counts", &type, BG_ROLE_ACCUMULATOR, NULL);
+    counts = bgi_range_count(graph, NULL, gradient->gradient, RANGE_END * options->bin_edge, false);
+    bgi_accumulate(graph, NULL, variable, counts, (bg_value){0});
+    return variable;
 }
 
 static bgi_loss_scale_attributes make_attributes(const bg_auto_loss_scaling *options)
@@ -56,8 +77,10 @@ bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *g
     if (counts == NULL)
         return bgi_error_memory(error, "counts of gradients", count * sizeof *counts);
     for (uint32_t i = 0; i < count; i++) {
+        bg_value parts[2] = {gradients[i].counts};
         graph->current_block = gradients[i].block;
-        counts[i] = bgi_range_count(graph, NULL, gradients[i].gradient, RANGE_END * options->bin_edge);
+        parts[1] = bgi_range_count(graph, NULL, gradients[i].gradient, RANGE_END, true);
+        counts[i] = bgi_add_n(graph, NULL, parts, 2);
     }
     bgi_enter_loss_block(trainer);
     sum = bgi_sum_gradients(graph, "gradient.counts", gradients, counts, count, counts + count);

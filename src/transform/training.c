@@ -154,36 +154,46 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
     store_state(trainer, &state);
 }
 
-/* One gradient a parameter: its accumulators' sum, in block order. */
-static uint32_t sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, const bg_value *accumulators,
-                           uint32_t count, bgi_final_gradient *out)
+/* One gradient a parameter: its accumulators' sum, in block order. `room` is for as many values as accumulators. */
+static uint32_t sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
+                           const bgi_accumulator *accumulators, uint32_t count, bg_value *room, bgi_final_gradient *out)
 {
+    bg_graph *graph = trainer->graph;
     uint32_t parameters = 0;
 
     for (uint32_t i = 0, end; i < count; i = end) {
-        end = i + 1;
-        while (end < count && gradients[end].parameter.id == gradients[i].parameter.id)
-            end++;
-        trainer->graph->current_block = gradients[i].block;
-        out[parameters++] = (bgi_final_gradient){
-            gradients[i].parameter, bgi_add_n(trainer->graph, NULL, accumulators + i, end - i), gradients[i].block};
+        bgi_final_gradient *sum = &out[parameters++];
+        *sum = (bgi_final_gradient){.parameter = gradients[i].parameter, .block = gradients[i].block};
+        graph->current_block = gradients[i].block;
+        for (end = i; end < count && gradients[end].parameter.id == sum->parameter.id; end++)
+            room[end - i] = accumulators[end].gradient;
+        sum->gradient = bgi_add_n(graph, NULL, room, end - i);
+        if (bg_value_is_null(accumulators[i].counts))
+            continue;
+        for (uint32_t j = i; j < end; j++)
+            room[j - i] = accumulators[j].counts;
+        sum->counts = bgi_add_n(graph, NULL, room, end - i);
     }
     return parameters;
 }
 
 static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
-                             const bg_value *accumulators, uint32_t count, bg_error *error)
+                             const bgi_accumulator *accumulators, uint32_t count, bg_error *error)
 {
     bg_graph *graph = trainer->graph;
     bgi_final_gradient *final = calloc(count + 1, sizeof *final);
-    uint32_t parameters;
-    bg_status status;
+    bg_value *room = calloc(count + 1, sizeof *room);
+    uint32_t parameters = 0;
+    bg_status status = BG_OK;
 
-    if (final == NULL)
-        return bgi_error_memory(error, "gradients", count * sizeof *final);
+    if (final == NULL || room == NULL)
+        status = bgi_error_memory(error, "gradients", count * sizeof *final);
     graph->phase = BGI_PHASE_UPDATE;
-    parameters = sum_blocks(trainer, gradients, accumulators, count, final);
-    status = bg_graph_check(graph, error);
+    if (status == BG_OK) {
+        parameters = sum_blocks(trainer, gradients, accumulators, count, room, final);
+        status = bg_graph_check(graph, error);
+    }
+    free(room);
     if (status == BG_OK)
         status = bgi_adapt_loss_scale(trainer, final, parameters, error);
     if (status == BG_OK)
@@ -240,7 +250,8 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *
     const bg_type hyper_type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
     bgi_trainer trainer = {.graph = graph, .optimiser = optimiser, .options = options, .loss = loss};
     bgi_parameter_gradient *gradients = NULL;
-    bg_value *accumulators = NULL, seed_weight;
+    bgi_accumulator *accumulators = NULL;
+    bg_value seed_weight;
     uint32_t count = 0;
     bg_status status;
 

@@ -20,10 +20,17 @@ typedef struct bgi_trainer {
     bg_value scale;                       /* what gradients are multiplied by in the update */
 } bgi_trainer;
 
+/* What the micro-batches' gradients of a parameter become in one block that uses it. */
+typedef struct bgi_accumulator {
+    bg_value gradient;
+    bg_value counts; /* of its elements by size, micro-batch by micro-batch; null without an automatic loss scale */
+} bgi_accumulator;
+
 /* What an update needs of one parameter. */
 typedef struct bgi_final_gradient {
     bg_value parameter;
     bg_value gradient; /* accumulated, over all blocks, not scaled yet */
+    bg_value counts;   /* the same, or null */
     uint32_t block;    /* that uses the parameter first */
 } bgi_final_gradient;
 
@@ -35,13 +42,15 @@ void bgi_enter_loss_block(const bgi_trainer *trainer);
 
 /* accumulation.c: the backward phase's part: an accumulator for each gradient. */
 bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
-                               bg_value *out_accumulators, bg_error *error);
+                               bgi_accumulator *out_accumulators, bg_error *error);
 /* accumulation.c: the update's part: trainer->scale. */
 void bgi_add_scale(bgi_trainer *trainer);
 
-/* loss_scaling.c, when the options ask for it: the variables, before gradients are made; and what adapts them, with
- * trainer->scale and trainer->hyper for the updates. */
+/* loss_scaling.c, when the options ask for it: the variables, before gradients are made; the accumulator of what each
+ * micro-batch's gradient counts, or null; and what adapts the scale, with trainer->scale and trainer->hyper for the
+ * updates. */
 void bgi_add_loss_scale(bgi_trainer *trainer);
+bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 

@@ -79,8 +79,9 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One update with gradients `size` x (1, 2, 3, 4); returns the scale it was made with, 0 where there is no output. */
-static float update(rig *r, float size)
+/* One update with gradients `sizes` x (1, 2, 3, 4) of its micro-batches; returns the scale it was made with, 0 where
+ * there is no output. */
+static float update_with(rig *r, const float sizes[ACCUMULATION])
 {
     const void *inputs[1];
     void *outputs[4] = {0};
@@ -89,12 +90,19 @@ static float update(rig *r, float size)
 
     for (int a = 0; a < ACCUMULATION; a++)
         for (int i = 0; i < WEIGHTS; i++)
-            x[a][i] = size * (float)(i + 1);
+            x[a][i] = sizes[a] * (float)(i + 1);
     inputs[0] = x;
     if (r->scale != UINT32_MAX)
         outputs[r->scale] = &scale;
     require(bg_session_run(r->session, inputs, outputs, &error), &error);
     return scale;
+}
+
+static float update(rig *r, float size)
+{
+    const float sizes[ACCUMULATION] = {size, size, size};
+
+    return update_with(r, sizes);
 }
 
 static void copy_weight(rig *r, const char *name, void *to)
@@ -108,7 +116,7 @@ static void copy_weight(rig *r, const char *name, void *to)
 
 /* ---- the rule ---- */
 
-/* Gradients of 1, 2, 3, 4 three times over: 12 at scale 1; 4 x 3 x 512 < 8188 < 4 x 3 x 1024. */
+/* Gradients of 1, 2, 3, 4, three times over: each counts by itself; 4 x 1024 < 8188 < 4 x 2048. */
 static void test_rule(void **state)
 {
     const bg_optimiser optimiser = bg_sgd(0.125);
@@ -119,7 +127,7 @@ static void test_rule(void **state)
 
     for (int u = 0; u < 20; u++) {
         assert_true(update(&r, 1.0f) == expected);
-        expected = 12.0f * expected > 8188.0f ? expected * 0.5f : expected * 2.0f;
+        expected = 4.0f * expected > 8188.0f ? expected * 0.5f : expected * 2.0f;
         copy_weight(&r, "loss.scale", &next);
         assert_true(next == expected);
         /* The scale is a power of two: no bit of the step knows it. */
@@ -127,8 +135,30 @@ static void test_rule(void **state)
         for (int i = 0; i < WEIGHTS; i++)
             assert_true(w[i] == 1.0f - 0.125f * (float)((u + 1) * (i + 1)));
     }
-    assert_true(expected == 512.0f || expected == 1024.0f);
+    assert_true(expected == 1024.0f || expected == 2048.0f);
     close_rig(&r);
+}
+
+/* What each micro-batch's gradient holds counts, not their sum: large ones that cancel, and small ones that add up. */
+static void test_micro_batches_count(void **state)
+{
+    static const struct {
+        float sizes[ACCUMULATION];
+        float next;
+    } cases[] = {{{3000, -3000, 0}, 0.5f}, {{1500, 1500, 1500}, 2.0f}, {{1, 1, 3000}, 0.5f}};
+    const bg_optimiser optimiser = bg_sgd(0.125);
+    bg_options options = make_options();
+    (void)state;
+
+    options.auto_loss_scaling.minimum = 0.25;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rig r = open_rig(&optimiser, &options);
+        float next;
+        update_with(&r, cases[i].sizes);
+        copy_weight(&r, "loss.scale", &next);
+        assert_true(next == cases[i].next);
+        close_rig(&r);
+    }
 }
 
 /* A share of 1 in 4 beyond the edge is no more than a threshold of 1 / 4, and more than one of 0.2. */
@@ -143,7 +173,7 @@ static void test_threshold(void **state)
         float scale;
 
         options.loss_scaling = 4.0;
-        options.auto_loss_scaling.bin_edge = 11.0 * 4.0 / 65504.0;
+        options.auto_loss_scaling.bin_edge = 3.5 * 4.0 / 65504.0;
         options.auto_loss_scaling.threshold = falls ? 0.2 : 0.25;
         r = open_rig(&optimiser, &options);
         update(&r, 1.0f);
@@ -360,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rule),
+        cmocka_unit_test(test_micro_batches_count),
         cmocka_unit_test(test_threshold),
         cmocka_unit_test(test_period_and_bounds),
         cmocka_unit_test(test_skipped_updates),

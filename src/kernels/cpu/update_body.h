@@ -128,6 +128,8 @@ static void finish_range_count(const bg_kernel_call *call)
         out[k] = 0.0;
     for (uint32_t i = 0; i < parts * BGI_RANGE_COUNTS; i++)
         out[i % BGI_RANGE_COUNTS] += counts[i];
+    if (((const bgi_range_count_attributes *)call->attributes)->only_not_finite)
+        out[BGI_RANGE_LOWER] = out[BGI_RANGE_UPPER] = 0.0;
 }
 
 /* ---- updates ---- */

@@ -10,7 +10,8 @@
 
 void bgi_reference_range_count(const bg_kernel_call *call, uint32_t part)
 {
-    const double edge = ((const bgi_range_count_attributes *)call->attributes)->edge;
+    const bgi_range_count_attributes *attributes = call->attributes;
+    const double edge = attributes->edge;
     const bg_type *x = &call->types[0];
     double counts[BGI_RANGE_COUNTS] = {0.0};
 
@@ -21,6 +22,8 @@ void bgi_reference_range_count(const bg_kernel_call *call, uint32_t part)
         counts[fabs(element) <= edge ? BGI_RANGE_LOWER : BGI_RANGE_UPPER] += 1.0;
         counts[BGI_RANGE_NOT_FINITE] += isfinite(element) ? 0.0 : 1.0;
     }
+    if (attributes->only_not_finite)
+        counts[BGI_RANGE_LOWER] = counts[BGI_RANGE_UPPER] = 0.0;
     for (int64_t k = 0; k < BGI_RANGE_COUNTS; k++)
         bgi_store(BG_FLOAT64, call->operands[1], k, counts[k]);
 }
