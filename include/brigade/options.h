@@ -273,7 +273,8 @@ typedef struct bg_options {
     /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
      * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. WEIGHTS sharded,
      * which must be remote: each replica's remote store keeps a piece of each parameter, a load brings all pieces, and
-     * what an update made of the own piece is stored without handing it round. */
+     * what an update made of the own piece is stored without handing it round. ACTIVATIONS sharded, remote too, on a
+     * mesh with tensor axes: of those that all replicas along an axis have in common each keeps a piece. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
     const bg_location_rule *location_rules;
     uint32_t location_rule_count;

@@ -291,16 +291,20 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say("gpt", "info: %s", text);
 }
 
-/* As the example: off the devices, and in pieces over the data-parallel replicas, whatever their size. */
+/* As the example: off the devices, and in pieces, whatever their size: activations over the tensor-parallel replicas
+ * that have the same, the rest over the data-parallel ones. */
 static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
 {
-    const uint32_t all = 1u << BG_LOCATION_WEIGHTS | 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS;
+    const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
+    const uint32_t all = weights | 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS;
     uint32_t remote = 0, sharded = is_phased(options) && config->data_parallel > 1 ? all : 0;
 
-    if (options->offload != NULL)
+    if (is_phased(options) && config->tensor_parallel_1 * config->tensor_parallel_2 > 1)
+        sharded |= activations;
+    if (options->offload != NULL) {
         cli_classes_find("offload", options->offload, strlen(options->offload), &remote, NULL);
-    if (options->offload != NULL && (remote >> BG_LOCATION_WEIGHTS & 1) == 0)
-        sharded &= ~(1u << BG_LOCATION_WEIGHTS);
+        sharded &= remote | ~(weights | activations); /* both need to be off the devices */
+    }
     if (options->shard != NULL)
         cli_classes_find("shard", options->shard, strlen(options->shard), &sharded, NULL);
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {

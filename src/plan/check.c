@@ -182,6 +182,7 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
 static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];
+    const bg_mesh mesh = bgi_plan_mesh(plan);
     uint64_t issued = 0;
 
     for (uint32_t i = 0; i < on->transfer_count; i++) {
@@ -189,14 +190,16 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
         const bgi_operand near = {.device = device, .edge = BGI_NO_EDGE, .offset = transfer->arena_offset};
         const bgi_operand far = {
             .device = device, .is_remote = true, .edge = BGI_NO_EDGE, .offset = transfer->remote_offset};
+        const uint32_t pieces = bg_mesh_group_size(&mesh, transfer->piece_axes & (uint32_t)BG_MESH_ALL);
         const size_t far_bytes = transfer->piece_bytes > 0 ? transfer->piece_bytes : transfer->size_bytes;
         if (transfer->action.kind != BG_ACTION_LOAD && transfer->action.kind != BG_ACTION_STORE)
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
         BGI_TRY(check_operand(plan, &near, transfer->size_bytes, error));
         BGI_TRY(check_operand(plan, &far, far_bytes, error));
-        if (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < bgi_plan_data_replicas(plan))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes in %zu bytes", i,
-                                bgi_plan_data_replicas(plan), transfer->piece_bytes, transfer->size_bytes);
+        if ((transfer->piece_axes & ~(uint32_t)BG_MESH_ALL) != 0 ||
+            (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < pieces))
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes in %zu bytes", i, pieces,
+                                transfer->piece_bytes, transfer->size_bytes);
         if (transfer->peer_wait > on->transfer_count + i)
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u waits for transfer %u of other replicas", i,
                                 transfer->peer_wait);

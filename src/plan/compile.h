@@ -29,7 +29,8 @@ enum {
 /* What the compiler knows of an edge beside the schedule's and the plan's view. */
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
-    uint32_t buffer;                /* of remote ones: in the schedule problem */
+    uint8_t shard_axes; /* of remote ones: tensor axes over whose replicas each keeps a piece; 0: all of it */
+    uint32_t buffer;    /* of remote ones: in the schedule problem */
     uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
 } bgi_edge_facts;
 
@@ -61,6 +62,7 @@ typedef struct bgi_compiler {
     bgi_operand *windows; /* by value: where a variable with a buffer is when that is loaded */
     /* by value: elements of the piece that a replica keeps of a remote parameter; 0: all. Its window has all pieces. */
     int64_t *home_pieces;
+    uint8_t *equal_axes; /* by value: tensor axes along which replicas have the same bits; NULL: nobody asks */
     /* by value: storage of roots. Variables and constants by device: see bgi_variable_place. */
     bgi_operand *storage; /* of results: where their producer writes */
     bool *is_transient;
@@ -118,6 +120,8 @@ void bgi_add_edge_buffers(bgi_compiler *compiler);
 /* With a schedule: marks crossings that are worth it; true when there are new ones, edges are then grouped again. */
 bool bgi_decide_remote_edges(bgi_compiler *compiler);
 bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
+/* Over which tensor axes the remote store of a crossing is in pieces. */
+uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing);
 /* Then the device holds fewer micro-batches of them than the order keeps. */
 bool bgi_activations_may_be_remote(const bg_options *options);
 bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *remote_offsets, bg_error *error);

@@ -75,8 +75,9 @@ static void join_edge(bgi_compiler *c, const bg_schedule_edge *edge, const bgi_e
     const size_t size = is_piece ? bgi_piece_bytes(value) : bg_type_size_bytes(&value->type);
     uint32_t e = 0;
 
-    while (e < c->edge_count && !(same_ends(&c->edges[e], edge) && c->edge_facts[e].is_remote == facts->is_remote &&
-                                  c->edge_facts[e].is_preloaded == facts->is_preloaded))
+    while (e < c->edge_count &&
+           !(same_ends(&c->edges[e], edge) && c->edge_facts[e].is_remote == facts->is_remote &&
+             c->edge_facts[e].is_preloaded == facts->is_preloaded && c->edge_facts[e].shard_axes == facts->shard_axes))
         e++;
     if (e == c->edge_count) {
         c->edges[e] = *edge;
@@ -113,6 +114,18 @@ static bg_status take_edges(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
+/* Pieces of one size, each a slot of its own in the remote store. */
+static void pad_sharded_slots(bgi_compiler *c)
+{
+    const bg_mesh mesh = bgi_plan_mesh(c->plan);
+
+    for (uint32_t e = 0; e < c->edge_count; e++) {
+        const uint32_t members = bg_mesh_group_size(&mesh, c->edge_facts[e].shard_axes);
+        size_t *slot_bytes = &c->plan->edges[e].slot_bytes;
+        *slot_bytes = bgi_align((*slot_bytes + members - 1) / members) * members;
+    }
+}
+
 bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 {
     if (c->edges == NULL)
@@ -124,7 +137,10 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
         const bgi_crossing *crossing = &c->partition.crossings[i];
         const bg_schedule_edge edge = edge_of(c, i), stash = stash_of(crossing);
         const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
-        const bgi_edge_facts remote = {.is_remote = true, .is_preloaded = bgi_crossing_is_preloaded(c, i)}, local = {0};
+        const bgi_edge_facts remote = {.is_remote = true,
+                                       .is_preloaded = bgi_crossing_is_preloaded(c, i),
+                                       .shard_axes = bgi_crossing_shard_axes(c, i)},
+                             local = {0};
         c->crossing_edges[i] = c->stash_edges[i] = BGI_NO_EDGE;
         if (needs_no_edge(c, crossing))
             continue;
@@ -133,6 +149,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
         if ((c->crossing_moves[i] & BGI_MOVES_STASH) != 0)
             join_edge(c, &stash, &remote, value, &c->stash_edges[i], &c->stash_offsets[i]);
     }
+    pad_sharded_slots(c);
     c->plan->edge_count = c->edge_count;
     return BG_OK;
 }

@@ -5,7 +5,8 @@
  *                             the variables have whenever the buffer is loaded; windows (and rings) share memory when
  *                             no two of them are needed at the same time in the order of the device. Of sharded
  *                             weights each replica's store has a piece, and the window all pieces one after the other.
- *     activations             edges on one device that hold more micro-batches than three rings of slots would. What
+ *     activations             edges on one device that hold more micro-batches than three rings of slots would. Of what
+ *                             the replicas along a tensor axis have in common each may keep a piece of a slot. What
  *                             comes in, is read by the forward and kept for the backward is cut in two edges:
  *
  *                                 F(k-1) ==x==> F(k) B(k)     =>     F(k-1) ==x==> F(k) ==x==> B(k)
@@ -173,6 +174,18 @@ static void add_bytes(bg_schedule_buffer *buffer, size_t window_bytes, size_t ho
     buffer->store_bytes += bgi_align(home_bytes);
 }
 
+/* Replicas along a tensor axis may have the same activations; those of different samples never have. */
+static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
+{
+    if (!bgi_asks_for_pieces(&c->plan->options, 1u << BG_LOCATION_ACTIVATIONS))
+        return BG_OK;
+    if (c->plan->tensor_1 * c->plan->tensor_2 <= 1)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "activations are sharded, and the model is on no mesh of tensor-parallel replicas, which "
+                            "alone have some in common; shard weights, accumulators or the optimiser's state");
+    return bgi_find_equal_axes(c->graph, &c->scratch, &c->equal_axes, error);
+}
+
 bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
 {
     const size_t values = c->graph->value_count;
@@ -189,6 +202,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     if (owners == NULL || c->writer_stage == NULL || c->buffer_of == NULL || c->home_pieces == NULL ||
         c->crossing_moves == NULL || c->buffers == NULL)
         return bgi_error_memory(error, "remote buffers", values * sizeof *owners);
+    BGI_TRY(find_equal_activations(c, error));
     bgi_find_writers(c);
     find_owners(c, owners);
     for (uint32_t v = 0; v < values; v++) {
@@ -264,6 +278,20 @@ bool bgi_crossing_is_preloaded(const bgi_compiler *c, uint32_t crossing)
         location_of(c, BG_LOCATION_ACTIVATIONS, bgi_graph_value(c->graph, c->partition.crossings[crossing].value));
 
     return is_preloaded(c, &location);
+}
+
+uint8_t bgi_crossing_shard_axes(const bgi_compiler *c, uint32_t crossing)
+{
+    const bg_mesh mesh = bgi_plan_mesh(c->plan);
+    const bg_value value = c->partition.crossings[crossing].value;
+    uint32_t axes;
+
+    if (c->equal_axes == NULL || !location_of(c, BG_LOCATION_ACTIVATIONS, bgi_graph_value(c->graph, value)).sharded)
+        return 0;
+    axes = c->equal_axes[value.id];
+    for (uint32_t axis = BG_MESH_TENSOR_1; axis <= BG_MESH_TENSOR_2; axis *= 2)
+        axes = bg_mesh_group_size(&mesh, axis) > 1 ? axes : axes & ~axis;
+    return (uint8_t)axes;
 }
 
 static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
@@ -440,6 +468,7 @@ static void add_rings(bgi_compiler *c, uint32_t edge, size_t *remote_offset)
     bgi_plan_edge *of = &c->plan->edges[edge];
     bgi_edge_facts *facts = &c->edge_facts[edge];
     const uint32_t depth = bg_schedule_edge_depth(c->plan->schedule, edge);
+    const bg_mesh mesh = bgi_plan_mesh(c->plan);
     bgi_plan_edge *remote;
 
     of->is_ring = true;
@@ -448,6 +477,7 @@ static void add_rings(bgi_compiler *c, uint32_t edge, size_t *remote_offset)
     facts->remote_ring = add_ring(c, edge, depth);
     remote = &c->plan->edges[facts->remote_ring];
     remote->is_remote = true;
+    remote->slot_bytes /= bg_mesh_group_size(&mesh, facts->shard_axes);
     remote->offset = *remote_offset;
     *remote_offset += remote->slot_bytes * depth;
     c->plan->devices[of->to_device].class_bytes[BG_MEMORY_REMOTE] += remote->slot_bytes * depth;

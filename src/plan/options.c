@@ -482,10 +482,10 @@ static void check_location(problem_list *list, const bg_options *options, const 
     if ((uint32_t)location->place > BG_PLACE_REMOTE)
         add_problem(list, "%s has place %d; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", what,
                     (int)location->place);
-    if (location->sharded && (classes >> BG_LOCATION_ACTIVATIONS & 1) != 0)
+    if (location->sharded && (classes >> BG_LOCATION_ACTIVATIONS & 1) != 0 && !is_remote)
         add_problem(list,
-                    "%s: activations are sharded; data-parallel replicas have different activations, so that there is "
-                    "nothing to share: shard the optimiser's state",
+                    "%s: activations are sharded and on the device, where the backward pass needs them whole; make "
+                    "them remote: of those that tensor-parallel replicas have in common each store then keeps a piece",
                     what);
     if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0 && !is_remote)
         add_problem(

@@ -69,6 +69,7 @@ typedef struct bgi_transfer {
     bg_action action;                               /* LOAD or STORE, as it is traced */
     size_t arena_offset, remote_offset, size_bytes; /* bytes in the arena */
     size_t piece_bytes;                             /* 0: the replica has all */
+    uint32_t piece_axes;                            /* of the mesh: those along which the others with pieces are */
     uint32_t peer_wait;
 } bgi_transfer;
 
@@ -118,7 +119,7 @@ typedef struct bgi_plan_device {
     const bgi_instruction *instructions;
     uint32_t transfer_count; /* one step */
     const bgi_transfer *transfers;
-    bool has_pieces; /* of some the other replicas have pieces */
+    uint32_t piece_axes; /* along which other replicas have pieces of what is moved */
 } bgi_plan_device;
 
 typedef struct bgi_plan_variable {

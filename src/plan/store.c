@@ -425,6 +425,7 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_size(a, &transfer->remote_offset);
     bgi_archive_size(a, &transfer->size_bytes);
     bgi_archive_size(a, &transfer->piece_bytes);
+    bgi_archive_u32(a, &transfer->piece_axes);
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
@@ -441,7 +442,7 @@ static void visit_device(store *s, uint32_t number)
     bgi_archive_size(a, &device->remote_bytes);
     for (uint32_t i = 0; i < BG_MEMORY_CLASS_COUNT; i++)
         bgi_archive_size(a, &device->class_bytes[i]);
-    bgi_archive_bool(a, &device->has_pieces);
+    bgi_archive_u32(a, &device->piece_axes);
     device->transfers = transfers = bgi_archive_list(a, device->transfers, &device->transfer_count, sizeof *transfers);
     for (uint32_t i = 0; i < device->transfer_count; i++)
         visit_transfer(a, &transfers[i]);

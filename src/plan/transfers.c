@@ -24,8 +24,9 @@ typedef struct walker {
     uint32_t *latest; /* by piece: 1 + number of the last transfer, over two steps; 0: none */
     uint32_t bound_count;
     uint32_t issued; /* over two steps */
-    /* by transfer: the variable it moves, when replicas have pieces of it; else 0 */
-    uint32_t *shared_values;
+    /* By transfer: what it moves, when replicas have pieces of it; else 0. Variables by their values, then slots. */
+    uint32_t *shared_things;
+    uint32_t *first_slots, thing_count; /* by edge: of its remote ring, among the things */
     bg_error *error;
 } walker;
 
@@ -44,6 +45,16 @@ static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind
     w->transfers[w->transfer_count++].action.kind = kind;
 }
 
+/* Of the last transfer each replica of a group has a piece. */
+static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_t thing)
+{
+    bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
+
+    transfer->piece_bytes = piece_bytes;
+    transfer->piece_axes = axes;
+    w->shared_things[w->transfer_count - 1] = thing;
+}
+
 static void add_edge_transfer(walker *w, const bg_action *action)
 {
     const bgi_compiler *c = w->compiler;
@@ -53,6 +64,9 @@ static void add_edge_transfer(walker *w, const bg_action *action)
     add_transfer(w, action, action->kind,
                  slot_offset(c->plan, action->kind == BG_ACTION_LOAD ? edge : facts->out_ring, action->micro_batch),
                  slot_offset(c->plan, facts->remote_ring, action->micro_batch), c->plan->edges[edge].slot_bytes);
+    if (facts->shard_axes != 0)
+        share_transfer(w, c->plan->edges[facts->remote_ring].slot_bytes, facts->shard_axes,
+                       w->first_slots[edge] + action->micro_batch % c->plan->edges[facts->remote_ring].depth);
 }
 
 static void add_variable_transfers(walker *w, const bg_action *action)
@@ -64,9 +78,8 @@ static void add_variable_transfers(walker *w, const bg_action *action)
             continue;
         add_transfer(w, action, action->kind, c->windows[v].offset,
                      c->places[(size_t)v * c->stages.device_count + w->device].offset, bgi_window_bytes(c, v));
-        w->transfers[w->transfer_count - 1].piece_bytes = bgi_home_piece_bytes(c, v);
         if (c->home_pieces[v] > 0)
-            w->shared_values[w->transfer_count - 1] = v;
+            share_transfer(w, bgi_home_piece_bytes(c, v), BG_MESH_DATA, v);
     }
 }
 
@@ -268,22 +281,34 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
  * as for the waits. All replicas have the same list. */
 static bg_status find_peer_waits(walker *w, bgi_arena *arena)
 {
-    const size_t values = w->compiler->graph->value_count;
-    uint32_t *loads = bgi_arena_take(arena, values, sizeof *loads); /* by value: 1 + number of the last one; 0: none */
-    uint32_t *stores = bgi_arena_take(arena, values, sizeof *stores);
+    bgi_plan_device *device = &w->compiler->plan->devices[w->device];
+    uint32_t *loads = bgi_arena_take(arena, w->thing_count, sizeof *loads); /* 1 + number of the last one; 0: none */
+    uint32_t *stores = bgi_arena_take(arena, w->thing_count, sizeof *stores);
 
     if (loads == NULL || stores == NULL)
-        return bgi_error_memory(w->error, "transfers", values * sizeof *loads);
+        return bgi_error_memory(w->error, "transfers", w->thing_count * sizeof *loads);
     for (uint32_t n = 0; n < 2 * w->transfer_count; n++) {
         bgi_transfer *transfer = &w->transfers[n % w->transfer_count];
-        const uint32_t v = w->shared_values[n % w->transfer_count];
-        if (v == 0)
+        const uint32_t thing = w->shared_things[n % w->transfer_count];
+        if (thing == 0)
             continue;
-        w->compiler->plan->devices[w->device].has_pieces = true;
-        transfer->peer_wait = transfer->action.kind == BG_ACTION_LOAD ? stores[v] : loads[v];
-        (transfer->action.kind == BG_ACTION_LOAD ? loads : stores)[v] = n + 1;
+        device->piece_axes |= transfer->piece_axes;
+        transfer->peer_wait = transfer->action.kind == BG_ACTION_LOAD ? stores[thing] : loads[thing];
+        (transfer->action.kind == BG_ACTION_LOAD ? loads : stores)[thing] = n + 1;
     }
     return BG_OK;
+}
+
+static void number_things(walker *w)
+{
+    const bgi_compiler *c = w->compiler;
+
+    w->thing_count = (uint32_t)c->graph->value_count;
+    for (uint32_t e = 0; e < c->edge_count; e++) {
+        w->first_slots[e] = w->thing_count;
+        if (c->edge_facts[e].shard_axes != 0)
+            w->thing_count += c->plan->edges[c->edge_facts[e].remote_ring].depth;
+    }
 }
 
 static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
@@ -302,9 +327,11 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
     if (total > INT32_MAX / 2)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "device %u: %zu loads and stores a step", device, total);
     w.transfers = bgi_arena_take(&c->plan->arena, total, sizeof *w.transfers);
-    w.shared_values = bgi_arena_take(&c->scratch, total, sizeof *w.shared_values);
-    if (w.transfers == NULL || w.shared_values == NULL)
+    w.shared_things = bgi_arena_take(&c->scratch, total, sizeof *w.shared_things);
+    w.first_slots = bgi_arena_take(&c->scratch, c->edge_count, sizeof *w.first_slots);
+    if (w.transfers == NULL || w.shared_things == NULL || (w.first_slots == NULL && c->edge_count > 0))
         return bgi_error_memory(error, "transfers", total * sizeof *w.transfers);
+    number_things(&w);
     for (uint32_t i = 0; i < to->instruction_count; i++)
         list_transfers(&w, &instructions[i]);
     to->transfers = w.transfers;

@@ -243,8 +243,8 @@ static inline bgi_barrier *bgi_engine_barrier(const bgi_engine *engine, uint32_t
                              bg_mesh_group_index(&mesh, axes, replica)];
 }
 
-/* Replicas that have pieces of one thing: those that differ from this one in their data coordinate only; this one is at
- * its place among them. */
+/* Replicas that have pieces of one variable: those that differ from this one in their data coordinate only; this one is
+ * at its place among them. */
 static inline uint32_t bgi_group_size(const bgi_device *device)
 {
     return bgi_plan_data_replicas(device->plan);
@@ -253,10 +253,11 @@ static inline uint32_t bgi_group_place(const bgi_device *device)
 {
     return bgi_device_place(device).data;
 }
-static inline bgi_device *bgi_group_member(const bgi_device *device, uint32_t place)
+/* The same device of a member of the replica's group along the axes. */
+static inline bgi_device *bgi_group_member(const bgi_device *device, uint32_t axes, uint32_t member)
 {
     const bg_mesh mesh = bgi_plan_mesh(device->plan);
-    const uint32_t replica = bg_mesh_group_at(&mesh, BG_MESH_DATA, device->replica, place);
+    const uint32_t replica = bg_mesh_group_at(&mesh, axes, device->replica, member);
 
     return &device->engine->devices[(size_t)replica * device->plan->device_count + device->number];
 }

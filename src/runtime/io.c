@@ -20,6 +20,13 @@
 
 /* ---- other replicas ---- */
 
+static uint32_t count_members(const bgi_device *device, uint32_t axes)
+{
+    const bg_mesh mesh = bgi_plan_mesh(device->plan);
+
+    return bg_mesh_group_size(&mesh, axes);
+}
+
 /* A replica that is not done with what transfer `number` waits for (plan.h says how it is counted), or NULL. */
 static const bgi_device *find_late_peer(const bgi_device *device, uint64_t number)
 {
@@ -29,8 +36,8 @@ static const bgi_device *find_late_peer(const bgi_device *device, uint64_t numbe
 
     if (transfer->peer_wait == 0 || target <= count)
         return NULL;
-    for (uint32_t member = 0; member < bgi_group_size(device); member++) {
-        const bgi_device *peer = bgi_group_member(device, member);
+    for (uint32_t member = 0; member < count_members(device, transfer->piece_axes); member++) {
+        const bgi_device *peer = bgi_group_member(device, transfer->piece_axes, member);
         if (atomic_load(&peer->io_done.value) < target - count)
             return peer;
     }
@@ -96,15 +103,16 @@ static char *find_far(const bgi_device *device, const bgi_transfer *transfer)
 /* All that replicas know of each other's remote stores: the m-th piece is the m-th member's. */
 static void gather(const bgi_device *device, const bgi_transfer *transfer, char *near)
 {
-    for (uint32_t member = 0; member < bgi_group_size(device); member++)
-        memcpy(near + member * transfer->piece_bytes, find_far(bgi_group_member(device, member), transfer),
-               transfer->piece_bytes);
+    for (uint32_t member = 0; member < count_members(device, transfer->piece_axes); member++)
+        memcpy(near + member * transfer->piece_bytes,
+               find_far(bgi_group_member(device, transfer->piece_axes, member), transfer), transfer->piece_bytes);
 }
 
 static void move(bgi_device *device, const bgi_worker *worker, uint64_t number)
 {
     const bgi_transfer *transfer = &device->program->transfers[number % device->program->transfer_count];
     char *near = (char *)device->arenas[device->number] + transfer->arena_offset;
+    const bg_mesh mesh = bgi_plan_mesh(device->plan);
     const uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
 
     if (transfer->action.kind == BG_ACTION_LOAD && transfer->piece_bytes > 0)
@@ -112,7 +120,8 @@ static void move(bgi_device *device, const bgi_worker *worker, uint64_t number)
     else if (transfer->action.kind == BG_ACTION_LOAD)
         memcpy(near, find_far(device, transfer), transfer->size_bytes);
     else if (transfer->piece_bytes > 0)
-        memcpy(find_far(device, transfer), near + bgi_group_place(device) * transfer->piece_bytes,
+        memcpy(find_far(device, transfer),
+               near + bg_mesh_group_member(&mesh, transfer->piece_axes, device->replica) * transfer->piece_bytes,
                transfer->piece_bytes);
     else
         memcpy(find_far(device, transfer), near, transfer->size_bytes);
@@ -120,11 +129,13 @@ static void move(bgi_device *device, const bgi_worker *worker, uint64_t number)
         note(device, worker, transfer, number, start_ns);
 }
 
-/* Members whose next transfer may have waited for this device's last one. */
+/* Replicas whose next transfer may have waited for this device's last one. */
 static void wake_peers(const bgi_device *device)
 {
-    for (uint32_t member = 0; member < bgi_group_size(device); member++) {
-        bgi_device *peer = bgi_group_member(device, member);
+    const uint32_t axes = device->program->piece_axes;
+
+    for (uint32_t member = 0; member < count_members(device, axes); member++) {
+        bgi_device *peer = bgi_group_member(device, axes, member);
         if (peer != device && bgi_io_is_wanted(peer))
             wake(device->engine);
     }
@@ -155,7 +166,7 @@ bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until)
                peers_are_done(device, done) && !is_stopping(device) && (!has_moved || may_go_on(device, until))) {
             move(device, worker, done);
             bgi_counter_raise(&device->io_done, ++done, device);
-            if (device->program->has_pieces)
+            if (device->program->piece_axes != 0)
                 wake_peers(device);
             has_moved = true;
         }

@@ -220,7 +220,7 @@ static void warn_of_whole(const bgi_sharder *s, uint32_t update)
     warn(s->options, text);
 }
 
-static bool asks_for_pieces(const bg_options *options, uint32_t classes)
+bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes)
 {
     bool asks = false;
 
@@ -234,10 +234,10 @@ static bool asks_for_pieces(const bg_options *options, uint32_t classes)
 
 void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training)
 {
-    const uint32_t weights = 1u << BG_LOCATION_WEIGHTS;
+    const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
 
     if (bgi_graph_data_replicas(graph, options->replicas) == 1 &&
-        asks_for_pieces(options, training ? UINT32_MAX : weights))
+        bgi_asks_for_pieces(options, training ? UINT32_MAX & ~activations : weights))
         warn(options, "sharding over replicas has no effect: there is 1 replica");
 }
 
@@ -245,7 +245,7 @@ bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error
 {
     bgi_sharder s = {.graph = graph, .options = options};
 
-    if (!asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
+    if (!bgi_asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
         return BG_OK;
     BGI_TRY(check_state(graph, options, error));
     if (bgi_graph_data_replicas(graph, options->replicas) == 1)

@@ -114,6 +114,11 @@ bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, b
 /* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error);
+/* Whether a location or a rule for one of the classes (bits 1 << bg_location_class) is sharded. */
+bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes);
+
+/* equality.c: by value, the tensor axes (bits of bg_mesh_axis) along which all replicas have the same bits. */
+bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t **out, bg_error *error);
 /* When the options ask for pieces of something, which has no effect then. */
 void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training);
 /*

@@ -137,6 +137,17 @@ train meshresident $mesh --offload none --shard none --recompute none
 for other in meshsingle meshpipelined meshresident; do
     same mesh $other
 done
+train meshwhole $mesh data_parallel=2 --shard optimiser,accumulators,weights
+train meshpieces $mesh data_parallel=2
+same meshwhole meshpieces
+# Two of the tensor-parallel replicas have the same activations: of what is in one's store, each keeps half.
+for name in meshwhole meshpieces; do
+    shard='--shard optimiser,accumulators,weights'
+    [ $name = meshpieces ] && shard=
+    "$program" gpt pretrain $small $mesh data_parallel=2 $shard --compile-only >$name.out
+done
+check "stores that keep a piece of activations are smaller" test \
+    "$(awk '/^device 0/ { print $NF }' meshpieces.out)" -lt "$(awk '/^device 0/ { print $NF }' meshwhole.out)"
 train crossed $mesh --steps 3 --checkpoint-steps 1
 train crossed --set tensor_parallel_1=4 --steps 6 --load crossed
 close base crossed

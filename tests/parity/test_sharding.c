@@ -380,7 +380,9 @@ static void test_refusals(void **state)
 
     (void)state;
     options.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
-    expect_refusal(&options, 0, "data-parallel replicas have different activations");
+    expect_refusal(&options, 0, "activations are sharded and on the device");
+    options.strategy = BG_STRATEGY_PHASED; /* remote by default */
+    expect_refusal(&options, 0, "no mesh of tensor-parallel replicas, which alone have some in common");
     options = options_for(&ways[0], 2, 1);
     options.locations[BG_LOCATION_WEIGHTS].sharded = true;
     expect_refusal(&options, 0,

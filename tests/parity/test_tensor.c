@@ -287,6 +287,68 @@ static void sharded_state(void **state)
     close_run(&wanted);
 }
 
+/* What a device's remote stores take. */
+static size_t count_remote_bytes(const bg_plan *plan)
+{
+    size_t sum = 0;
+
+    for (uint32_t d = 0; d < bg_plan_summarise(plan).device_count; d++)
+        sum += bg_plan_memory_bytes(plan, d, BG_MEMORY_REMOTE);
+    return sum;
+}
+
+/* Recomputing, all that is kept is x and dx, in common along axis 1, and the tokens, whose few bytes are one piece.
+ * Else what is inside a layer too, in common along axis 2. */
+static void check_stores(const bg_plan *pieces, const bg_plan *whole, uint32_t share, bg_recompute recompute)
+{
+    const size_t is = count_remote_bytes(pieces), of = count_remote_bytes(whole), tokens = BATCH * 64;
+
+    assert_true(of > tokens);
+    if (recompute == BG_RECOMPUTE_STAGE)
+        assert_int_equal(is - tokens, (of - tokens) / share);
+    else
+        assert_true(is < of);
+}
+
+/* Activations that replicas have in common: each keeps a piece of them, and a load brings all pieces. */
+static void sharded_activations(void **state)
+{
+    static const struct {
+        bg_mesh mesh;
+        uint32_t share; /* of x in each store: 1 / share */
+    } cases[] = {{{1, 2, 2}, 2}, {{1, 4, 1}, 4}, {{1, 2, 1}, 2}, {{1, 2, 4}, 2}, {{1, 1, 4}, 1}};
+    static const bg_recompute ways[] = {BG_RECOMPUTE_STAGE, BG_RECOMPUTE_NONE};
+    const uint32_t updates = is_quick() ? 2 : 4, count = is_quick() ? 2 : sizeof cases / sizeof cases[0];
+    bg_gpt_options model = small(0.1);
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    model.hidden = 64; /* pieces of a row that need no padding */
+    model.checkpoint_layers = true;
+    options.strategy = BG_STRATEGY_PHASED;
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    for (int k = 0; k < BG_LOCATION_COUNT; k++)
+        options.locations[k].place = k == BG_LOCATION_ACTIVATIONS ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        const bg_mesh *mesh = &cases[i / 2].mesh;
+        run whole, pieces;
+
+        options.recompute = ways[i % 2];
+        options.cores = 1 + i % 3;
+        options.locations[BG_LOCATION_ACTIVATIONS].sharded = false;
+        open_run(&whole, mesh, &model, &options);
+        options.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
+        options.locations[BG_LOCATION_ACTIVATIONS].minimum_elements_sharded = 1;
+        open_run(&pieces, mesh, &model, &options);
+        train(&whole, updates);
+        train(&pieces, updates);
+        expect_equal(&pieces, &whole, "activations in pieces");
+        check_stores(pieces.plan, whole.plan, cases[i / 2].share, options.recompute);
+        close_run(&pieces);
+        close_run(&whole);
+    }
+}
+
 /* ---- checkpoints ---- */
 
 static void from_mesh_to_mesh(void **state)
@@ -403,8 +465,13 @@ static void as_many_as_published(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mesh),    cmocka_unit_test(dropout_of_the_whole), cmocka_unit_test(same_bits),
-        cmocka_unit_test(sharded_state), cmocka_unit_test(from_mesh_to_mesh),    cmocka_unit_test(as_many_as_published),
+        cmocka_unit_test(every_mesh),
+        cmocka_unit_test(dropout_of_the_whole),
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(sharded_activations),
+        cmocka_unit_test(sharded_state),
+        cmocka_unit_test(from_mesh_to_mesh),
+        cmocka_unit_test(as_many_as_published),
         cmocka_unit_test(kept_plans),
     };
 

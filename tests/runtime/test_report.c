@@ -227,7 +227,7 @@ static void a_load_that_does_not_end(void **state)
 /* A load of pieces waits for a replica that has not stored its own. */
 static void a_piece_that_does_not_come(void **state)
 {
-    static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.peer_wait = 3}};
+    static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.piece_axes = BG_MESH_DATA, .peer_wait = 3}};
     toy_options options = impatient();
     bgi_engine *engine = NULL;
     bg_error error = {0};

@@ -1,0 +1,101 @@
+/*
+ * equality.c: along which tensor axes of a mesh a value has the same bits on all replicas. Reads a graph and its ops;
+ * changes nothing, and knows no plan. Of a layer over axes 1 and 2, with what each line is equal along:
+ *
+ *     x                          1      all-reduced along 1 by the layer before
+ *     layer norm of x            1      its sums are all-reduced along 2, but x is not equal along 2
+ *     matmul, weights cut        -
+ *     all_reduce along 2         2      attention, heads of axis 1
+ *     matmul, weights cut        -
+ *     all_reduce along 1         1      + x: what the next layer begins with
+ *
+ * A result is equal along the axes along which all inputs of its op are, less those along which the op looks at its
+ * replica's place, plus those that it sums or gathers over. Backward ops are ops as all others.
+ */
+#include "transform/transform.h"
+
+#include "core/error.h"
+#include "kernels/attributes.h"
+#include "ops/ops.h"
+
+enum { TENSOR_AXES = BG_MESH_TENSOR_1 | BG_MESH_TENSOR_2 };
+
+static bool is_library_op(const bg_op_type *type)
+{
+#define ADDRESS(name) &bgi_op_##name,
+    static const bg_op_type *const types[] = {BGI_OP_TYPES(ADDRESS) NULL};
+#undef ADDRESS
+    uint32_t i = 0;
+
+    while (types[i] != NULL && types[i] != type)
+        i++;
+    return types[i] != NULL;
+}
+
+/* The axes along which the op's result depends on where the replica is. Of ops of a user's own nobody knows. */
+static uint32_t find_place_axes(const bgi_op *op)
+{
+    if (op->type == &bgi_op_embedding)
+        return ((const bgi_embedding_attributes *)op->attributes)->axis;
+    if (op->type == &bgi_op_embedding_backward)
+        return ((const bgi_embedding_backward_attributes *)op->attributes)->forward.axis;
+    if (op->type == &bgi_op_dropout)
+        return ((const bgi_dropout_attributes *)op->attributes)->axis;
+    if (op->type == &bgi_op_attention || op->type == &bgi_op_attention_backward || op->type == &bgi_op_attention_cached)
+        return ((const bgi_attention_attributes *)op->attributes)->axis;
+    if (op->type == &bgi_op_cross_entropy_backward || op->type == &bgi_op_logit_maximum ||
+        op->type == &bgi_op_logit_sums || op->type == &bgi_op_sharded_cross_entropy)
+        return ((const bgi_loss_attributes *)op->attributes)->axis;
+    return is_library_op(op->type) ? 0 : TENSOR_AXES;
+}
+
+static uint8_t find_result_axes(const bgi_op *op, const uint8_t *axes)
+{
+    uint32_t equal = TENSOR_AXES;
+
+    for (uint32_t i = 0; i < op->input_count; i++)
+        if (!bg_value_is_null(op->inputs[i]))
+            equal &= axes[op->inputs[i].id];
+    if (op->type->is_collective) {
+        const bgi_collective_attributes *attributes = op->attributes;
+        return (uint8_t)(attributes->kind == BGI_COLLECTIVE_SCATTER ? equal & ~attributes->axes
+                                                                    : equal | (attributes->axes & TENSOR_AXES));
+    }
+    return (uint8_t)(equal & ~find_place_axes(op));
+}
+
+/* Of variables the parameters alone: all replicas of a group make the same update of one. */
+static uint8_t find_leaf_axes(const bg_graph *graph, uint32_t id)
+{
+    const bgi_value *value = &graph->values[id];
+
+    if (value->kind != BGI_VALUE_VARIABLE)
+        return TENSOR_AXES;
+    return (uint8_t)(value->role == BG_ROLE_PARAMETER ? TENSOR_AXES & ~bgi_graph_cut_axes(graph, (bg_value){id}) : 0);
+}
+
+bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t **out, bg_error *error)
+{
+    uint8_t *axes = bgi_arena_take(arena, graph->value_count, sizeof *axes);
+    bool has_changed = true;
+
+    if (axes == NULL)
+        return bgi_error_memory(error, "replicas' values", graph->value_count);
+    for (uint32_t v = 1; v < graph->value_count; v++)
+        axes[v] = find_leaf_axes(graph, v);
+    /* Passes append ops that others read, so that one walk may not do: axes only ever go. */
+    while (has_changed) {
+        has_changed = false;
+        for (uint32_t o = 0; o < graph->op_count; o++) {
+            const bgi_op *op = &graph->ops[o];
+            const uint8_t equal = find_result_axes(op, axes);
+            for (uint32_t i = 0; i < op->output_count; i++)
+                if (!bg_value_is_null(op->outputs[i]) && axes[op->outputs[i].id] != equal) {
+                    axes[op->outputs[i].id] = equal;
+                    has_changed = true;
+                }
+        }
+    }
+    *out = axes;
+    return BG_OK;
+}
