@@ -116,6 +116,16 @@ static void timed_run(const bg_kernel_call *call, uint32_t part)
     atomic_fetch_add(&row->ns, read_clock_ns() - begin);
 }
 
+static void timed_combine(const bg_kernel_call *call, uint32_t part)
+{
+    timed *row = call->state;
+    const bg_kernel_call inner = unwrap(call);
+    const uint64_t begin = read_clock_ns();
+
+    row->kernel.combine(&inner, part);
+    atomic_fetch_add(&row->ns, read_clock_ns() - begin);
+}
+
 static void timed_finish(const bg_kernel_call *call)
 {
     timed *row = call->state;
@@ -146,6 +156,7 @@ static void time_call(profile *all, bgi_call *call)
     call->kernel.state = row;
     call->kernel.run = timed_run;
     call->kernel.prepare = call->kernel.prepare != NULL ? timed_prepare : NULL;
+    call->kernel.combine = call->kernel.combine != NULL ? timed_combine : NULL;
     call->kernel.finish = call->kernel.finish != NULL ? timed_finish : NULL;
 }
 

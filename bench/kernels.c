@@ -82,12 +82,7 @@ static double time_kernel(const bg_kernel *kernel, const bg_kernel_call *call)
         const double start = read_clock_us(id);
         double end;
 
-        if (kernel->prepare)
-            kernel->prepare(call);
-        for (uint32_t part = 0; part < kernel->part_count; part++)
-            kernel->run(call, part);
-        if (kernel->finish)
-            kernel->finish(call);
+        bgi_kernel_run(kernel, call);
         end = read_clock_us(id);
         best = end - start < best ? end - start : best;
         id = best > 1000.0 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;

@@ -4,8 +4,9 @@
  * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts, a number that is a
  * function of shapes alone, never of the number of threads: parts may run in any order on any thread and the
  * result has the same bits. Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when
- * present, runs once before all parts, for what they all read: it leaves that in `scratch`. `finish`, when present,
- * runs once after all parts, for reductions that combine partial results in part order.
+ * present, runs once before all parts, for what they all read: it leaves that in `scratch`. Reductions that combine
+ * partial results in part order come after all parts: large ones in `combine`, when present, which has parts too;
+ * `finish`, when present, runs once at the end.
  */
 #ifndef BRIGADE_KERNEL_H
 #define BRIGADE_KERNEL_H
@@ -39,9 +40,9 @@ typedef struct bg_kernel_call {
     void *scratch;          /* scratch_bytes, 64-byte aligned, shared by all parts; contents undefined at entry */
     const bg_kernel_env *env;
     void *state; /* the kernel's `state` */
-    /* Who runs the part: a number below part_count; of parts that run at the same time each has another one, and a
-     * thread keeps its number. By it, instead of by part, a kernel finds scratch that is of no use after the part: a
-     * few pieces then serve all parts and stay in the caches of those who run them. */
+    /* Who runs the part: a number below part_count (combine_count); of parts that run at the same time each has another
+     * one, and a thread keeps its number. By it, instead of by part, a kernel finds scratch that is of no use after the
+     * part: a few pieces then serve all parts and stay in the caches of those who run them. */
     uint32_t runner;
 } bg_kernel_call;
 
@@ -51,8 +52,10 @@ typedef struct bg_kernel {
     const char *name;                            /* static text for traces: "conv2d.avx512" */
     void (*prepare)(const bg_kernel_call *call); /* or NULL */
     bg_kernel_function run;
+    bg_kernel_function combine;                 /* or NULL */
     void (*finish)(const bg_kernel_call *call); /* or NULL */
     uint32_t part_count;                        /* at least 1 */
+    uint32_t combine_count;                     /* parts of `combine` */
     size_t scratch_bytes;
     void *state; /* made at plan time, read-only while running; or NULL */
     void (*destroy)(void *state);

@@ -38,6 +38,12 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
+static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
+{
+    return kernel->run != NULL && kernel->part_count > 0 && (kernel->combine == NULL || kernel->combine_count > 0);
+}
+/* All of a call, part by part. */
+void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call);
 
 /* ---- matrix products whose partial sums are bfloat16 ----
  *

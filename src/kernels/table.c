@@ -18,6 +18,18 @@ const char *bgi_kernel_name(bgi_kernel_id id)
     return (unsigned)id < BGI_KERNEL_COUNT ? rows[id].name : "unknown";
 }
 
+void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call)
+{
+    if (kernel->prepare != NULL)
+        kernel->prepare(call);
+    for (uint32_t part = 0; part < kernel->part_count; part++)
+        kernel->run(call, part);
+    for (uint32_t part = 0; kernel->combine != NULL && part < kernel->combine_count; part++)
+        kernel->combine(call, part);
+    if (kernel->finish != NULL)
+        kernel->finish(call);
+}
+
 bool bgi_no_fast_kernel(const bgi_kernel_request *request, bg_kernel *out)
 {
     (void)request;

@@ -8,18 +8,9 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "kernels/kernels.h"
 
 enum { BUFFER_ALIGNMENT = 64 };
-
-static void run_kernel(const bg_kernel *kernel, const bg_kernel_call *call)
-{
-    if (kernel->prepare != NULL)
-        kernel->prepare(call);
-    for (uint32_t part = 0; part < kernel->part_count; part++)
-        kernel->run(call, part);
-    if (kernel->finish != NULL)
-        kernel->finish(call);
-}
 
 static bg_status evaluate_op(const bg_graph *graph, const bgi_op *op, const bg_kernel_env *env, void *const *buffers,
                              bgi_arena *arena, bg_error *error)
@@ -50,7 +41,7 @@ static bg_status evaluate_op(const bg_graph *graph, const bgi_op *op, const bg_k
                                 .scratch = scratch,
                                 .env = env,
                                 .state = kernel.state};
-        run_kernel(&kernel, &call);
+        bgi_kernel_run(&kernel, &call);
     }
     free(scratch);
     if (kernel.destroy != NULL)

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/threads.h"
 #include "kernels/attributes.h"
+#include "kernels/kernels.h"
 
 /* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside its memory. */
 static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bg_error *error)
@@ -66,7 +67,7 @@ static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_call
 {
     if (call->is_collective)
         BGI_TRY(check_collective(plan, call, error));
-    else if (call->kernel.run == NULL || call->kernel.part_count == 0)
+    else if (!bgi_kernel_is_complete(&call->kernel))
         return bg_error_set(error, BG_ERROR_INTERNAL, "a kernel needs a function and at least one part");
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
         const bg_status status = check_operand(plan, &call->operands[i], bg_type_size_bytes(&call->types[i]), error);

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "kernels/reference/element.h"
 
 enum { ALIGNMENT = 64, MOST_OPERANDS = 64 };
@@ -40,12 +41,7 @@ static void run_call(const bgi_call *call, char *memory, const bg_kernel_env *en
 
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
         operands[i] = memory + call->operands[i].offset;
-    if (call->kernel.prepare != NULL)
-        call->kernel.prepare(&now);
-    for (uint32_t part = 0; part < call->kernel.part_count; part++)
-        call->kernel.run(&now, part);
-    if (call->kernel.finish != NULL)
-        call->kernel.finish(&now);
+    bgi_kernel_run(&call->kernel, &now);
 }
 
 void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *inputs, const bg_kernel_env *env,

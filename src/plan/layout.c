@@ -12,6 +12,7 @@
 #include "plan/compile.h"
 
 #include "core/error.h"
+#include "kernels/kernels.h"
 #include "plan/pack.h"
 
 bg_action_kind bgi_action_of_segment(bgi_segment_kind kind)
@@ -201,7 +202,7 @@ bg_status bgi_select_kernels(bgi_compiler *c, bg_error *error)
         status = op->type->kernel(&signature, c->plan->options.kernels, &c->kernels[o], error);
         if (status != BG_OK)
             return bg_error_context(error, status, "kernel of %s `%s`", op->type->name, op->name);
-        if (c->kernels[o].run == NULL || c->kernels[o].part_count == 0)
+        if (!bgi_kernel_is_complete(&c->kernels[o]))
             return bg_error_set(error, BG_ERROR_INVALID, "the kernel of %s `%s` has no function or no parts",
                                 op->type->name, op->name);
     }

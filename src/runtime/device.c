@@ -104,12 +104,24 @@ static bool is_stopping(const bgi_device *device)
     return atomic_load_explicit(&device->engine->is_stopping, memory_order_relaxed);
 }
 
+static void run_parts(bgi_device *device, bg_kernel_function function, uint32_t count, bool wakes_helpers)
+{
+    device->run_part = function;
+    device->part_count = count;
+    if (count == 1)
+        function(&device->kernel_call, 0);
+    else
+        bgi_parts_run(device, wakes_helpers);
+}
+
 /* After a kernel has returned the plan is touched only while the engine is alive: a kernel that returns late may find
  * its plan destroyed. */
 static void run_call(bgi_device *device, const bgi_call *call)
 {
     bg_kernel_call *now = &device->kernel_call;
     void (*const finish)(const bg_kernel_call *) = call->kernel.finish;
+    const bg_kernel_function combine = call->kernel.combine;
+    const uint32_t combine_count = call->kernel.combine_count;
     const uint32_t operand_count = call->input_count + call->output_count;
 
     for (uint32_t i = 0; i < operand_count; i++) {
@@ -125,17 +137,14 @@ static void run_call(bgi_device *device, const bgi_call *call)
     now->attributes = call->attributes;
     now->scratch = (char *)device->arenas[device->number] + call->scratch_offset;
     now->state = call->kernel.state;
-    device->run_part = call->kernel.run;
-    device->part_count = call->kernel.part_count;
     if (call->kernel.prepare != NULL) {
         call->kernel.prepare(now);
         if (is_stopping(device))
             return;
     }
-    if (call->kernel.part_count == 1)
-        call->kernel.run(now, 0);
-    else
-        bgi_parts_run(device, is_long(&call->cost));
+    run_parts(device, call->kernel.run, call->kernel.part_count, is_long(&call->cost));
+    if (combine != NULL && !is_stopping(device))
+        run_parts(device, combine, combine_count, false);
     if (finish != NULL && !is_stopping(device))
         finish(now);
 }

@@ -47,10 +47,11 @@
  * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
  * about the call is stable. Scratch that only a part that runs needs is told apart by runners: the owner is runner 0, a
  * helper has the number of the first part it claimed of the call. That is part 0 only when the owner claims none. The
- * owner runs `prepare`, claims parts like everyone, waits for those that others took, and runs `finish`. A helper looks
- * after each part whether there is a device that it can take, and leaves for it. With nobody idle all this is one
- * compare-and-swap a part, on a line that is the owner's alone; with one worker it is nothing. Who runs a part never
- * changes a bit: parts write disjoint memory, sums over parts are made by `finish` in part order.
+ * owner runs `prepare`, claims parts like everyone, waits for those that others took, does the same with the parts of
+ * `combine`, and runs `finish`. A helper looks after each part whether there is a device that it can take, and leaves
+ * for it. With nobody idle all this is one compare-and-swap a part, on a line that is the owner's alone; with one
+ * worker it is nothing. Who runs a part never changes a bit: parts write disjoint memory, sums over parts are made by
+ * `combine` and `finish` in part order.
  *
  * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
  * program. LOAD and STORE (and loads and stores of optimiser state inside an update) only raise `io_issued`; the

@@ -116,6 +116,15 @@ static inline uint32_t order_runner(uint32_t i, uint32_t count, int order)
     return order == 0 ? 0 : order == 1 ? count - 1 - i : i % 2 * (count - 1);
 }
 
+static inline void case_run_parts(bg_kernel_function function, uint32_t count, bg_kernel_call *call, int order)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        call->runner = order_runner(i, count, order);
+        function(call, order_part(i, count, order));
+    }
+    call->runner = 0;
+}
+
 /* Runs on copies; `results` are the caller's to free. False: the fast kernel declines. */
 static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void **results)
 {
@@ -144,11 +153,9 @@ static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void *
     call.state = kernel.state;
     if (kernel.prepare)
         kernel.prepare(&call);
-    for (uint32_t i = 0; i < kernel.part_count; i++) {
-        call.runner = order_runner(i, kernel.part_count, order);
-        kernel.run(&call, order_part(i, kernel.part_count, order));
-    }
-    call.runner = 0;
+    case_run_parts(kernel.run, kernel.part_count, &call, order);
+    if (kernel.combine)
+        case_run_parts(kernel.combine, kernel.combine_count, &call, order);
     if (kernel.finish)
         kernel.finish(&call);
     free(call.scratch);

@@ -101,7 +101,7 @@ static void calls_make_one_event_and_transfers_their_own(void **state)
 typedef struct witness {
     bg_kernel_env env[64];
     uint32_t env_count;
-    uint32_t parts, prepared, prepared_before, finished_after;
+    uint32_t parts, prepared, prepared_before, combined, finished_after;
     bool is_sound;
 } witness;
 
@@ -128,10 +128,20 @@ static void prepare(const bg_kernel_call *call)
     *(uint32_t *)call->scratch = w->prepared;
 }
 
+/* After all parts of the call, two of them, in any order. */
+static void combine(const bg_kernel_call *call, uint32_t part)
+{
+    witness *w = call->state;
+
+    w->is_sound = w->is_sound && part < 2 && w->parts - w->prepared_before == 3;
+    w->combined++;
+}
+
 static void finish(const bg_kernel_call *call)
 {
     witness *w = call->state;
 
+    w->is_sound = w->is_sound && w->combined == 2 * w->prepared;
     w->finished_after = w->parts;
 }
 
@@ -151,8 +161,10 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
     s.calls[0].kernel = (bg_kernel){.name = "look",
                                     .prepare = prepare,
                                     .run = look,
+                                    .combine = combine,
                                     .finish = finish,
                                     .part_count = 3,
+                                    .combine_count = 2,
                                     .scratch_bytes = 64,
                                     .state = &w};
     s.calls[0].scratch_offset = 128;

@@ -76,8 +76,10 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
     bg_kernel kernel = {.name = routine->name,
                         .prepare = routine->prepare,
                         .run = routine->run,
+                        .combine = routine->combine,
                         .finish = routine->finish,
                         .part_count = 1,
+                        .combine_count = 1,
                         .state = bgi_product_state(request)};
 
     if (!shapes[request->id] || !routine->run || !shapes[request->id](request, variant->lanes, &kernel))

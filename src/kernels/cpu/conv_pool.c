@@ -58,6 +58,7 @@ bool bgi_cpu_shape_conv2d_pool_backward_weights(const bgi_kernel_request *reques
         return false;
     kernel->part_count = bgi_conv_pool_weights_parts(&s);
     patches = bgi_conv_pool_patch_plan(&s, lanes, true, kernel->part_count);
+    kernel->combine_count = bgi_conv_pool_weights_pieces(&s, &patches, kernel->part_count);
     kernel->scratch_bytes = bgi_conv_pool_scratch(patches.shared_floats, patches.part_floats, kernel->part_count);
     return true;
 }

@@ -169,4 +169,13 @@ static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
     return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
 }
 
+/* Pieces of some channels out, in which the sums of `parts` parts are added up: of about a microsecond. */
+static inline uint32_t bgi_conv_pool_weights_pieces(const bgi_conv_pool *s, const bgi_conv_pool_patches *p,
+                                                    uint32_t parts)
+{
+    const uint32_t pieces = bgi_cpu_part_count(s->o, (double)p->sums_floats * (double)parts, 1.2e4);
+
+    return pieces < parts ? pieces : parts;
+}
+
 #endif

@@ -457,25 +457,33 @@ static void run_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_
     }
 }
 
-/* Adds the parts' sums in part order. */
-static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
+/* Adds `count` of the parts' sums, in part order, to those of the first part. */
+static void add_parts(const bgi_conv_pool_patches *p, uint32_t parts, float *sums, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += LANES) {
+        vf sum = vload(sums + i);
+
+        for (uint32_t part = 1; part < parts; part++)
+            sum += vload(sums + part * p->part_floats + i);
+        vstore(sums + i, sum);
+    }
+}
+
+/* One piece of the channels out. */
+static void combine_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t piece)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
     const uint32_t parts = bgi_conv_pool_weights_parts(&s);
     const bgi_conv_pool_patches p = bgi_conv_pool_patch_plan(&s, LANES, true, parts);
+    const uint32_t pieces = bgi_conv_pool_weights_pieces(&s, &p, parts);
+    const int64_t end = bgi_cpu_part_start(s.o, piece + 1, pieces);
     const bool add = bgi_call_adds(call);
     patch_scratch scratch = cut_scratch(&s, &p, call, 0);
 
-    for (int64_t i = 0; i < p.sums_floats; i += LANES) {
-        vf sum = vload(scratch.filters + i);
+    for (int64_t o = bgi_cpu_part_start(s.o, piece, pieces); o < end; o++) {
+        float *filter = scratch.filters + o * s.kh * p.row_floats;
 
-        for (uint32_t part = 1; part < parts; part++)
-            sum += vload(scratch.filters + part * p.part_floats + i);
-        vstore(scratch.filters + i, sum);
-    }
-    for (int64_t o = 0; o < s.o; o++) {
-        const float *filter = scratch.filters + o * s.kh * p.row_floats;
-
+        add_parts(&p, parts, filter, s.kh * p.row_floats);
         if (s.dtype == BG_FLOAT32 && !add) {
             patch_to_filter(&s, &p, filter, (float *)call->operands[3] + o * s.k);
         } else { /* the images are done with, and one of them is no smaller than a filter */
@@ -483,7 +491,10 @@ static void finish_conv2d_pool_backward_weights(const bg_kernel_call *call)
             put_floats(add, s.dtype, call->operands[3], o * s.k, s.k, scratch.images);
         }
     }
-    put_floats(add, s.dtype, call->operands[4], 0, s.o, scratch.bias);
+    if (piece == 0) {
+        add_parts(&p, parts, scratch.bias, bgi_cpu_round_up(s.o, LANES));
+        put_floats(add, s.dtype, call->operands[4], 0, s.o, scratch.bias);
+    }
 }
 
 static void prepare_conv2d_pool_backward_input(const bg_kernel_call *call)

@@ -17,6 +17,7 @@ typedef struct bgi_cpu_routine {
     void (*prepare)(const bg_kernel_call *call);
     bg_kernel_function run; /* NULL: not written for this instruction set */
     void (*finish)(const bg_kernel_call *call);
+    bg_kernel_function combine;
 } bgi_cpu_routine;
 
 typedef struct bgi_cpu_variant {
@@ -26,8 +27,8 @@ typedef struct bgi_cpu_variant {
 
 extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_portable;
 
-/* A kernel's shape: false declines. `kernel` comes with name, prepare, run and finish filled, one part and no scratch.
- */
+/* A kernel's shape: false declines. `kernel` comes with name and functions filled, one part of each kind and no
+ * scratch. */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 /* As the table's choices, for a given instruction set (which the processor must have). */
