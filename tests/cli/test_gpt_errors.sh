@@ -167,7 +167,7 @@ error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus
 error 2 '--offload names `bogus`' gpt pretrain $one --offload bogus
 error 2 '--recompute 2; it can be' gpt pretrain $one --recompute 2
 error 2 '--recompute auto without --device-memory' gpt pretrain $one --recompute auto
-error 2 'activations are sharded, and the model is on no mesh of tensor-parallel replicas' \
+error 1 'activations are sharded, and the model is on no mesh of tensor-parallel replicas' \
     gpt pretrain $one --shard activations
 error 2 'activations are sharded and on the device' gpt pretrain $one --shard activations --offload weights
 error 2 'weights are sharded and on the device' gpt pretrain $one --shard weights --offload none
