@@ -13,12 +13,12 @@
 
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
-    BGI_GEMM_ROWS = 256,            /* of A in a unit: with a block's columns they stay in a second-level cache */
-    BGI_GEMM_UNIT_ELEMENTS = 65536, /* of C: enough panels for each row of A, and rows for each panel, once laid out */
-    BGI_GEMM_FEWEST_UNITS = 16,     /* though, so that workers share the work evenly */
-    BGI_GEMM_FEW_ROWS = 64,         /* that do not pay for packing A, nor a row-major B */
-    BGI_GEMM_PACKED_COLUMNS = 32,   /* of A at a time */
-    BGI_GEMM_TILE_ROWS = 8          /* at most, of any instruction set */
+    BGI_GEMM_ROWS = 256,             /* of A in a unit: with a block's columns they stay in a second-level cache */
+    BGI_GEMM_UNIT_ELEMENTS = 131072, /* of C: enough panels for each row of A, and rows for each panel, once laid out */
+    BGI_GEMM_FEWEST_UNITS = 16,      /* though, so that workers share the work evenly */
+    BGI_GEMM_FEW_ROWS = 64,          /* that do not pay for packing A, nor a row-major B */
+    BGI_GEMM_PACKED_COLUMNS = 32,    /* of A at a time */
+    BGI_GEMM_TILE_ROWS = 8           /* at most, of any instruction set */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
 

@@ -42,6 +42,52 @@ struct gemm_job {
     int64_t batch;      /* likewise */
 };
 
+/* ---- what will be packed next ---- */
+
+/* `rows` runs of `bytes`, `stride` bytes apart. */
+typedef struct gemm_ahead {
+    const char *from;
+    int64_t rows, stride, bytes;
+} gemm_ahead;
+
+/* The cache lines of some rows of it, one after the other, `each` of them in each group of steps. They go into the
+ * second-level cache: rows lie in pages of their own, where the processor does not look ahead. Few at a time: the
+ * processor waits when it is asked for more lines than it can have under way. */
+typedef struct gemm_walk {
+    const char *row;
+    int64_t rows, stride, bytes, at, each;
+} gemm_walk;
+
+enum { WALK_GROUP = 8 }; /* steps of a tile's depth */
+
+/* Share i of n, within `depth` steps. */
+static gemm_walk walk_share(const gemm_ahead *ahead, int64_t i, int64_t n, int64_t depth)
+{
+    const int64_t from = ahead->rows * i / n, rows = ahead->rows * (i + 1) / n - from;
+    const int64_t groups = depth / WALK_GROUP, lines = rows * ((ahead->bytes + 63) / 64);
+
+    if (rows == 0 || groups == 0)
+        return (gemm_walk){0};
+    return (gemm_walk){.row = ahead->from + from * ahead->stride,
+                       .rows = rows,
+                       .stride = ahead->stride,
+                       .bytes = ahead->bytes,
+                       .each = (lines + groups - 1) / groups};
+}
+
+ALWAYS_INLINE void walk_on(gemm_walk *walk)
+{
+    for (int64_t line = 0; line < walk->each && walk->rows > 0; line++) {
+        __builtin_prefetch(walk->row + walk->at, 0, 2);
+        walk->at += 64;
+        if (walk->at >= walk->bytes) {
+            walk->at = 0;
+            walk->row += walk->stride;
+            walk->rows--;
+        }
+    }
+}
+
 /* ---- a tile ---- */
 
 typedef struct gemm_tile {
@@ -57,6 +103,7 @@ typedef struct gemm_tile {
     bool add;                 /* to what is in C, else to the biases */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
+    gemm_walk walks[2];
 } gemm_tile;
 
 ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int vectors)
@@ -65,6 +112,7 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
     const int64_t last = t->columns - (vectors - 1) * LANES;
     /* three rows of A share a pointer: x86 addresses can add one or two strides to it */
     const float *a0 = t->a, *a3 = a0 + 3 * a_row, *a6 = a0 + 6 * a_row, *b = t->b;
+    gemm_walk walks[2] = {t->walks[0], t->walks[1]};
     vf sum[TILE_ROWS][BGI_GEMM_PANEL_VECTORS];
 
     UNROLL
@@ -75,24 +123,30 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
             __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* here before the sums are */
         }
     }
-    for (int64_t k = 0; k < t->depth; k++) {
-        vf line[BGI_GEMM_PANEL_VECTORS];
+    for (int64_t k = 0; k < t->depth;) {
+        const int64_t end = t->depth - k < WALK_GROUP ? t->depth : k + WALK_GROUP;
 
-        UNROLL
-        for (int v = 0; v < vectors; v++)
-            line[v] = vload(b + v * LANES);
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            const vf x = vset((r < 3 ? a0 : r < 6 ? a3 : a6)[r % 3 * a_row]);
+        walk_on(&walks[0]);
+        walk_on(&walks[1]);
+        for (; k < end; k++) {
+            vf line[BGI_GEMM_PANEL_VECTORS];
 
             UNROLL
             for (int v = 0; v < vectors; v++)
-                sum[r][v] = vfma(x, line[v], sum[r][v]);
+                line[v] = vload(b + v * LANES);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const vf x = vset((r < 3 ? a0 : r < 6 ? a3 : a6)[r % 3 * a_row]);
+
+                UNROLL
+                for (int v = 0; v < vectors; v++)
+                    sum[r][v] = vfma(x, line[v], sum[r][v]);
+            }
+            a0 += a_column;
+            a3 += a_column;
+            a6 += a_column;
+            b += b_row;
         }
-        a0 += a_column;
-        a3 += a_column;
-        a6 += a_column;
-        b += b_row;
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -219,20 +273,6 @@ static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
     tile->a_tile = TILE_ROWS * tile->depth;
 }
 
-/* What will be packed next: `rows` runs of `bytes`, `stride` bytes apart. */
-typedef struct gemm_ahead {
-    const char *from;
-    int64_t rows, stride, bytes;
-} gemm_ahead;
-
-/* Share i of n into the second-level cache: rows lie in pages of their own, where the processor does not look ahead. */
-static void fetch_ahead(const gemm_ahead *ahead, int64_t i, int64_t n)
-{
-    for (int64_t row = ahead->rows * i / n; row < ahead->rows * (i + 1) / n; row++)
-        for (int64_t at = 0; at < ahead->bytes; at += 64)
-            __builtin_prefetch(ahead->from + row * ahead->stride + at, 0, 2);
-}
-
 /* Run `part` of `parts` of what is to be fetched. */
 static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
 {
@@ -253,8 +293,8 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, con
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t from = m_count * i / tiles, to = m_count * (i + 1) / tiles;
 
-        fetch_ahead(&ahead[0], i, tiles);
-        fetch_ahead(&ahead[1], i, tiles);
+        tile.walks[0] = walk_share(&ahead[0], i, tiles, tile.depth);
+        tile.walks[1] = walk_share(&ahead[1], i, tiles, tile.depth);
         tile.a = whole.a + (whole.a_tile ? i * whole.a_tile : from * whole.a_row);
         tile.c = whole.c + from * whole.c_row;
         tile.row_bias = whole.row_bias ? whole.row_bias + from : NULL;
