@@ -25,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/arena.h"
 #include "plan/plan.h"
 
 typedef enum layout { SINGLE, PIPELINED, REPLICAS, TENSOR, PHASED, LAYOUT_COUNT } layout;
@@ -222,7 +223,10 @@ static dnnl open_dnnl(const setting *s)
     const int64_t rows = s->batch / s->accumulation * s->length;
     const int64_t deep = rows > 4 * s->hidden ? rows : 4 * s->hidden;
     const size_t count = (size_t)wide * (size_t)deep;
-    dnnl d = {.a = calloc(count, sizeof(float)), .b = calloc(count, sizeof(float)), .c = calloc(count, sizeof(float))};
+    /* memory of the same kind as a session's */
+    dnnl d = {.a = bgi_aligned_take(64, count * sizeof(float)),
+              .b = bgi_aligned_take(64, count * sizeof(float)),
+              .c = bgi_aligned_take(64, count * sizeof(float))};
 
     if (library == NULL)
         library = dlopen("libdnnl.so.3", RTLD_NOW);

@@ -1,6 +1,11 @@
 /*
- * arena.c: chunks in a list; each chunk doubles the one before up to a bound.
+ * arena.c: chunks in a list; each chunk doubles the one before up to a bound. And large memory.
  */
+#if defined(__linux__)
+#define _DEFAULT_SOURCE /* madvise */
+#include <sys/mman.h>
+#endif
+
 #include "core/arena.h"
 
 #include <stdarg.h>
@@ -139,11 +144,29 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
     return 1;
 }
 
-void *bgi_aligned_take(size_t alignment, size_t size_bytes)
+enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = 4 * HUGE_PAGE_BYTES };
+
+/* Tensors of many megabytes are walked in strides, a page a step: with pages of 4096 bytes the processor would spend
+ * its time looking up where they are. Only advice; systems that have no huge pages give others. */
+static void *take_huge_pages(size_t alignment, size_t size_bytes)
 {
     void *memory = NULL;
 
-    if (posix_memalign(&memory, alignment, size_bytes == 0 ? alignment : size_bytes) != 0)
+#if defined(MADV_HUGEPAGE)
+    if (posix_memalign(&memory, alignment < HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : alignment, size_bytes) != 0)
+        return NULL;
+    madvise(memory, size_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+#else
+    (void)alignment, (void)size_bytes;
+#endif
+    return memory;
+}
+
+void *bgi_aligned_take(size_t alignment, size_t size_bytes)
+{
+    void *memory = size_bytes >= HUGE_PAGES_FROM_BYTES ? take_huge_pages(alignment, size_bytes) : NULL;
+
+    if (memory == NULL && posix_memalign(&memory, alignment, size_bytes == 0 ? alignment : size_bytes) != 0)
         return NULL;
     memset(memory, 0, size_bytes);
     return memory;
