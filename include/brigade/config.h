@@ -213,6 +213,20 @@ BG_API const bg_options *bg_run_options_view(const bg_run_options *options);
 BG_API const bg_options *bg_run_options_use(bg_run_options *options);
 /* bg_options_set with texts copied, and lists: device_mapping "0,1,1,0". Errors: also BG_ERROR_INVALID when frozen. */
 BG_API bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error);
+/* The same with a value of the option's kind: numbers for numbers, texts for texts and names ("every_n"), lists for
+ * lists; BG_CONFIG_NULL is the default. Errors: also BG_ERROR_INVALID for a value of another kind. */
+BG_API bg_status bg_run_options_set_value(bg_run_options *options, const char *name, const bg_config_value *value,
+                                          bg_error *error);
+BG_API bg_status bg_run_options_set_bool(bg_run_options *options, const char *name, bool value, bg_error *error);
+BG_API bg_status bg_run_options_set_integer(bg_run_options *options, const char *name, int64_t value, bg_error *error);
+BG_API bg_status bg_run_options_set_real(bg_run_options *options, const char *name, double value, bg_error *error);
+BG_API bg_status bg_run_options_set_text(bg_run_options *options, const char *name, const char *value, bg_error *error);
+BG_API bg_status bg_run_options_set_integers(bg_run_options *options, const char *name, const int64_t *values,
+                                             size_t count, bg_error *error);
+BG_API bg_status bg_run_options_set_reals(bg_run_options *options, const char *name, const double *values, size_t count,
+                                          bg_error *error);
+/* What holds; texts and lists live as long as `options`. A seed from 2^63 on is a text. Errors: BG_ERROR_NOT_FOUND. */
+BG_API bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_config_value *out, bg_error *error);
 /*
  * Several at once, all or none; an error names every problem with its place ("file:line: ..."). A text that begins with
  * { is JSON, {"deviceIterations": 7, "outputMode": ["OutputMode.EveryN", 2]}; others have an option a line, "name

@@ -2,6 +2,8 @@
  * options_object.c: options that own what they hold: set by name, from files, JSON and the environment; cloned; frozen
  * once they are used. What sets several at once sets all of them or none, and reports every problem with its place.
  */
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +99,153 @@ bg_status bg_run_options_set(bg_run_options *options, const char *name, const ch
     BGI_TRY(bgi_run_option_set(&options->options, &options->arena, name, text, &number, error));
     options->is_given[number] = true;
     return BG_OK;
+}
+
+/* ---- values ---- */
+
+static bool has_kind(uint32_t number, const bg_config_value *value)
+{
+    const bg_config_kind kind = bgi_run_option_kind(number);
+
+    return value->kind == kind || value->kind == BG_CONFIG_NULL ||
+           (kind == BG_CONFIG_REAL && value->kind == BG_CONFIG_INTEGER);
+}
+
+/* As lines of a file have it. */
+static void print_value(bgi_text *text, const bg_config_value *value)
+{
+    switch (value->kind) {
+    case BG_CONFIG_BOOL:
+        bgi_text_add(text, "%s", value->boolean ? "true" : "false");
+        break;
+    case BG_CONFIG_INTEGER:
+        bgi_text_add(text, "%" PRId64, value->integer);
+        break;
+    case BG_CONFIG_REAL:
+        bgi_json_print_real(text, value->real);
+        break;
+    case BG_CONFIG_INTEGERS:
+        for (size_t i = 0; i < value->count; i++)
+            bgi_text_add(text, "%s%" PRId64, i == 0 ? "" : ",", value->integers[i]);
+        break;
+    case BG_CONFIG_REALS:
+        for (size_t i = 0; i < value->count; i++) {
+            bgi_text_add(text, "%s", i == 0 ? "" : ",");
+            bgi_json_print_real(text, value->reals[i]);
+        }
+        break;
+    default:
+        bgi_text_add(text, "%s", value->kind == BG_CONFIG_TEXT && value->text != NULL ? value->text : "");
+        break;
+    }
+}
+
+bg_status bg_run_options_set_value(bg_run_options *options, const char *name, const bg_config_value *value,
+                                   bg_error *error)
+{
+    const bg_options defaults = bg_options_defaults();
+    const uint32_t number = bgi_run_option_find(name);
+    bgi_text text = {0};
+    char *made = NULL;
+    bg_status status;
+
+    if (value->kind == BG_CONFIG_NULL && number != UINT32_MAX)
+        bgi_run_option_print(&text, number, &defaults);
+    else
+        print_value(&text, value);
+    BGI_TRY(bgi_text_finish(&text, &made, error));
+    if (number != UINT32_MAX && !has_kind(number, value))
+        status = bgi_run_option_report(number, made, error);
+    else
+        status = bg_run_options_set(options, name, made, error);
+    free(made);
+    return status;
+}
+
+bg_status bg_run_options_set_bool(bg_run_options *options, const char *name, bool value, bg_error *error)
+{
+    return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = value}, error);
+}
+
+bg_status bg_run_options_set_integer(bg_run_options *options, const char *name, int64_t value, bg_error *error)
+{
+    return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = value},
+                                    error);
+}
+
+bg_status bg_run_options_set_real(bg_run_options *options, const char *name, double value, bg_error *error)
+{
+    return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_REAL, .real = value}, error);
+}
+
+bg_status bg_run_options_set_text(bg_run_options *options, const char *name, const char *value, bg_error *error)
+{
+    return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = value}, error);
+}
+
+bg_status bg_run_options_set_integers(bg_run_options *options, const char *name, const int64_t *values, size_t count,
+                                      bg_error *error)
+{
+    return bg_run_options_set_value(
+        options, name, &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = values, .count = count}, error);
+}
+
+bg_status bg_run_options_set_reals(bg_run_options *options, const char *name, const double *values, size_t count,
+                                   bg_error *error)
+{
+    return bg_run_options_set_value(
+        options, name, &(bg_config_value){.kind = BG_CONFIG_REALS, .reals = values, .count = count}, error);
+}
+
+/* Elements of "1,2,3", in the options' memory. */
+static bg_status read_elements(bg_run_options *options, const char *text, bg_config_value *out, bg_error *error)
+{
+    int64_t *integers = bgi_arena_take(&options->arena, strlen(text) + 1, sizeof *integers);
+    double *reals = bgi_arena_take(&options->arena, strlen(text) + 1, sizeof *reals);
+
+    if (integers == NULL || reals == NULL)
+        return bgi_error_memory(error, "options", strlen(text) * sizeof *reals);
+    for (const char *at = text; *at != '\0'; at += *at == ',') {
+        char *end;
+        reals[out->count] = strtod(at, &end);
+        integers[out->count] = strtoll(at, NULL, 10);
+        out->count++;
+        at = end;
+    }
+    out->integers = out->kind == BG_CONFIG_INTEGERS ? integers : NULL;
+    out->reals = reals;
+    return BG_OK;
+}
+
+bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_config_value *out, bg_error *error)
+{
+    const uint32_t number = bgi_run_option_find(name);
+    bg_config_value value = {0};
+    bgi_text printed = {0};
+    char *text = NULL;
+    bg_status status = BG_OK;
+
+    if (number == UINT32_MAX)
+        return bgi_run_option_unknown(name, error);
+    bgi_run_option_print(&printed, number, &options->options);
+    BGI_TRY(bgi_text_finish(&printed, &text, error));
+    value.kind = bgi_run_option_kind(number);
+    value.boolean = value.kind == BG_CONFIG_BOOL && strcmp(text, "true") == 0;
+    if (value.kind == BG_CONFIG_INTEGER || value.kind == BG_CONFIG_REAL)
+        value.real = strtod(text, NULL);
+    errno = 0;
+    if (value.kind == BG_CONFIG_INTEGER)
+        value.integer = strtoll(text, NULL, 10);
+    if (errno == ERANGE)
+        value = (bg_config_value){.kind = BG_CONFIG_TEXT};
+    if (value.kind == BG_CONFIG_TEXT && (value.text = bgi_arena_text(&options->arena, text)) == NULL)
+        status = bgi_error_memory(error, "options", strlen(text));
+    if (bgi_run_option_is_list(number))
+        status = read_elements(options, text, &value, error);
+    free(text);
+    if (status == BG_OK)
+        *out = value;
+    return status;
 }
 
 /* A text that sets several options: changed are copies of what there was. */

@@ -174,7 +174,7 @@ static const option_row *find_row(const char *name)
     return NULL;
 }
 
-static bg_status report_unknown(const char *name, bg_error *error)
+bg_status bgi_run_option_unknown(const char *name, bg_error *error)
 {
     const char *names[2 * ROW_COUNT], *nearest;
     uint32_t count = 0;
@@ -321,8 +321,9 @@ static bool set_value(const option_row *row, const char *text, void *at)
     return false;
 }
 
-static bg_status report_value(const option_row *row, const char *text, bg_error *error)
+bg_status bgi_run_option_report(uint32_t number, const char *text, bg_error *error)
 {
+    const option_row *row = &rows[number];
     static const char *const wanted[] = {[BOOL] = "true or false",
                                          [COUNT] = "a whole number below 2^32",
                                          [SIZE] = "a number of bytes",
@@ -351,12 +352,13 @@ bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *
     bool failed = false;
 
     if (row == NULL)
-        return report_unknown(name, error);
+        return bgi_run_option_unknown(name, error);
     *out_number = (uint32_t)(row - rows);
     if (row->kind != COUNTS && row->kind != REALS) {
         if (arena != NULL && row->kind == TEXT && (text = bgi_arena_text(arena, text)) == NULL)
             return bgi_error_memory(error, "options", 0);
-        return set_value(row, text, (char *)options + row->offset) ? BG_OK : report_value(row, text, error);
+        return set_value(row, text, (char *)options + row->offset) ? BG_OK
+                                                                   : bgi_run_option_report(*out_number, text, error);
     }
     if (arena == NULL)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
@@ -365,7 +367,7 @@ bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *
                             row->name);
     if (set_list(row, text, options, arena, &failed))
         return BG_OK;
-    return failed ? bgi_error_memory(error, "options", 0) : report_value(row, text, error);
+    return failed ? bgi_error_memory(error, "options", 0) : bgi_run_option_report(*out_number, text, error);
 }
 
 void bgi_run_option_copy(const bg_options *from, uint32_t number, bg_options *to)
@@ -417,9 +419,20 @@ const char *bgi_run_option_name(uint32_t number)
     return number < ROW_COUNT ? rows[number].name : NULL;
 }
 
+bg_config_kind bgi_run_option_kind(uint32_t number)
+{
+    static const bg_config_kind kinds[] = {
+        [BOOL] = BG_CONFIG_BOOL,       [COUNT] = BG_CONFIG_INTEGER,   [SIZE] = BG_CONFIG_INTEGER,
+        [SEED] = BG_CONFIG_INTEGER,    [THREADS] = BG_CONFIG_INTEGER, [REAL] = BG_CONFIG_REAL,
+        [NAME] = BG_CONFIG_TEXT,       [SCHEDULE] = BG_CONFIG_TEXT,   [TEXT] = BG_CONFIG_TEXT,
+        [COUNTS] = BG_CONFIG_INTEGERS, [REALS] = BG_CONFIG_REALS};
+
+    return kinds[rows[number].kind];
+}
+
 bool bgi_run_option_is_text(uint32_t number)
 {
-    return rows[number].kind == NAME || rows[number].kind == SCHEDULE || rows[number].kind == TEXT;
+    return bgi_run_option_kind(number) == BG_CONFIG_TEXT;
 }
 
 bool bgi_run_option_is_list(uint32_t number)

@@ -120,6 +120,7 @@ static void test_inferred_defaults(void **state)
          "4", "2", "0.2"},
         {"{\"layers_per_ipu\": [-1, -1], \"inference_layers_per_ipu\": [-1]}", "2", "1", "0.2"},
         {"{\"inference_layers_per_ipu\": [], \"inference_matmul_proportion\": 0}", "1", "1", "0"},
+        {"{\"layers_per_ipu\": [1, 2], \"inference_layers_per_ipu\": null}", "2", "2", "0.2"},
     };
     (void)state;
 
@@ -172,6 +173,55 @@ static void test_types_and_ranges(void **state)
     refuse("{\"replication_factor\": 99999999999}", BG_ERROR_INVALID, "99999999999");
 }
 
+/* A value of another kind is refused for every field, with the field, what it takes and what was given. */
+static void test_every_type(void **state)
+{
+    static const char *const values[] = {"true", "1", "0.5", "\"x\"", "[1]", "[0.5]", "{\"a\": 1}", "null"};
+    static const struct {
+        const char *names[12];
+        const char *taken; /* by value: what may be set without other fields */
+    } kinds[] = {
+        {{"auto_loss_scaling", "enable_half_partials", "execute_encoder_on_cpu_for_generation", "explicit_ir_inference",
+          "optimizer_state_offchip", "recompute_checkpoint_every_layer", "replicated_tensor_sharding"},
+         "y......."},
+        {{"device_iterations", "gradient_accumulation_steps", "inference_device_iterations",
+          "inference_replication_factor", "replication_factor"},
+         ".y......"},
+        {{"embedding_serialization_factor", "inference_embedding_serialization_factor",
+          "projection_serialization_factor", "inference_projection_serialization_factor", "ipus_per_replica",
+          "inference_ipus_per_replica", "seed"},
+         ".y.....y"},
+        {{"executable_cache_dir"}, "...y...."},
+        {{"output_mode"}, "........"},
+        {{"layers_per_ipu"}, "....y..."},
+        {{"inference_layers_per_ipu", "serialized_embedding_splits_per_ipu",
+          "inference_serialized_embedding_splits_per_ipu", "serialized_projection_splits_per_ipu",
+          "inference_serialized_projection_splits_per_ipu"},
+         "....y..y"},
+        {{"matmul_proportion"}, ".yy.yy.."},
+        {{"inference_matmul_proportion"}, ".yy.yy.y"},
+        {{"parallelize_kwargs", "inference_parallelize_kwargs"}, "......yy"},
+    };
+    size_t fields = 0;
+    (void)state;
+
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (size_t n = 0; n < 12 && kinds[k].names[n] != NULL; n++, fields++)
+            for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+                char json[128], words[128];
+                snprintf(json, sizeof json, "{\"%s\": %s}", kinds[k].names[n], values[v]);
+                snprintf(words, sizeof words, "`%s", kinds[k].names[n]);
+                if (kinds[k].taken[v] == 'y')
+                    bg_ipu_config_destroy(parse(json));
+                else
+                    refuse(json, BG_ERROR_INVALID, words);
+            }
+    assert_null(bg_ipu_config_field_at(fields));
+    assert_non_null(bg_ipu_config_field_at(fields - 1));
+    refuse("{\"matmul_proportion\": [-0.1]}", BG_ERROR_INVALID, "`matmul_proportion[0]` is -0.1");
+    refuse("{\"seed\": 1.0}", BG_ERROR_INVALID, "it must be a whole number or null");
+}
+
 static void test_cross_checks(void **state)
 {
     (void)state;
@@ -181,6 +231,10 @@ static void test_cross_checks(void **state)
            "should use the same number of IPUs as");
     refuse("{\"inference_ipus_per_replica\": 2, \"inference_layers_per_ipu\": [1]}", BG_ERROR_INVALID,
            "`inference_layers_per_ipu` = [1] should use");
+    refuse("{\"inference_ipus_per_replica\": 2, \"inference_matmul_proportion\": [0.1]}", BG_ERROR_INVALID,
+           "`inference_matmul_proportion` = [0.1] should use");
+    refuse("{\"inference_layers_per_ipu\": [3, 3], \"inference_serialized_embedding_splits_per_ipu\": [1]}",
+           BG_ERROR_INVALID, "should use the same number of IPUs as");
     /* With a wildcard the length is looked at when the layers are known. */
     bg_ipu_config_destroy(parse("{\"ipus_per_replica\": 4, \"layers_per_ipu\": [1, -1]}"));
     refuse("{\"embedding_serialization_factor\": 2, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
@@ -271,6 +325,12 @@ static void test_old_names(void **state)
     expect_field(config, "output_mode", "\"all\"");
     assert_int_equal(bg_ipu_config_print_notes(config, &text, NULL), BG_OK);
     assert_string_equal(text, "`anchor_mode` is an old name of `output_mode`\n");
+    free(text);
+    bg_ipu_config_destroy(config);
+    config = parse("{\"sharded_execution_for_inference\": true, \"enable_half_first_order_momentum\": false}");
+    assert_int_equal(bg_ipu_config_print_notes(config, &text, NULL), BG_OK);
+    assert_non_null(strstr(text, "`sharded_execution_for_inference`"));
+    assert_non_null(strstr(text, "`enable_half_first_order_momentum`"));
     free(text);
     bg_ipu_config_destroy(config);
     refuse("{\"anchor_mode\": \"all\", \"output_mode\": \"sum\"}", BG_ERROR_INVALID, "old name");
@@ -386,6 +446,16 @@ static void test_updates(void **state)
         BG_OK);
     expect_field(config, "seed", "null");
     expect_field(config, "auto_loss_scaling", "false");
+    for (size_t i = 0; i < 8; i++) {
+        static const char *const words[] = {"true", "1", "Y", "yes", "False", "0", "n", "NO"};
+        char text[64];
+        snprintf(text, sizeof text, "explicit_ir_inference=%s", words[i]);
+        assert_int_equal(bg_ipu_config_update_from_string(config, text, NULL), BG_OK);
+        expect_field(config, "explicit_ir_inference", i < 4 ? "true" : "false");
+    }
+    assert_int_equal(
+        bg_ipu_config_update_from_string(config, " ipus_per_replica = none , matmul_proportion = 1e-3 ", NULL), BG_OK);
+    expect_field(config, "matmul_proportion", "0.001");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         bg_error_clear(&error);
         assert_int_equal(bg_ipu_config_update_from_string(config, wrong[i][0], &error), BG_ERROR_INVALID);
@@ -430,6 +500,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     (void)state;
 
     test_folder_create(folder);
+    strcat(folder, "/one/two"); /* made when it is saved */
     config = parse(file);
     if (bg_ipu_config_save(config, folder, &error) != BG_OK)
         fail_msg("%s", error.message);
@@ -465,6 +536,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     bg_ipu_config_destroy(config);
     free(found);
     free(path);
+    folder[strlen(folder) - strlen("/one/two")] = '\0';
     test_folder_remove(folder);
 }
 
@@ -564,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_inferred_defaults),
         cmocka_unit_test(test_types_and_ranges),
+        cmocka_unit_test(test_every_type),
         cmocka_unit_test(test_cross_checks),
         cmocka_unit_test(test_splits),
         cmocka_unit_test(test_all_problems_at_once),

@@ -41,7 +41,9 @@ static const bg_ipu_model shape = {
 /* What the file and the update say, and the same as it is said in C. */
 typedef struct gpt_case {
     const char *file, *update, *stages;
-    uint32_t devices, replicas, accumulation, iterations;
+    struct {
+        uint32_t devices, replicas, accumulation, iterations;
+    } shape;
     uint64_t seed;
     bool recomputes, offloads, shards;
 } gpt_case;
@@ -50,26 +52,17 @@ static const gpt_case cases[] = {
     {.file = "{\"layers_per_ipu\": [1, 1, 1, 1], \"output_mode\": \"all\"}",
      .update = "gradient_accumulation_steps=4, device_iterations=2, seed=9",
      .stages = "Embedding,Layer-0@0|Layer-1@1|Layer-2@2|Layer-3@3|Head@0",
-     .devices = 4,
-     .replicas = 1,
-     .accumulation = 4,
-     .iterations = 2,
+     .shape = {4, 1, 4, 2},
      .seed = 9},
     {.file = "{\"layers_per_ipu\": [0, 2, 2], \"replication_factor\": 2, \"output_mode\": \"all\"}",
      .update = "gradient_accumulation_steps=2,replicated_tensor_sharding=true",
      .stages = "Embedding@0|Layer-0,Layer-1@1|Layer-2,Layer-3@2|Head@0",
-     .devices = 3,
-     .replicas = 2,
-     .accumulation = 2,
-     .iterations = 1,
+     .shape = {3, 2, 2, 1},
      .shards = true},
     {.file = "{\"ipus_per_replica\": 2, \"recompute_checkpoint_every_layer\": true, \"seed\": 3}",
      .update = "optimizer_state_offchip=y,gradient_accumulation_steps=3,output_mode=all,layers_per_ipu=[3 -1]",
      .stages = "Embedding,Layer-0,Layer-1,Layer-2@0|Layer-3@1|Head@0",
-     .devices = 2,
-     .replicas = 1,
-     .accumulation = 3,
-     .iterations = 1,
+     .shape = {2, 1, 3, 1},
      .seed = 3,
      .recomputes = true,
      .offloads = true},
@@ -82,10 +75,10 @@ static bg_options say_in_c(const gpt_case *c)
     options.strategy = BG_STRATEGY_PIPELINED;
     options.stages = c->stages;
     options.schedule = "grouped"; /* the last stage is on the first device */
-    options.device_count = c->devices;
-    options.replicas = c->replicas;
-    options.gradient_accumulation = c->accumulation;
-    options.device_iterations = c->iterations;
+    options.device_count = c->shape.devices;
+    options.replicas = c->shape.replicas;
+    options.gradient_accumulation = c->shape.accumulation;
+    options.device_iterations = c->shape.iterations;
     options.seed = c->seed;
     options.output_mode = BG_OUTPUT_ALL;
     options.offload_optimiser = c->offloads;

@@ -173,6 +173,11 @@ static void test_splits_go_with_their_part(void **state)
     bg_ipu_settings first, second;
     (void)state;
 
+    assert_int_equal(bg_ipu_config_update_from_string(config,
+                                                      "seed=4,gradient_accumulation_steps=5,output_mode=sum,"
+                                                      "inference_matmul_proportion=0.3,replication_factor=2",
+                                                      NULL),
+                     BG_OK);
     assert_int_equal(bg_ipu_config_split_encoder_decoder(config, 6, 6, &encoder, &decoder, NULL), BG_OK);
     first = bg_ipu_config_settings(encoder, false);
     second = bg_ipu_config_settings(decoder, false);
@@ -183,6 +188,13 @@ static void test_splits_go_with_their_part(void **state)
     assert_int_equal(second.projection_splits[0], 2);
     assert_int_equal(second.matmul_count, 2);
     assert_true(second.matmul_proportion[0] == 0.3);
+    /* The rest is both parts', and a scalar stays one. */
+    for (int part = 0; part < 2; part++) {
+        const bg_ipu_settings of = part == 0 ? first : second;
+        assert_true(of.has_seed && of.seed == 4 && of.gradient_accumulation == 5 && of.replicas == 2);
+        assert_int_equal(of.output_mode, BG_OUTPUT_SUM);
+        assert_int_equal(bg_ipu_config_settings(part == 0 ? encoder : decoder, true).matmul_count, 1);
+    }
     bg_ipu_config_destroy(decoder);
     bg_ipu_config_destroy(encoder);
     bg_ipu_config_destroy(config);
@@ -196,7 +208,8 @@ static void test_options(void **state)
         parse("{\"layers_per_ipu\": [1, 2, 0, 1], \"replication_factor\": 2, \"gradient_accumulation_steps\": 8, "
               "\"device_iterations\": 3, \"inference_device_iterations\": 5, \"inference_layers_per_ipu\": [2, 2], "
               "\"optimizer_state_offchip\": true, \"replicated_tensor_sharding\": true, \"output_mode\": \"sum\", "
-              "\"recompute_checkpoint_every_layer\": true, \"seed\": 0}");
+              "\"recompute_checkpoint_every_layer\": true, \"seed\": 0, "
+              "\"auto_loss_scaling\": true}");
     const bg_ipu_model model = {.layer_count = 4, .embedding_block = "Embedding", .head_block = "Head"};
     bg_ipu_options made = {0};
     bg_error error = {0};
@@ -219,6 +232,8 @@ static void test_options(void **state)
     assert_true(made.options.locations[BG_LOCATION_STATE].sharded);
     assert_null(strstr(made.notes, "`matmul_proportion`"));
     assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.2);
+    assert_true(made.options.auto_round_devices && made.options.auto_loss_scaling.enabled && made.options.seed == 0);
+    assert_int_equal(made.options.partials, BG_BFLOAT16);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, true, true, &model, &made, NULL), BG_OK);
@@ -230,6 +245,9 @@ static void test_options(void **state)
     assert_int_equal(made.options.output_mode, BG_OUTPUT_ALL);
     assert_false(made.options.offload_optimiser);
     assert_true(made.options.compile_only);
+    assert_false(made.options.auto_loss_scaling.enabled);
+    assert_true(made.options.auto_round_devices);
+    assert_int_equal(made.options.partials, BG_BFLOAT16);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
@@ -237,6 +255,12 @@ static void test_options(void **state)
     assert_null(made.options.cache_dir);
     assert_int_equal(made.options.auto_stage, BG_AUTO_STAGE_INCREMENT);
     assert_non_null(strstr(made.notes, "`layers_per_ipu` has no effect"));
+    bg_ipu_options_clear(&made);
+    assert_int_equal(
+        bg_ipu_config_update_from_string(config, "executable_cache_dir=disabled,enable_half_partials=n", NULL), BG_OK);
+    assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
+    assert_null(made.options.cache_dir);
+    assert_int_equal(made.options.partials, BG_FLOAT32);
     bg_ipu_options_clear(&made);
     assert_int_equal(bg_ipu_config_set_text(config, "executable_cache_dir", "plans", NULL), BG_OK);
     assert_int_equal(bg_ipu_config_to_options(config, true, false, NULL, &made, NULL), BG_OK);

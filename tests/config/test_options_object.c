@@ -114,6 +114,128 @@ static void test_frozen_once_used(void **state)
     bg_run_options_destroy(clone);
 }
 
+/* Values of their kinds, in and out; NULL is the default; other kinds are refused. */
+static void test_values(void **state)
+{
+    const int64_t mapping[] = {0, 1, 1, 0}, wrong[] = {0, -1};
+    const double shares[] = {0.25, 1e-3};
+    bg_run_options *options = make(NULL);
+    const bg_options *view = bg_run_options_view(options);
+    bg_config_value value = {0};
+    bg_error error = {0};
+    (void)state;
+
+    require(bg_run_options_set_bool(options, "trace", true, &error), &error);
+    require(bg_run_options_set_integer(options, "deviceIterations", 7, &error), &error);
+    require(bg_run_options_set_integer(options, "io_threads", -1, &error), &error);
+    require(bg_run_options_set_integer(options, "wait_limit_s", 3, &error), &error);
+    require(bg_run_options_set_real(options, "loss_scaling", 0.1, &error), &error);
+    require(bg_run_options_set_text(options, "outputMode", "OutputMode.EveryN", &error), &error);
+    require(bg_run_options_set_text(options, "log_dir", "a folder, with # and = in it", &error), &error);
+    require(bg_run_options_set_integers(options, "device_mapping", mapping, 4, &error), &error);
+    require(bg_run_options_set_reals(options, "matmul_proportions", shares, 2, &error), &error);
+    assert_true(view->trace && view->device_iterations == 7 && view->io_threads == -1 && view->loss_scaling == 0.1);
+    assert_true(view->wait_limit_s == 3.0 && view->output_mode == BG_OUTPUT_EVERY_N);
+    assert_string_equal(view->log_dir, "a folder, with # and = in it");
+    assert_true(view->device_mapping_count == 4 && view->device_mapping[2] == 1);
+    assert_true(view->matmul_proportion_count == 2 && view->matmul_proportions[1] == 1e-3);
+    assert_true(bg_run_options_is_given(options, "trace"));
+
+    require(bg_run_options_get(options, "replicationFactor", &value, &error), &error);
+    assert_true(value.kind == BG_CONFIG_INTEGER && value.integer == 1 && value.real == 1.0);
+    require(bg_run_options_get(options, "trace", &value, &error), &error);
+    assert_true(value.kind == BG_CONFIG_BOOL && value.boolean);
+    require(bg_run_options_get(options, "loss_scaling", &value, &error), &error);
+    assert_true(value.kind == BG_CONFIG_REAL && value.real == 0.1);
+    require(bg_run_options_get(options, "output_mode", &value, &error), &error);
+    assert_string_equal(value.text, "every_n");
+    require(bg_run_options_get(options, "device_mapping", &value, &error), &error);
+    assert_true(value.kind == BG_CONFIG_INTEGERS && value.count == 4);
+    assert_memory_equal(value.integers, mapping, sizeof mapping);
+    require(bg_run_options_get(options, "matmul_proportions", &value, &error), &error);
+    assert_true(value.kind == BG_CONFIG_REALS && value.count == 2 && value.reals[1] == 1e-3);
+    require(bg_run_options_set(options, "seed", "18446744073709551615", &error), &error);
+    require(bg_run_options_get(options, "seed", &value, &error), &error);
+    assert_string_equal(value.text, "18446744073709551615");
+    assert_int_equal(bg_run_options_get(options, "sed", &value, &error), BG_ERROR_NOT_FOUND);
+
+    require(bg_run_options_set_value(options, "loss_scaling", &(bg_config_value){.kind = BG_CONFIG_NULL}, &error),
+            &error);
+    require(bg_run_options_set_value(options, "device_mapping", &(bg_config_value){.kind = BG_CONFIG_NULL}, &error),
+            &error);
+    assert_true(view->loss_scaling == 1.0 && view->device_mapping == NULL && view->device_mapping_count == 0);
+
+    bg_error_clear(&error);
+    assert_int_equal(bg_run_options_set_bool(options, "replicas", true, &error), BG_ERROR_INVALID);
+    expect_says(&error, "option `replicas` is `true`; it must be a whole number");
+    bg_error_clear(&error);
+    assert_int_equal(bg_run_options_set_text(options, "replicas", "3", &error), BG_ERROR_INVALID);
+    bg_error_clear(&error);
+    assert_int_equal(bg_run_options_set_integers(options, "device_mapping", wrong, 2, &error), BG_ERROR_INVALID);
+    expect_says(&error, "option `device_mapping` is `0,-1`; it must be a list of whole numbers");
+    bg_error_clear(&error);
+    assert_int_equal(bg_run_options_set_bool(options, "replica", true, &error), BG_ERROR_NOT_FOUND);
+    expect_says(&error, "did you mean `replicas`");
+    assert_int_equal(view->replicas, 1);
+    bg_run_options_use(options);
+    assert_int_equal(bg_run_options_set_bool(options, "trace", false, NULL), BG_ERROR_INVALID);
+    assert_true(view->trace);
+    bg_run_options_destroy(options);
+}
+
+/* Every option goes out and in again by value. */
+static void test_every_value_comes_back(void **state)
+{
+    bg_run_options *options = make(NULL), *again = make(NULL);
+    char *text = NULL, *rest = NULL, *first, *second;
+    bg_error error = {0};
+    (void)state;
+
+    require(bg_run_options_parse(options, "stages B1|B2\nreplicas 3\nrecompute auto\nmatmul_proportions 0.1,0.2\n",
+                                 "text", &error),
+            &error);
+    text = print(options);
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        bg_config_value value = {0};
+        char name[64];
+        assert_int_equal(sscanf(line, "%63s", name), 1);
+        require(bg_run_options_get(options, name, &value, &error), &error);
+        require(bg_run_options_set_value(again, name, &value, &error), &error);
+    }
+    first = print(options);
+    second = print(again);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+    free(text);
+    bg_run_options_destroy(options);
+    bg_run_options_destroy(again);
+}
+
+/* What no JSON can hold is refused where it is read; of a plain struct the printing says it. */
+static void test_texts_are_utf8(void **state)
+{
+    bg_options plain = bg_options_defaults();
+    bg_run_options *options;
+    bg_error error = {0};
+    char *text = NULL;
+    (void)state;
+
+    plain.log_dir = "caf\xe9";
+    options = make(&plain);
+    assert_int_equal(bg_run_options_print_json(options, &text, &error), BG_ERROR_INVALID);
+    expect_says(&error, "option `log_dir` is");
+    expect_says(&error, "UTF-8");
+    assert_null(text);
+    bg_error_clear(&error);
+    assert_int_equal(bg_run_options_parse(options, "log_dir caf\xe9", "text", &error), BG_ERROR_INVALID);
+    expect_says(&error, "it must be a text in UTF-8");
+    require(bg_run_options_set_text(options, "log_dir", "caf\xc3\xa9", &error), &error);
+    require(bg_run_options_print_json(options, &text, &error), &error);
+    free(text);
+    bg_run_options_destroy(options);
+}
+
 /* One line a form; later lines override. */
 static void test_lines(void **state)
 {
@@ -274,10 +396,16 @@ static void test_all_problems(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deep_copies),  cmocka_unit_test(test_frozen_once_used),
-        cmocka_unit_test(test_lines),        cmocka_unit_test(test_problems_of_lines),
-        cmocka_unit_test(test_json),         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_deep_copies),
+        cmocka_unit_test(test_frozen_once_used),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_problems_of_lines),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_environment),
         cmocka_unit_test(test_all_problems),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_every_value_comes_back),
+        cmocka_unit_test(test_texts_are_utf8),
     };
 
     return cmocka_run_group_tests_name("options that own what they hold", tests, NULL, NULL);

@@ -50,6 +50,25 @@ static void test_set(void **state)
     assert_string_equal(options.schedule, "gpipe");
 }
 
+/* Those of PopTorch's options that this library has too. */
+static void test_defaults(void **state)
+{
+    const bg_options options = bg_options_defaults();
+    (void)state;
+
+    assert_int_equal(options.strategy, BG_STRATEGY_PIPELINED);
+    assert_int_equal(options.auto_stage, BG_AUTO_STAGE_SAME_AS_IPU);
+    assert_true(options.replicas == 1 && options.input_group_size == 1 && options.device_iterations == 1);
+    assert_int_equal(options.input_grouping, BG_GROUPING_CONSECUTIVE);
+    assert_true(!options.auto_round_devices && options.output_mode == BG_OUTPUT_DEFAULT);
+    assert_true(options.output_request_count == 0 && options.matmul_proportion_count == 0 && !options.log_cycles);
+    assert_true(options.gradient_accumulation == 1 && options.accumulation == BG_ACCUMULATE_MEAN);
+    assert_true(!options.auto_loss_scaling.enabled && options.loss_scaling == 1.0);
+    assert_int_equal(options.partials, BG_FLOAT32);
+    for (int k = 0; k < BG_LOCATION_COUNT; k++)
+        assert_true(options.locations[k].place == BG_PLACE_DEFAULT && !options.locations[k].sharded);
+}
+
 static void test_printed_is_set_again(void **state)
 {
     bg_options options = bg_options_defaults(), again = bg_options_defaults();
@@ -99,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_printed_is_set_again),
         cmocka_unit_test(test_refusals),
     };

@@ -15,6 +15,7 @@
 #include "support/allocations.h"
 #include "support/folder.h"
 #include "support/oracle.h"
+#include "support/oracle_gpt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +23,13 @@
 #include <string.h>
 
 /* The model of tests/oracle/gpt.py. */
-enum { SAMPLES = 4, LENGTH = 6, VOCABULARY = 17, TENSORS = 2 + 2 * 12 + 2, LARGEST = 512 };
+enum {
+    SAMPLES = 4,
+    LENGTH = TEST_ORACLE_GPT_LENGTH,
+    VOCABULARY = TEST_ORACLE_GPT_VOCABULARY,
+    TENSORS = 2 + 2 * 12 + 2,
+    LARGEST = 512
+};
 
 static char folder[TEST_FOLDER_BYTES];
 
@@ -30,21 +37,6 @@ static void require(bg_status status, const bg_error *error)
 {
     if (status != BG_OK)
         fail_msg("%s", error->message);
-}
-
-static bg_gpt_options small(void)
-{
-    bg_gpt_options options = bg_gpt_defaults();
-
-    options.layers = 2;
-    options.hidden = 8;
-    options.heads = 2;
-    options.sequence_length = LENGTH;
-    options.positions = 7;
-    options.vocabulary = VOCABULARY;
-    options.micro_batch = SAMPLES;
-    options.dropout = 0.0;
-    return options;
 }
 
 static bgi_hf_config small_config(void)
@@ -160,7 +152,7 @@ static void test_both_names(void **state)
     (void)state;
     for (int with_prefix = 0; with_prefix < 2; with_prefix++) {
         tensors *t = make_tensors(with_prefix ? "transformer." : "");
-        const bg_gpt_options options = small();
+        const bg_gpt_options options = test_oracle_gpt(SAMPLES);
         static const float mask[4] = {1, 0, 1, 1};
         bg_weights *weights;
 
@@ -313,7 +305,7 @@ static void test_torch(void **state)
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
     const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, "gpt", "loss");
     tensors *t = make_tensors("");
-    const bg_gpt_options options = small();
+    const bg_gpt_options options = test_oracle_gpt(SAMPLES);
     const bg_options run = bg_options_defaults();
     int32_t tokens[SAMPLES * LENGTH], labels[SAMPLES * LENGTH];
     const void *inputs[2];
@@ -352,7 +344,7 @@ static void test_torch(void **state)
 static void test_round_trip(void **state)
 {
     tensors *t = make_tensors("");
-    const bg_gpt_options options = small();
+    const bg_gpt_options options = test_oracle_gpt(SAMPLES);
     bg_gpt_options read = bg_gpt_defaults();
     bg_safetensors *file;
     bg_weights *weights, *again;
@@ -475,7 +467,7 @@ static void test_bad_configurations(void **state)
 
 static void test_out_of_memory(void **state)
 {
-    const bg_gpt_options options = small();
+    const bg_gpt_options options = test_oracle_gpt(SAMPLES);
     tensors *t;
     (void)state;
 

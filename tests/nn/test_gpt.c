@@ -17,29 +17,22 @@
 #include <string.h>
 
 #include "support/oracle.h"
+#include "support/oracle_gpt.h"
 
-enum { UPDATES = 12, MICRO_BATCHES = 2, SAMPLES = 2, LENGTH = 6, VOCABULARY = 17, TOKENS = SAMPLES * LENGTH };
+enum {
+    UPDATES = 12,
+    MICRO_BATCHES = 2,
+    SAMPLES = 2,
+    LENGTH = TEST_ORACLE_GPT_LENGTH,
+    VOCABULARY = TEST_ORACLE_GPT_VOCABULARY,
+    TOKENS = SAMPLES * LENGTH
+};
 enum { ALL_TOKENS = UPDATES * MICRO_BATCHES * TOKENS };
 
 static void require(bg_status status, const bg_error *error)
 {
     if (status != BG_OK)
         fail_msg("%s", error->message);
-}
-
-static bg_gpt_options small(void)
-{
-    bg_gpt_options options = bg_gpt_defaults();
-
-    options.layers = 2;
-    options.hidden = 8;
-    options.heads = 2;
-    options.sequence_length = LENGTH;
-    options.positions = 7;
-    options.vocabulary = VOCABULARY;
-    options.micro_batch = SAMPLES;
-    options.dropout = 0.0;
-    return options;
 }
 
 static void fill_data(int32_t *tokens, int32_t *labels)
@@ -149,7 +142,7 @@ static void check_torch(const bg_mesh *mesh)
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/gpt.txt");
     const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, "gpt", "loss");
     const bgi_test_tensor *wanted_norms = bgi_test_oracle_find(oracle, "gpt", "norm");
-    const bg_gpt_options model = small();
+    const bg_gpt_options model = test_oracle_gpt(SAMPLES);
     float losses[UPDATES * MICRO_BATCHES], norms[UPDATES], words[VOCABULARY * 8];
 
     assert_int_equal(wanted->count, UPDATES);
@@ -194,7 +187,7 @@ static void test_torch_on_meshes(void **state)
 
 static void test_strategies(void **state)
 {
-    bg_gpt_options model = small();
+    bg_gpt_options model = test_oracle_gpt(SAMPLES);
     float losses[UPDATES * MICRO_BATCHES], norms[UPDATES], words[VOCABULARY * 8];
     float expected[UPDATES * MICRO_BATCHES], expected_norms[UPDATES], expected_words[VOCABULARY * 8];
 
@@ -232,24 +225,24 @@ static void refuse(const bg_gpt_options *options, const char *part)
 
 static void test_messages(void **state)
 {
-    bg_gpt_options bad = small();
+    bg_gpt_options bad = test_oracle_gpt(SAMPLES);
 
     (void)state;
     bad.heads = 3;
     refuse(&bad, "hidden is 8, which 3 heads do not divide");
-    bad = small();
+    bad = test_oracle_gpt(SAMPLES);
     bad.sequence_length = 8;
     refuse(&bad, "sequences of 8 tokens, and 7 positions");
-    bad = small();
+    bad = test_oracle_gpt(SAMPLES);
     bad.layers = 0;
     refuse(&bad, "layers is 0");
-    bad = small();
+    bad = test_oracle_gpt(SAMPLES);
     bad.dropout = 1.0;
     refuse(&bad, "dropout is 1");
-    bad = small();
+    bad = test_oracle_gpt(SAMPLES);
     bad.dtype = BG_INT32;
     refuse(&bad, "activations are int32");
-    bad = small();
+    bad = test_oracle_gpt(SAMPLES);
     bad.outputs = 8;
     refuse(&bad, "outputs are 0x8");
 }
@@ -260,7 +253,7 @@ static void test_phased_step(void **state)
 {
     static const char order[] = "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 F2.0 F2.1 F2.2 F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 "
                                 "B2.0 B2.1 B2.2 B1.0 B1.1 B1.2 B0.0 B0.1 B0.2";
-    bg_gpt_options model = small();
+    bg_gpt_options model = test_oracle_gpt(SAMPLES);
     bg_options options = bg_options_defaults();
     const bg_optimiser optimiser = bg_adamw(0.01);
     bg_graph *graph;
