@@ -88,10 +88,7 @@ static bg_status load(const config_options *options, bg_ipu_config **out, bgi_pr
 
     if (options->preset == NULL) {
         BGI_TRY(bg_ipu_config_create(out, error));
-        status = options->update != NULL ? bg_ipu_config_update_from_string(*out, options->update, error) : BG_OK;
-        if (status != BG_OK)
-            bg_ipu_config_destroy(*out);
-        return status;
+        return options->update != NULL ? bg_ipu_config_update_from_string(*out, options->update, error) : BG_OK;
     }
     BGI_TRY(config_find(options->preset, &path, error));
     status = bgi_document_load(path, &document, error);
@@ -217,12 +214,15 @@ static bg_status check_options(const config_options *options, const config_comma
     return BG_OK;
 }
 
+/* What is wrong with a configuration is a mistake, as on the command line; what a model or devices do not fit is none.
+ */
 static int run_command(const config_command *command, const config_options *options)
 {
     bg_ipu_config *config = NULL;
     bgi_problems problems = {0};
     bg_error error = {0};
     bg_status status = load(options, &config, &problems, &error);
+    const bool is_wrong = status != BG_OK || problems.count > 0;
     int code = CLI_DONE;
 
     if (status == BG_OK)
@@ -233,12 +233,11 @@ static int run_command(const config_command *command, const config_options *opti
         status = bgi_problems_report(&problems, BG_ERROR_INVALID, &error);
     for (size_t i = 0; status == BG_OK && i < problems.count; i++) {
         cli_say("config", "%s", problems.items[i].text);
-        code = CLI_FAILED;
+        code = is_wrong ? CLI_USAGE : CLI_FAILED;
     }
-    if (status == BG_OK)
-        bg_ipu_config_destroy(config);
+    bg_ipu_config_destroy(config);
     bgi_problems_clear(&problems);
-    return status == BG_OK ? code : cli_fail("config", CLI_FAILED, &error);
+    return status == BG_OK ? code : cli_fail("config", is_wrong ? CLI_USAGE : CLI_FAILED, &error);
 }
 
 static void print_help(const config_options *defaults)

@@ -38,6 +38,12 @@ static inline const char *cli_s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+/* a * b, or the largest number when that is more. */
+static inline uint64_t cli_multiply(uint64_t a, uint64_t b)
+{
+    return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
 /* Says the error; the table of a budget error keeps its lines. Returns `code`. */
 int cli_fail(const char *command, int code, const bg_error *error);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/command.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -123,19 +124,27 @@ static bg_status print_layout(const bg_ipu_config *config, const config_options 
     return status;
 }
 
-static void print_batches(const config_options *options, const bg_ipu_settings *settings, bool for_inference)
+static void print_batches(const config_options *options, const bg_ipu_settings *settings, bool for_inference,
+                          bgi_problems *problems)
 {
-    const uint64_t micro = options->batch_size, replica = micro * settings->gradient_accumulation;
-    const uint64_t global = replica * settings->replicas;
+    const uint64_t micro = options->batch_size, replica = cli_multiply(micro, settings->gradient_accumulation);
+    const uint64_t global = cli_multiply(replica, settings->replicas);
+    const uint64_t call = cli_multiply(global, settings->device_iterations);
 
-    if (for_inference)
+    if (call == UINT64_MAX)
+        bgi_problems_add(problems, NULL,
+                         "%s: %" PRIu64 " samples x %u accumulation x %u replicas x %u iterations are more than can be "
+                         "counted; make one of them smaller",
+                         for_inference ? "inference" : "training", micro, settings->gradient_accumulation,
+                         settings->replicas, settings->device_iterations);
+    else if (for_inference)
         printf("    batch: micro %" PRIu64 ", x %u replicas x %u iterations = %" PRIu64 " samples a call\n", micro,
-               settings->replicas, settings->device_iterations, global * settings->device_iterations);
+               settings->replicas, settings->device_iterations, call);
     else
         printf("    batch: micro %" PRIu64 ", x %u accumulation = %" PRIu64 " a replica, x %u replicas = %" PRIu64
                " an update, x %u iterations = %" PRIu64 " samples a call\n",
                micro, settings->gradient_accumulation, replica, settings->replicas, global, settings->device_iterations,
-               global * settings->device_iterations);
+               call);
 }
 
 static void print_memory(const bg_ipu_settings *settings)
@@ -181,7 +190,7 @@ bg_status config_explain(const bg_ipu_config *config, const config_options *opti
                settings.ipus_per_replica, settings.ipus_per_replica == 1 ? "" : "s", settings.replicas,
                settings.replicas == 1 ? "" : "s", (uint64_t)settings.ipus_per_replica * settings.replicas);
         BGI_TRY(print_layout(config, options, inference != 0, problems, error));
-        print_batches(options, &settings, inference != 0);
+        print_batches(options, &settings, inference != 0, problems);
         if (inference == 0) {
             print_memory(&settings);
             hint_pipeline(&settings);

@@ -412,15 +412,9 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     return BG_OK;
 }
 
-/* a * b, or the largest number when that is more. */
-static uint64_t multiply_saturated(uint64_t a, uint64_t b)
-{
-    return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
-}
-
 static uint64_t count_iterations(const mnist_config *config)
 {
-    return multiply_saturated(config->device_iterations, config->gradient_accumulation);
+    return cli_multiply(config->device_iterations, config->gradient_accumulation);
 }
 
 /* Options that --config came to have at least one replica. */
@@ -441,12 +435,12 @@ uint64_t mnist_wanted_test_iterations(const mnist_config *config)
 
 uint64_t mnist_images_per_training_call(const mnist_config *config)
 {
-    return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), count_iterations(config));
+    return cli_multiply(cli_multiply(config->batch_size, config->replicas), count_iterations(config));
 }
 
 uint64_t mnist_images_per_update(const mnist_config *config)
 {
-    return multiply_saturated(multiply_saturated(config->batch_size, config->replicas), config->gradient_accumulation);
+    return cli_multiply(cli_multiply(config->batch_size, config->replicas), config->gradient_accumulation);
 }
 
 mnist_last_batch mnist_config_last_batch(const mnist_config *config)
@@ -458,7 +452,7 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config)
 
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count)
 {
-    uint64_t most = test_count / multiply_saturated(config->test_batch_size, mnist_test_replicas(config));
+    uint64_t most = test_count / cli_multiply(config->test_batch_size, mnist_test_replicas(config));
     uint64_t wanted = mnist_wanted_test_iterations(config);
 
     return wanted < most ? wanted : most;

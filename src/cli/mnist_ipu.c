@@ -313,7 +313,7 @@ int mnist_ipu_resolve(mnist_config *config, const bool *given, bg_error *error)
     if (config->ipu_name == NULL && config->ipu_update == NULL)
         return CLI_DONE;
     if (load(config, &ipu, error) != BG_OK)
-        return CLI_FAILED;
+        return CLI_USAGE;
     status = apply(ipu, given, config, error);
     bg_ipu_config_destroy(ipu);
     return status == BG_OK ? CLI_DONE : CLI_USAGE;

@@ -116,6 +116,9 @@ bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const cha
     if (size_bytes > BGI_DOCUMENT_LIMIT_BYTES)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %zu bytes; a configuration has at most %d", name, size_bytes,
                             BGI_DOCUMENT_LIMIT_BYTES);
+    if (size_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: begins with a byte order mark; save it as UTF-8 without",
+                            name);
     document.root = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &detail);
     if (document.root == NULL && json_error_code(&detail) == json_error_out_of_memory)
         return bgi_error_memory(error, name, size_bytes);

@@ -60,7 +60,14 @@ check "check" "$program" config check mnist
 
 printf '{\n  "seed": "x",\n  "foo": 1\n}\n' >"$folder/bad.json"
 "$program" config check "$folder/bad.json" >/dev/null 2>"$folder/err"
+check "they are mistakes" test $? -eq 2
 check "two problems, two lines" test "$(wc -l <"$folder/err")" -eq 2
 check "with their places" grep -q 'bad.json:2:3: `seed`' "$folder/err"
 check "unknown keys are named" grep -q 'bad.json:3:3: unknown argument foo=1' "$folder/err"
+error 1 'more than can be counted' config explain --layers 4 --update \
+    'replication_factor=2147483647,gradient_accumulation_steps=2147483647,device_iterations=2147483647'
+error 2 '`x` is no key=value' config update mnist --update x
+error 2 'should use the same number of IPUs' config show mnist --update 'layers_per_ipu=[1 2]'
+error 2 'there is no preset, file or folder `nope`' config check nope
+error 1 'cannot create a file there' config convert mnist --out "$folder/none/x.json"
 finish

@@ -49,8 +49,8 @@ error 2 '--encoder-layers and --decoder-layers go together' config explain --enc
 error 2 '--layers with --encoder-layers' config explain --layers 3 --encoder-layers 3 --decoder-layers 3
 error 2 '--out and --to go with update and convert' config show --to yaml
 error 2 'two configurations' config show mnist --config mnist
-error 1 'there is no preset, file or folder `nosuch`' config show nosuch
-error 1 'did you mean `seed`?' config show --update sed=1
+error 2 'there is no preset, file or folder `nosuch`' config show nosuch
+error 2 'did you mean `seed`?' config show --update sed=1
 
 # ---- values: the option, the value, what is allowed ----
 

@@ -104,7 +104,7 @@ error 2 '--seed 1 contradicts `seed` = 2' mnist --config-update seed=2 --seed 1
 check "the same said twice is no contradiction" "$program" mnist --compile-only --config mnist --device-iterations 10 \
     --devices 4 --offload activations >/dev/null
 error 2 'the model 4' mnist --config mnist --config-update 'layers_per_ipu=[1 1 1 2]'
-error 1 'no preset, file or folder `nope`' mnist --config nope
-error 1 'layers_per_ipu' mnist --config-update 'layers_per_ip=[1]'
+error 2 'no preset, file or folder `nope`' mnist --config nope
+error 2 'layers_per_ipu' mnist --config-update 'layers_per_ip=[1]'
 error 2 '--save and --config are one file' mnist --config "$folder/ipu_config.json" --save "$folder/ipu_config.json"
 finish

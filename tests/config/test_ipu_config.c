@@ -620,6 +620,7 @@ static void test_bad_text(void **state)
     refuse("{\n  \"seed\": 1,\n  \"seed\": 2\n}", BG_ERROR_PARSE, "test:3:");
     refuse("{\"seed\": }", BG_ERROR_PARSE, "test:1:");
     refuse("[1]", BG_ERROR_PARSE, "must be an object");
+    refuse("\xef\xbb\xbf{}", BG_ERROR_PARSE, "test:1:1: begins with a byte order mark");
     refuse("", BG_ERROR_PARSE, "test:1:");
     refuse("{\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}", BG_ERROR_PARSE,
            "more than 32");
