@@ -137,6 +137,14 @@ train meshresident $mesh --offload none --shard none --recompute none
 for other in meshsingle meshpipelined meshresident; do
     same mesh $other
 done
+# Stages of layers x tensor-parallel x data-parallel replicas, with every schedule of a pipeline.
+schedules='interleaved zb-v'
+[ -n "${BRIGADE_TEST_ALL:-}" ] && schedules=$("$program" schedule list | awk 'NR > 1 && $1 != "phased" { print $1 }')
+train meshdata $mesh data_parallel=2
+for schedule in $schedules; do
+    train "mesh-$schedule" $mesh data_parallel=2 --strategy pipelined --schedule "$schedule"
+    same meshdata "mesh-$schedule"
+done
 train meshwhole $mesh data_parallel=2 --shard optimiser,accumulators,weights
 train meshpieces $mesh data_parallel=2
 same meshwhole meshpieces

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes gpt.txt: PyTorch's loss and gradient norm of each of 12 weight updates of a small GPT-2, written out in torch.
+"""Makes gpt.txt: PyTorch's loss and gradient norm of each of 12 weight updates of a small GPT-2, written out in torch,
+and the weights after them.
 
     python3 tests/oracle/gpt.py > tests/oracle/gpt.txt
 
 Weights and tokens come from formulas (tests/nn/test_gpt.c has the same). AdamW 0.01, epsilon 1e-6, decay 0.1 of
-matrices only, gradients clipped to a norm of 1, batches of 4 sequences, some labels ignored. In float64.
+matrices only, gradients clipped to a norm of 1, batches of 4 sequences, some labels ignored. In float64. The weights are
+of a run at 0.001: where a gradient is nearly zero Adam makes a step of the rate's size out of rounding.
 """
 import math
 
@@ -56,11 +58,11 @@ def run(w, tokens, labels):
     return F.cross_entropy((x @ w["wte.weight"].T).reshape(-1, VOCABULARY), labels.reshape(-1))
 
 
-def main():
+def train(rate):
     w = make_weights()
     optimiser = torch.optim.AdamW([{"params": [t for t in w.values() if t.dim() >= 2], "weight_decay": 0.1},
                                    {"params": [t for t in w.values() if t.dim() < 2], "weight_decay": 0.0}],
-                                  lr=0.01, eps=1e-6)
+                                  lr=rate, eps=1e-6)
     losses, norms = [], []
     for update in range(UPDATES):
         first = update * SAMPLES * (LENGTH + 1)
@@ -77,9 +79,17 @@ def main():
         optimiser.step()
         losses.append(loss.item())
         norms.append(norm)
+    return losses, norms, w
+
+
+def main():
+    losses, norms, _ = train(0.01)
     print(f"# made by tests/oracle/gpt.py with PyTorch {torch.__version__}")
     for name, values in (("loss", losses), ("norm", norms)):
         print("gpt", name, f"[{len(values)}]", *(f"{v:.9g}" for v in values))
+    for name, tensor in train(0.001)[2].items():
+        values = tensor.detach().reshape(-1).tolist()
+        print("trained", f"transformer.{name}", f"[{len(values)}]", *(f"{v:.9g}" for v in values))
 
 
 main()

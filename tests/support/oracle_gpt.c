@@ -8,7 +8,7 @@ bg_gpt_options test_oracle_gpt(int64_t micro_batch)
     bg_gpt_options options = bg_gpt_defaults();
 
     options.layers = 2;
-    options.hidden = 8;
+    options.hidden = TEST_ORACLE_GPT_HIDDEN;
     options.heads = 2;
     options.sequence_length = TEST_ORACLE_GPT_LENGTH;
     options.positions = 7;

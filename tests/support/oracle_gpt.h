@@ -6,7 +6,7 @@
 
 #include <brigade/gpt.h>
 
-enum { TEST_ORACLE_GPT_LENGTH = 6, TEST_ORACLE_GPT_VOCABULARY = 17 };
+enum { TEST_ORACLE_GPT_LENGTH = 6, TEST_ORACLE_GPT_VOCABULARY = 17, TEST_ORACLE_GPT_HIDDEN = 8 };
 
 bg_gpt_options test_oracle_gpt(int64_t micro_batch);
 

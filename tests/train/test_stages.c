@@ -442,6 +442,59 @@ static void meshes_need_groups(void **state)
     close_rig(&r);
 }
 
+/* A fit, a test of all samples, predictions of all samples. */
+static void run_stages(rig *r, const bg_trainer_options *options, bg_trainer_metric metrics[3], bg_array *arrays)
+{
+    open_rig(r, options);
+    require(bg_trainer_fit(r->trainer, &r->data, NULL, &error));
+    require(bg_trainer_metric_find(r->trainer, BG_TRAINER_FIT, "loss", &metrics[0], &error));
+    require(bg_trainer_test(r->trainer, &r->data, &error));
+    require(bg_trainer_metric_find(r->trainer, BG_TRAINER_TEST, "loss", &metrics[1], &error));
+    require(bg_trainer_metric_find(r->trainer, BG_TRAINER_TEST, "correct", &metrics[2], &error));
+    require(bg_trainer_predict(r->trainer, &r->data, arrays, &error));
+}
+
+/* Of this net each tensor-parallel replica does all of the work, so that the mesh changes no bit, and no count of
+ * samples. */
+static void meshes_train_alike(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 4; way++) {
+        bg_trainer_metric metrics[2][3];
+        bg_array arrays[2][2];
+        rig r[2];
+
+        memset(arrays, 0, sizeof arrays);
+        for (uint32_t k = 0; k < 2; k++) {
+            bg_options given = bg_options_defaults();
+            bg_trainer_options options;
+            r[k] = (rig){.net = {.device_count = 1 + way % 2, .has_dropout = true, .has_mesh = k == 1}};
+            options = options_for(&r[k].net);
+            given.input_group_size = 1 + k;
+            given.replicas = (1 + way / 2) * given.input_group_size;
+            options.strategy.inference_options = &given;
+            bg_options training = given;
+            training.gradient_accumulation = 2;
+            training.output_mode = way % 2 == 0 ? BG_OUTPUT_ALL : BG_OUTPUT_SUM;
+            options.strategy.training_options = &training;
+            run_stages(&r[k], &options, metrics[k], arrays[k]);
+        }
+        for (int i = 0; i < 3; i++) {
+            assert_true(metrics[0][i].samples > 0 && metrics[1][i].samples == metrics[0][i].samples);
+            assert_memory_equal(&metrics[1][i].mean, &metrics[0][i].mean, sizeof metrics[0][i].mean);
+        }
+        test_weights_expect(bg_trainer_weights(r[1].trainer), bg_trainer_weights(r[0].trainer));
+        assert_int_equal(arrays[0][0].type.dims[0], SAMPLES);
+        assert_true(bg_type_equal(&arrays[1][0].type, &arrays[0][0].type));
+        assert_memory_equal(arrays[1][0].data, arrays[0][0].data, bg_type_size_bytes(&arrays[0][0].type));
+        for (int k = 0; k < 2; k++) {
+            bg_array_clear(&arrays[k][0]);
+            bg_array_clear(&arrays[k][1]);
+            close_rig(&r[k]);
+        }
+    }
+}
+
 /* ---- reports ---- */
 
 static void reports_have_their_folders(void **state)
@@ -479,7 +532,8 @@ int main(void)
         cmocka_unit_test(output_modes_are_overridden), cmocka_unit_test(predictions_are_those_of_single_samples),
         cmocka_unit_test(infeeds_in_inference),        cmocka_unit_test(arguments_fill_their_inputs),
         cmocka_unit_test(casts_touch_floats_only),     cmocka_unit_test(meshes_need_groups),
-        cmocka_unit_test(reports_have_their_folders),  cmocka_unit_test(groups_count_once),
+        cmocka_unit_test(meshes_train_alike),          cmocka_unit_test(reports_have_their_folders),
+        cmocka_unit_test(groups_count_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
