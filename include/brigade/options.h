@@ -348,24 +348,27 @@ BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
 
 /* ---- optimisers ---- */
 
-typedef enum bg_optimiser_kind { BG_SGD = 0, BG_ADAM, BG_ADAMW, BG_ADAMAX, BG_RMSPROP } bg_optimiser_kind;
+typedef enum bg_optimiser_kind { BG_SGD = 0, BG_ADAM, BG_ADAMW, BG_ADAMAX, BG_RMSPROP, BG_LAMB } bg_optimiser_kind;
 
 /* Equations and defaults are torch.optim's; but AdaMax (Kingma and Ba, 2014) adds epsilon to the largest gradient when
- * it divides by it, as PopART does, where torch keeps it in the state. All numbers may be changed between runs
+ * it divides by it, as PopART does, where torch keeps it in the state; and LAMB (You et al., 2019) is not torch's:
+ * AdamW's direction, as long as the learning rate times the parameter's norm. All numbers may be changed between runs
  * (bg_session_set_optimiser), the yes and no may not. */
 typedef struct bg_optimiser {
     bg_optimiser_kind kind;
     double learning_rate;
-    double weight_decay; /* 0, AdamW 0.01. Of the gradient (L2); AdamW's is of the weights */
+    double weight_decay; /* 0, AdamW and LAMB 0.01: theirs is of the weights, the others' of the gradient (L2) */
     double momentum;     /* SGD, RMSProp */
     double dampening;    /* SGD */
     bool nesterov;       /* SGD; needs momentum > 0 and dampening 0 */
     double beta1, beta2; /* the Adams: 0.9, 0.999 */
     double alpha;        /* RMSProp: the share of its means that stays: 0.99 */
     double epsilon;      /* all but SGD: 1e-8 */
-    bool uncorrected;    /* the Adams: first and second moment as they are, not divided by 1 - beta^t */
-    bool centred;        /* RMSProp: divides by the gradient's deviation: the mean of squares less the mean's square */
-    bool tf_variant; /* RMSProp as TensorFlow has it: epsilon inside the root, the learning rate inside the momentum */
+    /* LAMB: the weights' norm, by which the length of an update grows, counts for no more: 65500; INFINITY: no bound */
+    double max_weight_norm;
+    bool uncorrected; /* the Adams: first and second moment as they are, not divided by 1 - beta^t */
+    bool centred;     /* RMSProp: divides by the gradient's deviation: the mean of squares less the mean's square */
+    bool tf_variant;  /* RMSProp as TensorFlow has it: epsilon inside the root, the learning rate inside the momentum */
     /* weight_decay is for parameters of two or more dimensions: not for biases and norms. */
     bool decay_matrices_only;
 } bg_optimiser;
@@ -375,7 +378,8 @@ BG_API bg_optimiser bg_adam(double learning_rate);
 BG_API bg_optimiser bg_adamw(double learning_rate);
 BG_API bg_optimiser bg_adamax(double learning_rate);
 BG_API bg_optimiser bg_rmsprop(double learning_rate);
-/* From a text: a name (sgd, adam, adamw, adamax, rmsprop), and what differs from its defaults: "adamw",
+BG_API bg_optimiser bg_lamb(double learning_rate);
+/* From a text: a name (sgd, adam, adamw, adamax, rmsprop, lamb), and what differs from its defaults: "adamw",
  * "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centred,tf_variant". The words are the fields' names. `out` is
  * untouched when the text is wrong; the numbers' ranges are bg_optimiser_validate's. */
 BG_API bg_status bg_optimiser_parse(const char *text, double learning_rate, bg_optimiser *out, bg_error *error);

@@ -43,9 +43,9 @@ const cli_option mnist_options[] = {
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
      .help = "times through the training images; 0 only tests"},
     {CLI_TEXT, "optimiser", AT(optimiser), .value = "NAME",
-     .help =
-         "sgd, adam, adamw, adamax, rmsprop, and what is not as usual: sgd:momentum=0.9,nesterov; a wrong word lists "
-         "those there are"},
+     .help = "sgd, adam, adamw, adamax, rmsprop, lamb, and what is not as usual: sgd:momentum=0.9,nesterov; a wrong "
+             "word lists "
+             "those there are"},
     {CLI_REAL, "learning-rate", AT(learning_rate), .value = "X", .help = "of the optimiser"},
     {CLI_COUNT, "steps", AT(steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},

@@ -7,6 +7,8 @@
 #ifndef BGI_KERNELS_ATTRIBUTES_H
 #define BGI_KERNELS_ATTRIBUTES_H
 
+#include <math.h>
+
 #include <brigade/ops.h>
 
 /* "(+)": has an accumulating form (kernels.h).
@@ -329,6 +331,8 @@ static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call,
  * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
  * RMSPROP_UPDATE parameter!, gradient, hyper, scale, mean of squares!, mean! (centred), velocity?!
  *                                                                  (bgi_rmsprop_attributes)
+ * LAMB_MOMENTS parameter, gradient, hyper, scale, m!, v! -> squares   (bgi_lamb_attributes)
+ * LAMB_UPDATE  parameter!, squares, hyper, m, v                       (bgi_lamb_attributes)
  * t = env->optimiser_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, in its order
  * of operations, float32. With `maximum` v is the largest gradient, max(beta2 v, |g|), and divides as it is (AdaMax). A
  * centred RMSProp's variance is never less than 0, whatever rounding says.
@@ -344,7 +348,8 @@ enum {
     BGI_HYPER_EPSILON,
     /* Of an update whose loss scale is automatic (LOSS_SCALE): not 0: leave everything as it is. */
     BGI_HYPER_SKIP,
-    BGI_HYPER_SKIPPED, /* updates of those in env->optimiser_step that were skipped */
+    BGI_HYPER_SKIPPED,         /* updates of those in env->optimiser_step that were skipped */
+    BGI_HYPER_MAX_WEIGHT_NORM, /* LAMB, with BETA1, BETA2 and EPSILON */
     BGI_HYPER_COUNT = 8
 };
 typedef struct bgi_total_scale_attributes {
@@ -392,6 +397,43 @@ typedef struct bgi_adam_attributes {
     uint8_t uncorrected;     /* moments as they are, not divided by 1 - beta^t */
     uint8_t without_decay;   /* whatever hyper says */
 } bgi_adam_attributes;
+/* LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
+ * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over pieces, in their order, and a
+ * piece's sum is one of its own: replicas that update a piece each have the bits of those that update all.
+ *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has a piece of the operands leaves the
+ *              rows of the others 0, so that the largest over the replicas is all of it */
+typedef struct bgi_lamb_attributes {
+    int64_t elements; /* of the whole */
+    uint32_t pieces;  /* replicas with data of their own, whether they share the update out or not */
+    uint8_t uncorrected;
+    uint8_t without_decay;
+} bgi_lamb_attributes;
+
+/* Elements of a piece; the last ones may have fewer, or none. */
+static inline int64_t bgi_lamb_piece(const bgi_lamb_attributes *attributes)
+{
+    return (attributes->elements + attributes->pieces - 1) / attributes->pieces;
+}
+
+static inline int64_t bgi_lamb_live(const bgi_lamb_attributes *attributes, uint32_t piece)
+{
+    const int64_t size = bgi_lamb_piece(attributes), left = attributes->elements - piece * size;
+
+    return left < 0 ? 0 : left < size ? left : size;
+}
+
+/* What the rate is multiplied by. */
+static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const double *squares, double maximum)
+{
+    double weights = 0.0, direction = 0.0;
+
+    for (uint32_t piece = 0; piece < attributes->pieces; piece++) {
+        weights += squares[2 * piece];
+        direction += squares[2 * piece + 1];
+    }
+    weights = sqrt(weights) < maximum ? sqrt(weights) : maximum;
+    return weights == 0.0 || direction == 0.0 ? 1.0 : weights / sqrt(direction);
+}
 typedef struct bgi_rmsprop_attributes {
     uint8_t centred;
     uint8_t tf_variant; /* epsilon inside the root, the learning rate inside the velocity */

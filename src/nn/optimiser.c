@@ -1,6 +1,7 @@
 /*
  * optimiser.c: the optimisers' numbers, their ranges, and how they are said in a text. The equations are elsewhere:
- * passes turn them into ops. Defaults are those of torch.optim's SGD, Adam, AdamW, Adamax and RMSprop.
+ * passes turn them into ops. Defaults are those of torch.optim's SGD, Adam, AdamW, Adamax and RMSprop; of LAMB, which
+ * it has not, PopTorch's.
  */
 #include <brigade/options.h>
 
@@ -42,6 +43,15 @@ bg_optimiser bg_adamax(double learning_rate)
 bg_optimiser bg_rmsprop(double learning_rate)
 {
     return (bg_optimiser){.kind = BG_RMSPROP, .learning_rate = learning_rate, .alpha = 0.99, .epsilon = 1e-8};
+}
+
+bg_optimiser bg_lamb(double learning_rate)
+{
+    bg_optimiser optimiser = bg_adamw(learning_rate);
+
+    optimiser.kind = BG_LAMB;
+    optimiser.max_weight_norm = 65500.0;
+    return optimiser;
 }
 
 static bg_status check_not_negative(const char *name, double value, bg_error *error)
@@ -99,6 +109,16 @@ static bg_status validate_adam(const bg_optimiser *optimiser, bg_error *error)
     return status;
 }
 
+static bg_status validate_lamb(const bg_optimiser *optimiser, bg_error *error)
+{
+    if (!(optimiser->max_weight_norm > 0.0))
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "optimiser: max_weight_norm is %g; it must be above 0: 65500 is usual, infinity is no bound",
+            optimiser->max_weight_norm);
+    return validate_adam(optimiser, error);
+}
+
 bg_status bg_optimiser_validate(const bg_optimiser *optimiser, bg_error *error)
 {
     bg_status status;
@@ -119,6 +139,8 @@ bg_status bg_optimiser_validate(const bg_optimiser *optimiser, bg_error *error)
         return validate_adam(optimiser, error);
     case BG_RMSPROP:
         return validate_rmsprop(optimiser, error);
+    case BG_LAMB:
+        return validate_lamb(optimiser, error);
     }
     return bg_error_set(error, BG_ERROR_INVALID,
                         "optimiser: kind %d is none of bg_optimiser_kind; begin with bg_sgd, bg_adamw and the like",
@@ -134,14 +156,15 @@ typedef struct named_kind {
 
 static const named_kind kinds[] = {
     [BG_SGD] = {"sgd", bg_sgd},          [BG_ADAM] = {"adam", bg_adam},          [BG_ADAMW] = {"adamw", bg_adamw},
-    [BG_ADAMAX] = {"adamax", bg_adamax}, [BG_RMSPROP] = {"rmsprop", bg_rmsprop},
+    [BG_ADAMAX] = {"adamax", bg_adamax}, [BG_RMSPROP] = {"rmsprop", bg_rmsprop}, [BG_LAMB] = {"lamb", bg_lamb},
 };
 
 enum {
     KIND_COUNT = sizeof kinds / sizeof kinds[0],
     OF_SGD = 1u << BG_SGD,
     OF_RMSPROP = 1u << BG_RMSPROP,
-    OF_ADAMS = 1u << BG_ADAM | 1u << BG_ADAMW | 1u << BG_ADAMAX,
+    OF_LAMB = 1u << BG_LAMB,
+    OF_ADAMS = 1u << BG_ADAM | 1u << BG_ADAMW | 1u << BG_ADAMAX | OF_LAMB,
     OF_ALL = (1u << KIND_COUNT) - 1u
 };
 
@@ -162,12 +185,13 @@ typedef struct named_field {
     }
 
 static const named_field fields[] = {
-    NUMBER(weight_decay, OF_ALL), NUMBER(momentum, OF_SGD | OF_RMSPROP),
-    NUMBER(dampening, OF_SGD),    FLAG(nesterov, OF_SGD),
-    NUMBER(beta1, OF_ADAMS),      NUMBER(beta2, OF_ADAMS),
-    NUMBER(alpha, OF_RMSPROP),    NUMBER(epsilon, OF_ADAMS | OF_RMSPROP),
-    FLAG(uncorrected, OF_ADAMS),  FLAG(centred, OF_RMSPROP),
-    FLAG(tf_variant, OF_RMSPROP), FLAG(decay_matrices_only, OF_ALL),
+    NUMBER(weight_decay, OF_ALL),      NUMBER(momentum, OF_SGD | OF_RMSPROP),
+    NUMBER(dampening, OF_SGD),         FLAG(nesterov, OF_SGD),
+    NUMBER(beta1, OF_ADAMS),           NUMBER(beta2, OF_ADAMS),
+    NUMBER(alpha, OF_RMSPROP),         NUMBER(epsilon, OF_ADAMS | OF_RMSPROP),
+    NUMBER(max_weight_norm, OF_LAMB),  FLAG(uncorrected, OF_ADAMS),
+    FLAG(centred, OF_RMSPROP),         FLAG(tf_variant, OF_RMSPROP),
+    FLAG(decay_matrices_only, OF_ALL),
 };
 
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };

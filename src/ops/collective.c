@@ -1,6 +1,7 @@
 /*
- * collective.c: ops in which the replicas of a group along a mesh's tensor axes meet. Shape rules and gradients; the
- * meeting is the engine's (runtime/collective.c). Knows sizes of groups, never a replica's number: all run one graph.
+ * collective.c: ops in which the replicas of a group along a mesh's tensor axes, and in updates its data axis, meet.
+ * Shape rules and gradients; the meeting is the engine's (runtime/collective.c). Knows sizes of groups, never a
+ * replica's number: all run one graph.
  *
  *     op                                    forward          gradient
  *     all_reduce                            sum or maximum   all_reduce; as identical gradients: nothing
@@ -21,7 +22,7 @@ static bg_status check_attributes(const bg_op_signature *op, bgi_collective_kind
     const bgi_collective_attributes *attributes = op->attributes;
 
     BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
-    if (attributes->kind != kind || attributes->axes == 0 || (attributes->axes & ~(uint32_t)BG_MESH_TENSOR) != 0 ||
+    if (attributes->kind != kind || attributes->axes == 0 || attributes->axes > BG_MESH_ALL ||
         attributes->members < 2 || attributes->members > INT32_MAX || attributes->passes_gradient > 1 ||
         (kind != BGI_COLLECTIVE_REDUCE && attributes->axis >= op->types[0].rank))
         return bg_error_set(error, BG_ERROR_INTERNAL, "axes 0x%x, %u members, dimension %u", attributes->axes,
@@ -193,6 +194,13 @@ bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reducti
 {
     return add_collective(graph, &bgi_op_all_reduce, name, x,
                           (bgi_collective_attributes){.function = function, .axes = axes});
+}
+
+bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas)
+{
+    const bgi_collective_attributes attributes = {.function = function, .axes = BG_MESH_DATA, .members = replicas};
+
+    return replicas > 1 ? bg_graph_add(graph, &bgi_op_all_reduce, name, &x, 1, &attributes, NULL) : x;
 }
 
 bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes)

@@ -25,7 +25,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* reshape.c */ \
     OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) \
     /* accumulate.c, optimiser.c */ \
-    OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(total_scale) OP(running_factors) OP(square_sum) \
+    OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(lamb_moments) OP(lamb_update) OP(total_scale) OP(running_factors) OP(square_sum) \
     OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) \
     /* conv.c, conv_pool.c, pool.c; conv2d, max_pool2d and relu as one are conv2d_pool: fusion makes it */ \
     OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
@@ -91,6 +91,18 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
 void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                         bg_value scale, bg_value square, bg_value mean, bg_value velocity,
                         const bgi_rmsprop_attributes *attributes);
+
+/* LAMB's first half, which returns the squares of its norms, and the second, of the same attributes. */
+bg_value bgi_lamb_moments(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
+                          bg_value scale, bg_value m, bg_value v, const bgi_lamb_attributes *attributes);
+void bgi_lamb_update(bg_graph *graph, const char *name, bg_value parameter, bg_value squares, bg_value hyper,
+                     bg_value m, bg_value v, const bgi_lamb_attributes *attributes);
+bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces, bool uncorrected, bool without_decay);
+
+/* ---- collective.c ---- */
+
+/* Over the replicas with data of their own, of which there are so many; in an update. */
+bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas);
 
 /* ---- loss_scaling.c ---- */
 

@@ -3,6 +3,9 @@
  * in place, so they have no outputs.
  */
 #include "ops/ops.h"
+
+#include <string.h>
+
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_sgd_update, SGD_UPDATE)
@@ -155,4 +158,117 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
     if (!bg_value_is_null(velocity))
         inputs[count++] = velocity;
     bg_graph_add(graph, &bgi_op_rmsprop_update, name, inputs, count, attributes, NULL);
+}
+
+/* ---- LAMB: two ops, between which norms are added up ---- */
+
+BGI_OP_KERNEL(select_lamb_moments, LAMB_MOMENTS)
+BGI_OP_KERNEL(select_lamb_update, LAMB_UPDATE)
+
+/* Attributes come from files too. */
+static bg_status check_lamb(const bg_op_signature *op, bg_error *error)
+{
+    const bgi_lamb_attributes *attributes = op->attributes;
+    const int64_t elements = bg_type_element_count(&op->types[PARAMETER]);
+
+    if (attributes->elements == elements && attributes->pieces > 0 && attributes->pieces <= INT32_MAX / 2)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of a parameter of %lld",
+                        attributes->pieces, (long long)attributes->elements, (long long)elements);
+}
+
+static bg_type describe_squares(const bg_op_signature *op)
+{
+    return bg_matrix(BG_FLOAT64, ((const bgi_lamb_attributes *)op->attributes)->pieces, 2);
+}
+
+static bg_status infer_lamb_moments(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    static const char *const states[] = {"m", "v"};
+
+    BGI_TRY(check_update(op, states, error));
+    BGI_TRY(check_lamb(op, error));
+    outputs[0] = describe_squares(op);
+    return BG_OK;
+}
+
+static bg_cost cost_lamb_moments(const bg_op_signature *op)
+{
+    return cost_update(op, 20.0);
+}
+
+const bg_op_type bgi_op_lamb_moments = {
+    .name = "lamb_moments",
+    .minimum_inputs = STATE + 2,
+    .maximum_inputs = STATE + 2,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_lamb_attributes),
+    .written_inputs = 3u << STATE,
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_lamb_moments,
+    .cost = cost_lamb_moments,
+    .kernel = select_lamb_moments,
+};
+
+bg_value bgi_lamb_moments(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
+                          bg_value scale, bg_value m, bg_value v, const bgi_lamb_attributes *attributes)
+{
+    const bg_value inputs[] = {parameter, gradient, hyper, scale, m, v};
+
+    return bg_graph_add(graph, &bgi_op_lamb_moments, name, inputs, 6, attributes, NULL);
+}
+
+static bg_status infer_lamb_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    enum { SQUARES = 1, M = 3, V };
+    const bg_type squares = describe_squares(op), hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
+    const bg_type *parameter = &op->types[PARAMETER];
+
+    (void)outputs;
+    BGI_TRY(check_lamb(op, error));
+    BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
+    BGI_TRY(bgi_shape_equal(&op->types[SQUARES], "the squares", &squares, "two sums a piece", error));
+    BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_same_dims(&op->types[M], "m", parameter, "the parameter's shape", error));
+    return bgi_shape_same_dims(&op->types[V], "v", parameter, "the parameter's shape", error);
+}
+
+static bg_cost cost_lamb_update(const bg_op_signature *op)
+{
+    bg_cost cost = bgi_cost_once(op, 10.0 * bgi_type_elements(&op->types[PARAMETER]));
+
+    cost.bytes_written = (double)bg_type_size_bytes(&op->types[PARAMETER]);
+    return cost;
+}
+
+const bg_op_type bgi_op_lamb_update = {
+    .name = "lamb_update",
+    .minimum_inputs = 5,
+    .maximum_inputs = 5,
+    .attributes_bytes = sizeof(bgi_lamb_attributes),
+    .written_inputs = 1u << PARAMETER,
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_lamb_update,
+    .cost = cost_lamb_update,
+    .kernel = select_lamb_update,
+};
+
+void bgi_lamb_update(bg_graph *graph, const char *name, bg_value parameter, bg_value squares, bg_value hyper,
+                     bg_value m, bg_value v, const bgi_lamb_attributes *attributes)
+{
+    const bg_value inputs[] = {parameter, squares, hyper, m, v};
+
+    bg_graph_add(graph, &bgi_op_lamb_update, name, inputs, 5, attributes, NULL);
+}
+
+bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces, bool uncorrected, bool without_decay)
+{
+    bgi_lamb_attributes attributes;
+
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.elements = bg_type_element_count(parameter);
+    attributes.pieces = pieces;
+    attributes.uncorrected = uncorrected;
+    attributes.without_decay = without_decay;
+    return attributes;
 }

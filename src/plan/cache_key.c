@@ -169,6 +169,7 @@ static void put_optimiser(bgi_archive *key, const bg_optimiser *optimiser)
     put_double(key, optimiser->beta1);
     put_double(key, optimiser->beta2);
     put_double(key, optimiser->alpha);
+    put_double(key, optimiser->max_weight_norm);
     put_double(key, optimiser->epsilon);
     put_u64(key, optimiser->uncorrected);
     put_u64(key, optimiser->centred);

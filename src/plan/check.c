@@ -47,8 +47,8 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
     const bg_type *x = &call->types[0], *y = &call->types[1];
     int64_t x_share = 1, y_share = 1;
 
-    if (attributes == NULL || call->input_count != 1 || call->output_count != 1 ||
-        (attributes->axes & ~(uint32_t)BG_MESH_TENSOR) != 0 || !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
+    if (attributes == NULL || call->input_count != 1 || call->output_count != 1 || attributes->axes > BG_MESH_ALL ||
+        !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
         return bg_error_set(error, BG_ERROR_INTERNAL, "a collective that is none");
     if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
         return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of %u replicas in groups of %u",

@@ -317,6 +317,7 @@ static void upload_optimiser(bg_session *session)
     } else {
         hyper[BGI_HYPER_BETA1] = optimiser->beta1;
         hyper[BGI_HYPER_BETA2] = optimiser->beta2;
+        hyper[BGI_HYPER_MAX_WEIGHT_NORM] = optimiser->max_weight_norm;
     }
     bgi_session_upload(session, &session->plan->variables[session->plan->hyper_variable], hyper);
 }

@@ -21,8 +21,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Axes of more than one replica along which the parameter is cut. */
-static uint32_t find_cut(const bg_graph *graph, bg_value parameter)
+uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter)
 {
     const uint32_t axes = bgi_graph_cut_axes(graph, parameter);
 
@@ -38,7 +37,7 @@ static bg_value sum_along(bg_graph *graph, const char *name, const bgi_final_gra
     bg_value sum;
 
     for (uint32_t i = 0; i < count; i++)
-        if (find_cut(graph, gradients[i].parameter) == axes)
+        if (bgi_find_cut(graph, gradients[i].parameter) == axes)
             room[found++] = values[i];
     if (found == 0)
         return (bg_value){0};

@@ -10,7 +10,8 @@
  * needs: a training graph that nothing is added to any more. does: marks the ops that run on pieces (the update, what
  * loads, stores and refreshes around it, sums of accumulators before it), the values that have pieces, and those of
  * which a replica has its piece only. The plan gives marked ops operands of one piece. keeps: the graph and its types,
- * which are those of the whole; every number, because all marked ops work element by element.
+ * which are those of the whole; every number, because all marked ops work element by element (LAMB's norms are sums
+ * over just these pieces, however many of them an op has).
  *
  * An update is shared out only when every op of the update that touches its weights and state works element by element.
  * A gradient that another op reads as a whole (a norm, say) is still summed for all: that op's business alone.
@@ -35,8 +36,14 @@ typedef struct bgi_sharder {
 
 static bool is_update(const bgi_op *op)
 {
-    return op->phase == BGI_PHASE_UPDATE &&
-           (op->type == &bgi_op_sgd_update || op->type == &bgi_op_adam_update || op->type == &bgi_op_rmsprop_update);
+    return op->phase == BGI_PHASE_UPDATE && (op->type == &bgi_op_sgd_update || op->type == &bgi_op_adam_update ||
+                                             op->type == &bgi_op_rmsprop_update || op->type == &bgi_op_lamb_moments);
+}
+
+/* LAMB's second half. */
+static bool completes(const bgi_op *op, const bgi_op *update)
+{
+    return op->type == &bgi_op_lamb_update && op->inputs[PARAMETER].id == update->inputs[PARAMETER].id;
 }
 
 /* All operands have one shape, and elements go straight through. */
@@ -88,9 +95,10 @@ static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
 
     if (has_state(op) && value->kind == BGI_VALUE_RESULT) /* what was loaded has the state's name */
         value = bgi_graph_value(s->graph, s->graph->ops[value->op].inputs[0]);
-    return bgi_find_location(s->options, has_state(op) ? BG_LOCATION_STATE : BG_LOCATION_ACCUMULATORS, value->name,
+    return count_elements(s->graph, op->inputs[PARAMETER]) > 1 && /* a piece is less than all */
+           bgi_find_location(s->options, has_state(op) ? BG_LOCATION_STATE : BG_LOCATION_ACCUMULATORS, value->name,
                              count_elements(s->graph, op->inputs[PARAMETER]))
-        .sharded;
+               .sharded;
 }
 
 /* Makes the update's weights and state its members, and whatever they are moved from and to. */
@@ -126,7 +134,7 @@ static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 
     for (uint32_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
-        if (o == update || is_move(op))
+        if (o == update || is_move(op) || completes(op, &graph->ops[update]))
             continue;
         for (uint32_t i = 0; i < op->input_count; i++) {
             const bgi_value *value = bgi_graph_value(graph, op->inputs[i]);
@@ -188,7 +196,8 @@ static void mark_update(bgi_sharder *s, uint32_t update)
             mark_value(s, (bg_value){v},
                        graph->values[v].kind == BGI_VALUE_RESULT || graph->values[v].role == BG_ROLE_STATE);
     for (size_t o = 0; o < graph->op_count; o++)
-        if (is_move(&graph->ops[o]) && s->member_of[graph->ops[o].inputs[0].id] == update + 1)
+        if (completes(&graph->ops[o], &graph->ops[update]) ||
+            (is_move(&graph->ops[o]) && s->member_of[graph->ops[o].inputs[0].id] == update + 1))
             graph->ops[o].is_sharded = true;
 }
 

@@ -131,6 +131,30 @@ static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_fin
                        mean, velocity, &attributes);
 }
 
+/* With the state in pieces each replica has the norms of its piece: the largest over the replicas is all of them. Of a
+ * parameter that a mesh cuts, the parts' squares are then added up. */
+static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
+{
+    bg_graph *graph = trainer->graph;
+    const bg_type type = bg_graph_type(graph, final->parameter);
+    const uint32_t replicas = bgi_graph_data_replicas(graph, trainer->options->replicas);
+    const bgi_lamb_attributes attributes =
+        bgi_lamb_describe(&type, replicas, trainer->optimiser->uncorrected, without_decay);
+    const bg_value m = add_state(trainer, state, final->parameter, "exp_avg", trainer->options->first_moment_dtype);
+    const bg_value v = add_state(trainer, state, final->parameter, "exp_avg_sq", trainer->options->second_moment_dtype);
+    const uint32_t cut = bgi_find_cut(graph, final->parameter);
+    bg_value squares = bgi_lamb_moments(graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale,
+                                        m, v, &attributes);
+
+    if (bgi_find_location(trainer->options, BG_LOCATION_STATE, bg_graph_name(graph, state->home[0]),
+                          attributes.elements)
+            .sharded)
+        squares = bgi_all_reduce_data(graph, NULL, squares, BG_REDUCE_MAX, replicas);
+    if (cut != 0)
+        squares = bg_all_reduce(graph, NULL, squares, BG_REDUCE_SUM, cut);
+    bgi_lamb_update(graph, NULL, final->parameter, squares, trainer->hyper, m, v, &attributes);
+}
+
 /* State has torch.optim's names. */
 static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
 {
@@ -146,6 +170,9 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
     case BG_ADAMW:
     case BG_ADAMAX:
         add_adam(trainer, &state, final, without_decay);
+        break;
+    case BG_LAMB:
+        add_lamb(trainer, &state, final, without_decay);
         break;
     case BG_RMSPROP:
         add_rmsprop(trainer, &state, final, without_decay);

@@ -54,6 +54,8 @@ bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 
+/* clipping.c: the tensor axes, of more than one replica, along which a mesh cuts the parameter. */
+uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter);
 /* clipping.c: the sum of one value of each gradient, in the parameters' order; those of parameters that a mesh of
  * replicas cuts are added up over it. `room` is for as many values. */
 bg_value bgi_sum_gradients(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,

@@ -126,7 +126,7 @@ train clipped --epochs 1 --gradient-accumulation 4 --strategy single $gradients
 train clipped-pipeline --epochs 1 --gradient-accumulation 4 $gradients
 same clipped clipped-pipeline
 check "gradients that are bounded and rounded give other weights" sh -c '! cmp -s base.safetensors clipped.safetensors'
-for optimiser in rmsprop:centred,momentum=0.5 adamax:uncorrected; do
+for optimiser in rmsprop:centred,momentum=0.5 adamax:uncorrected lamb; do
     train optimiser --epochs 1 --optimiser "$optimiser" --strategy single
     train optimiser-pipeline --epochs 1 --optimiser "$optimiser" --offload-optimiser
     same optimiser optimiser-pipeline

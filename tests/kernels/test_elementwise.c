@@ -346,6 +346,64 @@ static void test_rmsprop(void **state)
     }
 }
 
+/* All pieces, or one of them. */
+static void test_lamb_moments(void **state)
+{
+    random_state random = {10};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const double hyper[BGI_HYPER_COUNT] = {0.001, draw_between(&random, 0, 1) * 0.01,
+                                               0.9,   0.999,
+                                               1e-8,  [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0};
+        const int64_t count = draw_count(&random), pieces = draw_between(&random, 1, 5);
+        const bool is_whole = draw_between(&random, 0, 1);
+        const bg_type type = bg_vector(draw_float(&random), count);
+        const bgi_lamb_attributes attributes = {.elements = count,
+                                                .pieces = (uint32_t)pieces,
+                                                .uncorrected = draw_between(&random, 0, 1),
+                                                .without_decay = draw_between(&random, 0, 1)};
+        kernel_case c = {.id = BGI_KERNEL_LAMB_MOMENTS,
+                         .attributes = &attributes,
+                         .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 1000),
+                                 .place = {(uint32_t)draw_between(&random, 0, pieces - 1), 0, 0}},
+                         .relative = 1e-12};
+
+        add_update_operands(&c, &random, type.dtype, is_whole ? count : bgi_lamb_piece(&attributes), hyper, 2);
+        case_output(&c, bg_matrix(BG_FLOAT64, pieces, 2));
+        finish_case(&c);
+    }
+}
+
+static void test_lamb_update(void **state)
+{
+    random_state random = {11};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const double hyper[BGI_HYPER_COUNT] = {0.1,
+                                               draw_between(&random, 0, 1) * 0.01,
+                                               0.9,
+                                               0.999,
+                                               1e-8,
+                                               [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
+                                               [BGI_HYPER_MAX_WEIGHT_NORM] = draw_between(&random, 0, 1) ? 1.5 : 100.0};
+        const bg_type type = bg_vector(draw_float(&random), draw_count(&random));
+        const bgi_lamb_attributes attributes = {.elements = bg_type_element_count(&type),
+                                                .pieces = 2,
+                                                .uncorrected = draw_between(&random, 0, 1),
+                                                .without_decay = draw_between(&random, 0, 1)};
+        kernel_case c = {.id = BGI_KERNEL_LAMB_UPDATE, .attributes = &attributes, .env = {.optimiser_step = 3}};
+
+        case_input(&c, type, &random, -1, 1);
+        case_input(&c, bg_matrix(BG_FLOAT64, 2, 2), &random, 0, 2);
+        memcpy(case_input(&c, bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), &random, 0, 0), hyper, sizeof hyper);
+        for (int s = 0; s < 2; s++)
+            case_input(&c, bg_vector(draw_float(&random), bg_type_element_count(&type)), &random, 0, 1);
+        finish_case(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_unary),
@@ -359,7 +417,9 @@ int main(void)
                                        cmocka_unit_test(test_range_count),
                                        cmocka_unit_test(test_sgd),
                                        cmocka_unit_test(test_adam),
-                                       cmocka_unit_test(test_rmsprop)};
+                                       cmocka_unit_test(test_rmsprop),
+                                       cmocka_unit_test(test_lamb_moments),
+                                       cmocka_unit_test(test_lamb_update)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

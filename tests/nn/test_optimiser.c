@@ -32,8 +32,12 @@ static void test_defaults(void **state)
 
 static void test_other_defaults(void **state)
 {
-    const bg_optimiser adamax = bg_adamax(0.1), rmsprop = bg_rmsprop(0.2);
+    const bg_optimiser adamax = bg_adamax(0.1), rmsprop = bg_rmsprop(0.2), lamb = bg_lamb(0.3);
     (void)state;
+
+    assert_int_equal(lamb.kind, BG_LAMB);
+    assert_true(lamb.learning_rate == 0.3 && lamb.weight_decay == 0.01 && lamb.max_weight_norm == 65500.0);
+    assert_int_equal(bg_optimiser_validate(&lamb, NULL), BG_OK);
 
     assert_int_equal(adamax.kind, BG_ADAMAX);
     assert_true(adamax.learning_rate == 0.1 && adamax.beta1 == 0.9 && adamax.beta2 == 0.999 && adamax.epsilon == 1e-8);
@@ -118,6 +122,22 @@ static void test_rmsprop_ranges(void **state)
     assert_refused(optimiser, "epsilon");
 }
 
+static void test_lamb_ranges(void **state)
+{
+    bg_optimiser optimiser = bg_lamb(0.1);
+    (void)state;
+
+    optimiser.max_weight_norm = INFINITY;
+    assert_int_equal(bg_optimiser_validate(&optimiser, NULL), BG_OK);
+    optimiser.max_weight_norm = 0.0;
+    assert_refused(optimiser, "max_weight_norm");
+    optimiser.max_weight_norm = NAN;
+    assert_refused(optimiser, "max_weight_norm");
+    optimiser = bg_lamb(0.1);
+    optimiser.beta2 = 1.0;
+    assert_refused(optimiser, "beta2");
+}
+
 /* ---- texts ---- */
 
 static bg_optimiser parse(const char *text)
@@ -134,7 +154,7 @@ static bg_optimiser parse(const char *text)
 static void test_names_read_back(void **state)
 {
     (void)state;
-    for (int kind = BG_SGD; kind <= BG_RMSPROP; kind++)
+    for (int kind = BG_SGD; kind <= BG_LAMB; kind++)
         assert_int_equal(parse(bg_optimiser_name((bg_optimiser_kind)kind)).kind, kind);
     assert_null(bg_optimiser_name((bg_optimiser_kind)99));
 }
@@ -186,11 +206,11 @@ static void test_wrong_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_common_ranges),
-        cmocka_unit_test(test_adam_ranges),     cmocka_unit_test(test_sgd_ranges),
-        cmocka_unit_test(test_other_defaults),  cmocka_unit_test(test_rmsprop_ranges),
-        cmocka_unit_test(test_names_read_back), cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_wrong_texts),
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_common_ranges),
+        cmocka_unit_test(test_adam_ranges),    cmocka_unit_test(test_sgd_ranges),
+        cmocka_unit_test(test_other_defaults), cmocka_unit_test(test_rmsprop_ranges),
+        cmocka_unit_test(test_lamb_ranges),    cmocka_unit_test(test_names_read_back),
+        cmocka_unit_test(test_fields),         cmocka_unit_test(test_wrong_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

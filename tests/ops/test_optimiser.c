@@ -35,7 +35,7 @@ static int close_oracle(void **state)
 
 enum { STATES = 3 };
 
-typedef enum rule { SGD, ADAM, RMSPROP } rule;
+typedef enum rule { SGD, ADAM, RMSPROP, LAMB } rule;
 
 typedef struct update_case {
     const char *name;
@@ -101,6 +101,8 @@ static const update_case cases[] = {
      {"square_avg", "grad_avg", "momentum_buffer"},
      .hyper = {0.01, 0.0, 0.8, 0.9, 1e-3},
      .rmsprop = {.centred = true, .tf_variant = true}},
+    {"lamb", LAMB, MOMENTS, .hyper = {0.01, 0.01, 0.9, 0.999, 1e-8, [BGI_HYPER_MAX_WEIGHT_NORM] = 65500.0}},
+    {"lamb_bounded", LAMB, MOMENTS, .hyper = {0.01, 0.1, 0.8, 0.95, 1e-3, [BGI_HYPER_MAX_WEIGHT_NORM] = 0.5}},
 };
 
 typedef struct update_graph {
@@ -108,6 +110,18 @@ typedef struct update_graph {
     bg_value parameter, gradient, hyper, scale, states[STATES];
     bgi_test_interpreter interpreter;
 } update_graph;
+
+/* As if by three replicas. */
+static void add_lamb(update_graph *u)
+{
+    const bg_type type = bg_graph_type(u->graph, u->parameter);
+    const bgi_lamb_attributes attributes = bgi_lamb_describe(&type, 3, false, false);
+    const bg_value *s = u->states;
+    const bg_value squares =
+        bgi_lamb_moments(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, s[0], s[1], &attributes);
+
+    bgi_lamb_update(u->graph, NULL, u->parameter, squares, u->hyper, s[0], s[1], &attributes);
+}
 
 static void add_update(update_graph *u, const update_case *c)
 {
@@ -123,6 +137,9 @@ static void add_update(update_graph *u, const update_case *c)
     case RMSPROP:
         bgi_rmsprop_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, s[0], s[1],
                            s[c->rmsprop.centred ? 2 : 1], &c->rmsprop);
+        break;
+    case LAMB:
+        add_lamb(u);
         break;
     }
 }
@@ -250,6 +267,35 @@ static void test_a_resumed_update_continues(void **state)
         destroy_update(&u);
         assert_memory_equal(whole, resumed, sizeof whole);
     }
+}
+
+/* A norm that is 0 makes no ratio: weights that begin as zeros move by the plain direction, and without gradient and
+ * decay nothing moves. */
+static void test_lamb_without_norms(void **state)
+{
+    static const update_case zero = {"lamb", LAMB, MOMENTS,
+                                     .hyper = {0.5, 0.0, 0.9, 0.999, 0.0, [BGI_HYPER_MAX_WEIGHT_NORM] = INFINITY}};
+    const double ones[ELEMENTS] = {1, -1, 1, -1, 1, 1}, nothing[ELEMENTS] = {0};
+    double found[ELEMENTS];
+    update_case still = zero;
+    update_graph u;
+
+    (void)state;
+    create_update(&u, &zero, BG_FLOAT32, BG_FLOAT32);
+    bgi_test_set(&u.interpreter, u.parameter, nothing);
+    run_step(&u, 0, ones);
+    bgi_test_get(&u.interpreter, u.parameter, found);
+    for (int i = 0; i < ELEMENTS; i++)
+        assert_true(fabs(found[i] + 0.5 * ones[i]) < 1e-6);
+    destroy_update(&u);
+
+    still.hyper[BGI_HYPER_EPSILON] = 1e-8;
+    create_update(&u, &still, BG_FLOAT32, BG_FLOAT32);
+    bgi_test_set(&u.interpreter, u.parameter, ones);
+    run_step(&u, 0, nothing);
+    bgi_test_get(&u.interpreter, u.parameter, found);
+    assert_memory_equal(found, ones, sizeof found);
+    destroy_update(&u);
 }
 
 /* The moments may have different types: each is the float32 one in its own rounding after the first step, and the
@@ -444,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_scale_multiplies_the_gradient_first),
         cmocka_unit_test(test_a_resumed_update_continues),
         cmocka_unit_test(test_moments_of_different_types),
+        cmocka_unit_test(test_lamb_without_norms),
         cmocka_unit_test(test_accumulate_sets_then_adds),
         cmocka_unit_test(test_add_n_adds_many),
         cmocka_unit_test(test_add_n_gradient),

@@ -175,6 +175,18 @@ def rmsprop_tf(momentum, centred):
     return step
 
 
+def lamb(beta1, beta2, epsilon, decay, most):
+    """You et al., 2019, algorithm 2: phi is min(|w|, most)."""
+    def step(p, g, state, lr):
+        t = state["t"] = state.get("t", torch.zeros(())) + 1
+        state["exp_avg"] = beta1 * state.get("exp_avg", 0.0) + (1 - beta1) * g
+        state["exp_avg_sq"] = beta2 * state.get("exp_avg_sq", 0.0) + (1 - beta2) * g * g
+        direction = state["exp_avg"] / (1 - beta1 ** t) / (torch.sqrt(state["exp_avg_sq"] / (1 - beta2 ** t)) + epsilon)
+        direction = direction + decay * p
+        return p - lr * min(p.norm().item(), most) / direction.norm() * direction
+    return step
+
+
 def optimisers():
     sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
     velocity = ["momentum_buffer"]
@@ -202,6 +214,8 @@ def optimisers():
     by_formula("rmsprop_tf", rmsprop_tf(0.0, False))
     by_formula("rmsprop_tf_momentum", rmsprop_tf(0.9, False))
     by_formula("rmsprop_tf_all", rmsprop_tf(0.8, True))
+    by_formula("lamb", lamb(0.9, 0.999, 1e-8, 0.01, 65500.0))
+    by_formula("lamb_bounded", lamb(0.8, 0.95, 1e-3, 0.1, 0.5))
 
 
 print(f"# made by tests/oracle/ops_b.py with PyTorch {torch.__version__}")

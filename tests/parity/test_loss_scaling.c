@@ -86,8 +86,8 @@ static void test_every_strategy(void **state)
 /* Momentum and Adam's moments are those of gradients without the scale. */
 static void test_every_optimiser(void **state)
 {
-    bg_optimiser optimisers[] = {bg_sgd(0.05),    bg_sgd(0.05),     bg_adam(0.003),
-                                 bg_adamw(0.003), bg_adamax(0.003), bg_rmsprop(0.003)};
+    bg_optimiser optimisers[] = {bg_sgd(0.05),     bg_sgd(0.05),      bg_adam(0.003), bg_adamw(0.003),
+                                 bg_adamax(0.003), bg_rmsprop(0.003), bg_lamb(0.01)};
     (void)state;
 
     optimisers[1].momentum = 0.9;

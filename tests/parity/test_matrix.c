@@ -114,12 +114,21 @@ static void choose_stages(const cell *c, const bg_schedule_generator *generator,
     }
 }
 
+/* Another one for each model: what updates do with memory depends on the optimiser, not on the model. */
+static bg_optimiser choose_optimiser(uint32_t model)
+{
+    bg_optimiser optimisers[] = {bg_adamw(0.003), bg_lamb(0.01), bg_adamw(0.003), bg_rmsprop(0.002), bg_adamax(0.003)};
+
+    optimisers[3].centred = true, optimisers[3].momentum = 0.9;
+    return optimisers[model % (sizeof optimisers / sizeof optimisers[0])];
+}
+
 /* ---- a cell ---- */
 
 static void run_cell(const cell *c, const test_result *expected)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_at(c->generator);
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimiser optimiser = choose_optimiser(c->model);
     const test_model *model = test_model_at(c->model);
     bg_options options = bg_options_defaults();
     char what[256], stages[32] = "";
@@ -148,7 +157,7 @@ static void run_cell(const cell *c, const test_result *expected)
 
 static test_result train_single(uint32_t model)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimiser optimiser = choose_optimiser(model);
     bg_options options = bg_options_defaults();
 
     options.strategy = BG_STRATEGY_SINGLE;

@@ -18,17 +18,19 @@
 #include "runtime/weights.h"
 #include "support/train.h"
 
-enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMISERS = 7 };
+enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMISERS = 9 };
 
 static bg_optimiser optimiser_at(unsigned index)
 {
-    bg_optimiser optimisers[OPTIMISERS] = {bg_adamw(0.003), bg_adam(0.002),   bg_sgd(0.05),     bg_sgd(0.05),
-                                           bg_sgd(0.1),     bg_adamax(0.003), bg_rmsprop(0.002)};
+    bg_optimiser optimisers[OPTIMISERS] = {bg_adamw(0.003),   bg_adam(0.002), bg_sgd(0.05),
+                                           bg_sgd(0.05),      bg_sgd(0.1),    bg_adamax(0.003),
+                                           bg_rmsprop(0.002), bg_lamb(0.01),  bg_lamb(0.01)};
 
     optimisers[1].weight_decay = 0.1;
     optimisers[2].momentum = 0.9, optimisers[2].nesterov = true;
     optimisers[3].momentum = 0.8, optimisers[3].dampening = 0.1, optimisers[3].weight_decay = 0.01;
     optimisers[6].centred = true, optimisers[6].momentum = 0.9;
+    optimisers[8].max_weight_norm = 0.5, optimisers[8].uncorrected = true;
     return optimisers[index];
 }
 

@@ -57,9 +57,11 @@ typedef struct run {
     float norms[MOST_UPDATES];
 } run;
 
+static bool uses_lamb;
+
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
-    bg_optimiser optimiser = bg_adamw(0.01);
+    bg_optimiser optimiser = uses_lamb ? bg_lamb(0.01) : bg_adamw(0.01);
     bg_options options = *given;
     bg_error error = {0};
     bg_gpt net;
@@ -285,6 +287,18 @@ static void sharded_state(void **state)
     options.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
     check_strategy(&wanted, &model, &options, updates, "all in pieces, remote");
     close_run(&wanted);
+}
+
+/* Its norms are of whole parameters, whatever cuts them. */
+static void lamb(void **state)
+{
+    static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
+
+    uses_lamb = true;
+    check_meshes(meshes, is_quick() ? 2 : 4, 0.0, is_quick() ? 3 : 20);
+    same_bits(state);
+    sharded_state(state);
+    uses_lamb = false;
 }
 
 /* What a device's remote stores take. */
@@ -522,6 +536,7 @@ int main(void)
         cmocka_unit_test(same_bits),
         cmocka_unit_test(sharded_activations),
         cmocka_unit_test(sharded_state),
+        cmocka_unit_test(lamb),
         cmocka_unit_test(from_cut_to_cut),
         cmocka_unit_test(as_many_as_published),
         cmocka_unit_test(kept_plans),

@@ -165,12 +165,16 @@ static void run_ways(unsigned model_index, const bg_optimiser *optimiser, uint64
 static void test_resumed_runs_equal_uninterrupted_ones(void **state)
 {
     const bg_optimiser adam = bg_adamw(0.003);
-    bg_optimiser momentum = bg_sgd(0.05);
+    const bg_optimiser lamb = bg_lamb(0.01);
+    bg_optimiser momentum = bg_sgd(0.05), rmsprop = bg_rmsprop(0.003);
     (void)state;
 
     momentum.momentum = 0.9;
     run_ways(1, &momentum, 0);
     run_ways(2, &adam, 0);
+    run_ways(2, &lamb, 0);
+    rmsprop.centred = true, rmsprop.momentum = 0.9;
+    run_ways(3, &rmsprop, 0);
     /* Optimiser state younger than the weights: Adam's own count is not the step. */
     run_ways(3, &adam, 20);
 }

@@ -55,6 +55,8 @@ static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
     [BGI_KERNEL_SGD_UPDATE] = bgi_cpu_shape_sgd_update,
     [BGI_KERNEL_ADAM_UPDATE] = bgi_cpu_shape_adam_update,
     [BGI_KERNEL_RMSPROP_UPDATE] = bgi_cpu_shape_rmsprop_update,
+    [BGI_KERNEL_LAMB_MOMENTS] = bgi_cpu_shape_lamb_moments,
+    [BGI_KERNEL_LAMB_UPDATE] = bgi_cpu_shape_lamb_update,
 };
 
 static const bgi_cpu_variant *find_variant(bgi_isa isa)
@@ -116,6 +118,8 @@ CHOICE(bgi_cpu_range_count)
 CHOICE(bgi_cpu_sgd_update)
 CHOICE(bgi_cpu_adam_update)
 CHOICE(bgi_cpu_rmsprop_update)
+CHOICE(bgi_cpu_lamb_moments)
+CHOICE(bgi_cpu_lamb_update)
 CHOICE(bgi_cpu_cross_entropy)
 CHOICE(bgi_cpu_cross_entropy_backward)
 CHOICE(bgi_cpu_correct_count)

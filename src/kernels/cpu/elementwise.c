@@ -115,3 +115,23 @@ bool bgi_cpu_shape_rmsprop_update(const bgi_kernel_request *request, int64_t lan
     (void)lanes;
     return shape_update(request, kernel);
 }
+
+bool bgi_cpu_shape_lamb_moments(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_lamb_attributes *attributes = request->attributes;
+    const bool is_whole = bg_type_element_count(&request->types[0]) == attributes->elements;
+
+    (void)lanes;
+    if (!shape_update(request, kernel))
+        return false;
+    kernel->part_count = bgi_elementwise_parts(bgi_lamb_piece(attributes)) * (is_whole ? attributes->pieces : 1);
+    kernel->scratch_bytes = kernel->part_count * 2 * sizeof(double);
+    return true;
+}
+
+bool bgi_cpu_shape_lamb_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return is_fast_float(request->types[0].dtype) && is_fast_float(request->types[3].dtype) &&
+           is_fast_float(request->types[4].dtype) && take(kernel, &request->types[0]);
+}

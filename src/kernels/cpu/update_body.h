@@ -57,26 +57,38 @@ static void run_accumulate(const bg_kernel_call *call, uint32_t part)
 /* Eight sums, of every eighth element each; then those, and last the parts', in order. */
 enum { SQUARE_SUMS = 8 };
 
+static inline void add_squares(const float *x, int64_t count, double *sums)
+{
+    int64_t e = 0;
+
+    for (; e + SQUARE_SUMS <= count; e += SQUARE_SUMS)
+        for (int s = 0; s < SQUARE_SUMS; s++)
+            sums[s] += (double)x[e + s] * (double)x[e + s];
+    for (; e < count; e++)
+        sums[e % SQUARE_SUMS] += (double)x[e] * (double)x[e];
+}
+
+static inline double add_sums(const double *sums)
+{
+    double sum = 0.0;
+
+    for (int s = 0; s < SQUARE_SUMS; s++)
+        sum += sums[s];
+    return sum;
+}
+
 static void run_square_sum(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
-    double sums[SQUARE_SUMS] = {0.0}, sum = 0.0;
+    double sums[SQUARE_SUMS] = {0.0};
     float buffer[BGI_ELEMENTWISE_CHUNK];
 
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
-        const float *x = view_floats(call->types[0].dtype, call->operands[0], i, chunk, buffer);
-        int64_t e = 0;
 
-        for (; e + SQUARE_SUMS <= chunk; e += SQUARE_SUMS)
-            for (int s = 0; s < SQUARE_SUMS; s++)
-                sums[s] += (double)x[e + s] * (double)x[e + s];
-        for (; e < chunk; e++)
-            sums[e % SQUARE_SUMS] += (double)x[e] * (double)x[e];
+        add_squares(view_floats(call->types[0].dtype, call->operands[0], i, chunk, buffer), chunk, sums);
     }
-    for (int s = 0; s < SQUARE_SUMS; s++)
-        sum += sums[s];
-    ((double *)call->scratch)[part] = sum;
+    ((double *)call->scratch)[part] = add_sums(sums);
 }
 
 static void finish_square_sum(const bg_kernel_call *call)

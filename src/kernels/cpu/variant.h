@@ -85,6 +85,8 @@ bool bgi_cpu_shape_range_count(const bgi_kernel_request *request, int64_t lanes,
 bool bgi_cpu_shape_sgd_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_adam_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 bool bgi_cpu_shape_rmsprop_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_lamb_moments(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+bool bgi_cpu_shape_lamb_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 enum { BGI_CPU_MOST_PARTS = 64 };
 

@@ -12,6 +12,7 @@
 #include "kernels/cpu/pool_body.h"
 #include "kernels/cpu/rows_body.h"
 #include "kernels/cpu/update_body.h"
+#include "kernels/cpu/lamb_body.h"
 
 #define PREPARED(id, name, prepare, run, finish) [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, prepare, run, finish}
 #define ROUTINE(id, name, run, finish)           PREPARED(id, name, NULL, run, finish)
@@ -52,6 +53,8 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(SGD_UPDATE, "sgd_update", run_sgd_update, NULL),
             ROUTINE(ADAM_UPDATE, "adam_update", run_adam_update, NULL),
             ROUTINE(RMSPROP_UPDATE, "rmsprop_update", run_rmsprop_update, NULL),
+            ROUTINE(LAMB_MOMENTS, "lamb_moments", run_lamb_moments, finish_lamb_moments),
+            ROUTINE(LAMB_UPDATE, "lamb_update", run_lamb_update, NULL),
             ROUTINE(SOFTMAX, "softmax", run_softmax, NULL),
             ROUTINE(LOG_SOFTMAX, "log_softmax", run_log_softmax, NULL),
             ROUTINE(SOFTMAX_BACKWARD, "softmax_backward", run_softmax_backward, NULL),

@@ -30,6 +30,15 @@ static inline uint16_t bgi_bfloat16_from_float(float value)
     return (uint16_t)(bits >> 16);
 }
 
+/* In double, or as one operation of float32 arithmetic gives it. GCC 12 leaves out conversions to float and back where
+ * it makes vectors of neighbouring ones (-O3 -fno-math-errno); not those of a volatile. */
+static inline double bgi_rounded(bool in_double, double value)
+{
+    const volatile float narrow = (float)value;
+
+    return in_double ? value : (double)narrow;
+}
+
 static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
 {
     switch (dtype) {

@@ -12,15 +12,10 @@
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
-static double round_to(bool in_double, double value)
-{
-    return in_double ? value : (double)(float)value;
-}
-
 /* a + b * c, each operation rounded. */
 static double add_product(bool in_double, double a, double b, double c)
 {
-    return round_to(in_double, a + round_to(in_double, b * c));
+    return bgi_rounded(in_double, a + bgi_rounded(in_double, b * c));
 }
 
 static double load_gradient(const bg_kernel_call *call, int64_t i, bool in_double)
@@ -28,7 +23,7 @@ static double load_gradient(const bg_kernel_call *call, int64_t i, bool in_doubl
     const double gradient = bgi_load(call->types[GRADIENT].dtype, call->operands[GRADIENT], i);
     const double scale = bgi_load(BG_FLOAT32, call->operands[SCALE], 0);
 
-    return round_to(in_double, round_to(in_double, gradient) * scale);
+    return bgi_rounded(in_double, bgi_rounded(in_double, gradient) * scale);
 }
 
 void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
@@ -39,10 +34,10 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     const bg_dtype dtype = call->types[PARAMETER].dtype;
     const bool in_double = dtype == BG_FLOAT64;
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
-    const double step_size = round_to(in_double, -hyper[BGI_HYPER_LEARNING_RATE]);
-    const double decay = attributes->without_decay ? 0.0 : round_to(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]);
-    const double momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]);
-    const double admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
+    const double step_size = bgi_rounded(in_double, -hyper[BGI_HYPER_LEARNING_RATE]);
+    const double decay = attributes->without_decay ? 0.0 : bgi_rounded(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]);
+    const double momentum = bgi_rounded(in_double, hyper[BGI_HYPER_MOMENTUM]);
+    const double admitted = bgi_rounded(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
     /* the first velocity is the gradient, not dampened */
     const bool is_first = (double)call->env->optimiser_step == hyper[BGI_HYPER_SKIPPED];
@@ -61,9 +56,9 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
             double velocity = direction;
 
             if (!is_first)
-                velocity = add_product(in_double,
-                                       round_to(in_double, bgi_load(state_dtype, call->operands[STATE], i) * momentum),
-                                       admitted, direction);
+                velocity = add_product(
+                    in_double, bgi_rounded(in_double, bgi_load(state_dtype, call->operands[STATE], i) * momentum),
+                    admitted, direction);
             bgi_store(state_dtype, call->operands[STATE], i, velocity);
             direction = nesterov ? add_product(in_double, direction, momentum, velocity) : velocity;
         }
@@ -99,14 +94,14 @@ static adam_factors make_factors(const bg_kernel_call *call)
         .in_double = in_double,
         .is_decoupled = is_decoupled,
         .is_maximum = attributes->maximum,
-        .decay = round_to(in_double, is_decoupled ? 1.0 - rate * decay : decay),
-        .beta1 = round_to(in_double, beta1),
-        .admitted1 = round_to(in_double, 1.0 - beta1),
-        .beta2 = round_to(in_double, beta2),
-        .admitted2 = round_to(in_double, 1.0 - beta2),
-        .root_correction2 = attributes->uncorrected ? 1.0 : round_to(in_double, sqrt(1.0 - pow(beta2, t))),
-        .epsilon = round_to(in_double, hyper[BGI_HYPER_EPSILON]),
-        .step_size = round_to(in_double, attributes->uncorrected ? -rate : -(rate / (1.0 - pow(beta1, t)))),
+        .decay = bgi_rounded(in_double, is_decoupled ? 1.0 - rate * decay : decay),
+        .beta1 = bgi_rounded(in_double, beta1),
+        .admitted1 = bgi_rounded(in_double, 1.0 - beta1),
+        .beta2 = bgi_rounded(in_double, beta2),
+        .admitted2 = bgi_rounded(in_double, 1.0 - beta2),
+        .root_correction2 = bgi_rounded(in_double, attributes->uncorrected ? 1.0 : sqrt(1.0 - pow(beta2, t))),
+        .epsilon = bgi_rounded(in_double, hyper[BGI_HYPER_EPSILON]),
+        .step_size = bgi_rounded(in_double, attributes->uncorrected ? -rate : -(rate / (1.0 - pow(beta1, t)))),
     };
 }
 
@@ -116,20 +111,20 @@ static void update_adam(const adam_factors *f, double gradient, double *paramete
     double denominator;
 
     if (f->is_decoupled)
-        *parameter = round_to(d, *parameter * f->decay);
+        *parameter = bgi_rounded(d, *parameter * f->decay);
     else if (f->decay != 0.0)
         gradient = add_product(d, gradient, f->decay, *parameter);
-    *m = add_product(d, round_to(d, *m * f->beta1), f->admitted1, gradient);
+    *m = add_product(d, bgi_rounded(d, *m * f->beta1), f->admitted1, gradient);
     if (f->is_maximum) {
-        const double kept = round_to(d, *v * f->beta2), size = fabs(gradient);
+        const double kept = bgi_rounded(d, *v * f->beta2), size = fabs(gradient);
 
         *v = kept > size ? kept : size;
-        denominator = round_to(d, *v + f->epsilon);
+        denominator = bgi_rounded(d, *v + f->epsilon);
     } else {
-        *v = add_product(d, round_to(d, *v * f->beta2), round_to(d, f->admitted2 * gradient), gradient);
-        denominator = round_to(d, round_to(d, round_to(d, sqrt(*v)) / f->root_correction2) + f->epsilon);
+        *v = add_product(d, bgi_rounded(d, *v * f->beta2), bgi_rounded(d, f->admitted2 * gradient), gradient);
+        denominator = bgi_rounded(d, bgi_rounded(d, bgi_rounded(d, sqrt(*v)) / f->root_correction2) + f->epsilon);
     }
-    *parameter = round_to(d, *parameter + round_to(d, round_to(d, f->step_size * *m) / denominator));
+    *parameter = bgi_rounded(d, *parameter + bgi_rounded(d, bgi_rounded(d, f->step_size * *m) / denominator));
 }
 
 void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
@@ -172,12 +167,12 @@ static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
         .is_centred = attributes->centred,
         .is_tf = attributes->tf_variant,
         .has_velocity = call->input_count > STATE + 1u + attributes->centred,
-        .rate = round_to(in_double, hyper[BGI_HYPER_LEARNING_RATE]),
-        .decay = attributes->without_decay ? 0.0 : round_to(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]),
-        .momentum = round_to(in_double, hyper[BGI_HYPER_MOMENTUM]),
-        .alpha = round_to(in_double, hyper[BGI_HYPER_ALPHA]),
-        .admitted = round_to(in_double, 1.0 - hyper[BGI_HYPER_ALPHA]),
-        .epsilon = round_to(in_double, hyper[BGI_HYPER_EPSILON]),
+        .rate = bgi_rounded(in_double, hyper[BGI_HYPER_LEARNING_RATE]),
+        .decay = attributes->without_decay ? 0.0 : bgi_rounded(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]),
+        .momentum = bgi_rounded(in_double, hyper[BGI_HYPER_MOMENTUM]),
+        .alpha = bgi_rounded(in_double, hyper[BGI_HYPER_ALPHA]),
+        .admitted = bgi_rounded(in_double, 1.0 - hyper[BGI_HYPER_ALPHA]),
+        .epsilon = bgi_rounded(in_double, hyper[BGI_HYPER_EPSILON]),
     };
 }
 
@@ -187,11 +182,11 @@ static double find_denominator(const rmsprop_factors *f, double square, double m
     double variance = square;
 
     if (f->is_centred) {
-        variance = round_to(d, square - round_to(d, mean * mean));
+        variance = bgi_rounded(d, square - bgi_rounded(d, mean * mean));
         variance = variance < 0.0 ? 0.0 : variance;
     }
-    return f->is_tf ? round_to(d, sqrt(round_to(d, variance + f->epsilon)))
-                    : round_to(d, round_to(d, sqrt(variance)) + f->epsilon);
+    return f->is_tf ? bgi_rounded(d, sqrt(bgi_rounded(d, variance + f->epsilon)))
+                    : bgi_rounded(d, bgi_rounded(d, sqrt(variance)) + f->epsilon);
 }
 
 static void update_rmsprop(const rmsprop_factors *f, double gradient, double *parameter, double *square, double *mean,
@@ -202,17 +197,17 @@ static void update_rmsprop(const rmsprop_factors *f, double gradient, double *pa
 
     if (f->decay != 0.0)
         gradient = add_product(d, gradient, f->decay, *parameter);
-    *square = add_product(d, round_to(d, *square * f->alpha), round_to(d, f->admitted * gradient), gradient);
+    *square = add_product(d, bgi_rounded(d, *square * f->alpha), bgi_rounded(d, f->admitted * gradient), gradient);
     if (f->is_centred)
-        *mean = add_product(d, round_to(d, *mean * f->alpha), f->admitted, gradient);
+        *mean = add_product(d, bgi_rounded(d, *mean * f->alpha), f->admitted, gradient);
     denominator = find_denominator(f, *square, *mean);
     if (!f->has_velocity) {
-        *parameter = round_to(d, *parameter - round_to(d, round_to(d, f->rate * gradient) / denominator));
+        *parameter = bgi_rounded(d, *parameter - bgi_rounded(d, bgi_rounded(d, f->rate * gradient) / denominator));
         return;
     }
-    gradient = f->is_tf ? round_to(d, f->rate * gradient) : gradient;
-    *velocity = round_to(d, round_to(d, *velocity * f->momentum) + round_to(d, gradient / denominator));
-    *parameter = round_to(d, *parameter - (f->is_tf ? *velocity : round_to(d, f->rate * *velocity)));
+    gradient = f->is_tf ? bgi_rounded(d, f->rate * gradient) : gradient;
+    *velocity = bgi_rounded(d, bgi_rounded(d, *velocity * f->momentum) + bgi_rounded(d, gradient / denominator));
+    *parameter = bgi_rounded(d, *parameter - (f->is_tf ? *velocity : bgi_rounded(d, f->rate * *velocity)));
 }
 
 void bgi_reference_rmsprop_update(const bg_kernel_call *call, uint32_t part)
