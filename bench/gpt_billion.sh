@@ -13,7 +13,7 @@ folder=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/brigade-XXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
 export BRIGADE_PRESETS="$root/share/presets"
 model="--device-memory 512M --set layers=24 hidden_size=2048 heads=16 vocab_size=512 sequence_length=128
-max_positional_length=128 global_batch_size=4 precision=float32 maximum=0.0001 warmup_proportion=0
+max_positional_length=128 global_batch_size=4 precision=float32 maximum=0.00001 warmup_proportion=0
 data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1 ${BRIGADE_GPT:-}"
 
 # train UPDATES: until so many are done; $peak gets kB.

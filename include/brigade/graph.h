@@ -139,6 +139,15 @@ BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_t
                                    const bg_initialiser *initialiser);
 
 /*
+ * A buffer of `entries` values of one type, off the device in every strategy: a variable [entries, ...] with role
+ * BG_ROLE_BUFFER, zeros at first, of which ops bring and take single entries (bg_remote_load, bg_remote_store in
+ * ops.h). Each replica has its own. Asked for again under its name, with the same type, it has the larger number of
+ * entries. When an op stores into it, all that use it must be in one stage. What runs over rows of `steps` entries each
+ * finds row r, step i at entry r x steps + i.
+ */
+BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type *entry, int64_t entries);
+
+/*
  * Tensor parallelism: the graph is what each replica of a mesh runs, on its own pieces. Types are those of the pieces;
  * replicas that differ in their tensor coordinates run the same ops and meet in collectives (ops.h). Said before
  * anything is added; only the tensor axes count here: how many copies there are over the data, options.replicas says

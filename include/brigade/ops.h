@@ -178,6 +178,16 @@ BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, co
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
 
+/* ---- remote buffers: bg_graph_remote_buffer ---- */
+
+/* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; the first dimension of any
+ * variable may be taken for entries. Beyond the entries: zeros. No gradient flows through it. */
+BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
+/* Writes `value` over entry `index`; beyond the entries nothing is written. Loads and stores happen in the order in
+ * which they are added. The result is the index again: an output made of it keeps the store in an inference, which
+ * leaves out what no output needs. */
+BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buffer, bg_value index, bg_value value);
+
 /* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ---- */
 
 /* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along them get the same bits: members are

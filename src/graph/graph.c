@@ -207,6 +207,51 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     return added;
 }
 
+/* The buffer that has the name; it may have to grow. Types of ops do not depend on the number of entries. */
+static bg_value grow_buffer(bg_graph *graph, bg_value buffer, const bg_type *type)
+{
+    bgi_value *value = &graph->values[buffer.id];
+    char have[BG_TYPE_TEXT_BYTES], wanted[BG_TYPE_TEXT_BYTES];
+    bg_type same = value->type;
+
+    if (same.rank > 0)
+        same.dims[0] = type->dims[0];
+    if (!value->is_remote || !bg_type_equal(&same, type)) {
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "variable `%s` is %s and no remote buffer of which %s could be a larger one", value->name,
+                      bg_type_text(&value->type, have), bg_type_text(type, wanted));
+        return (bg_value){0};
+    }
+    if (type->dims[0] > value->type.dims[0])
+        value->type.dims[0] = type->dims[0];
+    return buffer;
+}
+
+bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type *entry, int64_t entries)
+{
+    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
+    bg_type type = {.dtype = entry->dtype, .rank = entry->rank + 1, .dims = {entries}};
+    bg_value buffer;
+
+    if (has_failed(graph))
+        return (bg_value){0};
+    if (entry->rank >= BG_MAX_RANK || entries < 1) {
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "remote buffer `%s` of %lld entries of rank %u: it must have at least one, of rank %d at most",
+                      name != NULL ? name : "", (long long)entries, entry->rank, BG_MAX_RANK - 1);
+        return (bg_value){0};
+    }
+    for (uint32_t i = 0; i < entry->rank; i++)
+        type.dims[i + 1] = entry->dims[i];
+    buffer = name != NULL ? bg_graph_find_variable(graph, name) : (bg_value){0};
+    if (!bg_value_is_null(buffer))
+        return grow_buffer(graph, buffer, &type);
+    buffer = bg_graph_variable(graph, name, &type, BG_ROLE_BUFFER, &zero);
+    if (!bg_value_is_null(buffer))
+        graph->values[buffer.id].is_remote = true;
+    return buffer;
+}
+
 bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initialiser *initialiser)
 {
     return bg_graph_variable(graph, name, type, BG_ROLE_PARAMETER, initialiser);

@@ -221,6 +221,9 @@ static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call,
                               last * attributes->pieces};
 }
 
+/* REMOTE_LOAD   buffer [E, ...], index int32 (one) -> entry [...]       zeros beyond the entries
+ * REMOTE_STORE  buffer [E, ...], index, entry -> index                  writes the entry; nothing beyond the entries */
+
 /* ATTENTION           qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S]   (H heads of width D)
  * ATTENTION_BACKWARD  dy, qkv, y, log_sum_exp -> dqkv
  * ATTENTION_CACHED    qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD]

@@ -39,6 +39,8 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* attention.c, loss.c */ \
     OP(attention) OP(attention_backward) OP(attention_cached) \
     OP(cross_entropy) OP(cross_entropy_backward) OP(mse) OP(mse_backward) OP(correct_count) \
+    /* remote.c */ \
+    OP(remote_load) OP(remote_store) \
     /* collective.c */ \
     OP(all_reduce) OP(all_gather) OP(reduce_scatter) OP(identical_inputs) \
     /* sharded.c */ \

@@ -83,6 +83,7 @@ static void put_value(bgi_archive *key, const bgi_value *value)
         return;
     put_u64(key, (uint64_t)value->role);
     put_u64(key, value->variable);
+    put_u64(key, value->is_remote);
     put_u64(key, (uint64_t)value->initialiser.kind);
     put_double(key, value->initialiser.a);
     put_double(key, value->initialiser.b);

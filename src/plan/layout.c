@@ -230,6 +230,8 @@ static bg_memory_class class_of(const bgi_compiler *c, size_t v)
     if (c->buffer_of[v] != BGI_NO_BUFFER)
         return BG_MEMORY_REMOTE;
     switch (value->role) {
+    case BG_ROLE_BUFFER:
+        return value->is_remote ? BG_MEMORY_REMOTE : BG_MEMORY_WEIGHTS;
     case BG_ROLE_ACCUMULATOR:
         return BG_MEMORY_GRADIENTS;
     case BG_ROLE_STATE:

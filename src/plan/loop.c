@@ -197,6 +197,13 @@ static bg_status select_loop(const bg_op_signature *op, bg_kernel_policy policy,
         free(state);
         return status;
     }
+    if (state->plan->devices[0].remote_bytes > 0) {
+        bg_plan_destroy(state->plan);
+        free(state);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "a remote buffer in the body of a loop that is an op: use a variable, or make the loop the "
+                            "program (bg_plan_create_loop)");
+    }
     state->iterations = attributes->loop.iterations;
     state->has_condition = state->plan->condition != NULL;
     for (uint32_t v = 1; v < attributes->body->value_count; v++) {

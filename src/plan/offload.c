@@ -52,8 +52,9 @@ static bg_location_class location_class_of(const bgi_value *value)
 {
     switch (value->role) {
     case BG_ROLE_PARAMETER:
-    case BG_ROLE_BUFFER:
         return BG_LOCATION_WEIGHTS;
+    case BG_ROLE_BUFFER: /* one that is remote already is used entry by entry, without a window */
+        return value->is_remote ? BG_LOCATION_COUNT : BG_LOCATION_WEIGHTS;
     case BG_ROLE_ACCUMULATOR:
         return BG_LOCATION_ACCUMULATORS;
     default:

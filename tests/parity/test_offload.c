@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan.h"
 #include "support/folder.h"
 #include "support/models.h"
 #include "support/plan_check.h"
@@ -601,6 +602,65 @@ static void measured_loads_overlap_work(void **state)
     free(zeros);
 }
 
+/* ---- rows ---- */
+
+static int compare_rows(const void *a, const void *b)
+{
+    const size_t x = (*(const bgi_plan_edge *const *)a)->offset, y = (*(const bgi_plan_edge *const *)b)->offset;
+
+    return x < y ? -1 : x > y;
+}
+
+/* What a layer hands on, and what it keeps, is a row of the store with a step for each micro-batch: rows lie one behind
+ * the other, and micro-batch m of a row is at its m-th step, where it is stored once and loaded from. */
+static void micro_batches_are_steps_of_rows(void **state)
+{
+    enum { MOST_ROWS = 4 * LAYERS };
+    bg_options options = make_options();
+    const bgi_plan_edge *rows[MOST_ROWS];
+    uint32_t stored[MOST_ROWS][DEEP_ACCUMULATION] = {{0}}, loaded[MOST_ROWS][DEEP_ACCUMULATION] = {{0}}, count = 0;
+    bg_error error = {0};
+    const bgi_plan_device *device;
+    bg_plan *plan;
+
+    (void)state;
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    move_off(&options, ALL_CLASSES, false);
+    plan = make_deep(&options, &error);
+    if (plan == NULL)
+        fail_msg("%s", error.message);
+    device = &plan->devices[0];
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        if (plan->edges[e].is_remote) {
+            assert_true(count < MOST_ROWS);
+            assert_int_equal(plan->edges[e].depth, DEEP_ACCUMULATION);
+            rows[count++] = &plan->edges[e];
+        }
+    assert_true(count >= LAYERS - 1);
+    qsort(rows, count, sizeof rows[0], compare_rows);
+    for (uint32_t r = 0; r + 1 < count; r++)
+        assert_int_equal(rows[r + 1]->offset, rows[r]->offset + DEEP_ACCUMULATION * rows[r]->slot_bytes);
+    for (uint32_t t = 0; t < device->transfer_count; t++) {
+        const bgi_transfer *transfer = &device->transfers[t];
+        const uint32_t m = transfer->action.micro_batch;
+        uint32_t r = 0;
+        while (r < count && transfer->remote_offset >= rows[r]->offset + DEEP_ACCUMULATION * rows[r]->slot_bytes)
+            r++;
+        if (r == count || transfer->remote_offset < rows[r]->offset)
+            continue; /* of a variable */
+        assert_int_equal(transfer->remote_offset, rows[r]->offset + m * rows[r]->slot_bytes);
+        if (transfer->action.kind == BG_ACTION_STORE)
+            stored[r][m]++;
+        else
+            loaded[r][m]++;
+    }
+    for (uint32_t r = 0; r < count; r++)
+        for (uint32_t m = 0; m < DEEP_ACCUMULATION; m++)
+            if (stored[r][m] != 1 || loaded[r][m] == 0)
+                fail_msg("row %u, step %u: stored %u times, loaded %u times", r, m, stored[r][m], loaded[r][m]);
+    bg_plan_destroy(plan);
+}
+
 /* ---- rules ---- */
 
 static size_t count_remote(const bg_options *options)
@@ -657,6 +717,7 @@ int main(void)
         cmocka_unit_test(recomputation_is_the_same),
         cmocka_unit_test(clipped_running_means_are_the_same),
         cmocka_unit_test(measured_loads_overlap_work),
+        cmocka_unit_test(micro_batches_are_steps_of_rows),
         cmocka_unit_test(rules_and_minima_choose_tensors),
     };
 
