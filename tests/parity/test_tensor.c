@@ -531,15 +531,9 @@ static void as_many_as_published(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mesh),
-        cmocka_unit_test(dropout_of_the_whole),
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(sharded_activations),
-        cmocka_unit_test(sharded_state),
-        cmocka_unit_test(lamb),
-        cmocka_unit_test(from_cut_to_cut),
-        cmocka_unit_test(as_many_as_published),
-        cmocka_unit_test(kept_plans),
+        cmocka_unit_test(every_mesh),          cmocka_unit_test(dropout_of_the_whole), cmocka_unit_test(same_bits),
+        cmocka_unit_test(sharded_activations), cmocka_unit_test(sharded_state),        cmocka_unit_test(lamb),
+        cmocka_unit_test(from_cut_to_cut),     cmocka_unit_test(as_many_as_published), cmocka_unit_test(kept_plans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
