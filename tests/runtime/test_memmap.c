@@ -23,6 +23,7 @@
 #include "runtime/memmap.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
+#include "support/allocations.h"
 #include "support/folder.h"
 #include "support/train.h"
 
@@ -479,6 +480,59 @@ static void foreign_files_are_not_overwritten(void **state)
     test_folder_remove(folder);
 }
 
+/* Whatever allocation fails, the folder has no files, or those of before; nothing is left behind. */
+static void out_of_memory_is_an_error(void **state)
+{
+    char folder[TEST_FOLDER_BYTES];
+    bg_options options;
+    test_result losses = {0};
+    bg_session *session = NULL;
+    bg_error error = {0};
+    bg_plan *plan;
+    int64_t live;
+    bool has_failed = true;
+
+    (void)state;
+    if (!test_allocations_available())
+        skip();
+    test_folder_create(folder);
+    options = options_for(&ways[1], folder);
+    plan = plan_for(&ways[1], &options);
+    live = test_allocations_live();
+    for (uint64_t n = 1; has_failed; n++) {
+        test_allocations_fail(n);
+        const bg_status status = bg_session_create(plan, NULL, &session, NULL);
+        has_failed = test_allocations_have_failed();
+        test_allocations_fail(0);
+        if (status == BG_OK)
+            bg_session_destroy(session);
+        else
+            assert_int_equal(status, BG_ERROR_MEMORY);
+        assert_true(test_folder_count(folder) <= 1);
+        if (test_allocations_live() != live)
+            fail_msg("allocation %llu: %lld blocks are left", (unsigned long long)n,
+                     (long long)(test_allocations_live() - live));
+    }
+    has_failed = true;
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    play(session, &options, 0, STOP, &losses);
+    for (uint64_t n = 1; has_failed; n++) {
+        test_allocations_fail(n);
+        const bg_status status = bg_session_flush(session, "note", NULL);
+        has_failed = test_allocations_have_failed();
+        test_allocations_fail(0);
+        if (has_failed)
+            assert_int_equal(status, BG_ERROR_MEMORY);
+        else
+            assert_int_equal(status, BG_OK);
+    }
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    train(&ways[1], &options, STOP, UPDATES, "", &losses);
+    free(losses.bytes);
+    test_folder_remove(folder);
+}
+
 /* ---- with checkpoints and other sessions ---- */
 
 static test_result save_checkpoint(bg_session *session, const char *folder)
@@ -592,6 +646,7 @@ int main(void)
         cmocka_unit_test(other_plans_are_refused),
         cmocka_unit_test(a_full_disk_is_an_error_before_the_run),
         cmocka_unit_test(foreign_files_are_not_overwritten),
+        cmocka_unit_test(out_of_memory_is_an_error),
         cmocka_unit_test(checkpoints_are_the_same),
         cmocka_unit_test(weights_are_shared),
     };
