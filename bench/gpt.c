@@ -196,8 +196,9 @@ static void print_profile(profile *all, long steps)
     for (size_t i = 0; i < all->count; i++) {
         const double ns = (double)all->rows[i].ns / (double)steps;
 
-        printf("  %5.1f %% %9.2f ms %4llu calls %7.1f GFLOP/s  %s\n", 100.0 * (double)all->rows[i].ns / total,
-               ns * 1e-6, (unsigned long long)all->rows[i].calls, all->rows[i].flops / ns, all->rows[i].name);
+        printf("  %5.1f %% %9.2f ms %4llu calls of %2u parts %7.1f GFLOP/s  %s\n",
+               100.0 * (double)all->rows[i].ns / total, ns * 1e-6, (unsigned long long)all->rows[i].calls,
+               all->rows[i].kernel.part_count, all->rows[i].flops / ns, all->rows[i].name);
     }
     printf("  %9.2f ms of processor time in kernels a step\n", total / (double)steps * 1e-6);
 }
