@@ -217,11 +217,11 @@ bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *e
         data.sample_count = bg_dataset_sample_count(data.set);
         if (data.sample_count < needed)
             status = bg_error_set(error, BG_ERROR_INVALID,
-                                  "%s: %" PRIu64 " samples of %" PRId64
+                                  "%s: %" PRIu64 " sample%s of %" PRId64
                                   " tokens, and a call takes training.global_batch_size %" PRId64
                                   " x execution.device_iterations %" PRId64 " = %" PRIu64,
-                                  data.source, data.sample_count, config->sequence_length, config->global_batch_size,
-                                  config->device_iterations, needed);
+                                  data.source, data.sample_count, cli_s(data.sample_count), config->sequence_length,
+                                  config->global_batch_size, config->device_iterations, needed);
     }
     if (status != BG_OK)
         gpt_data_close(&data);

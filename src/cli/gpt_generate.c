@@ -68,12 +68,14 @@ static bg_status encode_prompt(const generate_config *config, const bg_tokenizer
     return status;
 }
 
-static bg_status check_prompt(const generate_config *config, const gpt_model *model, size_t prompt, bg_error *error)
+static bg_status check_prompt(const generate_config *config, const gpt_model *model, const bg_token_list *tokens,
+                              bg_error *error)
 {
     const uint64_t positions = (uint64_t)model->options.positions;
+    const uint32_t end = bg_tokenizer_end_of_text(model->tokenizer);
+    const size_t prompt = tokens->count;
 
-    if (config->prompt == NULL && config->prompt_file == NULL &&
-        bg_tokenizer_end_of_text(model->tokenizer) >= (uint64_t)model->options.vocabulary)
+    if (prompt == 1 && (uint64_t)tokens->items[0] == end && end >= (uint64_t)model->options.vocabulary)
         return bg_error_set(error, BG_ERROR_INVALID, "the model has no end of text to begin after; give it a --prompt");
     if (prompt >= positions)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -138,7 +140,7 @@ static bg_status generate(const generate_config *config, bg_error *error)
 
     BGI_TRY(gpt_model_open(&model, config->directory, config->tokeniser, config->dtype, error));
     BGI_TRY_CLEANUP(encode_prompt(config, model.tokenizer, &tokens, error));
-    BGI_TRY_CLEANUP(check_prompt(config, &model, tokens.count, error));
+    BGI_TRY_CLEANUP(check_prompt(config, &model, &tokens, error));
     BGI_TRY_CLEANUP(bg_generator_create(&model.options, NULL, model.weights, &generator, error));
     print_prompt(config, model.tokenizer, &tokens);
     BGI_TRY_CLEANUP(bg_generator_feed(generator, tokens.items, tokens.count, error));

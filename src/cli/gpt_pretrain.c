@@ -262,7 +262,9 @@ static bg_status save_model(run *r, bg_error *error)
     if (r->config->test_mode)
         return BG_OK;
     if (r->options->weights_path != NULL)
-        BGI_TRY(cli_weights_save(weights, r->options->weights_path, error));
+        status = cli_weights_save(weights, r->options->weights_path, error);
+    if (status != BG_OK)
+        return bg_error_context(error, status, "--save-weights");
     if (r->options->save_hf != NULL)
         status = bg_gpt_directory_save(r->options->save_hf, &model, weights, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--save-hf");
@@ -293,8 +295,8 @@ static bg_status prepare(run *r, bg_error *error)
     begin_section(r, "data preparation", &start_s);
     BGI_TRY(gpt_data_open(r->config, &r->data, error));
     if (!r->options->quiet)
-        printf("Data: %s; %" PRIu64 " samples of %" PRId64 " tokens\n", r->data.source, r->data.sample_count,
-               r->config->sequence_length);
+        printf("Data: %s; %" PRIu64 " sample%s of %" PRId64 " tokens\n", r->data.source, r->data.sample_count,
+               cli_s(r->data.sample_count), r->config->sequence_length);
     end_section(r, "data preparation", start_s);
     begin_section(r, "compilation", &start_s);
     BGI_TRY(gpt_runner_create(r->options, r->config, &r->runner, error));

@@ -103,7 +103,7 @@ static inline const bgi_value *bgi_graph_value(const bg_graph *graph, bg_value v
 /* Says what the variable is a piece of (copied; NULL: nothing). */
 void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
 /* The axes along which a variable is cut into different pieces: the replicas of a group along the others have the same.
- * Of accumulators and state those of the parameter that they serve. */
+ * Of accumulators and state those of the parameter that they serve, of another stage's copy those of what it copies. */
 uint32_t bgi_graph_cut_axes(const bg_graph *graph, bg_value variable);
 /* Of all replicas, those that have data of their own. */
 static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t replicas)

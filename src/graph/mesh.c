@@ -66,6 +66,8 @@ uint32_t bgi_graph_cut_axes(const bg_graph *graph, bg_value variable)
 
     if (!bg_value_is_null(value->owner))
         value = bgi_graph_value(graph, value->owner);
+    if (!bg_value_is_null(value->copy_of))
+        value = bgi_graph_value(graph, value->copy_of);
     for (uint32_t i = 0; value->shard != NULL && i < value->shard->whole.rank; i++)
         axes |= (uint32_t)value->shard->dims[i].axis;
     return axes;

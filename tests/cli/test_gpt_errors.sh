@@ -188,6 +188,8 @@ error 2 'a prompt of 8 tokens leaves no room among the model'"'"'s 8 positions' 
     gpt generate --hf-model hf --prompt 'eight ch' --length 1
 error 2 '--temperature is `nan`' gpt generate --hf-model hf --prompt the --temperature nan
 error 2 '--top-p is 1.5; it must be above 0 and at most 1' gpt generate --hf-model hf --prompt the --top-p 1.5
+error 2 'the model has no end of text to begin after; give it a --prompt' \
+    gpt generate --hf-model hf --prompt-file empty.txt --length 2
 error 1 'none: cannot open' gpt generate --hf-model hf --prompt-file none
 error 1 '--tokeniser: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokeniser none
 error 1 'is a folder, not a file' gpt eval --hf-model hf --input-files hf

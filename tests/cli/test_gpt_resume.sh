@@ -110,6 +110,17 @@ kilobytes=$(($(wc -c <there/checkpoint_train_step_2.safetensors) / 1024))
 )
 unharmed $? "a limit"
 
+# What is saved at the end.
+for option in save-weights save-hf; do
+    (
+        ulimit -f 64
+        pretrain --steps 1 --$option saved.$option
+    )
+    check "a limit on --$option" test $? -eq 1
+    check "is said" grep -q "^brigade gpt: --$option: saved.$option.*: cannot write: " err
+    check "and nothing half written is left" test -z "$(find saved.$option -type f 2>/dev/null)"
+done
+
 # A disk that has room for one checkpoint and a half, then one that nobody may write to: with mounts of our own.
 cat >mounts.sh <<'END'
 mount -t tmpfs -o size="$1"k none there || exit 99

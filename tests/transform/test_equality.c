@@ -59,12 +59,15 @@ static void a_layer(void **state)
     bg_value elsewhere = bg_sharded_dropout(graph, NULL, y, 0.5, ONE);
     bg_value gathered = bg_all_gather(graph, NULL, y, -1, TWO);
     bg_value scattered = bg_reduce_scatter(graph, NULL, gathered, 0, ONE);
+    bg_value copy = bg_graph_parameter(graph, "w@1", &type, &zero); /* as stages that share a parameter have it */
     uint8_t *axes;
 
     (void)state;
+    graph->values[copy.id].copy_of = w;
     axes = find_axes(graph, &arena);
     expect_axes(graph, axes, x, BOTH);
     expect_axes(graph, axes, w, 0);
+    expect_axes(graph, axes, copy, 0);
     expect_axes(graph, axes, bias, ONE);
     expect_axes(graph, axes, whole, BOTH);
     expect_axes(graph, axes, running, 0);
