@@ -220,6 +220,13 @@ fi
 train learns --steps 150 --strategy single --quiet
 check "the loss falls by one" awk "BEGIN { exit !($(values learns loss | head -n 1) > 1 + $(values learns loss | tail -n 1)) }"
 
+# The preset as it is, on its eight devices, with its own learning rates: means over 50 updates.
+if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
+    "$program" gpt pretrain --config tiny --steps 600 --quiet --log tiny.jsonl >out 2>err
+    check "the loss of the preset falls" awk "BEGIN { exit !($(values tiny loss | head -n 50 | paste -sd+) > \
+        50 * 0.2 + $(values tiny loss | tail -n 50 | paste -sd+)) }"
+fi
+
 # ---- the configuration ----
 
 train layers --steps 1 --set model.layers=3
