@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "config/ipu_config.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -149,10 +150,13 @@ static void print_batches(const config_options *options, const bg_ipu_settings *
 
 static void print_memory(const bg_ipu_settings *settings)
 {
-    printf("    memory: optimiser's state %s%s; activations %s\n",
+    printf("    memory: optimiser's state %s%s; activations %s; scratch of a matrix product up to",
            settings->optimizer_state_offchip ? "off the devices" : "on the devices",
            settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
            settings->recompute_checkpoint_every_layer ? "computed again, each layer's result kept" : "kept");
+    for (size_t i = 0; i < settings->matmul_count; i++)
+        printf("%s %g", i == 0 ? "" : ",", settings->matmul_proportion[i]);
+    printf(" of a device's memory, sums in %s\n", settings->enable_half_partials ? "bfloat16" : "float32");
 }
 
 static void check_devices(const config_options *options, const bg_ipu_settings *settings, const char *mode,
@@ -181,6 +185,10 @@ static void hint_pipeline(const bg_ipu_settings *settings)
 bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
                          bg_error *error)
 {
+    if (bgi_ipu_bool(config, BGI_IPU_ENCODER_ON_CPU))
+        bgi_problems_add(
+            problems, NULL,
+            "execute_encoder_on_cpu_for_generation is not supported: no run will take it; set it to false");
     for (int inference = 0; inference < 2; inference++) {
         const bg_ipu_settings settings = bg_ipu_config_settings(config, inference != 0);
         const char *mode = inference != 0 ? "inference" : "training";

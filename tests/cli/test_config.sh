@@ -20,6 +20,8 @@ explain "even split of 12+12 on 4" 'Training: pipelined, 4 devices a replica, 1 
     device 3      6 layers  decoder 6-11    head' --update 'layers_per_ipu=[-1],ipus_per_replica=4' \
     --encoder-layers 12 --decoder-layers 12
 check "12+12 has no problem" test "$explain_code" -eq 0
+check "what memory holds" grep -q "^    memory: optimiser's state on the devices; activations kept; scratch of a matrix product \
+up to 0.2 of a device's memory, sums in bfloat16\$" "$folder/out"
 check "inference is split too" grep -q '^Inference: sharded, 4 devices' "$folder/out"
 
 explain "bert-base" 'Training: pipelined, 4 devices a replica, 4 replicas, devices in all: 16
@@ -64,6 +66,8 @@ check "they are mistakes" test $? -eq 2
 check "two problems, two lines" test "$(wc -l <"$folder/err")" -eq 2
 check "with their places" grep -q 'bad.json:2:3: `seed`' "$folder/err"
 check "unknown keys are named" grep -q 'bad.json:3:3: unknown argument foo=1' "$folder/err"
+error 1 'execute_encoder_on_cpu_for_generation is not supported' \
+    config explain --layers 4 --update execute_encoder_on_cpu_for_generation=true
 error 1 'more than can be counted' config explain --layers 4 --update \
     'replication_factor=2147483647,gradient_accumulation_steps=2147483647,device_iterations=2147483647'
 error 2 '`x` is no key=value' config update mnist --update x
