@@ -3,7 +3,7 @@
  * and the first values that PyTorch's module of that name gives them, so that weight files can be exchanged.
  *
  * Parameters are float32. When a layer's input has another float type (bfloat16), the parameters are cast where they
- * are used; gradients and updates stay in float32.
+ * are used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in bfloat16 too.
  *
  * Layers are as sticky as the graph: after an error they return the null value, and bg_graph_check says why.
  */

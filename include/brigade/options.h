@@ -260,6 +260,10 @@ typedef struct bg_options {
     bg_auto_loss_scaling auto_loss_scaling; /* default off */
     /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, or BG_DTYPE_NONE or BG_FLOAT32: float32. */
     bg_dtype first_moment_dtype, second_moment_dtype;
+    /* New weights and optimiser state of 16 bits are rounded up or down by chance, such that the mean of many roundings
+     * is the value: else updates of less than half a last place are lost. The chance of an element is a function of
+     * seed, step and the parameter's name: the same under every strategy and on replicas that keep the same. */
+    bool stochastic_rounding;
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
      * product or convolution may take: one for all devices, or one each; at least 0. NULL: as it is fastest. With

@@ -61,6 +61,7 @@ bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *conf
     BGI_TRY(describe_optimiser(config, &optimiser, error));
     BGI_TRY(bg_graph_create(&graph, error));
     bg_graph_set_mesh(graph, &mesh);
+    bg_graph_set_parameter_dtype(graph, bg_dtype_find(config->weights));
     net = bg_gpt_build(graph, &model);
     status = bg_plan_create_training(graph, net.loss, &optimiser, &plan_options, out, error);
     bg_graph_destroy(graph);

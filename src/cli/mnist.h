@@ -43,6 +43,8 @@ typedef struct mnist_config {
     uint64_t shard_minimum;
     const char *recompute, *recompute_order; /* NULL: none, interleaved */
     bool checkpoint_blocks;
+    const char *weight_type;
+    bool stochastic_rounding;
     const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
     uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */

@@ -54,6 +54,9 @@ const cli_option mnist_options[] = {
     {CLI_CHOICE, "last-batch", AT(last_batch), .choices = "drop|smaller|pad",
      .help = "the images of an epoch that make no whole call"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
+    {CLI_CHOICE, "weight-type", AT(weight_type), .choices = "float32|bfloat16", .help = "in which weights are kept"},
+    {CLI_FLAG, "stochastic-rounding", AT(stochastic_rounding),
+     .help = "round new weights of 16 bits up or down by chance, such that the mean is the value"},
     {CLI_CHOICE, "partials", AT(partials), .choices = "float32|bfloat16",
      .help = "in which linear layers of bfloat16 keep their sums"},
 
@@ -174,6 +177,7 @@ mnist_config mnist_config_defaults(void)
         .io_threads = UINT64_MAX,
         .shard_minimum = 8192,
         .dtype = "float32",
+        .weight_type = "float32",
         .partials = "float32",
         .output_mode = "final",
         .loader_mode = "async",
@@ -371,6 +375,8 @@ static void take_options(mnist_config *config)
         config->offload_optimiser = view->offload_optimiser;
     if (bg_run_options_is_given(options, "output_gradient_norm"))
         config->gradient_norm = view->output_gradient_norm;
+    if (bg_run_options_is_given(options, "stochastic_rounding"))
+        config->stochastic_rounding = view->stochastic_rounding;
     if (bg_run_options_is_given(options, "auto_loss_scaling") &&
         view->auto_loss_scaling.enabled != (strncmp(config->loss_scaling, "auto", 4) == 0))
         config->loss_scaling = view->auto_loss_scaling.enabled ? "auto" : "1";
@@ -500,6 +506,7 @@ static void set_gradients(const mnist_config *config, bg_options *options)
         options->accumulator_dtype = bg_dtype_find(config->accumulator_type);
     }
     options->max_gradient_norm = config->clip_norm;
+    options->stochastic_rounding = config->stochastic_rounding;
     options->output_gradient_norm = config->gradient_norm;
     find_loss_scaling(config->loss_scaling, options);
 }

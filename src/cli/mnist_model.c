@@ -41,6 +41,7 @@ bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, in
     if (mnist_config_last_batch(config) == MNIST_LAST_PAD)
         network.ignore_label = MNIST_PAD_LABEL;
     network.outputs = stage == BG_TRAINER_FIT ? BG_CONVNET_LOSS | BG_CONVNET_CORRECT : BG_CONVNET_CORRECT;
+    bg_graph_set_parameter_dtype(graph, bg_dtype_find(config->weight_type));
     return bg_convnet_build(graph, &network).loss;
 }
 

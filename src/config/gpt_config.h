@@ -18,7 +18,7 @@ typedef struct bgi_gpt_config {
     int64_t layers, hidden_size, sequence_length, seed, vocab_size, max_positional_length, heads;
     bool eval;
     double dropout_prob;
-    const char *precision;
+    const char *precision, *weights;
     int64_t steps, global_batch_size;
     bool stochastic_rounding;
     const char *optimizer;

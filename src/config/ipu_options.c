@@ -132,7 +132,8 @@ static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu
         bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so which devices there are\n",
                      bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (!for_inference)
-        bgi_text_add(notes, "stochastic rounding, which IPU software turns on in training, is not there\n");
+        bgi_text_add(notes,
+                     "stochastic rounding, which IPU software turns on in training, is off: weights are float32\n");
     if (for_inference && bgi_ipu_bool(config, BGI_IPU_EXPLICIT_IR))
         bgi_text_add(notes, "`explicit_ir_inference` has no effect: there is one compiler path\n");
     if (settings->replicated_tensor_sharding && settings->replicas == 1)

@@ -116,6 +116,7 @@ static const option_row rows[] = {
     {"second_moment_dtype", NULL, NAME, AT(second_moment_dtype), name_dtype, 0},
     {"max_gradient_norm", NULL, REAL, AT(max_gradient_norm), NULL, 0},
     {"output_gradient_norm", NULL, BOOL, AT(output_gradient_norm), NULL, 0},
+    {"stochastic_rounding", "Precision.enableStochasticRounding", BOOL, AT(stochastic_rounding), NULL, 0},
     {"loss_scaling", NULL, REAL, AT(loss_scaling), NULL, 0},
     {"auto_loss_scaling", "Training.setAutomaticLossScaling", BOOL, AT(auto_loss_scaling.enabled), NULL, 0},
     {"auto_loss_scaling.output", NULL, BOOL, AT(auto_loss_scaling.output), NULL, 0},

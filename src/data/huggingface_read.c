@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bfloat16.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/safetensors.h"
@@ -221,6 +222,24 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
+/* Whether the weight is there already, and kept in bfloat16. */
+static bool is_narrow(bg_weights *weights, const char *name)
+{
+    bg_weight weight;
+
+    return bg_weights_find(weights, name, &weight, NULL) == BG_OK && weight.type.dtype == BG_BFLOAT16;
+}
+
+/* In place. */
+static void narrow(float *floats, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const uint16_t half = bgi_bfloat16_from_float(floats[i]);
+
+        memcpy((char *)floats + 2 * i, &half, sizeof half);
+    }
+}
+
 static bg_status set_weights(const source *s, const bgi_hf_config *config, bg_weights *weights, bg_error *error)
 {
     char name[BGI_HF_NAME_BYTES], full[PREFIX_BYTES + BGI_HF_NAME_BYTES];
@@ -233,7 +252,12 @@ static bg_status set_weights(const source *s, const bgi_hf_config *config, bg_we
         const bg_safetensors_entry *entry = find_tensor(s, name);
         const void *data = entry->data;
 
-        if (entry->type.dtype != BG_FLOAT32) {
+        bool narrows;
+
+        strcpy(full, prefix);
+        strcat(full, name);
+        narrows = is_narrow(weights, full);
+        if (narrows || entry->type.dtype != BG_FLOAT32) {
             if (bg_type_size_bytes(&type) > scratch_bytes) {
                 free(scratch);
                 scratch_bytes = bg_type_size_bytes(&type);
@@ -244,8 +268,10 @@ static bg_status set_weights(const source *s, const bgi_hf_config *config, bg_we
             bgi_safetensors_read_floats(entry, scratch);
             data = scratch;
         }
-        strcpy(full, prefix);
-        strcat(full, name);
+        if (narrows) {
+            narrow(scratch, bg_type_element_count(&type));
+            type.dtype = BG_BFLOAT16;
+        }
         status = bg_weights_set(weights, full, &type, data, error);
     }
     free(scratch);

@@ -191,15 +191,17 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
                            const bg_initialiser *initialiser)
 {
     bgi_value value = {.kind = BGI_VALUE_VARIABLE, .role = role, .variable = graph->variable_count};
+    bg_type kept = *type;
     bg_value added;
 
+    kept.dtype = bgi_graph_kept_dtype(graph, role, type->dtype);
     if (initialiser != NULL)
         value.initialiser = *initialiser;
     if (!has_failed(graph) && name != NULL && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
     if (has_failed(graph) || !reserve_variable(graph))
         return (bg_value){0};
-    added = add_leaf(graph, "variable", name, type, &value);
+    added = add_leaf(graph, "variable", name, &kept, &value);
     if (!bg_value_is_null(added)) {
         graph->variable_count++;
         *find_slot(graph, graph->values[added.id].name) = added.id;
@@ -250,6 +252,15 @@ bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type
     if (!bg_value_is_null(buffer))
         graph->values[buffer.id].is_remote = true;
     return buffer;
+}
+
+void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype)
+{
+    if (dtype == BG_FLOAT32 || dtype == BG_BFLOAT16)
+        graph->parameter_dtype = dtype;
+    else
+        bg_graph_fail(graph, BG_ERROR_INVALID, "parameters kept as %s; they can be kept as float32 or bfloat16",
+                      bg_dtype_name(dtype));
 }
 
 bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initialiser *initialiser)

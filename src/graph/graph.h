@@ -85,6 +85,7 @@ struct bg_graph {
     size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
     uint32_t random_count;
+    bg_dtype parameter_dtype; /* of parameters that are added as float32; NONE: that */
     uint32_t automatic_block_count;
     bg_mesh mesh;       /* sizes of the tensor axes; data is 1 */
     bgi_op_phase phase; /* given to ops that are added now */
@@ -98,6 +99,14 @@ struct bg_graph {
 static inline const bgi_value *bgi_graph_value(const bg_graph *graph, bg_value value)
 {
     return &graph->values[value.id];
+}
+
+/* The type in which a variable that is added as `dtype` is kept (bg_graph_set_parameter_dtype). */
+static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_role role, bg_dtype dtype)
+{
+    const bool is_narrow = role == BG_ROLE_PARAMETER && dtype == BG_FLOAT32 && graph->parameter_dtype != BG_DTYPE_NONE;
+
+    return is_narrow ? graph->parameter_dtype : dtype;
 }
 
 /* Says what the variable is a piece of (copied; NULL: nothing). */

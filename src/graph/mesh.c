@@ -38,18 +38,20 @@ void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *sha
 bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard, bg_variable_role role,
                                    const bg_initialiser *initialiser)
 {
+    bg_shard kept = *shard;
     bg_value variable;
     bg_type piece;
 
+    kept.whole.dtype = bgi_graph_kept_dtype(graph, role, shard->whole.dtype);
     if (graph->error.status != BG_OK)
         return (bg_value){0};
-    if (bg_shard_piece(&graph->mesh, shard, &piece, &graph->error) != BG_OK) {
+    if (bg_shard_piece(&graph->mesh, &kept, &piece, &graph->error) != BG_OK) {
         bg_error_context(&graph->error, graph->error.status, "variable `%s`", name != NULL ? name : "");
         return (bg_value){0};
     }
     variable = bg_graph_variable(graph, name, &piece, role, initialiser);
-    if (!bg_type_equal(&piece, &shard->whole))
-        bgi_graph_set_shard(graph, variable, shard);
+    if (!bg_type_equal(&piece, &kept.whole))
+        bgi_graph_set_shard(graph, variable, &kept);
     return variable;
 }
 

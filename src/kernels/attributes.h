@@ -11,6 +11,8 @@
 
 #include <brigade/ops.h>
 
+#include "kernels/rounding.h"
+
 /* "(+)": has an accumulating form (kernels.h).
  *
  * CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
@@ -390,15 +392,20 @@ typedef struct bgi_loss_scale_attributes {
     double minimum, maximum;
     double period; /* a whole number */
 } bgi_loss_scale_attributes;
+/* Updates begin with how results of 16 bits are rounded. */
 typedef struct bgi_sgd_attributes {
+    bgi_rounding rounding;
     uint8_t nesterov;
     uint8_t without_decay; /* whatever hyper says */
+    uint8_t unused[6];     /* no padding: see bg_op_type */
 } bgi_sgd_attributes;
 typedef struct bgi_adam_attributes {
+    bgi_rounding rounding;
     uint8_t decoupled_decay; /* AdamW */
     uint8_t maximum;         /* AdaMax */
     uint8_t uncorrected;     /* moments as they are, not divided by 1 - beta^t */
     uint8_t without_decay;   /* whatever hyper says */
+    uint8_t unused[4];
 } bgi_adam_attributes;
 /* LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
  * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over pieces, in their order, and a
@@ -406,10 +413,12 @@ typedef struct bgi_adam_attributes {
  *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has a piece of the operands leaves the
  *              rows of the others 0, so that the largest over the replicas is all of it */
 typedef struct bgi_lamb_attributes {
+    bgi_rounding rounding;
     int64_t elements; /* of the whole */
     uint32_t pieces;  /* replicas with data of their own, whether they share the update out or not */
     uint8_t uncorrected;
     uint8_t without_decay;
+    uint8_t unused[2];
 } bgi_lamb_attributes;
 
 /* Elements of a piece; the last ones may have fewer, or none. */
@@ -438,9 +447,11 @@ static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const
     return weights == 0.0 || direction == 0.0 ? 1.0 : weights / sqrt(direction);
 }
 typedef struct bgi_rmsprop_attributes {
+    bgi_rounding rounding;
     uint8_t centred;
     uint8_t tf_variant; /* epsilon inside the root, the learning rate inside the velocity */
     uint8_t without_decay;
+    uint8_t unused[5];
 } bgi_rmsprop_attributes;
 
 #endif

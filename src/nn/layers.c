@@ -195,8 +195,8 @@ bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, doub
     mean = add_constant(graph, name, "running_mean", type.dims[1], BG_ROLE_BUFFER, 0.0);
     variance = add_constant(graph, name, "running_var", type.dims[1], BG_ROLE_BUFFER, 1.0);
     /* The running statistics are changed in place, so they cannot be cast: the input comes to them. */
-    y = bg_batch_norm(graph, name, bgi_layer_cast(graph, x, BG_FLOAT32), gamma, beta, mean, variance, momentum,
-                      epsilon);
+    y = bg_batch_norm(graph, name, bgi_layer_cast(graph, x, BG_FLOAT32), bgi_layer_cast(graph, gamma, BG_FLOAT32),
+                      bgi_layer_cast(graph, beta, BG_FLOAT32), mean, variance, momentum, epsilon);
     return bgi_layer_cast(graph, y, dtype);
 }
 

@@ -4,8 +4,6 @@
  */
 #include "ops/ops.h"
 
-#include <string.h>
-
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_sgd_update, SGD_UPDATE)
@@ -263,12 +261,8 @@ void bgi_lamb_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
 
 bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces, bool uncorrected, bool without_decay)
 {
-    bgi_lamb_attributes attributes;
-
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
-    attributes.elements = bg_type_element_count(parameter);
-    attributes.pieces = pieces;
-    attributes.uncorrected = uncorrected;
-    attributes.without_decay = without_decay;
-    return attributes;
+    return (bgi_lamb_attributes){.elements = bg_type_element_count(parameter),
+                                 .pieces = pieces,
+                                 .uncorrected = uncorrected,
+                                 .without_decay = without_decay};
 }

@@ -275,6 +275,7 @@ static void put_gradients(bgi_archive *key, const bgi_request *request)
     put_double(key, options->loss_scaling);
     put_auto_loss_scaling(key, &options->auto_loss_scaling);
     put_u64(key, (uint64_t)options->first_moment_dtype);
+    put_u64(key, options->stochastic_rounding);
     put_u64(key, (uint64_t)options->second_moment_dtype);
 }
 

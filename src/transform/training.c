@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/crc32c.h"
 #include "core/error.h"
 #include "ops/ops.h"
 
@@ -87,9 +88,27 @@ static void store_state(bgi_trainer *trainer, const update_state *state)
     }
 }
 
+/* Chances go by the parameter's name, so that they do not depend on what else is trained. */
+static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value parameter)
+{
+    const bg_type type = bg_graph_type(trainer->graph, parameter);
+    const char *name = bg_graph_name(trainer->graph, parameter);
+    const int64_t elements = bg_type_element_count(&type);
+    const uint32_t replicas = bgi_graph_data_replicas(trainer->graph, trainer->options->replicas);
+
+    if (!trainer->options->stochastic_rounding)
+        return (bgi_rounding){0};
+    return (bgi_rounding){.elements = elements,
+                          .piece = (elements + replicas - 1) / replicas,
+                          .random_id = bgi_crc32c(name, strlen(name)),
+                          .axes = bgi_find_cut(trainer->graph, parameter)};
+}
+
 static void add_sgd(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
-    const bgi_sgd_attributes attributes = {.nesterov = trainer->optimiser->nesterov, .without_decay = without_decay};
+    const bgi_sgd_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
+                                           .nesterov = trainer->optimiser->nesterov,
+                                           .without_decay = without_decay};
     bg_value velocity = {0};
 
     if (trainer->optimiser->momentum != 0.0)
@@ -101,7 +120,8 @@ static void add_sgd(bgi_trainer *trainer, update_state *state, const bgi_final_g
 static void add_adam(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     const bg_optimiser *optimiser = trainer->optimiser;
-    const bgi_adam_attributes attributes = {.decoupled_decay = optimiser->kind == BG_ADAMW,
+    const bgi_adam_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
+                                            .decoupled_decay = optimiser->kind == BG_ADAMW,
                                             .maximum = optimiser->kind == BG_ADAMAX,
                                             .uncorrected = optimiser->uncorrected,
                                             .without_decay = without_decay};
@@ -116,8 +136,10 @@ static void add_adam(bgi_trainer *trainer, update_state *state, const bgi_final_
 static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     const bg_optimiser *optimiser = trainer->optimiser;
-    const bgi_rmsprop_attributes attributes = {
-        .centred = optimiser->centred, .tf_variant = optimiser->tf_variant, .without_decay = without_decay};
+    const bgi_rmsprop_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
+                                               .centred = optimiser->centred,
+                                               .tf_variant = optimiser->tf_variant,
+                                               .without_decay = without_decay};
     const bg_value square =
         add_state(trainer, state, final->parameter, "square_avg", trainer->options->second_moment_dtype);
     const bg_dtype first = trainer->options->first_moment_dtype;
@@ -138,13 +160,15 @@ static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_
     bg_graph *graph = trainer->graph;
     const bg_type type = bg_graph_type(graph, final->parameter);
     const uint32_t replicas = bgi_graph_data_replicas(graph, trainer->options->replicas);
-    const bgi_lamb_attributes attributes =
-        bgi_lamb_describe(&type, replicas, trainer->optimiser->uncorrected, without_decay);
+    bgi_lamb_attributes attributes = bgi_lamb_describe(&type, replicas, trainer->optimiser->uncorrected, without_decay);
     const bg_value m = add_state(trainer, state, final->parameter, "exp_avg", trainer->options->first_moment_dtype);
     const bg_value v = add_state(trainer, state, final->parameter, "exp_avg_sq", trainer->options->second_moment_dtype);
     const uint32_t cut = bgi_find_cut(graph, final->parameter);
-    bg_value squares = bgi_lamb_moments(graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale,
-                                        m, v, &attributes);
+    bg_value squares;
+
+    attributes.rounding = describe_rounding(trainer, final->parameter);
+    squares = bgi_lamb_moments(graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, m, v,
+                               &attributes);
 
     if (bgi_find_location(trainer->options, BG_LOCATION_STATE, bg_graph_name(graph, state->home[0]),
                           attributes.elements)

@@ -97,6 +97,20 @@ train half --set precision=bfloat16
 train halfpipelined --set precision=bfloat16 --strategy pipelined --schedule gpipe
 same half halfpipelined
 check "bfloat16 gives other weights" sh -c '! cmp -s base.safetensors half.safetensors'
+train chance --set precision=bfloat16 weights=bfloat16
+train chancepipelined --set precision=bfloat16 weights=bfloat16 --strategy pipelined --schedule gpipe
+same chance chancepipelined
+check "weights in bfloat16 take half the bytes" test "$(wc -c <chance.safetensors)" -lt \
+    "$(($(wc -c <half.safetensors) * 6 / 10))"
+train nearest --set precision=bfloat16 weights=bfloat16 stochastic_rounding=false
+check "to nearest gives other weights" sh -c '! cmp -s chance.safetensors nearest.safetensors'
+train tohf --set precision=bfloat16 weights=bfloat16 --save-hf halfhf
+train fromhf --set precision=bfloat16 weights=bfloat16 maximum=0 constant=true --hf-model halfhf --save-hf halfhf2
+check "a folder of bfloat16 weights comes and goes" cmp -s halfhf/model.safetensors halfhf2/model.safetensors
+train lamb --set training.optimizer.name=lamb
+train lambpipelined --set training.optimizer.name=lamb --strategy pipelined
+same lamb lambpipelined
+check "LAMB gives other weights" sh -c '! cmp -s base.safetensors lamb.safetensors'
 train automatic --set auto_loss_scaling=true
 check "a scale that adapts itself is logged" test "$(values automatic loss_scale | head -n 2 | tr '\n' ' ')" = '1.0 2.0 '
 for key in loss grad_norm; do

@@ -72,7 +72,7 @@ check "help ends well" test $? -eq 0
 for option in batch-size device-iterations gradient-accumulation test-batch-size epochs optimiser learning-rate strategy \
     profile profile-dir debug offload-optimiser offload offload-rule matmul-proportion offload-minimum phase-liveness io-threads shard \
     shard-minimum replicas schedule stages device-memory cores seed accumulation replica-reduction accumulator-type clip-norm gradient-norm loss-scaling \
-    no-shuffle steps init save log dtype partials output-mode output-period loader-mode num-workers prefetch last-batch data-dir download mirror ipu-limits quiet cache-dir compile-only options log-cycles log-dir help; do
+    no-shuffle steps init save log dtype partials weight-type stochastic-rounding output-mode output-period loader-mode num-workers prefetch last-batch data-dir download mirror ipu-limits quiet cache-dir compile-only options log-cycles log-dir help; do
     check "help has --$option" grep -q -E -e "(^  |, )--$option( |\$)" help.out
 done
 for default in 'batch-size N .*default: 40' 'device-iterations N .*default: 10' 'test-batch-size N .*default: 8' \
@@ -132,6 +132,13 @@ for optimiser in rmsprop:centred,momentum=0.5 adamax:uncorrected lamb; do
     same optimiser optimiser-pipeline
     check "$optimiser gives other weights" sh -c '! cmp -s base.safetensors optimiser.safetensors'
 done
+train half --epochs 1 --weight-type bfloat16 --stochastic-rounding --replicas 2 --gradient-accumulation 4
+train half-pieces --epochs 1 --weight-type bfloat16 --stochastic-rounding --replicas 2 --gradient-accumulation 4 \
+    --strategy sharded --shard optimiser,accumulators --shard-minimum 1 --dtype float32
+same half half-pieces
+check "weights in bfloat16 take half the bytes" test "$(wc -c <half.safetensors)" -lt 183000
+train half-nearest --epochs 1 --weight-type bfloat16 --replicas 2 --gradient-accumulation 4
+check "rounding to nearest gives other weights" sh -c '! cmp -s half.safetensors half-nearest.safetensors'
 train other-seed --epochs 1 --seed 1
 check "another seed gives other weights" sh -c '! cmp -s base.safetensors other-seed.safetensors'
 train unshuffled --epochs 1 --no-shuffle

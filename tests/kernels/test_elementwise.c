@@ -273,6 +273,20 @@ static void add_update_operands(kernel_case *c, random_state *random, bg_dtype d
         case_input(c, bg_vector(state_dtype, count), random, 0, 1);
 }
 
+/* To nearest, or by chance; of all elements or of a piece of so many. */
+static bgi_rounding draw_rounding(random_state *random, bg_kernel_env *env, int64_t count)
+{
+    if (draw_between(random, 0, 1) == 0)
+        return (bgi_rounding){0};
+    env->seed = draw(random);
+    env->step = draw(random);
+    env->place = (bg_mesh){(uint32_t)draw_between(random, 0, 5), (uint32_t)draw_between(random, 0, 3), 1};
+    return (bgi_rounding){.elements = draw_between(random, 0, 1) ? count : 7 * count,
+                          .piece = count,
+                          .random_id = draw(random),
+                          .axes = draw_between(random, 0, 1) ? BG_MESH_TENSOR : 0};
+}
+
 static void test_sgd(void **state)
 {
     random_state random = {7};
@@ -285,14 +299,15 @@ static void test_sgd(void **state)
                                                draw_between(&random, 0, 1) * 0.1,
                                                [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
                                                [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 1)};
-        const bgi_sgd_attributes attributes = {.nesterov = draw_between(&random, 0, 1),
-                                               .without_decay = draw_between(&random, 0, 1)};
+        const int64_t count = draw_count(&random);
+        bgi_sgd_attributes attributes = {.nesterov = draw_between(&random, 0, 1),
+                                         .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE,
                          .attributes = &attributes,
                          .env = {.optimiser_step = (uint64_t)draw_between(&random, 1, 3)}};
 
-        add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper,
-                            (uint32_t)draw_between(&random, 0, 1));
+        attributes.rounding = draw_rounding(&random, &c.env, count);
+        add_update_operands(&c, &random, draw_float(&random), count, hyper, (uint32_t)draw_between(&random, 0, 1));
         finish_case(&c);
     }
 }
@@ -310,15 +325,17 @@ static void test_adam(void **state)
                                                1e-8,
                                                [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
                                                [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 3)};
-        const bgi_adam_attributes attributes = {.decoupled_decay = draw_between(&random, 0, 1),
-                                                .maximum = draw_between(&random, 0, 2) == 0,
-                                                .uncorrected = draw_between(&random, 0, 2) == 0,
-                                                .without_decay = draw_between(&random, 0, 1)};
+        const int64_t count = draw_count(&random);
+        bgi_adam_attributes attributes = {.decoupled_decay = draw_between(&random, 0, 1),
+                                          .maximum = draw_between(&random, 0, 2) == 0,
+                                          .uncorrected = draw_between(&random, 0, 2) == 0,
+                                          .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_ADAM_UPDATE,
                          .attributes = &attributes,
                          .env = {.optimiser_step = (uint64_t)draw_between(&random, 3, 1000)}};
 
-        add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper, 2);
+        attributes.rounding = draw_rounding(&random, &c.env, count);
+        add_update_operands(&c, &random, draw_float(&random), count, hyper, 2);
         finish_case(&c);
     }
 }
@@ -335,12 +352,14 @@ static void test_rmsprop(void **state)
                                                0.99,
                                                1e-5,
                                                [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0};
-        const bgi_rmsprop_attributes attributes = {.centred = draw_between(&random, 0, 1),
-                                                   .tf_variant = draw_between(&random, 0, 1),
-                                                   .without_decay = draw_between(&random, 0, 1)};
+        const int64_t count = draw_count(&random);
+        bgi_rmsprop_attributes attributes = {.centred = draw_between(&random, 0, 1),
+                                             .tf_variant = draw_between(&random, 0, 1),
+                                             .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_RMSPROP_UPDATE, .attributes = &attributes};
 
-        add_update_operands(&c, &random, draw_float(&random), draw_count(&random), hyper,
+        attributes.rounding = draw_rounding(&random, &c.env, count);
+        add_update_operands(&c, &random, draw_float(&random), count, hyper,
                             1u + attributes.centred + (uint32_t)draw_between(&random, 0, 1));
         finish_case(&c);
     }
@@ -359,16 +378,18 @@ static void test_lamb_moments(void **state)
         const int64_t count = draw_count(&random), pieces = draw_between(&random, 1, 5);
         const bool is_whole = draw_between(&random, 0, 1);
         const bg_type type = bg_vector(draw_float(&random), count);
-        const bgi_lamb_attributes attributes = {.elements = count,
-                                                .pieces = (uint32_t)pieces,
-                                                .uncorrected = draw_between(&random, 0, 1),
-                                                .without_decay = draw_between(&random, 0, 1)};
+        bgi_lamb_attributes attributes = {.elements = count,
+                                          .pieces = (uint32_t)pieces,
+                                          .uncorrected = draw_between(&random, 0, 1),
+                                          .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_LAMB_MOMENTS,
                          .attributes = &attributes,
                          .env = {.optimiser_step = (uint64_t)draw_between(&random, 0, 1000),
                                  .place = {(uint32_t)draw_between(&random, 0, pieces - 1), 0, 0}},
                          .relative = 1e-12};
 
+        attributes.rounding =
+            (bgi_rounding){.elements = draw_between(&random, 0, 1) * count, .piece = bgi_lamb_piece(&attributes)};
         add_update_operands(&c, &random, type.dtype, is_whole ? count : bgi_lamb_piece(&attributes), hyper, 2);
         case_output(&c, bg_matrix(BG_FLOAT64, pieces, 2));
         finish_case(&c);
@@ -389,12 +410,13 @@ static void test_lamb_update(void **state)
                                                [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
                                                [BGI_HYPER_MAX_WEIGHT_NORM] = draw_between(&random, 0, 1) ? 1.5 : 100.0};
         const bg_type type = bg_vector(draw_float(&random), draw_count(&random));
-        const bgi_lamb_attributes attributes = {.elements = bg_type_element_count(&type),
-                                                .pieces = 2,
-                                                .uncorrected = draw_between(&random, 0, 1),
-                                                .without_decay = draw_between(&random, 0, 1)};
+        bgi_lamb_attributes attributes = {.elements = bg_type_element_count(&type),
+                                          .pieces = 2,
+                                          .uncorrected = draw_between(&random, 0, 1),
+                                          .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_LAMB_UPDATE, .attributes = &attributes, .env = {.optimiser_step = 3}};
 
+        attributes.rounding = draw_rounding(&random, &c.env, attributes.elements);
         case_input(&c, type, &random, -1, 1);
         case_input(&c, bg_matrix(BG_FLOAT64, 2, 2), &random, 0, 2);
         memcpy(case_input(&c, bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), &random, 0, 0), hyper, sizeof hyper);

@@ -111,6 +111,54 @@ static void test_masks_differ(void **state)
     }
 }
 
+/* Rows of eight whose last dimension is cut in two along an axis. */
+static void drop_piece(bg_mesh_axis axis, const bg_mesh *place, double *out)
+{
+    enum { ROWS = 64, WIDTH = 4 };
+    const bg_type type = bg_tensor3(BG_FLOAT64, 1, ROWS, WIDTH);
+    const bgi_dropout_attributes attributes = {
+        .probability = 0.5, .random_id = 3, .axis = axis, .pieces = axis == BG_MESH_NONE ? 0 : 2};
+    bgi_test_interpreter interpreter;
+    bg_graph *graph = NULL;
+    double ones[ROWS * WIDTH];
+    bg_value x, y;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &type);
+    y = bg_graph_add(graph, &bgi_op_dropout, "dropout", &x, 1, &attributes, NULL);
+    bgi_test_interpreter_init(&interpreter, graph);
+    interpreter.env = (bg_kernel_env){.seed = 5, .place = *place, .training = true};
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        ones[i] = 1.0;
+    bgi_test_set(&interpreter, x, ones);
+    bgi_test_interpret(&interpreter);
+    bgi_test_get(&interpreter, y, out);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
+/* What all replicas along an axis have has one mask there; what is cut along it has another for each piece, and along
+ * the other axis, where the pieces are the same, the same. */
+static void test_masks_on_a_mesh(void **state)
+{
+    static const bg_mesh places[] = {{0, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 1}};
+    static const bg_mesh_axis axes[] = {BG_MESH_NONE, BG_MESH_TENSOR_1, BG_MESH_TENSOR_2};
+    double masks[4][64 * 4];
+
+    (void)state;
+    for (int a = 0; a < 3; a++) {
+        for (int p = 0; p < 4; p++)
+            drop_piece(axes[a], &places[p], masks[p]);
+        for (int p = 0; p < 4; p++)
+            for (int q = 0; q < 4; q++) {
+                const bool is_same =
+                    axes[a] == BG_MESH_NONE || (axes[a] == BG_MESH_TENSOR_1 ? places[p].tensor_1 == places[q].tensor_1
+                                                                            : places[p].tensor_2 == places[q].tensor_2);
+                assert_true((memcmp(masks[p], masks[q], sizeof masks[p]) == 0) == is_same);
+            }
+    }
+}
+
 static void test_edges(void **state)
 {
     const bg_kernel_env training = {.seed = 1, .training = true}, inference = {.seed = 1};
@@ -182,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_mask_is_the_documented_one),
         cmocka_unit_test(test_mask_follows_the_sample),
         cmocka_unit_test(test_masks_differ),
+        cmocka_unit_test(test_masks_on_a_mesh),
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_builder),

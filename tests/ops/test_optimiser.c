@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "kernels/reference/element.h"
 #include "ops/ops.h"
 #include "support/build_case.h"
 #include "support/interpret.h"
@@ -298,6 +299,122 @@ static void test_lamb_without_norms(void **state)
     destroy_update(&u);
 }
 
+/* ---- rounding by chance ---- */
+
+enum { MANY = 1 << 16 };
+
+typedef struct many_update {
+    bg_graph *graph;
+    bg_value parameter, gradient;
+    bgi_test_interpreter interpreter;
+} many_update;
+
+/* w -= rate g of many bfloat16 weights. */
+static void create_many(many_update *u, double rate, double weight, double gradient)
+{
+    const bg_type type = bg_vector(BG_BFLOAT16, MANY), gradients = bg_vector(BG_FLOAT32, MANY);
+    const bg_type hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), scalar = bg_scalar(BG_FLOAT32);
+    const bgi_sgd_attributes attributes = {.rounding = {.elements = MANY, .piece = MANY, .random_id = 17}};
+    bg_value h, scale;
+
+    memset(u, 0, sizeof *u);
+    assert_int_equal(bg_graph_create(&u->graph, NULL), BG_OK);
+    u->parameter = bg_graph_parameter(u->graph, "p", &type, NULL);
+    u->gradient = bg_graph_variable(u->graph, "g", &gradients, BG_ROLE_ACCUMULATOR, NULL);
+    h = bg_graph_variable(u->graph, "hyper", &hyper, BG_ROLE_HYPER, NULL);
+    scale = bg_graph_variable(u->graph, "scale", &scalar, BG_ROLE_BUFFER, NULL);
+    bgi_sgd_update(u->graph, NULL, u->parameter, u->gradient, h, scale, (bg_value){0}, &attributes);
+    assert_int_equal(bg_graph_check(u->graph, NULL), BG_OK);
+    bgi_test_interpreter_init(&u->interpreter, u->graph);
+    bgi_test_set(&u->interpreter, h, (double[BGI_HYPER_COUNT]){rate});
+    bgi_test_set(&u->interpreter, scale, (double[]){1.0});
+    for (int i = 0; i < MANY; i++) {
+        bgi_store(BG_BFLOAT16, bgi_test_data(&u->interpreter, u->parameter), i, weight);
+        bgi_store(BG_FLOAT32, bgi_test_data(&u->interpreter, u->gradient), i, gradient);
+    }
+}
+
+static double find_mean(const many_update *u)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < MANY; i++)
+        sum += bgi_load(BG_BFLOAT16, bgi_test_data(&u->interpreter, u->parameter), i);
+    return sum / MANY;
+}
+
+static void destroy_many(many_update *u)
+{
+    bgi_test_interpreter_clear(&u->interpreter);
+    bg_graph_destroy(u->graph);
+}
+
+/* From -1 a step of 3/16 of a last place (2^-7): to nearest nothing would ever happen. Each weight goes one place or
+ * none; the mean of all is the value within five deviations; after 16 updates, each with chances of its own, it is 16
+ * times as far. */
+static void test_mean_of_many_roundings(void **state)
+{
+    const double place = 0x1p-7, share = 3.0 / 16.0;
+    const double deviation = place * sqrt(share * (1.0 - share) / MANY);
+    many_update u;
+
+    (void)state;
+    create_many(&u, 1.0, -1.0, share * place);
+    for (uint64_t step = 0; step < 16; step++) {
+        const double wanted = -1.0 - (double)(step + 1) * share * place;
+
+        u.interpreter.env.step = step;
+        bgi_test_interpret(&u.interpreter);
+        for (int i = 0; step == 0 && i < MANY; i++) {
+            const double w = bgi_load(BG_BFLOAT16, bgi_test_data(&u.interpreter, u.parameter), i);
+            assert_true(w == -1.0 || w == -1.0 - place);
+        }
+        if (!(fabs(find_mean(&u) - wanted) < 5.0 * deviation * sqrt((double)(step + 1))))
+            fail_msg("step %d: the mean is %.9g, not %.9g", (int)step, find_mean(&u), wanted);
+    }
+    destroy_many(&u);
+}
+
+/* What 16 bits hold stays what it is, and so does what is no number. */
+static void test_exact_values_are_not_rounded(void **state)
+{
+    static const double exact[] = {1.0, -0.0, 3.140625, INFINITY, -INFINITY, 0x1p-130};
+    many_update u;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
+        create_many(&u, 1.0, exact[i], 0.0);
+        bgi_test_interpret(&u.interpreter);
+        for (int e = 0; e < MANY; e++)
+            assert_true(bgi_load(BG_BFLOAT16, bgi_test_data(&u.interpreter, u.parameter), e) == exact[i]);
+        destroy_many(&u);
+    }
+    create_many(&u, 1.0, NAN, 0.0);
+    bgi_test_interpret(&u.interpreter);
+    assert_true(isnan(find_mean(&u)));
+    destroy_many(&u);
+}
+
+/* The same seed and step: the same bits; another seed or step: others. */
+static void test_chances(void **state)
+{
+    uint16_t first[MANY];
+
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        many_update u;
+
+        create_many(&u, 1.0, 1.0, 0x1p-10);
+        u.interpreter.env.seed = way == 2 ? 8 : 7;
+        u.interpreter.env.step = way == 3 ? 4 : 3;
+        bgi_test_interpret(&u.interpreter);
+        if (way == 0)
+            memcpy(first, bgi_test_data(&u.interpreter, u.parameter), sizeof first);
+        assert_true((memcmp(first, bgi_test_data(&u.interpreter, u.parameter), sizeof first) == 0) == (way < 2));
+        destroy_many(&u);
+    }
+}
+
 /* The moments may have different types: each is the float32 one in its own rounding after the first step, and the
  * parameter comes of the unrounded. */
 static void test_moments_of_different_types(void **state)
@@ -491,6 +608,9 @@ int main(void)
         cmocka_unit_test(test_a_resumed_update_continues),
         cmocka_unit_test(test_moments_of_different_types),
         cmocka_unit_test(test_lamb_without_norms),
+        cmocka_unit_test(test_mean_of_many_roundings),
+        cmocka_unit_test(test_exact_values_are_not_rounded),
+        cmocka_unit_test(test_chances),
         cmocka_unit_test(test_accumulate_sets_then_adds),
         cmocka_unit_test(test_add_n_adds_many),
         cmocka_unit_test(test_add_n_gradient),

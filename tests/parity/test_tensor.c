@@ -57,7 +57,7 @@ typedef struct run {
     float norms[MOST_UPDATES];
 } run;
 
-static bool uses_lamb;
+static bool uses_lamb, rounds_by_chance;
 
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
@@ -75,10 +75,15 @@ static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, c
     options.output_gradient_norm = true;
     options.gradient_accumulation = BATCH / mesh->data;
     options.replicas = bg_mesh_replica_count(mesh);
+    if (rounds_by_chance)
+        options.first_moment_dtype = BG_BFLOAT16;
     options.output_mode = BG_OUTPUT_ALL;
     options.seed = 3;
     require(bg_graph_create(&r->graph, &error), &error);
     bg_graph_set_mesh(r->graph, mesh);
+    if (rounds_by_chance)
+        bg_graph_set_parameter_dtype(r->graph, BG_BFLOAT16);
+    options.stochastic_rounding = rounds_by_chance;
     net = bg_gpt_build(r->graph, model);
     require(bg_plan_create_training(r->graph, net.loss, &optimiser, &options, &r->plan, &error), &error);
     require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
@@ -301,6 +306,16 @@ static void lamb(void **state)
     same_bits(state);
     sharded_state(state);
     uses_lamb = false;
+}
+
+/* Weights and moments in bfloat16: all who round a weight round it the same way. A replica's piece is what another one
+ * makes of the whole, so replicas that keep the whole keep the same. */
+static void stochastic_rounding(void **state)
+{
+    rounds_by_chance = true;
+    same_bits(state);
+    sharded_state(state);
+    rounds_by_chance = false;
 }
 
 /* What a device's remote stores take. */
@@ -533,9 +548,16 @@ static void as_many_as_published(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mesh),          cmocka_unit_test(dropout_of_the_whole), cmocka_unit_test(same_bits),
-        cmocka_unit_test(sharded_activations), cmocka_unit_test(sharded_state),        cmocka_unit_test(lamb),
-        cmocka_unit_test(from_cut_to_cut),     cmocka_unit_test(as_many_as_published), cmocka_unit_test(kept_plans),
+        cmocka_unit_test(every_mesh),
+        cmocka_unit_test(dropout_of_the_whole),
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(sharded_activations),
+        cmocka_unit_test(sharded_state),
+        cmocka_unit_test(lamb),
+        cmocka_unit_test(stochastic_rounding),
+        cmocka_unit_test(from_cut_to_cut),
+        cmocka_unit_test(as_many_as_published),
+        cmocka_unit_test(kept_plans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ static void store_moments(const bg_kernel_call *call, int64_t index, int64_t cou
     for (uint32_t s = 0; s < 2; s++) {
         const uint32_t operand = UPDATE_STATE + s;
 
-        end_output(call->types[operand].dtype, call->operands[operand], index, count, buffers->states[s]);
+        end_update(call, operand, index, count, buffers->states[s]);
         begin_update(call, operand, index, count, buffers->states[s]);
     }
 }
@@ -125,7 +125,6 @@ static void run_lamb_update(const bg_kernel_call *call, uint32_t part)
     const double *hyper = call->operands[HYPER];
     const double ratio = bgi_lamb_ratio(call->attributes, call->operands[SQUARES], hyper[BGI_HYPER_MAX_WEIGHT_NORM]);
     const float step_size = (float)-(hyper[BGI_HYPER_LEARNING_RATE] * ratio);
-    const bg_dtype dtype = call->types[PARAMETER].dtype;
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     update_buffers b;
 
@@ -144,7 +143,7 @@ static void run_lamb_update(const bg_kernel_call *call, uint32_t part)
 
             vstore_n(parameter + e, w + vset(step_size) * x, live);
         }
-        end_output(dtype, call->operands[PARAMETER], i, chunk, b.parameter);
+        end_update(call, PARAMETER, i, chunk, b.parameter);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/elementwise_body.h"
 #include "kernels/cpu/move.h"
+#include "kernels/cpu/philox_body.h"
 #include "kernels/cpu/transpose_body.h"
 
 static void run_copy(const bg_kernel_call *call, uint32_t part)
@@ -158,8 +159,6 @@ static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- dropout ---- */
 
-enum { DROPOUT_GROUP = 64 }; /* counters advanced side by side, at most: 4 words each */
-
 /* The random numbers of one sample, and what they decide. */
 typedef struct dropout_mask {
     uint32_t rest[3], key[2]; /* the counter behind its first word */
@@ -175,43 +174,19 @@ static dropout_mask find_mask(const bg_kernel_env *env, double probability, uint
                           (float)(1.0 / (1.0 - probability))};
 }
 
-/* words[w][i]: word w of Philox4x32-10 at counter {first + i, rest...}; see core/random.c for the scalar one. */
-static void make_words(const dropout_mask *mask, uint32_t first, int64_t count, uint32_t words[4][DROPOUT_GROUP])
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t c0 = first + i, c1 = mask->rest[0], c2 = mask->rest[1], c3 = mask->rest[2];
-        uint32_t k0 = mask->key[0], k1 = mask->key[1];
-
-        for (int round = 0; round < 10; round++) {
-            const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
-
-            c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-            c1 = (uint32_t)b;
-            c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-            c3 = (uint32_t)a;
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        words[0][i] = c0;
-        words[1][i] = c1;
-        words[2][i] = c2;
-        words[3][i] = c3;
-    }
-}
-
-/* What to multiply `count` elements with, up to 4 DROPOUT_GROUP, the first of which is word 0 of counter `first`;
+/* What to multiply `count` elements with, up to 4 PHILOX_GROUP, the first of which is word 0 of counter `first`;
  * up to three more are written. */
 static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count, float *factors)
 {
     const int64_t counters = (count + 3) / 4;
-    uint32_t words[4][DROPOUT_GROUP], threshold;
+    uint32_t words[4][PHILOX_GROUP], threshold;
 
     if (mask->bound >= 0x1p32) {
         memset(factors, 0, (size_t)(4 * counters) * sizeof(float));
         return;
     }
     threshold = (uint32_t)mask->bound;
-    make_words(mask, first, counters, words);
+    make_words(mask->rest, mask->key, first, counters, words);
     for (int64_t i = 0; i < counters; i++)
         for (int64_t w = 0; w < 4; w++)
             factors[4 * i + w] = words[w][i] >= threshold ? mask->scale : 0.0f;
@@ -228,12 +203,12 @@ static void drop_elements(const float *x, const float *factors, float *y, int64_
 static void drop_run(const bg_kernel_call *call, const dropout_mask *mask, int64_t at, int64_t first, int64_t length)
 {
     const bg_dtype dtype = call->types[0].dtype;
-    float in[4 * DROPOUT_GROUP], out[4 * DROPOUT_GROUP], factors[4 * DROPOUT_GROUP];
+    float in[4 * PHILOX_GROUP], out[4 * PHILOX_GROUP], factors[4 * PHILOX_GROUP];
 
     for (int64_t e = 0, count; e < length; e += count) {
         const int64_t skipped = (first + e) % 4; /* words of the first counter that belong to another piece */
 
-        count = clip(length - e, 4 * DROPOUT_GROUP - skipped);
+        count = clip(length - e, 4 * PHILOX_GROUP - skipped);
         read_floats(dtype, call->operands[0], at + e, count, in);
         if (call->env->training) {
             make_factors(mask, (uint32_t)((first + e) / 4), skipped + count, factors);

@@ -8,6 +8,7 @@
 #include <float.h>
 
 #include "kernels/cpu/elementwise_body.h"
+#include "kernels/cpu/philox_body.h"
 
 /* accumulator factors[0] + gradient factors[1]; a gradient whose factor is 0 is not read. */
 static void run_accumulate_shares(const bg_kernel_call *call, uint32_t part)
@@ -181,11 +182,47 @@ static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int
     return chunk;
 }
 
+/* Blocks of chances are made for a chunk at once, which may begin and end inside a block. */
+static void narrow_by_chance(const bgi_chances *chances, int64_t index, int64_t count, const float *from, uint16_t *to)
+{
+    const int64_t first = chances->first + index;
+    uint32_t words[4][PHILOX_GROUP], block[4];
+
+    for (int64_t e = 0; e < count;) {
+        const int64_t begin = first + e, skipped = begin % BGI_ROUNDING_BLOCK;
+        const int64_t group = clip(count - e, PHILOX_GROUP * BGI_ROUNDING_BLOCK - skipped);
+
+        make_words(chances->rest, chances->key, (uint32_t)(begin / BGI_ROUNDING_BLOCK),
+                   (skipped + group + BGI_ROUNDING_BLOCK - 1) / BGI_ROUNDING_BLOCK, words);
+        for (int64_t i = 0; i < group; i++) {
+            for (int w = 0; w < 4; w++)
+                block[w] = words[w][(skipped + i) / BGI_ROUNDING_BLOCK];
+            to[index + e + i] = bgi_bfloat16_by_chance(from[e + i], bgi_rounding_bits(block, begin + i));
+        }
+        e += group;
+    }
+}
+
+/* What was computed in `buffer` goes back to where it belongs, float32 is there already. */
+static void end_update(const bg_kernel_call *call, uint32_t operand, int64_t index, int64_t count, const float *buffer)
+{
+    const bgi_rounding *rounding = call->attributes; /* every update's attributes begin with it */
+    const bg_dtype dtype = call->types[operand].dtype;
+
+    if (dtype == BG_FLOAT32 || rounding->elements == 0) {
+        end_output(dtype, call->operands[operand], index, count, buffer);
+    } else {
+        const bgi_chances chances = bgi_rounding_chances(rounding, call, operand);
+
+        narrow_by_chance(&chances, index, count, buffer, call->operands[operand]);
+    }
+}
+
 static void end_updates(const bg_kernel_call *call, int64_t index, int64_t count, const update_buffers *buffers)
 {
-    end_output(call->types[UPDATE_PARAMETER].dtype, call->operands[UPDATE_PARAMETER], index, count, buffers->parameter);
+    end_update(call, UPDATE_PARAMETER, index, count, buffers->parameter);
     for (uint32_t i = UPDATE_STATE; i < call->input_count; i++)
-        end_output(call->types[i].dtype, call->operands[i], index, count, buffers->states[i - UPDATE_STATE]);
+        end_update(call, i, index, count, buffers->states[i - UPDATE_STATE]);
 }
 
 static float read_scale(const bg_kernel_call *call)

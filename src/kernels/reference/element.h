@@ -6,29 +6,11 @@
 
 #include <brigade/base.h>
 
+#include "core/bfloat16.h"
+#include "kernels/rounding.h"
+
 #include <math.h>
 #include <string.h>
-
-static inline float bgi_bfloat16_to_float(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-/* Round to nearest, ties to even; NaN stays NaN. */
-static inline uint16_t bgi_bfloat16_from_float(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((bits >> 16) | 0x40u);
-    bits += 0x7fffu + ((bits >> 16) & 1u);
-    return (uint16_t)(bits >> 16);
-}
 
 /* In double, or as one operation of float32 arithmetic gives it. GCC 12 leaves out conversions to float and back where
  * it makes vectors of neighbouring ones (-O3 -fno-math-errno); not those of a volatile. */
@@ -82,6 +64,28 @@ static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double v
     default:
         break;
     }
+}
+
+/* An element of an operand that an update writes. */
+static inline void bgi_store_updated(const bg_kernel_call *call, const bgi_rounding *rounding, uint32_t operand,
+                                     int64_t index, double value)
+{
+    const bg_dtype dtype = call->types[operand].dtype;
+    bgi_chances chances;
+    uint32_t words[4];
+    int64_t element;
+
+    if (rounding->elements == 0 || dtype != BG_BFLOAT16) {
+        bgi_store(dtype, call->operands[operand], index, value);
+        return;
+    }
+    chances = bgi_rounding_chances(rounding, call, operand);
+    element = chances.first + index;
+    bg_philox((const uint32_t[4]){(uint32_t)(element / BGI_ROUNDING_BLOCK), chances.rest[0], chances.rest[1],
+                                  chances.rest[2]},
+              chances.key, words);
+    ((uint16_t *)call->operands[operand])[index] =
+        bgi_bfloat16_by_chance((float)value, bgi_rounding_bits(words, element));
 }
 
 #endif

@@ -47,6 +47,7 @@ static double find_direction(const lamb_factors *f, double parameter, double m, 
 static void update_moments(const bg_kernel_call *call, const lamb_factors *f, int64_t i, double *squares)
 {
     enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, M, V };
+    const bgi_lamb_attributes *attributes = call->attributes;
     const bool d = f->in_double;
     const bg_dtype m_dtype = call->types[M].dtype, v_dtype = call->types[V].dtype;
     const double parameter = bgi_load(call->types[PARAMETER].dtype, call->operands[PARAMETER], i);
@@ -56,9 +57,9 @@ static void update_moments(const bg_kernel_call *call, const lamb_factors *f, in
     const double v = bgi_rounded(d, bgi_load(v_dtype, call->operands[V], i) * f->beta2);
     double x;
 
-    bgi_store(m_dtype, call->operands[M], i, bgi_rounded(d, m + bgi_rounded(d, f->admitted1 * gradient)));
-    bgi_store(v_dtype, call->operands[V], i,
-              bgi_rounded(d, v + bgi_rounded(d, bgi_rounded(d, f->admitted2 * gradient) * gradient)));
+    bgi_store_updated(call, &attributes->rounding, M, i, bgi_rounded(d, m + bgi_rounded(d, f->admitted1 * gradient)));
+    bgi_store_updated(call, &attributes->rounding, V, i,
+                      bgi_rounded(d, v + bgi_rounded(d, bgi_rounded(d, f->admitted2 * gradient) * gradient)));
     x = find_direction(f, parameter, bgi_load(m_dtype, call->operands[M], i), bgi_load(v_dtype, call->operands[V], i));
     squares[0] += parameter * parameter;
     squares[1] += x * x;
@@ -86,9 +87,10 @@ void bgi_reference_lamb_moments(const bg_kernel_call *call, uint32_t part)
 void bgi_reference_lamb_update(const bg_kernel_call *call, uint32_t part)
 {
     enum { PARAMETER = 0, SQUARES, HYPER, M, V };
+    const bgi_lamb_attributes *attributes = call->attributes;
     const lamb_factors f = make_factors(call);
     const double *hyper = call->operands[HYPER];
-    const double ratio = bgi_lamb_ratio(call->attributes, call->operands[SQUARES], hyper[BGI_HYPER_MAX_WEIGHT_NORM]);
+    const double ratio = bgi_lamb_ratio(attributes, call->operands[SQUARES], hyper[BGI_HYPER_MAX_WEIGHT_NORM]);
     const double step_size = bgi_rounded(f.in_double, -(hyper[BGI_HYPER_LEARNING_RATE] * ratio));
     const bg_dtype dtype = call->types[PARAMETER].dtype;
 
@@ -100,7 +102,7 @@ void bgi_reference_lamb_update(const bg_kernel_call *call, uint32_t part)
         const double x = find_direction(&f, parameter, bgi_load(call->types[M].dtype, call->operands[M], i),
                                         bgi_load(call->types[V].dtype, call->operands[V], i));
 
-        bgi_store(dtype, call->operands[PARAMETER], i,
-                  bgi_rounded(f.in_double, parameter + bgi_rounded(f.in_double, step_size * x)));
+        bgi_store_updated(call, &attributes->rounding, PARAMETER, i,
+                          bgi_rounded(f.in_double, parameter + bgi_rounded(f.in_double, step_size * x)));
     }
 }

@@ -59,10 +59,11 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
                 velocity = add_product(
                     in_double, bgi_rounded(in_double, bgi_load(state_dtype, call->operands[STATE], i) * momentum),
                     admitted, direction);
-            bgi_store(state_dtype, call->operands[STATE], i, velocity);
+            bgi_store_updated(call, &attributes->rounding, STATE, i, velocity);
             direction = nesterov ? add_product(in_double, direction, momentum, velocity) : velocity;
         }
-        bgi_store(dtype, call->operands[PARAMETER], i, add_product(in_double, parameter, step_size, direction));
+        bgi_store_updated(call, &attributes->rounding, PARAMETER, i,
+                          add_product(in_double, parameter, step_size, direction));
     }
 }
 
@@ -129,6 +130,7 @@ static void update_adam(const adam_factors *f, double gradient, double *paramete
 
 void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
 {
+    const bgi_adam_attributes *attributes = call->attributes;
     const adam_factors factors = make_factors(call);
     const bg_dtype dtype = call->types[PARAMETER].dtype;
     const bg_dtype m_dtype = call->types[STATE].dtype, v_dtype = call->types[STATE + 1].dtype; /* may differ */
@@ -143,9 +145,9 @@ void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
         double v = bgi_load(v_dtype, call->operands[STATE + 1], i);
 
         update_adam(&factors, load_gradient(call, i, factors.in_double), &parameter, &m, &v);
-        bgi_store(dtype, call->operands[PARAMETER], i, parameter);
-        bgi_store(m_dtype, call->operands[STATE], i, m);
-        bgi_store(v_dtype, call->operands[STATE + 1], i, v);
+        bgi_store_updated(call, &attributes->rounding, PARAMETER, i, parameter);
+        bgi_store_updated(call, &attributes->rounding, STATE, i, m);
+        bgi_store_updated(call, &attributes->rounding, STATE + 1, i, v);
     }
 }
 
@@ -212,6 +214,7 @@ static void update_rmsprop(const rmsprop_factors *f, double gradient, double *pa
 
 void bgi_reference_rmsprop_update(const bg_kernel_call *call, uint32_t part)
 {
+    const bgi_rmsprop_attributes *attributes = call->attributes;
     const rmsprop_factors factors = make_rmsprop_factors(call);
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
     const uint32_t velocity = STATE + 1 + factors.is_centred;
@@ -230,6 +233,6 @@ void bgi_reference_rmsprop_update(const bg_kernel_call *call, uint32_t part)
                        &values[STATE + 1], &values[velocity]);
         for (uint32_t o = 0; o < call->input_count; o++)
             if (o == PARAMETER || o >= STATE)
-                bgi_store(call->types[o].dtype, call->operands[o], i, values[o]);
+                bgi_store_updated(call, &attributes->rounding, o, i, values[o]);
     }
 }
