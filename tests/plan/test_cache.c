@@ -28,7 +28,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 584, MOST_REQUESTS = 40 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 592, MOST_REQUESTS = 40 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -324,6 +324,7 @@ static void test_every_option_counts(void **state)
     options[count++].recompute = BG_RECOMPUTE_STAGE;
     options[count++].kernels = BG_KERNELS_REFERENCE;
     options[count++].partials = BG_BFLOAT16;
+    options[count++].stochastic_rounding = true;
     options[count++].no_fusion = true;
     options[count++].device_memory_bytes = (size_t)1 << 40;
     options[count].output_requests = &output;
