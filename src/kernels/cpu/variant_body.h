@@ -14,10 +14,10 @@
 #include "kernels/cpu/update_body.h"
 #include "kernels/cpu/lamb_body.h"
 
-#define PREPARED(id, name, prepare, run, finish) [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, prepare, run, finish}
+#define COMBINED(id, name, prepare, run, finish, combine)                                                              \
+    [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, prepare, run, finish, combine}
+#define PREPARED(id, name, prepare, run, finish) COMBINED(id, name, prepare, run, finish, NULL)
 #define ROUTINE(id, name, run, finish)           PREPARED(id, name, NULL, run, finish)
-#define COMBINED(id, name, prepare, run, combine)                                                                      \
-    [BGI_KERNEL_##id] = {name "." BGI_VARIANT_NAME, prepare, run, NULL, combine}
 
 const bgi_cpu_variant BGI_VARIANT = {
     .lanes = LANES,
@@ -33,7 +33,7 @@ const bgi_cpu_variant BGI_VARIANT = {
             PREPARED(CONV2D_POOL_BACKWARD_INPUT, "conv2d_pool_backward_input", prepare_conv2d_pool_backward_input,
                      run_conv2d_pool_backward_input, NULL),
             COMBINED(CONV2D_POOL_BACKWARD_WEIGHTS, "conv2d_pool_backward_weights", prepare_conv2d_pool_backward_weights,
-                     run_conv2d_pool_backward_weights, combine_conv2d_pool_backward_weights),
+                     run_conv2d_pool_backward_weights, NULL, combine_conv2d_pool_backward_weights),
             ROUTINE(LINEAR, "linear", run_linear, NULL),
             ROUTINE(LINEAR_BACKWARD_INPUT, "linear_backward_input", run_linear_backward_input, NULL),
             ROUTINE(LINEAR_BACKWARD_WEIGHTS, "linear_backward_weights", run_linear_backward_weights, NULL),
