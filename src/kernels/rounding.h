@@ -41,7 +41,7 @@ static inline bgi_chances bgi_rounding_chances(const bgi_rounding *rounding, con
     return (bgi_chances){{operand | one << 8 | two << 20, rounding->random_id, (uint32_t)env->step},
                          {(uint32_t)env->seed ^ 0x726f756eu, /* "roun": not dropout's numbers */
                           (uint32_t)(env->seed >> 32) ^ (uint32_t)(env->step >> 32)},
-                         is_piece ? env->place.data * rounding->piece : 0};
+                         is_piece ? (int64_t)env->place.data * rounding->piece : 0};
 }
 
 /* The 16 bits of an element of the whole, out of the words of its block. */

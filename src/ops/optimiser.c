@@ -12,12 +12,27 @@ BGI_OP_KERNEL(select_rmsprop_update, RMSPROP_UPDATE)
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
+/* Attributes come from files too. Of operands that are one piece the elements are the piece's. */
+static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
+{
+    const bgi_rounding *rounding = op->attributes;
+    const int64_t elements = bg_type_element_count(&op->types[PARAMETER]);
+
+    if (rounding->elements == 0 ||
+        (rounding->piece > 0 && rounding->piece <= rounding->elements && rounding->elements <= INT64_MAX / 2 &&
+         (rounding->elements == elements || rounding->piece == elements)))
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INTERNAL, "rounds %lld elements in pieces of %lld, of a parameter of %lld",
+                        (long long)rounding->elements, (long long)rounding->piece, (long long)elements);
+}
+
 /* What all updates ask of their first four operands and of each state. */
 static bg_status check_update(const bg_op_signature *op, const char *const *state_names, bg_error *error)
 {
     const bg_type *parameter = &op->types[PARAMETER];
     const bg_type hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), scale = bg_scalar(BG_FLOAT32);
 
+    BGI_TRY(check_rounding(op, error));
     BGI_TRY(bgi_shape_float(parameter, "the parameter", error));
     BGI_TRY(bgi_shape_float(&op->types[GRADIENT], "the gradient", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[GRADIENT], "the gradient", parameter, "the parameter's shape", error));
@@ -163,13 +178,16 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
 BGI_OP_KERNEL(select_lamb_moments, LAMB_MOMENTS)
 BGI_OP_KERNEL(select_lamb_update, LAMB_UPDATE)
 
-/* Attributes come from files too. */
+/* As check_rounding; and in an update the operands may be one piece. */
 static bg_status check_lamb(const bg_op_signature *op, bg_error *error)
 {
     const bgi_lamb_attributes *attributes = op->attributes;
     const int64_t elements = bg_type_element_count(&op->types[PARAMETER]);
 
-    if (attributes->elements == elements && attributes->pieces > 0 && attributes->pieces <= INT32_MAX / 2)
+    BGI_TRY(check_rounding(op, error));
+    if (attributes->elements > 0 && attributes->elements <= INT64_MAX / 2 && attributes->pieces > 0 &&
+        attributes->pieces <= INT32_MAX / 2 &&
+        (attributes->elements == elements || bgi_lamb_piece(attributes) == elements))
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of a parameter of %lld",
                         attributes->pieces, (long long)attributes->elements, (long long)elements);

@@ -506,6 +506,40 @@ static void kept_plans(void **state)
     test_folder_remove(folder);
 }
 
+/* The same of updates that run on pieces, whose attributes say of how many. */
+static void kept_updates(void **state)
+{
+    const bg_mesh mesh = {2, 1, 2};
+    const bg_gpt_options model = small(0.1);
+    bg_options options = bg_options_defaults();
+    char folder[TEST_FOLDER_BYTES];
+    run runs[2];
+
+    (void)state;
+    test_folder_create(folder);
+    options.cache_dir = folder;
+    options.locations[BG_LOCATION_STATE].sharded = true;
+    options.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
+    for (int way = 0; way < 3; way++) {
+        int loads = 0;
+
+        uses_lamb = way < 2;
+        rounds_by_chance = way > 0;
+        options.log = count_loads;
+        options.log_user = &loads;
+        for (int i = 0; i < 2; i++) {
+            open_run(&runs[i], &mesh, &model, &options);
+            train(&runs[i], 2);
+        }
+        assert_int_equal(loads, 1);
+        expect_equal(&runs[1], &runs[0], "updates that were kept");
+        for (int i = 0; i < 2; i++)
+            close_run(&runs[i]);
+    }
+    uses_lamb = rounds_by_chance = false;
+    test_folder_remove(folder);
+}
+
 /* ---- how many collectives ---- */
 
 /* Of one micro-batch on one replica: REDUCE events inside forwards and backwards, by stage. */
@@ -558,6 +592,7 @@ int main(void)
         cmocka_unit_test(from_cut_to_cut),
         cmocka_unit_test(as_many_as_published),
         cmocka_unit_test(kept_plans),
+        cmocka_unit_test(kept_updates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
