@@ -180,14 +180,26 @@ typedef struct bg_ipu_options {
 
 /*
  * Training: pipelined, mean over accumulation and replicas. Inference: sharded, all outputs, no accumulation. With a
- * model's layers the stages are as layers_per_ipu says (devices without any are left out; a tied head makes the
- * schedule "grouped", where a pipeline may come back to a device), else they are the graph's own, by auto_increment.
+ * model's layers the stages are as layers_per_ipu says (devices without any are left out; where data come back
+ * to a device, as for a tied head, the schedule is "grouped"), else they are the graph's own, by auto_increment.
  * `compile_only` is that of bg_options. Errors: BG_ERROR_INVALID (layers and devices do not fit), BG_ERROR_UNSUPPORTED
  * (execute_encoder_on_cpu_for_generation).
  */
 BG_API bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inference, bool compile_only,
                                           const bg_ipu_model *model, bg_ipu_options *out, bg_error *error);
 BG_API void bg_ipu_options_clear(bg_ipu_options *options);
+
+/*
+ * The embedding and the output layer as a configuration wants them: plain, by its factor in pieces one after the other,
+ * or by its splits in pieces on their devices, in blocks of their own (bg_split_placement) that the stages of
+ * bg_ipu_config_to_options have in place of embedding_block and head_block. What follows the pieces is in the last
+ * one's block: the loss in that of the projection's. Call them outside scopes (bg_block_begin). Errors are the graph's.
+ */
+BG_API bg_value bg_ipu_embedding_layer(bg_graph *graph, const bg_ipu_config *config, bool for_inference,
+                                       const char *name, bg_value ids, int64_t row_count, int64_t width,
+                                       int64_t padding_index, bg_dtype dtype);
+BG_API bg_value bg_ipu_projection_layer(bg_graph *graph, const bg_ipu_config *config, bool for_inference,
+                                        const char *name, bg_value x, int64_t out_features, bool bias);
 
 /* ---- options by name ---- */
 

@@ -60,6 +60,12 @@ typedef struct bg_split_placement {
     uint32_t device_count;
 } bg_split_placement;
 
+#define BG_SPLIT_BLOCK_BYTES 64
+/* The name of the block of the pieces on `device`, of kind "Embedding" or "Linear". False: it has none; the name is "".
+ */
+BG_API bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
+                                char out_name[BG_SPLIT_BLOCK_BYTES]);
+
 /* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (one: the plain
  * layer), looked up one after the other and added. Equal to the plain layer in every number. The factor (0: what the
  * placement says) must divide row_count. */

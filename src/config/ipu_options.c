@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/nn.h>
+
 #include "core/error.h"
 
 void bg_ipu_options_clear(bg_ipu_options *options)
@@ -22,73 +24,128 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 
 /* ---- stages ---- */
 
-static void add_block(bgi_text *text, const char *name, uint64_t layer, bool *is_open)
+/* Blocks in the order of data, joined to stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
+typedef struct stage_writer {
+    bgi_text *text;   /* NULL: only looks whether data come back to a device */
+    uint32_t *number; /* of each device; those that have nothing are left out and the numbers close up */
+    uint32_t device;  /* of the open stage */
+    bool is_open, is_marked, comes_back;
+} stage_writer;
+
+static void end_stage(stage_writer *writer)
 {
-    bgi_text_add(text, "%s", *is_open ? "," : "");
-    if (name != NULL)
-        bgi_text_add(text, "%s", name);
-    else
-        bgi_text_add(text, "Layer-%" PRIu64, layer);
-    *is_open = true;
+    if (writer->text != NULL && writer->is_open && writer->is_marked)
+        bgi_text_add(writer->text, "@%u", writer->number[writer->device]);
 }
 
-/* "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head": a stage each device that has something; the others are left out and
- * the numbers close up, as do `proportions` (NULL: one for all). Returns how many devices there are. */
-static uint32_t add_stages(bgi_text *text, const bg_ipu_model *model, const int64_t *layers, uint32_t device_count,
-                           double *proportions)
+/* `name` NULL: "Layer-" and `layer`. */
+static void add_block(stage_writer *writer, uint32_t device, const char *name, uint64_t layer)
 {
-    const bool is_tied = model->head_is_tied && model->head_block != NULL;
+    const bool is_same = writer->is_open && writer->device == device;
+
+    if (!is_same)
+        end_stage(writer);
+    writer->comes_back = writer->comes_back || (writer->is_open && device < writer->device);
+    if (writer->text == NULL) {
+        writer->number[device] = 1;
+    } else {
+        bgi_text_add(writer->text, "%s", !writer->is_open ? "" : is_same ? "," : "|");
+        if (name != NULL)
+            bgi_text_add(writer->text, "%s", name);
+        else
+            bgi_text_add(writer->text, "Layer-%" PRIu64, layer);
+    }
+    writer->device = device;
+    writer->is_open = true;
+}
+
+/* The block of the embedding or of the head: on its device, or the blocks of its pieces on theirs. */
+static void add_end(stage_writer *writer, const bg_ipu_settings *settings, const int64_t *splits, const char *kind,
+                    const char *block, uint32_t device)
+{
+    const bg_split_placement placement = {splits, settings->ipus_per_replica};
+    char name[BG_SPLIT_BLOCK_BYTES];
+
+    if (block == NULL)
+        return;
+    if (splits == NULL)
+        add_block(writer, device, block, 0);
+    for (uint32_t d = 0; splits != NULL && d < placement.device_count; d++)
+        if (bg_split_block_name(&placement, kind, d, name))
+            add_block(writer, d, name, 0);
+}
+
+/* A tied head uses the embedding's weights where these are. */
+static void add_blocks(stage_writer *writer, const bg_ipu_settings *settings, const bg_ipu_model *model,
+                       const int64_t *layers)
+{
+    const uint32_t last = settings->ipus_per_replica - 1;
     uint64_t layer = 0;
-    uint32_t number = 0;
+
+    add_end(writer, settings, settings->embedding_splits, "Embedding", model->embedding_block, 0);
+    for (uint32_t d = 0; d <= last; d++)
+        for (int64_t i = 0; i < layers[d]; i++, layer++)
+            add_block(writer, d, model->layer_blocks != NULL ? model->layer_blocks[layer] : NULL, layer);
+    if (model->head_is_tied)
+        add_end(writer, settings, NULL, "Linear", model->head_block, 0);
+    else
+        add_end(writer, settings, settings->projection_splits, "Linear", model->head_block, last);
+    end_stage(writer);
+}
+
+/* From whether a device has something to its number; `proportions` (NULL: one for all) close up as well. Returns how
+ * many devices there are. */
+static uint32_t number_devices(uint32_t *number, uint32_t device_count, double *proportions)
+{
+    uint32_t count = 0;
 
     for (uint32_t d = 0; d < device_count; d++) {
-        const uint64_t end = layer + (uint64_t)layers[d];
-        const bool has_embedding = d == 0 && model->embedding_block != NULL;
-        const bool has_head = d == device_count - 1 && !is_tied && model->head_block != NULL;
-        bool is_open = false;
-
-        if (layer < end || has_embedding || has_head) {
-            bgi_text_add(text, "%s", text->length == 0 ? "" : "|");
-            if (has_embedding)
-                add_block(text, model->embedding_block, 0, &is_open);
-            for (; layer < end; layer++)
-                add_block(text, model->layer_blocks != NULL ? model->layer_blocks[layer] : NULL, layer, &is_open);
-            if (has_head)
-                add_block(text, model->head_block, 0, &is_open);
-            if (is_tied)
-                bgi_text_add(text, "@%u", number);
-        } else if (d > 0 || !is_tied) {
+        if (number[d] == 0)
             continue;
-        }
         if (proportions != NULL)
-            proportions[number] = proportions[d];
-        number++;
+            proportions[count] = proportions[d];
+        number[d] = count++;
     }
-    /* A tied head follows the last layer as a stage of its own. */
-    if (is_tied)
-        bgi_text_add(text, "|%s@0", model->head_block);
-    return number;
+    return count;
+}
+
+static bg_status write_stages(const bg_ipu_settings *settings, const bg_ipu_model *model, const int64_t *layers,
+                              uint32_t *number, bg_ipu_options *out, bg_error *error)
+{
+    const bool is_list = settings->matmul_count > 1;
+    stage_writer look = {.number = number}, writer = {.number = number};
+    bgi_text text = {0};
+
+    add_blocks(&look, settings, model, layers);
+    out->options.device_count =
+        number_devices(number, settings->ipus_per_replica, is_list ? out->matmul_proportions : NULL);
+    if (is_list)
+        out->options.matmul_proportion_count = out->options.device_count;
+    /* A pipeline that comes back to a device needs a schedule in which devices have several stages. */
+    if (look.comes_back && out->options.strategy == BG_STRATEGY_PIPELINED)
+        out->options.schedule = "grouped";
+    /* Blocks of pieces know devices of their own, which are not numbered so where one is left out. */
+    writer.is_marked = look.comes_back || settings->embedding_splits != NULL || settings->projection_splits != NULL;
+    writer.text = &text;
+    add_blocks(&writer, settings, model, layers);
+    return bgi_text_finish(&text, &out->stages, error);
 }
 
 static bg_status make_stages(const bg_ipu_settings *settings, const bg_ipu_model *model, bg_ipu_options *out,
                              bg_error *error)
 {
     int64_t *layers = calloc(settings->ipus_per_replica, sizeof *layers);
-    bgi_text text = {0};
+    uint32_t *number = calloc(settings->ipus_per_replica, sizeof *number);
     bg_status status;
 
-    if (layers == NULL)
-        return bgi_error_memory(error, "layers", settings->ipus_per_replica * sizeof *layers);
-    status = bg_layers_expand(settings->layers_per_ipu, settings->layers_count, settings->ipus_per_replica,
-                              model->layer_count, layers, error);
-    if (status == BG_OK) {
-        const bool is_list = settings->matmul_count > 1;
-        out->options.device_count =
-            add_stages(&text, model, layers, settings->ipus_per_replica, is_list ? out->matmul_proportions : NULL);
-        if (is_list)
-            out->options.matmul_proportion_count = out->options.device_count;
-        status = bgi_text_finish(&text, &out->stages, error);
-    }
+    if (layers == NULL || number == NULL)
+        status = bgi_error_memory(error, "layers", settings->ipus_per_replica * sizeof *layers);
+    else
+        status = bg_layers_expand(settings->layers_per_ipu, settings->layers_count, settings->ipus_per_replica,
+                                  model->layer_count, layers, error);
+    if (status == BG_OK)
+        status = write_stages(settings, model, layers, number, out, error);
+    free(number);
     free(layers);
     return status;
 }
@@ -142,13 +199,14 @@ static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu
         bgi_text_add(notes, "`recompute_checkpoint_every_layer`: the model has to mark its layers' results "
                             "(bg_graph_checkpoint); only stages with marks compute again\n");
     if (settings->embedding_factor > 1)
-        bgi_text_add(notes, "the embedding in %u pieces is the model's: bg_serialised_embedding_layer\n",
+        bgi_text_add(notes, "the embedding in %u pieces is the model's: bg_ipu_embedding_layer\n",
                      settings->embedding_factor);
     if (settings->projection_factor > 1)
-        bgi_text_add(notes,
-                     "the projection in %u pieces is the model's: bg_serialised_linear_layer, "
-                     "bg_split_projection_layer\n",
+        bgi_text_add(notes, "the projection in %u pieces is the model's: bg_ipu_projection_layer\n",
                      settings->projection_factor);
+    if (settings->projection_splits != NULL && model != NULL && model->head_is_tied)
+        bgi_text_add(notes, "`%s` places nothing: a head that is tied is where the embedding is\n",
+                     bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, for_inference)].name);
     if (model == NULL || model->layer_count == 0)
         bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so its own blocks are the stages\n",
                      bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name);
@@ -199,9 +257,6 @@ bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inferen
         status = make_stages(&settings, model, &made, error);
     if (status == BG_OK && made.stages != NULL) {
         made.options.stages = made.stages;
-        /* A pipeline that comes back to a device needs a schedule in which devices have several stages. */
-        if (!for_inference && model->head_is_tied && model->head_block != NULL && made.options.device_count > 1)
-            made.options.schedule = "grouped";
         made.options.auto_stage = BG_AUTO_STAGE_SAME_AS_IPU; /* stages are listed */
         if (made.options.device_count < settings.ipus_per_replica)
             bgi_text_add(&notes, "`%s`: %u of %u devices have no layers and are left out\n",

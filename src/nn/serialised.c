@@ -67,22 +67,34 @@ static bg_initialiser uniform(int64_t fan_in)
 
 /* ---- places ---- */
 
-/* The block of piece `piece`, begun where a device's first piece is: "Embedding-0-2" for three, "Embedding-3" for one.
- */
+/* "Embedding-0-2" for three pieces, "Embedding-3" for one. */
+bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
+                         char out_name[BG_SPLIT_BLOCK_BYTES])
+{
+    long long first = 0, last;
+
+    out_name[0] = '\0';
+    if (device >= placement->device_count || placement->splits[device] < 1)
+        return false;
+    for (uint32_t d = 0; d < device; d++)
+        first += placement->splits[d];
+    last = first + placement->splits[device] - 1;
+    if (first == last)
+        snprintf(out_name, BG_SPLIT_BLOCK_BYTES, "%s-%lld", kind, first);
+    else
+        snprintf(out_name, BG_SPLIT_BLOCK_BYTES, "%s-%lld-%lld", kind, first, last);
+    return true;
+}
+
+/* Begins the device's block where `piece` is the first one there. */
 static void start_block(bg_graph *graph, const char *kind, const bg_split_placement *placement, uint32_t piece)
 {
-    char name[64];
+    char name[BG_SPLIT_BLOCK_BYTES];
     int64_t first = 0;
 
-    for (uint32_t d = 0; placement != NULL && d < placement->device_count; first += placement->splits[d++]) {
-        if (first != (int64_t)piece || placement->splits[d] == 0)
-            continue;
-        if (placement->splits[d] == 1)
-            snprintf(name, sizeof name, "%s-%u", kind, piece);
-        else
-            snprintf(name, sizeof name, "%s-%u-%lld", kind, piece, (long long)(first + placement->splits[d] - 1));
-        bg_block_start(graph, name, d);
-    }
+    for (uint32_t d = 0; placement != NULL && d < placement->device_count; first += placement->splits[d++])
+        if (first == (int64_t)piece && bg_split_block_name(placement, kind, d, name))
+            bg_block_start(graph, name, d);
 }
 
 /* Pieces by the placement, which must have splits that make sense; else `factor`. */

@@ -1,0 +1,226 @@
+/*
+ * test_ipu_pieces.c: what a configuration says of the embedding and of the output layer: in pieces one after the other,
+ * and in pieces on several devices, which gives the plan their places and changes no bit.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/config.h>
+#include <brigade/nn.h>
+#include <brigade/ops.h>
+
+#include "support/train.h"
+
+enum { LAYERS = 4, ROWS = 20, WIDTH = 16, MICRO_BATCH = 4, UPDATES = 3 };
+
+static const bg_ipu_model shape = {.layer_count = LAYERS, .embedding_block = "Embedding", .head_block = "Head"};
+
+/* Models are functions of no argument but the graph: the configuration of the test at work. */
+static bg_ipu_config *current;
+static bool is_inference;
+
+static bg_value build(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type ids = bg_vector(BG_INT32, micro_batch), target = bg_matrix(BG_FLOAT32, micro_batch, ROWS);
+    bg_value x, loss;
+
+    bg_block_start(graph, "Embedding", BG_DEVICE_NONE);
+    x = bg_ipu_embedding_layer(graph, current, is_inference, "embedding", bg_graph_input(graph, "ids", &ids), ROWS,
+                               WIDTH, -1, BG_FLOAT32);
+    for (int i = 0; i < LAYERS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "Layer-%d", i);
+        bg_block_start(graph, name, BG_DEVICE_NONE);
+        x = bg_tanh(graph, bg_linear_layer(graph, name, x, WIDTH, true));
+    }
+    bg_block_start(graph, "Head", BG_DEVICE_NONE);
+    x = bg_ipu_projection_layer(graph, current, is_inference, "projection", x, ROWS, true);
+    if (is_inference) {
+        bg_graph_output(graph, "y", x);
+        return x;
+    }
+    loss = bg_mse_loss(graph, "loss", x, bg_graph_input(graph, "target", &target), BG_LOSS_MEAN);
+    bg_graph_output(graph, "loss", loss);
+    return loss;
+}
+
+static const test_model model = {"pieces", build};
+
+static bg_ipu_options begin(const char *updates, bool for_inference)
+{
+    const bg_ipu_config_load_options load = {.overrides = updates};
+    bg_ipu_options made = {0};
+    bg_error error = {0};
+
+    is_inference = for_inference;
+    if (bg_ipu_config_parse_json("{\"layers_per_ipu\": [1, 1, 1, 1], \"gradient_accumulation_steps\": 4, "
+                                 "\"output_mode\": \"all\", \"seed\": 5}",
+                                 "test", &load, &current, &error) != BG_OK ||
+        bg_ipu_config_to_options(current, for_inference, false, &shape, &made, &error) != BG_OK)
+        fail_msg("%s: %s", updates, error.message);
+    made.options.wait_limit_s = 60;
+    return made;
+}
+
+static void end(bg_ipu_options *made)
+{
+    bg_ipu_options_clear(made);
+    bg_ipu_config_destroy(current);
+    current = NULL;
+}
+
+typedef struct piece_case {
+    const char *updates, *stages, *schedule;
+    uint32_t embedding_pieces, projection_pieces;
+} piece_case;
+
+#define PLAIN "Embedding,Layer-0|Layer-1|Layer-2|Layer-3,Head"
+static const piece_case cases[] = {
+    {"seed=5", PLAIN, NULL, 1, 1},
+    {"embedding_serialization_factor=4,projection_serialization_factor=5", PLAIN, NULL, 4, 1},
+    {"serialized_embedding_splits_per_ipu=[4 0 0 0],serialized_projection_splits_per_ipu=[0 0 0 2]",
+     "Embedding-0-3,Layer-0@0|Layer-1@1|Layer-2@2|Layer-3,Linear-0-1@3", NULL, 4, 2},
+    {"serialized_embedding_splits_per_ipu=[3 1 0 0],serialized_projection_splits_per_ipu=[0 0 1 3]",
+     "Embedding-0-2@0|Embedding-3@1|Layer-0@0|Layer-1@1|Layer-2@2|Layer-3@3|Linear-0@2|Linear-1-3@3", "grouped", 4, 4},
+    {"layers_per_ipu=[0 0 2 2],serialized_embedding_splits_per_ipu=[1 1 0 0]",
+     "Embedding-0@0|Embedding-1@1|Layer-0,Layer-1@2|Layer-2,Layer-3,Head@3", NULL, 2, 1},
+    {"layers_per_ipu=[0 0 2 2],serialized_embedding_splits_per_ipu=[0 5 0 0]",
+     "Embedding-0-4@0|Layer-0,Layer-1@1|Layer-2,Layer-3,Head@2", NULL, 5, 1},
+};
+enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
+
+/* The stages are as drawn, and the run has the bits of the same model on one device. */
+static void test_training(void **state)
+{
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    (void)state;
+
+    for (int i = 0; i < CASE_COUNT; i++) {
+        bg_ipu_options made = begin(cases[i].updates, false);
+        bg_options alone = made.options;
+        test_result expected;
+
+        assert_string_equal(made.stages, cases[i].stages);
+        if (cases[i].schedule != NULL)
+            assert_string_equal(made.options.schedule, cases[i].schedule);
+        else
+            assert_null(made.options.schedule);
+        alone.strategy = BG_STRATEGY_SINGLE;
+        alone.stages = alone.schedule = NULL;
+        alone.device_count = 0;
+        expected = test_train(&model, MICRO_BATCH, &optimiser, &alone, NULL, 0, UPDATES, cases[i].updates);
+        test_train_expect(
+            test_train(&model, MICRO_BATCH, &optimiser, &made.options, NULL, 0, UPDATES, cases[i].updates), &expected,
+            cases[i].updates);
+        free(expected.bytes);
+        end(&made);
+    }
+}
+
+static void fill(float *values, size_t count, uint32_t seed)
+{
+    for (size_t e = 0; e < count; e++)
+        values[e] = (float)((int)((e + seed) * 2654435761u >> 20) - 2048) / 4096.0f;
+}
+
+/* Gives `count` pieces of a matrix of ROWS rows, each element a function of its place in the whole. */
+static void set_pieces(bg_weights *weights, const char *plain, const char *format, uint32_t count)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, ROWS / count, WIDTH);
+    float whole[ROWS * WIDTH];
+
+    fill(whole, (size_t)ROWS * WIDTH, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, count == 1 ? plain : format, i);
+        assert_int_equal(bg_weights_set(weights, name, &type, whole + (size_t)i * ROWS / count * WIDTH, NULL), BG_OK);
+    }
+}
+
+/* The same values for all models in what is never cut. */
+static void set_others(bg_weights *weights)
+{
+    const bg_type matrix = bg_matrix(BG_FLOAT32, WIDTH, WIDTH), bias = bg_vector(BG_FLOAT32, WIDTH),
+                  last = bg_vector(BG_FLOAT32, ROWS);
+    float values[WIDTH * WIDTH];
+
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        char name[64];
+        fill(values, (size_t)WIDTH * WIDTH, 1000 * (i + 1));
+        snprintf(name, sizeof name, "Layer-%u.weight", i);
+        assert_int_equal(bg_weights_set(weights, name, &matrix, values, NULL), BG_OK);
+        snprintf(name, sizeof name, "Layer-%u.bias", i);
+        assert_int_equal(bg_weights_set(weights, name, &bias, values, NULL), BG_OK);
+    }
+    assert_int_equal(bg_weights_set(weights, "projection.bias", &last, values, NULL), BG_OK);
+}
+
+static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
+{
+    char updates[256] = "inference_layers_per_ipu=[1 1 1 1]", *field;
+    const bg_type type = bg_vector(BG_INT32, MICRO_BATCH);
+    bg_ipu_options made;
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_session *session = NULL;
+    void *ids = test_model_input(&type, "ids", 1);
+    bg_error error = {0};
+
+    /* The same for the twins. */
+    for (const char *rest = c->updates; rest != NULL; rest = (field = strchr(rest, ',')) != NULL ? field + 1 : NULL)
+        if (strncmp(rest, "seed", 4) != 0)
+            snprintf(updates + strlen(updates), sizeof updates - strlen(updates), ",inference_%.*s",
+                     (int)strcspn(rest, ","), rest);
+    made = begin(updates, true);
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    build(graph, MICRO_BATCH);
+    if (bg_plan_create_inference(graph, &made.options, &plan, &error) != BG_OK ||
+        bg_session_create(plan, NULL, &session, &error) != BG_OK)
+        fail_msg("%s: %s", updates, error.message);
+    set_pieces(bg_session_weights(session), "embedding.weight", "embedding.split_embeddings.%u.weight",
+               c->embedding_pieces);
+    set_pieces(bg_session_weights(session), "projection.weight", "projection.split_linear_layers.%u.weight",
+               c->projection_pieces);
+    set_others(bg_session_weights(session));
+    assert_int_equal(bg_session_run(session, (const void *[]){ids}, (void *[]){y}, &error), BG_OK);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    free(ids);
+    end(&made);
+}
+
+/* Whatever the pieces and their places, the plain layers' numbers. */
+static void test_inference(void **state)
+{
+    float plain[MICRO_BATCH * ROWS], found[MICRO_BATCH * ROWS];
+    (void)state;
+
+    infer(&cases[0], plain);
+    assert_true(plain[0] != plain[1]);
+    for (int i = 1; i < CASE_COUNT; i++) {
+        memset(found, 0, sizeof found);
+        infer(&cases[i], found);
+        for (size_t e = 0; e < sizeof plain / sizeof *plain; e++)
+            if (!(fabsf(found[e] - plain[e]) <= 0.0f))
+                fail_msg("%s: [%zu] is %.9g instead of %.9g", cases[i].updates, e, (double)found[e], (double)plain[e]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_inference),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
