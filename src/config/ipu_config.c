@@ -401,11 +401,23 @@ bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *te
     return status;
 }
 
+/* Reals by their numbers: 1 is 1.0. But 0.2 for all devices is no list [0.2]. */
+static bool is_same_value(uint32_t id, const bgi_ipu_value *a, const bgi_ipu_value *b)
+{
+    size_t i = 0;
+
+    if ((bgi_ipu_fields[id].kinds & (BGI_REAL | BGI_REALS)) == 0)
+        return json_equal(a->json, b->json) != 0;
+    while (i < a->count && i < b->count && !(a->reals[i] < b->reals[i]) && !(a->reals[i] > b->reals[i]))
+        i++;
+    return i == a->count && i == b->count && json_is_array(a->json) == json_is_array(b->json);
+}
+
 bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b)
 {
     uint32_t id = 0;
 
-    while (id < BGI_IPU_FIELD_COUNT && json_equal(a->values[id].json, b->values[id].json))
+    while (id < BGI_IPU_FIELD_COUNT && is_same_value(id, &a->values[id], &b->values[id]))
         id++;
     return id == BGI_IPU_FIELD_COUNT;
 }

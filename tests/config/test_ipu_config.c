@@ -406,6 +406,14 @@ static void test_set(void **state)
     bg_error_clear(&error);
     assert_int_equal(bg_ipu_config_set_integer(config, "sed", 1, &error), BG_ERROR_NOT_FOUND);
     expect_says(&error, "did you mean `seed`?");
+    /* A number is the same however it is written. */
+    assert_int_equal(bg_ipu_config_update_from_string(config, "matmul_proportion=1", NULL), BG_OK);
+    assert_int_equal(bg_ipu_config_update_from_string(copy, "matmul_proportion=1,seed=null", NULL), BG_OK);
+    assert_true(bg_ipu_config_equal(config, copy));
+    assert_int_equal(bg_ipu_config_update_from_string(copy, "matmul_proportion=1.0", NULL), BG_OK);
+    assert_true(bg_ipu_config_equal(config, copy));
+    assert_int_equal(bg_ipu_config_update_from_string(copy, "matmul_proportion=1.5", NULL), BG_OK);
+    assert_false(bg_ipu_config_equal(config, copy));
     bg_ipu_config_destroy(copy);
     bg_ipu_config_destroy(config);
 }
@@ -418,6 +426,7 @@ static void test_updates(void **state)
         {"foo=1", "update string, column 1: Key `foo` isn't in the original config dict"},
         {"replication_factor", "column 1: `replication_factor` is no key=value"},
         {"seed=1,device_iterations=2=3", "column 8"},
+        {"executable_cache_dir=a=b", "it has more than one ="},
         {"seed=1,  replication_factor=two", "update string, column 10: `two` is no value for `replication_factor`"},
         {"replication_factor=4000000000", "must be at most 2147483647"},
         {"layers_per_ipu=[9000000000 1]", "every element must be at most "},

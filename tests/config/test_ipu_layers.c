@@ -42,6 +42,7 @@ static void test_wildcards(void **state)
         {4, {-1, 2, -1, 2}, 4, 7, {1, 2, 2, 2}},
         {3, {0, -1, 0}, 3, 5, {0, 5, 0}},
         {2, {9, 9}, 1, 5, {5}},
+        {3, {3, -1, 1}, 3, 4, {3, 0, 1}},
     };
     (void)state;
 
@@ -113,6 +114,9 @@ static void test_encoder_and_decoder(void **state)
         {"{\"layers_per_ipu\": [0, 6, 0, 6]}", 6, 6, 2, 2, {0, 6}, {0, 6}},
         {"{\"layers_per_ipu\": [3, 0, 3, 0, 0, 7]}", 6, 7, 4, 2, {3, 0, 3, 0}, {0, 7}},
         {"{\"ipus_per_replica\": 4}", 6, 6, 2, 2, {3, 3}, {3, 3}},
+        /* Of the cuts that would do, the largest; not the one that leaves nothing for the decoder. */
+        {"{\"layers_per_ipu\": [6, 0, 6, 0]}", 6, 6, 2, 2, {6, 0}, {6, 0}},
+        {"{\"layers_per_ipu\": [2, 0, 0, 0]}", 2, 0, 2, 2, {2, 0}, {0, 0}},
     };
     (void)state;
 
@@ -155,6 +159,7 @@ static void test_impossible_parts(void **state)
     (void)state;
     refuse_split("{\"layers_per_ipu\": [4, 3]}", "training", 3, 4, "Unable to find a valid split");
     refuse_split("{}", "training", 3, 4, "at least 2 devices");
+    refuse_split("{\"layers_per_ipu\": [1, 1]}", "training", 2, 0, "Unable to find a valid split");
     /* The trap: one wildcard of its own makes inference one device. */
     refuse_split("{\"layers_per_ipu\": [-1, -1], \"inference_layers_per_ipu\": [-1]}", "inference", 3, 4,
                  "`inference_ipus_per_replica` is 1");
@@ -193,7 +198,9 @@ static void test_splits_go_with_their_part(void **state)
         const bg_ipu_settings of = part == 0 ? first : second;
         assert_true(of.has_seed && of.seed == 4 && of.gradient_accumulation == 5 && of.replicas == 2);
         assert_int_equal(of.output_mode, BG_OUTPUT_SUM);
-        assert_int_equal(bg_ipu_config_settings(part == 0 ? encoder : decoder, true).matmul_count, 1);
+        /* What inference took from training before they were parted is inference's own. */
+        const bg_ipu_settings other = bg_ipu_config_settings(part == 0 ? encoder : decoder, true);
+        assert_true(other.matmul_count == 1 && other.layers_count == 4 && other.ipus_per_replica == 4);
     }
     bg_ipu_config_destroy(decoder);
     bg_ipu_config_destroy(encoder);
