@@ -207,7 +207,7 @@ BG_API bg_value bg_ipu_projection_layer(bg_graph *graph, const bg_ipu_config *co
  * `stages` and `cache_dir` are borrowed: the text must live as long as the options. Lists and callbacks are set in C.
  * Errors: BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
 BG_API bg_status bg_options_set(bg_options *options, const char *name, const char *text, bg_error *error);
-/* All that has a name, one a line. malloc'ed. */
+/* All that has a name, one a line; then, as comments, anchors, location rules and models of devices. malloc'ed. */
 BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);
 
 /* ---- options that own what they hold ---- */
@@ -237,6 +237,11 @@ BG_API bg_status bg_run_options_set_integers(bg_run_options *options, const char
                                              size_t count, bg_error *error);
 BG_API bg_status bg_run_options_set_reals(bg_run_options *options, const char *name, const double *values, size_t count,
                                           bg_error *error);
+/* One more anchor, as PopTorch's anchorTensor: `output` of the graph, or what an op makes, is returned as `name` (NULL:
+ * the same) in a mode of its own (bg_output_request; `period` for BG_OUTPUT_EVERY_N). Errors: BG_ERROR_INVALID: frozen,
+ * no output, a mode that is none, a name that is taken. */
+BG_API bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name,
+                                           bg_output_mode mode, uint32_t period, bg_error *error);
 /* What holds; texts and lists live as long as `options`. A seed from 2^63 on is a text. Errors: BG_ERROR_NOT_FOUND. */
 BG_API bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_config_value *out, bg_error *error);
 /*

@@ -17,6 +17,7 @@ struct bg_run_options {
     bg_options options;
     bgi_arena arena; /* what they point to */
     bool is_frozen;
+    bool has_anchors; /* added by bg_run_options_add_anchor */
     bool is_given[BGI_MOST_RUN_OPTIONS];
 };
 
@@ -51,6 +52,7 @@ bg_status bg_run_options_clone(const bg_run_options *options, bg_run_options **o
 {
     BGI_TRY(bg_run_options_create(&options->options, out, error));
     memcpy((*out)->is_given, options->is_given, sizeof options->is_given);
+    (*out)->has_anchors = options->has_anchors;
     return BG_OK;
 }
 
@@ -78,6 +80,10 @@ void bg_run_options_apply(bg_run_options *options, bg_options *to)
     for (uint32_t i = 0; bgi_run_option_name(i) != NULL; i++)
         if (options->is_given[i])
             bgi_run_option_copy(&options->options, i, to);
+    if (options->has_anchors) {
+        to->output_requests = options->options.output_requests;
+        to->output_request_count = options->options.output_request_count;
+    }
 }
 
 /* ---- setting ---- */
@@ -98,6 +104,45 @@ bg_status bg_run_options_set(bg_run_options *options, const char *name, const ch
     BGI_TRY(check_open(options, error));
     BGI_TRY(bgi_run_option_set(&options->options, &options->arena, name, text, &number, error));
     options->is_given[number] = true;
+    return BG_OK;
+}
+
+/* ---- anchors ---- */
+
+/* The name that a request has in the session. */
+static const char *name_of(const bg_output_request *request)
+{
+    return request->name != NULL ? request->name : request->output;
+}
+
+bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name, bg_output_mode mode,
+                                    uint32_t period, bg_error *error)
+{
+    const bg_output_request *old = options->options.output_requests;
+    const uint32_t count = options->options.output_request_count;
+    bg_output_request made = {.output = output, .name = name, .mode = mode, .period = period}, *list;
+
+    BGI_TRY(check_open(options, error));
+    if (output == NULL || output[0] == '\0')
+        return bg_error_set(error, BG_ERROR_INVALID, "an anchor of no output; name an output of the graph, or an op");
+    if ((int)mode < 0 || mode > BG_OUTPUT_EVERY_N)
+        return bg_error_set(error, BG_ERROR_INVALID, "anchor `%s`: mode is %d; it must be one of bg_output_mode",
+                            name_of(&made), (int)mode);
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(name_of(&old[i]), name_of(&made)) == 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "there is an anchor `%s` already; give this one another name",
+                                name_of(&made));
+    made.output = bgi_arena_text(&options->arena, output);
+    made.name = name != NULL ? bgi_arena_text(&options->arena, name) : NULL;
+    list = bgi_arena_take(&options->arena, (size_t)count + 1, sizeof *list);
+    if (made.output == NULL || (name != NULL && made.name == NULL) || list == NULL)
+        return bgi_error_memory(error, "anchors", ((size_t)count + 1) * sizeof *list);
+    if (count > 0)
+        memcpy(list, old, count * sizeof *list);
+    list[count] = made;
+    options->options.output_requests = list;
+    options->options.output_request_count = count + 1;
+    options->has_anchors = true;
     return BG_OK;
 }
 

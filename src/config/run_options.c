@@ -479,6 +479,26 @@ void bgi_run_option_print(bgi_text *text, uint32_t number, const bg_options *opt
     }
 }
 
+/* What is for C alone, as comments: what reads the text goes by the lines above. */
+static void print_comments(bgi_text *text, const bg_options *options)
+{
+    for (uint32_t i = 0; options->output_requests != NULL && i < options->output_request_count; i++) {
+        const bg_output_request *request = &options->output_requests[i];
+        bgi_text_add(text, "# anchor %s: %s, %s", request->name != NULL ? request->name : request->output,
+                     request->output, bg_output_mode_name(request->mode));
+        bgi_text_add(text, request->mode == BG_OUTPUT_EVERY_N ? " of period %u\n" : "\n", request->period);
+    }
+    for (uint32_t i = 0; options->location_rules != NULL && i < options->location_rule_count; i++) {
+        const bg_location_rule *rule = &options->location_rules[i];
+        bgi_text_add(text, "# location of %s (classes %#x): %s%s%s\n", rule->pattern, (unsigned)rule->classes,
+                     name_place((int)rule->location.place), rule->location.sharded ? ", in pieces" : "",
+                     rule->location.on_demand ? ", on demand" : "");
+    }
+    for (uint32_t i = 0; options->devices != NULL && i < options->device_model_count; i++)
+        bgi_text_add(text, "# device %u: speed %g, memory %zu bytes\n", i, options->devices[i].speed,
+                     options->devices[i].memory_bytes);
+}
+
 bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error)
 {
     bgi_text text = {0};
@@ -488,5 +508,6 @@ bg_status bg_options_print(const bg_options *options, char **out_text, bg_error 
         bgi_run_option_print(&text, i, options);
         bgi_text_add(&text, "\n");
     }
+    print_comments(&text, options);
     return bgi_text_finish(&text, out_text, error);
 }

@@ -393,6 +393,51 @@ static void test_all_problems(void **state)
     free(text);
 }
 
+/* Anchors are added one by one, cloned, applied with the options that were given, printed, and read over. */
+static void test_anchors(void **state)
+{
+    const bg_location_rule rule = {
+        .classes = 2, .pattern = "layer*", .location = {.place = BG_PLACE_REMOTE, .sharded = true}};
+    bg_options plain = bg_options_defaults(), to = bg_options_defaults();
+    bg_run_options *options, *clone = NULL;
+    char text[] = "B1.relu", *printed = NULL;
+    bg_error error = {0};
+    (void)state;
+
+    plain.location_rules = &rule;
+    plain.location_rule_count = 1;
+    options = make(&plain);
+    bg_run_options_apply(options, &to);
+    assert_int_equal(to.output_request_count, 0);
+    assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
+    bg_run_options_destroy(options);
+    assert_int_equal(bg_run_options_add_anchor(clone, text, "relu", BG_OUTPUT_EVERY_N, 2, NULL), BG_OK);
+    text[0] = 'x';
+    assert_int_equal(bg_run_options_add_anchor(clone, "loss", NULL, BG_OUTPUT_SUM, 1, NULL), BG_OK);
+    assert_int_equal(bg_run_options_add_anchor(clone, "loss", NULL, BG_OUTPUT_ALL, 1, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "there is an anchor `loss` already"));
+    assert_int_equal(bg_run_options_add_anchor(clone, "", NULL, BG_OUTPUT_ALL, 1, NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_run_options_add_anchor(clone, "y", NULL, (bg_output_mode)9, 1, NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_run_options_clone(clone, &options, NULL), BG_OK);
+    bg_run_options_destroy(clone);
+    bg_run_options_apply(options, &to);
+    assert_int_equal(to.output_request_count, 2);
+    assert_string_equal(to.output_requests[0].output, "B1.relu");
+    assert_string_equal(to.output_requests[0].name, "relu");
+    assert_true(to.output_requests[0].period == 2 && to.output_requests[1].mode == BG_OUTPUT_SUM);
+    assert_int_equal(bg_options_print(bg_run_options_view(options), &printed, NULL), BG_OK);
+    assert_non_null(strstr(printed, "\n# anchor relu: B1.relu, every_n of period 2\n# anchor loss: loss, sum\n"
+                                    "# location of layer* (classes 0x2): remote, in pieces\n"));
+    bg_error_clear(&error);
+    assert_int_equal(bg_run_options_add_anchor(options, "z", NULL, BG_OUTPUT_ALL, 1, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "frozen"));
+    bg_run_options_destroy(options);
+    options = make(NULL);
+    assert_int_equal(bg_run_options_parse(options, printed, "printed", &error), BG_OK);
+    bg_run_options_destroy(options);
+    free(printed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_every_value_comes_back),
         cmocka_unit_test(test_texts_are_utf8),
+        cmocka_unit_test(test_anchors),
     };
 
     return cmocka_run_group_tests_name("options that own what they hold", tests, NULL, NULL);
