@@ -36,6 +36,7 @@ static const governed governed_flags[] = {
     {.flag = "strategy", .always = "trains pipelined"},
     {.flag = "accumulation", .always = "accumulates the mean of gradients"},
     {.flag = "replica-reduction", .always = "takes the mean over replicas"},
+    {.flag = "stochastic-rounding", .always = "rounds what is kept in 16 bits by chance"},
     {.flag = "device-iterations", .field = BGI_IPU_DEVICE_ITERATIONS},
     {.flag = "gradient-accumulation", .field = BGI_IPU_ACCUMULATION},
     {.flag = "replicas", .field = BGI_IPU_REPLICAS},
@@ -168,6 +169,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     /* The default of training. */
     config->output_mode =
         bg_output_mode_name(options->output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->output_mode);
+    config->stochastic_rounding = options->stochastic_rounding;
     config->recompute = bg_recompute_name(options->recompute);
     if (options->recompute == BG_RECOMPUTE_CHECKPOINTS)
         config->checkpoint_blocks = true; /* every layer's result */

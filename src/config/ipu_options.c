@@ -188,9 +188,6 @@ static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu
     if (!has_known_devices(settings, model))
         bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so which devices there are\n",
                      bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
-    if (!for_inference)
-        bgi_text_add(notes,
-                     "stochastic rounding, which IPU software turns on in training, is off: weights are float32\n");
     if (for_inference && bgi_ipu_bool(config, BGI_IPU_EXPLICIT_IR))
         bgi_text_add(notes, "`explicit_ir_inference` has no effect: there is one compiler path\n");
     if (settings->replicated_tensor_sharding && settings->replicas == 1)
@@ -231,6 +228,7 @@ static void fill_options(const bg_ipu_settings *settings, bool for_inference, bg
         options->seed = (uint64_t)settings->seed;
     if (for_inference)
         return;
+    options->stochastic_rounding = true; /* of what is kept in 16 bits, if anything is */
     options->auto_loss_scaling.enabled = settings->auto_loss_scaling;
     options->offload_optimiser = settings->optimizer_state_offchip;
     options->locations[BG_LOCATION_STATE].sharded = settings->replicated_tensor_sharding && settings->replicas > 1;

@@ -65,6 +65,14 @@ check "which makes it smaller" sh -c '! cmp -s "$1" "$2"' sh "$folder/one.plan" 
     --loss-scaling auto:16 --log "$folder/log" --save "$folder/one" >/dev/null 2>&1
 check "a scale that adapts itself" test "$(sed -n 's/.*"loss_scale":\([0-9]*\)\.0,.*/\1/p' "$folder/log" | tr '\n' ' ')" = '16 32 '
 
+for rounding in --config-update=layers_per_ipu=[4] --stochastic-rounding --quiet; do
+    "$program" mnist $common "$rounding" --steps 4 --weight-type bfloat16 --gradient-accumulation 2 --device-iterations 1 \
+        --save "$folder/rounded$rounding" >/dev/null 2>&1
+done
+check "what is 16 bits wide is rounded by chance" cmp "$folder/rounded--config-update=layers_per_ipu=[4]" \
+    "$folder/rounded--stochastic-rounding"
+check "which is seen" sh -c '! cmp -s "$1" "$2"' sh "$folder/rounded--stochastic-rounding" "$folder/rounded--quiet"
+
 # A preset by its name; what it does not give is a flag's.
 plan "$folder/one.plan" --config mnist --replicas 2 --schedule grouped
 plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials bfloat16
@@ -75,8 +83,11 @@ check "layers that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
 
 # The test runs as the inference fields say.
 "$program" mnist $common --config mnist --config-update 'inference_layers_per_ipu=[2 2],inference_device_iterations=7,
-    inference_replication_factor=2,gradient_accumulation_steps=2' --log "$folder/log" --save "$folder/one" >"$folder/out" 2>&1
-check "the test has its own placement" grep -q '^Accuracy on all 500 test images: ' "$folder/out"
+    inference_replication_factor=2,gradient_accumulation_steps=2' --log "$folder/log" --log-dir "$folder/logs" \
+    --save "$folder/one" >"$folder/out" 2>&1
+check "two devices" grep -q '^block B3: stage 1, device 1$' "$folder/logs/brigade.log"
+check "and seven micro-batches a call" grep -q '^dev1 [.]  F0 F1 F2 F3 F4 F5 F6$' "$folder/logs/brigade.log"
+check "all images are tested so" grep -q '^Accuracy on all 500 test images: ' "$folder/out"
 check "the log has the options as they came out" grep -q '"gradient-accumulation":2,.*"config":"mnist"' "$folder/log"
 
 # Contradictions: both are named.

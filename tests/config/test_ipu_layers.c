@@ -233,6 +233,7 @@ static void test_options(void **state)
     assert_int_equal(made.options.gradient_accumulation, 8);
     assert_int_equal(made.options.device_iterations, 3);
     assert_int_equal(made.options.accumulation, BG_ACCUMULATE_MEAN);
+    assert_true(made.options.stochastic_rounding);
     assert_int_equal(made.options.output_mode, BG_OUTPUT_SUM);
     assert_int_equal(made.options.recompute, BG_RECOMPUTE_CHECKPOINTS);
     assert_true(made.options.offload_optimiser);
@@ -249,6 +250,7 @@ static void test_options(void **state)
     assert_int_equal(made.options.replicas, 1);
     assert_int_equal(made.options.gradient_accumulation, 1);
     assert_int_equal(made.options.device_iterations, 5);
+    assert_false(made.options.stochastic_rounding);
     assert_int_equal(made.options.output_mode, BG_OUTPUT_ALL);
     assert_false(made.options.offload_optimiser);
     assert_true(made.options.compile_only);
