@@ -272,6 +272,27 @@ static void say_notes(const mnist_config *config, char *notes)
     }
 }
 
+/* Fields that are about layers which the digit network does not have. */
+static void say_without_effect(const mnist_config *config, const bg_ipu_config *ipu)
+{
+    static const bgi_ipu_field_id fields[] = {
+        BGI_IPU_EMBEDDING_FACTOR,           BGI_IPU_INFERENCE_EMBEDDING_FACTOR,  BGI_IPU_EMBEDDING_SPLITS,
+        BGI_IPU_INFERENCE_EMBEDDING_SPLITS, BGI_IPU_PROJECTION_FACTOR,           BGI_IPU_INFERENCE_PROJECTION_FACTOR,
+        BGI_IPU_PROJECTION_SPLITS,          BGI_IPU_INFERENCE_PROJECTION_SPLITS,
+    };
+    char text[256];
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (!is_field_given(ipu, fields[i]) || json_integer_value(ipu->given[fields[i]]) == 1)
+            continue;
+        snprintf(text, sizeof text,
+                 "--config: `%s` has no effect: the digit network has no embedding, and its output "
+                 "layer is too small to be cut",
+                 bgi_ipu_fields[fields[i]].name);
+        cli_warn(config->command, text);
+    }
+}
+
 static bg_status make_options(const bg_ipu_config *ipu, mnist_config *config, bg_error *error)
 {
     bg_status status =
@@ -300,6 +321,7 @@ static bg_status apply(bg_ipu_config *ipu, const bool *given, mnist_config *conf
     BGI_TRY(bg_ipu_config_print_notes(ipu, &notes, error));
     say_notes(config, notes);
     free(notes);
+    say_without_effect(config, ipu);
     if (config->debug) {
         say_notes(config, config->ipu.training.notes);
         say_notes(config, config->ipu.test.notes);

@@ -73,6 +73,12 @@ check "what is 16 bits wide is rounded by chance" cmp "$folder/rounded--config-u
     "$folder/rounded--stochastic-rounding"
 check "which is seen" sh -c '! cmp -s "$1" "$2"' sh "$folder/rounded--stochastic-rounding" "$folder/rounded--quiet"
 
+# What a field is about and the network does not have is said.
+"$program" plan mnist --config mnist --config-update 'embedding_serialization_factor=4,inference_projection_serialization_factor=1' \
+    >/dev/null 2>"$folder/err"
+check "no embedding" grep -q 'warning: --config: `embedding_serialization_factor` has no effect' "$folder/err"
+check "nothing of what is plain" test "$(grep -c 'has no effect' "$folder/err")" = 1
+
 # A preset by its name; what it does not give is a flag's.
 plan "$folder/one.plan" --config mnist --replicas 2 --schedule grouped
 plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials bfloat16
