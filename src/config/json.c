@@ -221,10 +221,7 @@ static void print_string(bgi_text *text, const char *string, escape_style style)
         const unsigned char *begin = at;
         const uint32_t character = read_character(&at);
 
-        /* Python leaves DEL as it is. */
-        if (style == ESCAPE_ALL && character == 0x7f)
-            bgi_text_add(text, "\x7f");
-        else if (character == '"' || character == '\\')
+        if (character == '"' || character == '\\')
             bgi_text_add(text, "\\%c", (int)character);
         else if (wants_escape(character, style))
             print_escape(text, character);

@@ -499,9 +499,10 @@ static void test_files_come_out_as_they_went_in(void **state)
         "  \"inference_device_iterations\": 4,\n  \"layers_per_ipu\": [\n    3,\n    7,\n    7,\n"
         "    7\n  ],\n  \"matmul_proportion\": [\n    0.1,\n    0.15,\n    1e-05,\n    1.0\n  ],\n"
         "  \"optimum_version\": \"1.0.0\",\n  \"parallelize_kwargs\": {},\n"
-        "  \"executable_cache_dir\": \"caf\\u00e9 \\\"x\\\"\",\n  \"seed\": 42\n}\n";
+        "  \"executable_cache_dir\": \"caf\\u00e9\\u007f\\ud83d\\ude00 \\\"x\\\"\",\n  \"seed\": 42\n}\n";
     static const char sorted[] =
-        "{\n  \"enable_half_first_order_momentum\": true,\n  \"executable_cache_dir\": \"caf\\u00e9 \\\"x\\\"\",\n"
+        "{\n  \"enable_half_first_order_momentum\": true,\n  \"executable_cache_dir\": "
+        "\"caf\\u00e9\\u007f\\ud83d\\ude00 \\\"x\\\"\",\n"
         "  \"inference_device_iterations\": 4,\n  \"layers_per_ipu\": [\n    3,\n    7,\n    7,\n    7\n  ],\n"
         "  \"matmul_proportion\": [\n    0.1,\n    0.15,\n    1e-05,\n    1.0\n  ],\n  \"optimum_version\": "
         "\"1.0.0\",\n"

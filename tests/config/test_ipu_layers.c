@@ -264,6 +264,9 @@ static void test_options(void **state)
     assert_null(made.options.cache_dir);
     assert_int_equal(made.options.auto_stage, BG_AUTO_STAGE_INCREMENT);
     assert_non_null(strstr(made.notes, "`layers_per_ipu` has no effect"));
+    assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.2);
+    assert_true(bg_ipu_config_settings(config, false).auto_loss_scaling);
+    assert_false(bg_ipu_config_settings(config, true).auto_loss_scaling);
     bg_ipu_options_clear(&made);
     assert_int_equal(
         bg_ipu_config_update_from_string(config, "executable_cache_dir=disabled,enable_half_partials=n", NULL), BG_OK);
