@@ -148,12 +148,16 @@ static void print_batches(const config_options *options, const bg_ipu_settings *
                call);
 }
 
-static void print_memory(const bg_ipu_settings *settings)
+/* Inference has no state, and keeps no activations. */
+static void print_memory(const bg_ipu_settings *settings, bool for_inference)
 {
-    printf("    memory: optimiser's state %s%s; activations %s; scratch of a matrix product up to",
-           settings->optimizer_state_offchip ? "off the devices" : "on the devices",
-           settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
-           settings->recompute_checkpoint_every_layer ? "computed again, each layer's result kept" : "kept");
+    printf("    memory: ");
+    if (!for_inference)
+        printf("optimiser's state %s%s; activations %s; ",
+               settings->optimizer_state_offchip ? "off the devices" : "on the devices",
+               settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
+               settings->recompute_checkpoint_every_layer ? "computed again, each layer's result kept" : "kept");
+    printf("scratch of a matrix product up to");
     for (size_t i = 0; i < settings->matmul_count; i++)
         printf("%s %g", i == 0 ? "" : ",", settings->matmul_proportion[i]);
     printf(" of a device's memory, sums in %s\n", settings->enable_half_partials ? "bfloat16" : "float32");
@@ -199,10 +203,9 @@ bg_status config_explain(const bg_ipu_config *config, const config_options *opti
                settings.replicas == 1 ? "" : "s", (uint64_t)settings.ipus_per_replica * settings.replicas);
         BGI_TRY(print_layout(config, options, inference != 0, problems, error));
         print_batches(options, &settings, inference != 0, problems);
-        if (inference == 0) {
-            print_memory(&settings);
+        print_memory(&settings, inference != 0);
+        if (inference == 0)
             hint_pipeline(&settings);
-        }
         check_devices(options, &settings, mode, problems);
     }
     return BG_OK;

@@ -24,6 +24,9 @@ check "what memory holds" grep -q "^    memory: optimiser's state on the devices
 up to 0.2 of a device's memory, sums in bfloat16\$" "$folder/out"
 check "inference is split too" grep -q '^Inference: sharded, 4 devices' "$folder/out"
 
+"$program" config explain --update 'matmul_proportion=0.3,inference_matmul_proportion=0.5' --layers 4 >"$folder/out"
+check "what it holds in inference" grep -q "^    memory: scratch of a matrix product up to 0.5 of" "$folder/out"
+
 explain "bert-base" 'Training: pipelined, 4 devices a replica, 4 replicas, devices in all: 16
     device 0      0 layers  -          embedding, in pieces
     device 1      4 layers  0-3
