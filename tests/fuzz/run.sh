@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds every fuzz target with libFuzzer and runs each for a while, two at a time: tests/fuzz/run.sh [SECONDS]
+# Builds every fuzz target with libFuzzer and runs each for a while, two a processor: tests/fuzz/run.sh [SECONDS]
 #
 # A target starts from tests/fuzz/corpus/<name>/ (read only) and grows a corpus of its own under build-fuzz. Each crash,
 # leak, undefined behaviour or input that takes longer than 10 s is a failure and its input is named.
@@ -25,7 +25,7 @@ if [ "${2:-}" = --one ]; then
     run_one "$3" "$build" "$seconds"
     exit 0
 fi
-ls "$build"/fuzz/fuzz_* | grep -v '\.' | xargs -P 2 -I{} "$0" "$seconds" --one {} >"$build/results"
+ls "$build"/fuzz/fuzz_* | grep -v '\.' | xargs -P $((2 * $(getconf _NPROCESSORS_ONLN))) -I{} "$0" "$seconds" --one {} >"$build/results"
 cat "$build/results"
 failed=$(grep -c '^FAILED' "$build/results")
 echo "$(grep -c '^ok' "$build/results") passed, $failed failed"
