@@ -42,7 +42,8 @@ list="$build/tests/logs/list"
     done
 } | grep -F -- "$pattern" | grep -v -E -- "${BRIGADE_TEST_EXCLUDE:-^$}" >"$list"
 
-tr '\n' '\0' <"$list" | tr ' ' '\0' | xargs -0 -r -n 2 -P "$jobs" sh -c '"$0" --one "$2" "$3" "$1"' "$0" "$build"
+# Scripts first: they take longest, and what ends last should be short.
+{ grep '\.sh$' "$list"; grep -v '\.sh$' "$list"; } | tr '\n ' '\0\0' | xargs -0 -r -n 2 -P "$jobs" sh -c '"$0" --one "$2" "$3" "$1"' "$0" "$build"
 
 # cmocka says "[  PASSED  ] 3 test(s)." and so on; script tests say "3 passed, 0 failed[, 0 skipped]".
 count() {

@@ -111,6 +111,12 @@ same() {
 train base --epochs 1
 train again --epochs 1
 same base again
+# Under sanitizers a fourth of them: tests/parity has the engine's.
+seldom=0
+is_left_out() {
+    seldom=$((seldom + 1))
+    [ -n "${BRIGADE_TEST_QUICK:-}" ] && [ $((seldom % 4)) -ne 1 ]
+}
 for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--schedule sequential' \
     '--stages B1,B2|B3,B4' '--cores 1' '--offload-optimiser' '--recompute stage' '--recompute 0.5 --recompute-order then' \
     '--strategy single --recompute checkpoints --checkpoint-blocks' \
@@ -118,6 +124,7 @@ for variant in '--strategy sharded' '--strategy single' '--schedule grouped' '--
     '--offload weights,accumulators,optimiser,activations --recompute stage' \
     '--offload-rule weights:layer3.*;weights,optimiser:layer4.* --offload-minimum 300 --io-threads 0' \
     '--loss-scaling 1024' '--partials bfloat16' '--profile' '--output-mode all' '--device-iterations 1'; do
+    is_left_out && continue
     train variant --epochs 1 $variant
     same base variant
 done
@@ -127,6 +134,7 @@ train clipped-pipeline --epochs 1 --gradient-accumulation 4 $gradients
 same clipped clipped-pipeline
 check "gradients that are bounded and rounded give other weights" sh -c '! cmp -s base.safetensors clipped.safetensors'
 for optimiser in rmsprop:centred,momentum=0.5 adamax:uncorrected lamb; do
+    is_left_out && continue
     train optimiser --epochs 1 --optimiser "$optimiser" --strategy single
     train optimiser-pipeline --epochs 1 --optimiser "$optimiser" --offload-optimiser
     same optimiser optimiser-pipeline
