@@ -18,22 +18,6 @@
 
 enum { STEPS = 8, ELEMENTS = 6 };
 
-static bgi_test_oracle *oracle;
-
-static int open_oracle(void **state)
-{
-    (void)state;
-    oracle = bgi_test_oracle_open("tests/oracle/ops_b.txt");
-    return 0;
-}
-
-static int close_oracle(void **state)
-{
-    (void)state;
-    bgi_test_oracle_close(oracle);
-    return 0;
-}
-
 enum { STATES = 3 };
 
 typedef enum rule { SGD, ADAM, RMSPROP, LAMB } rule;
@@ -163,7 +147,7 @@ static void create_update(update_graph *u, const update_case *c, bg_dtype dtype,
     assert_int_equal(bg_graph_check(u->graph, NULL), BG_OK);
     bgi_test_interpreter_init(&u->interpreter, u->graph);
     bgi_test_set(&u->interpreter, u->hyper, c->hyper);
-    bgi_test_set(&u->interpreter, u->parameter, bgi_test_oracle_find(oracle, c->name, "start")->values);
+    bgi_test_set(&u->interpreter, u->parameter, bgi_test_oracle_find(bgi_test_ops_oracle, c->name, "start")->values);
     bgi_test_set(&u->interpreter, u->scale, (double[]){1.0});
 }
 
@@ -182,7 +166,7 @@ static void run_step(update_graph *u, uint64_t step, const double *gradient)
 
 static void compare_state(const update_graph *u, const update_case *c, bg_value value, const char *name)
 {
-    const bgi_test_tensor *wanted = bgi_test_oracle_try(oracle, c->name, name);
+    const bgi_test_tensor *wanted = bgi_test_oracle_try(bgi_test_ops_oracle, c->name, name);
     double elements[ELEMENTS];
 
     if (wanted == NULL)
@@ -194,8 +178,8 @@ static void compare_state(const update_graph *u, const update_case *c, bg_value 
 /* Eight steps; as in the oracle, the learning rate is halved before the fifth. */
 static void follow_oracle(const update_case *c, bg_dtype dtype, bg_dtype gradient_dtype, double scale, double absolute)
 {
-    const double *gradients = bgi_test_oracle_find(oracle, c->name, "gradients")->values;
-    const bgi_test_tensor *history = bgi_test_oracle_find(oracle, c->name, "history");
+    const double *gradients = bgi_test_oracle_find(bgi_test_ops_oracle, c->name, "gradients")->values;
+    const bgi_test_tensor *history = bgi_test_oracle_find(bgi_test_ops_oracle, c->name, "history");
     double found[STEPS * ELEMENTS];
     update_graph u;
 
@@ -240,7 +224,7 @@ static void test_a_resumed_update_continues(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const double *gradients = bgi_test_oracle_find(oracle, cases[i].name, "gradients")->values;
+        const double *gradients = bgi_test_oracle_find(bgi_test_ops_oracle, cases[i].name, "gradients")->values;
         double kept[1 + STATES][ELEMENTS], whole[ELEMENTS], resumed[ELEMENTS];
         update_graph u;
 
@@ -618,5 +602,5 @@ int main(void)
         cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };
 
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+    return cmocka_run_group_tests(tests, bgi_test_open_ops_oracle, bgi_test_close_ops_oracle);
 }
