@@ -562,11 +562,6 @@ void bgi_memmap_forget(bgi_memmap *memmap)
         bgi_memmap_index_clear(&memmap->found);
 }
 
-const char *bgi_memmap_directory(const bgi_memmap *memmap)
-{
-    return memmap->directory;
-}
-
 const char *bgi_memmap_index_path(const bgi_memmap *memmap)
 {
     return memmap->index_path;

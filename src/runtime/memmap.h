@@ -62,7 +62,6 @@ bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weigh
 bg_status bgi_memmap_finish(bgi_memmap *memmap, bg_session *session, const char *note, bg_error *error);
 
 /* memmap.c, for memmap_index.c */
-const char *bgi_memmap_directory(const bgi_memmap *memmap);
 const char *bgi_memmap_index_path(const bgi_memmap *memmap);
 uint64_t bgi_memmap_identity(const bgi_memmap *memmap);
 uint64_t bgi_memmap_id(const bgi_memmap *memmap);
