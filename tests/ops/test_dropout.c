@@ -17,30 +17,39 @@
 #include "support/interpret.h"
 #include "support/op_case.h"
 
-enum { SAMPLES = 4, ELEMENTS = 6 * 7 /* not a multiple of 4 */, COUNT = SAMPLES * ELEMENTS };
+enum { SAMPLES = 4, ELEMENTS = 6 * 7 /* not a multiple of 4 */, COUNT = SAMPLES * ELEMENTS, MOST = 256 };
 
-/* Dropout of ones for `samples` samples. */
-static void drop(int64_t samples, double probability, uint32_t random_id, const bg_kernel_env *env, double *out)
+/* Dropout of ones. */
+static void drop_ones(const bg_type *type, const bgi_dropout_attributes *attributes, const bg_kernel_env *env,
+                      double *out)
 {
-    const bg_type type = bg_tensor3(BG_FLOAT64, samples, 6, 7);
-    const bgi_dropout_attributes attributes = {.probability = probability, .random_id = random_id};
     bgi_test_interpreter interpreter;
     bg_graph *graph = NULL;
-    double ones[COUNT];
+    double ones[MOST];
     bg_value x, y;
 
+    assert_true(bg_type_element_count(type) <= MOST);
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
-    x = bg_graph_input(graph, "x", &type);
-    y = bg_graph_add(graph, &bgi_op_dropout, "dropout", &x, 1, &attributes, NULL);
+    x = bg_graph_input(graph, "x", type);
+    y = bg_graph_add(graph, &bgi_op_dropout, "dropout", &x, 1, attributes, NULL);
     bgi_test_interpreter_init(&interpreter, graph);
     interpreter.env = *env;
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < MOST; i++)
         ones[i] = 1.0;
     bgi_test_set(&interpreter, x, ones);
     bgi_test_interpret(&interpreter);
     bgi_test_get(&interpreter, y, out);
     bgi_test_interpreter_clear(&interpreter);
     bg_graph_destroy(graph);
+}
+
+/* For `samples` samples. */
+static void drop(int64_t samples, double probability, uint32_t random_id, const bg_kernel_env *env, double *out)
+{
+    const bg_type type = bg_tensor3(BG_FLOAT64, samples, 6, 7);
+    const bgi_dropout_attributes attributes = {.probability = probability, .random_id = random_id};
+
+    drop_ones(&type, &attributes, env, out);
 }
 
 static void test_mask_is_the_documented_one(void **state)
@@ -114,27 +123,11 @@ static void test_masks_differ(void **state)
 /* Rows of eight whose last dimension is cut in two along an axis. */
 static void drop_piece(bg_mesh_axis axis, const bg_mesh *place, double *out)
 {
-    enum { ROWS = 64, WIDTH = 4 };
-    const bg_type type = bg_tensor3(BG_FLOAT64, 1, ROWS, WIDTH);
+    const bg_type type = bg_tensor3(BG_FLOAT64, 1, 64, 4);
     const bgi_dropout_attributes attributes = {
         .probability = 0.5, .random_id = 3, .axis = axis, .pieces = axis == BG_MESH_NONE ? 0 : 2};
-    bgi_test_interpreter interpreter;
-    bg_graph *graph = NULL;
-    double ones[ROWS * WIDTH];
-    bg_value x, y;
 
-    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
-    x = bg_graph_input(graph, "x", &type);
-    y = bg_graph_add(graph, &bgi_op_dropout, "dropout", &x, 1, &attributes, NULL);
-    bgi_test_interpreter_init(&interpreter, graph);
-    interpreter.env = (bg_kernel_env){.seed = 5, .place = *place, .training = true};
-    for (int i = 0; i < ROWS * WIDTH; i++)
-        ones[i] = 1.0;
-    bgi_test_set(&interpreter, x, ones);
-    bgi_test_interpret(&interpreter);
-    bgi_test_get(&interpreter, y, out);
-    bgi_test_interpreter_clear(&interpreter);
-    bg_graph_destroy(graph);
+    drop_ones(&type, &attributes, &(bg_kernel_env){.seed = 5, .place = *place, .training = true}, out);
 }
 
 /* What all replicas along an axis have has one mask there; what is cut along it has another for each piece, and along
