@@ -404,9 +404,9 @@ static int run(mnist_config *config)
     if (config->profile_dir != NULL && !config->profile)
         cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
     cli_catch_signals();
-    if (mnist_costs_find(config, !config->library.compile_only, &error) != BG_OK)
+    if (mnist_costs_find(config, !config->common.compile_only, &error) != BG_OK)
         return cli_fail("mnist", CLI_FAILED, &error);
-    return config->library.compile_only ? compile_alone(config) : run_mnist(config);
+    return config->common.compile_only ? compile_alone(config) : run_mnist(config);
 }
 
 int cli_mnist(int argc, char **argv)

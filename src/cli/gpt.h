@@ -26,7 +26,7 @@ typedef struct gpt_options {
     cli_sizes device_memory;
     const char *offload, *shard, *recompute, *recompute_order, *phase_liveness;
     const char *hf_model, *save_hf, *load, *save, *memmap_dir, *weights_path, *log_path, *tensorboard;
-    cli_library library;
+    cli_library common;
     bool quiet;
 } gpt_options;
 

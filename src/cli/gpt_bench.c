@@ -50,10 +50,10 @@ static int run_bench(const gpt_options *options, const bgi_gpt_config *config)
     bg_status status = check_places(config, &error);
 
     if (status == BG_OK)
-        status = options->library.compile_only ? gpt_compile_alone(options, config, &error)
-                                               : gpt_runner_create(options, config, &runner, &error);
+        status = options->common.compile_only ? gpt_compile_alone(options, config, &error)
+                                              : gpt_runner_create(options, config, &runner, &error);
 
-    if (status == BG_OK && !options->library.compile_only) {
+    if (status == BG_OK && !options->common.compile_only) {
         const size_t count = (size_t)runner.samples_per_run * (size_t)config->sequence_length;
 
         ones = malloc(count * sizeof *ones);

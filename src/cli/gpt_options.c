@@ -205,19 +205,9 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    const bg_run_options *named;
-    const bg_options *view;
-
-    BGI_TRY(cli_library_read(&options->library, error));
-    named = options->library.run_options;
-    view = bg_run_options_view(named);
-    if (bg_run_options_is_given(named, "strategy"))
-        options->strategy = bg_strategy_name(view->strategy);
-    if (bg_run_options_is_given(named, "schedule"))
-        options->schedule = view->schedule;
-    if (bg_run_options_is_given(named, "stages"))
-        options->stages = view->stages;
-    return refuse_options(named, error);
+    BGI_TRY(cli_library_read(&options->common, error));
+    cli_library_strategy(&options->common, &options->strategy, &options->schedule, &options->stages);
+    return refuse_options(options->common.run_options, error);
 }
 
 /* What the configuration has a word for: it is printed, checked and computed with as they say. */
@@ -260,7 +250,7 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     for (uint32_t i = 0; i < options->assignments.count; i++)
         BGI_TRY(set_value(config, "set", options->assignments.values[i], error));
     BGI_TRY(set_own(options, config, error));
-    BGI_TRY(take_named(&options->library, config, error));
+    BGI_TRY(take_named(&options->common, config, error));
     BGI_TRY(bgi_gpt_config_check(config, error));
     BGI_TRY(check_files(options, config, error));
     plan = gpt_plan_options(options, config);
@@ -287,7 +277,7 @@ static void print_message(void *user, bg_log_level level, const char *text)
 
     if (level <= BG_LOG_WARNING)
         cli_warn("gpt", text);
-    else if (options->library.log_cycles)
+    else if (options->common.log_cycles)
         cli_say("gpt", "info: %s", text);
 }
 
@@ -338,7 +328,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     set_locations(options, config, &plan);
     cli_recompute_find(options->recompute != NULL ? options->recompute : is_phased(options) ? "stage" : NULL, &plan);
     bg_recompute_order_find(options->recompute_order, &plan.recompute_order);
-    cli_library_set(&options->library, &plan);
+    cli_library_set(&options->common, &plan);
     plan.memmap_dir = config->memmap_dir;
     plan.memmap_mode = config->test_mode      ? BG_MEMMAP_READ_ONLY
                        : config->load != NULL ? BG_MEMMAP_RENEW
@@ -354,7 +344,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.stochastic_rounding = config->stochastic_rounding;
     plan.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.auto_loss_scaling.output = config->auto_loss_scaling;
-    cli_library_override(&options->library, &plan);
+    cli_library_override(&options->common, &plan);
     plan.log = print_message;
     plan.log_user = (void *)(uintptr_t)options;
     return plan;
@@ -385,6 +375,6 @@ int gpt_command_run(int argc, char **argv, const cli_option *table, const char *
         code = run(&options, &config);
         bgi_gpt_config_clear(&config);
     }
-    cli_library_clear(&options.library);
+    cli_library_clear(&options.common);
     return code;
 }

@@ -365,11 +365,11 @@ static int run_all(const gpt_options *options, const bgi_gpt_config *config)
     bg_error error = {0};
     bg_status status = print_start(&r, &error);
 
-    if (status == BG_OK && options->library.compile_only)
+    if (status == BG_OK && options->common.compile_only)
         status = gpt_compile_alone(options, config, &error);
     else if (status == BG_OK)
         status = prepare(&r, &error);
-    if (status == BG_OK && !options->library.compile_only)
+    if (status == BG_OK && !options->common.compile_only)
         status = train(&r, &error);
     cli_log_close(&r.log);
     bgi_event_file_close(&r.events, NULL);

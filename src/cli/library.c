@@ -73,6 +73,19 @@ void cli_library_override(const cli_library *library, bg_options *options)
         bg_run_options_apply(library->run_options, options);
 }
 
+void cli_library_strategy(const cli_library *library, const char **strategy, const char **schedule, const char **stages)
+{
+    const bg_run_options *named = library->run_options;
+    const bg_options *view = bg_run_options_view(named);
+
+    if (bg_run_options_is_given(named, "strategy"))
+        *strategy = bg_strategy_name(view->strategy);
+    if (bg_run_options_is_given(named, "schedule"))
+        *schedule = view->schedule;
+    if (bg_run_options_is_given(named, "stages"))
+        *stages = view->stages;
+}
+
 uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise)
 {
     return bg_run_options_is_given(library->run_options, name) ? given : otherwise;

@@ -48,7 +48,7 @@ typedef struct mnist_config {
     const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
     uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
-    cli_library library;
+    cli_library common;
     double clip_norm;         /* 0: off */
     const char *loss_scaling; /* a number, "auto" or "auto:NUMBER" */
     bool gradient_norm;

@@ -352,7 +352,7 @@ static bg_status check_checkpoints(const mnist_config *config, bg_error *error)
 /* What the program itself computes with. */
 static void take_options(mnist_config *config)
 {
-    const cli_library *library = &config->library;
+    const cli_library *library = &config->common;
     const bg_run_options *options = library->run_options;
     const bg_options *view = bg_run_options_view(options);
 
@@ -363,14 +363,9 @@ static void take_options(mnist_config *config)
     config->replicas = cli_library_count(library, "replicas", view->replicas, config->replicas);
     config->output_period = cli_library_count(library, "output_period", view->output_period, config->output_period);
     config->seed = cli_library_count(library, "seed", view->seed, config->seed);
-    if (bg_run_options_is_given(options, "strategy"))
-        config->strategy = bg_strategy_name(view->strategy);
+    cli_library_strategy(library, &config->strategy, &config->schedule, &config->stages);
     if (bg_run_options_is_given(options, "output_mode"))
         config->output_mode = bg_output_mode_name(view->output_mode);
-    if (bg_run_options_is_given(options, "schedule"))
-        config->schedule = view->schedule;
-    if (bg_run_options_is_given(options, "stages"))
-        config->stages = view->stages;
     if (bg_run_options_is_given(options, "offload_optimiser"))
         config->offload_optimiser = view->offload_optimiser;
     if (bg_run_options_is_given(options, "output_gradient_norm"))
@@ -384,7 +379,7 @@ static void take_options(mnist_config *config)
 
 bg_status mnist_config_read_options(mnist_config *config, bg_error *error)
 {
-    BGI_TRY(cli_library_read(&config->library, error));
+    BGI_TRY(cli_library_read(&config->common, error));
     take_options(config);
     if (config->device_iterations == 0 || config->gradient_accumulation == 0 || config->replicas == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -485,7 +480,7 @@ static void print_message(void *user, bg_log_level level, const char *text)
     const mnist_config *config = user;
     static const char *const names[] = {"error", "warning", "info", "debug"};
 
-    if (level > BG_LOG_WARNING && !config->debug && !config->library.log_cycles)
+    if (level > BG_LOG_WARNING && !config->debug && !config->common.log_cycles)
         return;
     cli_clear_line(config->quiet); /* it may say that a plan is being made */
     if (level == BG_LOG_WARNING)
@@ -615,14 +610,14 @@ bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_p
     describe_devices(config, room->devices, &options);
     options.cores = (uint32_t)config->cores;
     options.seed = config->seed;
-    cli_library_set(&config->library, &options);
+    cli_library_set(&config->common, &options);
     options.partials = bg_dtype_find(config->partials);
     options.ipu_limits = config->ipu_limits;
     options.auto_round_devices = config->auto_round_devices;
     cli_recompute_find(config->recompute, &options);
     bg_recompute_order_find(config->recompute_order, &options.recompute_order);
     set_gradients(config, &options);
-    cli_library_override(&config->library, &options);
+    cli_library_override(&config->common, &options);
     if (!training) {
         options.recompute = BG_RECOMPUTE_NONE;
         if (has_own_test(config))

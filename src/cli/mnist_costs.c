@@ -27,12 +27,12 @@ static bg_status measure(mnist_config *config, bg_error *error)
     shape.device_iterations = 1;
     shape.replicas = 1;
     shape.logs_all = false;
-    timed.library.run_options = NULL;
-    BGI_TRY(bg_run_options_clone(config->library.run_options, &timed.library.run_options, error));
-    status = bg_run_options_set(timed.library.run_options, "cores", "1", error);
+    timed.common.run_options = NULL;
+    BGI_TRY(bg_run_options_clone(config->common.run_options, &timed.common.run_options, error));
+    status = bg_run_options_set(timed.common.run_options, "cores", "1", error);
     if (status == BG_OK)
         status = mnist_plan_create(&timed, &shape, &plan, error);
-    cli_library_clear(&timed.library);
+    cli_library_clear(&timed.common);
     if (status != BG_OK)
         return status;
     costs->stage_count = bg_plan_summarise(plan).stage_count;

@@ -176,11 +176,11 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     config->offload_optimiser = options->offload_optimiser;
     if (config->shard == NULL && options->locations[BG_LOCATION_STATE].sharded)
         config->shard = "optimiser";
-    set_proportions(options, &config->library.matmul_proportions);
+    set_proportions(options, &config->common.matmul_proportions);
     if (options->auto_loss_scaling.enabled && !adapts_itself(config->loss_scaling))
         config->loss_scaling = "auto";
-    if (config->library.cache_dir == NULL)
-        config->library.cache_dir = options->cache_dir;
+    if (config->common.cache_dir == NULL)
+        config->common.cache_dir = options->cache_dir;
     /* Configurations have it, and it is about limits of IPUs. */
     config->auto_round_devices = options->auto_round_devices && config->ipu_limits;
 }
@@ -296,10 +296,10 @@ static void say_without_effect(const mnist_config *config, const bg_ipu_config *
 static bg_status make_options(const bg_ipu_config *ipu, mnist_config *config, bg_error *error)
 {
     bg_status status =
-        bg_ipu_config_to_options(ipu, false, config->library.compile_only, &network, &config->ipu.training, error);
+        bg_ipu_config_to_options(ipu, false, config->common.compile_only, &network, &config->ipu.training, error);
 
     if (status == BG_OK)
-        status = bg_ipu_config_to_options(ipu, true, config->library.compile_only, &network, &config->ipu.test, error);
+        status = bg_ipu_config_to_options(ipu, true, config->common.compile_only, &network, &config->ipu.test, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--config");
 }
 
@@ -348,5 +348,5 @@ void mnist_config_clear(mnist_config *config)
     bg_costs_clear(&config->costs);
     bg_ipu_options_clear(&config->ipu.training);
     bg_ipu_options_clear(&config->ipu.test);
-    cli_library_clear(&config->library);
+    cli_library_clear(&config->common);
 }

@@ -56,7 +56,7 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     options.output_period = (uint32_t)shape->output_period;
     options.offload_optimiser = shape->training && config->offload_optimiser;
     options.trace = shape->training && (config->profile || options.trace);
-    if (config->library.run_options == NULL || !bg_run_options_is_given(config->library.run_options, "trace_events"))
+    if (config->common.run_options == NULL || !bg_run_options_is_given(config->common.run_options, "trace_events"))
         options.trace_events = PROFILE_EVENTS;
     if (shape->training && config->costs.stage_count > 0) {
         options.stage_costs = config->costs.stages;

@@ -81,6 +81,9 @@ void cli_library_clear(cli_library *library);
 /* The options of the command line, and those by name over everything that is in `options`. */
 void cli_library_set(const cli_library *library, bg_options *options);
 void cli_library_override(const cli_library *library, bg_options *options);
+/* Which strategy, schedule and stages, where they are given by name; texts are lent by the options. */
+void cli_library_strategy(const cli_library *library, const char **strategy, const char **schedule,
+                          const char **stages);
 /* `given`, where the option has a name there, else `otherwise`. */
 uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise);
 
