@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs every test program of a build folder and the script tests: tests/run.sh [BUILD [PATTERN]]
 #
-# One line a test; the whole output of those that fail; at the end one line that counts the single tests:
+# One line a test; the whole output of those that fail; at the end their names and one line that counts the single tests:
 # "N passed, N failed" (and ", N skipped" when there are any). A test program that crashes, or that ran no test at all,
 # counts as a failure, and so does a run of no tests. PATTERN: only tests whose name contains it.
 # BRIGADE_TEST_EXCLUDE: an extended regular expression; tests whose names match are left out.
@@ -55,7 +55,7 @@ count() {
         END { print total + 0 }' "$1"
 }
 
-total_passed=0 total_failed=0 total_skipped=0
+total_passed=0 total_failed=0 total_skipped=0 names_failed=
 while read -r name program; do
     log="$build/tests/logs/$(echo "$name" | tr / -).log"
     set -- $(sed -n 's/^@exit //p' "$log" 2>/dev/null | tail -n 1)
@@ -73,12 +73,13 @@ while read -r name program; do
     total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))
     total_skipped=$((total_skipped + skipped))
     result=ok
-    [ "$failed" -gt 0 ] && result=FAILED
+    [ "$failed" -gt 0 ] && result=FAILED && names_failed="$names_failed $name"
     printf '%-6s %-36s %4d tests %6d.%02d s%s\n' "$result" "$name" $((passed + failed + skipped)) \
         $((milliseconds / 1000)) $((milliseconds % 1000 / 10)) "$note"
     [ "$failed" -gt 0 ] && sed -e '/^@exit /d' -e 's/^/    /' "$log"
 done <"$list"
 
+[ -n "$names_failed" ] && echo "failed:$names_failed"
 summary="$total_passed passed, $total_failed failed"
 [ "$total_skipped" -gt 0 ] && summary="$summary, $total_skipped skipped"
 if [ $((total_passed + total_failed)) -eq 0 ]; then

@@ -20,9 +20,9 @@
  * depend on how many workers there are or who is faster. Nobody opens beyond the last free slot: that is the
  * back-pressure. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
  *
- * Everything in bg_loader is guarded by `mutex`, but: options and order (constant), `order_indices` (the opener's, of
- * whom there is one), a slot's indices and tensors (the opener's until opened; then of those who claimed its chunks;
- * then the consumer's).
+ * Everything in bg_loader is guarded by `mutex`, but: options and order (constant), is_helped (atomic), `order_indices`
+ * (the opener's, of whom there is one), a slot's indices and tensors (the opener's until opened; then of those who
+ * claimed its chunks; then the consumer's).
  */
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -35,6 +35,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,9 +93,9 @@ struct bg_loader {
     bool is_paused;
     bool is_ending;
     bool is_opening;
-    uint32_t busy_count; /* workers filling a chunk */
-    bool is_helped;      /* has ever been */
-    bool is_helping;     /* there is one scratch for helpers */
+    uint32_t busy_count;   /* workers filling a chunk */
+    atomic_bool is_helped; /* has ever been */
+    bool is_helping;       /* there is one scratch for helpers */
     size_t helped_samples;
 
     slot *slots;
@@ -304,18 +305,13 @@ static bool is_done(const slot *s)
     return s->done_count == s->sample_count;
 }
 
-/* Enough batches are ready for helpers to have the time for the next one. */
-static bool may_leave_it(bg_loader *loader)
+/* Enough batches are ready, or being copied by another worker, for helpers to have the time for the next one. */
+static bool may_leave_it(const bg_loader *loader)
 {
     const uint64_t enough = (loader->options.prefetch_depth + 1) / 2;
-    uint64_t ready = 0;
 
-    if (!loader->is_helped || loader->options.prefetch_depth == 1)
-        return false;
-    while (ready < enough && loader->first_sequence + ready < loader->next_sequence &&
-           is_done(slot_of(loader, loader->first_sequence + ready)))
-        ready++;
-    return ready == enough;
+    return atomic_load_explicit(&loader->is_helped, memory_order_relaxed) && loader->options.prefetch_depth > 1 &&
+           loader->claim_sequence - loader->first_sequence >= enough;
 }
 
 static void *run_worker(void *argument)
@@ -347,9 +343,13 @@ bool bg_loader_help(bg_loader *loader)
     bg_error error = {0};
     bool has_helped = false;
 
-    if (loader->helped_samples == 0 || pthread_mutex_trylock(&loader->mutex) != 0)
+    if (loader->helped_samples == 0)
         return false;
-    loader->is_helped = true;
+    /* Outside the mutex: whoever comes while a worker holds it is a helper as well. */
+    if (!atomic_load_explicit(&loader->is_helped, memory_order_relaxed))
+        atomic_store_explicit(&loader->is_helped, true, memory_order_relaxed);
+    if (pthread_mutex_trylock(&loader->mutex) != 0)
+        return false;
     if (loader->is_begun && !loader->is_paused && !loader->is_helping &&
         loader->claim_sequence < loader->next_sequence) {
         loader->is_helping = has_helped = true;
