@@ -107,7 +107,7 @@ pictures: all
 ARCH := $(shell uname -m)
 ifeq ($(ARCH),x86_64)
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512
-AVX2_FLAGS := -mavx2 -mfma
+AVX2_FLAGS := -mavx2 -mfma -mf16c
 endif
 
 $(BUILD)/%_avx512.o: %_avx512.c

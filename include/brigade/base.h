@@ -75,6 +75,7 @@ typedef enum bg_dtype {
     BG_FLOAT64, /* gradient checks; every reference kernel takes it */
     BG_INT32,
     BG_UINT8,
+    BG_FLOAT16, /* IEEE 754 binary16 */
     BG_DTYPE_COUNT
 } bg_dtype;
 

@@ -1,8 +1,8 @@
 /*
  * ops.h: the library's ops. Each adds one op (or a few) to a graph and returns its output; shapes are checked when
  * added. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in].
- * Float ops take float32, bfloat16 and float64; operands of one op have one float type unless said otherwise, and sums
- * are kept in float32 or better. `name` may be NULL.
+ * Float ops take float32, bfloat16, float16 and float64; operands of one op have one float type unless said otherwise,
+ * and sums are kept in float32 or better. `name` may be NULL.
  */
 #ifndef BRIGADE_OPS_H
 #define BRIGADE_OPS_H

@@ -18,8 +18,8 @@ extern "C" {
 /* ---- NumPy ---- */
 
 /*
- * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float32, float64 and
- * uint8 as they are; float16 as float32; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and
+ * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float16, float32,
+ * float64 and uint8 as they are; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and
  * uint64 as int32 when every value fits. Either byte order. Fortran order is put into C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);

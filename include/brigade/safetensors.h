@@ -16,7 +16,7 @@ extern "C" {
 
 typedef struct bg_safetensors_entry {
     const char *name; /* UTF-8, not "__metadata__" */
-    bg_type type;     /* float32 (F32), bfloat16 (BF16), float64 (F64), int32 (I32), uint8 (U8) */
+    bg_type type;     /* float32 (F32), bfloat16 (BF16), float16 (F16), float64 (F64), int32 (I32), uint8 (U8) */
     const void *data; /* aligned for its type */
 } bg_safetensors_entry;
 

@@ -184,7 +184,8 @@ typedef struct bg_trainer_options {
     bool checkpoint_end;       /* and when a fit ends, early or not, if it has done updates since the last one */
     bg_trainer_learning_rate learning_rate; /* asked before each call of a fit; NULL: as the optimiser has it */
     void *learning_rate_user;
-    /* Lightning's precision=16: data in float32 for an input in bfloat16 are rounded; other types stay. */
+    /* Lightning's "16-mixed": float data for an input of another float type, such as float16, are rounded to it;
+     * integers stay what they are. */
     bool cast_batches;
     const bg_trainer_argument *arguments;
     uint32_t argument_count;

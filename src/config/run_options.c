@@ -15,6 +15,7 @@
 #include <brigade/schedule.h>
 
 #include "core/error.h"
+#include "core/narrow.h"
 #include "core/text.h"
 
 typedef enum option_kind { BOOL, COUNT, SIZE, SEED, THREADS, REAL, NAME, SCHEDULE, TEXT, COUNTS, REALS } option_kind;
@@ -49,14 +50,14 @@ NAMES(memmap_mode)
 
 static const char *name_partials(int value)
 {
-    return value == BG_FLOAT32 || value == BG_BFLOAT16 ? bg_dtype_name((bg_dtype)value) : "none";
+    return bgi_dtype_is_single((bg_dtype)value) ? bg_dtype_name((bg_dtype)value) : "none";
 }
 
 static const char *name_dtype(int value)
 {
-    return value == BG_DTYPE_NONE                        ? "default"
-           : value == BG_FLOAT32 || value == BG_BFLOAT16 ? bg_dtype_name((bg_dtype)value)
-                                                         : "none";
+    return value == BG_DTYPE_NONE                 ? "default"
+           : bgi_dtype_is_single((bg_dtype)value) ? bg_dtype_name((bg_dtype)value)
+                                                  : "none";
 }
 
 static const char *name_accumulator(int value)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bfloat16.h"
+#include "core/narrow.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/safetensors.h"
@@ -222,19 +222,21 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
-/* Whether the weight is there already, and kept in bfloat16. */
-static bool is_narrow(bg_weights *weights, const char *name)
+/* In which type the weight is kept: float32, unless it is there already in 16 bits. */
+static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
 {
     bg_weight weight;
 
-    return bg_weights_find(weights, name, &weight, NULL) == BG_OK && weight.type.dtype == BG_BFLOAT16;
+    return bg_weights_find(weights, name, &weight, NULL) == BG_OK && bgi_dtype_is_narrow(weight.type.dtype)
+               ? weight.type.dtype
+               : BG_FLOAT32;
 }
 
 /* In place. */
-static void narrow(float *floats, int64_t count)
+static void narrow(bg_dtype dtype, float *floats, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        const uint16_t half = bgi_bfloat16_from_float(floats[i]);
+        const uint16_t half = bgi_narrow_from_float(dtype, floats[i]);
 
         memcpy((char *)floats + 2 * i, &half, sizeof half);
     }
@@ -252,12 +254,12 @@ static bg_status set_weights(const source *s, const bgi_hf_config *config, bg_we
         const bg_safetensors_entry *entry = find_tensor(s, name);
         const void *data = entry->data;
 
-        bool narrows;
+        bg_dtype kept;
 
         strcpy(full, prefix);
         strcat(full, name);
-        narrows = is_narrow(weights, full);
-        if (narrows || entry->type.dtype != BG_FLOAT32) {
+        kept = find_kept_dtype(weights, full);
+        if (kept != BG_FLOAT32 || entry->type.dtype != BG_FLOAT32) {
             if (bg_type_size_bytes(&type) > scratch_bytes) {
                 free(scratch);
                 scratch_bytes = bg_type_size_bytes(&type);
@@ -268,9 +270,9 @@ static bg_status set_weights(const source *s, const bgi_hf_config *config, bg_we
             bgi_safetensors_read_floats(entry, scratch);
             data = scratch;
         }
-        if (narrows) {
-            narrow(scratch, bg_type_element_count(&type));
-            type.dtype = BG_BFLOAT16;
+        if (kept != BG_FLOAT32) {
+            narrow(kept, scratch, bg_type_element_count(&type));
+            type.dtype = kept;
         }
         status = bg_weights_set(weights, full, &type, data, error);
     }

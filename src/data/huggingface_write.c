@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/narrow.h"
 
 enum { FULL_NAME_BYTES = BGI_HF_NAME_BYTES + 16 };
 
@@ -27,8 +28,8 @@ static bg_status find_weight(const bgi_hf_config *config, int64_t index, bg_weig
         return BG_OK;
     snprintf(name, FULL_NAME_BYTES, "transformer.%s", suffix);
     BGI_TRY(bg_weights_find(weights, name, out, error));
-    if (out->type.dtype == BG_BFLOAT16)
-        type.dtype = BG_BFLOAT16;
+    if (bgi_dtype_is_narrow(out->type.dtype))
+        type.dtype = out->type.dtype;
     if (!bg_type_equal(&out->type, &type))
         return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, expected %s of this model", name,
                             bg_type_text(&out->type, have), bg_type_text(&type, wanted));

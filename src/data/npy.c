@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/dataset.h"
-#include "data/half.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -209,7 +208,7 @@ static uint64_t read_bits(const unsigned char *bytes, size_t count, bool is_big)
     return bits;
 }
 
-typedef enum conversion { BITS, HALF, TRUTH, SIGNED, UNSIGNED } conversion;
+typedef enum conversion { BITS, TRUTH, SIGNED, UNSIGNED } conversion;
 
 typedef struct element {
     const char *description; /* without the byte order */
@@ -219,7 +218,7 @@ typedef struct element {
 } element;
 
 static const element elements[] = {
-    {"f4", 4, BG_FLOAT32, BITS},   {"f8", 8, BG_FLOAT64, BITS},   {"f2", 2, BG_FLOAT32, HALF},
+    {"f4", 4, BG_FLOAT32, BITS},   {"f8", 8, BG_FLOAT64, BITS},   {"f2", 2, BG_FLOAT16, BITS},
     {"u1", 1, BG_UINT8, BITS},     {"b1", 1, BG_UINT8, TRUTH},    {"i1", 1, BG_INT32, SIGNED},
     {"i2", 2, BG_INT32, SIGNED},   {"i4", 4, BG_INT32, BITS},     {"i8", 8, BG_INT32, SIGNED},
     {"u2", 2, BG_INT32, UNSIGNED}, {"u4", 4, BG_INT32, UNSIGNED}, {"u8", 8, BG_INT32, UNSIGNED},
@@ -244,7 +243,6 @@ static bool convert(const element *e, uint64_t bits, void *out)
     const uint64_t sign = e->size_bytes < 8 && bits >> (63 - shift) & 1 ? UINT64_MAX << (64 - shift) : 0;
     const uint64_t extended = bits | sign;
     int32_t whole;
-    float value;
 
     switch (e->conversion) {
     case BITS: /* little-endian in `bits`; of our own order in memory */
@@ -252,12 +250,10 @@ static bool convert(const element *e, uint64_t bits, void *out)
             memcpy(out, &bits, 8);
         else if (e->size_bytes == 4)
             memcpy(out, &(uint32_t){(uint32_t)bits}, 4);
+        else if (e->size_bytes == 2)
+            memcpy(out, &(uint16_t){(uint16_t)bits}, 2);
         else
             *(unsigned char *)out = (unsigned char)bits;
-        return true;
-    case HALF:
-        value = bgi_float_from_half((uint32_t)bits);
-        memcpy(out, &value, sizeof value);
         return true;
     case TRUTH:
         *(unsigned char *)out = (unsigned char)bits;

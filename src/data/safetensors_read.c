@@ -7,7 +7,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "data/half.h"
+#include "core/narrow.h"
 #include "data/mapping.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ typedef struct parser {
 
 static const bgi_safetensors_storage storages[] = {
     {"F32", BG_FLOAT32, 4},    {"BF16", BG_BFLOAT16, 2},  {"F64", BG_FLOAT64, 8},     {"I32", BG_INT32, 4},
-    {"U8", BG_UINT8, 1},       {"F16", BG_DTYPE_NONE, 2}, {"BOOL", BG_DTYPE_NONE, 1}, {"I8", BG_DTYPE_NONE, 1},
+    {"U8", BG_UINT8, 1},       {"F16", BG_FLOAT16, 2},    {"BOOL", BG_DTYPE_NONE, 1}, {"I8", BG_DTYPE_NONE, 1},
     {"I16", BG_DTYPE_NONE, 2}, {"U16", BG_DTYPE_NONE, 2}, {"U32", BG_DTYPE_NONE, 4},  {"I64", BG_DTYPE_NONE, 8},
     {"U64", BG_DTYPE_NONE, 8},
 };
@@ -95,8 +95,8 @@ static bg_status parse_dtype(const parser *p, const char *tensor, const json_t *
     out->storage = find_storage(text);
     if (out->storage == NULL || (out->storage->dtype == BG_DTYPE_NONE && !p->keeps_foreign))
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%.200s`: dtype `%.40s`, expected F32, BF16, F64, I32 or U8", p->name, tensor,
-                            text);
+                            "%s: tensor `%.200s`: dtype `%.40s`, expected F32, BF16, F16, F64, I32 or U8", p->name,
+                            tensor, text);
     /* Sizes are checked with it; what is foreign loses it at the end. */
     out->entry.type.dtype = find_stand_in(out->storage);
     return BG_OK;
@@ -416,7 +416,7 @@ const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_e
 
 bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage)
 {
-    return bg_dtype_is_float(storage->dtype) || strcmp(storage->name, "F16") == 0;
+    return bg_dtype_is_float(storage->dtype);
 }
 
 bool bgi_safetensors_read_floats(const bg_safetensors_entry *entry, float *out)
@@ -429,12 +429,9 @@ bool bgi_safetensors_read_floats(const bg_safetensors_entry *entry, float *out)
     else if (storage->dtype == BG_FLOAT64)
         for (int64_t i = 0; i < count; i++)
             out[i] = (float)((const double *)entry->data)[i];
-    else if (storage->dtype == BG_BFLOAT16)
+    else if (bgi_dtype_is_narrow(storage->dtype))
         for (int64_t i = 0; i < count; i++)
-            out[i] = bgi_float_from_bits((uint32_t)((const uint16_t *)entry->data)[i] << 16);
-    else if (bgi_safetensors_is_float(storage))
-        for (int64_t i = 0; i < count; i++)
-            out[i] = bgi_float_from_half(((const uint16_t *)entry->data)[i]);
+            out[i] = bgi_narrow_to_float(storage->dtype, ((const uint16_t *)entry->data)[i]);
     else
         return false;
     return true;

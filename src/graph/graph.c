@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/narrow.h"
 
 enum { MAXIMUM_OPERANDS = 64 };
 
@@ -256,11 +257,11 @@ bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type
 
 void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype)
 {
-    if (dtype == BG_FLOAT32 || dtype == BG_BFLOAT16)
+    if (bgi_dtype_is_single(dtype))
         graph->parameter_dtype = dtype;
     else
-        bg_graph_fail(graph, BG_ERROR_INVALID, "parameters kept as %s; they can be kept as float32 or bfloat16",
-                      bg_dtype_name(dtype));
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "parameters kept as %s; they can be kept as float32, bfloat16 or float16", bg_dtype_name(dtype));
 }
 
 bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initialiser *initialiser)

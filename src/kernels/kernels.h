@@ -45,11 +45,11 @@ static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 /* All of a call, part by part. */
 void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call);
 
-/* ---- matrix products whose partial sums are bfloat16 ----
+/* ---- matrix products whose partial sums are kept in 16 bits ----
  *
- * Sums run over K in order, in blocks. Of bfloat16 operands, when asked for, what is summed up so far is rounded
- * to bfloat16 after each block; inside a block it is float32, in which the products are exact, so that every kernel
- * gives the same bits. */
+ * Sums run over K in order, in blocks. Of operands in bfloat16 or float16, when asked for, what is summed up so far is
+ * rounded to their type after each block; inside a block it is float32, in which the products are exact, so that every
+ * kernel gives the same bits. */
 
 /* Terms of a block of K, and how many blocks there are: by K alone. */
 enum { BGI_PRODUCT_BLOCK = 256 };

@@ -3,6 +3,8 @@
  */
 #include "kernels/kernels.h"
 
+#include "core/narrow.h"
+
 static const struct {
     const char *name;
     bg_kernel_function reference;
@@ -72,7 +74,8 @@ void *bgi_product_state(const bgi_kernel_request *request)
                                 request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS ||
                                 request->id == BGI_KERNEL_CONV2D_POOL ||
                                 request->id == BGI_KERNEL_CONV2D_POOL_BACKWARD_INPUT;
-    const bool rounds = is_matrix && request->partials == BG_BFLOAT16 && request->types[0].dtype == BG_BFLOAT16;
+    const bool rounds =
+        is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
 
     return rounds || limit != 0 ? (void *)(uintptr_t)&products[rounds][limit] : NULL;

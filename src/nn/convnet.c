@@ -23,7 +23,8 @@ static bool check_options(bg_graph *graph, const bg_convnet_options *options)
         bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: the micro-batch is %lld; it must be at least 1",
                       (long long)options->micro_batch);
     else if (!bg_dtype_is_float(options->dtype))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: activations are %s; they can be float32 or bfloat16",
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "digit network: activations are %s; they can be float32, bfloat16 or float16",
                       bg_dtype_name(options->dtype));
     else if (options->label_dtype != BG_UINT8 && options->label_dtype != BG_INT32)
         bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: labels are %s; they can be uint8 or int32",

@@ -84,7 +84,7 @@ static bool check_options(bg_graph *graph, const bg_gpt_options *options)
         bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: dropout is %g; it must be at least 0 and below 1",
                       options->dropout);
     else if (!bg_dtype_is_float(options->dtype))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: activations are %s; they can be float32 or bfloat16",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: activations are %s; they can be float32, bfloat16 or float16",
                       bg_dtype_name(options->dtype));
     else if (options->outputs == 0 || (options->outputs & ~(uint32_t)BG_GPT_ALL) != 0)
         bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: outputs are 0x%x; they are a sum of BG_GPT_ values",

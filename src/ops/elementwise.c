@@ -353,7 +353,7 @@ static bg_status infer_cast(const bg_op_signature *op, bg_type *outputs, bg_erro
 
     if (bg_dtype_size_bytes(dtype) == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "element type %d is none of float32, bfloat16, float64, int32, uint8", (int)dtype);
+                            "element type %d is none of float32, bfloat16, float16, float64, int32, uint8", (int)dtype);
     outputs[0] = op->types[0];
     outputs[0].dtype = dtype;
     return BG_OK;
@@ -397,7 +397,8 @@ static bg_status infer_standardise(const bg_op_signature *op, bg_type *outputs, 
     const bgi_standardise_attributes *attributes = op->attributes;
 
     if (!bg_dtype_is_float(attributes->dtype))
-        return bg_error_set(error, BG_ERROR_INVALID, "the result is %s; it must be float32, bfloat16 or float64",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the result is %s; it must be float32, bfloat16, float16 or float64",
                             bg_dtype_name(attributes->dtype));
     if (attributes->divisor == 0.0f || attributes->deviation == 0.0f)
         return bg_error_set(error, BG_ERROR_INVALID, "divisor %g and deviation %g divide; neither may be zero",

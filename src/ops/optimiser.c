@@ -4,6 +4,7 @@
  */
 #include "ops/ops.h"
 
+#include "core/narrow.h"
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_sgd_update, SGD_UPDATE)
@@ -42,10 +43,11 @@ static bg_status check_update(const bg_op_signature *op, const char *const *stat
         bg_type wanted = *parameter;
 
         wanted.dtype = bgi_statistics_dtype(parameter->dtype);
-        if (wanted.dtype == BG_FLOAT32 && op->types[i].dtype == BG_BFLOAT16)
-            wanted.dtype = BG_BFLOAT16;
+        if (wanted.dtype == BG_FLOAT32 && bgi_dtype_is_narrow(op->types[i].dtype))
+            wanted.dtype = op->types[i].dtype;
         BGI_TRY(bgi_shape_equal(&op->types[i], state_names[i - STATE], &wanted,
-                                "the parameter's shape, in float32 or bfloat16, or float64 for float64", error));
+                                "the parameter's shape, in float32, bfloat16 or float16, or float64 for float64",
+                                error));
     }
     return BG_OK;
 }

@@ -9,8 +9,8 @@ bg_status bgi_shape_float(const bg_type *type, const char *operand, bg_error *er
 
     if (bg_dtype_is_float(type->dtype))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its elements must be float32, bfloat16 or float64", operand,
-                        bg_type_text(type, text));
+    return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its elements must be float32, bfloat16, float16 or float64",
+                        operand, bg_type_text(type, text));
 }
 
 bg_status bgi_shape_dtype(const bg_type *type, const char *operand, bg_dtype wanted, const char *because,

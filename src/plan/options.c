@@ -13,6 +13,7 @@
 #include <brigade/schedule.h>
 
 #include "core/error.h"
+#include "core/narrow.h"
 #include "core/text.h"
 
 /* Any number that uninitialised memory is unlikely to hold. */
@@ -566,8 +567,8 @@ static void check_accumulator(problem_list *list, const bg_options *options)
     if ((uint32_t)options->accumulator_type > BG_ACCUMULATOR_CALLBACK)
         add_problem(list, "accumulator_type is %d; it must be one of the bg_accumulator_type values",
                     (int)options->accumulator_type);
-    if (is_given && options->accumulator_dtype != BG_FLOAT32 && options->accumulator_dtype != BG_BFLOAT16)
-        add_problem(list, "accumulator_dtype is %s; it must be float32 or bfloat16",
+    if (is_given && !bgi_dtype_is_single(options->accumulator_dtype))
+        add_problem(list, "accumulator_dtype is %s; it must be float32, bfloat16 or float16",
                     bg_dtype_name(options->accumulator_dtype));
     if (!is_given && options->accumulator_dtype != BG_DTYPE_NONE)
         add_problem(list, "accumulator_dtype is %s, which counts with BG_ACCUMULATOR_GIVEN only; leave one of them out",
@@ -581,8 +582,8 @@ static void check_accumulator(problem_list *list, const bg_options *options)
 
 static void check_moment(problem_list *list, const char *what, bg_dtype dtype)
 {
-    if (dtype != BG_DTYPE_NONE && dtype != BG_FLOAT32 && dtype != BG_BFLOAT16)
-        add_problem(list, "%s is %s; it must be float32 or bfloat16 (float64 parameters keep float64)", what,
+    if (dtype != BG_DTYPE_NONE && !bgi_dtype_is_single(dtype))
+        add_problem(list, "%s is %s; it must be float32, bfloat16 or float16 (float64 parameters keep float64)", what,
                     bg_dtype_name(dtype));
 }
 
@@ -673,8 +674,8 @@ static void check_rest(problem_list *list, const bg_options *options)
     check_proportions(list, options);
     if (options->kernels != BG_KERNELS_FAST && options->kernels != BG_KERNELS_REFERENCE)
         add_problem(list, "kernels is %d; it must be BG_KERNELS_FAST or BG_KERNELS_REFERENCE", (int)options->kernels);
-    if (options->partials != BG_DTYPE_NONE && options->partials != BG_FLOAT32 && options->partials != BG_BFLOAT16)
-        add_problem(list, "partials is %s; it must be float32 or bfloat16", bg_dtype_name(options->partials));
+    if (options->partials != BG_DTYPE_NONE && !bgi_dtype_is_single(options->partials))
+        add_problem(list, "partials is %s; it must be float32, bfloat16 or float16", bg_dtype_name(options->partials));
     if (!(options->wait_limit_s > 0.0))
         add_problem(list, "wait_limit_s is %g; it must be above 0 (120 is the default, INFINITY waits for ever)",
                     options->wait_limit_s);

@@ -69,7 +69,7 @@ static bool meet(bgi_device *device, uint32_t axes, share_function do_share, con
 
 /* ---- sums ---- */
 
-/* bfloat16 is added up in float. */
+/* Floats of 16 bits are added up in float. */
 typedef union sum_block {
     float f[BLOCK_BYTES / sizeof(float)];
     double d[BLOCK_BYTES / sizeof(double)];
@@ -107,25 +107,26 @@ static double larger_double(double a, double b)
 
 static void begin_block(bg_dtype dtype, sum_block *restrict sum, const void *restrict first, size_t count)
 {
-    if (dtype != BG_BFLOAT16)
+    if (!bgi_dtype_is_narrow(dtype))
         memcpy(sum, first, count * bg_dtype_size_bytes(dtype));
-    for (size_t i = 0; dtype == BG_BFLOAT16 && i < count; i++)
-        sum->f[i] = bgi_bfloat16_to_float(((const uint16_t *)first)[i]);
+    for (size_t i = 0; bgi_dtype_is_narrow(dtype) && i < count; i++)
+        sum->f[i] = bgi_narrow_to_float(dtype, ((const uint16_t *)first)[i]);
 }
 
 static void add_block(const sum_job *job, sum_block *restrict sum, const void *restrict term, size_t count)
 {
     const bool adds = job->function == BG_REDUCE_SUM;
     const double *const d = term;
-    const uint16_t *const b = term;
-    const float *const f = term;
+    const float *f = term;
+    sum_block wide;
 
+    if (bgi_dtype_is_narrow(job->dtype)) {
+        begin_block(job->dtype, &wide, term, count);
+        f = wide.f;
+    }
     if (job->dtype == BG_FLOAT64)
         for (size_t i = 0; i < count; i++)
             sum->d[i] = adds ? sum->d[i] + d[i] : larger_double(sum->d[i], d[i]);
-    else if (job->dtype == BG_BFLOAT16)
-        for (size_t i = 0; i < count; i++)
-            sum->f[i] = adds ? sum->f[i] + bgi_bfloat16_to_float(b[i]) : larger(sum->f[i], bgi_bfloat16_to_float(b[i]));
     else
         for (size_t i = 0; i < count; i++)
             sum->f[i] = adds ? sum->f[i] + f[i] : larger(sum->f[i], f[i]);
@@ -133,10 +134,10 @@ static void add_block(const sum_job *job, sum_block *restrict sum, const void *r
 
 static void store_block(bg_dtype dtype, const sum_block *restrict sum, void *restrict to, size_t count)
 {
-    if (dtype != BG_BFLOAT16)
+    if (!bgi_dtype_is_narrow(dtype))
         memcpy(to, sum, count * bg_dtype_size_bytes(dtype));
-    for (size_t i = 0; dtype == BG_BFLOAT16 && i < count; i++)
-        ((uint16_t *)to)[i] = bgi_bfloat16_from_float(sum->f[i]);
+    for (size_t i = 0; bgi_dtype_is_narrow(dtype) && i < count; i++)
+        ((uint16_t *)to)[i] = bgi_narrow_from_float(dtype, sum->f[i]);
 }
 
 typedef struct slice {

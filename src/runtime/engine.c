@@ -10,6 +10,7 @@
 #include "core/arena.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/narrow.h"
 #include "runtime/memmap.h"
 
 enum { PAGE_BYTES = 4096 };
@@ -48,7 +49,7 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* Accumulators of bfloat16 outputs that are summed. */
+/* Accumulators of outputs in 16 bits that are summed. */
 static bg_status take_sums(bgi_engine *engine, bg_error *error)
 {
     const bg_plan *plan = engine->plan;
@@ -56,7 +57,7 @@ static bg_status take_sums(bgi_engine *engine, bg_error *error)
     for (uint32_t i = 0; i < engine->sum_count; i++) {
         const bgi_plan_output *output = &plan->outputs[i / plan->replicas];
         const size_t count = (size_t)bg_type_element_count(&output->type);
-        if (output->mode != BG_OUTPUT_SUM || output->type.dtype != BG_BFLOAT16)
+        if (output->mode != BG_OUTPUT_SUM || !bgi_dtype_is_narrow(output->type.dtype))
             continue;
         engine->sums[i] = calloc(count, sizeof *engine->sums[i]);
         if (engine->sums[i] == NULL)

@@ -194,7 +194,7 @@ struct bgi_engine {
     void **arenas;         /* [replica][device] */
     void **remotes;        /* [replica][device]; NULL where there is none */
     bgi_memmap *memmap;    /* the files that they are in; NULL: in memory */
-    float **sums;          /* [output][replica]: of bfloat16 outputs that are summed; else NULL */
+    float **sums;          /* [output][replica]: of outputs in 16 bits that are summed; else NULL */
     uint32_t sum_count;
     void **operands; /* of all devices */
 

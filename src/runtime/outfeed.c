@@ -172,7 +172,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
                                 leaf->output, bg_dtype_name(leaf->from_dtype));
         if (bg_dtype_is_float(leaf->from_dtype) && outfeed->options.accumulate_dtype != BG_DTYPE_NONE)
             leaf->value_type.dtype = outfeed->options.accumulate_dtype;
-        else if (leaf->from_dtype == BG_BFLOAT16)
+        else if (bgi_dtype_is_narrow(leaf->from_dtype))
             leaf->value_type.dtype = BG_FLOAT32;
     }
     leaf->value_bytes = bg_type_size_bytes(&leaf->value_type);

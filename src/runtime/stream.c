@@ -64,13 +64,14 @@ static uint64_t find_place(const bgi_device *device, const bgi_plan_output *outp
     }
 }
 
-/* bfloat16 sums are kept in float32 and rounded for the caller after each addition, so that no rounding adds up. */
-static void add_bfloat16(float *sum, uint16_t *to, const uint16_t *term, size_t count, bool is_first)
+/* Sums of floats in 16 bits are kept in float32 and rounded for the caller after each addition, so that no rounding
+ * adds up. */
+static void add_narrow(bg_dtype dtype, float *sum, uint16_t *to, const uint16_t *term, size_t count, bool is_first)
 {
     for (size_t i = 0; i < count; i++) {
-        const float value = bgi_bfloat16_to_float(term[i]);
+        const float value = bgi_narrow_to_float(dtype, term[i]);
         sum[i] = is_first ? value : sum[i] + value;
-        to[i] = bgi_bfloat16_from_float(sum[i]);
+        to[i] = bgi_narrow_from_float(dtype, sum[i]);
     }
 }
 
@@ -79,8 +80,8 @@ static void add(const bg_type *type, float *wide_sum, void *to, const void *term
 {
     const size_t count = (size_t)bg_type_element_count(type);
 
-    if (type->dtype == BG_BFLOAT16) {
-        add_bfloat16(wide_sum, to, term, count, is_first);
+    if (bgi_dtype_is_narrow(type->dtype)) {
+        add_narrow(type->dtype, wide_sum, to, term, count, is_first);
     } else if (is_first) {
         memcpy(to, term, bg_type_size_bytes(type));
     } else if (type->dtype == BG_FLOAT64) {

@@ -232,15 +232,17 @@ static bg_status check_tensor(const bgi_compiled *compiled, const bg_trainer *tr
     char sample_text[BG_TYPE_TEXT_BYTES], wanted_text[BG_TYPE_TEXT_BYTES];
     const bool fits = (uint64_t)bg_type_element_count(wanted) ==
                       (uint64_t)bg_type_element_count(sample) * compiled->shape.micro_batch;
+    const bool is_castable =
+        bg_dtype_is_float(sample->dtype) && bg_dtype_is_float(wanted->dtype) && sample->dtype != wanted->dtype;
 
-    input->is_cast = trainer->options.cast_batches && sample->dtype == BG_FLOAT32 && wanted->dtype == BG_BFLOAT16;
+    input->sample_dtype = sample->dtype;
+    input->is_cast = trainer->options.cast_batches && is_castable;
     if (fits && (sample->dtype == wanted->dtype || input->is_cast))
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_SHAPE, "samples of tensor %u are %s; input `%s` takes %s, %u samples%s", input->tensor,
-        bg_type_text(sample, sample_text), input->stream.name, bg_type_text(wanted, wanted_text),
-        compiled->shape.micro_batch,
-        fits && wanted->dtype == BG_BFLOAT16 && sample->dtype == BG_FLOAT32 ? ": cast_batches rounds them" : "");
+    return bg_error_set(error, BG_ERROR_SHAPE, "samples of tensor %u are %s; input `%s` takes %s, %u samples%s",
+                        input->tensor, bg_type_text(sample, sample_text), input->stream.name,
+                        bg_type_text(wanted, wanted_text), compiled->shape.micro_batch,
+                        fits && is_castable ? ": cast_batches casts them" : "");
 }
 
 static bg_status bind_input(bgi_compiled *compiled, const bg_trainer *trainer, const bg_type *types,
@@ -282,6 +284,15 @@ bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, c
     return BG_OK;
 }
 
+/* `count` elements of a tensor from `first` on, in the input's type. */
+static void cast_samples(const bgi_compiled_input *input, const void *tensor, uint64_t first, uint64_t count)
+{
+    const bg_dtype from = input->sample_dtype, to = input->stream.micro_batch_type.dtype;
+
+    for (uint64_t e = 0; e < count; e++)
+        bgi_store(to, input->own, (int64_t)e, bgi_load(from, tensor, (int64_t)(first + e)));
+}
+
 void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors, uint64_t first)
 {
     for (uint32_t i = 0; i < compiled->input_count; i++) {
@@ -296,11 +307,8 @@ void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors,
             compiled->input_data[i] =
                 (const char *)tensors[input->tensor] + first * row * bg_dtype_size_bytes(type->dtype);
         } else {
-            const float *from = (const float *)tensors[input->tensor] + first * row;
-            uint16_t *to = input->own;
-            for (uint64_t e = 0; e < elements * input->stream.count; e++)
-                to[e] = bgi_bfloat16_from_float(from[e]);
-            compiled->input_data[i] = to;
+            cast_samples(input, tensors[input->tensor], first * row, elements * input->stream.count);
+            compiled->input_data[i] = input->own;
         }
     }
 }

@@ -26,6 +26,7 @@ typedef struct bgi_compiled_input {
     uint32_t argument; /* of the trainer's options, or UINT32_MAX */
     void *own;         /* memory for an argument, or for data that are cast; NULL: the batch's */
     bool is_cast;
+    bg_dtype sample_dtype; /* of the tensor it comes from */
 } bgi_compiled_input;
 
 typedef struct bgi_compiled_output {

@@ -13,6 +13,7 @@
  * same way.
  */
 #include "core/error.h"
+#include "core/narrow.h"
 #include "ops/ops.h"
 #include "transform/training.h"
 
@@ -49,7 +50,7 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     const char *name = bg_graph_name(trainer->graph, parameter);
     const bg_type type = bg_graph_type(trainer->graph, parameter);
 
-    *out = type.dtype == BG_BFLOAT16 ? BG_FLOAT32 : type.dtype;
+    *out = bgi_dtype_is_narrow(type.dtype) ? BG_FLOAT32 : type.dtype;
     if (options->accumulator_type == BG_ACCUMULATOR_SAME)
         *out = type.dtype;
     else if (options->accumulator_type == BG_ACCUMULATOR_GIVEN)
@@ -57,9 +58,10 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     else if (options->accumulator_type == BG_ACCUMULATOR_CALLBACK)
         *out = options->choose_accumulator(options->choose_accumulator_user, name, &type);
     if (!bg_dtype_is_float(*out))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "accumulator of `%s`: the callback chose %s; it must be float32, bfloat16 or float64", name,
-                            bg_dtype_name(*out));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "accumulator of `%s`: the callback chose %s; it must be float32, bfloat16, float16 or float64", name,
+            bg_dtype_name(*out));
     if (*out != type.dtype && !options->cast_gradients)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "parameter `%s` is %s and its accumulator %s: the optimiser would get gradients of another "

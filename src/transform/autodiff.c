@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/narrow.h"
 #include "ops/ops.h"
 
 /* One summand of a value's gradient. */
@@ -194,8 +195,8 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
     } else {
         const double one64 = 1.0;
         const float one32 = 1.0f;
-        const uint16_t one16 = 0x3f80; /* bfloat16 */
         const bg_type type = value->type;
+        const uint16_t one16 = bgi_narrow_from_float(type.dtype, one32);
         seed = bg_graph_constant(graph, "loss.seed", &type,
                                  type.dtype == BG_FLOAT64   ? (const void *)&one64
                                  : type.dtype == BG_FLOAT32 ? (const void *)&one32

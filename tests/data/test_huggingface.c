@@ -211,13 +211,8 @@ static uint16_t to_half(float value)
     return (uint16_t)((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
 }
 
-/* A file of halves, whose type bg_safetensors_write does not have: written as bfloat16, and renamed in the header. */
 static void write_halves(tensors *t, bool is_bfloat16)
 {
-    char *content = NULL, *at;
-    size_t size_bytes = 0;
-    bg_error error = {0};
-
     for (int k = 0; k < TENSORS; k++) {
         for (int e = 0; e < LARGEST; e++) {
             uint32_t bits;
@@ -226,17 +221,10 @@ static void write_halves(tensors *t, bool is_bfloat16)
             memcpy(&bits, &t->values[k][e], sizeof bits);
             t->halves[k][e] = is_bfloat16 ? (uint16_t)(bits >> 16) : to_half(t->values[k][e]);
         }
-        t->entries[k].type.dtype = BG_BFLOAT16;
+        t->entries[k].type.dtype = is_bfloat16 ? BG_BFLOAT16 : BG_FLOAT16;
         t->entries[k].data = t->halves[k];
     }
     write_tensors("model.safetensors", t, 0, TENSORS);
-    if (is_bfloat16)
-        return;
-    require(bgi_file_load(join("model.safetensors"), 1 << 20, &content, &size_bytes, &error), &error);
-    for (at = content + 8; (at = strstr(at, "\"BF16\"")) != NULL;)
-        memcpy(at, "\"F16\" ", 6);
-    require(bgi_file_save(join("model.safetensors"), content, size_bytes, &error), &error);
-    free(content);
 }
 
 static void test_halves(void **state)
@@ -244,7 +232,6 @@ static void test_halves(void **state)
     (void)state;
     for (int is_bfloat16 = 0; is_bfloat16 < 2; is_bfloat16++) {
         tensors *t = make_tensors("");
-        bg_safetensors *file = NULL;
         bg_weights *weights;
 
         test_folder_create(folder);
@@ -253,10 +240,6 @@ static void test_halves(void **state)
         weights = load(NULL);
         assert_values(weights, t, is_bfloat16 ? 0x1p-7 : 0x1p-10);
         bg_weights_destroy(weights);
-        /* Callers that take any tensor are told. */
-        assert_int_equal(bg_safetensors_open(join("model.safetensors"), &file, NULL),
-                         is_bfloat16 ? BG_OK : BG_ERROR_UNSUPPORTED);
-        bg_safetensors_destroy(file);
         test_folder_remove(folder);
         free(t);
     }

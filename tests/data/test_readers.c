@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core/file.h"
+#include "core/narrow.h"
 #include "data/csv.h"
 #include "data/npy.h"
 #include "data/png.h"
@@ -52,7 +53,7 @@ static void test_npy_values(void **state)
                  {"npy/b1", "uint8[2]", 2, {0, 1}},
                  {"npy/i8", "int32[3]", 3, {-2147483648.0, 0, 2147483647}},
                  {"npy/i2", "int32[2]", 2, {-5, 7}},
-                 {"npy/f2", "float32[4]", 4, {1.5, -0.0, 0x1p-24, INFINITY}},
+                 {"npy/f2", "float16[4]", 4, {1.5, -0.0, 0x1p-24, INFINITY}},
                  {"npy/scalar", "int32[]", 1, {9}},
                  {"npy/v3", "int32[2]", 2, {1, 65535}}};
     (void)state;
@@ -68,8 +69,10 @@ static void test_npy_values(void **state)
         for (uint32_t i = 0; i < cases[c].count; i++) {
             const double value = array.type.dtype == BG_FLOAT32   ? (double)((float *)array.data)[i]
                                  : array.type.dtype == BG_FLOAT64 ? ((double *)array.data)[i]
-                                 : array.type.dtype == BG_INT32   ? ((int32_t *)array.data)[i]
-                                                                  : ((uint8_t *)array.data)[i];
+                                 : array.type.dtype == BG_FLOAT16
+                                     ? (double)bgi_float16_to_float(((uint16_t *)array.data)[i])
+                                 : array.type.dtype == BG_INT32 ? ((int32_t *)array.data)[i]
+                                                                : ((uint8_t *)array.data)[i];
             assert_true(value == cases[c].values[i] && signbit(value) == signbit(cases[c].values[i]));
         }
         bg_array_clear(&array);

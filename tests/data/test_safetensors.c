@@ -65,6 +65,7 @@ static void test_round_trip(void **state)
         {"step", bg_scalar(BG_FLOAT64), &wide},
         {"a", bg_vector(BG_UINT8, 3), bytes},
         {"z\xc3\xa9\"\\\n", bg_vector(BG_INT32, 2), integers},
+        {"h", bg_vector(BG_FLOAT16, 3), halves},
     };
     const bg_safetensors_metadata metadata[] = {{"format", "pt"}, {"epoch", "3 \"of\" 4"}, {"", ""}};
     char folder[TEST_FOLDER_BYTES], path[64];
@@ -74,12 +75,12 @@ static void test_round_trip(void **state)
 
     test_folder_create(folder);
     snprintf(path, sizeof path, "%s/x.safetensors", folder);
-    if (bg_safetensors_write(path, entries, 5, metadata, 3, &error) != BG_OK)
+    if (bg_safetensors_write(path, entries, 6, metadata, 3, &error) != BG_OK)
         fail_msg("%s", error.message);
     if (bg_safetensors_open(path, &file, &error) != BG_OK)
         fail_msg("%s", error.message);
-    assert_int_equal(bg_safetensors_count(file), 5);
-    for (size_t i = 0; i < 5; i++) {
+    assert_int_equal(bg_safetensors_count(file), 6);
+    for (size_t i = 0; i < 6; i++) {
         const bg_safetensors_entry *found = bg_safetensors_find(file, entries[i].name);
 
         assert_non_null(found);
@@ -262,8 +263,8 @@ static void test_bad_tensors(void **state)
     (void)state;
 
     assert_header_fails(TENSOR("1", "[1]", "[0,4]"), 4, BG_ERROR_PARSE, "x: tensor `w`: has no `dtype`");
-    assert_header_fails(TENSOR("\"F16\"", "[1]", "[0,2]"), 2, BG_ERROR_UNSUPPORTED,
-                        "tensor `w`: dtype `F16`, expected F32, BF16, F64, I32 or U8");
+    assert_header_fails(TENSOR("\"I16\"", "[1]", "[0,2]"), 2, BG_ERROR_UNSUPPORTED,
+                        "tensor `w`: dtype `I16`, expected F32, BF16, F16, F64, I32 or U8");
     assert_header_fails(TENSOR("\"F32\"", "3", "[0,4]"), 4, BG_ERROR_PARSE, "has no `shape`");
     assert_header_fails(TENSOR("\"F32\"", "[-1]", "[0,4]"), 4, BG_ERROR_PARSE, "dimension 0 is not an integer");
     assert_header_fails(TENSOR("\"F32\"", "[1,1.0]", "[0,4]"), 4, BG_ERROR_PARSE, "dimension 1 is not an integer");

@@ -60,6 +60,14 @@ static inline double draw_real(random_state *random, double low, double high)
     return low + (high - low) * draw(random) / 2147483648.0;
 }
 
+/* A type that fast kernels take: float32 in half of the cases, or one of 16 bits. */
+static inline bg_dtype draw_float(random_state *random)
+{
+    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT32, BG_FLOAT16};
+
+    return dtypes[draw_between(random, 0, 3)];
+}
+
 static inline void *take_operand(const bg_type *type)
 {
     void *data = NULL;
@@ -304,7 +312,10 @@ static inline double sum_tolerance(double terms)
 /* One unit in the last place of the type, relative to 1. */
 static inline double unit_of(bg_dtype dtype)
 {
-    return dtype == BG_BFLOAT16 ? 1.0 / 128 : dtype == BG_FLOAT32 ? 1.1920929e-7 : 2.3e-16;
+    return dtype == BG_BFLOAT16  ? 1.0 / 128
+           : dtype == BG_FLOAT16 ? 1.0 / 1024
+           : dtype == BG_FLOAT32 ? 1.1920929e-7
+                                 : 2.3e-16;
 }
 
 /* What such a sum may be off by in proportion to itself. A sum far from 0 went through partial sums as large, each

@@ -26,7 +26,7 @@ static shape draw_shape(random_state *random)
                .o = groups * draw_between(random, 1, 12),
                .kh = draw_between(random, 1, 5),
                .kw = draw_between(random, 1, 5),
-               .dtype = draw_between(random, 0, 3) ? BG_FLOAT32 : BG_BFLOAT16,
+               .dtype = draw_float(random),
                .bias = draw_between(random, 0, 1)};
     bg_conv2d_options *o = &s.attributes.options;
 

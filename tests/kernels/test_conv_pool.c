@@ -18,7 +18,7 @@ static shape draw_shape(random_state *random)
                .kw = draw_between(random, 1, 7),
                .attributes = {.pool = {draw_between(random, 1, 3), draw_between(random, 1, 3)},
                               .relu = draw_between(random, 0, 1)},
-               .dtype = draw_between(random, 0, 3) ? BG_FLOAT32 : BG_BFLOAT16};
+               .dtype = draw_float(random)};
 
     s.attributes.padding[0] = draw_between(random, 0, s.kh / 2);
     s.attributes.padding[1] = draw_between(random, 0, s.kw / 2);

@@ -8,11 +8,6 @@ static int rounds(int quick)
     return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
 }
 
-static bg_dtype draw_float(random_state *random)
-{
-    return draw_between(random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16;
-}
-
 /* Mostly small; sometimes several parts. */
 static int64_t draw_count(random_state *random)
 {
@@ -139,15 +134,30 @@ static void test_binary_declines_scattered_dims(void **state)
     case_clear(&c);
 }
 
+/* Every instruction set's result has the reference's bits: NaNs are not just some NaN. */
+static void check_same_bits(const kernel_case *c)
+{
+    const uint32_t output = c->input_count;
+    void *wanted[CASE_OPERANDS], *got[CASE_OPERANDS];
+
+    assert_true(case_run(c, REFERENCE, 0, wanted));
+    for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++) {
+        assert_true(case_run(c, (bgi_isa)isa, 0, got));
+        assert_memory_equal(got[output], wanted[output], bg_type_size_bytes(&c->types[output]));
+        free_results(c, got);
+    }
+    free_results(c, wanted);
+}
+
 static void test_scale_and_cast(void **state)
 {
     random_state random = {4};
-    static const bg_dtype sources[] = {BG_FLOAT32, BG_BFLOAT16, BG_UINT8, BG_INT32};
+    static const bg_dtype sources[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_UINT8, BG_INT32};
 
     (void)state;
     for (int i = 0; i < rounds(40); i++) {
         const bgi_scale_attributes attributes = {draw_real(&random, -2, 2), draw_real(&random, -2, 2)};
-        const bg_dtype dtype = draw_float(&random), from = sources[draw_between(&random, 0, 3)];
+        const bg_dtype dtype = draw_float(&random), from = sources[draw_between(&random, 0, 4)];
         const int64_t count = draw_count(&random);
         kernel_case scale = {
             .id = BGI_KERNEL_SCALE, .attributes = &attributes, .relative = 2 * unit_of(dtype), .absolute = 4e-7};
@@ -161,6 +171,35 @@ static void test_scale_and_cast(void **state)
         case_output(&cast, bg_vector(dtype, count));
         finish_case(&cast);
     }
+}
+
+/* Every float16 to float32 and, with all that is right beside or in the middle between two, back: the reference's bits,
+ * what is no number too. Not a whole number of vectors. */
+static void test_every_float16(void **state)
+{
+    enum { HALVES = 65536, BESIDE = 6 };
+    kernel_case to = {.id = BGI_KERNEL_CAST}, from = {.id = BGI_KERNEL_CAST};
+    random_state random = {40};
+    uint16_t *halves;
+    float *floats;
+
+    (void)state;
+    halves = case_input(&to, bg_vector(BG_FLOAT16, HALVES + 5), &random, -1, 1);
+    floats = case_input(&from, bg_vector(BG_FLOAT32, HALVES * BESIDE + 3), &random, -1, 1);
+    case_output(&to, bg_vector(BG_FLOAT32, HALVES + 5));
+    case_output(&from, bg_vector(BG_FLOAT16, HALVES * BESIDE + 3));
+    for (uint32_t half = 0; half < HALVES; half++) {
+        const uint32_t bits = bgi_float_bits(bgi_float16_to_float((uint16_t)half));
+        const uint32_t next = bgi_float_bits(bgi_float16_to_float((uint16_t)(half + 1))), middle = bits / 2 + next / 2;
+
+        halves[half] = (uint16_t)half;
+        for (uint32_t i = 0; i < BESIDE; i++)
+            floats[half * BESIDE + i] = bgi_float_from_bits((i < 3 ? bits : middle) + i % 3 - 1);
+    }
+    check_same_bits(&to);
+    check_same_bits(&from);
+    case_clear(&to);
+    case_clear(&from);
 }
 
 /* The very bits. */
@@ -245,9 +284,14 @@ static void test_range_count(void **state)
         const bgi_range_count_attributes attributes = {.edge = 0.75};
         kernel_case c = {.id = BGI_KERNEL_RANGE_COUNT, .attributes = &attributes};
         const int64_t count = draw_count(&random);
-        float *x = case_input(&c, bg_vector(i % 4 == 0 ? BG_BFLOAT16 : BG_FLOAT32, count), &random, -1, 1);
+        float *x = case_input(&c,
+                              bg_vector(i % 4 == 0   ? BG_BFLOAT16
+                                        : i % 4 == 1 ? BG_FLOAT16
+                                                     : BG_FLOAT32,
+                                        count),
+                              &random, -1, 1);
 
-        if (i % 4 != 0 && count > 3) {
+        if (i % 4 > 1 && count > 3) {
             x[0] = NAN;
             x[1] = -INFINITY;
             x[2] = 0.75f;
@@ -432,6 +476,7 @@ int main(void)
                                        cmocka_unit_test(test_binary),
                                        cmocka_unit_test(test_binary_declines_scattered_dims),
                                        cmocka_unit_test(test_scale_and_cast),
+                                       cmocka_unit_test(test_every_float16),
                                        cmocka_unit_test(test_standardise),
                                        cmocka_unit_test(test_accumulate),
                                        cmocka_unit_test(test_accumulate_shares),

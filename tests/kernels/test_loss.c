@@ -20,7 +20,7 @@ static rows_case draw_rows(random_state *random)
 {
     const bool is_wide = draw_between(random, 0, 9) == 0;
 
-    return (rows_case){draw_between(random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16,
+    return (rows_case){draw_float(random),
                        draw_between(random, 0, 1) ? BG_UINT8 : BG_INT32,
                        draw_between(random, 1, is_wide ? 30 : 50),
                        is_wide ? draw_between(random, 500, 1500) : draw_between(random, 1, 40),

@@ -8,11 +8,6 @@ static int rounds(int quick)
     return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
 }
 
-static bg_dtype draw_float(random_state *random)
-{
-    return draw_between(random, 0, 2) ? BG_FLOAT32 : BG_BFLOAT16;
-}
-
 static void finish_case(kernel_case *c)
 {
     assert_int_equal(case_check(c, 0), (int)bgi_cpu_isa() + 1);

@@ -207,7 +207,7 @@ static void test_messages(void **state)
 #define REFUSES(type, status, ...)                                                                                     \
     bgi_test_op_refuses(&bgi_op_attention, &bad, type, 1, status, (const char *const[]){__VA_ARGS__, NULL})
     (void)state;
-    REFUSES(&integers, BG_ERROR_SHAPE, "qkv is int32[12,18]", "float32, bfloat16 or float64");
+    REFUSES(&integers, BG_ERROR_SHAPE, "qkv is int32[12,18]", "float32, bfloat16, float16 or float64");
     REFUSES(&vector, BG_ERROR_SHAPE, "qkv is float32[18]", "[N, S, 3 heads D]");
     REFUSES(&deep, BG_ERROR_SHAPE, "5 tokens are no whole number of sequences of 6");
     bad.heads = 4;

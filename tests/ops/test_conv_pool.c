@@ -83,7 +83,7 @@ static void compare_results(const bgi_test_interpreter *interpreter, const bg_va
 }
 
 /* conv2d, max_pool2d, relu in this order give the same bits and choose the same elements, whatever the element type:
- * in bfloat16 many are equal after rounding only. */
+ * in 16 bits many are equal after rounding only. */
 static void compare_with_separate_ops(bg_dtype dtype)
 {
     const bg_type x_type = bg_tensor4(dtype, N, C, H, W), w_type = bg_tensor4(dtype, O, C, 3, 3);
@@ -118,6 +118,7 @@ static void test_equals_separate_ops(void **state)
     (void)state;
     compare_with_separate_ops(BG_FLOAT32);
     compare_with_separate_ops(BG_BFLOAT16);
+    compare_with_separate_ops(BG_FLOAT16);
     compare_with_separate_ops(BG_FLOAT64);
 }
 

@@ -36,6 +36,7 @@ static void test_linear_equals_pytorch(void **state)
         bgi_test_build_case(bgi_test_ops_oracle, "linear_vector", dtype, build_linear, &with, 1e-6, 1e-6);
     }
     bgi_test_build_case(bgi_test_ops_oracle, "linear_bias", BG_BFLOAT16, build_linear, &with, 0.1, 0.02);
+    bgi_test_build_case(bgi_test_ops_oracle, "linear_bias", BG_FLOAT16, build_linear, &with, 0.013, 0.0025);
 }
 
 static void test_matmul_equals_pytorch(void **state)
@@ -135,7 +136,7 @@ static void test_shape_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_linear, &with, (bg_type[]){x, bg_matrix(BG_FLOAT64, 2, 3), b}, 3, BG_ERROR_SHAPE,
                          "they must have one element type (cast one of them)");
     bgi_test_build_fails(build_linear, &with, (bg_type[]){bg_matrix(BG_UINT8, 4, 3), w, b}, 3, BG_ERROR_SHAPE,
-                         "x is uint8[4,3]: its elements must be float32, bfloat16 or float64");
+                         "x is uint8[4,3]: its elements must be float32, bfloat16, float16 or float64");
     bgi_test_build_fails(build_matmul, &plain, (bg_type[]){x, w}, 2, BG_ERROR_SHAPE,
                          "b is float32[2,3]: its dimension 0 must be 3 (a's inner dimension)");
     bgi_test_build_fails(build_matmul, &plain,

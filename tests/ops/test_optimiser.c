@@ -208,6 +208,7 @@ static void test_updates_follow_pytorch(void **state)
         follow_oracle(&cases[i], BG_FLOAT32, BG_FLOAT32, 1.0, 5e-7);
         follow_oracle(&cases[i], BG_FLOAT64, BG_FLOAT64, 1.0, 5e-6);
         follow_oracle(&cases[i], BG_BFLOAT16, BG_FLOAT32, 1.0, 0.06);
+        follow_oracle(&cases[i], BG_FLOAT16, BG_FLOAT32, 1.0, 0.008);
     }
 }
 
@@ -403,15 +404,16 @@ static void test_chances(void **state)
  * parameter comes of the unrounded. */
 static void test_moments_of_different_types(void **state)
 {
-    static const bg_dtype dtypes[][2] = {
-        {BG_FLOAT32, BG_FLOAT32}, {BG_FLOAT32, BG_BFLOAT16}, {BG_BFLOAT16, BG_FLOAT32}, {BG_BFLOAT16, BG_BFLOAT16}};
+    static const bg_dtype dtypes[][2] = {{BG_FLOAT32, BG_FLOAT32},  {BG_FLOAT32, BG_BFLOAT16},
+                                         {BG_BFLOAT16, BG_FLOAT32}, {BG_BFLOAT16, BG_BFLOAT16},
+                                         {BG_FLOAT16, BG_FLOAT32},  {BG_FLOAT16, BG_BFLOAT16}};
     const double hyper[BGI_HYPER_COUNT] = {0.01, 0.01, 0.9, 0.999, 1e-8};
     const bg_type type = bg_vector(BG_FLOAT32, 3), scalar = bg_scalar(BG_FLOAT32);
     const bg_type hyper_type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
     double first[3], found[3], moments[2][3], exact[2][3];
 
     (void)state;
-    for (int d = 0; d < 4; d++) {
+    for (int d = 0; d < 6; d++) {
         bgi_test_interpreter interpreter;
         bg_graph *graph = NULL;
         bg_value p, g, h, scale, states[2];

@@ -102,7 +102,7 @@ static void test_messages(void **state)
     (void)state;
     refuse_axis(&floats, 2, "float32[2,3]", "axis 2 must be between -2 and 1");
     refuse_axis(&floats, -3, "float32[2,3]", "axis -3 must be between -2 and 1");
-    refuse_axis(&integers, 0, "int32[2,3]", "float32, bfloat16 or float64");
+    refuse_axis(&integers, 0, "int32[2,3]", "float32, bfloat16, float16 or float64");
     bgi_test_op_refuses(&bgi_op_softmax, &beyond, &floats, 1, BG_ERROR_SHAPE,
                         (const char *const[]){"float32[2,3]", "no axis 4294967295", NULL});
 }

@@ -89,6 +89,9 @@ def conversions():
     x = torch.cat([draw(40, low=-100.0, high=100.0), torch.tensor([0.0, 1.00390625, 1.01171875, 3.4e38, 1e-40])])
     emit("bfloat16", "in0", x)
     emit("bfloat16", "y", x.to(torch.bfloat16))
+    x = torch.cat([x[:40], x[:40] * 1e-6, torch.tensor([0.0, 65504.0, 65519.99, 65520.0, 3e-8, 2.98e-8, 1.00048828125])])
+    emit("float16", "in0", x)
+    emit("float16", "y", x.to(torch.float16))
 
 
 def reductions():

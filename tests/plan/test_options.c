@@ -439,7 +439,7 @@ static const bad_case bad_cases[] = {
     {"second_moment_dtype is float64", spoil_moment, false},
     {"max_gradient_norm is -0.5", spoil_norm, false},
     {"max_gradient_norm is nan", spoil_norm_with_nan, false},
-    {"partials is int32; it must be float32 or bfloat16", spoil_partials, false},
+    {"partials is int32; it must be float32, bfloat16 or float16", spoil_partials, false},
     {"loss_scaling is 0; it must be from 2^-64 to 2^64", spoil_scaling, false},
     {"loss_scaling is inf; it must be from 2^-64 to 2^64", spoil_scaling_with_infinity, false},
     {"auto_loss_scaling.bin_edge is 1.5; it must be above 0, up to 1", spoil_auto_edge, false},

@@ -141,7 +141,7 @@ static void check_outputs(const rig *r, bg_session *session, void *const *output
 
 static void run_case(rig *r, uint32_t *random)
 {
-    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_FLOAT64, BG_BFLOAT16};
+    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_FLOAT64, BG_BFLOAT16, BG_FLOAT16};
     bg_options options = bg_options_defaults();
     void *outputs[COLLECTIVES] = {0};
     bg_session *session;
@@ -152,7 +152,7 @@ static void run_case(rig *r, uint32_t *random)
 
     r->mesh = (bg_mesh){1 + draw(random, 2), 1 + draw(random, 4), 1 + draw(random, 3)};
     r->axes = 2 * (1 + draw(random, 3));
-    r->dtype = dtypes[draw(random, 3)];
+    r->dtype = dtypes[draw(random, 4)];
     r->columns = bg_mesh_group_size(&r->mesh, r->axes) * (1 + draw(random, 40));
     r->shard = (bg_shard){.whole = bg_tensor3(r->dtype, 2 * r->mesh.tensor_1, r->columns * r->mesh.tensor_2, 3),
                           .dims = {{.axis = BG_MESH_TENSOR_1}, {.axis = BG_MESH_TENSOR_2}}};

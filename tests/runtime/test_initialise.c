@@ -130,14 +130,17 @@ static void other_types_follow_float32(void **state)
     for (size_t k = 0; k < 2; k++) {
         float single[9];
         double wide[9];
-        uint16_t narrow[9];
-        const bg_type types[] = {bg_vector(BG_FLOAT32, 9), bg_vector(BG_FLOAT64, 9), bg_vector(BG_BFLOAT16, 9)};
+        uint16_t narrow[2][9];
+        const bg_type types[] = {bg_vector(BG_FLOAT32, 9), bg_vector(BG_FLOAT64, 9), bg_vector(BG_BFLOAT16, 9),
+                                 bg_vector(BG_FLOAT16, 9)};
         bgi_initialise(&types[0], &kinds[k], 1, 2, 1, single);
         bgi_initialise(&types[1], &kinds[k], 1, 2, 1, wide);
-        bgi_initialise(&types[2], &kinds[k], 1, 2, 1, narrow);
+        bgi_initialise(&types[2], &kinds[k], 1, 2, 1, narrow[0]);
+        bgi_initialise(&types[3], &kinds[k], 1, 2, 1, narrow[1]);
         for (int i = 0; i < 9; i++) {
             assert_true(fabs(wide[i] - single[i]) < 1e-6);
-            assert_int_equal(narrow[i], bgi_bfloat16_from_float(single[i]));
+            assert_int_equal(narrow[0][i], bgi_bfloat16_from_float(single[i]));
+            assert_int_equal(narrow[1][i], bgi_float16_from_float(single[i]));
         }
     }
 }

@@ -148,10 +148,10 @@ static void each_mode_returns_its_micro_batches(void **state)
     }
 }
 
-/* In micro-batch order, apart for each replica; float32 and bfloat16 in float32. */
+/* In micro-batch order, apart for each replica; float32 and those of 16 bits in float32. */
 static void sums_of_every_type(void **state)
 {
-    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT64, BG_INT32};
+    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64, BG_INT32};
     enum { MICRO_BATCHES = 9, REPLICAS = 2 };
 
     (void)state;

@@ -152,6 +152,7 @@ void bgi_test_op_case_run_all(const bgi_test_oracle *oracle, const bgi_test_op_c
     bgi_test_op_case_run(oracle, test, BG_FLOAT64, 1e-8, 1e-8, true);
     bgi_test_op_case_run(oracle, test, BG_FLOAT32, 3e-6, 3e-6, true);
     bgi_test_op_case_run(oracle, test, BG_BFLOAT16, 2e-2, 8e-3, bfloat16_gradients);
+    bgi_test_op_case_run(oracle, test, BG_FLOAT16, 3e-3, 1e-3, bfloat16_gradients);
 }
 
 void bgi_test_op_case_check_gradient(const bgi_test_oracle *oracle, const bgi_test_op_case *test)

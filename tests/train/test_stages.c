@@ -374,7 +374,7 @@ static void casts_touch_floats_only(void **state)
         }
         if (way == 0) {
             assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_SHAPE);
-            assert_non_null(strstr(error.message, "cast_batches rounds them"));
+            assert_non_null(strstr(error.message, "cast_batches casts them"));
         } else {
             require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
             require(bg_trainer_predict(r.trainer, &r.data, way == 1 ? cast : plain, &error));

@@ -7,7 +7,7 @@ static bool take(bg_kernel *kernel, const bgi_attention *a)
 {
     kernel->part_count = a->parts;
     kernel->scratch_bytes = a->parts * (size_t)a->part_floats * sizeof(float);
-    return a->dtype == BG_FLOAT32 || a->dtype == BG_BFLOAT16;
+    return bgi_dtype_is_single(a->dtype);
 }
 
 bool bgi_cpu_shape_attention(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)

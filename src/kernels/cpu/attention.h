@@ -77,7 +77,7 @@ static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, cons
 }
 
 /* Scratch: a block's keys, keys transposed, values transposed, and both gradients; a block's queries and dy; scores
- * and their gradients; dy . y of every query; for bfloat16 the head's dq in float32. */
+ * and their gradients; dy . y of every query; for other types than float32 the head's dq in float32. */
 static inline bgi_attention bgi_attention_backward_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
 {
     bgi_attention a = bgi_attention_read(qkv, attributes);

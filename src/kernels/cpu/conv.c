@@ -3,11 +3,6 @@
  */
 #include "kernels/cpu/conv.h"
 
-static bool is_fast_float(bg_dtype dtype)
-{
-    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
-}
-
 bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bgi_conv2d_attributes *attributes = request->attributes;
@@ -17,7 +12,7 @@ bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_k
 
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
-    return is_fast_float(s.dtype);
+    return bgi_dtype_is_single(s.dtype);
 }
 
 bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -28,7 +23,7 @@ bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int6
 
     kernel->part_count = plan.parts;
     kernel->scratch_bytes = plan.parts * (size_t)plan.part_floats * sizeof(float);
-    return is_fast_float(s.dtype);
+    return bgi_dtype_is_single(s.dtype);
 }
 
 bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -40,5 +35,5 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
 
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
-    return is_fast_float(s.dtype);
+    return bgi_dtype_is_single(s.dtype);
 }

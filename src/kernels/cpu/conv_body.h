@@ -37,7 +37,7 @@ static void gather_columns(const bgi_conv *s, const void *x, int64_t row, int64_
                 to[i] = ((const float *)x)[at + i * stride];
     } else {
         for (int64_t i = 0; i < count; i++)
-            to[i] = bgi_bfloat16_to_float(((const uint16_t *)x)[at + i * stride]);
+            to[i] = bgi_narrow_to_float(s->dtype, ((const uint16_t *)x)[at + i * stride]);
     }
 }
 
@@ -274,7 +274,7 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
         memset(dx, 0, (size_t)(channels * plane) * sizeof(float));
         spread_patches(&s, patches, channels, dx);
         if (s.dtype != BG_FLOAT32)
-            narrow(dx, channels * plane, (uint16_t *)call->operands[2] + at);
+            narrow(s.dtype, dx, channels * plane, (uint16_t *)call->operands[2] + at);
     }
 }
 

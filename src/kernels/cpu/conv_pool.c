@@ -4,15 +4,10 @@
  */
 #include "kernels/cpu/conv_pool.h"
 
-static bool is_fast_float(bg_dtype dtype)
-{
-    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
-}
-
 /* Window offsets are bytes with 255 taken, and lists of positions are 32-bit. */
 static bool fits(const bgi_conv_pool *s)
 {
-    return is_fast_float(s->dtype) && s->windows < 255 && s->windows * s->kh <= BGI_CONV_POOL_MAX_OFFSETS &&
+    return bgi_dtype_is_single(s->dtype) && s->windows < 255 && s->windows * s->kh <= BGI_CONV_POOL_MAX_OFFSETS &&
            (double)(s->h + 2 * s->pad_h) * (double)(s->w + 2 * s->pad_w) * (double)(s->c + 16) * (double)s->n < 1e9 &&
            (double)s->o * (double)(s->k + 64 * s->kh) < 1e9;
 }

@@ -32,8 +32,8 @@ typedef struct pool_band {
 /* The convolution at window elements `window`..`window + windows - 1` of the positions from `q` on, folded into the
  * running maximum of each channel (the first NaN wins). They are rounded to the element type before they are compared,
  * so that the result is the separate ops'. Sums run over channels, filter rows, filter columns, from the bias on. */
-ALWAYS_INLINE void fold_windows(const pool_band *b, const bool is_float32, int64_t q, int64_t window,
-                                const int channels, const int windows, vf *best, vi *index)
+ALWAYS_INLINE void fold_windows(const pool_band *b, const bg_dtype dtype, int64_t q, int64_t window, const int channels,
+                                const int windows, vf *best, vi *index)
 {
     const bgi_conv_pool *s = b->shape;
     const float *channel = b->planes + q, *w = b->weights;
@@ -74,7 +74,7 @@ ALWAYS_INLINE void fold_windows(const pool_band *b, const bool is_float32, int64
     for (int v = 0; v < windows; v++) {
         UNROLL
         for (int t = 0; t < channels; t++) {
-            const vf value = is_float32 ? sum[t][v] : vround_bfloat16(sum[t][v]);
+            const vf value = vround_to(dtype, sum[t][v]);
             const vm wins = vwins(value, best[t]);
 
             best[t] = vselect(wins, value, best[t]);
@@ -83,21 +83,21 @@ ALWAYS_INLINE void fold_windows(const pool_band *b, const bool is_float32, int64
     }
 }
 
-ALWAYS_INLINE void store_outputs(const bool is_float32, void *y, int64_t at, vf v, int64_t count)
+ALWAYS_INLINE void store_outputs(const bg_dtype dtype, void *y, int64_t at, vf v, int64_t count)
 {
-    if (is_float32) {
+    if (dtype == BG_FLOAT32) {
         vstore_n((float *)y + at, v, count);
     } else {
         float lane[LANES];
 
         vstore(lane, v);
-        narrow(lane, count, (uint16_t *)y + at);
+        narrow(dtype, lane, count, (uint16_t *)y + at);
     }
 }
 
 /* Without relu the largest starts from minus infinity at the first element, which is right even where all are minus
  * infinity. With relu it starts from zero and 255: what does not exceed zero is off. */
-ALWAYS_INLINE void pool_positions(const pool_band *b, const bool is_float32, const int channels)
+ALWAYS_INLINE void pool_positions(const pool_band *b, const bg_dtype dtype, const int channels)
 {
     const bgi_conv_pool *s = b->shape;
 
@@ -113,12 +113,12 @@ ALWAYS_INLINE void pool_positions(const pool_band *b, const bool is_float32, con
             index[t] = vset_int(s->relu ? 255 : 0);
         }
         for (; window + POOL_WINDOWS <= s->windows; window += POOL_WINDOWS)
-            fold_windows(b, is_float32, q, window, channels, POOL_WINDOWS, best, index);
+            fold_windows(b, dtype, q, window, channels, POOL_WINDOWS, best, index);
         for (; window < s->windows; window++)
-            fold_windows(b, is_float32, q, window, channels, 1, best, index);
+            fold_windows(b, dtype, q, window, channels, 1, best, index);
         UNROLL
         for (int t = 0; t < channels; t++) {
-            store_outputs(is_float32, b->y, t * s->q + q, best[t], live);
+            store_outputs(dtype, b->y, t * s->q + q, best[t], live);
             vstore_bytes_n(b->where + t * s->q + q, index[t], live);
         }
     }
@@ -127,9 +127,11 @@ ALWAYS_INLINE void pool_positions(const pool_band *b, const bool is_float32, con
 ALWAYS_INLINE void pool_tile(const pool_band *b, const int channels)
 {
     if (b->shape->dtype == BG_FLOAT32)
-        pool_positions(b, true, channels);
+        pool_positions(b, BG_FLOAT32, channels);
+    else if (b->shape->dtype == BG_BFLOAT16)
+        pool_positions(b, BG_BFLOAT16, channels);
     else
-        pool_positions(b, false, channels);
+        pool_positions(b, BG_FLOAT16, channels);
 }
 
 static void pool_tile_1(const pool_band *b)

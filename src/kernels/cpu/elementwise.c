@@ -4,11 +4,6 @@
  */
 #include "kernels/cpu/elementwise.h"
 
-static bool is_fast_float(bg_dtype dtype)
-{
-    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
-}
-
 static bool take(bg_kernel *kernel, const bg_type *type)
 {
     kernel->part_count = bgi_elementwise_parts(bg_type_element_count(type));
@@ -20,13 +15,14 @@ bool bgi_cpu_shape_unary(const bgi_kernel_request *request, int64_t lanes, bg_ke
     const bgi_unary_attributes *attributes = request->attributes;
 
     (void)lanes;
-    return is_fast_float(request->types[0].dtype) && attributes->function != BG_LOG && take(kernel, &request->types[0]);
+    return bgi_dtype_is_single(request->types[0].dtype) && attributes->function != BG_LOG &&
+           take(kernel, &request->types[0]);
 }
 
 bool bgi_cpu_shape_unary_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return is_fast_float(request->types[0].dtype) && take(kernel, &request->types[0]);
+    return bgi_dtype_is_single(request->types[0].dtype) && take(kernel, &request->types[0]);
 }
 
 bool bgi_cpu_shape_binary(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -34,7 +30,7 @@ bool bgi_cpu_shape_binary(const bgi_kernel_request *request, int64_t lanes, bg_k
     bgi_broadcast_view view;
 
     (void)lanes;
-    return is_fast_float(request->types[0].dtype) && request->types[0].dtype == request->types[1].dtype &&
+    return bgi_dtype_is_single(request->types[0].dtype) && request->types[0].dtype == request->types[1].dtype &&
            request->types[0].dtype == request->types[2].dtype &&
            bgi_broadcast_view_make(&request->types[2], &request->types[0], &view) &&
            bgi_broadcast_view_make(&request->types[2], &request->types[1], &view) && take(kernel, &request->types[2]);
@@ -43,7 +39,7 @@ bool bgi_cpu_shape_binary(const bgi_kernel_request *request, int64_t lanes, bg_k
 bool bgi_cpu_shape_scale(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return is_fast_float(request->types[0].dtype) && take(kernel, &request->types[0]);
+    return bgi_dtype_is_single(request->types[0].dtype) && take(kernel, &request->types[0]);
 }
 
 bool bgi_cpu_shape_cast(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -51,28 +47,28 @@ bool bgi_cpu_shape_cast(const bgi_kernel_request *request, int64_t lanes, bg_ker
     const bg_dtype from = request->types[0].dtype;
 
     (void)lanes;
-    return (is_fast_float(from) || from == BG_UINT8 || from == BG_INT32) && is_fast_float(request->types[1].dtype) &&
-           take(kernel, &request->types[0]);
+    return (bgi_dtype_is_single(from) || from == BG_UINT8 || from == BG_INT32) &&
+           bgi_dtype_is_single(request->types[1].dtype) && take(kernel, &request->types[0]);
 }
 
 bool bgi_cpu_shape_standardise(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return request->types[0].dtype == BG_UINT8 && is_fast_float(request->types[1].dtype) &&
+    return request->types[0].dtype == BG_UINT8 && bgi_dtype_is_single(request->types[1].dtype) &&
            take(kernel, &request->types[0]);
 }
 
 bool bgi_cpu_shape_accumulate(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return is_fast_float(request->types[0].dtype) && is_fast_float(request->types[1].dtype) &&
+    return bgi_dtype_is_single(request->types[0].dtype) && bgi_dtype_is_single(request->types[1].dtype) &&
            take(kernel, &request->types[0]);
 }
 
 /* Kernels whose parts leave `numbers` doubles each. */
 static bool shape_statistic(const bgi_kernel_request *request, size_t numbers, bg_kernel *kernel)
 {
-    if (!is_fast_float(request->types[0].dtype) || !take(kernel, &request->types[0]))
+    if (!bgi_dtype_is_single(request->types[0].dtype) || !take(kernel, &request->types[0]))
         return false;
     kernel->scratch_bytes = kernel->part_count * numbers * sizeof(double);
     return true;
@@ -93,7 +89,7 @@ bool bgi_cpu_shape_range_count(const bgi_kernel_request *request, int64_t lanes,
 static bool shape_update(const bgi_kernel_request *request, bg_kernel *kernel)
 {
     for (uint32_t i = 0; i < request->input_count; i++)
-        if (i != 2 && !is_fast_float(request->types[i].dtype))
+        if (i != 2 && !bgi_dtype_is_single(request->types[i].dtype))
             return false;
     return take(kernel, &request->types[0]);
 }
@@ -132,6 +128,6 @@ bool bgi_cpu_shape_lamb_moments(const bgi_kernel_request *request, int64_t lanes
 bool bgi_cpu_shape_lamb_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return is_fast_float(request->types[0].dtype) && is_fast_float(request->types[3].dtype) &&
-           is_fast_float(request->types[4].dtype) && take(kernel, &request->types[0]);
+    return bgi_dtype_is_single(request->types[0].dtype) && bgi_dtype_is_single(request->types[3].dtype) &&
+           bgi_dtype_is_single(request->types[4].dtype) && take(kernel, &request->types[0]);
 }

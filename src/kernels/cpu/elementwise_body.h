@@ -1,7 +1,7 @@
 /*
  * elementwise_body.h: functions of one element, or of two that broadcast. Every kernel walks its part in chunks that
- * fit the first-level cache: bfloat16 is widened into a buffer and narrowed out of one; float32 is read and written in
- * place. A chunk is read before it is written, so a result may overwrite an operand of its own shape.
+ * fit the first-level cache: what is kept in 16 bits is widened into a buffer and narrowed out of one; float32 is read
+ * and written in place. A chunk is read before it is written, so a result may overwrite an operand of its own shape.
  */
 #ifndef BGI_CPU_ELEMENTWISE_BODY_H
 #define BGI_CPU_ELEMENTWISE_BODY_H
@@ -19,7 +19,7 @@ static inline float *begin_output(bg_dtype dtype, void *data, int64_t index, flo
 static inline void end_output(bg_dtype dtype, void *data, int64_t index, int64_t count, const float *buffer)
 {
     if (dtype != BG_FLOAT32)
-        narrow(buffer, count, (uint16_t *)data + index);
+        narrow(dtype, buffer, count, (uint16_t *)data + index);
 }
 
 static inline int64_t clip(int64_t count, int64_t limit)

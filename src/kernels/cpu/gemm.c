@@ -4,11 +4,6 @@
  */
 #include "kernels/cpu/gemm.h"
 
-static bool is_fast_float(bg_dtype dtype)
-{
-    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
-}
-
 static bool take(bg_kernel *kernel, const bgi_gemm *g)
 {
     kernel->part_count = g->parts;
@@ -23,7 +18,7 @@ bool bgi_cpu_shape_linear(const bgi_kernel_request *request, int64_t lanes, bg_k
     const bgi_gemm g = bgi_gemm_bound(bgi_gemm_plan(1, d.rows, d.out, d.in, 1, lanes, w->dtype == BG_FLOAT32), lanes,
                                       bgi_product_limit(kernel->state));
 
-    return is_fast_float(w->dtype) && take(kernel, &g);
+    return bgi_dtype_is_single(w->dtype) && take(kernel, &g);
 }
 
 bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -33,7 +28,7 @@ bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int6
     const bgi_gemm g = bgi_gemm_bound(bgi_gemm_plan(1, d.rows, d.in, d.out, 1, lanes, w->dtype == BG_FLOAT32), lanes,
                                       bgi_product_limit(kernel->state));
 
-    return is_fast_float(w->dtype) && take(kernel, &g);
+    return bgi_dtype_is_single(w->dtype) && take(kernel, &g);
 }
 
 bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -44,7 +39,7 @@ bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, in
     const bgi_gemm g = bgi_gemm_bound(bgi_linear_weights_plan(&d, lanes, dw->dtype, request->output_count == 0), lanes,
                                       bgi_product_limit(kernel->state));
 
-    return is_fast_float(dw->dtype) && take(kernel, &g);
+    return bgi_dtype_is_single(dw->dtype) && take(kernel, &g);
 }
 
 bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -55,5 +50,5 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
     const bgi_gemm g = bgi_gemm_bound(bgi_matmul_plan(y, k, lanes, request->output_count == 0), lanes,
                                       bgi_product_limit(kernel->state));
 
-    return is_fast_float(y->dtype) && take(kernel, &g);
+    return bgi_dtype_is_single(y->dtype) && take(kernel, &g);
 }

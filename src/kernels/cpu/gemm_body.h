@@ -30,7 +30,7 @@ struct gemm_job {
     int64_t b_start, b_row, b_column;
     void *c; /* rows c_row apart, columns side by side */
     int64_t c_start, c_row;
-    bool rounds;             /* sums to bfloat16 after each block; then C is bfloat16 */
+    bool rounds;             /* sums to C's type, of 16 bits, after each block */
     bool add;                /* the complete product is added to what stands in C, which is float32; no biases then */
     const void *column_bias; /* or NULL */
     const void *row_bias;    /* or NULL */
@@ -218,7 +218,7 @@ static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t
         transpose_matrix((const float *)job->b + start, job->b_column, count, k_count, to, width, width);
     } else {
         for (int64_t n = 0; n < count; n++)
-            widen((const uint16_t *)job->b + start + n * job->b_column, k_count, spare + n * k_count);
+            widen(job->dtype, (const uint16_t *)job->b + start + n * job->b_column, k_count, spare + n * k_count);
         transpose_matrix(spare, k_count, count, k_count, to, width, width);
     }
 }
@@ -237,12 +237,12 @@ static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, i
         return (const float *)job->a + start;
     if (job->a_column == 1) {
         for (int64_t m = 0; m < m_count; m++)
-            widen((const uint16_t *)job->a + start + m * job->a_row, k_count, buffer + m * k_count);
+            widen(job->dtype, (const uint16_t *)job->a + start + m * job->a_row, k_count, buffer + m * k_count);
         *row = k_count;
         return buffer;
     }
     for (int64_t k = 0; k < k_count; k++)
-        widen((const uint16_t *)job->a + start + k * job->a_column, m_count, buffer + k * m_count);
+        widen(job->dtype, (const uint16_t *)job->a + start + k * job->a_column, m_count, buffer + k * m_count);
     *column = m_count;
     return buffer;
 }
@@ -410,8 +410,8 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
     }
 }
 
-/* Floats to the nearest bfloat16s, in place. */
-static void round_floats(float *data, int64_t count)
+/* Floats to the nearest of a type of 16 bits, in place. */
+static void round_floats(bg_dtype dtype, float *data, int64_t count)
 {
     uint16_t narrowed[BGI_GEMM_PANEL_VECTORS * LANES];
 
@@ -419,8 +419,8 @@ static void round_floats(float *data, int64_t count)
         const int64_t left = count - i,
                       run = left < BGI_GEMM_PANEL_VECTORS * LANES ? left : BGI_GEMM_PANEL_VECTORS * LANES;
 
-        narrow(data + i, run, narrowed);
-        widen(narrowed, run, data + i);
+        narrow(dtype, data + i, run, narrowed);
+        widen(dtype, narrowed, run, data + i);
     }
 }
 
@@ -453,7 +453,7 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
             rows = find_next_rows(job, repeat, m0, m_count, k0);
             multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &rows, &cut);
             if (job->rounds)
-                round_floats(cut.c, m_count * tile.c_row);
+                round_floats(job->c_dtype, cut.c, m_count * tile.c_row);
         }
     for (int64_t m = 0; is_apart && m < m_count; m++)
         put_floats(job->add, job->c_dtype, job->c, job->c_start + (m0 + m) * job->c_row + first, end - first,

@@ -75,7 +75,7 @@ static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t 
             if (dtype == BG_FLOAT32) {
                 sum += vload_n((const float *)data + r * columns + from + j, live);
             } else {
-                widen((const uint16_t *)data + r * columns + from + j, live, lane);
+                widen(dtype, (const uint16_t *)data + r * columns + from + j, live, lane);
                 sum += vload_n(lane, live);
             }
         vstore(lane, sum);

@@ -7,7 +7,7 @@ static bool take(bg_kernel *kernel, const bg_type *logits)
 {
     const bgi_loss_rows rows = bgi_loss_rows_read(logits);
 
-    if (logits->dtype != BG_FLOAT32 && logits->dtype != BG_BFLOAT16)
+    if (!bgi_dtype_is_single(logits->dtype))
         return false;
     kernel->part_count = rows.parts;
     kernel->scratch_bytes = rows.parts * bgi_loss_part_bytes(&rows);

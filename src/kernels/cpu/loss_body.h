@@ -202,7 +202,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
                 dx[here] = (float)at_label;
         }
         if (rows.dtype != BG_FLOAT32)
-            narrow(buffer, rows.classes, (uint16_t *)call->operands[call->input_count] + at);
+            narrow(rows.dtype, buffer, rows.classes, (uint16_t *)call->operands[call->input_count] + at);
     }
 }
 

@@ -4,11 +4,6 @@
 #include "kernels/cpu/move.h"
 #include "kernels/cpu/elementwise.h"
 
-static bool is_fast_float(bg_dtype dtype)
-{
-    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
-}
-
 bool bgi_cpu_shape_copy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
@@ -31,7 +26,7 @@ bool bgi_cpu_shape_broadcast(const bgi_kernel_request *request, int64_t lanes, b
 
     (void)lanes;
     kernel->part_count = bgi_elementwise_parts(bg_type_element_count(&request->types[1]));
-    return is_fast_float(request->types[0].dtype) &&
+    return bgi_dtype_is_single(request->types[0].dtype) &&
            bgi_broadcast_view_make(&request->types[1], &request->types[0], &view);
 }
 
@@ -39,7 +34,7 @@ bool bgi_cpu_shape_add_n(const bgi_kernel_request *request, int64_t lanes, bg_ke
 {
     (void)lanes;
     kernel->part_count = bgi_elementwise_parts(bg_type_element_count(&request->types[0]));
-    return is_fast_float(request->types[0].dtype);
+    return bgi_dtype_is_single(request->types[0].dtype);
 }
 
 bool bgi_cpu_shape_embedding(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -63,7 +58,7 @@ bool bgi_cpu_shape_dropout(const bgi_kernel_request *request, int64_t lanes, bg_
 {
     (void)lanes;
     kernel->part_count = bgi_move_parts(request->types[0].dims[0], &request->types[0]);
-    return is_fast_float(request->types[0].dtype);
+    return bgi_dtype_is_single(request->types[0].dtype);
 }
 
 bool bgi_cpu_shape_max_pool2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -72,7 +67,7 @@ bool bgi_cpu_shape_max_pool2d(const bgi_kernel_request *request, int64_t lanes, 
 
     (void)lanes;
     kernel->part_count = bgi_move_parts(x->dims[0] * x->dims[1], x);
-    return is_fast_float(x->dtype);
+    return bgi_dtype_is_single(x->dtype);
 }
 
 bool bgi_cpu_shape_max_pool2d_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)

@@ -31,7 +31,7 @@ static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t
 
 ALWAYS_INLINE float load_element(bg_dtype dtype, const void *x, int64_t at)
 {
-    return dtype == BG_FLOAT32 ? ((const float *)x)[at] : bgi_bfloat16_to_float(((const uint16_t *)x)[at]);
+    return dtype == BG_FLOAT32 ? ((const float *)x)[at] : bgi_narrow_to_float(dtype, ((const uint16_t *)x)[at]);
 }
 
 /* Index in the plane of the first largest element; NaN wins. */
@@ -82,8 +82,10 @@ static void run_max_pool2d(const bg_kernel_call *call, uint32_t part)
          plane < bgi_cpu_part_start(s.planes, part + 1, parts); plane++)
         if (s.dtype == BG_FLOAT32)
             pool_plane(&s, BG_FLOAT32, call, plane);
-        else
+        else if (s.dtype == BG_BFLOAT16)
             pool_plane(&s, BG_BFLOAT16, call, plane);
+        else
+            pool_plane(&s, BG_FLOAT16, call, plane);
 }
 
 /* Windows in index order. */

@@ -3,18 +3,13 @@
  */
 #include "kernels/cpu/rows.h"
 
-static bool is_fast_float(bg_dtype dtype)
-{
-    return dtype == BG_FLOAT32 || dtype == BG_BFLOAT16;
-}
-
 static bool take(bg_kernel *kernel, const bg_type *type, int64_t buffers)
 {
     const bgi_rows rows = bgi_rows_read(type, buffers);
 
     kernel->part_count = rows.parts;
     kernel->scratch_bytes = rows.parts * (size_t)rows.part_floats * sizeof(float);
-    return is_fast_float(type->dtype);
+    return bgi_dtype_is_single(type->dtype);
 }
 
 static bool take_last_axis(const bgi_kernel_request *request, bg_kernel *kernel)
@@ -90,7 +85,7 @@ bool bgi_cpu_shape_reduce(const bgi_kernel_request *request, int64_t lanes, bg_k
     bgi_reduction reduction;
 
     (void)lanes;
-    if (!is_fast_float(request->types[0].dtype) || request->types[1].dtype != request->types[0].dtype ||
+    if (!bgi_dtype_is_single(request->types[0].dtype) || request->types[1].dtype != request->types[0].dtype ||
         !bgi_reduction_make(&request->types[0], attributes->axes, &reduction))
         return false;
     kernel->part_count = reduction.parts;

@@ -9,6 +9,8 @@
 #ifndef BGI_CPU_SIMD_H
 #define BGI_CPU_SIMD_H
 
+#include "core/narrow.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -279,6 +281,26 @@ ALWAYS_INLINE vf vround_bfloat16(vf a)
     const vi rounded = bits + vset_int(0x7fff) + ((bits >> 16) & vset_int(1));
 
     return vselect(vis_nan(a), a, (vf)(rounded & vset_int((int32_t)0xffff0000u)));
+}
+
+/* To the nearest float16, likewise. */
+ALWAYS_INLINE vf vround_float16(vf a)
+{
+#if LANES == 16
+    return (vf)_mm512_cvtph_ps(_mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif LANES == 8
+    return (vf)_mm256_cvtph_ps(_mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT));
+#else
+    UNROLL
+    for (int i = 0; i < LANES; i++)
+        a[i] = bgi_float16_to_float(bgi_float16_from_float(a[i]));
+    return a;
+#endif
+}
+
+ALWAYS_INLINE vf vround_to(const bg_dtype dtype, vf a)
+{
+    return dtype == BG_FLOAT32 ? a : dtype == BG_BFLOAT16 ? vround_bfloat16(a) : vround_float16(a);
 }
 
 /* Copies `count` floats. */

@@ -167,7 +167,7 @@ static float *begin_update(const bg_kernel_call *call, uint32_t input, int64_t i
         return NULL;
     if (call->types[input].dtype == BG_FLOAT32)
         return (float *)call->operands[input] + index;
-    widen((const uint16_t *)call->operands[input] + index, count, buffer);
+    widen(call->types[input].dtype, (const uint16_t *)call->operands[input] + index, count, buffer);
     return buffer;
 }
 
@@ -182,11 +182,24 @@ static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int
     return chunk;
 }
 
+/* All at once; and then, once in many thousand elements, one by one. */
+static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, int64_t count, const float *from,
+                                     const uint32_t *chance, uint16_t *to)
+{
+    uint32_t is_open = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        to[i] = bgi_float16_by_chance(from[i], chance[i], &is_open);
+    for (int64_t i = 0; is_open && i < count; i++)
+        to[i] = bgi_narrow_by_chance(BG_FLOAT16, from[i], chance[i], chances, first + i);
+}
+
 /* Blocks of chances are made for a chunk at once, which may begin and end inside a block. */
-static void narrow_by_chance(const bgi_chances *chances, int64_t index, int64_t count, const float *from, uint16_t *to)
+static void narrow_by_chance(bg_dtype dtype, const bgi_chances *chances, int64_t index, int64_t count,
+                             const float *from, uint16_t *to)
 {
     const int64_t first = chances->first + index;
-    uint32_t words[4][PHILOX_GROUP], block[4];
+    uint32_t words[4][PHILOX_GROUP], block[4], chance[PHILOX_GROUP * BGI_ROUNDING_BLOCK];
 
     for (int64_t e = 0; e < count;) {
         const int64_t begin = first + e, skipped = begin % BGI_ROUNDING_BLOCK;
@@ -197,8 +210,13 @@ static void narrow_by_chance(const bgi_chances *chances, int64_t index, int64_t 
         for (int64_t i = 0; i < group; i++) {
             for (int w = 0; w < 4; w++)
                 block[w] = words[w][(skipped + i) / BGI_ROUNDING_BLOCK];
-            to[index + e + i] = bgi_bfloat16_by_chance(from[e + i], bgi_rounding_bits(block, begin + i));
+            chance[i] = bgi_rounding_bits(block, begin + i);
         }
+        if (dtype == BG_BFLOAT16)
+            for (int64_t i = 0; i < group; i++)
+                to[index + e + i] = bgi_bfloat16_by_chance(from[e + i], chance[i]);
+        else
+            narrow_float16_by_chance(chances, begin, group, from + e, chance, to + index + e);
         e += group;
     }
 }
@@ -214,7 +232,7 @@ static void end_update(const bg_kernel_call *call, uint32_t operand, int64_t ind
     } else {
         const bgi_chances chances = bgi_rounding_chances(rounding, call, operand);
 
-        narrow_by_chance(&chances, index, count, buffer, call->operands[operand]);
+        narrow_by_chance(dtype, &chances, index, count, buffer, call->operands[operand]);
     }
 }
 

@@ -10,6 +10,7 @@
 #define BGI_CPU_VARIANT_H
 
 #include "core/isa.h"
+#include "core/narrow.h"
 #include "kernels/kernels.h"
 
 typedef struct bgi_cpu_routine {

@@ -26,7 +26,8 @@ static double round_to(bg_dtype dtype, double value)
     case BG_FLOAT32:
         return (float)value;
     case BG_BFLOAT16:
-        return bgi_bfloat16_to_float(bgi_bfloat16_from_float((float)value));
+    case BG_FLOAT16:
+        return bgi_narrow_to_float(dtype, bgi_narrow_from_float(dtype, (float)value));
     default:
         return value;
     }

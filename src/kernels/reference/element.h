@@ -6,7 +6,7 @@
 
 #include <brigade/base.h>
 
-#include "core/bfloat16.h"
+#include "core/narrow.h"
 #include "kernels/rounding.h"
 
 #include <math.h>
@@ -27,7 +27,8 @@ static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
     case BG_FLOAT32:
         return ((const float *)data)[index];
     case BG_BFLOAT16:
-        return bgi_bfloat16_to_float(((const uint16_t *)data)[index]);
+    case BG_FLOAT16:
+        return bgi_narrow_to_float(dtype, ((const uint16_t *)data)[index]);
     case BG_FLOAT64:
         return ((const double *)data)[index];
     case BG_INT32:
@@ -39,7 +40,7 @@ static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
     }
 }
 
-/* Integers truncate and saturate. bfloat16 rounds through float32. */
+/* Integers truncate and saturate. Floats of 16 bits round through float32. */
 static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double value)
 {
     switch (dtype) {
@@ -47,7 +48,8 @@ static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double v
         ((float *)data)[index] = (float)value;
         break;
     case BG_BFLOAT16:
-        ((uint16_t *)data)[index] = bgi_bfloat16_from_float((float)value);
+    case BG_FLOAT16:
+        ((uint16_t *)data)[index] = bgi_narrow_from_float(dtype, (float)value);
         break;
     case BG_FLOAT64:
         ((double *)data)[index] = value;
@@ -75,7 +77,7 @@ static inline void bgi_store_updated(const bg_kernel_call *call, const bgi_round
     uint32_t words[4];
     int64_t element;
 
-    if (rounding->elements == 0 || dtype != BG_BFLOAT16) {
+    if (rounding->elements == 0 || !bgi_dtype_is_narrow(dtype)) {
         bgi_store(dtype, call->operands[operand], index, value);
         return;
     }
@@ -85,7 +87,7 @@ static inline void bgi_store_updated(const bg_kernel_call *call, const bgi_round
                                   chances.rest[2]},
               chances.key, words);
     ((uint16_t *)call->operands[operand])[index] =
-        bgi_bfloat16_by_chance((float)value, bgi_rounding_bits(words, element));
+        bgi_narrow_by_chance(dtype, (float)value, bgi_rounding_bits(words, element), &chances, element);
 }
 
 #endif

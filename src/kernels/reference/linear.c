@@ -1,6 +1,6 @@
 /*
  * linear.c: matrix products by three plain loops. Rows are the leading dims of x taken together; each sum is taken in
- * double, in index order, and rounded once; or with partial sums in bfloat16, as kernels.h says.
+ * double, in index order, and rounded once; or with partial sums in 16 bits, as kernels.h says.
  */
 #include "kernels/attributes.h"
 #include "kernels/kernels.h"
@@ -21,6 +21,7 @@ static double multiply(const bg_kernel_call *call, run a, run b, int64_t index)
 static double add_products(const bg_kernel_call *call, run a, run b, int64_t count, double sum)
 {
     const int64_t block = bgi_product_rounds(call) ? bgi_product_block(count) : count;
+    const bg_dtype dtype = call->types[0].dtype;
 
     if (!bgi_product_rounds(call)) {
         for (int64_t i = 0; i < count; i++)
@@ -32,7 +33,7 @@ static double add_products(const bg_kernel_call *call, run a, run b, int64_t cou
 
         for (int64_t i = from; i < count && i < from + block; i++)
             partial = (float)(partial + multiply(call, a, b, i));
-        sum = bgi_bfloat16_to_float(bgi_bfloat16_from_float(partial + (float)sum));
+        sum = bgi_narrow_to_float(dtype, bgi_narrow_from_float(dtype, partial + (float)sum));
     }
     return sum;
 }
