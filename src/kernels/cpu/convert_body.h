@@ -27,7 +27,7 @@ static inline void widen_float16(const uint16_t *from, int64_t count, float *to)
 
 static inline void narrow_float16(const float *from, int64_t count, uint16_t *to)
 {
-    const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    enum { nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
     int64_t i = 0;
 
     for (; i + LANES <= count; i += LANES)
