@@ -262,7 +262,8 @@ typedef struct bg_options {
     bg_dtype first_moment_dtype, second_moment_dtype;
     /* New weights and optimiser state of 16 bits are rounded up or down by chance, such that the mean of many roundings
      * is the value: else updates of less than half a last place are lost. The chance of an element is a function of
-     * seed, step and the parameter's name: the same under every strategy and on replicas that keep the same. */
+     * seed, step and the parameter's name: the same under every strategy and on replicas that keep the same. A warning
+     * when nothing is kept in 16 bits. */
     bool stochastic_rounding;
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
@@ -352,12 +353,21 @@ BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
 
 /* ---- optimisers ---- */
 
-typedef enum bg_optimiser_kind { BG_SGD = 0, BG_ADAM, BG_ADAMW, BG_ADAMAX, BG_RMSPROP, BG_LAMB } bg_optimiser_kind;
+typedef enum bg_optimiser_kind {
+    BG_SGD = 0,
+    BG_ADAM,
+    BG_ADAMW,
+    BG_ADAMAX,
+    BG_RMSPROP,
+    BG_LAMB,
+    BG_ADAGRAD,
+    BG_ADADELTA
+} bg_optimiser_kind;
 
 /* Equations and defaults are torch.optim's; but AdaMax (Kingma and Ba, 2014) adds epsilon to the largest gradient when
  * it divides by it, as PopART does, where torch keeps it in the state; and LAMB (You et al., 2019) is not torch's:
- * AdamW's direction, as long as the learning rate times the parameter's norm. All numbers may be changed between runs
- * (bg_session_set_optimiser), the yes and no may not. */
+ * AdamW's direction, as long as the learning rate times the parameter's norm. All numbers but velocity_scaling may be
+ * changed between runs (bg_session_set_optimiser), the yes and no may not. */
 typedef struct bg_optimiser {
     bg_optimiser_kind kind;
     double learning_rate;
@@ -365,9 +375,15 @@ typedef struct bg_optimiser {
     double momentum;     /* SGD, RMSProp */
     double dampening;    /* SGD */
     bool nesterov;       /* SGD; needs momentum > 0 and dampening 0 */
+    /* SGD as PopART's combined variant has it, which needs momentum > 0: the velocity v holds the change itself, times
+     * velocity_scaling (above 0; 1): v = momentum v + (1 - dampening) scaling g from v = 0, and the weights change by
+     * learning rate / scaling times v. So the first gradient is dampened too, where torch's is not. Without `combined`
+     * the scaling is ignored, with a warning. */
+    bool combined;
+    double velocity_scaling;
     double beta1, beta2; /* the Adams: 0.9, 0.999 */
-    double alpha;        /* RMSProp: the share of its means that stays: 0.99 */
-    double epsilon;      /* all but SGD: 1e-8 */
+    double alpha;        /* RMSProp, AdaDelta: the share of their means that stays: 0.99, 0.9 */
+    double epsilon;      /* all but SGD: 1e-8; AdaGrad 1e-10, AdaDelta 1e-6 */
     /* LAMB: the weights' norm, by which the length of an update grows, counts for no more: 65500; INFINITY: no bound */
     double max_weight_norm;
     bool uncorrected; /* the Adams: first and second moment as they are, not divided by 1 - beta^t */
@@ -383,9 +399,11 @@ BG_API bg_optimiser bg_adamw(double learning_rate);
 BG_API bg_optimiser bg_adamax(double learning_rate);
 BG_API bg_optimiser bg_rmsprop(double learning_rate);
 BG_API bg_optimiser bg_lamb(double learning_rate);
-/* From a text: a name (sgd, adam, adamw, adamax, rmsprop, lamb), and what differs from its defaults: "adamw",
- * "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centred,tf_variant". The words are the fields' names. `out` is
- * untouched when the text is wrong; the numbers' ranges are bg_optimiser_validate's. */
+BG_API bg_optimiser bg_adagrad(double learning_rate);  /* Duchi et al., 2011; 0.01 is usual */
+BG_API bg_optimiser bg_adadelta(double learning_rate); /* Zeiler, 2012, whose steps have their own length: 1 is usual */
+/* From a text: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta), and what differs from its defaults:
+ * "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centred,tf_variant". The words are the fields' names. `out`
+ * is untouched when the text is wrong; the numbers' ranges are bg_optimiser_validate's. */
 BG_API bg_status bg_optimiser_parse(const char *text, double learning_rate, bg_optimiser *out, bg_error *error);
 BG_API const char *bg_optimiser_name(bg_optimiser_kind kind); /* "adamw"; NULL for none of the kinds */
 /* Every number in its range, with the reason and the remedy. */

@@ -341,7 +341,9 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.output_gradient_norm = true;
     plan.output_mode = BG_OUTPUT_ALL;
     plan.loss_scaling = config->loss_scaling;
-    plan.stochastic_rounding = config->stochastic_rounding;
+    /* On unless said otherwise, for what there is to be rounded. */
+    plan.stochastic_rounding =
+        config->stochastic_rounding && cli_library_keeps_16_bits(&options->common, config->weights);
     plan.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.auto_loss_scaling.output = config->auto_loss_scaling;
     cli_library_override(&options->common, &plan);

@@ -38,6 +38,8 @@ static bg_status describe_optimiser(const bgi_gpt_config *config, bg_optimiser *
     optimiser.epsilon = config->epsilon;
     optimiser.weight_decay = config->weight_decay;
     optimiser.momentum = config->momentum;
+    optimiser.combined = config->combined;
+    optimiser.velocity_scaling = config->velocity_scaling;
     optimiser.alpha = config->alpha;
     optimiser.centred = config->centred;
     optimiser.tf_variant = config->tf_variant;

@@ -86,6 +86,15 @@ void cli_library_strategy(const cli_library *library, const char **strategy, con
         *stages = view->stages;
 }
 
+bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type)
+{
+    bg_options options = bg_options_defaults();
+
+    cli_library_override(library, &options);
+    return bg_dtype_find(weight_type) == BG_BFLOAT16 || options.first_moment_dtype == BG_BFLOAT16 ||
+           options.second_moment_dtype == BG_BFLOAT16;
+}
+
 uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise)
 {
     return bg_run_options_is_given(library->run_options, name) ? given : otherwise;

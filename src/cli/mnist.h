@@ -45,6 +45,7 @@ typedef struct mnist_config {
     bool checkpoint_blocks;
     const char *weight_type;
     bool stochastic_rounding;
+    bool rounds_if_16_bits; /* as --config always says: with 16 bits to round, the same */
     const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
     uint64_t output_period, num_workers, prefetch;
     const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */

@@ -43,9 +43,8 @@ const cli_option mnist_options[] = {
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
      .help = "times through the training images; 0 only tests"},
     {CLI_TEXT, "optimiser", AT(optimiser), .value = "NAME",
-     .help = "sgd, adam, adamw, adamax, rmsprop, lamb, and what is not as usual: sgd:momentum=0.9,nesterov; a wrong "
-             "word lists "
-             "those there are"},
+     .help = "sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta, and what is not as usual: "
+             "sgd:momentum=0.9,nesterov; a wrong word lists those there are"},
     {CLI_REAL, "learning-rate", AT(learning_rate), .value = "X", .help = "of the optimiser"},
     {CLI_COUNT, "steps", AT(steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
@@ -372,6 +371,8 @@ static void take_options(mnist_config *config)
         config->gradient_norm = view->output_gradient_norm;
     if (bg_run_options_is_given(options, "stochastic_rounding"))
         config->stochastic_rounding = view->stochastic_rounding;
+    else if (config->rounds_if_16_bits && cli_library_keeps_16_bits(library, config->weight_type))
+        config->stochastic_rounding = true;
     if (bg_run_options_is_given(options, "auto_loss_scaling") &&
         view->auto_loss_scaling.enabled != (strncmp(config->loss_scaling, "auto", 4) == 0))
         config->loss_scaling = view->auto_loss_scaling.enabled ? "auto" : "1";

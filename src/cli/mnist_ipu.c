@@ -169,7 +169,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     /* The default of training. */
     config->output_mode =
         bg_output_mode_name(options->output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->output_mode);
-    config->stochastic_rounding = options->stochastic_rounding;
+    config->rounds_if_16_bits = options->stochastic_rounding;
     config->recompute = bg_recompute_name(options->recompute);
     if (options->recompute == BG_RECOMPUTE_CHECKPOINTS)
         config->checkpoint_blocks = true; /* every layer's result */

@@ -85,6 +85,9 @@ void cli_library_override(const cli_library *library, bg_options *options);
 void cli_library_strategy(const cli_library *library, const char **strategy, const char **schedule,
                           const char **stages);
 /* `given`, where the option has a name there, else `otherwise`. */
+/* Whether updates change anything that is kept in 16 bits: weights of that type, or moments as an option by name says.
+ */
+bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type);
 uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise);
 
 /* Whether the options of a training are possible by themselves, whatever the network: what they say wrong is a mistake

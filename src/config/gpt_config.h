@@ -25,8 +25,8 @@ typedef struct bgi_gpt_config {
     double learning_rate, warmup_proportion;
     bool constant;
     const char *decay;
-    double beta1, beta2, epsilon, weight_decay, momentum, alpha;
-    bool centred, tf_variant;
+    double beta1, beta2, epsilon, weight_decay, momentum, velocity_scaling, alpha;
+    bool combined, centred, tf_variant;
     double gradient_clipping;
     const json_t *input_files; /* an array of strings */
     int64_t n_samples;         /* 0: all */

@@ -336,11 +336,13 @@ static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call,
  * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
  * RMSPROP_UPDATE parameter!, gradient, hyper, scale, mean of squares!, mean! (centred), velocity?!
  *                                                                  (bgi_rmsprop_attributes)
+ *              AdaGrad: ..., sum of squares!; AdaDelta: ..., mean of squares!, mean of the changes' squares!
  * LAMB_MOMENTS parameter, gradient, hyper, scale, m!, v! -> squares   (bgi_lamb_attributes)
  * LAMB_UPDATE  parameter!, squares, hyper, m, v                       (bgi_lamb_attributes)
- * t = env->optimiser_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, in its order
- * of operations, float32. With `maximum` v is the largest gradient, max(beta2 v, |g|), and divides as it is (AdaMax). A
- * centred RMSProp's variance is never less than 0, whatever rounding says.
+ * t = env->optimiser_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad,
+ * Adadelta, in its order of operations, float32. Combined SGD: v = momentum v + admitted scaling g, w -= rate / scaling
+ * v, with Nesterov rate / scaling (scaling g + momentum v). With `maximum` v is the largest gradient, max(beta2 v,
+ * |g|), and divides as it is (AdaMax). A centred RMSProp's variance is never less than 0, whatever rounding says.
  */
 enum {
     BGI_HYPER_LEARNING_RATE = 0,
@@ -355,6 +357,7 @@ enum {
     BGI_HYPER_SKIP,
     BGI_HYPER_SKIPPED,         /* updates of those in env->optimiser_step that were skipped */
     BGI_HYPER_MAX_WEIGHT_NORM, /* LAMB, with BETA1, BETA2 and EPSILON */
+    BGI_HYPER_VELOCITY_SCALING = BGI_HYPER_MAX_WEIGHT_NORM, /* combined SGD */
     BGI_HYPER_COUNT = 8
 };
 typedef struct bgi_total_scale_attributes {
@@ -396,8 +399,9 @@ typedef struct bgi_loss_scale_attributes {
 typedef struct bgi_sgd_attributes {
     bgi_rounding rounding;
     uint8_t nesterov;
+    uint8_t combined;
     uint8_t without_decay; /* whatever hyper says */
-    uint8_t unused[6];     /* no padding: see bg_op_type */
+    uint8_t unused[5];     /* no padding: see bg_op_type */
 } bgi_sgd_attributes;
 typedef struct bgi_adam_attributes {
     bgi_rounding rounding;
@@ -446,12 +450,19 @@ static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const
     weights = sqrt(weights) < maximum ? sqrt(weights) : maximum;
     return weights == 0.0 || direction == 0.0 ? 1.0 : weights / sqrt(direction);
 }
+typedef enum bgi_rmsprop_rule {
+    BGI_RULE_RMSPROP = 0,
+    BGI_RULE_ADAGRAD, /* the squares are added up: a mean of which all stays and all is admitted */
+    BGI_RULE_ADADELTA /* the learning rate is multiplied by the root of the changes' mean square */
+} bgi_rmsprop_rule;
+/* What divides a gradient by the root of the squares of those before. */
 typedef struct bgi_rmsprop_attributes {
     bgi_rounding rounding;
+    uint8_t rule; /* bgi_rmsprop_rule */
     uint8_t centred;
     uint8_t tf_variant; /* epsilon inside the root, the learning rate inside the velocity */
     uint8_t without_decay;
-    uint8_t unused[5];
+    uint8_t unused[4];
 } bgi_rmsprop_attributes;
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * optimiser.c: the optimisers' numbers, their ranges, and how they are said in a text. The equations are elsewhere:
- * passes turn them into ops. Defaults are those of torch.optim's SGD, Adam, AdamW, Adamax and RMSprop; of LAMB, which
- * it has not, PopTorch's.
+ * passes turn them into ops. Defaults are those of torch.optim's SGD, Adam, AdamW, Adamax, RMSprop, Adagrad and
+ * Adadelta; of LAMB, which it has not, PopTorch's.
  */
 #include <brigade/options.h>
 
@@ -14,7 +14,7 @@
 
 bg_optimiser bg_sgd(double learning_rate)
 {
-    return (bg_optimiser){.kind = BG_SGD, .learning_rate = learning_rate};
+    return (bg_optimiser){.kind = BG_SGD, .learning_rate = learning_rate, .velocity_scaling = 1.0};
 }
 
 bg_optimiser bg_adam(double learning_rate)
@@ -54,12 +54,36 @@ bg_optimiser bg_lamb(double learning_rate)
     return optimiser;
 }
 
+bg_optimiser bg_adagrad(double learning_rate)
+{
+    return (bg_optimiser){.kind = BG_ADAGRAD, .learning_rate = learning_rate, .epsilon = 1e-10};
+}
+
+bg_optimiser bg_adadelta(double learning_rate)
+{
+    return (bg_optimiser){.kind = BG_ADADELTA, .learning_rate = learning_rate, .alpha = 0.9, .epsilon = 1e-6};
+}
+
 static bg_status check_not_negative(const char *name, double value, bg_error *error)
 {
     if (isfinite(value) && value >= 0.0)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID, "optimiser: %s is %g; it must be a finite number of at least 0", name,
                         value);
+}
+
+static bg_status validate_combined(const bg_optimiser *optimiser, bg_error *error)
+{
+    if (!(optimiser->momentum > 0.0))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimiser: combined with momentum %g; what is combined is the velocity, which there is "
+                            "with a momentum above 0 alone: set momentum (0.9 is usual), or leave combined off",
+                            optimiser->momentum);
+    if (isfinite(optimiser->velocity_scaling) && optimiser->velocity_scaling > 0.0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "optimiser: velocity_scaling is %g; it must be a finite number above 0: 1 is usual",
+                        optimiser->velocity_scaling);
 }
 
 static bg_status validate_sgd(const bg_optimiser *optimiser, bg_error *error)
@@ -75,6 +99,8 @@ static bg_status validate_sgd(const bg_optimiser *optimiser, bg_error *error)
                          "optimiser: nesterov with momentum %g and dampening %g; Nesterov's rule needs a momentum "
                          "above 0 and no dampening: set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
                          optimiser->momentum, optimiser->dampening);
+    if (status == BG_OK && optimiser->combined)
+        status = validate_combined(optimiser, error);
     return status;
 }
 
@@ -87,15 +113,16 @@ static bg_status validate_share(const char *name, double value, bg_error *error)
                         value, name);
 }
 
+static bg_status validate_adadelta(const bg_optimiser *optimiser, bg_error *error)
+{
+    BGI_TRY(validate_share("alpha", optimiser->alpha, error));
+    return check_not_negative("epsilon", optimiser->epsilon, error);
+}
+
 static bg_status validate_rmsprop(const bg_optimiser *optimiser, bg_error *error)
 {
-    bg_status status = check_not_negative("momentum", optimiser->momentum, error);
-
-    if (status == BG_OK)
-        status = validate_share("alpha", optimiser->alpha, error);
-    if (status == BG_OK)
-        status = check_not_negative("epsilon", optimiser->epsilon, error);
-    return status;
+    BGI_TRY(check_not_negative("momentum", optimiser->momentum, error));
+    return validate_adadelta(optimiser, error);
 }
 
 static bg_status validate_adam(const bg_optimiser *optimiser, bg_error *error)
@@ -141,6 +168,10 @@ bg_status bg_optimiser_validate(const bg_optimiser *optimiser, bg_error *error)
         return validate_rmsprop(optimiser, error);
     case BG_LAMB:
         return validate_lamb(optimiser, error);
+    case BG_ADAGRAD:
+        return check_not_negative("epsilon", optimiser->epsilon, error);
+    case BG_ADADELTA:
+        return validate_adadelta(optimiser, error);
     }
     return bg_error_set(error, BG_ERROR_INVALID,
                         "optimiser: kind %d is none of bg_optimiser_kind; begin with bg_sgd, bg_adamw and the like",
@@ -155,8 +186,14 @@ typedef struct named_kind {
 } named_kind;
 
 static const named_kind kinds[] = {
-    [BG_SGD] = {"sgd", bg_sgd},          [BG_ADAM] = {"adam", bg_adam},          [BG_ADAMW] = {"adamw", bg_adamw},
-    [BG_ADAMAX] = {"adamax", bg_adamax}, [BG_RMSPROP] = {"rmsprop", bg_rmsprop}, [BG_LAMB] = {"lamb", bg_lamb},
+    [BG_SGD] = {"sgd", bg_sgd},
+    [BG_ADAM] = {"adam", bg_adam},
+    [BG_ADAMW] = {"adamw", bg_adamw},
+    [BG_ADAMAX] = {"adamax", bg_adamax},
+    [BG_RMSPROP] = {"rmsprop", bg_rmsprop},
+    [BG_LAMB] = {"lamb", bg_lamb},
+    [BG_ADAGRAD] = {"adagrad", bg_adagrad},
+    [BG_ADADELTA] = {"adadelta", bg_adadelta},
 };
 
 enum {
@@ -164,8 +201,10 @@ enum {
     OF_SGD = 1u << BG_SGD,
     OF_RMSPROP = 1u << BG_RMSPROP,
     OF_LAMB = 1u << BG_LAMB,
+    OF_ADADELTA = 1u << BG_ADADELTA,
     OF_ADAMS = 1u << BG_ADAM | 1u << BG_ADAMW | 1u << BG_ADAMAX | OF_LAMB,
-    OF_ALL = (1u << KIND_COUNT) - 1u
+    OF_ALL = (1u << KIND_COUNT) - 1u,
+    OF_ALL_BUT_SGD = OF_ALL & ~OF_SGD
 };
 
 typedef struct named_field {
@@ -185,12 +224,20 @@ typedef struct named_field {
     }
 
 static const named_field fields[] = {
-    NUMBER(weight_decay, OF_ALL),      NUMBER(momentum, OF_SGD | OF_RMSPROP),
-    NUMBER(dampening, OF_SGD),         FLAG(nesterov, OF_SGD),
-    NUMBER(beta1, OF_ADAMS),           NUMBER(beta2, OF_ADAMS),
-    NUMBER(alpha, OF_RMSPROP),         NUMBER(epsilon, OF_ADAMS | OF_RMSPROP),
-    NUMBER(max_weight_norm, OF_LAMB),  FLAG(uncorrected, OF_ADAMS),
-    FLAG(centred, OF_RMSPROP),         FLAG(tf_variant, OF_RMSPROP),
+    NUMBER(weight_decay, OF_ALL),
+    NUMBER(momentum, OF_SGD | OF_RMSPROP),
+    NUMBER(dampening, OF_SGD),
+    FLAG(nesterov, OF_SGD),
+    FLAG(combined, OF_SGD),
+    NUMBER(velocity_scaling, OF_SGD),
+    NUMBER(beta1, OF_ADAMS),
+    NUMBER(beta2, OF_ADAMS),
+    NUMBER(alpha, OF_RMSPROP | OF_ADADELTA),
+    NUMBER(epsilon, OF_ALL_BUT_SGD),
+    NUMBER(max_weight_norm, OF_LAMB),
+    FLAG(uncorrected, OF_ADAMS),
+    FLAG(centred, OF_RMSPROP),
+    FLAG(tf_variant, OF_RMSPROP),
     FLAG(decay_matrices_only, OF_ALL),
 };
 

@@ -89,7 +89,8 @@ void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_va
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
-/* square: the mean of squares; mean: of a centred one; velocity null: no momentum. */
+/* square: the mean (AdaGrad: sum) of squares; mean: of a centred one, AdaDelta's of the changes' squares; velocity
+ * null: no momentum. */
 void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                         bg_value scale, bg_value square, bg_value mean, bg_value velocity,
                         const bgi_rmsprop_attributes *attributes);

@@ -129,18 +129,29 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
     bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, attributes, NULL);
 }
 
-/* The mean of squares; centred, the mean; with momentum, the velocity. */
+/* The mean of squares; centred, the mean; with momentum, the velocity. AdaGrad has the first alone, AdaDelta the mean
+ * of the changes' squares as well. */
 static bg_status infer_rmsprop_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     static const char *const centred[] = {"the mean of squares", "the mean", "the velocity"};
     static const char *const plain[] = {"the mean of squares", "the velocity"};
+    static const char *const adadelta[] = {"the mean of squares", "the mean of the changes' squares"};
     const bgi_rmsprop_attributes *attributes = op->attributes;
-    const uint32_t states = op->input_count - STATE, least = attributes->centred ? 2 : 1;
+    const bool is_adadelta = attributes->rule == BGI_RULE_ADADELTA;
+    const uint32_t states = op->input_count - STATE, least = attributes->centred || is_adadelta ? 2 : 1;
 
     (void)outputs;
-    if (attributes->centred > 1 || states < least || states > least + 1)
+    if (attributes->rule > BGI_RULE_ADADELTA || attributes->centred > 1 ||
+        (attributes->rule != BGI_RULE_RMSPROP && (attributes->centred || states != least)))
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "rule %u, centred %u, %u states; AdaGrad (%d) has 1 and AdaDelta (%d) 2, neither is centred",
+            attributes->rule, attributes->centred, states, BGI_RULE_ADAGRAD, BGI_RULE_ADADELTA);
+    if (states < least || states > least + 1)
         return bg_error_set(error, BG_ERROR_INVALID, "%u states; it has %u, or %u with momentum", states, least,
                             least + 1);
+    if (is_adadelta)
+        return check_update(op, adadelta, error);
     return check_update(op, attributes->centred ? centred : plain, error);
 }
 
@@ -168,7 +179,7 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
     bg_value inputs[STATE + 3] = {parameter, gradient, hyper, scale, square};
     uint32_t count = STATE + 1;
 
-    if (attributes->centred)
+    if (attributes->centred || attributes->rule == BGI_RULE_ADADELTA)
         inputs[count++] = mean;
     if (!bg_value_is_null(velocity))
         inputs[count++] = velocity;

@@ -167,6 +167,8 @@ static void put_optimiser(bgi_archive *key, const bg_optimiser *optimiser)
     put_double(key, optimiser->momentum);
     put_double(key, optimiser->dampening);
     put_u64(key, optimiser->nesterov);
+    put_u64(key, optimiser->combined);
+    put_double(key, optimiser->velocity_scaling);
     put_double(key, optimiser->beta1);
     put_double(key, optimiser->beta2);
     put_double(key, optimiser->alpha);

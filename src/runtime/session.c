@@ -311,7 +311,8 @@ static void upload_optimiser(bg_session *session)
     if (optimiser->kind == BG_SGD) {
         hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
         hyper[BGI_HYPER_DAMPENING] = optimiser->dampening;
-    } else if (optimiser->kind == BG_RMSPROP) {
+        hyper[BGI_HYPER_VELOCITY_SCALING] = optimiser->velocity_scaling;
+    } else if (optimiser->kind == BG_RMSPROP || optimiser->kind == BG_ADAGRAD || optimiser->kind == BG_ADADELTA) {
         hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
         hyper[BGI_HYPER_ALPHA] = optimiser->alpha;
     } else {
@@ -344,11 +345,16 @@ bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *opti
         return bg_error_set(error, BG_ERROR_INVALID, "a session for inference has no optimiser");
     BGI_TRY(bg_optimiser_validate(optimiser, error));
     if (optimiser->kind != planned->kind || optimiser->nesterov != planned->nesterov ||
-        optimiser->uncorrected != planned->uncorrected || optimiser->centred != planned->centred ||
-        optimiser->tf_variant != planned->tf_variant || optimiser->decay_matrices_only != planned->decay_matrices_only)
+        optimiser->combined != planned->combined || optimiser->uncorrected != planned->uncorrected ||
+        optimiser->centred != planned->centred || optimiser->tf_variant != planned->tf_variant ||
+        optimiser->decay_matrices_only != planned->decay_matrices_only)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the kind of optimiser, its variant, and which parameters decay are part of the plan; make "
                             "a new plan");
+    if (optimiser->combined && optimiser->velocity_scaling != planned->velocity_scaling)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "velocity_scaling %g: the velocities are scaled by %g, as the plan says; make a new plan",
+                            optimiser->velocity_scaling, planned->velocity_scaling);
     if (optimiser->momentum != 0.0 && planned->momentum == 0.0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "momentum %g: the plan was made without momentum and keeps no velocities; make a new plan",

@@ -12,6 +12,7 @@
  */
 #include "transform/training.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +109,7 @@ static void add_sgd(bgi_trainer *trainer, update_state *state, const bgi_final_g
 {
     const bgi_sgd_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
                                            .nesterov = trainer->optimiser->nesterov,
+                                           .combined = trainer->optimiser->combined,
                                            .without_decay = without_decay};
     bg_value velocity = {0};
 
@@ -133,21 +135,30 @@ static void add_adam(bgi_trainer *trainer, update_state *state, const bgi_final_
                     &attributes);
 }
 
+static bgi_rmsprop_rule find_rule(bg_optimiser_kind kind)
+{
+    return kind == BG_ADAGRAD ? BGI_RULE_ADAGRAD : kind == BG_ADADELTA ? BGI_RULE_ADADELTA : BGI_RULE_RMSPROP;
+}
+
 static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     const bg_optimiser *optimiser = trainer->optimiser;
+    const bool is_rmsprop = optimiser->kind == BG_RMSPROP;
     const bgi_rmsprop_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
-                                               .centred = optimiser->centred,
-                                               .tf_variant = optimiser->tf_variant,
+                                               .rule = find_rule(optimiser->kind),
+                                               .centred = is_rmsprop && optimiser->centred,
+                                               .tf_variant = is_rmsprop && optimiser->tf_variant,
                                                .without_decay = without_decay};
+    const bg_dtype first = trainer->options->first_moment_dtype, second = trainer->options->second_moment_dtype;
     const bg_value square =
-        add_state(trainer, state, final->parameter, "square_avg", trainer->options->second_moment_dtype);
-    const bg_dtype first = trainer->options->first_moment_dtype;
+        add_state(trainer, state, final->parameter, attributes.rule == BGI_RULE_ADAGRAD ? "sum" : "square_avg", second);
     bg_value mean = {0}, velocity = {0};
 
-    if (optimiser->centred)
+    if (attributes.centred)
         mean = add_state(trainer, state, final->parameter, "grad_avg", first);
-    if (optimiser->momentum != 0.0)
+    if (attributes.rule == BGI_RULE_ADADELTA)
+        mean = add_state(trainer, state, final->parameter, "acc_delta", second);
+    if (is_rmsprop && optimiser->momentum != 0.0)
         velocity = add_state(trainer, state, final->parameter, "momentum_buffer", first);
     bgi_rmsprop_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, square,
                        mean, velocity, &attributes);
@@ -199,6 +210,8 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
         add_lamb(trainer, &state, final, without_decay);
         break;
     case BG_RMSPROP:
+    case BG_ADAGRAD:
+    case BG_ADADELTA:
         add_rmsprop(trainer, &state, final, without_decay);
         break;
     }
@@ -260,12 +273,41 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
 
 /* ---- all of it ---- */
 
-static void warn_of_mixed_means(const bg_options *options)
+static void warn(const bg_options *options, const char *text)
 {
     if (options->log != NULL)
-        options->log(options->log_user, BG_LOG_WARNING,
-                     "the loss combines means over different numbers of elements: each micro-batch counts the same, "
-                     "however many elements it counted");
+        options->log(options->log_user, BG_LOG_WARNING, text);
+}
+
+static bool keeps_16_bits(const bg_graph *graph)
+{
+    for (size_t v = 1; v < graph->value_count; v++) {
+        const bgi_value *value = &graph->values[v];
+
+        if (value->kind == BGI_VALUE_VARIABLE && value->type.dtype == BG_BFLOAT16 &&
+            (value->role == BG_ROLE_PARAMETER || value->role == BG_ROLE_STATE))
+            return true;
+    }
+    return false;
+}
+
+/* What was asked for and has no effect. */
+static void warn_of_what_is_idle(const bgi_trainer *trainer)
+{
+    const bg_optimiser *optimiser = trainer->optimiser;
+    char text[192];
+
+    if (trainer->options->stochastic_rounding && !keeps_16_bits(trainer->graph))
+        warn(trainer->options,
+             "stochastic rounding changes nothing: neither weights nor the optimiser's state are kept "
+             "in 16 bits; keep them in bfloat16, or leave it off");
+    if (optimiser->kind == BG_SGD && !optimiser->combined && optimiser->velocity_scaling != 1.0 &&
+        optimiser->velocity_scaling != 0.0) {
+        snprintf(text, sizeof text,
+                 "velocity_scaling %g is ignored: gradients and velocities are separate; it is of the combined variant",
+                 optimiser->velocity_scaling);
+        warn(trainer->options, text);
+    }
 }
 
 /* Training accumulates by itself: accumulators that a model brings would be added to twice. */
@@ -291,7 +333,9 @@ static bg_value find_weight(const bgi_trainer *trainer)
     weight = bgi_find_loss_weight(trainer->graph, trainer->loss, &is_mixed);
     if (!is_mixed)
         return weight;
-    warn_of_mixed_means(trainer->options);
+    warn(trainer->options,
+         "the loss combines means over different numbers of elements: each micro-batch counts the same, however many "
+         "elements it counted");
     return (bg_value){0};
 }
 
@@ -321,7 +365,9 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *
     bgi_add_scale(&trainer);
     BGI_TRY_CLEANUP(bg_graph_check(graph, error));
     BGI_TRY_CLEANUP(add_updates(&trainer, gradients, accumulators, count, error));
-    status = bgi_graph_verify(graph, error);
+    BGI_TRY_CLEANUP(bgi_graph_verify(graph, error));
+    warn_of_what_is_idle(&trainer);
+    status = BG_OK;
 cleanup:
     free(gradients);
     free(accumulators);

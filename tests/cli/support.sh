@@ -52,8 +52,8 @@ error() {
     fi
 }
 
-# A small set of digits in $folder/data.
+# make_digits [COUNT TEST_COUNT]: a small set of digits in $folder/data.
 make_digits() {
-    "$program" data digits --dir "$folder/data" --count 1600 --test-count 500 >/dev/null ||
+    "$program" data digits --dir "$folder/data" --count "${1:-1600}" --test-count "${2:-500}" >/dev/null ||
         { fail "brigade data digits"; finish; }
 }

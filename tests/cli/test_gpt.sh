@@ -107,6 +107,12 @@ check "to nearest gives other weights" sh -c '! cmp -s chance.safetensors neares
 train tohf --set precision=bfloat16 weights=bfloat16 --save-hf halfhf
 train fromhf --set precision=bfloat16 weights=bfloat16 maximum=0 constant=true --hf-model halfhf --save-hf halfhf2
 check "a folder of bfloat16 weights comes and goes" cmp -s halfhf/model.safetensors halfhf2/model.safetensors
+for rule in adadelta sgd; do
+    optimiser="training.optimizer.name=$rule training.optimizer.momentum=0.9 training.optimizer.combined=true"
+    train $rule --set $optimiser
+    train ${rule}pipelined --set $optimiser --strategy pipelined
+    same $rule ${rule}pipelined
+done
 train lamb --set training.optimizer.name=lamb
 train lambpipelined --set training.optimizer.name=lamb --strategy pipelined
 same lamb lambpipelined
@@ -231,7 +237,9 @@ fi
 
 # ---- learning ----
 
-train learns --steps 150 --strategy single --quiet
+steps=150
+[ -n "${BRIGADE_TEST_QUICK:-}" ] && steps=15
+train learns --steps $steps --strategy single --quiet
 check "the loss falls by one" awk "BEGIN { exit !($(values learns loss | head -n 1) > 1 + $(values learns loss | tail -n 1)) }"
 
 # The preset as it is, on its eight devices, with its own learning rates: means over 50 updates.

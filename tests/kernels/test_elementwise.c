@@ -342,9 +342,11 @@ static void test_sgd(void **state)
                                                draw_between(&random, 0, 1) * 0.9,
                                                draw_between(&random, 0, 1) * 0.1,
                                                [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0,
-                                               [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 1)};
+                                               [BGI_HYPER_SKIPPED] = draw_between(&random, 0, 1),
+                                               [BGI_HYPER_VELOCITY_SCALING] = 0.7};
         const int64_t count = draw_count(&random);
         bgi_sgd_attributes attributes = {.nesterov = draw_between(&random, 0, 1),
+                                         .combined = draw_between(&random, 0, 1),
                                          .without_decay = draw_between(&random, 0, 1)};
         kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE,
                          .attributes = &attributes,
@@ -405,6 +407,27 @@ static void test_rmsprop(void **state)
         attributes.rounding = draw_rounding(&random, &c.env, count);
         add_update_operands(&c, &random, draw_float(&random), count, hyper,
                             1u + attributes.centred + (uint32_t)draw_between(&random, 0, 1));
+        finish_case(&c);
+    }
+}
+
+/* AdaGrad and AdaDelta. */
+static void test_other_rules(void **state)
+{
+    random_state random = {19};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const double hyper[BGI_HYPER_COUNT] = {0.1,  draw_between(&random, 0, 1) * 0.01,
+                                               0.0,  0.9,
+                                               1e-5, [BGI_HYPER_SKIP] = draw_between(&random, 0, 4) == 0};
+        const int64_t count = draw_count(&random);
+        bgi_rmsprop_attributes attributes = {.rule = i % 2 == 0 ? BGI_RULE_ADAGRAD : BGI_RULE_ADADELTA,
+                                             .without_decay = draw_between(&random, 0, 1)};
+        kernel_case c = {.id = BGI_KERNEL_RMSPROP_UPDATE, .attributes = &attributes};
+
+        attributes.rounding = draw_rounding(&random, &c.env, count);
+        add_update_operands(&c, &random, draw_float(&random), count, hyper, 1 + (uint32_t)(i % 2));
         finish_case(&c);
     }
 }
@@ -485,6 +508,7 @@ int main(void)
                                        cmocka_unit_test(test_sgd),
                                        cmocka_unit_test(test_adam),
                                        cmocka_unit_test(test_rmsprop),
+                                       cmocka_unit_test(test_other_rules),
                                        cmocka_unit_test(test_lamb_moments),
                                        cmocka_unit_test(test_lamb_update)};
 

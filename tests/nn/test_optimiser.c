@@ -49,6 +49,20 @@ static void test_other_defaults(void **state)
     assert_int_equal(bg_optimiser_validate(&rmsprop, NULL), BG_OK);
 }
 
+static void test_defaults_of_the_adaptive(void **state)
+{
+    const bg_optimiser adagrad = bg_adagrad(0.1), adadelta = bg_adadelta(1.0), sgd = bg_sgd(0.1);
+    (void)state;
+
+    assert_int_equal(adagrad.kind, BG_ADAGRAD);
+    assert_true(adagrad.learning_rate == 0.1 && adagrad.epsilon == 1e-10 && adagrad.weight_decay == 0);
+    assert_int_equal(bg_optimiser_validate(&adagrad, NULL), BG_OK);
+    assert_int_equal(adadelta.kind, BG_ADADELTA);
+    assert_true(adadelta.learning_rate == 1.0 && adadelta.alpha == 0.9 && adadelta.epsilon == 1e-6);
+    assert_int_equal(bg_optimiser_validate(&adadelta, NULL), BG_OK);
+    assert_true(!sgd.combined && sgd.velocity_scaling == 1.0);
+}
+
 /* Refused, and the message names the number. */
 static void assert_refused(bg_optimiser optimiser, const char *name)
 {
@@ -122,6 +136,38 @@ static void test_rmsprop_ranges(void **state)
     assert_refused(optimiser, "epsilon");
 }
 
+static void test_ranges_of_the_adaptive(void **state)
+{
+    bg_optimiser optimiser = bg_adagrad(0.1);
+    (void)state;
+
+    optimiser.epsilon = -1;
+    assert_refused(optimiser, "epsilon");
+    optimiser = bg_adadelta(0.1);
+    optimiser.epsilon = NAN;
+    assert_refused(optimiser, "epsilon");
+    optimiser = bg_adadelta(0.1);
+    optimiser.alpha = 1.0;
+    assert_refused(optimiser, "alpha");
+}
+
+static void test_combined_ranges(void **state)
+{
+    bg_optimiser optimiser = bg_sgd(0.1);
+    (void)state;
+
+    optimiser.combined = true;
+    assert_refused(optimiser, "combined with momentum 0");
+    optimiser.momentum = 0.9;
+    assert_int_equal(bg_optimiser_validate(&optimiser, NULL), BG_OK);
+    optimiser.velocity_scaling = 0.0;
+    assert_refused(optimiser, "velocity_scaling");
+    optimiser.velocity_scaling = INFINITY;
+    assert_refused(optimiser, "velocity_scaling");
+    optimiser.combined = false;
+    assert_int_equal(bg_optimiser_validate(&optimiser, NULL), BG_OK);
+}
+
 static void test_lamb_ranges(void **state)
 {
     bg_optimiser optimiser = bg_lamb(0.1);
@@ -154,7 +200,7 @@ static bg_optimiser parse(const char *text)
 static void test_names_read_back(void **state)
 {
     (void)state;
-    for (int kind = BG_SGD; kind <= BG_LAMB; kind++)
+    for (int kind = BG_SGD; kind <= BG_ADADELTA; kind++)
         assert_int_equal(parse(bg_optimiser_name((bg_optimiser_kind)kind)).kind, kind);
     assert_null(bg_optimiser_name((bg_optimiser_kind)99));
 }
@@ -163,6 +209,8 @@ static void test_fields(void **state)
 {
     const bg_optimiser sgd = parse("sgd:momentum=0.9,nesterov"),
                        adam = parse("adam:uncorrected,beta2=0.5,epsilon=1e-3"),
+                       combined = parse("sgd:momentum=0.9,combined,velocity_scaling=8"),
+                       adadelta = parse("adadelta:alpha=0.8,epsilon=1e-3"),
                        rmsprop = parse("rmsprop:centred,alpha=.9,tf_variant,weight_decay=1e-2,decay_matrices_only");
     (void)state;
 
@@ -170,6 +218,8 @@ static void test_fields(void **state)
     assert_true(adam.uncorrected && adam.beta1 == 0.9 && adam.beta2 == 0.5 && adam.epsilon == 1e-3);
     assert_true(rmsprop.centred && rmsprop.tf_variant && rmsprop.alpha == 0.9 && rmsprop.weight_decay == 1e-2);
     assert_true(rmsprop.decay_matrices_only && rmsprop.momentum == 0);
+    assert_true(combined.combined && combined.velocity_scaling == 8 && combined.momentum == 0.9);
+    assert_true(adadelta.alpha == 0.8 && adadelta.epsilon == 1e-3);
 }
 
 static void test_wrong_texts(void **state)
@@ -188,6 +238,9 @@ static void test_wrong_texts(void **state)
         {"sgd:nesterov=1", "a word by itself"},
         {"sgd:momentum=0.9,", "sgd has no ``"},
         {"sgd:nesterov", "momentum"},
+        {"sgd:combined", "momentum"},
+        {"adagrad:alpha=0.5", "adagrad has no `alpha`"},
+        {"adadelta:momentum=0.5", "adadelta has no `momentum`; it has weight_decay, alpha, epsilon"},
         {"adamw:beta1=2", "beta1"},
     };
     bg_optimiser untouched = {.learning_rate = 7};
@@ -206,11 +259,19 @@ static void test_wrong_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_common_ranges),
-        cmocka_unit_test(test_adam_ranges),    cmocka_unit_test(test_sgd_ranges),
-        cmocka_unit_test(test_other_defaults), cmocka_unit_test(test_rmsprop_ranges),
-        cmocka_unit_test(test_lamb_ranges),    cmocka_unit_test(test_names_read_back),
-        cmocka_unit_test(test_fields),         cmocka_unit_test(test_wrong_texts),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_common_ranges),
+        cmocka_unit_test(test_adam_ranges),
+        cmocka_unit_test(test_sgd_ranges),
+        cmocka_unit_test(test_other_defaults),
+        cmocka_unit_test(test_rmsprop_ranges),
+        cmocka_unit_test(test_defaults_of_the_adaptive),
+        cmocka_unit_test(test_ranges_of_the_adaptive),
+        cmocka_unit_test(test_combined_ranges),
+        cmocka_unit_test(test_lamb_ranges),
+        cmocka_unit_test(test_names_read_back),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_wrong_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,11 @@ typedef struct update_case {
         "exp_avg", "exp_inf"                                                                                           \
     }
 
+#define CHANGES                                                                                                        \
+    {                                                                                                                  \
+        "square_avg", "acc_delta"                                                                                      \
+    }
+
 /* hyper: learning rate, weight decay, momentum or beta1, dampening or beta2 or alpha, epsilon */
 static const update_case cases[] = {
     {"sgd", SGD, {NULL}, .hyper = {0.1}},
@@ -88,6 +93,18 @@ static const update_case cases[] = {
      .rmsprop = {.centred = true, .tf_variant = true}},
     {"lamb", LAMB, MOMENTS, .hyper = {0.01, 0.01, 0.9, 0.999, 1e-8, [BGI_HYPER_MAX_WEIGHT_NORM] = 65500.0}},
     {"lamb_bounded", LAMB, MOMENTS, .hyper = {0.01, 0.1, 0.8, 0.95, 1e-3, [BGI_HYPER_MAX_WEIGHT_NORM] = 0.5}},
+    {"adagrad", RMSPROP, {"sum"}, .hyper = {0.02, [BGI_HYPER_EPSILON] = 1e-10}, .rmsprop = {.rule = BGI_RULE_ADAGRAD}},
+    {"adagrad_decay",
+     RMSPROP,
+     {"sum"},
+     .hyper = {0.02, 0.1, [BGI_HYPER_EPSILON] = 1e-3},
+     .rmsprop = {.rule = BGI_RULE_ADAGRAD}},
+    {"adadelta", RMSPROP, CHANGES, .hyper = {1.0, 0.0, 0.0, 0.9, 1e-6}, .rmsprop = {.rule = BGI_RULE_ADADELTA}},
+    {"adadelta_decay", RMSPROP, CHANGES, .hyper = {0.5, 0.1, 0.0, 0.8, 1e-3}, .rmsprop = {.rule = BGI_RULE_ADADELTA}},
+    {"sgd_combined", SGD, VELOCITY, .hyper = {0.01, 0.05, 0.9, 0.3, [BGI_HYPER_VELOCITY_SCALING] = 3.0},
+     .sgd = {.combined = true}},
+    {"sgd_combined_nesterov", SGD, VELOCITY, .hyper = {0.01, 0.05, 0.9, 0.0, [BGI_HYPER_VELOCITY_SCALING] = 0.7},
+     .sgd = {.combined = true, .nesterov = true}},
 };
 
 typedef struct update_graph {
@@ -121,7 +138,7 @@ static void add_update(update_graph *u, const update_case *c)
         break;
     case RMSPROP:
         bgi_rmsprop_update(u->graph, NULL, u->parameter, u->gradient, u->hyper, u->scale, s[0], s[1],
-                           s[c->rmsprop.centred ? 2 : 1], &c->rmsprop);
+                           s[c->rmsprop.centred || c->rmsprop.rule == BGI_RULE_ADADELTA ? 2 : 1], &c->rmsprop);
         break;
     case LAMB:
         add_lamb(u);
@@ -253,6 +270,36 @@ static void test_a_resumed_update_continues(void **state)
         destroy_update(&u);
         assert_memory_equal(whole, resumed, sizeof whole);
     }
+}
+
+/* Scaled by a power of two, a velocity is the unscaled one in other units; unscaled and without dampening the combined
+ * variant is plain SGD. Weights and gradients are the oracle's. */
+static void test_combined_sgd(void **state)
+{
+    const double *gradients = bgi_test_oracle_find(bgi_test_ops_oracle, "sgd_momentum", "gradients")->values;
+    double found[4][ELEMENTS], velocity[4][ELEMENTS];
+
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        update_case c = {"sgd_momentum", SGD, VELOCITY, .hyper = {0.1, 0.05, 0.9}};
+        update_graph u;
+
+        c.sgd.combined = way > 0;
+        c.hyper[BGI_HYPER_VELOCITY_SCALING] = way == 2 ? 1024.0 : 1.0;
+        c.hyper[BGI_HYPER_DAMPENING] = way == 3 ? 0.5 : 0.0;
+        create_update(&u, &c, BG_FLOAT32, BG_FLOAT32);
+        for (uint64_t step = 0; step < STEPS; step++)
+            run_step(&u, step, gradients + step * ELEMENTS);
+        bgi_test_get(&u.interpreter, u.parameter, found[way]);
+        bgi_test_get(&u.interpreter, u.states[0], velocity[way]);
+        destroy_update(&u);
+    }
+    assert_memory_equal(found[0], found[1], sizeof found[0]);
+    assert_memory_equal(found[1], found[2], sizeof found[1]);
+    assert_memory_equal(velocity[0], velocity[1], sizeof velocity[0]);
+    for (int i = 0; i < ELEMENTS; i++)
+        assert_true(velocity[2][i] == 1024.0 * velocity[1][i]);
+    assert_memory_not_equal(found[1], found[3], sizeof found[1]);
 }
 
 /* A norm that is 0 makes no ratio: weights that begin as zeros move by the plain direction, and without gradient and
@@ -594,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_a_resumed_update_continues),
         cmocka_unit_test(test_moments_of_different_types),
         cmocka_unit_test(test_lamb_without_norms),
+        cmocka_unit_test(test_combined_sgd),
         cmocka_unit_test(test_mean_of_many_roundings),
         cmocka_unit_test(test_exact_values_are_not_rounded),
         cmocka_unit_test(test_chances),

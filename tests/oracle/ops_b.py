@@ -162,6 +162,15 @@ def adamax_uncorrected(p, g, state, lr):
     return p - lr * state["exp_avg"] / (state["exp_inf"] + 1e-8)
 
 
+def sgd_combined(momentum, dampening, scaling, nesterov):
+    """PopART's combined variant: the velocity, from 0, times a scaling."""
+    def step(p, g, state, lr):
+        g = scaling * (g + 0.05 * p)
+        velocity = state["momentum_buffer"] = momentum * state.get("momentum_buffer", 0.0) + (1 - dampening) * g
+        return p - lr / scaling * (g + momentum * velocity if nesterov else velocity)
+    return step
+
+
 def rmsprop_tf(momentum, centred):
     """TensorFlow's RMSprop: epsilon inside the root, the learning rate inside the momentum."""
     def step(p, g, state, lr):
@@ -219,6 +228,14 @@ def optimisers():
     by_formula("rmsprop_tf_all", rmsprop_tf(0.8, True))
     by_formula("lamb", lamb(0.9, 0.999, 1e-8, 0.01, 65500.0))
     by_formula("lamb_bounded", lamb(0.8, 0.95, 1e-3, 0.1, 0.5))
+    adagrad, adadelta = torch.optim.Adagrad, torch.optim.Adadelta
+    optimise("adagrad", lambda p: adagrad(p, lr=0.02), ["sum"])
+    optimise("adagrad_decay", lambda p: adagrad(p, lr=0.02, eps=1e-3, weight_decay=0.1), ["sum"])
+    changes = ["square_avg", "acc_delta"]
+    optimise("adadelta", lambda p: adadelta(p, lr=1.0), changes)
+    optimise("adadelta_decay", lambda p: adadelta(p, lr=0.5, rho=0.8, eps=1e-3, weight_decay=0.1), changes)
+    by_formula("sgd_combined", sgd_combined(0.9, 0.3, 3.0, False))
+    by_formula("sgd_combined_nesterov", sgd_combined(0.9, 0.0, 0.7, True))
 
 
 print(f"# made by tests/oracle/ops_b.py with PyTorch {torch.__version__}")

@@ -282,7 +282,8 @@ static void expect_own_count(const bg_optimiser *optimiser)
 
 static void test_skipped_adam(void **state)
 {
-    bg_optimiser optimisers[] = {bg_adam(0.01), bg_adamax(0.01), bg_rmsprop(0.01), bg_lamb(0.01)};
+    bg_optimiser optimisers[] = {bg_adam(0.01), bg_adamax(0.01),  bg_rmsprop(0.01),
+                                 bg_lamb(0.01), bg_adagrad(0.01), bg_adadelta(1.0)};
     (void)state;
 
     optimisers[2].momentum = 0.9;

@@ -86,12 +86,13 @@ static void test_every_strategy(void **state)
 /* Momentum and Adam's moments are those of gradients without the scale. */
 static void test_every_optimiser(void **state)
 {
-    bg_optimiser optimisers[] = {bg_sgd(0.05),     bg_sgd(0.05),      bg_adam(0.003), bg_adamw(0.003),
-                                 bg_adamax(0.003), bg_rmsprop(0.003), bg_lamb(0.01)};
+    bg_optimiser optimisers[] = {bg_sgd(0.05),      bg_sgd(0.05),  bg_adam(0.003),   bg_adamw(0.003),  bg_adamax(0.003),
+                                 bg_rmsprop(0.003), bg_lamb(0.01), bg_adadelta(1.0), bg_adagrad(0.01), bg_sgd(0.05)};
     (void)state;
 
     optimisers[1].momentum = 0.9;
     optimisers[5].momentum = 0.9, optimisers[5].tf_variant = true;
+    optimisers[9].momentum = 0.9, optimisers[9].combined = true, optimisers[9].velocity_scaling = 3.0;
     for (size_t i = 0; i < sizeof optimisers / sizeof optimisers[0]; i++)
         expect_same(test_model_at(0), &ways[2], &optimisers[i], 4096.0);
 }

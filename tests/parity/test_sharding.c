@@ -18,19 +18,20 @@
 #include "runtime/weights.h"
 #include "support/train.h"
 
-enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMISERS = 9 };
+enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMISERS = 12 };
 
 static bg_optimiser optimiser_at(unsigned index)
 {
-    bg_optimiser optimisers[OPTIMISERS] = {bg_adamw(0.003),   bg_adam(0.002), bg_sgd(0.05),
-                                           bg_sgd(0.05),      bg_sgd(0.1),    bg_adamax(0.003),
-                                           bg_rmsprop(0.002), bg_lamb(0.01),  bg_lamb(0.01)};
+    bg_optimiser optimisers[OPTIMISERS] = {bg_adamw(0.003), bg_adam(0.002),   bg_sgd(0.05),      bg_sgd(0.05),
+                                           bg_sgd(0.1),     bg_adamax(0.003), bg_rmsprop(0.002), bg_lamb(0.01),
+                                           bg_lamb(0.01),   bg_adagrad(0.01), bg_adadelta(1),    bg_sgd(0.05)};
 
     optimisers[1].weight_decay = 0.1;
     optimisers[2].momentum = 0.9, optimisers[2].nesterov = true;
     optimisers[3].momentum = 0.8, optimisers[3].dampening = 0.1, optimisers[3].weight_decay = 0.01;
     optimisers[6].centred = true, optimisers[6].momentum = 0.9;
     optimisers[8].max_weight_norm = 0.5, optimisers[8].uncorrected = true;
+    optimisers[11].momentum = 0.9, optimisers[11].combined = true, optimisers[11].velocity_scaling = 0.7;
     return optimisers[index];
 }
 
@@ -77,12 +78,13 @@ static void run_matrix(unsigned model_index, unsigned optimiser_index)
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
     const test_model *model = test_model_at(model_index);
     const bg_optimiser optimiser = optimiser_at(optimiser_index);
+    const uint32_t updates = is_quick ? UPDATES / 2 : UPDATES;
     unsigned number = model_index + optimiser_index;
 
     for (uint32_t replicas = 2; replicas <= 4; replicas++) {
         const bg_options whole = options_for(&ways[0], replicas, 1);
         const test_result expected =
-            test_train(model, MICRO_BATCH, &optimiser, &whole, NULL, 0, UPDATES, "whole state on one device");
+            test_train(model, MICRO_BATCH, &optimiser, &whole, NULL, 0, updates, "whole state on one device");
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
             for (int offload = 0; offload < 2; offload++) {
                 bg_options options = options_for(&ways[w], replicas, 1 + number % 3);
@@ -101,7 +103,7 @@ static void run_matrix(unsigned model_index, unsigned optimiser_index)
                 shard(&options, number % 4 == 0 ? 50 : 1);
                 snprintf(what, sizeof what, "%s, optimiser %u, way %zu, offload %d, %u replicas", model->name,
                          optimiser_index, w, offload, replicas);
-                test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, what),
+                test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, updates, what),
                                   &expected, what);
             }
         free(expected.bytes);

@@ -165,8 +165,8 @@ static void run_ways(unsigned model_index, const bg_optimiser *optimiser, uint64
 static void test_resumed_runs_equal_uninterrupted_ones(void **state)
 {
     const bg_optimiser adam = bg_adamw(0.003);
-    const bg_optimiser lamb = bg_lamb(0.01);
-    bg_optimiser momentum = bg_sgd(0.05), rmsprop = bg_rmsprop(0.003);
+    const bg_optimiser lamb = bg_lamb(0.01), adagrad = bg_adagrad(0.01), adadelta = bg_adadelta(1.0);
+    bg_optimiser momentum = bg_sgd(0.05), rmsprop = bg_rmsprop(0.003), combined = bg_sgd(0.05);
     (void)state;
 
     momentum.momentum = 0.9;
@@ -175,6 +175,10 @@ static void test_resumed_runs_equal_uninterrupted_ones(void **state)
     run_ways(2, &lamb, 0);
     rmsprop.centred = true, rmsprop.momentum = 0.9;
     run_ways(3, &rmsprop, 0);
+    combined.momentum = 0.9, combined.combined = true, combined.velocity_scaling = 8.0;
+    run_ways(3, &combined, 0);
+    run_ways(3, &adagrad, 0);
+    run_ways(3, &adadelta, 0);
     /* Optimiser state younger than the weights: Adam's own count is not the step. */
     run_ways(3, &adam, 20);
 }

@@ -330,6 +330,11 @@ static void new_numbers_for_the_optimiser(void **state)
     bg_error_clear(&error);
     assert_int_equal(bg_session_set_optimiser(r->session, &optimiser, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "its variant"));
+    optimiser = r->plan->optimiser;
+    optimiser.combined = true, optimiser.momentum = 0.9, optimiser.velocity_scaling = 1.0;
+    bg_error_clear(&error);
+    assert_int_equal(bg_session_set_optimiser(r->session, &optimiser, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "its variant"));
     close_rig(r);
     free(r);
 }

@@ -248,6 +248,53 @@ static void test_accumulator_types(void **state)
     check_types(options, 0, 0, "accumulator of `w`: the callback chose int32");
 }
 
+/* ---- what has no effect is said ---- */
+
+static void count_words(void *user, bg_log_level level, const char *text)
+{
+    uint32_t *counts = user;
+
+    assert_int_equal(level, BG_LOG_WARNING);
+    counts[0] += strstr(text, "stochastic rounding changes nothing") != NULL;
+    counts[1] += strstr(text, "velocity_scaling 8 is ignored") != NULL;
+}
+
+static void expect_warnings(bg_dtype weights, bg_dtype moments, bool rounds, const bg_optimiser *optimiser,
+                            uint32_t of_rounding, uint32_t of_scaling)
+{
+    bg_graph *graph = small_create();
+    const bg_type type = bg_matrix(weights, 3, 3), x_type = bg_matrix(weights, 2, 3);
+    const bg_value w = bg_graph_parameter(graph, "w", &type, NULL);
+    const bg_value y = bg_linear(graph, "fc", bg_graph_input(graph, "x", &x_type), w, (bg_value){0});
+    bg_options options = small_options();
+    uint32_t counts[2] = {0};
+
+    options.stochastic_rounding = rounds;
+    options.first_moment_dtype = moments;
+    options.log = count_words;
+    options.log_user = counts;
+    train(graph, small_loss(graph, "loss", bg_cast(graph, NULL, y, BG_FLOAT32)), *optimiser, options);
+    assert_int_equal(counts[0], of_rounding);
+    assert_int_equal(counts[1], of_scaling);
+    bg_graph_destroy(graph);
+}
+
+static void test_idle_options_are_said(void **state)
+{
+    const bg_optimiser adam = bg_adam(0.1);
+    bg_optimiser sgd = bg_sgd(0.1);
+
+    (void)state;
+    expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, true, &adam, 1, 0);
+    expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &adam, 0, 0);
+    expect_warnings(BG_FLOAT32, BG_BFLOAT16, true, &adam, 0, 0);
+    expect_warnings(BG_BFLOAT16, BG_DTYPE_NONE, true, &adam, 0, 0);
+    sgd.momentum = 0.9, sgd.velocity_scaling = 8.0;
+    expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &sgd, 0, 1);
+    sgd.combined = true;
+    expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &sgd, 0, 0);
+}
+
 /* Without the cast an optimiser takes gradients of its parameter's type alone. */
 static void test_gradients_of_another_type(void **state)
 {
@@ -331,6 +378,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accumulator_types),
         cmocka_unit_test(test_gradients_of_another_type),
+        cmocka_unit_test(test_idle_options_are_said),
         cmocka_unit_test(test_an_accumulator_of_the_model_is_refused),
         cmocka_unit_test(test_clipping),
         cmocka_unit_test(test_running_mean),

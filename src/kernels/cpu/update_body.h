@@ -274,8 +274,8 @@ static void run_updates(const bg_kernel_call *call, uint32_t part,
 }
 
 typedef struct sgd_factors {
-    float scale, step_size, decay, momentum, admitted;
-    bool has_velocity, is_first, nesterov;
+    float scale, step_size, decay, momentum, admitted, scaling;
+    bool has_velocity, is_first, nesterov, combined;
 } sgd_factors;
 
 static void update_sgd(const void *factors, const update_chunk *c)
@@ -291,9 +291,11 @@ static void update_sgd(const void *factors, const update_chunk *c)
         if (f->has_velocity) {
             vf velocity = direction;
 
-            if (!f->is_first)
+            if (f->combined || !f->is_first)
                 velocity = vload_n(c->states[0] + i, live) * vset(f->momentum) + vset(f->admitted) * direction;
             vstore_n(c->states[0] + i, velocity, live);
+            if (f->combined)
+                direction = vset(f->scaling) * direction;
             direction = f->nesterov ? direction + vset(f->momentum) * velocity : velocity;
         }
         vstore_n(c->parameter + i, parameter + vset(f->step_size) * direction, live);
@@ -304,15 +306,18 @@ static void run_sgd_update(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_sgd_attributes *attributes = call->attributes;
     const double *hyper = call->operands[UPDATE_HYPER];
+    const double scaling = attributes->combined ? hyper[BGI_HYPER_VELOCITY_SCALING] : 1.0;
     const sgd_factors factors = {.scale = read_scale(call),
-                                 .step_size = (float)-hyper[BGI_HYPER_LEARNING_RATE],
+                                 .step_size = (float)(-hyper[BGI_HYPER_LEARNING_RATE] / scaling),
                                  .decay = attributes->without_decay ? 0.0f : (float)hyper[BGI_HYPER_WEIGHT_DECAY],
                                  .momentum = (float)hyper[BGI_HYPER_MOMENTUM],
-                                 .admitted = (float)(1.0 - hyper[BGI_HYPER_DAMPENING]),
+                                 .admitted = (float)((1.0 - hyper[BGI_HYPER_DAMPENING]) * scaling),
+                                 .scaling = (float)scaling,
                                  .has_velocity =
                                      call->input_count > UPDATE_STATE && (float)hyper[BGI_HYPER_MOMENTUM] != 0.0f,
                                  .is_first = (double)call->env->optimiser_step == hyper[BGI_HYPER_SKIPPED],
-                                 .nesterov = attributes->nesterov};
+                                 .nesterov = attributes->nesterov,
+                                 .combined = attributes->combined};
 
     run_updates(call, part, update_sgd, &factors);
 }
@@ -382,24 +387,35 @@ static void run_adam_update(const bg_kernel_call *call, uint32_t part)
 
 typedef struct rmsprop_factors {
     float scale, rate, decay, momentum, alpha, admitted, epsilon;
-    bool is_centred, is_tf, has_velocity;
+    bool is_centred, is_tf, is_adadelta, has_velocity;
 } rmsprop_factors;
 
 static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
 {
     const bgi_rmsprop_attributes *attributes = call->attributes;
     const double *hyper = call->operands[UPDATE_HYPER];
+    const bool sums = attributes->rule == BGI_RULE_ADAGRAD, is_adadelta = attributes->rule == BGI_RULE_ADADELTA;
 
     return (rmsprop_factors){.scale = read_scale(call),
                              .rate = (float)hyper[BGI_HYPER_LEARNING_RATE],
                              .decay = attributes->without_decay ? 0.0f : (float)hyper[BGI_HYPER_WEIGHT_DECAY],
                              .momentum = (float)hyper[BGI_HYPER_MOMENTUM],
-                             .alpha = (float)hyper[BGI_HYPER_ALPHA],
-                             .admitted = (float)(1.0 - hyper[BGI_HYPER_ALPHA]),
+                             .alpha = sums ? 1.0f : (float)hyper[BGI_HYPER_ALPHA],
+                             .admitted = sums ? 1.0f : (float)(1.0 - hyper[BGI_HYPER_ALPHA]),
                              .epsilon = (float)hyper[BGI_HYPER_EPSILON],
                              .is_centred = attributes->centred,
                              .is_tf = attributes->tf_variant,
-                             .has_velocity = call->input_count > UPDATE_STATE + 1u + attributes->centred};
+                             .is_adadelta = is_adadelta,
+                             .has_velocity = call->input_count > UPDATE_STATE + 1u + attributes->centred + is_adadelta};
+}
+
+/* The change is as long as those before, whose squares `changes` is the mean of. */
+static inline vf finish_adadelta(const rmsprop_factors *f, vf gradient, vf square, vf *changes, vf parameter)
+{
+    const vf change = vsqrt(*changes + vset(f->epsilon)) / vsqrt(square + vset(f->epsilon)) * gradient;
+
+    *changes = *changes * vset(f->alpha) + vset(f->admitted) * change * change;
+    return parameter + vset(-f->rate) * change;
 }
 
 static void update_rmsprop(const void *factors, const update_chunk *c)
@@ -417,6 +433,13 @@ static void update_rmsprop(const void *factors, const update_chunk *c)
             gradient = gradient + vset(f->decay) * parameter;
         square = square * vset(f->alpha) + vset(f->admitted) * gradient * gradient;
         vstore_n(c->states[0] + i, square, live);
+        if (f->is_adadelta) {
+            vf changes = vload_n(c->states[1] + i, live);
+
+            vstore_n(c->parameter + i, finish_adadelta(f, gradient, square, &changes, parameter), live);
+            vstore_n(c->states[1] + i, changes, live);
+            continue;
+        }
         variance = square;
         if (f->is_centred) {
             const vf mean = vload_n(c->states[1] + i, live) * vset(f->alpha) + vset(f->admitted) * gradient;

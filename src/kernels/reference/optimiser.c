@@ -29,17 +29,18 @@ static double load_gradient(const bg_kernel_call *call, int64_t i, bool in_doubl
 void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_sgd_attributes *attributes = call->attributes;
-    const bool nesterov = attributes->nesterov;
+    const bool nesterov = attributes->nesterov, combined = attributes->combined;
     const double *hyper = call->operands[HYPER];
     const bg_dtype dtype = call->types[PARAMETER].dtype;
     const bool in_double = dtype == BG_FLOAT64;
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);
-    const double step_size = bgi_rounded(in_double, -hyper[BGI_HYPER_LEARNING_RATE]);
+    const double scaling = combined ? hyper[BGI_HYPER_VELOCITY_SCALING] : 1.0;
+    const double step_size = bgi_rounded(in_double, -hyper[BGI_HYPER_LEARNING_RATE] / scaling);
     const double decay = attributes->without_decay ? 0.0 : bgi_rounded(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]);
     const double momentum = bgi_rounded(in_double, hyper[BGI_HYPER_MOMENTUM]);
-    const double admitted = bgi_rounded(in_double, 1.0 - hyper[BGI_HYPER_DAMPENING]);
+    const double admitted = bgi_rounded(in_double, (1.0 - hyper[BGI_HYPER_DAMPENING]) * scaling);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
-    /* the first velocity is the gradient, not dampened */
+    /* the first velocity is the gradient, not dampened; the combined one comes of nothing */
     const bool is_first = (double)call->env->optimiser_step == hyper[BGI_HYPER_SKIPPED];
 
     (void)part;
@@ -55,11 +56,13 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
             const bg_dtype state_dtype = call->types[STATE].dtype;
             double velocity = direction;
 
-            if (!is_first)
+            if (combined || !is_first)
                 velocity = add_product(
                     in_double, bgi_rounded(in_double, bgi_load(state_dtype, call->operands[STATE], i) * momentum),
                     admitted, direction);
             bgi_store_updated(call, &attributes->rounding, STATE, i, velocity);
+            if (combined)
+                direction = bgi_rounded(in_double, bgi_rounded(in_double, scaling) * direction);
             direction = nesterov ? add_product(in_double, direction, momentum, velocity) : velocity;
         }
         bgi_store_updated(call, &attributes->rounding, PARAMETER, i,
@@ -154,7 +157,7 @@ void bgi_reference_adam_update(const bg_kernel_call *call, uint32_t part)
 /* ---- RMSProp ---- */
 
 typedef struct rmsprop_factors {
-    bool in_double, is_centred, is_tf, has_velocity;
+    bool in_double, is_centred, is_tf, is_adadelta, has_velocity;
     double rate, decay, momentum, alpha, admitted, epsilon;
 } rmsprop_factors;
 
@@ -162,18 +165,20 @@ static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
 {
     const bgi_rmsprop_attributes *attributes = call->attributes;
     const double *hyper = call->operands[HYPER];
-    const bool in_double = call->types[PARAMETER].dtype == BG_FLOAT64;
+    const bool in_double = call->types[PARAMETER].dtype == BG_FLOAT64, sums = attributes->rule == BGI_RULE_ADAGRAD;
+    const bool is_adadelta = attributes->rule == BGI_RULE_ADADELTA;
 
     return (rmsprop_factors){
         .in_double = in_double,
         .is_centred = attributes->centred,
         .is_tf = attributes->tf_variant,
-        .has_velocity = call->input_count > STATE + 1u + attributes->centred,
+        .is_adadelta = is_adadelta,
+        .has_velocity = call->input_count > STATE + 1u + attributes->centred + is_adadelta,
         .rate = bgi_rounded(in_double, hyper[BGI_HYPER_LEARNING_RATE]),
         .decay = attributes->without_decay ? 0.0 : bgi_rounded(in_double, hyper[BGI_HYPER_WEIGHT_DECAY]),
         .momentum = bgi_rounded(in_double, hyper[BGI_HYPER_MOMENTUM]),
-        .alpha = bgi_rounded(in_double, hyper[BGI_HYPER_ALPHA]),
-        .admitted = bgi_rounded(in_double, 1.0 - hyper[BGI_HYPER_ALPHA]),
+        .alpha = sums ? 1.0 : bgi_rounded(in_double, hyper[BGI_HYPER_ALPHA]),
+        .admitted = sums ? 1.0 : bgi_rounded(in_double, 1.0 - hyper[BGI_HYPER_ALPHA]),
         .epsilon = bgi_rounded(in_double, hyper[BGI_HYPER_EPSILON]),
     };
 }
@@ -191,6 +196,19 @@ static double find_denominator(const rmsprop_factors *f, double square, double m
                     : bgi_rounded(d, bgi_rounded(d, sqrt(variance)) + f->epsilon);
 }
 
+/* The change is as long as those before, whose squares `changes` is the mean of. */
+static void finish_adadelta(const rmsprop_factors *f, double gradient, double square, double *changes,
+                            double *parameter)
+{
+    const bool d = f->in_double;
+    const double root = bgi_rounded(d, sqrt(bgi_rounded(d, square + f->epsilon)));
+    const double length = bgi_rounded(d, sqrt(bgi_rounded(d, *changes + f->epsilon)));
+    const double change = bgi_rounded(d, bgi_rounded(d, length / root) * gradient);
+
+    *changes = add_product(d, bgi_rounded(d, *changes * f->alpha), bgi_rounded(d, f->admitted * change), change);
+    *parameter = add_product(d, *parameter, -f->rate, change);
+}
+
 static void update_rmsprop(const rmsprop_factors *f, double gradient, double *parameter, double *square, double *mean,
                            double *velocity)
 {
@@ -200,6 +218,10 @@ static void update_rmsprop(const rmsprop_factors *f, double gradient, double *pa
     if (f->decay != 0.0)
         gradient = add_product(d, gradient, f->decay, *parameter);
     *square = add_product(d, bgi_rounded(d, *square * f->alpha), bgi_rounded(d, f->admitted * gradient), gradient);
+    if (f->is_adadelta) {
+        finish_adadelta(f, gradient, *square, mean, parameter);
+        return;
+    }
     if (f->is_centred)
         *mean = add_product(d, bgi_rounded(d, *mean * f->alpha), f->admitted, gradient);
     denominator = find_denominator(f, *square, *mean);
