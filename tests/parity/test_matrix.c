@@ -9,7 +9,7 @@
  *     memories     where tensors live: a line there is a further part of the product
  *
  * BRIGADE_TEST_ALL runs every cell; the default a fixed sample, the same each time, that has every schedule on every
- * model; BRIGADE_TEST_QUICK (sanitizer runs) a seventh of that.
+ * model; BRIGADE_TEST_QUICK (sanitizer runs) a seventh of that, with half the updates.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 
 #include "support/train.h"
 
-enum { UPDATES = 4, ACCUMULATION = 6, MICRO_BATCH = 4, MOST_DEVICES = 4 };
+enum { MOST_UPDATES = 4, ACCUMULATION = 6, MICRO_BATCH = 4, MOST_DEVICES = 4 };
 
 static const struct {
     bg_recompute recompute;
@@ -67,6 +67,11 @@ static const struct {
                 {"optimiser's state remote", offload_optimiser},
                 {"activations remote", offload_activations},
                 {"all remote", offload_all}};
+
+static uint32_t count_updates(void)
+{
+    return getenv("BRIGADE_TEST_QUICK") != NULL ? MOST_UPDATES / 2 : MOST_UPDATES;
+}
 
 enum { REPEATS = sizeof repeats / sizeof repeats[0], MEMORIES = sizeof memories / sizeof memories[0] };
 
@@ -142,7 +147,7 @@ static void run_cell(const cell *c, const test_result *expected)
     options.recompute_order = repeats[c->repeat].order;
     memories[c->memory].set(&options);
     options.cores = c->cores;
-    options.device_iterations = c->cores == 1 ? UPDATES : UPDATES / 2;
+    options.device_iterations = c->cores == 1 ? count_updates() : count_updates() / 2;
     options.gradient_accumulation = ACCUMULATION;
     options.output_mode = BG_OUTPUT_ALL;
     options.seed = 42;
@@ -152,7 +157,8 @@ static void run_cell(const cell *c, const test_result *expected)
              generator->name, options.stages != NULL ? options.stages : "-", c->devices,
              bg_recompute_name(options.recompute), options.recompute_fraction,
              bg_recompute_order_name(options.recompute_order), memories[c->memory].name, c->cores);
-    test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, what), expected, what);
+    test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, count_updates(), what), expected,
+                      what);
 }
 
 static test_result train_single(uint32_t model)
@@ -163,10 +169,10 @@ static test_result train_single(uint32_t model)
     options.strategy = BG_STRATEGY_SINGLE;
     options.cores = 1;
     options.gradient_accumulation = ACCUMULATION;
-    options.device_iterations = UPDATES;
+    options.device_iterations = count_updates();
     options.output_mode = BG_OUTPUT_ALL;
     options.seed = 42;
-    return test_train(test_model_at(model), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "single");
+    return test_train(test_model_at(model), MICRO_BATCH, &optimiser, &options, NULL, 0, count_updates(), "single");
 }
 
 /* ---- the product ---- */

@@ -4,7 +4,7 @@
  *
  * test_matrix.c has the product of schedules, recomputation, devices and cores; here are replicas, mappings, phases,
  * accumulations and stages of all kinds. A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every eleventh
- * cell (sanitizer runs).
+ * cell (sanitizer runs) and trains less.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 #include "support/train.h"
 
-enum { UPDATES = 20, ACCUMULATION = 5, MICRO_BATCH = 8 };
+enum { UPDATES = 20, QUICK_UPDATES = 4, ACCUMULATION = 5, MICRO_BATCH = 8 };
 
 typedef struct cell {
     bg_strategy strategy;
@@ -50,11 +50,17 @@ static void describe(const char *model, const cell *c, char *text, size_t size)
              bg_accumulation_name(c->accumulation), bg_dtype_name(c->accumulator), c->clip);
 }
 
-/* Trains UPDATES updates, over the same data each run. */
+static bool is_quick(void)
+{
+    return getenv("BRIGADE_TEST_QUICK") != NULL;
+}
+
+/* Trains so many updates over the same data each run. */
 static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();
     const bg_optimiser optimiser = bg_adamw(0.003);
+    const uint32_t updates = is_quick() ? QUICK_UPDATES : UPDATES;
     char what[256];
 
     describe(model->name, c, what, sizeof what);
@@ -67,7 +73,7 @@ static test_result train(const test_model *model, const cell *c)
     options.device_mapping_count = c->mapping != NULL ? 4 : 0;
     options.phases_parallel = c->parallel;
     options.replicas = c->replicas;
-    options.device_iterations = c->device_iterations;
+    options.device_iterations = is_quick() && c->device_iterations > 1 ? QUICK_UPDATES / 2 : c->device_iterations;
     options.gradient_accumulation = ACCUMULATION;
     options.output_mode = BG_OUTPUT_ALL;
     options.seed = 42;
@@ -79,7 +85,7 @@ static test_result train(const test_model *model, const cell *c)
         options.accumulator_type = BG_ACCUMULATOR_GIVEN;
         options.accumulator_dtype = c->accumulator;
     }
-    return test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, what);
+    return test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, updates, what);
 }
 
 static void assert_same(const test_model *model, const cell *c, const test_result *expected)
@@ -92,13 +98,13 @@ static void assert_same(const test_model *model, const cell *c, const test_resul
 
 static unsigned every_nth(void)
 {
-    return getenv("BRIGADE_TEST_QUICK") != NULL ? 11 : 1;
+    return is_quick() ? 11 : 1;
 }
 
 /* The digit network takes most of the time: sanitizers see it in its own matrix alone. */
 static unsigned first_if_quick(void)
 {
-    return getenv("BRIGADE_TEST_QUICK") != NULL ? 1 : 0;
+    return is_quick() ? 1 : 0;
 }
 
 static void run_matrix(unsigned model_index, uint32_t replicas)
@@ -277,7 +283,7 @@ static void run_schedules(unsigned model_index, uint32_t replicas)
     const cell single = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = replicas};
     test_result expected = train(model, &single);
 
-    for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g += getenv("BRIGADE_TEST_QUICK") != NULL ? 3 : 1) {
+    for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g += is_quick() ? 3 : 1) {
         cell c = single;
         c.schedule = bg_schedule_generator_at(g)->name;
         c.strategy = strategy_of(c.schedule);
