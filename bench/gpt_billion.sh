@@ -18,14 +18,9 @@ data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1 ${BRIGADE_GPT:-}"
 
 # train UPDATES: until so many are done; $peak gets kB.
 train() {
-    peak=0
     "$program" gpt pretrain $model --memmap-dir "$folder" --steps "$1" >"$folder/out" &
     pid=$!
-    while kill -0 $pid 2>/dev/null; do
-        now=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$pid/status 2>/dev/null)
-        [ "${now:-0}" -gt "$peak" ] && peak=$now
-        sleep 0.2
-    done
+    peak=$("$root/tools/peak_memory.sh" $pid 0.2)
     wait $pid || exit 1
     grep -E '^(Going on|Step|Trained|Compilation)' "$folder/out"
     echo "anonymous memory: at most $((peak / 1000)) MB; files: $(du -sm "$folder" | cut -f 1) MiB"

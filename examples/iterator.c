@@ -37,7 +37,7 @@ int main(void)
     options.strategy = BG_STRATEGY_SINGLE, options.device_iterations = 2;
     check(bg_plan_create_inference(graph, &options, &plan, &error));
     check(bg_session_create(plan, NULL, &session, &error));
-    while ((status = bg_session_run_loader(session, loader, (void *[]){doubled}, &error)) == BG_OK)
+    while ((status = bg_session_run_loader(session, loader, 0, (void *[]){doubled}, &error)) == BG_OK)
         printf("%g %g, %g %g\n", doubled[0][0], doubled[0][1], doubled[1][0], doubled[1][1]);
     printf("%s\n", status == BG_ERROR_RANGE ? "end of the data" : error.message);
     bg_session_destroy(session), bg_plan_destroy(plan), bg_graph_destroy(graph);

@@ -188,8 +188,11 @@ BG_API bg_status bg_session_execute(bg_session *session, const bg_run *run, uint
 /* bg_session_execute with an infeed and arrays for outputs (or NULL). */
 BG_API bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *const *outputs, bg_error *error);
 /* The same with a loader, whose batches the session goes on with from run to run: its inputs are the loader's `next`.
- * Borrowed until the session is destroyed or given another one. */
-BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, void *const *outputs, bg_error *error);
+ * They are those of `epoch`, at whose end a run returns BG_ERROR_RANGE; another epoch than in the run before begins at
+ * its beginning. (An infeed can begin inside an epoch, and go on with the next by itself.) The loader is borrowed until
+ * the session is destroyed or given another one. */
+BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
+                                       bg_error *error);
 /* Ends the run that another thread has begun on this session, between two iterations; does nothing when there is none.
  * Not for signal handlers: let a thread wait for the signal (sigwait), or set a flag that is looked at between runs. */
 BG_API void bg_session_stop(bg_session *session);

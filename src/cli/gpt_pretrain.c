@@ -35,16 +35,11 @@ typedef struct run {
     double seconds;            /* that they took, without checkpoints */
 } run;
 
-static double now_s(void)
-{
-    return 1e-9 * (double)bgi_clock_ns();
-}
-
 /* ---- what is printed ---- */
 
 static void begin_section(const run *r, const char *name, double *start_s)
 {
-    *start_s = now_s();
+    *start_s = bgi_clock_s();
     if (!r->options->quiet)
         printf("Starting %s\n", name);
     fflush(stdout);
@@ -53,7 +48,7 @@ static void begin_section(const run *r, const char *name, double *start_s)
 static void end_section(const run *r, const char *name, double start_s)
 {
     if (!r->options->quiet)
-        printf("%c%s duration: %.2f mins\n", name[0] - 'a' + 'A', name + 1, (now_s() - start_s) / 60.0);
+        printf("%c%s duration: %.2f mins\n", name[0] - 'a' + 'A', name + 1, (bgi_clock_s() - start_s) / 60.0);
     fflush(stdout);
 }
 
@@ -164,7 +159,7 @@ static void fill_call(const run *r, call *c)
 
 static bg_status run_call(run *r, bg_error *error)
 {
-    const double start_s = now_s();
+    const double start_s = bgi_clock_s();
     call c = {.first = bg_session_step(r->runner.session)};
     bg_batch batch;
 
@@ -172,7 +167,7 @@ static bg_status run_call(run *r, bg_error *error)
     BGI_TRY(next_batch(r, &batch, error));
     BGI_TRY(gpt_runner_run(&r->runner, batch.tensors[0], batch.tensors[1], c.learning_rate, error));
     r->position.sample += batch.sample_count;
-    c.seconds = now_s() - start_s;
+    c.seconds = bgi_clock_s() - start_s;
     fill_call(r, &c);
     r->updates += r->runner.updates_per_run;
     r->seconds += c.seconds;

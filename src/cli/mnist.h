@@ -202,7 +202,6 @@ typedef struct mnist_progress {
     double start_s, shown_s;
 } mnist_progress;
 
-double mnist_now_s(void); /* monotonic */
 void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total);
 /* After each call. `score` NULL: nothing is known of loss and accuracy. */
 void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_score *score);

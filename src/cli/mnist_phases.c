@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "core/clock.h"
 #include "core/error.h"
 
 /* What the tensors of a batch are for. */
@@ -103,7 +104,7 @@ bg_status mnist_train(mnist_phases *phases, bg_error *error)
     const mnist_config *config = phases->config;
     const uint64_t samples = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
     bg_trainer_data data = {.names = input_names};
-    double start_s = mnist_now_s();
+    double start_s = bgi_clock_s();
     bg_status status;
 
     if (config->epochs == 0)
@@ -113,7 +114,7 @@ bg_status mnist_train(mnist_phases *phases, bg_error *error)
     phases->loader = data.loader;
     status = bg_trainer_fit(phases->trainer, &data, NULL, error);
     phases->loader = NULL;
-    phases->training.seconds = mnist_now_s() - start_s;
+    phases->training.seconds = bgi_clock_s() - start_s;
     phases->training.loader = bg_loader_statistics_of(data.loader);
     bg_loader_destroy(data.loader);
     return status;

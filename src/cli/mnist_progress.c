@@ -16,15 +16,10 @@ enum { BAR_WIDTH = 20, LINE_BYTES = 256, PART_BYTES = 64 };
 /* Terminals need no more than this. */
 static const double redraw_s = 0.05;
 
-double mnist_now_s(void)
-{
-    return 1e-9 * (double)bgi_clock_ns();
-}
-
 void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total)
 {
     *progress = (mnist_progress){.is_terminal = isatty(STDOUT_FILENO) == 1, .quiet = quiet, .total = total};
-    progress->start_s = mnist_now_s();
+    progress->start_s = bgi_clock_s();
 }
 
 /* The characters that a line may have: a terminal's width less one, where the cursor stands. */
@@ -96,7 +91,7 @@ void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_s
     progress->images += images;
     if (progress->quiet || !progress->is_terminal)
         return;
-    now_s = mnist_now_s();
+    now_s = bgi_clock_s();
     if (now_s - progress->shown_s < redraw_s)
         return;
     draw(progress, score, now_s, false);
@@ -107,7 +102,7 @@ void mnist_progress_end(mnist_progress *progress, const mnist_score *score)
 {
     if (progress->quiet)
         return;
-    draw(progress, score, mnist_now_s(), true);
+    draw(progress, score, bgi_clock_s(), true);
     putchar('\n');
     fflush(stdout);
 }
@@ -122,7 +117,7 @@ mnist_download_progress mnist_download_progress_begin(bool quiet)
 /* The file is there: its line for good. */
 static void end_file(mnist_download_progress *progress)
 {
-    double elapsed_s = mnist_now_s() - progress->start_s;
+    double elapsed_s = bgi_clock_s() - progress->start_s;
 
     if (progress->quiet || progress->file_name[0] == '\0')
         return;
@@ -155,7 +150,7 @@ static void draw_file(mnist_download_progress *progress, uint64_t total, double 
 bool mnist_download_progress_hear(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes)
 {
     mnist_download_progress *progress = user;
-    const double now_s = mnist_now_s();
+    const double now_s = bgi_clock_s();
     const bool is_new = strncmp(progress->file_name, file_name, sizeof progress->file_name - 1) != 0;
     const bool is_whole = total_bytes > 0 && done_bytes == total_bytes && done_bytes != progress->done;
 

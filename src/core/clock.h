@@ -8,5 +8,6 @@
 
 /* Nanoseconds of CLOCK_MONOTONIC; only differences mean something. */
 uint64_t bgi_clock_ns(void);
+double bgi_clock_s(void); /* the same in seconds */
 
 #endif

@@ -203,11 +203,13 @@ bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *co
     return bg_session_execute(session, &(bg_run){.infeed = infeed, .outputs = outputs}, NULL, error);
 }
 
-bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, void *const *outputs, bg_error *error)
+bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
+                                bg_error *error)
 {
-    const bg_infeed_options options = bg_infeed_options_default();
+    bg_infeed_options options = bg_infeed_options_default();
 
-    if (session->iterator == NULL || session->iterator_loader != loader) {
+    options.first_epoch = epoch;
+    if (session->iterator == NULL || session->iterator_loader != loader || session->iterator_epoch != epoch) {
         bg_infeed *infeed = NULL;
         bg_status status;
         bg_infeed_destroy(session->iterator);
@@ -220,6 +222,7 @@ bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, void *co
         }
         session->iterator = infeed;
         session->iterator_loader = loader;
+        session->iterator_epoch = epoch;
     }
     return bg_session_run_infeed(session, session->iterator, outputs, error);
 }

@@ -24,6 +24,7 @@ struct bg_session {
     bg_outfeed *outfeeds;            /* attached; the newest first */
     bg_infeed *iterator;             /* of bg_session_run_loader */
     const bg_loader *iterator_loader;
+    uint64_t iterator_epoch;
     uint64_t cycles;        /* of the last run; 0: none, or nobody asked */
     void *condition_memory; /* of the plan's condition */
     char *note;             /* of the files that the session goes on with; NULL: none */

@@ -139,16 +139,12 @@ global_batch_size=4 data_parallel=1 tensor_parallel_1=2 tensor_parallel_2=1"
 
 # peak NAME ARGUMENT...: trains, and the most anonymous memory that was seen, in kB, in $peak.
 peak() {
-    name=$1 peak=0
+    name=$1
     shift
     "$program" gpt pretrain $large --device-memory 5M --steps 3 --save-weights "$name.safetensors" --save "$name" "$@" \
         >"$name.out" 2>"$name.err" &
     pid=$!
-    while kill -0 $pid 2>/dev/null; do
-        now=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$pid/status 2>/dev/null)
-        [ "${now:-0}" -gt "$peak" ] && peak=$now
-        sleep 0.02
-    done
+    peak=$("$root/tools/peak_memory.sh" $pid 0.02)
     wait $pid
     check "$name" grep -q '^Finished pre-training' "$name.out"
 }

@@ -1,0 +1,11 @@
+#!/bin/sh
+# peak_memory.sh PID SECONDS: looks every so many seconds, until the process ends, and prints the most anonymous memory that
+# it was seen to have, in kB (RssAnon of /proc/PID/status: pages of files do not count).
+set -u
+
+peak=0
+while now=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$1/status" 2>/dev/null) && [ -n "$now" ]; do
+    [ "$now" -gt "$peak" ] && peak=$now
+    sleep "$2"
+done
+echo "$peak"
