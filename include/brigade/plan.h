@@ -58,6 +58,10 @@ BG_API size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device);
 
 /* Text, malloc'ed: the table of bytes a device and class; blocks with their stage and device; the timetable. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
+/* The same for each phase: a pass over a stage, F, R, B, W or U. What is remote counts as what it is, in the phases
+ * that have a window of it; what lies on the device, in those that touch it. An update's `transient` has the moments
+ * that it loads. Stages that follow each other and hold the same share a row. */
+BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);

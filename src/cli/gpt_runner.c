@@ -88,6 +88,12 @@ bg_status gpt_compile_alone(const gpt_options *options, const bgi_gpt_config *co
     if (status == BG_OK)
         printf("\nMemory\n%s", text);
     free(text);
+    text = NULL;
+    if (status == BG_OK)
+        status = bg_plan_print_phases(plan, &text, error);
+    if (status == BG_OK)
+        printf("\nMemory by phase\n%s", text);
+    free(text);
     bg_plan_destroy(plan);
     return status;
 }

@@ -483,6 +483,7 @@ static bg_status compile(bgi_compiler *c, const bg_graph *graph, bg_value loss, 
     BGI_TRY(list_leaves(c, error));
     BGI_TRY(list_carried(c, error));
     BGI_TRY(list_blocks(c, error));
+    BGI_TRY(bgi_list_phases(c, error));
     summarise(plan);
     return check_budget(plan, error);
 }

@@ -10,6 +10,7 @@
  *     layout.c    where every value lives: variables, slots of edges, transients (pack.c)
  *     program.c   instructions and calls
  *     transfers.c loads and stores beside them, and who waits for which
+ *     phases.c    what each pass over a stage holds of that
  *     describe.c  tables and listings of a finished plan
  */
 #ifndef BGI_PLAN_COMPILE_H
@@ -22,8 +23,9 @@
 
 /* How a crossing is remote. */
 enum {
-    BGI_MOVES_STASH = 1,  /* what its receiver keeps for the backward is an edge of its own, and remote */
-    BGI_MOVES_MESSAGE = 2 /* the (rest of the) edge is remote */
+    BGI_MOVES_STASH = 1,   /* what its receiver keeps for the backward is an edge of its own, and remote */
+    BGI_MOVES_MESSAGE = 2, /* the (rest of the) edge is remote */
+    BGI_KEEPS_STASH = 4 /* what its receiver keeps is an edge of its own, on the device: few micro-batches at a time */
 };
 
 /* What the compiler knows of an edge beside the schedule's and the plan's view. */
@@ -136,6 +138,9 @@ void bgi_find_writers(bgi_compiler *compiler);
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
+
+/* phases.c, with all places */
+bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);
 
 /* program.c */
 bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);

@@ -30,7 +30,7 @@ static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
     const bgi_crossing *crossing = &c->partition.crossings[index];
     const bgi_segment *from = &c->partition.segments[crossing->from_segment];
-    const bool is_cut = (c->crossing_moves[index] & BGI_MOVES_STASH) != 0;
+    const bool is_cut = (c->crossing_moves[index] & (BGI_MOVES_STASH | BGI_KEEPS_STASH)) != 0;
 
     return (bg_schedule_edge){.from_kind = bgi_action_of_segment(from->kind),
                               .from_stage = from->stage,
@@ -147,8 +147,9 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
             continue;
         join_edge(c, &edge, (c->crossing_moves[i] & BGI_MOVES_MESSAGE) != 0 ? &remote : &local, value,
                   &c->crossing_edges[i], &c->crossing_offsets[i]);
-        if ((c->crossing_moves[i] & BGI_MOVES_STASH) != 0)
-            join_edge(c, &stash, &remote, value, &c->stash_edges[i], &c->stash_offsets[i]);
+        if ((c->crossing_moves[i] & (BGI_MOVES_STASH | BGI_KEEPS_STASH)) != 0)
+            join_edge(c, &stash, (c->crossing_moves[i] & BGI_MOVES_STASH) != 0 ? &remote : &local, value,
+                      &c->stash_edges[i], &c->stash_offsets[i]);
     }
     pad_sharded_slots(c);
     c->plan->edge_count = c->edge_count;

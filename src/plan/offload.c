@@ -300,7 +300,18 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
     return PRODUCER_SLOTS + (bgi_crossing_is_preloaded(c, crossing) ? 2 : 1);
 }
 
-/* True when a crossing is moved that was not. */
+/* On one device many micro-batches wait for the stage's forward, and its backward follows soon: in phases, the head's.
+ */
+static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
+{
+    const uint32_t edge = c->crossing_edges[i];
+    const uint32_t kept = bg_schedule_stage_in_flight(c->plan->schedule, c->partition.crossings[i].to_stage);
+
+    return c->plan->edges[edge].from_device == c->plan->edges[edge].to_device &&
+           bg_schedule_edge_depth(c->plan->schedule, edge) > kept + count_ring_slots(c, i);
+}
+
+/* True when a crossing is moved, or cut, that was not. */
 static bool decide_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition.crossings[i];
@@ -308,18 +319,22 @@ static bool decide_crossing(bgi_compiler *c, uint32_t i)
     const bool is_kept = crossing->to_kind == BGI_SEGMENT_FORWARD && crossing->last_kind != BGI_SEGMENT_FORWARD;
     const uint32_t edge = c->crossing_edges[i];
     uint8_t *moves = &c->crossing_moves[i];
+    const bool is_cut = (*moves & (BGI_MOVES_STASH | BGI_KEEPS_STASH)) != 0;
 
     if (edge == BGI_NO_EDGE || c->plan->edges[edge].per_step || value->kind == BGI_VALUE_VARIABLE ||
         location_of(c, BG_LOCATION_ACTIVATIONS, value).place != BG_PLACE_REMOTE)
         return false;
-    if (is_kept && (*moves & BGI_MOVES_STASH) == 0 &&
+    if (is_kept && !is_cut &&
         bg_schedule_stage_in_flight(c->plan->schedule, crossing->to_stage) > count_ring_slots(c, i)) {
         *moves |= BGI_MOVES_STASH;
         return true;
     }
+    if (is_kept && !is_cut && waits_before_forward(c, i)) {
+        *moves |= BGI_KEEPS_STASH;
+        return true;
+    }
     if (c->plan->edges[edge].from_device != c->plan->edges[edge].to_device || (*moves & BGI_MOVES_MESSAGE) != 0 ||
-        (is_kept && (*moves & BGI_MOVES_STASH) == 0) ||
-        bg_schedule_edge_depth(c->plan->schedule, edge) <= count_ring_slots(c, i))
+        (is_kept && !is_cut) || bg_schedule_edge_depth(c->plan->schedule, edge) <= count_ring_slots(c, i))
         return false;
     *moves |= BGI_MOVES_MESSAGE;
     return true;

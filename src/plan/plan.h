@@ -122,6 +122,13 @@ typedef struct bgi_plan_device {
     uint32_t piece_axes; /* along which other replicas have pieces of what is moved */
 } bgi_plan_device;
 
+/* What a pass over a stage holds on the stage's device (phases.c). */
+typedef struct bgi_plan_phase {
+    uint32_t stage, device;
+    bg_action_kind kind;                       /* F, R, B, W, U */
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* no WINDOW: what is in one counts as what it is; no REMOTE */
+} bgi_plan_phase;
+
 typedef struct bgi_plan_variable {
     const char *name;
     bg_type type;          /* on a replica: of its piece when a mesh cuts it */
@@ -207,6 +214,8 @@ struct bg_plan {
         const char *name;
         uint32_t stage;
     } * blocks;
+    uint32_t phase_count; /* by kind, then by stage */
+    const bgi_plan_phase *phases;
     uint32_t kernel_count; /* all that the calls refer to; destroyed with the plan */
     bg_kernel *kernels;
     bg_schedule *schedule;

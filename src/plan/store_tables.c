@@ -297,6 +297,20 @@ static void visit_blocks(bgi_archive *a, bg_plan *plan)
     plan->blocks = blocks;
 }
 
+static void visit_phases(bgi_archive *a, bg_plan *plan)
+{
+    bgi_plan_phase *phases = bgi_archive_list(a, plan->phases, &plan->phase_count, sizeof *phases);
+
+    for (uint32_t i = 0; i < plan->phase_count; i++) {
+        bgi_archive_below(a, &phases[i].stage, plan->stage_count);
+        bgi_archive_below(a, &phases[i].device, plan->device_count);
+        BGI_ARCHIVE_ENUM(a, phases[i].kind, BG_ACTION_KIND_COUNT);
+        for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
+            bgi_archive_size(a, &phases[i].class_bytes[k]);
+    }
+    plan->phases = phases;
+}
+
 /* What the compiler found out, and did not take from the options. */
 static void visit_choices(bgi_archive *a, bg_plan *plan)
 {
@@ -367,6 +381,7 @@ bg_status bgi_store_tables(bgi_archive *a, bg_plan *plan, bg_error *error)
     visit_streams(a, plan);
     visit_leaves(a, plan);
     visit_blocks(a, plan);
+    visit_phases(a, plan);
     visit_summary(a, &plan->summary);
     return BG_OK;
 }

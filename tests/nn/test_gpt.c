@@ -332,11 +332,43 @@ static void test_phased_step(void **state)
     bg_graph_destroy(graph);
 }
 
+/* What a device holds in phases, all micro-batches of `accumulation` through one phase after the other. */
+static size_t count_phased_bytes(uint32_t accumulation)
+{
+    bg_gpt_options model = test_oracle_gpt(SAMPLES);
+    bg_options options = bg_options_defaults();
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_error error = {0};
+    size_t bytes;
+
+    model.checkpoint_layers = true;
+    options.strategy = BG_STRATEGY_PHASED;
+    options.gradient_accumulation = accumulation;
+    options.recompute = BG_RECOMPUTE_STAGE;
+    options.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    require(bg_graph_create(&graph, &error), &error);
+    require(bg_plan_create_training(graph, bg_gpt_build(graph, &model).loss, &optimiser, &options, &plan, &error),
+            &error);
+    bytes = bg_plan_device_bytes(plan, 0);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    return bytes;
+}
+
+/* What phases hand on is off the device, the head's input too: more micro-batches take no more of the device. */
+static void test_phased_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(count_phased_bytes(6), count_phased_bytes(48));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch),       cmocka_unit_test(test_torch_on_meshes), cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_phased_step), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_phased_step), cmocka_unit_test(test_phased_memory),   cmocka_unit_test(test_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,30 @@ static void test_memory(void **state)
     bg_plan_destroy(plan);
 }
 
+/* A phase has what it touches: 1024 bytes are a matrix, 256 bytes x, of which there are two slots. */
+static void test_phases(void **state)
+{
+    bg_plan *plan = small_plan();
+
+    (void)state;
+    expect_text(plan, bg_plan_print_phases,
+                "bytes              device     weights   gradients       state       stash   transient      stream"
+                "       phase\n"
+                "F stage 0               0        1024           0           0         512           0     "
+                "      0        1536\n"
+                "F stage 1               1        1024           0           0         512         320     "
+                "      0        1856\n"
+                "B stage 0               0           0        1024           0         512           0     "
+                "    512        2048\n"
+                "B stage 1               1        1088        1024           0         512         320     "
+                "      0        2944\n"
+                "U stage 0               0        1152        1024           0           0           0     "
+                "      0        2176\n"
+                "U stage 1               1        1152        1024           0           0           0     "
+                "      0        2176\n");
+    bg_plan_destroy(plan);
+}
+
 static void test_timetable(void **state)
 {
     bg_plan *plan = small_plan();
@@ -150,8 +174,8 @@ static void test_over_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement), cmocka_unit_test(test_memory),      cmocka_unit_test(test_timetable),
-        cmocka_unit_test(test_program),   cmocka_unit_test(test_over_budget),
+        cmocka_unit_test(test_placement), cmocka_unit_test(test_memory),  cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_timetable), cmocka_unit_test(test_program), cmocka_unit_test(test_over_budget),
     };
 
     return cmocka_run_group_tests_name("plan/describe", tests, NULL, NULL);

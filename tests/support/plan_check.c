@@ -522,6 +522,28 @@ static void check_classes(const bg_plan *plan, const char *what)
     }
 }
 
+/* A phase is part of what its device holds, and what is live inside phases is what the device has for that. */
+static void check_phases(const bg_plan *plan, const char *what)
+{
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        size_t most = 0;
+        for (uint32_t i = 0; i < plan->phase_count; i++) {
+            const bgi_plan_phase *phase = &plan->phases[i];
+            size_t sum = 0;
+            for (int k = 0; phase->device == d && k < BG_MEMORY_CLASS_COUNT; k++)
+                sum += phase->class_bytes[k];
+            if (sum > bg_plan_device_bytes(plan, d))
+                fail_msg("%s: %s of stage %u has %zu bytes, its device %zu", what, bg_action_kind_name(phase->kind),
+                         phase->stage, sum, bg_plan_device_bytes(plan, d));
+            if (phase->device == d && phase->class_bytes[BG_MEMORY_TRANSIENT] > most)
+                most = phase->class_bytes[BG_MEMORY_TRANSIENT];
+        }
+        if (most != bg_plan_memory_bytes(plan, d, BG_MEMORY_TRANSIENT))
+            fail_msg("%s: phases of device %u have %zu bytes inside them, the device %zu", what, d, most,
+                     bg_plan_memory_bytes(plan, d, BG_MEMORY_TRANSIENT));
+    }
+}
+
 static void require(bg_status status, const bg_error *error, const char *what)
 {
     if (status != BG_OK)
@@ -546,6 +568,7 @@ void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value lo
         require(bgi_fuse_accumulation(&reference, &error), &error, what);
     }
     check_classes(plan, what);
+    check_phases(plan, what);
     contents = walk_graph(reference, plan, steps, outputs);
     for (int turns = 0; turns < BGI_TEST_TURNS_COUNT; turns++)
         run_machine(plan, reference, contents, outputs, steps, (bgi_test_turns)turns, seed, what);

@@ -1,0 +1,227 @@
+/*
+ * phases.c: what each phase of a plan holds on its device, by class. A phase is a pass over a stage: F, R, B, W or U,
+ * with all levels of an update together.
+ *
+ *     F of stage 3    its weights, the slots that it reads and writes, what is live inside it
+ *     U of stage 3    its weights, gradients and state
+ *
+ * What is remote counts as what it is (a window of weights as weights), in the phases that touch it. Of what lies on
+ * the device all the time a phase has what it touches; so the largest phase is at most the device, and windows that
+ * take turns in one place are seen apart. Knows nothing of time: a phase has all slots of an edge.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "plan/compile.h"
+
+/* ---- what a phase touches ---- */
+
+/* A phase while it is counted. Marks hold 1 + the number of the phase that was the last to touch the thing. */
+typedef struct counter {
+    bgi_compiler *compiler;
+    bgi_plan_phase *phase;
+    uint32_t number;                   /* 1 + that of the phase */
+    uint32_t *leaves, *rings, *inputs; /* by value, by plan edge, by value */
+} counter;
+
+static bool is_new(const counter *k, uint32_t *marks, uint32_t index)
+{
+    const bool is = marks[index] != k->number;
+
+    marks[index] = k->number;
+    return is;
+}
+
+static bg_memory_class class_of_leaf(const bgi_value *value)
+{
+    if (value->kind == BGI_VALUE_CONSTANT)
+        return BG_MEMORY_WEIGHTS;
+    switch (value->role) {
+    case BG_ROLE_ACCUMULATOR:
+        return BG_MEMORY_GRADIENTS;
+    case BG_ROLE_STATE:
+    case BG_ROLE_TRAINING:
+        return BG_MEMORY_STATE;
+    default:
+        return BG_MEMORY_WEIGHTS;
+    }
+}
+
+static void add_leaf(counter *k, uint32_t v)
+{
+    const bgi_compiler *c = k->compiler;
+    const bgi_value *value = &c->graph->values[v];
+    const bool has_window = c->buffer_of[v] != BGI_NO_BUFFER;
+
+    if (!is_new(k, k->leaves, v))
+        return;
+    if (has_window)
+        k->phase->class_bytes[class_of_leaf(value)] += bgi_align(bgi_window_bytes(c, v));
+    else if (!value->is_remote)
+        k->phase->class_bytes[class_of_leaf(value)] += bgi_align(bgi_home_bytes(c, v));
+}
+
+static void add_ring(counter *k, uint32_t edge)
+{
+    const bgi_plan_edge *ring = &k->compiler->plan->edges[edge];
+
+    if (edge == BGI_NO_EDGE || ring->is_remote || ring->to_device != k->phase->device || !is_new(k, k->rings, edge))
+        return;
+    k->phase->class_bytes[ring->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM] += ring->slot_bytes * ring->depth;
+}
+
+/* A place for one micro-batch of what the host brings, where that is no slot. */
+static void add_input(counter *k, uint32_t v, uint32_t stage)
+{
+    const bgi_compiler *c = k->compiler;
+    const bgi_operand *place = &c->input_places[(size_t)v * c->stages.stage_count + stage];
+
+    if (place->edge != BGI_NO_EDGE)
+        add_ring(k, place->edge);
+    else if (is_new(k, k->inputs, v))
+        k->phase->class_bytes[BG_MEMORY_STREAM] += bgi_align(bg_type_size_bytes(&c->graph->values[v].type));
+}
+
+static void add_operand(counter *k, uint32_t op, bg_value value)
+{
+    const bgi_compiler *c = k->compiler;
+    const uint32_t root = c->partition.roots[value.id].id;
+    const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[op]];
+    const bgi_operand operand = bgi_find_operand(c, op, value);
+
+    if (operand.edge != BGI_NO_EDGE)
+        add_ring(k, operand.edge);
+    else if (c->graph->values[root].kind == BGI_VALUE_VARIABLE || c->graph->values[root].kind == BGI_VALUE_CONSTANT)
+        add_leaf(k, root);
+    else if (c->graph->values[root].kind == BGI_VALUE_INPUT)
+        add_input(k, root, segment->stage);
+}
+
+static void add_segment(counter *k, uint32_t index)
+{
+    const bgi_compiler *c = k->compiler;
+    const bgi_segment *segment = &c->partition.segments[index];
+    size_t *transient = &k->phase->class_bytes[BG_MEMORY_TRANSIENT];
+
+    for (uint32_t p = 0; p < segment->op_count; p++) {
+        const bgi_op *op = &c->graph->ops[segment->ops[p]];
+        for (uint32_t i = 0; i < bgi_op_operand_count(op) && !bgi_op_is_alias(c, op); i++) {
+            const bg_value value = i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count];
+            if (value.id != 0)
+                add_operand(k, segment->ops[p], value);
+        }
+    }
+    *transient = c->segment_peaks[index] > *transient ? c->segment_peaks[index] : *transient;
+}
+
+/* What a phase keeps for later, and hands on, beside where its ops write. */
+static void add_copies(counter *k, bgi_segment_kind kind)
+{
+    const bgi_compiler *c = k->compiler;
+
+    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
+        const bgi_crossing *crossing = &c->partition.crossings[i];
+        const bgi_segment *from = &c->partition.segments[crossing->from_segment];
+        if (from->stage == k->phase->stage && from->kind == kind && c->crossing_edges[i] != BGI_NO_EDGE)
+            add_ring(k, bgi_crossing_write_slot(c, i).edge);
+        if (crossing->to_stage == k->phase->stage && kind == BGI_SEGMENT_FORWARD && c->stash_edges[i] != BGI_NO_EDGE)
+            add_ring(k, bgi_stash_write_slot(c, i).edge);
+    }
+}
+
+/* ---- the list ---- */
+
+static bool is_same_phase(const bgi_segment *a, const bgi_segment *b)
+{
+    return a->stage == b->stage && a->kind == b->kind;
+}
+
+bg_status bgi_list_phases(bgi_compiler *c, bg_error *error)
+{
+    const bgi_partition *partition = &c->partition;
+    const size_t values = c->graph->value_count;
+    counter k = {.compiler = c,
+                 .leaves = bgi_arena_take(&c->scratch, values, sizeof *k.leaves),
+                 .rings = bgi_arena_take(&c->scratch, (size_t)c->plan->edge_count + 1, sizeof *k.rings),
+                 .inputs = bgi_arena_take(&c->scratch, values, sizeof *k.inputs)};
+    bgi_plan_phase *phases = bgi_arena_take(&c->plan->arena, partition->segment_count, sizeof *phases);
+
+    if (k.leaves == NULL || k.rings == NULL || k.inputs == NULL || phases == NULL)
+        return bgi_error_memory(error, "phases", partition->segment_count * sizeof *phases);
+    for (uint32_t s = 0; s < partition->segment_count; s++) {
+        const bgi_segment *segment = &partition->segments[s];
+        if (s > 0 && is_same_phase(segment, &partition->segments[s - 1])) {
+            add_segment(&k, s);
+            continue;
+        }
+        k.phase = &phases[k.number++];
+        *k.phase = (bgi_plan_phase){.stage = segment->stage,
+                                    .kind = bgi_action_of_segment(segment->kind),
+                                    .device = bgi_stage_device(c, segment->stage)};
+        add_segment(&k, s);
+        add_copies(&k, segment->kind);
+    }
+    c->plan->phases = phases;
+    c->plan->phase_count = k.number;
+    return BG_OK;
+}
+
+/* ---- as text ---- */
+
+static size_t sum_classes(const bgi_plan_phase *phase)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < BG_MEMORY_CLASS_COUNT; i++)
+        sum += phase->class_bytes[i];
+    return sum;
+}
+
+static bool is_empty(const bgi_plan_phase *phase)
+{
+    return sum_classes(phase) == 0;
+}
+
+/* The next stage's, and the same: one row for both. */
+static bool follows(const bgi_plan_phase *phase, const bgi_plan_phase *last)
+{
+    bool is_equal = phase->kind == last->kind && phase->device == last->device && phase->stage == last->stage + 1;
+
+    for (int i = 0; i < BG_MEMORY_CLASS_COUNT; i++)
+        is_equal = is_equal && phase->class_bytes[i] == last->class_bytes[i];
+    return is_equal;
+}
+
+static void add_row(bgi_text *text, const bgi_plan_phase *first, const bgi_plan_phase *last)
+{
+    char name[48], stages[32];
+
+    if (first->stage == last->stage)
+        snprintf(stages, sizeof stages, "%" PRIu32, first->stage);
+    else
+        snprintf(stages, sizeof stages, "%" PRIu32 "-%" PRIu32, first->stage, last->stage);
+    snprintf(name, sizeof name, "%s stage %s", bg_action_kind_name(first->kind), stages);
+    bgi_text_add(text, "%-18s %6" PRIu32, name, first->device);
+    for (int i = 0; i < BG_MEMORY_WINDOW; i++)
+        bgi_text_add(text, " %11zu", first->class_bytes[i]);
+    bgi_text_add(text, " %11zu\n", sum_classes(first));
+}
+
+bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error)
+{
+    bgi_text text = {0};
+
+    bgi_text_add(&text, "%-18s %6s", "bytes", "device");
+    for (int i = 0; i < BG_MEMORY_WINDOW; i++)
+        bgi_text_add(&text, " %11s", bg_memory_class_name((bg_memory_class)i));
+    bgi_text_add(&text, " %11s\n", "phase");
+    for (uint32_t i = 0, end; i < plan->phase_count; i = end) {
+        for (end = i + 1; end < plan->phase_count && follows(&plan->phases[end], &plan->phases[end - 1]);)
+            end++;
+        if (!is_empty(&plan->phases[i]))
+            add_row(&text, &plan->phases[i], &plan->phases[end - 1]);
+    }
+    return bgi_text_finish(&text, out_text, error);
+}
