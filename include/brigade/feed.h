@@ -177,6 +177,9 @@ typedef struct bg_run {
     bool (*spare)(void *user);
     void *spare_user;
     bool synthetic; /* no data move between host and devices: for timing. Outfeeds get no rows */
+    /* Training: the learning rate of each weight update of the run, as many as there may be iterations, for this run
+     * alone; so updates of one run may follow a schedule. NULL: all have the one that is set. */
+    const double *learning_rates;
 } bg_run;
 
 /*

@@ -64,6 +64,7 @@ typedef struct gpt_runner {
     const float *losses;       /* [device iteration][accumulation][replica] */
     const float *norms;        /* [device iteration][replica] */
     const float *scales;       /* the same; NULL: the loss's scale stays */
+    double *rates;             /* of learning, of the updates of the last call */
     uint64_t norms_per_update; /* replicas */
 } gpt_runner;
 
@@ -73,8 +74,8 @@ bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *conf
 bg_status gpt_compile_alone(const gpt_options *options, const bgi_gpt_config *config, bg_error *error);
 bg_status gpt_runner_create(const gpt_options *options, const bgi_gpt_config *config, gpt_runner *out, bg_error *error);
 void gpt_runner_clear(gpt_runner *runner);
-/* One call: device_iterations weight updates with this learning rate. Arrays [samples_per_run, S]. */
-bg_status gpt_runner_run(gpt_runner *runner, const void *tokens, const void *labels, double learning_rate,
+/* One call: device_iterations weight updates, each with the learning rate of its step. Arrays [samples_per_run, S]. */
+bg_status gpt_runner_run(gpt_runner *runner, const bgi_gpt_config *config, const void *tokens, const void *labels,
                          bg_error *error);
 /* Means over the global batch of update `index` of the last call. */
 double gpt_runner_loss(const gpt_runner *runner, uint64_t index);

@@ -14,14 +14,13 @@ enum { TIMED_RUNS = 5 };
 
 static bg_status time_runs(gpt_runner *runner, const bgi_gpt_config *config, const int32_t *ones, bg_error *error)
 {
-    const double rate = bgi_gpt_config_learning_rate(config, 0);
     double seconds = 0.0;
 
-    BGI_TRY(gpt_runner_run(runner, ones, ones, rate, error));
+    BGI_TRY(gpt_runner_run(runner, config, ones, ones, error));
     for (int i = 0; i < TIMED_RUNS; i++) {
         const uint64_t start_ns = bgi_clock_ns();
 
-        BGI_TRY(gpt_runner_run(runner, ones, ones, rate, error));
+        BGI_TRY(gpt_runner_run(runner, config, ones, ones, error));
         seconds += 1e-9 * (double)(bgi_clock_ns() - start_ns) / TIMED_RUNS;
         printf("Step %d. Loss %.2f\n", i, gpt_runner_loss(runner, runner->updates_per_run - 1));
         fflush(stdout);

@@ -69,8 +69,8 @@ static bg_status print_start(const run *r, bg_error *error)
 
 /* What a call of the model was like. */
 typedef struct call {
-    uint64_t first; /* updates that were done before */
-    double loss, norm, learning_rate, seconds, samples_per_s;
+    uint64_t first;                                           /* updates that were done before */
+    double loss, norm, learning_rate, seconds, samples_per_s; /* norm and rate: of the last update */
 } call;
 
 static void print_call(const run *r, const call *c)
@@ -92,7 +92,7 @@ static bg_status log_updates(run *r, const call *c, bg_error *error)
     for (uint64_t i = 0; i < r->runner.updates_per_run; i++) {
         json_t *line = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)(c->first + i + 1), "loss",
                                  cli_json_real(gpt_runner_loss(&r->runner, i)), "grad_norm",
-                                 cli_json_real(gpt_runner_norm(&r->runner, i)), "lr", cli_json_real(c->learning_rate),
+                                 cli_json_real(gpt_runner_norm(&r->runner, i)), "lr", cli_json_real(r->runner.rates[i]),
                                  "samples_per_s", cli_json_real(c->samples_per_s), "tokens_per_s",
                                  cli_json_real(c->samples_per_s * (double)r->config->sequence_length));
 
@@ -124,7 +124,7 @@ static void add_events(run *r, const call *c)
     for (uint64_t i = 0; i < r->runner.updates_per_run && r->events.stream != NULL; i++) {
         const bgi_scalar scalars[] = {{"loss", gpt_runner_loss(&r->runner, i)},
                                       {"grad_norm", gpt_runner_norm(&r->runner, i)},
-                                      {"lr", c->learning_rate},
+                                      {"lr", r->runner.rates[i]},
                                       {"throughput", c->samples_per_s}};
 
         if (bgi_event_file_add(&r->events, c->first + i + 1, wall_time_s(), scalars, 4, &r->events_failure) != BG_OK)
@@ -145,7 +145,7 @@ static bg_status next_batch(run *r, bg_batch *out, bg_error *error)
     return bg_loader_next(r->loader, out, error);
 }
 
-/* Of the last call: the mean loss, and the norm of its last update. */
+/* Of the last call: the mean loss, and the norm and rate of its last update. */
 static void fill_call(const run *r, call *c)
 {
     const uint64_t updates = r->runner.updates_per_run;
@@ -154,6 +154,7 @@ static void fill_call(const run *r, call *c)
     for (uint64_t i = 0; i < updates; i++)
         c->loss += gpt_runner_loss(&r->runner, i) / (double)updates;
     c->norm = gpt_runner_norm(&r->runner, updates - 1);
+    c->learning_rate = r->runner.rates[updates - 1];
     c->samples_per_s = (double)r->runner.samples_per_run / c->seconds;
 }
 
@@ -163,9 +164,8 @@ static bg_status run_call(run *r, bg_error *error)
     call c = {.first = bg_session_step(r->runner.session)};
     bg_batch batch;
 
-    c.learning_rate = bgi_gpt_config_learning_rate(r->config, c.first);
     BGI_TRY(next_batch(r, &batch, error));
-    BGI_TRY(gpt_runner_run(&r->runner, batch.tensors[0], batch.tensors[1], c.learning_rate, error));
+    BGI_TRY(gpt_runner_run(&r->runner, r->config, batch.tensors[0], batch.tensors[1], error));
     r->position.sample += batch.sample_count;
     c.seconds = bgi_clock_s() - start_s;
     fill_call(r, &c);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/feed.h>
+
 #include "cli/command.h"
 #include "core/error.h"
 
@@ -118,7 +120,8 @@ static bg_status bind_streams(gpt_runner *runner, bg_error *error)
 
     runner->inputs = calloc(inputs + 1, sizeof *runner->inputs);
     runner->outputs = calloc(outputs + 1, sizeof *runner->outputs);
-    if (runner->inputs == NULL || runner->outputs == NULL)
+    runner->rates = calloc(runner->updates_per_run, sizeof *runner->rates);
+    if (runner->inputs == NULL || runner->outputs == NULL || runner->rates == NULL)
         return bgi_error_memory(error, "inputs and outputs", 0);
     for (uint32_t i = 0; i < outputs; i++) {
         bg_stream stream;
@@ -166,18 +169,22 @@ void gpt_runner_clear(gpt_runner *runner)
             free(runner->outputs[i]);
     free(runner->outputs);
     free(runner->inputs);
+    free(runner->rates);
     bg_session_destroy(runner->session);
     bg_plan_destroy(runner->plan);
     *runner = (gpt_runner){.plan = NULL};
 }
 
-bg_status gpt_runner_run(gpt_runner *runner, const void *tokens, const void *labels, double learning_rate,
+bg_status gpt_runner_run(gpt_runner *runner, const bgi_gpt_config *config, const void *tokens, const void *labels,
                          bg_error *error)
 {
+    const bg_run run = {.inputs = runner->inputs, .outputs = runner->outputs, .learning_rates = runner->rates};
+
     runner->inputs[runner->tokens] = tokens;
     runner->inputs[runner->labels] = labels;
-    BGI_TRY(bg_session_set_learning_rate(runner->session, learning_rate, error));
-    return bg_session_run(runner->session, runner->inputs, runner->outputs, error);
+    for (uint64_t i = 0; i < runner->updates_per_run; i++)
+        runner->rates[i] = bgi_gpt_config_learning_rate(config, bg_session_step(runner->session) + i);
+    return bg_session_execute(runner->session, &run, NULL, error);
 }
 
 double gpt_runner_loss(const gpt_runner *runner, uint64_t index)

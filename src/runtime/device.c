@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "kernels/attributes.h"
 
 /* Below this much work a call is over before a sleeping worker would be awake. */
 static const double long_call_flops = 1e6;
@@ -360,6 +361,21 @@ static bool begin_run(bgi_device *device)
     return true;
 }
 
+/* Rates by iteration: the device's copy of the optimiser's numbers gets that of the step before anything of it runs. */
+static void set_learning_rate(bgi_device *device)
+{
+    const bg_plan *plan = device->plan;
+    const double *rates = device->engine->run->learning_rates;
+
+    if (rates == NULL || plan->hyper_variable == UINT32_MAX)
+        return;
+    for (uint32_t p = 0; p < plan->variables[plan->hyper_variable].place_count; p++) {
+        const bgi_operand *place = &plan->variables[plan->hyper_variable].places[p];
+        if (place->device == device->number)
+            ((double *)bgi_device_address(device, place, 0))[BGI_HYPER_LEARNING_RATE] = rates[device->run_iteration];
+    }
+}
+
 /* Before the first instruction of a step: whether there is one more. Remote memory is the caller's between runs, so
  * what was issued is done first. False when the device has to wait. */
 static bool begin_step(bgi_device *device, const bgi_worker *worker)
@@ -371,6 +387,7 @@ static bool begin_step(bgi_device *device, const bgi_worker *worker)
             return true;
         switch (bgi_gate_pass(device)) {
         case BGI_PASS_GO:
+            set_learning_rate(device);
             return true;
         case BGI_PASS_WAIT:
             return false;

@@ -4,6 +4,7 @@
  */
 #include "runtime/session.h"
 
+#include <math.h>
 #include <string.h>
 
 #include <brigade/loop.h>
@@ -55,6 +56,24 @@ static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t li
                                 "input `%s` has an array for %u iterations, the run goes on for more: use an infeed, "
                                 "or make it constant",
                                 plan->inputs[i].name, plan->iterations);
+    return BG_OK;
+}
+
+static bg_status check_rates(const bg_plan *plan, const double *rates, uint64_t limit, bg_error *error)
+{
+    if (rates == NULL)
+        return BG_OK;
+    if (!plan->training)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "learning rates for a session for inference, which has no optimiser");
+    if (limit == BG_ENDLESS)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "learning rates for a run without an end; give the run iterations, or set one rate");
+    for (uint64_t i = 0; i < limit; i++)
+        if (!isfinite(rates[i]) || rates[i] < 0.0)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "learning_rates[%llu] is %g; it must be a finite number of at least 0",
+                                (unsigned long long)i, rates[i]);
     return BG_OK;
 }
 
@@ -161,7 +180,8 @@ bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t 
                    .spare_user = given->spare_user,
                    .limit = given->iterations != 0 ? given->iterations : planned,
                    .condition_output = plan->condition != NULL ? plan->condition_output : BGI_NO_OUTPUT,
-                   .is_synthetic = given->synthetic};
+                   .is_synthetic = given->synthetic,
+                   .learning_rates = given->learning_rates};
     uint64_t iterations = 0, first = 0;
     bg_error own = {0};
     bg_status status;
@@ -170,6 +190,7 @@ bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t 
         *out_iterations = 0;
     BGI_TRY(check_inputs(plan, given, error));
     BGI_TRY(check_limit(plan, given, run.limit, error));
+    BGI_TRY(check_rates(plan, given->learning_rates, run.limit, error));
     BGI_TRY(find_stop(session, given->stop, &run.stop_output, error));
     if (plan->condition != NULL && run.limit > plan->loop_iterations)
         run.limit = plan->loop_iterations;

@@ -155,6 +155,7 @@ typedef struct bgi_run {
     uint32_t stop_output;      /* ends the run when it is above 0; or BGI_NO_OUTPUT */
     uint32_t condition_output; /* ends it when it is not; or BGI_NO_OUTPUT */
     bool is_synthetic;
+    const double *learning_rates; /* by iteration, or NULL */
 } bgi_run;
 
 /* How many outputs have a say after each iteration, on each replica. */

@@ -647,6 +647,8 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
     run->step = session->weights->step;
     run->optimiser_step = find_optimiser_step(session);
     status = run_timed(session, run, out_iterations, error);
+    if (run->learning_rates != NULL)
+        upload_optimiser(session); /* what was set holds again */
     if (status != BG_OK) {
         lose_weights(session);
         return status;

@@ -258,11 +258,16 @@ train own --config tiny --config-file own.yaml --set heads=2
 check "a file is over the preset" grep -q '^  layers: 1$' own.out
 check "a value is over the file" grep -q '^    heads: 2$' own.out
 check "training.steps ends the run" grep -q '^Step: 2/2 ' own.out
-train calls --steps 4 --set device_iterations=2 constant=true
+train calls --steps 4 --set device_iterations=2 training.steps=8 warmup_proportion=0.4 decay=cosine
 check "two updates a call" test "$(grep -c '^Step: ' calls.out)" -eq 2
-train singly --steps 4 --set constant=true
+train singly --steps 4 --set training.steps=8 warmup_proportion=0.4 decay=cosine
 check "are the same as one by one" cmp -s calls.safetensors singly.safetensors
-check "each has its line" test "$(values calls loss)" = "$(values singly loss)"
+for key in loss lr; do
+    check "each has its line and $key" test "$(values calls $key)" = "$(values singly $key)"
+done
+train callspipelined --steps 4 --set device_iterations=4 training.steps=8 warmup_proportion=0.4 decay=cosine \
+    --strategy pipelined --cores 1
+check "four updates a call in a pipeline" cmp -s callspipelined.safetensors singly.safetensors
 "$program" gpt pretrain $small --steps 2 --set test_mode=true --save nothing --log nothing --save-weights nothing \
     >nothing.out 2>&1
 check "test mode" grep -q '^Finished pre-training' nothing.out
