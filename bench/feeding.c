@@ -93,7 +93,7 @@ static void call(bench *b, kind k)
     bg_batch batch;
 
     if (k == INFEED) {
-        require(bg_session_run_loader(b->session, b->loader, b->outputs, &error), &error);
+        require(bg_session_run_loader(b->session, b->loader, 0, b->outputs, &error), &error);
         return;
     }
     inputs[b->images] = b->fixed[0];

@@ -65,9 +65,9 @@ static void add_leaf(counter *k, uint32_t v)
 
 static void add_ring(counter *k, uint32_t edge)
 {
-    const bgi_plan_edge *ring = &k->compiler->plan->edges[edge];
+    const bgi_plan_edge *ring = edge == BGI_NO_EDGE ? NULL : &k->compiler->plan->edges[edge];
 
-    if (edge == BGI_NO_EDGE || ring->is_remote || ring->to_device != k->phase->device || !is_new(k, k->rings, edge))
+    if (ring == NULL || ring->is_remote || ring->to_device != k->phase->device || !is_new(k, k->rings, edge))
         return;
     k->phase->class_bytes[ring->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM] += ring->slot_bytes * ring->depth;
 }
