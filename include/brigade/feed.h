@@ -114,7 +114,7 @@ typedef struct bg_outfeed_options {
     uint32_t mask_count;
     /* A row for each weight update: sums over its micro-batches, in order. ALL only. */
     bool accumulate;
-    bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for bfloat16 leaves, else the leaf's own */
+    bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for leaves of 16 bits, else the leaf's own */
 } bg_outfeed_options;
 
 BG_API bg_outfeed_options bg_outfeed_options_default(void); /* ALL, depth 1, not bounded */

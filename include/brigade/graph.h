@@ -194,9 +194,9 @@ BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
 /* A number that differs for each call on this graph: the identity of a random op, the same in every strategy. */
 BG_API uint32_t bg_graph_next_random_id(bg_graph *graph);
 
-/* Parameters that are added as float32 from here on (those of layers are) are kept as `dtype`, BG_BFLOAT16: half the
- * memory of weights and of what moves them; layers cast them where they compute in another type. BG_FLOAT32: as they
- * are added. Training of such weights is what options.stochastic_rounding is for. */
+/* Parameters that are added as float32 from here on (those of layers are) are kept as `dtype`, BG_BFLOAT16 or
+ * BG_FLOAT16: half the memory of weights and of what moves them; layers cast them where they compute in another type.
+ * BG_FLOAT32: as they are added. Training of such weights is what options.stochastic_rounding is for. */
 BG_API void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype);
 
 /* ---- blocks ---- */

@@ -4,8 +4,8 @@
  *
  * Tensors keep their names and need no transpose: a matrix is [in, out] on both sides. They may be called
  * "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64. Weights here are float32; one that
- * is there already in bfloat16 stays that, and the values are rounded. `lm_head.weight` is the embedding once more, and
- * `attn.bias` and `attn.masked_bias` are masks: they are not read.
+ * is there already in bfloat16 or float16 stays that, and the values are rounded. `lm_head.weight` is the embedding
+ * once more, and `attn.bias` and `attn.masked_bias` are masks: they are not read.
  */
 #ifndef BRIGADE_HUGGINGFACE_H
 #define BRIGADE_HUGGINGFACE_H

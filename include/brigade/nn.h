@@ -2,8 +2,8 @@
  * nn.h: layers and models, written with ops only. A layer is an op together with its parameters, which get the names
  * and the first values that PyTorch's module of that name gives them, so that weight files can be exchanged.
  *
- * Parameters are float32. When a layer's input has another float type (bfloat16), the parameters are cast where they
- * are used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in bfloat16 too.
+ * Parameters are float32. When a layer's input has another float type (float16), the parameters are cast where they
+ * are used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in 16 bits too.
  *
  * Layers are as sticky as the graph: after an error they return the null value, and bg_graph_check says why.
  */
@@ -149,7 +149,7 @@ typedef enum bg_convnet_output {
 
 typedef struct bg_convnet_options {
     int64_t micro_batch;    /* images in a micro-batch */
-    bg_dtype dtype;         /* of the activations: BG_FLOAT32 or BG_BFLOAT16 (BG_FLOAT64 for checks) */
+    bg_dtype dtype;         /* of the activations: BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16 (BG_FLOAT64 for checks) */
     bg_dtype label_dtype;   /* BG_UINT8 or BG_INT32 */
     int64_t ignore_label;   /* images with this label count for nothing; PyTorch's default is -100 */
     uint32_t outputs;       /* which are marked as the graph's outputs: BG_CONVNET_... added up */

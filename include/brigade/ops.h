@@ -136,7 +136,7 @@ BG_API bg_value bg_log_softmax(bg_graph *graph, const char *name, bg_value x, in
 BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               double epsilon);
 /* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running ones may be float32 beside
- * bfloat16 operands. Training: the micro-batch's statistics, and running = (1 - momentum) running + momentum batch
+ * operands of 16 bits. Training: the micro-batch's statistics, and running = (1 - momentum) running + momentum batch
  * (unbiased variance). Inference: the running ones. */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);

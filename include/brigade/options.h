@@ -85,7 +85,7 @@ typedef enum bg_grouping {
 /* The element type in which a parameter's gradients are accumulated, summed over replicas and given to the optimiser.
  */
 typedef enum bg_accumulator_type {
-    BG_ACCUMULATOR_DEFAULT = 0, /* float32 for bfloat16 parameters, else the parameter's own */
+    BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, else the parameter's own */
     BG_ACCUMULATOR_SAME,        /* the parameter's own */
     BG_ACCUMULATOR_GIVEN,       /* options.accumulator_dtype for all */
     BG_ACCUMULATOR_CALLBACK     /* options.choose_accumulator for each */
@@ -240,7 +240,7 @@ typedef struct bg_options {
     bg_accumulation accumulation;
     bg_replica_reduction replica_reduction;
     bg_accumulator_type accumulator_type;
-    bg_dtype accumulator_dtype;                 /* GIVEN: float32 or bfloat16 */
+    bg_dtype accumulator_dtype;                 /* GIVEN: float32, bfloat16 or float16 */
     bg_accumulator_function choose_accumulator; /* CALLBACK */
     void *choose_accumulator_user;
     /* Gradients of another type than their parameter's are cast to what the optimiser computes in; default. Without it
@@ -258,7 +258,8 @@ typedef struct bg_options {
      * nothing leaves that range. */
     double loss_scaling;
     bg_auto_loss_scaling auto_loss_scaling; /* default off */
-    /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, or BG_DTYPE_NONE or BG_FLOAT32: float32. */
+    /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or BG_FLOAT32:
+     * float32. Squares of gradients are soon below the smallest float16, 6e-8: second moments had better not be. */
     bg_dtype first_moment_dtype, second_moment_dtype;
     /* New weights and optimiser state of 16 bits are rounded up or down by chance, such that the mean of many roundings
      * is the value: else updates of less than half a last place are lost. The chance of an element is a function of
@@ -301,9 +302,10 @@ typedef struct bg_options {
     bool trace;             /* record every action */
     uint32_t trace_events;  /* events kept for each device; default 65536 */
     bg_kernel_policy kernels;
-    /* In which linear layers and matrix products of bfloat16 keep their sums: BG_FLOAT32 (default; the same as
-     * BG_DTYPE_NONE), or BG_BFLOAT16: the sum so far is rounded after each block of at most 256 terms. Products of
-     * float32 take no notice, nor do convolutions and attention. */
+    /* In which linear layers and matrix products keep the sums of operands in float16 or bfloat16: BG_FLOAT32 (default;
+     * the same as BG_DTYPE_NONE), or BG_FLOAT16 or BG_BFLOAT16, which mean the same: the sum so far is rounded to the
+     * operands' own type after each block of at most 256 terms (float16 may end at infinity then, bfloat16 does not).
+     * Products of float32 take no notice, nor do convolutions and attention. */
     bg_dtype partials;
     bool no_fusion;    /* leave ops as written */
     bool compile_only; /* the plan is to be looked at: it is made as ever, and a session of it is an error */

@@ -160,7 +160,7 @@ static void print_memory(const bg_ipu_settings *settings, bool for_inference)
     printf("scratch of a matrix product up to");
     for (size_t i = 0; i < settings->matmul_count; i++)
         printf("%s %g", i == 0 ? "" : ",", settings->matmul_proportion[i]);
-    printf(" of a device's memory, sums in %s\n", settings->enable_half_partials ? "bfloat16" : "float32");
+    printf(" of a device's memory, sums in %s\n", settings->enable_half_partials ? "16 bits" : "float32");
 }
 
 static void check_devices(const config_options *options, const bg_ipu_settings *settings, const char *mode,

@@ -38,7 +38,7 @@ static const cli_option eval_options[] = {
     {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the model's positions", .help = "tokens of a window"},
     {CLI_COUNT, "micro-batch", AT(batch), .value = "N", .minimum = 1, .maximum = 65536, .help = "windows at a time"},
-    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
+    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
     CLI_OPTIONS_END,
 };
 

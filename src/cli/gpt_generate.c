@@ -37,7 +37,7 @@ static const cli_option generate_options[] = {
     {CLI_COUNT, "length", AT(length), .value = "N", .minimum = 1, .maximum = INT32_MAX, .help = "tokens to add"},
     {CLI_FLAG, "go-on", AT(goes_on), .help = "do not stop at an end of text"},
     {CLI_FLAG, "only-new", AT(only_new), .help = "print what is added, without the prompt"},
-    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16", .help = "of activations"},
+    {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
     {.kind = CLI_HEADING, .help = "How a token is drawn"},
     {CLI_REAL, "temperature", AT(temperature), .value = "T", .help = "divides the logits; 0: the likeliest token"},
     {CLI_COUNT, "top-k", AT(top_k), .value = "N", .maximum = INT32_MAX, .default_text = "all",

@@ -24,7 +24,7 @@ bg_gpt_options gpt_describe_model(const bgi_gpt_config *config)
     model.vocabulary = config->vocab_size;
     model.micro_batch = config->micro_batch_size;
     model.dropout = config->eval ? 0.0 : config->dropout_prob;
-    model.dtype = strcmp(config->precision, "float32") == 0 ? BG_FLOAT32 : BG_BFLOAT16;
+    model.dtype = bg_dtype_find(config->precision);
     model.attention_serialisation = config->attention_serialisation;
     model.checkpoint_layers = true;
     return model;
@@ -60,8 +60,6 @@ bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *conf
     bg_status status;
     bg_gpt net;
 
-    if (strcmp(config->precision, "float16") == 0)
-        cli_warn("gpt", "model.precision float16: computed in bfloat16, the 16-bit type of this version");
     BGI_TRY(describe_optimiser(config, &optimiser, error));
     BGI_TRY(bg_graph_create(&graph, error));
     bg_graph_set_mesh(graph, &mesh);

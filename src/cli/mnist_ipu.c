@@ -165,7 +165,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     config->gradient_accumulation = options->gradient_accumulation;
     config->replicas = options->replicas;
     config->seed = options->seed;
-    config->partials = options->partials == BG_BFLOAT16 ? "bfloat16" : "float32";
+    config->partials = bg_dtype_name(options->partials);
     /* The default of training. */
     config->output_mode =
         bg_output_mode_name(options->output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->output_mode);

@@ -223,7 +223,7 @@ static void fill_options(const bg_ipu_settings *settings, bool for_inference, bg
     options->accumulation = BG_ACCUMULATE_MEAN;
     options->output_mode = settings->output_mode;
     options->auto_round_devices = true;
-    options->partials = settings->enable_half_partials ? BG_BFLOAT16 : BG_FLOAT32;
+    options->partials = settings->enable_half_partials ? BG_FLOAT16 : BG_FLOAT32;
     if (settings->has_seed)
         options->seed = (uint64_t)settings->seed;
     if (for_inference)

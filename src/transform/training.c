@@ -64,7 +64,7 @@ static bg_value load_state(bgi_trainer *trainer, bg_value state)
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
 }
 
-/* float32, float64 for float64; bfloat16 when asked, for what is no float64. Returns it where the update finds it. */
+/* float32, float64 for float64; 16 bits when asked, for what is no float64. Returns it where the update finds it. */
 static bg_value add_state(bgi_trainer *trainer, update_state *state, bg_value parameter, const char *suffix,
                           bg_dtype asked)
 {

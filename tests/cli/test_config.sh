@@ -21,7 +21,7 @@ explain "even split of 12+12 on 4" 'Training: pipelined, 4 devices a replica, 1 
     --encoder-layers 12 --decoder-layers 12
 check "12+12 has no problem" test "$explain_code" -eq 0
 check "what memory holds" grep -q "^    memory: optimiser's state on the devices; activations kept; scratch of a matrix product \
-up to 0.2 of a device's memory, sums in bfloat16\$" "$folder/out"
+up to 0.2 of a device's memory, sums in 16 bits\$" "$folder/out"
 check "inference is split too" grep -q '^Inference: sharded, 4 devices' "$folder/out"
 
 "$program" config explain --update 'matmul_proportion=0.3,inference_matmul_proportion=0.5' --layers 4 >"$folder/out"

@@ -117,10 +117,10 @@ error 2 'period 2 with --output-mode sum' mnist --output-mode sum --output-perio
 error 2 'num-workers is `257`' mnist --num-workers 257
 error 2 'prefetch is `0`' mnist --prefetch 0
 error 2 'it must be one of sync|async|async-rebatched' mnist --loader-mode fork
-error 2 'float32|bfloat16' mnist --dtype float16
+error 2 'float32|bfloat16|float16' mnist --dtype half
 error 2 'mean|mean-running|sum' mnist --accumulation none
 error 2 'mean|sum' mnist --replica-reduction none
-error 2 'default|same|float32|bfloat16' mnist --accumulator-type float16
+error 2 'default|same|float32|bfloat16|float16' mnist --accumulator-type half
 error 2 '--clip-norm is `-1`' mnist --clip-norm -1
 error 2 '--clip-norm is `nan`' mnist --clip-norm nan
 error 2 '--loss-scaling is `0`; it must be a number above 0, auto, or auto:X' mnist --loss-scaling 0

@@ -113,6 +113,15 @@ for rule in adadelta sgd; do
     train ${rule}pipelined --set $optimiser --strategy pipelined
     same $rule ${rule}pipelined
 done
+train sixteen --set precision=float16 weights=float16 loss_scaling=1024
+train sixteenpipelined --set precision=float16 weights=float16 loss_scaling=1024 --strategy pipelined --schedule gpipe
+same sixteen sixteenpipelined
+check "float16 is not bfloat16" sh -c '! cmp -s chance.safetensors sixteen.safetensors'
+check "nobody says that it is" sh -c '! grep -q bfloat16 sixteen.err'
+check "weights in float16" grep -q '"F16"' sixteen.safetensors
+train sixteenhf --set precision=float16 weights=float16 maximum=0 constant=true --hf-model halfhf --save-hf halfhf3
+train sixteenhf2 --set precision=float16 weights=float16 maximum=0 constant=true --hf-model halfhf3 --save-hf halfhf4
+check "a folder of float16 weights comes and goes" cmp -s halfhf3/model.safetensors halfhf4/model.safetensors
 train lamb --set training.optimizer.name=lamb
 train lambpipelined --set training.optimizer.name=lamb --strategy pipelined
 same lamb lambpipelined

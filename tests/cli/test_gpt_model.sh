@@ -53,6 +53,8 @@ check "certain at any temperature" "$program" gpt generate --hf-model z --prompt
 check "certain: the text" test "$(cat out)" = 'zzz'
 check bfloat16 "$program" gpt generate --hf-model z --length 16 --top-k 1 --dtype bfloat16 --length 15 >out
 check "bfloat16: the text" test "$(cat out)" = 'zzzzzzzzzzzzzzz'
+check float16 "$program" gpt generate --hf-model z --length 15 --top-k 1 --dtype float16 >out
+check "float16: the text" test "$(cat out)" = 'zzzzzzzzzzzzzzz'
 printf 'from a file' >prompt
 check prompt-file "$program" gpt generate --hf-model z --prompt-file prompt --length 2 --tokeniser bytes >out
 check "prompt-file: the text" test "$(cat out)" = 'from a filezz'

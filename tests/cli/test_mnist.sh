@@ -165,6 +165,12 @@ train pieces2 --epochs 1 --replicas 2 --gradient-accumulation 4 --shard optimise
 same replicas pieces
 same replicas pieces2
 train bfloat16 --epochs 1 --dtype bfloat16
+train float16 --epochs 1 --dtype float16 --weight-type float16 --stochastic-rounding --loss-scaling auto:256 \
+    --accumulator-type float16 --accumulation mean-running --partials float16
+train float16-single --epochs 1 --dtype float16 --weight-type float16 --stochastic-rounding --loss-scaling auto:256 \
+    --accumulator-type float16 --accumulation mean-running --partials float16 --strategy single
+same float16 float16-single
+check "weights in float16" grep -q '"F16"' float16.safetensors
 train partials --epochs 1 --dtype bfloat16 --partials bfloat16
 train partials-single --epochs 1 --dtype bfloat16 --partials bfloat16 --strategy single
 same partials partials-single

@@ -50,7 +50,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
         --stages 'B1,B2,B3|B4' --devices 2 --offload-optimiser --gradient-accumulation 8 --device-iterations 1 \
         --output-mode all
     same "bfloat16 sums on one device" '{"enable_half_partials": true}' 'layers_per_ipu=[4],device_iterations=2' \
-        --stages 'B1,B2,B3,B4' --partials bfloat16 --gradient-accumulation 1 --device-iterations 2
+        --stages 'B1,B2,B3,B4' --partials float16 --gradient-accumulation 1 --device-iterations 2
     printf 'layers_per_ipu: [1, 1, 1, 1]\ngradient_accumulation_steps: 2\ndevice_iterations: 5\nseed: 3\n' >"$folder/c.yaml"
     "$program" mnist $common --config "$folder/c.yaml" --save "$folder/yaml" >/dev/null 2>&1
     check "YAML says the same" cmp "$folder/first" "$folder/yaml"
@@ -58,9 +58,9 @@ fi
 
 # What changes no bit has its effect all the same.
 plan "$folder/one.plan" --config-update 'matmul_proportion=0.0001,ipus_per_replica=4' --batch-size 400
-plan "$folder/two.plan" --matmul-proportion 0.0001 --devices 4 --partials bfloat16 --gradient-accumulation 1 \
+plan "$folder/two.plan" --matmul-proportion 0.0001 --devices 4 --partials float16 --gradient-accumulation 1 \
     --device-iterations 1 --batch-size 400
-plan "$folder/three.plan" --devices 4 --partials bfloat16 --gradient-accumulation 1 --device-iterations 1 --batch-size 400
+plan "$folder/three.plan" --devices 4 --partials float16 --gradient-accumulation 1 --device-iterations 1 --batch-size 400
 check "a bound of the scratch" cmp "$folder/one.plan" "$folder/two.plan"
 check "which makes it smaller" sh -c '! cmp -s "$1" "$2"' sh "$folder/one.plan" "$folder/three.plan"
 "$program" mnist $common --config-update 'auto_loss_scaling=true,gradient_accumulation_steps=20' --steps 2 \
@@ -83,10 +83,10 @@ check "nothing of what is plain" test "$(grep -c 'has no effect' "$folder/err")"
 
 # A preset by its name; what it does not give is a flag's.
 plan "$folder/one.plan" --config mnist --replicas 2 --schedule grouped
-plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials bfloat16
+plan "$folder/two.plan" --devices 4 --replicas 2 --schedule grouped --partials float16
 check "a preset and flags that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
 plan "$folder/one.plan" --config-update gradient_accumulation_steps=4 --stages 'B1|B2,B3,B4'
-plan "$folder/two.plan" --stages 'B1|B2,B3,B4' --gradient-accumulation 4 --device-iterations 1 --partials bfloat16
+plan "$folder/two.plan" --stages 'B1|B2,B3,B4' --gradient-accumulation 4 --device-iterations 1 --partials float16
 check "layers that it leaves open" cmp "$folder/one.plan" "$folder/two.plan"
 
 # The test runs as the inference fields say.

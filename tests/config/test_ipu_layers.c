@@ -241,7 +241,7 @@ static void test_options(void **state)
     assert_null(strstr(made.notes, "`matmul_proportion`"));
     assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.2);
     assert_true(made.options.auto_round_devices && made.options.auto_loss_scaling.enabled && made.options.seed == 0);
-    assert_int_equal(made.options.partials, BG_BFLOAT16);
+    assert_int_equal(made.options.partials, BG_FLOAT16);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, true, true, &model, &made, NULL), BG_OK);
@@ -256,7 +256,7 @@ static void test_options(void **state)
     assert_true(made.options.compile_only);
     assert_false(made.options.auto_loss_scaling.enabled);
     assert_true(made.options.auto_round_devices);
-    assert_int_equal(made.options.partials, BG_BFLOAT16);
+    assert_int_equal(made.options.partials, BG_FLOAT16);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);

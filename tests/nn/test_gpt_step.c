@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/narrow.h"
+
 enum { LENGTH = 150, VOCABULARY = 61, CACHE = 160 };
 
 static void require(bg_status status, const bg_error *error)
@@ -100,10 +102,8 @@ static void run_whole(const run *r, bg_dtype dtype, float *logits)
     for (int64_t i = 0; i < LENGTH; i++)
         tokens[i] = token_at(i);
     require(bg_session_run(r->session, inputs, outputs, &error), &error);
-    for (int64_t i = 0; dtype != BG_FLOAT32 && i < (int64_t)LENGTH * VOCABULARY; i++) {
-        const uint32_t bits = (uint32_t)halves[i] << 16;
-        memcpy(&logits[i], &bits, sizeof bits);
-    }
+    for (int64_t i = 0; dtype != BG_FLOAT32 && i < (int64_t)LENGTH * VOCABULARY; i++)
+        logits[i] = bgi_narrow_to_float(dtype, halves[i]);
 }
 
 /* `count` of the step's tokens are real; the logits of the last of them. */
@@ -165,8 +165,10 @@ static void test_same_bits(void **state)
 
     check_steps(BG_FLOAT32, BG_KERNELS_FAST, LENGTH, "float32");
     check_steps(BG_BFLOAT16, BG_KERNELS_FAST, quick ? 20 : LENGTH, "bfloat16");
+    check_steps(BG_FLOAT16, BG_KERNELS_FAST, quick ? 20 : LENGTH, "float16");
     check_steps(BG_FLOAT32, BG_KERNELS_REFERENCE, quick ? 10 : 40, "float32, reference kernels");
     check_steps(BG_BFLOAT16, BG_KERNELS_REFERENCE, quick ? 10 : 40, "bfloat16, reference kernels");
+    check_steps(BG_FLOAT16, BG_KERNELS_REFERENCE, 10, "float16, reference kernels");
 }
 
 /* Heads, hidden and vocabulary are cut; the cache that the host has is whole. */

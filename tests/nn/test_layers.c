@@ -240,28 +240,28 @@ static void test_first_error_stays(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Of activations in bfloat16 nothing is cast; of float32 ones the parameters are, where they are used. Statistics are
- * no parameters, and batch norm computes in float32. */
-static void test_parameters_in_bfloat16(void **state)
+/* Of activations in the same type nothing is cast; of float32 ones the parameters are, where they are used. Statistics
+ * are no parameters, and batch norm computes in float32. */
+static void test_parameters_in_16_bits(void **state)
 {
-    const bg_dtype dtypes[] = {BG_BFLOAT16, BG_FLOAT32};
     (void)state;
 
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 4; d++) {
+        const bg_dtype kept = d < 2 ? BG_BFLOAT16 : BG_FLOAT16, dtype = d % 2 == 0 ? kept : BG_FLOAT32;
         bg_graph *graph = make_graph();
         bg_value x;
 
-        bg_graph_set_parameter_dtype(graph, BG_BFLOAT16);
-        x = add_input(graph, bg_matrix(dtypes[d], 3, 16));
+        bg_graph_set_parameter_dtype(graph, kept);
+        x = add_input(graph, bg_matrix(dtype, 3, 16));
         x = bg_layer_norm_layer(graph, "ln", bg_linear_layer(graph, "fc", x, 5, true), 1e-5);
         assert_graph_good(graph);
-        assert_type(graph, x, bg_matrix(dtypes[d], 3, 5));
-        assert_type(graph, bg_graph_find_variable(graph, "fc.weight"), bg_matrix(BG_BFLOAT16, 5, 16));
-        assert_type(graph, bg_graph_find_variable(graph, "ln.bias"), bg_vector(BG_BFLOAT16, 5));
-        assert_int_equal(bg_graph_op_count(graph), d == 0 ? 2 : 6);
+        assert_type(graph, x, bg_matrix(dtype, 3, 5));
+        assert_type(graph, bg_graph_find_variable(graph, "fc.weight"), bg_matrix(kept, 5, 16));
+        assert_type(graph, bg_graph_find_variable(graph, "ln.bias"), bg_vector(kept, 5));
+        assert_int_equal(bg_graph_op_count(graph), d % 2 == 0 ? 2 : 6);
         bg_batch_norm_layer(graph, "bn", x, 0.1, 1e-5);
         assert_graph_good(graph);
-        assert_type(graph, bg_graph_find_variable(graph, "bn.weight"), bg_vector(BG_BFLOAT16, 5));
+        assert_type(graph, bg_graph_find_variable(graph, "bn.weight"), bg_vector(kept, 5));
         assert_type(graph, bg_graph_find_variable(graph, "bn.running_mean"), bg_vector(BG_FLOAT32, 5));
         bg_graph_set_parameter_dtype(graph, BG_FLOAT32);
         bg_linear_layer(graph, "head", x, 2, false);
@@ -278,7 +278,7 @@ int main(void)
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_linear_without_bias),
         cmocka_unit_test(test_bfloat16_keeps_float32_parameters),
-        cmocka_unit_test(test_parameters_in_bfloat16),
+        cmocka_unit_test(test_parameters_in_16_bits),
         cmocka_unit_test(test_conv2d),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_batch_norm_of_bfloat16),

@@ -336,20 +336,22 @@ static void test_lamb_without_norms(void **state)
 enum { MANY = 1 << 16 };
 
 typedef struct many_update {
+    bg_dtype dtype;
     bg_graph *graph;
     bg_value parameter, gradient;
     bgi_test_interpreter interpreter;
 } many_update;
 
-/* w -= rate g of many bfloat16 weights. */
-static void create_many(many_update *u, double rate, double weight, double gradient)
+/* w -= rate g of many weights of 16 bits. */
+static void create_many(many_update *u, bg_dtype dtype, double rate, double weight, double gradient)
 {
-    const bg_type type = bg_vector(BG_BFLOAT16, MANY), gradients = bg_vector(BG_FLOAT32, MANY);
+    const bg_type type = bg_vector(dtype, MANY), gradients = bg_vector(BG_FLOAT32, MANY);
     const bg_type hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), scalar = bg_scalar(BG_FLOAT32);
     const bgi_sgd_attributes attributes = {.rounding = {.elements = MANY, .piece = MANY, .random_id = 17}};
     bg_value h, scale;
 
     memset(u, 0, sizeof *u);
+    u->dtype = dtype;
     assert_int_equal(bg_graph_create(&u->graph, NULL), BG_OK);
     u->parameter = bg_graph_parameter(u->graph, "p", &type, NULL);
     u->gradient = bg_graph_variable(u->graph, "g", &gradients, BG_ROLE_ACCUMULATOR, NULL);
@@ -361,7 +363,7 @@ static void create_many(many_update *u, double rate, double weight, double gradi
     bgi_test_set(&u->interpreter, h, (double[BGI_HYPER_COUNT]){rate});
     bgi_test_set(&u->interpreter, scale, (double[]){1.0});
     for (int i = 0; i < MANY; i++) {
-        bgi_store(BG_BFLOAT16, bgi_test_data(&u->interpreter, u->parameter), i, weight);
+        bgi_store(dtype, bgi_test_data(&u->interpreter, u->parameter), i, weight);
         bgi_store(BG_FLOAT32, bgi_test_data(&u->interpreter, u->gradient), i, gradient);
     }
 }
@@ -371,7 +373,7 @@ static double find_mean(const many_update *u)
     double sum = 0.0;
 
     for (int i = 0; i < MANY; i++)
-        sum += bgi_load(BG_BFLOAT16, bgi_test_data(&u->interpreter, u->parameter), i);
+        sum += bgi_load(u->dtype, bgi_test_data(&u->interpreter, u->parameter), i);
     return sum / MANY;
 }
 
@@ -381,25 +383,23 @@ static void destroy_many(many_update *u)
     bg_graph_destroy(u->graph);
 }
 
-/* From -1 a step of 3/16 of a last place (2^-7): to nearest nothing would ever happen. Each weight goes one place or
+/* From a weight a step of 3/16 of a last place: to nearest nothing would ever happen. Each weight goes one place or
  * none; the mean of all is the value within five deviations; after 16 updates, each with chances of its own, it is 16
  * times as far. */
-static void test_mean_of_many_roundings(void **state)
+static void check_mean(bg_dtype dtype, double weight, double place)
 {
-    const double place = 0x1p-7, share = 3.0 / 16.0;
-    const double deviation = place * sqrt(share * (1.0 - share) / MANY);
+    const double share = 3.0 / 16.0, deviation = place * sqrt(share * (1.0 - share) / MANY);
     many_update u;
 
-    (void)state;
-    create_many(&u, 1.0, -1.0, share * place);
+    create_many(&u, dtype, 1.0, weight, share * place);
     for (uint64_t step = 0; step < 16; step++) {
-        const double wanted = -1.0 - (double)(step + 1) * share * place;
+        const double wanted = weight - (double)(step + 1) * share * place;
 
         u.interpreter.env.step = step;
         bgi_test_interpret(&u.interpreter);
         for (int i = 0; step == 0 && i < MANY; i++) {
-            const double w = bgi_load(BG_BFLOAT16, bgi_test_data(&u.interpreter, u.parameter), i);
-            assert_true(w == -1.0 || w == -1.0 - place);
+            const double w = bgi_load(dtype, bgi_test_data(&u.interpreter, u.parameter), i);
+            assert_true(w == weight || w == weight - place);
         }
         if (!(fabs(find_mean(&u) - wanted) < 5.0 * deviation * sqrt((double)(step + 1))))
             fail_msg("step %d: the mean is %.9g, not %.9g", (int)step, find_mean(&u), wanted);
@@ -407,24 +407,106 @@ static void test_mean_of_many_roundings(void **state)
     destroy_many(&u);
 }
 
+static void test_mean_of_many_roundings(void **state)
+{
+    (void)state;
+    check_mean(BG_BFLOAT16, -1.0, 0x1p-7);
+    check_mean(BG_FLOAT16, -1.0, 0x1p-10);
+    check_mean(BG_FLOAT16, 0.0, 0x1p-24); /* among the subnormals, and into the others */
+    check_mean(BG_FLOAT16, -0x3fep-24, 0x1p-24);
+    check_mean(BG_FLOAT16, 0x1p-14, 0x1p-24);
+}
+
+/* Between the largest float16 and what would be the next, 65536, the chance decides between the largest and infinity;
+ * from there on it is infinity. */
+static void test_beyond_the_largest(void **state)
+{
+    many_update u;
+    int infinite = 0;
+
+    (void)state;
+    create_many(&u, BG_FLOAT16, 1.0, 65504.0, -8.0);
+    bgi_test_interpret(&u.interpreter);
+    for (int i = 0; i < MANY; i++) {
+        const double w = bgi_load(BG_FLOAT16, bgi_test_data(&u.interpreter, u.parameter), i);
+
+        assert_true(w == 65504.0 || w == (double)INFINITY);
+        infinite += w != 65504.0;
+    }
+    assert_true(fabs(infinite - MANY / 4.0) < 5.0 * sqrt(MANY * 3.0 / 16.0));
+    destroy_many(&u);
+    create_many(&u, BG_FLOAT16, 1.0, -65504.0, 32.0);
+    bgi_test_interpret(&u.interpreter);
+    assert_true(find_mean(&u) == (double)-INFINITY);
+    destroy_many(&u);
+}
+
+/* The chance of going up, from all 65536 chances and what the further 128 bits add to those that leave it open. */
+static double find_share_up(float value, uint32_t *out_down)
+{
+    uint32_t open = 0, up = 0;
+
+    *out_down = bgi_float16_by_chance(value, 0, &open);
+    open = 0;
+    for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
+        up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
+    return (double)up + (double)open / 2.0; /* as if half of those went up: no more than that is said here */
+}
+
+/* Exactly the share of the way, where 16 bits are enough; else one of 65536 chances is left open, and 128 bits decide
+ * it as a binary fraction does: whether they are below what is left. */
+static void test_chances_are_exact(void **state)
+{
+    static const float values[] = {1.0f + 0x1p-23f, 0x1.ffdp-15f, 0x1.8p-15f, 0x1.002p-20f, 0x1p-25f, 0x1.8p-25f};
+    static const float tiny[] = {0x1p-41f, 0x1.000002p-30f, 0x1.fffffep-26f, 0x1p-149f, 0x1.8p-80f, 0x1.234566p-18f};
+    uint32_t down;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const double share = find_share_up(values[i], &down);
+        const double from = bgi_float16_to_float((uint16_t)down), to = bgi_float16_to_float((uint16_t)(down + 1));
+
+        assert_true(share == 65536.0 * ((double)values[i] - from) / (to - from));
+    }
+    for (size_t i = 0; i < sizeof tiny / sizeof tiny[0]; i++) {
+        const double steps = (double)tiny[i] * 0x1p40, left = steps - floor(steps);
+        const double share = find_share_up(tiny[i], &down);
+        uint32_t words[4] = {0};
+        double rest = left;
+
+        assert_true(left > 0.0 && share == fmod(floor(steps), 65536.0) + 0.5);
+        for (int w = 0; w < 4; w++) {
+            words[w] = (uint32_t)floor(rest * 0x1p32);
+            rest = rest * 0x1p32 - floor(rest * 0x1p32);
+        }
+        assert_true(rest == 0.0 && !bgi_float16_goes_up(tiny[i], words)); /* as large as what is left: not below */
+        for (int w = 3; w >= 0 && words[w]-- == 0; w--)
+            ;
+        assert_true(bgi_float16_goes_up(tiny[i], words)); /* one in the last place less */
+    }
+}
+
 /* What 16 bits hold stays what it is, and so does what is no number. */
 static void test_exact_values_are_not_rounded(void **state)
 {
-    static const double exact[] = {1.0, -0.0, 3.140625, INFINITY, -INFINITY, 0x1p-130};
+    static const double exact[2][6] = {{1.0, -0.0, 3.140625, INFINITY, -INFINITY, 0x1p-130},
+                                       {0x1p-24, -0.0, -0x3ffp-24, INFINITY, -INFINITY, 65504.0}};
     many_update u;
 
     (void)state;
-    for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
-        create_many(&u, 1.0, exact[i], 0.0);
+    for (int i = 0; i < 12; i++) {
+        create_many(&u, i < 6 ? BG_BFLOAT16 : BG_FLOAT16, 1.0, exact[i / 6][i % 6], 0.0);
         bgi_test_interpret(&u.interpreter);
         for (int e = 0; e < MANY; e++)
-            assert_true(bgi_load(BG_BFLOAT16, bgi_test_data(&u.interpreter, u.parameter), e) == exact[i]);
+            assert_true(bgi_load(u.dtype, bgi_test_data(&u.interpreter, u.parameter), e) == exact[i / 6][i % 6]);
         destroy_many(&u);
     }
-    create_many(&u, 1.0, NAN, 0.0);
-    bgi_test_interpret(&u.interpreter);
-    assert_true(isnan(find_mean(&u)));
-    destroy_many(&u);
+    for (int d = 0; d < 2; d++) {
+        create_many(&u, d == 0 ? BG_BFLOAT16 : BG_FLOAT16, 1.0, NAN, 0.0);
+        bgi_test_interpret(&u.interpreter);
+        assert_true(isnan(find_mean(&u)));
+        destroy_many(&u);
+    }
 }
 
 /* The same seed and step: the same bits; another seed or step: others. */
@@ -436,7 +518,7 @@ static void test_chances(void **state)
     for (int way = 0; way < 4; way++) {
         many_update u;
 
-        create_many(&u, 1.0, 1.0, 0x1p-10);
+        create_many(&u, BG_BFLOAT16, 1.0, 1.0, 0x1p-10);
         u.interpreter.env.seed = way == 2 ? 8 : 7;
         u.interpreter.env.step = way == 3 ? 4 : 3;
         bgi_test_interpret(&u.interpreter);
@@ -643,6 +725,8 @@ int main(void)
         cmocka_unit_test(test_lamb_without_norms),
         cmocka_unit_test(test_combined_sgd),
         cmocka_unit_test(test_mean_of_many_roundings),
+        cmocka_unit_test(test_beyond_the_largest),
+        cmocka_unit_test(test_chances_are_exact),
         cmocka_unit_test(test_exact_values_are_not_rounded),
         cmocka_unit_test(test_chances),
         cmocka_unit_test(test_accumulate_sets_then_adds),

@@ -272,6 +272,24 @@ static void test_a_running_mean_does_not_overflow(void **state)
     assert_true(fabsf(k.a[0] + 2.0f) < 1e-5f && fabsf(k.a[1] - 3.0f) < 1e-5f);
 }
 
+/* Gradients near the largest float16, 65504, whose sum it does not hold: accumulated in float16, running means pass
+ * where sums that are divided at the end are infinite. */
+static void test_a_running_mean_of_float16_does_not_overflow(void **state)
+{
+    known k = {.x = {40000.0f, -60000.0f, 1.0f, 40000.0f, -60000.0f, 1.0f}};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.gradient_accumulation = STEPS;
+    options.accumulator_type = BG_ACCUMULATOR_GIVEN;
+    options.accumulator_dtype = BG_FLOAT16;
+    train_known(&k, &options, 0x1p-10);
+    assert_true(isinf(k.a[0]) && isinf(k.a[1]) && k.a[2] == -0x1p-10f);
+    options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    train_known(&k, &options, 0x1p-10);
+    assert_true(k.a[0] == -40000.0f * 0x1p-10f && k.a[1] == 60000.0f * 0x1p-10f && k.a[2] == -0x1p-10f);
+}
+
 /* g x max / max(norm, max) over all parameters of the mean gradient, in double; below the maximum: not a bit changes.
  */
 static void test_clipping_by_global_norm(void **state)
@@ -305,8 +323,8 @@ static void test_clipping_by_global_norm(void **state)
     }
 }
 
-/* bfloat16 accumulators round each sum; the optimiser gets them cast. */
-static void test_bfloat16_accumulators(void **state)
+/* Accumulators of 16 bits round each sum; the optimiser gets them cast. */
+static void test_narrow_accumulators(void **state)
 {
     known k = {.x = {256, 1, 3, 1, 1, 0.5f}};
     bg_options options = bg_options_defaults();
@@ -318,6 +336,9 @@ static void test_bfloat16_accumulators(void **state)
     options.accumulator_dtype = BG_BFLOAT16;
     train_known(&k, &options, 1.0);
     assert_true(k.a[0] == -256.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* 257 has no bfloat16 */
+    options.accumulator_dtype = BG_FLOAT16;
+    train_known(&k, &options, 1.0);
+    assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* of float16's 11 bits 257 needs 9 */
     options.accumulator_dtype = BG_FLOAT32;
     train_known(&k, &options, 1.0);
     assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f);
@@ -448,8 +469,9 @@ int main(void)
         cmocka_unit_test(test_a_running_mean_equals_the_whole),
         cmocka_unit_test(test_sums_and_means),
         cmocka_unit_test(test_a_running_mean_does_not_overflow),
+        cmocka_unit_test(test_a_running_mean_of_float16_does_not_overflow),
         cmocka_unit_test(test_clipping_by_global_norm),
-        cmocka_unit_test(test_bfloat16_accumulators),
+        cmocka_unit_test(test_narrow_accumulators),
         cmocka_unit_test(test_accumulators_by_callback),
         cmocka_unit_test(test_a_mean_inside_a_function_warns),
         cmocka_unit_test(test_new_optimiser_state_starts_from_its_own_beginning),

@@ -214,6 +214,7 @@ static void test_accumulations_and_clipping(void **state)
     } kinds[] = {{BG_ACCUMULATE_MEAN, BG_DTYPE_NONE, 0.02},
                  {BG_ACCUMULATE_MEAN_RUNNING, BG_DTYPE_NONE, 0.0},
                  {BG_ACCUMULATE_MEAN_RUNNING, BG_BFLOAT16, 0.02},
+                 {BG_ACCUMULATE_MEAN_RUNNING, BG_FLOAT16, 0.02},
                  {BG_ACCUMULATE_SUM, BG_BFLOAT16, 0.0}};
     static const char *const stages[] = {"B1,B2|B3,B4", "B1|B2|B3|B4", "B1@1|B2@0|B3@1|B4@0"};
     static const char *const schedules[] = {"interleaved", "grouped", "sequential"};

@@ -297,7 +297,7 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
-/* The norm reads every gradient whole, and running means in bfloat16 are summed and cut like any others. */
+/* The norm reads every gradient whole, and running means in float16 are summed and cut like any others. */
 static void test_clipped_pieces(void **state)
 {
     const bg_optimiser optimiser = optimiser_at(0);
@@ -310,7 +310,7 @@ static void test_clipped_pieces(void **state)
 
         options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
         options.accumulator_type = BG_ACCUMULATOR_GIVEN;
-        options.accumulator_dtype = BG_BFLOAT16;
+        options.accumulator_dtype = BG_FLOAT16;
         options.max_gradient_norm = 0.02;
         expected = test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "whole");
         assert_memory_not_equal(expected.bytes, plain.bytes, expected.size);

@@ -58,6 +58,7 @@ typedef struct run {
 } run;
 
 static bool uses_lamb, rounds_by_chance;
+static bg_dtype narrow_dtype; /* of what is rounded by chance */
 
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
@@ -76,13 +77,13 @@ static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, c
     options.gradient_accumulation = BATCH / mesh->data;
     options.replicas = bg_mesh_replica_count(mesh);
     if (rounds_by_chance)
-        options.first_moment_dtype = BG_BFLOAT16;
+        options.first_moment_dtype = narrow_dtype;
     options.output_mode = BG_OUTPUT_ALL;
     options.seed = 3;
     require(bg_graph_create(&r->graph, &error), &error);
     bg_graph_set_mesh(r->graph, mesh);
     if (rounds_by_chance)
-        bg_graph_set_parameter_dtype(r->graph, BG_BFLOAT16);
+        bg_graph_set_parameter_dtype(r->graph, narrow_dtype);
     options.stochastic_rounding = rounds_by_chance;
     net = bg_gpt_build(r->graph, model);
     require(bg_plan_create_training(r->graph, net.loss, &optimiser, &options, &r->plan, &error), &error);
@@ -308,11 +309,14 @@ static void lamb(void **state)
     uses_lamb = false;
 }
 
-/* Weights and moments in bfloat16: all who round a weight round it the same way. A replica's piece is what another one
+/* Weights and moments in 16 bits: all who round a weight round it the same way. A replica's piece is what another one
  * makes of the whole, so replicas that keep the whole keep the same. */
 static void stochastic_rounding(void **state)
 {
     rounds_by_chance = true;
+    narrow_dtype = BG_BFLOAT16;
+    same_bits(state);
+    narrow_dtype = BG_FLOAT16;
     same_bits(state);
     sharded_state(state);
     rounds_by_chance = false;

@@ -43,7 +43,7 @@ bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_stage stage, int
         bg_graph_set_mesh(graph, &(bg_mesh){1, 2, 1});
     x = bg_graph_input(graph, "x", &x_type);
     start_block(graph, net, 0);
-    if (net->dtype == BG_BFLOAT16)
+    if (net->dtype != BG_DTYPE_NONE)
         x = bg_cast(graph, NULL, x, BG_FLOAT32);
     x = bg_linear_layer(graph, "first", x, TEST_NET_HIDDEN, true);
     if (net->has_shift) {

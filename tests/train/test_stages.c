@@ -15,6 +15,7 @@
 
 #include <brigade.h>
 
+#include "kernels/reference/element.h"
 #include "support/folder.h"
 #include "support/trainer_rig.h"
 
@@ -353,39 +354,67 @@ static void arguments_fill_their_inputs(void **state)
         }
 }
 
-/* float32 samples for a bfloat16 input are rounded when asked; labels stay as they are. */
+/* Each sample in another type that holds the number, or rounded to the input's by hand. */
+static void convert_samples(rig *r, bg_dtype to, bg_dtype rounded)
+{
+    bg_array *const samples = &r->samples.arrays[0];
+    const int64_t count = bg_type_element_count(&samples->type);
+    float *values = samples->data;
+    void *converted = malloc((size_t)count * sizeof(double));
+
+    assert_non_null(converted);
+    for (int64_t e = 0; e < count; e++) {
+        if (rounded != BG_DTYPE_NONE)
+            values[e] = bgi_narrow_to_float(rounded, bgi_narrow_from_float(rounded, values[e]));
+        bgi_store(to, converted, e, (double)values[e]);
+    }
+    samples->data = converted;
+    samples->type.dtype = to;
+    free(values);
+    bg_dataset_destroy(r->samples.dataset);
+    require(bg_dataset_create_arrays(r->samples.arrays, 2, &r->samples.dataset, &error));
+    r->data.dataset = r->samples.dataset;
+}
+
+/* Float samples of another type than the input's are cast when asked; labels stay as they are. The net casts its input
+ * to float32, so that samples that were rounded by hand give the same. */
 static void casts_touch_floats_only(void **state)
 {
-    bg_array cast[2] = {0}, plain[2] = {0};
+    static const struct {
+        bg_dtype input, samples, rounded;
+        bool casts;
+    } ways[] = {{BG_BFLOAT16, BG_FLOAT32, BG_DTYPE_NONE, false}, {BG_FLOAT16, BG_FLOAT32, BG_DTYPE_NONE, false},
+                {BG_BFLOAT16, BG_FLOAT32, BG_DTYPE_NONE, true},  {BG_FLOAT32, BG_FLOAT32, BG_BFLOAT16, true},
+                {BG_FLOAT16, BG_FLOAT32, BG_DTYPE_NONE, true},   {BG_FLOAT16, BG_FLOAT64, BG_DTYPE_NONE, true},
+                {BG_FLOAT32, BG_FLOAT16, BG_DTYPE_NONE, true},   {BG_FLOAT32, BG_FLOAT32, BG_FLOAT16, true}};
+    enum { WAYS = sizeof ways / sizeof ways[0], REFUSED = 2, BFLOAT16 = 3, FLOAT16 = 7 };
+    bg_array found[WAYS][2];
 
     (void)state;
-    for (int way = 0; way < 3; way++) {
-        rig r = {.net = {.device_count = 1, .dtype = way < 2 ? BG_BFLOAT16 : BG_FLOAT32}};
+    memset(found, 0, sizeof found);
+    for (int way = 0; way < WAYS; way++) {
+        rig r = {.net = {.device_count = 1, .dtype = ways[way].input}};
         bg_trainer_options options = options_for(&r.net);
-        options.cast_batches = way != 0;
+        options.cast_batches = ways[way].casts;
         open_rig(&r, &options);
-        for (int e = 0; way == 2 && e < SAMPLES * TEST_NET_FEATURES; e++) {
-            /* Round to nearest even by hand. */
-            uint32_t bits;
-            float *value = (float *)r.samples.arrays[0].data + e;
-            memcpy(&bits, value, sizeof bits);
-            bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-            memcpy(value, &bits, sizeof bits);
-        }
-        if (way == 0) {
+        convert_samples(&r, ways[way].samples, ways[way].rounded);
+        if (way < REFUSED) {
             assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_SHAPE);
             assert_non_null(strstr(error.message, "cast_batches casts them"));
         } else {
             require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
-            require(bg_trainer_predict(r.trainer, &r.data, way == 1 ? cast : plain, &error));
+            require(bg_trainer_predict(r.trainer, &r.data, found[way], &error));
         }
         close_rig(&r);
     }
-    assert_memory_equal(cast[0].data, plain[0].data, bg_type_size_bytes(&plain[0].type));
-    for (int i = 0; i < 2; i++) {
-        bg_array_clear(&cast[i]);
-        bg_array_clear(&plain[i]);
+    for (int way = REFUSED; way < WAYS; way++) {
+        const bg_array *same = found[way <= BFLOAT16 ? BFLOAT16 : FLOAT16];
+        assert_memory_equal(found[way][0].data, same[0].data, bg_type_size_bytes(&same[0].type));
     }
+    assert_memory_not_equal(found[BFLOAT16][0].data, found[FLOAT16][0].data,
+                            bg_type_size_bytes(&found[FLOAT16][0].type));
+    for (int i = 0; i < 2 * WAYS; i++)
+        bg_array_clear(&found[i / 2][i % 2]);
 }
 
 /* Replicas with the same data count once: metrics and predictions are those of as many replicas as there are groups. */

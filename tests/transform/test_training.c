@@ -199,19 +199,19 @@ static void test_tied_weight_has_one_update(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One bfloat16 weight: what its accumulator and state are, by the options; "" or what the error says. */
+/* One weight of 16 bits: what its accumulator and state are, by the options; "" or what the error says. */
 static bg_dtype choose(void *user, const char *name, const bg_type *type)
 {
     assert_string_equal(name, "w");
-    assert_int_equal(type->dtype, BG_BFLOAT16);
+    assert_true(type->dtype == BG_BFLOAT16 || type->dtype == BG_FLOAT16);
     return *(const bg_dtype *)user;
 }
 
-static void check_types(bg_options options, bg_dtype accumulator, bg_dtype state, const char *problem)
+static void check_types(bg_dtype dtype, bg_options options, bg_dtype accumulator, bg_dtype state, const char *problem)
 {
     const bg_optimiser optimiser = bg_adam(0.1);
     bg_graph *graph = small_create();
-    const bg_type type = bg_matrix(BG_BFLOAT16, 3, 3), x_type = bg_matrix(BG_BFLOAT16, 2, 3);
+    const bg_type type = bg_matrix(dtype, 3, 3), x_type = bg_matrix(dtype, 2, 3);
     const bg_value w = bg_graph_parameter(graph, "w", &type, NULL);
     const bg_value y = bg_linear(graph, "fc", bg_graph_input(graph, "x", &x_type), w, (bg_value){0});
     const bg_value loss = small_loss(graph, "loss", bg_cast(graph, NULL, y, BG_FLOAT32));
@@ -229,23 +229,28 @@ static void check_types(bg_options options, bg_dtype accumulator, bg_dtype state
 
 static void test_accumulator_types(void **state)
 {
+    static const bg_dtype dtypes[] = {BG_BFLOAT16, BG_FLOAT16};
     const bg_dtype chosen = BG_FLOAT32, wrong = BG_INT32;
-    bg_options options = small_options();
+    bg_options options;
 
     (void)state;
-    options.accumulator_type = BG_ACCUMULATOR_SAME;
-    options.first_moment_dtype = BG_BFLOAT16;
-    check_types(options, BG_BFLOAT16, BG_BFLOAT16, NULL);
-    options.accumulator_type = BG_ACCUMULATOR_GIVEN;
-    options.accumulator_dtype = BG_BFLOAT16;
-    check_types(options, BG_BFLOAT16, BG_BFLOAT16, NULL);
+    for (int d = 0; d < 2; d++) {
+        options = small_options();
+        check_types(dtypes[d], options, BG_FLOAT32, BG_FLOAT32, NULL);
+        options.accumulator_type = BG_ACCUMULATOR_SAME;
+        options.first_moment_dtype = dtypes[1 - d];
+        check_types(dtypes[d], options, dtypes[d], dtypes[1 - d], NULL);
+        options.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.accumulator_dtype = dtypes[1 - d];
+        check_types(dtypes[d], options, dtypes[1 - d], dtypes[1 - d], NULL);
+    }
     options.first_moment_dtype = BG_DTYPE_NONE;
     options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
     options.choose_accumulator = choose;
     options.choose_accumulator_user = (void *)(uintptr_t)&chosen;
-    check_types(options, BG_FLOAT32, BG_FLOAT32, NULL);
+    check_types(BG_FLOAT16, options, BG_FLOAT32, BG_FLOAT32, NULL);
     options.choose_accumulator_user = (void *)(uintptr_t)&wrong;
-    check_types(options, 0, 0, "accumulator of `w`: the callback chose int32");
+    check_types(BG_BFLOAT16, options, 0, 0, "accumulator of `w`: the callback chose int32");
 }
 
 /* ---- what has no effect is said ---- */
@@ -302,9 +307,9 @@ static void test_gradients_of_another_type(void **state)
 
     (void)state;
     options.cast_gradients = false;
-    check_types(options, 0, 0, "parameter `w` is bfloat16 and its accumulator float32");
+    check_types(BG_BFLOAT16, options, 0, 0, "parameter `w` is bfloat16 and its accumulator float32");
     options.accumulator_type = BG_ACCUMULATOR_SAME;
-    check_types(options, BG_BFLOAT16, BG_FLOAT32, NULL);
+    check_types(BG_BFLOAT16, options, BG_BFLOAT16, BG_FLOAT32, NULL);
 }
 
 /* A model must not accumulate as well. */
