@@ -6,7 +6,7 @@
  *
  * usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N] [--steps N]
  *            [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
- *            [--bfloat16] [--processor-time] [--profile] [--summary] [--times] [--dnnl]
+ *            [--bfloat16 | --float16] [--processor-time] [--profile] [--summary] [--times] [--dnnl]
  *
  * --batch is of a whole update: sequences, in --accumulation micro-batches. --strategy (and, in turns with it,
  * --beside): single      one device; all cores work on its kernels pipelined   two devices, as many stages replicas two
@@ -35,7 +35,7 @@ static const char *const layout_names[LAYOUT_COUNT] = {"single", "pipelined", "r
 typedef struct setting {
     long layers, hidden, heads, batch, length, vocabulary, cores, steps, accumulation, io_threads;
     long strategy, beside; /* beside: LAYOUT_COUNT: nothing */
-    long is_bfloat16, recomputes, profiles, summarises, lists, compares, counts_processor;
+    long is_bfloat16, is_float16, recomputes, profiles, summarises, lists, compares, counts_processor;
 } setting;
 
 /* Wall time, or the processor time of all threads: on a machine that others use too the second compares better. */
@@ -312,7 +312,7 @@ static bg_gpt build_model(bg_graph *graph, const setting *s, layout way)
     gpt.vocabulary = s->vocabulary;
     gpt.micro_batch = s->batch / s->accumulation / (way == REPLICAS ? 2 : 1);
     gpt.dropout = 0.0;
-    gpt.dtype = s->is_bfloat16 ? BG_BFLOAT16 : BG_FLOAT32;
+    gpt.dtype = s->is_float16 ? BG_FLOAT16 : s->is_bfloat16 ? BG_BFLOAT16 : BG_FLOAT32;
     if (way == TENSOR)
         bg_graph_set_mesh(graph, &(bg_mesh){.data = 1, .tensor_1 = 2, .tensor_2 = 1});
     return bg_gpt_build(graph, &gpt);
@@ -538,6 +538,7 @@ int main(int argc, char **argv)
                  {"--strategy", &s.strategy, STRATEGY},
                  {"--beside", &s.beside, STRATEGY},
                  {"--bfloat16", &s.is_bfloat16, SWITCH},
+                 {"--float16", &s.is_float16, SWITCH},
                  {"--recompute", &s.recomputes, SWITCH},
                  {"--profile", &s.profiles, SWITCH},
                  {"--summary", &s.summarises, SWITCH},

@@ -2,7 +2,8 @@
  * ops.h: the library's ops. Each adds one op (or a few) to a graph and returns its output; shapes are checked when
  * added. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in].
  * Float ops take float32, bfloat16, float16 and float64; operands of one op have one float type unless said otherwise,
- * and sums are kept in float32 or better. `name` may be NULL.
+ * and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d take mixtures
+ * of float32 and types of 16 bits, as float32. `name` may be NULL.
  */
 #ifndef BRIGADE_OPS_H
 #define BRIGADE_OPS_H

@@ -175,8 +175,9 @@ bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_value weigh
                    const bg_conv2d_options *options)
 {
     const bgi_conv2d_attributes attributes = {options != NULL ? *options : bg_conv2d_defaults()};
-    const bg_value inputs[] = {x, weight, bias};
+    bg_value inputs[] = {x, weight, bias};
 
+    bgi_promote(graph, inputs, 3);
     return bg_graph_add(graph, &bgi_op_conv2d, name, inputs, bg_value_is_null(bias) ? 2 : 3, &attributes, NULL);
 }
 

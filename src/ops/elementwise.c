@@ -6,6 +6,7 @@
  * the dims in which it was repeated.
  */
 #include "ops/ops.h"
+#include "core/narrow.h"
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_unary, UNARY)
@@ -273,8 +274,9 @@ const bg_op_type bgi_op_select_gradient = {
 bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b)
 {
     const bgi_binary_attributes attributes = {.function = function};
-    const bg_value inputs[] = {a, b};
+    bg_value inputs[] = {a, b};
 
+    bgi_promote(graph, inputs, 2);
     return bg_graph_add(graph, &bgi_op_binary, name, inputs, 2, &attributes, NULL);
 }
 
@@ -388,6 +390,24 @@ bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype)
     if (!bg_value_is_null(x) && bg_graph_type(graph, x).dtype == dtype)
         return x;
     return bg_graph_add(graph, &bgi_op_cast, name, &x, 1, &attributes, NULL);
+}
+
+void bgi_promote(bg_graph *graph, bg_value *operands, uint32_t count)
+{
+    bg_dtype first = BG_DTYPE_NONE;
+    bool is_mixed = false;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const bg_dtype dtype = bg_value_is_null(operands[i]) ? first : bg_graph_type(graph, operands[i]).dtype;
+
+        first = i == 0 ? dtype : first;
+        is_mixed |= dtype != first;
+        if (!bgi_dtype_is_single(dtype))
+            return;
+    }
+    for (uint32_t i = 0; is_mixed && i < count; i++)
+        if (!bg_value_is_null(operands[i]))
+            operands[i] = bg_cast(graph, NULL, operands[i], BG_FLOAT32);
 }
 
 /* ---- standardise ---- */

@@ -91,8 +91,9 @@ const bg_op_type bgi_op_linear = {
 
 bg_value bg_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias)
 {
-    const bg_value inputs[] = {x, weight, bias};
+    bg_value inputs[] = {x, weight, bias};
 
+    bgi_promote(graph, inputs, 3);
     return bg_graph_add(graph, &bgi_op_linear, name, inputs, 3, NULL, NULL);
 }
 
@@ -243,7 +244,8 @@ BGI_ACCUMULATING_FORM(bgi_op_matmul_accumulate, "matmul_accumulate", bgi_op_matm
 bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_value b, bool transpose_a, bool transpose_b)
 {
     const bgi_matmul_attributes attributes = {.transpose_a = transpose_a, .transpose_b = transpose_b};
-    const bg_value inputs[] = {a, b};
+    bg_value inputs[] = {a, b};
 
+    bgi_promote(graph, inputs, 2);
     return bg_graph_add(graph, &bgi_op_matmul, name, inputs, 2, &attributes, NULL);
 }

@@ -51,6 +51,12 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
 BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)
 #undef BGI_DECLARE_OP_TYPE
 
+/* ---- elementwise.c ---- */
+
+/* Operands of float32 and of types of 16 bits, or of both of these, become float32; anything else stays, to be judged
+ * by the shape rule. Null operands are left alone. */
+void bgi_promote(bg_graph *graph, bg_value *operands, uint32_t count);
+
 /* ---- reduce.c ---- */
 
 /* Sums `value` over the dims in which `type` was broadcast to it, and gives it `type`'s shape: how the gradient of a

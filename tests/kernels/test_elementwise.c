@@ -358,6 +358,36 @@ static void test_sgd(void **state)
     }
 }
 
+/* float16 weights far below 2^-24, of which many need more chance than their 16 bits: the reference's bits. */
+static void test_tiny_weights_by_chance(void **state)
+{
+    enum { COUNT = 300000 };
+    const bgi_sgd_attributes attributes = {.rounding = {.elements = COUNT, .piece = COUNT, .random_id = 5}};
+    const double hyper[BGI_HYPER_COUNT] = {1.0};
+    kernel_case c = {.id = BGI_KERNEL_SGD_UPDATE, .attributes = &attributes, .env = {.seed = 9}};
+    random_state random = {41};
+    void *wanted[CASE_OPERANDS], *got[CASE_OPERANDS];
+    int64_t up = 0;
+
+    (void)state;
+    memset(case_input(&c, bg_vector(BG_FLOAT16, COUNT), &random, 0, 0), 0, COUNT * sizeof(uint16_t));
+    case_input(&c, bg_vector(BG_FLOAT32, COUNT), &random, -0x1p-40, 0);
+    memcpy(case_input(&c, bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), &random, 0, 0), hyper, sizeof hyper);
+    case_input(&c, bg_scalar(BG_FLOAT32), &random, 1, 1);
+    assert_true(case_run(&c, REFERENCE, 0, wanted));
+    for (int64_t i = 0; i < COUNT; i++)
+        up += ((const uint16_t *)wanted[0])[i];
+    /* Half of 2^-16 of them on average, which 16 bits alone cannot say: between 0 and 14 but for once in a million. */
+    assert_true(up > 0 && up < 14);
+    for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++) {
+        assert_true(case_run(&c, (bgi_isa)isa, 0, got));
+        assert_memory_equal(got[0], wanted[0], COUNT * sizeof(uint16_t));
+        free_results(&c, got);
+    }
+    free_results(&c, wanted);
+    case_clear(&c);
+}
+
 static void test_adam(void **state)
 {
     random_state random = {8};
@@ -506,6 +536,7 @@ int main(void)
                                        cmocka_unit_test(test_square_sum),
                                        cmocka_unit_test(test_range_count),
                                        cmocka_unit_test(test_sgd),
+                                       cmocka_unit_test(test_tiny_weights_by_chance),
                                        cmocka_unit_test(test_adam),
                                        cmocka_unit_test(test_rmsprop),
                                        cmocka_unit_test(test_other_rules),

@@ -99,7 +99,7 @@ static void test_messages(void **state)
          {"float32[10,3,5,5]", "C/groups = 1", "float32[40,1,28,28]"}},
         {{bg_matrix(BG_FLOAT32, 40, 784), w, b}, {DEFAULTS}, BG_ERROR_SHAPE, {"float32[40,784]", "4", "[N,C,H,W]"}},
         {{bg_tensor4(BG_UINT8, 40, 1, 28, 28), w, b}, {DEFAULTS}, BG_ERROR_SHAPE, {"uint8[40,1,28,28]", "bfloat16"}},
-        {{x, bg_tensor4(BG_BFLOAT16, 10, 1, 5, 5), b}, {DEFAULTS}, BG_ERROR_SHAPE, {"bfloat16[10,1,5,5]", "float32"}},
+        {{x, bg_tensor4(BG_FLOAT64, 10, 1, 5, 5), b}, {DEFAULTS}, BG_ERROR_SHAPE, {"float64[10,1,5,5]", "float32"}},
         {{x, w, bg_vector(BG_FLOAT32, 9)}, {DEFAULTS}, BG_ERROR_SHAPE, {"bias is float32[9]", "float32[10]"}},
         {{x, bg_tensor4(BG_FLOAT32, 10, 1, 29, 5), b}, {DEFAULTS}, BG_ERROR_SHAPE, {"29", "28"}},
         {{x, w, b},

@@ -206,6 +206,34 @@ static void test_narrow_floats_have_pytorch_bits(void **state)
     }
 }
 
+/* float32 beside 16 bits, or two types of 16 bits: float32. */
+static void test_mixtures_are_float32(void **state)
+{
+    static const bg_dtype dtypes[][2] = {
+        {BG_FLOAT32, BG_FLOAT16}, {BG_FLOAT16, BG_FLOAT32}, {BG_BFLOAT16, BG_FLOAT16}, {BG_FLOAT32, BG_BFLOAT16}};
+
+    (void)state;
+    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++)
+        for (int op = 0; op < 4; op++) {
+            const bg_type types[] = {op == 3 ? bg_tensor4(dtypes[d][0], 1, 1, 3, 3) : bg_matrix(dtypes[d][0], 3, 3),
+                                     op == 3 ? bg_tensor4(dtypes[d][1], 2, 1, 3, 3) : bg_matrix(dtypes[d][1], 3, 3)};
+            bg_value x, w, y;
+            bg_graph *graph;
+
+            assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+            x = bg_graph_input(graph, "x", &types[0]);
+            w = bg_graph_parameter(graph, "w", &types[1], NULL);
+            y = op == 0   ? bg_add(graph, x, w)
+                : op == 1 ? bg_matmul(graph, NULL, x, w, false, true)
+                : op == 2 ? bg_linear(graph, NULL, x, w, (bg_value){0})
+                          : bg_conv2d(graph, NULL, x, w, (bg_value){0}, NULL);
+            assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+            assert_int_equal(bg_graph_type(graph, y).dtype, BG_FLOAT32);
+            assert_int_equal(bg_graph_op_count(graph), dtypes[d][0] == BG_BFLOAT16 ? 3 : 2);
+            bg_graph_destroy(graph);
+        }
+}
+
 static void test_standardise_has_torchvision_bits(void **state)
 {
     const bgi_test_tensor *x = bgi_test_oracle_find(bgi_test_ops_oracle, "standardise", "in0");
@@ -243,8 +271,8 @@ static void test_shape_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_unary, &none, &x, 1, BG_ERROR_INVALID, "function 99 is none of bg_unary (0 to 11)");
     bgi_test_build_fails(build_binary, &add, (bg_type[]){x, bg_vector(BG_FLOAT32, 2)}, 2, BG_ERROR_SHAPE,
                          "a float32[2,3] and b float32[2] do not broadcast: dimension 1 from the end is 3 and 2");
-    bgi_test_build_fails(build_binary, &add, (bg_type[]){x, bg_vector(BG_BFLOAT16, 3)}, 2, BG_ERROR_SHAPE,
-                         "a is float32[2,3] but b is bfloat16[3]: they must have one element type");
+    bgi_test_build_fails(build_binary, &add, (bg_type[]){x, bg_vector(BG_FLOAT64, 3)}, 2, BG_ERROR_SHAPE,
+                         "a is float32[2,3] but b is float64[3]: they must have one element type");
     bgi_test_build_fails(build_cast, &no_dtype, &x, 1, BG_ERROR_INVALID, "element type 0 is none of");
     bgi_test_build_fails(build_standardise, &to_bytes, &x, 1, BG_ERROR_INVALID, "the result is uint8");
     bgi_test_build_fails(build_standardise, &no_deviation, &x, 1, BG_ERROR_INVALID, "neither may be zero");
@@ -260,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_nan_is_never_hidden),
         cmocka_unit_test(test_integers_truncate_and_saturate),
         cmocka_unit_test(test_narrow_floats_have_pytorch_bits),
+        cmocka_unit_test(test_mixtures_are_float32),
         cmocka_unit_test(test_standardise_has_torchvision_bits),
         cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };

@@ -96,7 +96,7 @@ static bg_value add_op(builder *b)
     case 4:
         return by_reshaped_weight(b, x);
     case 5:
-        return bg_cast(graph, NULL, bg_cast(graph, NULL, x, BG_BFLOAT16), BG_FLOAT32);
+        return bg_cast(graph, NULL, bg_cast(graph, NULL, x, below(b, 2) == 0 ? BG_BFLOAT16 : BG_FLOAT16), BG_FLOAT32);
     case 6: /* an integer on the way, through which no gradient passes */
         return bg_add(graph, x, bg_cast(graph, NULL, bg_cast(graph, NULL, pick(b), BG_INT32), BG_FLOAT32));
     case 7:
