@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/narrow.h"
 
 /* What would take from a program what it needs. */
 static bg_status refuse_options(const bg_run_options *options, bg_error *error)
@@ -91,8 +92,8 @@ bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_ty
     bg_options options = bg_options_defaults();
 
     cli_library_override(library, &options);
-    return bg_dtype_find(weight_type) == BG_BFLOAT16 || options.first_moment_dtype == BG_BFLOAT16 ||
-           options.second_moment_dtype == BG_BFLOAT16;
+    return bgi_dtype_is_narrow(bg_dtype_find(weight_type)) || bgi_dtype_is_narrow(options.first_moment_dtype) ||
+           bgi_dtype_is_narrow(options.second_moment_dtype);
 }
 
 uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise)

@@ -18,6 +18,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/narrow.h"
 #include "ops/ops.h"
 
 bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
@@ -284,7 +285,7 @@ static bool keeps_16_bits(const bg_graph *graph)
     for (size_t v = 1; v < graph->value_count; v++) {
         const bgi_value *value = &graph->values[v];
 
-        if (value->kind == BGI_VALUE_VARIABLE && value->type.dtype == BG_BFLOAT16 &&
+        if (value->kind == BGI_VALUE_VARIABLE && bgi_dtype_is_narrow(value->type.dtype) &&
             (value->role == BG_ROLE_PARAMETER || value->role == BG_ROLE_STATE))
             return true;
     }
