@@ -257,6 +257,21 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     return cli_options_check(&plan, error);
 }
 
+/* execution.available_memory_proportion is --matmul-proportion, unless it is the example's default or that is given. Of
+ * several the first is a device's that is alone. */
+static void take_proportions(gpt_options *options, const bgi_gpt_config *config)
+{
+    cli_reals *taken = &options->common.matmul_proportions;
+    const size_t count = options->strategy != NULL && strcmp(options->strategy, "pipelined") == 0
+                             ? json_array_size(config->available_memory_proportion)
+                             : 1;
+
+    if (taken->count > 0 || !bgi_gpt_config_has_proportions(config))
+        return;
+    for (size_t i = 0; i < count; i++)
+        taken->values[taken->count++] = json_number_value(json_array_get(config->available_memory_proportion, i));
+}
+
 static bg_status resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error)
 {
     bgi_gpt_config config = {.kept = NULL};
@@ -373,6 +388,7 @@ int gpt_command_run(int argc, char **argv, const cli_option *table, const char *
     if (read_named(&options, &error) != BG_OK || resolve(&options, &config, &error) != BG_OK) {
         cli_fail("gpt", code, &error);
     } else {
+        take_proportions(&options, &config);
         cli_catch_signals();
         code = run(&options, &config);
         bgi_gpt_config_clear(&config);

@@ -45,6 +45,10 @@ static bg_status describe_optimiser(const bgi_gpt_config *config, bg_optimiser *
     optimiser.alpha = config->alpha;
     optimiser.centred = config->centred;
     optimiser.tf_variant = config->tf_variant;
+    optimiser.dampening = config->dampening;
+    optimiser.nesterov = config->nesterov;
+    optimiser.uncorrected = !config->bias_correction;
+    optimiser.max_weight_norm = config->max_weight_norm;
     optimiser.decay_matrices_only = true;
     *out = optimiser;
     return BG_OK;

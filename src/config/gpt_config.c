@@ -65,6 +65,15 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
+/* The example's files name the optimiser where here is a group. */
+static const field *find_alias(const char *path)
+{
+    const bool is_optimiser = strcmp(path, "training.optimizer") == 0 || strcmp(path, "optimizer") == 0 ||
+                              strcmp(path, "training.optimizer.optimizer") == 0;
+
+    return is_optimiser ? find_field("training.optimizer.name") : NULL;
+}
+
 static bool is_group(const char *path)
 {
     const size_t length = strlen(path);
@@ -338,6 +347,8 @@ static void read_group(bgi_gpt_config *config, const char *outer, json_t *group,
         const bool fits = join_path(outer, key, path);
         const field *f = fits ? find_field(path) : NULL;
 
+        if (f == NULL && fits && json_is_string(value))
+            f = find_alias(path);
         if (f != NULL)
             assign(config, f, value, problems);
         else if (!fits || !is_group(path))
@@ -429,6 +440,8 @@ static bg_status find_named(const char *name, const field **out, bg_error *error
     *out = find_field(name);
     if (*out == NULL)
         *out = find_by_word(name);
+    if (*out == NULL)
+        *out = find_alias(name);
     for (const field *other = *out; other != NULL && other < fields + FIELDS; other++)
         if (other != *out && strcmp(last_word(other), name) == 0)
             return bg_error_set(error, BG_ERROR_INVALID, "`%s` is %s or %s; say which", name, (*out)->path,
@@ -530,6 +543,59 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          config->attention_serialisation, config->sequence_length);
 }
 
+/* Whether a number, a flag or a list of numbers is what nobody has set. */
+static bool is_initial(const bgi_gpt_config *config, const field *f)
+{
+    const void *member = const_member_of(config, f);
+    bgi_document document = {0};
+    bool is_equal;
+
+    if (f->kind == FIELD_FLAG)
+        return *(const bool *)member == (f->initial[0] == 't');
+    if (f->kind != FIELD_REALS)
+        return *(const double *)member == strtod(f->initial, NULL);
+    if (read_text(f, f->initial, &document, NULL) != BG_OK)
+        return false;
+    is_equal = json_equal(*(json_t *const *)member, json_object_get(document.root, "value")) != 0;
+    bgi_document_clear(&document);
+    return is_equal;
+}
+
+/* What an optimiser does not have does nothing, and was meant to do something. */
+static void check_optimiser(const bgi_gpt_config *config, bgi_problems *problems)
+{
+    static const struct {
+        const char *path, *optimisers;
+    } parts[] = {
+        {"training.optimizer.beta1", "adamw|adam|adamax|lamb"},
+        {"training.optimizer.beta2", "adamw|adam|adamax|lamb"},
+        {"training.optimizer.bias_correction", "adamw|adam|adamax|lamb"},
+        {"training.optimizer.epsilon", "adamw|adam|adamax|lamb|rmsprop"},
+        {"training.optimizer.momentum", "sgd|rmsprop"},
+        {"training.optimizer.dampening", "sgd"},
+        {"training.optimizer.nesterov", "sgd"},
+        {"training.optimizer.alpha", "rmsprop"},
+        {"training.optimizer.centred", "rmsprop"},
+        {"training.optimizer.tf_variant", "rmsprop"},
+        {"training.optimizer.max_weight_norm", "lamb"},
+    };
+
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (!is_choice(parts[i].optimisers, config->optimizer) && !is_initial(config, find_field(parts[i].path)))
+            bgi_problems_add(problems, NULL, "%s is set, and %s has none: it is of %s", parts[i].path,
+                             config->optimizer, parts[i].optimisers);
+    if (config->nesterov && (config->momentum <= 0.0 || config->dampening != 0.0))
+        bgi_problems_add(problems, NULL,
+                         "training.optimizer.nesterov with momentum %g and dampening %g; it needs a momentum above 0 "
+                         "(0.9 is usual) and no dampening",
+                         config->momentum, config->dampening);
+}
+
+bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config)
+{
+    return !is_initial(config, find_field("execution.available_memory_proportion"));
+}
+
 static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)
 {
     /* Each is at most 10^6: no product overflows. */
@@ -560,6 +626,7 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error)
     bg_status status;
 
     check_model(config, &problems);
+    check_optimiser(config, &problems);
     check_batch(config, &problems);
     status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
     bgi_problems_clear(&problems);

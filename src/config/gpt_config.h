@@ -27,6 +27,8 @@ typedef struct bgi_gpt_config {
     const char *decay;
     double beta1, beta2, epsilon, weight_decay, momentum, velocity_scaling, alpha;
     bool combined, centred, tf_variant;
+    double dampening, max_weight_norm;
+    bool nesterov, bias_correction;
     double gradient_clipping;
     const json_t *input_files; /* an array of strings */
     int64_t n_samples;         /* 0: all */
@@ -54,6 +56,9 @@ bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, co
 
 /* "model.layers=4". The last word is enough where only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
+
+/* Whether somebody has set execution.available_memory_proportion, whose default is the example's. */
+bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config);
 
 /* Whether the values go together: all that do not, in one line. */
 bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);

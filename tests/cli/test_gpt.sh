@@ -74,6 +74,15 @@ BRIGADE_OPTIONS='cores=1 seed=7' train byoptions --options run.txt --seed 3
 same base byoptions
 train proportion --matmul-proportion 0.001
 same base proportion
+# The same share by the configuration's name: other plans, the same bits.
+train memory --set 'available_memory_proportion=[0.001]'
+same base memory
+for share in --steps=6 '--set=available_memory_proportion=[0.001]' '--matmul-proportion=0.001'; do
+    "$program" gpt pretrain $one precision=float32 hidden_size=512 vocab_size=1000 micro_batch_size=16 data_parallel=1 \
+        "${share%%=*}" "${share#*=}" --compile-only --quiet | awk '/^device 0/ { print $7 }'
+done >shares.txt
+check "less scratch" test "$(sed -n 2p shares.txt)" -lt "$(sed -n 1p shares.txt)"
+check "as with --matmul-proportion" test "$(sed -n 2p shares.txt)" = "$(sed -n 3p shares.txt)"
 train cached --cache-dir plans --log-dir notes
 train fromcache --cache-dir plans --log-cycles
 same base fromcache
@@ -126,6 +135,17 @@ train lamb --set training.optimizer.name=lamb
 train lambpipelined --set training.optimizer.name=lamb --strategy pipelined
 same lamb lambpipelined
 check "LAMB gives other weights" sh -c '! cmp -s base.safetensors lamb.safetensors'
+# Every number and flag of an optimiser makes other weights.
+for variant in adamw 'adamw beta1=0.5' 'adamw beta2=0.9' 'adamw epsilon=0.01' 'adamw weight_decay=0.5' \
+    'adamw gradient_clipping=0.1' 'adamw gradient_clipping=0' 'adamw bias_correction=false' adam adamax lamb \
+    'lamb max_weight_norm=0.1' sgd 'sgd momentum=0.9' 'sgd momentum=0.9 dampening=0.5' 'sgd momentum=0.9 nesterov=true' \
+    rmsprop 'rmsprop alpha=0.9' 'rmsprop momentum=0.9' 'rmsprop centred=true' 'rmsprop tf_variant=true'; do
+    rm -rf variant
+    train variant --set training.optimizer.name=$variant --strategy single
+    cksum <variant.safetensors >>variants.txt
+done
+check "21 optimisers give 21 results" test "$(sort -u variants.txt | grep -c .)" -eq 21
+error 2 'training.optimizer.momentum is set, and adamw has none: it is of sgd|rmsprop' gpt pretrain $one momentum=0.9
 train automatic --set auto_loss_scaling=true
 check "a scale that adapts itself is logged" test "$(values automatic loss_scale | head -n 2 | tr '\n' ' ')" = '1.0 2.0 '
 for key in loss grad_norm; do

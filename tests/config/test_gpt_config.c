@@ -239,6 +239,41 @@ static void test_what_goes_together(void **state)
     refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "3 problems: ");
 }
 
+/* What the optimiser does not have; and its name where the example's files have it. */
+static void test_optimisers(void **state)
+{
+    static const char *const names[] = {"training.optimizer=lamb", "optimizer=lamb", "training.optimizer.name=lamb",
+                                        "training.optimizer.optimizer=lamb"};
+    bgi_gpt_config config;
+    bg_error error = {0};
+
+    (void)state;
+    refuse_together((const char *const[]){"momentum=0.9", NULL},
+                    "training.optimizer.momentum is set, and adamw has none");
+    refuse_together((const char *const[]){"alpha=0.5", NULL}, "it is of rmsprop");
+    refuse_together((const char *const[]){"training.optimizer=sgd", "beta1=0.5", NULL},
+                    "training.optimizer.beta1 is set, and sgd has none");
+    refuse_together((const char *const[]){"training.optimizer=sgd", "bias_correction=false", NULL},
+                    "it is of adamw|adam|adamax|lamb");
+    refuse_together((const char *const[]){"training.optimizer=rmsprop", "nesterov=true", NULL},
+                    "and rmsprop has none: it is of sgd");
+    refuse_together((const char *const[]){"training.optimizer=sgd", "nesterov=true", NULL},
+                    "it needs a momentum above 0");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        config = defaults();
+        set(&config, names[i]);
+        assert_string_equal(config.optimizer, "lamb");
+        assert_int_equal(bgi_gpt_config_check(&config, NULL), BG_OK);
+        bgi_gpt_config_clear(&config);
+    }
+    config = defaults();
+    assert_int_equal(bgi_gpt_config_parse_yaml(&config, "training:\n  optimizer: sgd\n", "file", &error), BG_OK);
+    assert_string_equal(config.optimizer, "sgd");
+    bgi_gpt_config_clear(&config);
+    refuse_file("training:\n  optimizer: adamv\n", BG_ERROR_INVALID, "training.optimizer.name is \"adamv\"");
+    refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID, "training.optimizer is no value");
+}
+
 /* Up to the maximum over the warm-up, down to where it began (section 11.6 of the example's semantics). */
 static void test_learning_rate(void **state)
 {
@@ -277,7 +312,8 @@ int main(void)
         cmocka_unit_test(test_defaults),           cmocka_unit_test(test_presets),
         cmocka_unit_test(test_precedence),         cmocka_unit_test(test_print_reads_back),
         cmocka_unit_test(test_wrong_files),        cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_what_goes_together), cmocka_unit_test(test_learning_rate),
+        cmocka_unit_test(test_what_goes_together), cmocka_unit_test(test_optimisers),
+        cmocka_unit_test(test_learning_rate),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
