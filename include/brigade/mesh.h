@@ -77,6 +77,11 @@ BG_API bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *g
 BG_API bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out,
                                            bg_error *error);
 
+/* The axes of the mesh whose groups these are, for collectives (ops.h): bits of bg_mesh_axis, without those of size 1.
+ * `groups[replica]`, as bg_replica_group_assign and bg_replica_group_transpose give them. Errors: BG_ERROR_INVALID when
+ * no axes make these groups. */
+BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error);
+
 /* ---- pieces of a tensor ---- */
 
 /* How a dimension is cut. All zero: not at all. */

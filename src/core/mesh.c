@@ -239,3 +239,28 @@ bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, b
     *out = group;
     return BG_OK;
 }
+
+/* ---- from groups to axes ---- */
+
+static bool has_groups(const bg_mesh *mesh, uint32_t axes, const uint32_t *groups)
+{
+    for (uint32_t replica = 0; replica < bg_mesh_replica_count(mesh); replica++)
+        if (bg_mesh_group_index(mesh, axes, replica) != groups[replica])
+            return false;
+    return true;
+}
+
+/* Axes of size 1 change nothing, so that the lowest bits are without them. */
+bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error)
+{
+    BGI_TRY(bg_mesh_validate(mesh, error));
+    for (uint32_t axes = BG_MESH_NONE; axes <= BG_MESH_ALL; axes++)
+        if (has_groups(mesh, axes, groups)) {
+            *out_axes = axes;
+            return BG_OK;
+        }
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "no axes of the mesh of %u x %u x %u replicas (data, tensor axes 1 and 2) make these groups; "
+                        "collectives meet along whole axes",
+                        mesh->data, mesh->tensor_1, mesh->tensor_2);
+}

@@ -161,6 +161,33 @@ static void test_axes(void **state)
     }
 }
 
+/* Groups of collectives by size, stride and transposition, as axes. */
+static void test_groups_to_axes(void **state)
+{
+    static const bg_mesh meshes[] = {{2, 2, 2}, {3, 2, 4}, {1, 4, 2}, {4, 1, 3}, {2, 5, 1}, {1, 1, 1}};
+    uint32_t groups[64], columns[64], axes = 99;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof meshes / sizeof meshes[0]; i++) {
+        const bg_mesh *mesh = &meshes[i];
+        const uint32_t replicas = bg_mesh_replica_count(mesh);
+        const uint32_t real = (mesh->data > 1 ? BG_MESH_DATA : 0) | (mesh->tensor_1 > 1 ? BG_MESH_TENSOR_1 : 0) |
+                              (mesh->tensor_2 > 1 ? BG_MESH_TENSOR_2 : 0);
+        for (uint32_t asked = BG_MESH_NONE; asked <= BG_MESH_ALL; asked++) {
+            for (uint32_t r = 0; r < replicas; r++)
+                groups[r] = bg_mesh_group_index(mesh, asked, r);
+            assert_int_equal(bg_mesh_find_axes(mesh, groups, &axes, &failure), BG_OK);
+            assert_int_equal(axes, asked & real);
+            assert_int_equal(bg_replica_group_transpose(replicas, groups, columns, &failure), BG_OK);
+            assert_int_equal(bg_mesh_find_axes(mesh, columns, &axes, &failure), BG_OK);
+            assert_int_equal(axes, ~asked & real);
+        }
+    }
+    assert_int_equal(bg_replica_group_assign(8, &(bg_replica_group){2, 2}, groups, &failure), BG_OK);
+    assert_int_equal(bg_mesh_find_axes(&meshes[0], groups, &axes, &failure), BG_OK);
+    assert_int_equal(axes, BG_MESH_TENSOR_1);
+}
+
 static void assert_refused(bg_status status, const char *text)
 {
     assert_int_equal(status, BG_ERROR_INVALID);
@@ -185,6 +212,9 @@ static void test_refusals(void **state)
     assert_refused(bg_replica_group_resolve(0, &(bg_replica_group){1, 1}, &out, &failure), "0 replicas");
     assert_refused(bg_replica_group_transpose(3, (const uint32_t[]){0, 0, 1}, groups, &failure), "one size");
     assert_refused(bg_replica_group_transpose(3, (const uint32_t[]){1, 0, 2}, groups, &failure), "replica 0");
+    assert_int_equal(bg_replica_group_assign(8, &(bg_replica_group){2, 2}, groups, &failure), BG_OK);
+    assert_refused(bg_mesh_find_axes(&(bg_mesh){2, 4, 1}, groups, &(uint32_t){0}, &failure), "mesh of 2 x 4 x 1");
+    assert_refused(bg_mesh_find_axes(&(bg_mesh){2, 0, 1}, groups, &(uint32_t){0}, &failure), "2 x 0 x 1");
 }
 
 int main(void)
@@ -193,6 +223,7 @@ int main(void)
         cmocka_unit_test(test_vectors_of_eight_replicas),
         cmocka_unit_test(test_laws),
         cmocka_unit_test(test_axes),
+        cmocka_unit_test(test_groups_to_axes),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("core/mesh", tests, NULL, NULL);
