@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/attributes.h"
 #include "support/oracle.h"
 #include "support/oracle_gpt.h"
 
@@ -332,6 +334,110 @@ static void test_phased_step(void **state)
     bg_graph_destroy(graph);
 }
 
+/* ---- the model as it is built ---- */
+
+/* Numbers of ops that drop, attention among them, in a block. */
+static uint32_t count_drops(const bg_graph *graph, const char *block, const char *op_name, double probability)
+{
+    uint32_t count = 0;
+
+    for (size_t o = 0; o < graph->op_count; o++) {
+        const bgi_op *op = &graph->ops[o];
+        const bool is_attention = strcmp(op->type->name, "attention") == 0;
+        double found = 0.0;
+        if (strcmp(op->type->name, op_name) != 0 || strcmp(graph->blocks[op->block].name, block) != 0)
+            continue;
+        if (is_attention)
+            found = ((const bgi_attention_attributes *)op->attributes)->probability;
+        else
+            found = ((const bgi_dropout_attributes *)op->attributes)->probability;
+        count += found == probability;
+    }
+    return count;
+}
+
+/* Of the embedding's sum, of attention's shares, and of what each half of a layer adds. */
+static void test_where_dropout_is(void **state)
+{
+    bg_gpt_options model = test_oracle_gpt(SAMPLES);
+    uint32_t checkpoints = 0;
+    bg_graph *graph;
+
+    (void)state;
+    model.dropout = 0.3;
+    model.checkpoint_layers = true;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    bg_gpt_build(graph, &model);
+    assert_int_equal(count_drops(graph, "Embedding", "dropout", 0.3), 1);
+    for (int64_t layer = 0; layer < model.layers; layer++) {
+        char block[32];
+
+        snprintf(block, sizeof block, "Layer-%lld", (long long)layer);
+        assert_int_equal(count_drops(graph, block, "dropout", 0.3), 2);
+        assert_int_equal(count_drops(graph, block, "attention", 0.3), 1);
+    }
+    assert_int_equal(count_drops(graph, "Head", "dropout", 0.3), 0);
+    for (size_t v = 1; v < graph->value_count; v++)
+        checkpoints += graph->values[v].is_checkpoint;
+    assert_int_equal(checkpoints, model.layers);
+    bg_graph_destroy(graph);
+}
+
+/* Matrices: normal with deviation 0.02, cut at two of them, which leaves 0.88 of the deviation. */
+static void check_matrix(const bg_weight *weight)
+{
+    const int64_t count = bg_type_element_count(&weight->type);
+    double sum = 0.0, squares = 0.0, deviation;
+
+    for (int64_t i = 0; i < count; i++) {
+        const double x = (double)((const float *)weight->data)[i];
+
+        assert_true(fabs(x) <= 0.04 + 1e-7);
+        sum += x;
+        squares += x * x;
+    }
+    deviation = sqrt(squares / (double)count);
+    if (!(fabs(sum / (double)count) < 0.001) || !(fabs(deviation - 0.0176) < 0.0006))
+        fail_msg("`%s`: mean %g, deviation %g", weight->name, sum / (double)count, deviation);
+}
+
+static void test_first_values(void **state)
+{
+    bg_gpt_options model = bg_gpt_defaults();
+    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_options options = bg_options_defaults();
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    bg_error error = {0};
+
+    (void)state;
+    model.layers = 1;
+    model.hidden = 64;
+    model.heads = 4;
+    model.sequence_length = 8;
+    model.positions = 100;
+    model.vocabulary = 300;
+    require(bg_graph_create(&graph, &error), &error);
+    require(bg_plan_create_training(graph, bg_gpt_build(graph, &model).loss, &optimiser, &options, &plan, &error),
+            &error);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    for (uint32_t i = 0; i < bg_weights_count(bg_session_weights(session)); i++) {
+        bg_weight weight;
+
+        require(bg_weights_at(bg_session_weights(session), i, &weight, &error), &error);
+        if (weight.role != BG_ROLE_PARAMETER)
+            continue;
+        if (weight.type.rank == 2)
+            check_matrix(&weight);
+        for (int64_t e = 0; weight.type.rank == 1 && e < weight.type.dims[0]; e++)
+            assert_true(((const float *)weight.data)[e] == (strstr(weight.name, ".weight") != NULL ? 1.0f : 0.0f));
+    }
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
 /* What a device holds in phases, all micro-batches of `accumulation` through one phase after the other. */
 static size_t count_phased_bytes(uint32_t accumulation)
 {
@@ -367,8 +473,10 @@ static void test_phased_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),       cmocka_unit_test(test_torch_on_meshes), cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_phased_step), cmocka_unit_test(test_phased_memory),   cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_torch),         cmocka_unit_test(test_torch_on_meshes),
+        cmocka_unit_test(test_strategies),    cmocka_unit_test(test_phased_step),
+        cmocka_unit_test(test_phased_memory), cmocka_unit_test(test_where_dropout_is),
+        cmocka_unit_test(test_first_values),  cmocka_unit_test(test_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,13 +135,12 @@ typedef struct step {
     float loss;
 } step;
 
-static void take_step(step *s, build_function build, const bg_mesh *mesh)
+/* Before any step. */
+static void take_first(step *s, build_function build, const bg_mesh *mesh)
 {
     const bg_optimiser optimiser = bg_sgd(1.0);
     bg_options options = bg_options_defaults();
     bg_error error = {0};
-    float losses[64];
-    void *outputs[] = {losses};
     bg_value loss;
 
     options.replicas = bg_mesh_replica_count(mesh);
@@ -152,9 +151,18 @@ static void take_step(step *s, build_function build, const bg_mesh *mesh)
     bg_graph_output(s->graph, "loss", loss);
     require(bg_plan_create_training(s->graph, loss, &optimiser, &options, &s->plan, &error), &error);
     require(bg_session_create(s->plan, NULL, &s->session, &error), &error);
+}
+
+static void take_step(step *s, build_function build, const bg_mesh *mesh)
+{
+    bg_error error = {0};
+    float losses[64];
+    void *outputs[] = {losses};
+
+    take_first(s, build, mesh);
     require(bg_session_run(s->session, NULL, outputs, &error), &error);
     s->loss = losses[0];
-    for (uint32_t r = 1; r < options.replicas; r++)
+    for (uint32_t r = 1; r < bg_mesh_replica_count(mesh); r++)
         assert_memory_equal(&losses[r], &losses[0], sizeof losses[0]);
 }
 
@@ -250,6 +258,30 @@ static void test_padding(void **state)
     }
 }
 
+/* Without an initialiser a bias is uniform as a plain linear layer's, of all the features that come in; with one it is
+ * zeros. */
+static void test_first_biases(void **state)
+{
+    const bg_mesh mesh = {1, 2, 2};
+    step s;
+
+    (void)state;
+    for (int has_initialiser = 0; has_initialiser < 2; has_initialiser++) {
+        const double bound = 1.0 / sqrt(WIDTH);
+        double most = 0.0;
+        bg_error error = {0};
+        bg_weight bias;
+        take_first(&s, has_initialiser ? build_there_and_back : build_wide, &mesh);
+        require(
+            bg_weights_find(bg_session_weights(s.session), has_initialiser ? "there.bias" : "wide.bias", &bias, &error),
+            &error);
+        for (int e = 0; e < OUT; e++)
+            most = fmax(most, fabs((double)((const float *)bias.data)[e]));
+        assert_true(has_initialiser ? most == 0.0 : most > 0.5 * bound && most <= bound);
+        end_step(&s);
+    }
+}
+
 static void refuse(bg_mesh_axis axis, int64_t out_features, const char *part)
 {
     bg_parallel_linear_options options = bg_parallel_linear_defaults(axis);
@@ -286,7 +318,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embedding),     cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_padding),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_padding),    cmocka_unit_test(test_first_biases),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

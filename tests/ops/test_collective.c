@@ -176,6 +176,47 @@ static void like_one_replica(void **state)
     close_network(&single);
 }
 
+/* The sum of (w - m) w over the columns of w, with m the largest of each row: no gradient flows through m. */
+static void maximum_is_a_constant(void **state)
+{
+    static const bg_mesh meshes[] = {{1, 2, 1}, {1, 4, 1}, {2, 2, 2}};
+    const bg_optimiser optimiser = bg_sgd(1.0);
+    double first[MOST], last[MOST];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof meshes / sizeof meshes[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        bg_value w, m, loss;
+        bg_weight weight;
+        network n;
+        double norm = 0.0;
+        options.replicas = bg_mesh_replica_count(&meshes[i]);
+        options.output_gradient_norm = true;
+        require(bg_graph_create(&n.graph, &error), &error);
+        bg_graph_set_mesh(n.graph, &meshes[i]);
+        w = add_matrix(n.graph, "w", 1, 8, BG_MESH_NONE, BG_MESH_TENSOR_1);
+        m = bg_all_reduce(n.graph, NULL, bg_reduce(n.graph, NULL, BG_REDUCE_MAX, w, NULL, 0, false), BG_REDUCE_MAX,
+                          BG_MESH_TENSOR_1);
+        loss = bg_reduce(n.graph, NULL, BG_REDUCE_SUM, bg_multiply(n.graph, bg_subtract(n.graph, w, m), w), NULL, 0,
+                         false);
+        loss = bg_identical_gradients(n.graph, "loss", loss, BG_MESH_TENSOR_1);
+        bg_graph_output(n.graph, "total", loss);
+        require(bg_plan_create_training(n.graph, loss, &optimiser, &options, &n.plan, &error), &error);
+        require(bg_session_create(n.plan, NULL, &n.session, &error), &error);
+        memcpy(first, read_weight(&n, 0, &weight), 8 * sizeof *first);
+        run(&n, &norm);
+        memcpy(last, read_weight(&n, 0, &weight), 8 * sizeof *last);
+        for (int e = 0; e < 8; e++) {
+            double most = first[0];
+            for (int k = 1; k < 8; k++)
+                most = first[k] > most ? first[k] : most;
+            assert_true(fabs(first[e] - last[e] - (2.0 * first[e] - most)) < 1e-12);
+        }
+        close_network(&n);
+    }
+}
+
 /* One step of SGD with rate 1 leaves w - gradient. */
 static void central_differences(void **state)
 {
@@ -302,9 +343,8 @@ static void refused_plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(like_one_replica),
-        cmocka_unit_test(central_differences),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(like_one_replica),    cmocka_unit_test(maximum_is_a_constant),
+        cmocka_unit_test(central_differences), cmocka_unit_test(refused),
         cmocka_unit_test(refused_plans),
     };
 
