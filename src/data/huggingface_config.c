@@ -28,6 +28,18 @@ void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...)
     bgi_text_add(&problems->text, "%s%s", problems->count++ > 0 ? "; " : "", line);
 }
 
+/* An error holds so much; of a longer list it has what fits, and says so. */
+static void shorten(char *text)
+{
+    enum { ROOM = BG_ERROR_MESSAGE_BYTES - 1024 };
+    static const char more[] = "; and more";
+
+    if (strlen(text) < ROOM)
+        return;
+    text[ROOM - sizeof more] = '\0';
+    memcpy(strrchr(text, ';') != NULL ? strrchr(text, ';') : text, more, sizeof more);
+}
+
 bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, const char *where, bg_error *error)
 {
     char count[48] = "";
@@ -39,6 +51,7 @@ bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, co
         snprintf(count, sizeof count, "%u things do not fit: ", problems->count);
     BGI_TRY(bgi_text_finish(&problems->text, &text, error));
     problems->count = 0;
+    shorten(text);
     bg_error_set(error, status, "%s: %s%s", where, count, text);
     free(text);
     return status;

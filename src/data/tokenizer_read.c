@@ -371,6 +371,8 @@ static bg_status check_added(const reader *r, const json_t *token)
     if (content == NULL || content[0] == '\0' || !json_is_integer(json_object_get(token, "id")))
         return bg_error_set(r->error, BG_ERROR_PARSE, "%s: an item of `added_tokens` has no `content` and `id`",
                             r->name);
+    if (is_set(token, "lstrip") || is_set(token, "rstrip") || is_set(token, "single_word"))
+        return refuse(r, "an item of `added_tokens` has lstrip, rstrip or single_word");
     return BG_OK;
 }
 

@@ -413,6 +413,11 @@ static void test_mismatches(void **state)
                  "tensor `h.0.ln_1.bias` is [7], the configuration makes it [8]",
                  "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` is not of a GPT with this configuration");
+
+    /* More than a message holds: all are counted, and that some are not said is. */
+    write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
+                              "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " things do not fit: tensor `wte.weight` is missing; ", "; and more");
     test_folder_remove(folder);
     free(t);
 }

@@ -192,6 +192,24 @@ static void test_round_trip(void **state)
     bgi_test_oracle_close(oracle);
 }
 
+/* Where GPT-2's pattern ends a word, by hand: contractions in small letters only, and white space before a word. */
+static void test_words(void **state)
+{
+    static const char *const texts[] = {"'s|x", "'t|x",    "'re|x", "'ve|x", "'m|x", "'ll|x", "'d|x", "'|S",
+                                        "'|LL", "'|r",     "'|v",   "'|l",   " '|s", "''|s",  "a|'s", " ab|'",
+                                        " | a", " \n|\nx", "12|a",  " 12|.", ".,|1", "\t|a"};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const size_t wanted = strcspn(texts[i], "|");
+        char text[16];
+
+        snprintf(text, sizeof text, "%.*s%s", (int)wanted, texts[i], texts[i] + wanted + 1);
+        if (bgi_word_end((const unsigned char *)text, strlen(text), 0) != wanted)
+            fail_msg("`%s`: %zu", texts[i], bgi_word_end((const unsigned char *)text, strlen(text), 0));
+    }
+}
+
 /* A word of half a million letters, where trying every pair after each merge would take hours. */
 static void test_long_word(void **state)
 {
@@ -264,6 +282,24 @@ static char *make_vocabulary(const char *more)
     }
     sprintf(at, "%s}", more);
     return text;
+}
+
+/* As in GPT-2's program: all pairs of one merge are joined before an earlier merge that they make has its turn. */
+static void test_merge_order(void **state)
+{
+    static const char merges[] = "ab a\na b\nab ab\n";
+    char *vocabulary = make_vocabulary(", \"ab\": 256, \"aba\": 257, \"abab\": 258");
+    bg_tokenizer *tokenizer;
+    bg_error error = {0};
+    (void)state;
+
+    require(bgi_tokenizer_parse_files("v", vocabulary, strlen(vocabulary), "m", merges, sizeof merges - 1, &tokenizer,
+                                      &error),
+            &error);
+    assert_tokens(tokenizer, "abab", false, (const uint32_t[]){258}, 1);
+    assert_tokens(tokenizer, "aba", false, (const uint32_t[]){257}, 1);
+    bg_tokenizer_destroy(tokenizer);
+    free(vocabulary);
 }
 
 static char *make_json(const char *more_vocabulary, const char *merges, const char *rest)
@@ -354,7 +390,10 @@ static void test_bad_json(void **state)
         {"", "`pre_tokenizer` does not cut text into words"},
         {", \"pre_tokenizer\": {\"type\": \"Whitespace\"}", "`pre_tokenizer` does not cut text"},
         {", \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}", "add_prefix_space` is true"},
-        {", \"normalizer\": {\"type\": \"NFC\"}", "`normalizer` changes the text"}};
+        {", \"normalizer\": {\"type\": \"NFC\"}", "`normalizer` changes the text"},
+        {", \"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": [{\"id\": 256, \"content\": \"<x>\", "
+         "\"lstrip\": true}]",
+         "an item of `added_tokens` has lstrip, rstrip or single_word"}};
     (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -448,9 +487,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2),      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_long_word),
-        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_json),          cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_bad_files), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_gpt2),        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_json),          cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_bad_files),   cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_merge_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
