@@ -54,25 +54,23 @@ static bg_status check_places(const mnist_config *config, const char *save_path,
     return mnist_checkpoint_check(config, error);
 }
 
-/* What one option writes must not be what another reads or writes. Weights may go back to where they came from. */
 static bg_status check_distinct(const mnist_config *config, const char *save_path, bg_error *error)
 {
-    enum { INIT, SAVE, LOG, CONFIG, PROFILE, PATH_COUNT = PROFILE + 3 };
-    static const char *const names[] = {"--init", "--save", "--log", "--config", "--profile", "--profile", "--profile"};
-    char *paths[PATH_COUNT] = {(char *)(uintptr_t)config->init_path, (char *)(uintptr_t)save_path,
-                               (char *)(uintptr_t)config->log_path, (char *)(uintptr_t)config->ipu_name};
-    bg_status status = BG_OK;
+    enum { PROFILE = 4, PATH_COUNT = PROFILE + 3 };
+    char *profile[PATH_COUNT - PROFILE] = {NULL};
+    cli_file files[PATH_COUNT] = {{.option = "--init", .path = config->init_path, .is_weights = true},
+                                  {.option = "--save", .path = save_path, .is_written = true, .is_weights = true},
+                                  {.option = "--log", .path = config->log_path, .is_written = true},
+                                  {.option = "--config", .path = config->ipu_name}};
+    bg_status status;
 
-    for (int i = 0; config->profile && i < 3; i++)
-        paths[PROFILE + i] = bgi_path_join(profile_folder(config), profile_files[i]);
-    for (int i = 0; i < PATH_COUNT && status == BG_OK; i++)
-        for (int j = i + 1; j < PATH_COUNT && status == BG_OK; j++)
-            if (!(i == INIT && j == SAVE) && i < PROFILE && paths[i] != NULL && paths[j] != NULL &&
-                bgi_file_is_same(paths[i], paths[j]))
-                status = bg_error_set(error, BG_ERROR_INVALID, "%s and %s are one file: %s; give them different ones",
-                                      names[i], names[j], paths[i]);
-    for (int i = PROFILE; i < PATH_COUNT; i++)
-        free(paths[i]);
+    for (int i = 0; config->profile && i < PATH_COUNT - PROFILE; i++) {
+        profile[i] = bgi_path_join(profile_folder(config), profile_files[i]);
+        files[PROFILE + i] = (cli_file){.option = "--profile", .path = profile[i], .is_written = true};
+    }
+    status = cli_files_check(files, PATH_COUNT, error);
+    for (int i = 0; i < PATH_COUNT - PROFILE; i++)
+        free(profile[i]);
     return status;
 }
 

@@ -5,6 +5,8 @@
 #ifndef BGI_CLI_GPT_H
 #define BGI_CLI_GPT_H
 
+#include <glob.h>
+
 #include <brigade/checkpoint.h>
 #include <brigade/data.h>
 #include <brigade/gpt.h>
@@ -43,6 +45,8 @@ typedef struct gpt_data {
     uint64_t sample_count;
 } gpt_data;
 
+/* The files that the configuration's patterns stand for, in order; globfree in any case. */
+bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* The files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);

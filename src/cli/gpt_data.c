@@ -8,7 +8,6 @@
  */
 #include "cli/gpt.h"
 
-#include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +110,7 @@ static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_da
                         "%s: what is in it? Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)", path);
 }
 
-/* The files that patterns stand for, in order. */
-static bg_status find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error)
+bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error)
 {
     for (size_t i = 0; i < json_array_size(config->input_files); i++) {
         const char *pattern = json_string_value(json_array_get(config->input_files, i));
@@ -162,7 +160,7 @@ static bg_status open_source(const bgi_gpt_config *config, gpt_data *data, bg_da
 
     if (json_array_size(config->input_files) == 0)
         return open_own_text(config, data, out, error);
-    status = find_files(config, &files, error);
+    status = gpt_data_find_files(config, &files, error);
     if (status == BG_OK)
         status = open_files(config, &files, out, error);
     if (status == BG_OK) {

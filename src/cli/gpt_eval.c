@@ -177,6 +177,10 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
             BGI_TRY_CLEANUP(run_batch(&e, &tokens, at, (int32_t)model.options.ignore_label, error));
     }
     e.loss /= (double)e.predictions;
+    if (isnan(e.loss))
+        BGI_TRY_CLEANUP(bg_error_set(error, BG_ERROR_PARSE,
+                                     "the loss is not a number: the weights of %s are damaged, or diverged",
+                                     config->directory));
     printf("Tokens: %" PRIu64 " Loss: %.6f Perplexity: %.4f\n", e.predictions, e.loss, exp(e.loss));
     status = BG_OK;
 cleanup:

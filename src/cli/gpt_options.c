@@ -99,6 +99,19 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
 }
 
+/* The configuration is text, so that what it names can be printed. */
+static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
+{
+    json_t *text = path != NULL ? json_string(path) : NULL;
+
+    if (path != NULL && text == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s: `%s` is no UTF-8 text", option, path);
+    json_decref(text);
+    if (path != NULL)
+        *out = path;
+    return BG_OK;
+}
+
 /* Options that are names for fields. The pointers live as long as the command line. */
 static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
@@ -106,12 +119,9 @@ static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_
         config->seed = (int64_t)options->seed;
     if (options->checkpoint_steps != UINT64_MAX)
         config->checkpoint_steps = (int64_t)options->checkpoint_steps;
-    if (options->load != NULL)
-        config->load = options->load;
-    if (options->save != NULL)
-        config->save = options->save;
-    if (options->memmap_dir != NULL)
-        config->memmap_dir = options->memmap_dir;
+    BGI_TRY(set_path("load", options->load, &config->load, error));
+    BGI_TRY(set_path("save", options->save, &config->save, error));
+    BGI_TRY(set_path("memmap-dir", options->memmap_dir, &config->memmap_dir, error));
     if (options->input_files.count > 0)
         BGI_TRY(set_value(config, "input-files", "data.input_files=[]", error));
     for (uint32_t i = 0; i < options->input_files.count; i++)
@@ -151,6 +161,34 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
                             "updates",
                             (unsigned long long)options->stop, (long long)config->device_iterations);
     return BG_OK;
+}
+
+/* The log is written while the data are read, weights at the end. */
+static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
+{
+    const cli_file others[] = {{.option = "--log", .path = options->log_path, .is_written = true},
+                               {.option = "--save-weights", .path = options->weights_path, .is_written = true},
+                               {.option = "--config-file", .path = options->config_file},
+                               {.option = "--options", .path = options->common.options_path},
+                               {.option = "--load", .path = config->load}};
+    const size_t other_count = sizeof others / sizeof others[0];
+    glob_t inputs = {0};
+    cli_file *files;
+    bg_status status;
+
+    /* What is not found is said by those who read it. */
+    gpt_data_find_files(config, &inputs, NULL);
+    files = calloc(other_count + inputs.gl_pathc, sizeof *files);
+    status = files != NULL ? BG_OK : bgi_error_memory(error, "list of files", inputs.gl_pathc * sizeof *files);
+    if (status == BG_OK) {
+        memcpy(files, others, sizeof others);
+        for (size_t i = 0; i < inputs.gl_pathc; i++)
+            files[other_count + i] = (cli_file){.option = "--input-files", .path = inputs.gl_pathv[i]};
+        status = cli_files_check(files, other_count + inputs.gl_pathc, error);
+    }
+    free(files);
+    globfree(&inputs);
+    return status;
 }
 
 static bg_status check_devices(const gpt_options *options, bg_error *error)
@@ -234,7 +272,7 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     if (bg_run_options_is_given(named, "auto_loss_scaling"))
         config->auto_loss_scaling = view->auto_loss_scaling.enabled;
     if (bg_run_options_is_given(named, "memmap_dir"))
-        config->memmap_dir = view->memmap_dir;
+        BGI_TRY(set_path("options", view->memmap_dir, &config->memmap_dir, error));
     return BG_OK;
 }
 
@@ -253,6 +291,8 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     BGI_TRY(take_named(&options->common, config, error));
     BGI_TRY(bgi_gpt_config_check(config, error));
     BGI_TRY(check_files(options, config, error));
+    if (!config->test_mode)
+        BGI_TRY(check_distinct(options, config, error));
     plan = gpt_plan_options(options, config);
     return cli_options_check(&plan, error);
 }
@@ -362,6 +402,8 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.auto_loss_scaling.output = config->auto_loss_scaling;
     cli_library_override(&options->common, &plan);
+    if (config->test_mode)
+        plan.log_dir = plan.cache_dir = NULL;
     plan.log = print_message;
     plan.log_user = (void *)(uintptr_t)options;
     return plan;

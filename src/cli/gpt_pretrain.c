@@ -282,6 +282,19 @@ static bool goes_on(const run *r)
     return r->config->load != NULL || bg_session_is_continued(r->runner.session);
 }
 
+/* Calls that begin elsewhere would meet neither the checkpoints nor the end. */
+static bg_status check_step(const run *r, bg_error *error)
+{
+    const uint64_t step = bg_session_step(r->runner.session), updates = r->runner.updates_per_run;
+
+    if (step >= r->stop || step % updates == 0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "step %" PRIu64 ", where the run would go on, is not divisible by execution.device_iterations "
+                        "%" PRIu64 ": go on with --set device_iterations=1",
+                        step, updates);
+}
+
 static bg_status prepare(run *r, bg_error *error)
 {
     double start_s;
@@ -300,6 +313,7 @@ static bg_status prepare(run *r, bg_error *error)
     end_section(r, "compilation", start_s);
     BGI_TRY(load_model(r, error));
     BGI_TRY(gpt_checkpoint_load(r->runner.session, r->config, &r->data, &r->position, error));
+    BGI_TRY(check_step(r, error));
     if (goes_on(r) && !r->options->quiet)
         printf("Going on from step %" PRIu64 "\n", bg_session_step(r->runner.session));
     r->saved_step = UINT64_MAX;

@@ -156,6 +156,10 @@ void cli_log_close(cli_log *log)
     log->stream = NULL;
     if (descriptor < 0)
         return;
+    if (log->failure.status == BG_OK) {
+        close(descriptor); /* what may stand behind its lines is not its own */
+        return;
+    }
     /* A disk that filled up left half a line behind; what is no file cannot be cut, and need not be. */
     if (lseek(descriptor, 0, SEEK_END) > (off_t)log->good_bytes && ftruncate(descriptor, (off_t)log->good_bytes) != 0 &&
         errno != EINVAL && failure != NULL)

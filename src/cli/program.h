@@ -54,6 +54,17 @@ bg_status cli_weights_save(bg_weights *weights, const char *path, bg_error *erro
 /* Whether a file can be written there, by the same steps as the real writing up to its first byte. */
 bg_status cli_save_check(const char *path, const char *option, bg_error *error);
 
+/* ---- files (files.c) ---- */
+
+/* A file that a run reads or writes, and the option that names it. */
+typedef struct cli_file {
+    const char *option, *path; /* NULL: none */
+    bool is_written, is_weights;
+} cli_file;
+
+/* Whether what one option writes is what another reads or writes, by whatever name. */
+bg_status cli_files_check(const cli_file *files, size_t count, bg_error *error);
+
 /* ---- options of strategies (strategy.c) ---- */
 
 /* A list of kinds of tensors, or "none", as bits 1 << class. */

@@ -265,6 +265,16 @@ if [ -c /dev/full ]; then
     check "and saved its weights" test -s full.safetensors
 fi
 
+# ---- a log that somebody else writes to as well ----
+
+: >shared.jsonl
+"$program" gpt pretrain $small --steps 300 --log shared.jsonl --quiet >out 2>&1 &
+until [ "$(wc -l <shared.jsonl)" -ge 2 ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
+echo '{"step":"ours"}' >>shared.jsonl
+wait $!
+check "what others wrote stays" test "$(grep -c '^{"step":.*}$' shared.jsonl)" -eq 301
+check "nothing is cut" test "$(wc -l <shared.jsonl)" -eq 301
+
 # ---- learning ----
 
 steps=150

@@ -153,6 +153,32 @@ error 1 '--save-weights: none/x: cannot create a file there' gpt pretrain $one -
 error 1 '--save-hf: ' gpt pretrain $one --save-hf /dev/null/x
 error 1 '--tensorboard: ' gpt pretrain $one --tensorboard /dev/null/x
 
+# What one option writes is not what another reads or writes: the data above all.
+"$program" data tokenise "$root/docs/gpt.md" --output kept.u16 --quiet
+cp kept.u16 whole.u16 && ln -s kept.u16 link.u16 && printf 'training:\n  steps: 2\n' >kept.yaml
+error 2 '--log and --input-files are one file: kept.u16' gpt pretrain $one --input-files 'kept.*16' --log kept.u16
+error 2 '--log and --input-files are one file: link.u16' gpt pretrain $one --input-files kept.u16 --log link.u16
+error 2 '--save-weights and --input-files are one file: ./kept.u16' \
+    gpt pretrain $one --input-files kept.u16 --save-weights ./kept.u16
+error 2 '--log and --save-weights are one file: new' gpt pretrain $one --log new --save-weights ./new
+error 2 '--log and --config-file are one file: kept.yaml' gpt pretrain $one --config-file kept.yaml --log kept.yaml
+error 2 '--log and --load are one file: saved/checkpoint_train_step_2.safetensors' gpt pretrain $one \
+    --load saved/checkpoint_train_step_2.safetensors --log saved/checkpoint_train_step_2.safetensors
+check "they are as they were" cmp -s kept.u16 whole.u16
+for option in save load memmap-dir; do
+    error 2 "--$option: \`" gpt pretrain $one --$option "$(printf 'no\377')"
+    check "--$option: why" grep -q 'is no UTF-8 text' err
+done
+
+# ---- calls that begin where they cannot ----
+
+"$program" gpt pretrain $one --steps 3 --save third >out 2>&1
+error 1 'step 3, where the run would go on, is not divisible by execution.device_iterations 2' \
+    gpt pretrain $one device_iterations=2 --steps 8 --load third --set global_batch_size=8
+check "what is done is done" "$program" gpt pretrain $one device_iterations=2 --load third --save-weights third.safetensors \
+    --set global_batch_size=8 >out 2>err
+check "and saved" test -s third.safetensors
+
 # ---- devices ----
 
 error 1 'stages: block `Layer-5` is not in the model; its blocks are `Embedding`, `Layer-0`, `Layer-1`, `Head`' \
@@ -194,6 +220,9 @@ error 1 'none: cannot open' gpt generate --hf-model hf --prompt-file none
 error 1 '--tokeniser: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokeniser none
 error 1 'is a folder, not a file' gpt eval --hf-model hf --input-files hf
 error 1 'none.txt: cannot open' gpt eval --hf-model hf --input-files none.txt
+# The first number of the last layer norm is not one any more.
+cp -r hf diverged && printf '\377\377\377\377' | dd of=diverged/model.safetensors bs=1 seek=$(($(wc -c <hf/model.safetensors) - 4)) conv=notrunc 2>dd
+error 1 'the loss is not a number: the weights of diverged are damaged' gpt eval --hf-model diverged --input-files kept.yaml
 error 2 '--micro-batch is `0`' gpt eval --hf-model hf --input-files a.yaml --micro-batch 0
 printf 'a text' >a.txt
 error 2 'no text; name the files' data tokenise

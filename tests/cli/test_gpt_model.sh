@@ -63,6 +63,7 @@ check "end of text: a token, not a text" test "$(cat out)" = 'abz'
 for run in 1.a 1.b 2.a; do
     "$program" gpt generate --hf-model zero --prompt x --length 12 --seed "${run%.*}" --go-on | od -An -tu1 >"seed.$run"
 done
+check "each token is drawn anew" test "$(head -n 1 seed.1.a | tr -s ' ' '\n' | sort -u | wc -l)" -gt 6
 check "a seed's text is the same" cmp seed.1.a seed.1.b
 check "another seed's is not" sh -c '! cmp -s seed.1.a seed.2.a'
 

@@ -155,7 +155,7 @@ done
 
 mkdir empty && cd empty || exit 1
 "$program" gpt pretrain $run --set test_mode=true --steps 2 --save saved --checkpoint-steps 1 --log log.jsonl \
-    --save-weights w.safetensors --save-hf hf --tensorboard board --quiet >../out 2>../err
+    --save-weights w.safetensors --save-hf hf --tensorboard board --log-dir notes --cache-dir plans --quiet >../out 2>../err
 check "test mode ends well" test $? -eq 0
 check "and writes nothing" test -z "$(ls -A)"
 cp -r ../whole loaded

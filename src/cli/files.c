@@ -1,0 +1,26 @@
+/*
+ * files.c: what one option of a program writes must not be what another reads or writes: a log that empties the texts
+ * it tells of, weights over a configuration.
+ */
+#include "cli/program.h"
+
+#include "core/error.h"
+#include "core/file.h"
+
+/* Weights may go back to where they came from. */
+static bool excludes(const cli_file *a, const cli_file *b)
+{
+    if (a->path == NULL || b->path == NULL || (!a->is_written && !b->is_written))
+        return false;
+    return !(a->is_weights && b->is_weights && a->is_written != b->is_written);
+}
+
+bg_status cli_files_check(const cli_file *files, size_t count, bg_error *error)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = i + 1; j < count; j++)
+            if (excludes(&files[i], &files[j]) && bgi_file_is_same(files[i].path, files[j].path))
+                return bg_error_set(error, BG_ERROR_INVALID, "%s and %s are one file: %s; give them different ones",
+                                    files[i].option, files[j].option, files[i].path);
+    return BG_OK;
+}
