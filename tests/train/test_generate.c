@@ -116,7 +116,7 @@ static void continue_without_cache(bg_weights *weights, uint32_t *tokens, int64_
 
 static void test_greedy(void **state)
 {
-    const int64_t prompts[] = {1, 2, 33, 64, 69};
+    const int64_t prompts[] = {1, 2, 33, 64, 66, 67, 69}; /* from 66 on the last step is longer than what is left */
     const bg_gpt_options model = small();
     bg_sampling greedy = bg_sampling_defaults();
     bg_weights *weights = make_weights();
@@ -235,6 +235,14 @@ static void test_shares(void **state)
     require(bg_generator_sample(generator, &sampling, &first, NULL), NULL);
     require(bg_generator_sample(generator, &sampling, &again, NULL), NULL);
     assert_int_equal(first, again);
+    sampling.temperature = 1e6; /* all tokens alike */
+    require(bg_generator_sample(generator, &sampling, &first, NULL), NULL);
+    for (uint32_t i = 0, same = 0; i < 20; i++) {
+        require(bg_generator_feed(generator, (const uint32_t[]){3}, 1, NULL), NULL);
+        require(bg_generator_sample(generator, &sampling, &again, NULL), NULL);
+        same += again == first;
+        assert_true(same < 5);
+    }
     bg_generator_destroy(generator);
     bg_weights_destroy(weights);
 }
