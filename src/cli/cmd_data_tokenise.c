@@ -128,6 +128,12 @@ static bg_status end_document(sink *s, bg_error *error)
 
 /* ---- reading ---- */
 
+/* Where the line that ends with text[end] = '\n' has its last character: a carriage return before is of the end. */
+static size_t find_line_end(const char *text, size_t at, size_t end)
+{
+    return end > at && text[end - 1] == '\r' ? end - 1 : end;
+}
+
 /* The end of the document that begins at text[at], and where the next one begins. */
 static size_t find_document(const char *documents, const char *text, size_t size_bytes, size_t at, size_t *next)
 {
@@ -140,12 +146,12 @@ static size_t find_document(const char *documents, const char *text, size_t size
 
         *next = after;
         if (documents[0] == 'l')
-            return after - 1;
+            return find_line_end(text, at, after - 1);
         while (*next < size_bytes &&
                (text[*next] == '\n' || (text[*next] == '\r' && *next + 1 < size_bytes && text[*next + 1] == '\n')))
             ++*next;
         if (*next > after)
-            return after - 1;
+            return find_line_end(text, at, after - 1);
     }
     return *next = size_bytes;
 }

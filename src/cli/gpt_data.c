@@ -184,6 +184,31 @@ static bg_status split_sample(void *user, uint64_t epoch, uint64_t sample_index,
     return BG_OK;
 }
 
+static uint64_t samples_of_call(const bgi_gpt_config *config)
+{
+    return (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
+}
+
+/* With data.n_samples the first ones, *out; where they are fewer than a call takes, as often as it needs them. */
+static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, bg_dataset **out, bg_error *error)
+{
+    const uint64_t needed = samples_of_call(config), count = (uint64_t)config->n_samples;
+    bg_dataset *taken = NULL;
+    bg_status status;
+
+    if (count == 0)
+        return BG_OK;
+    BGI_TRY(bg_dataset_take(source, count, &taken, error));
+    /* Data that are too few themselves are an error. */
+    if (count >= needed || bg_dataset_sample_count(taken) < count || (needed - 1) / count + 1 > UINT32_MAX) {
+        *out = taken;
+        return BG_OK;
+    }
+    status = bg_dataset_repeat(taken, (uint32_t)((needed - 1) / count + 1), out, error);
+    bg_dataset_destroy(taken);
+    return status;
+}
+
 static bg_status make_samples(const bgi_gpt_config *config, bg_dataset *source, gpt_data *data, bg_error *error)
 {
     const bg_type row = bg_vector(BG_INT32, config->sequence_length), types[] = {row, row};
@@ -192,18 +217,17 @@ static bg_status make_samples(const bgi_gpt_config *config, bg_dataset *source, 
                                             .map = split_sample,
                                             .user = (void *)((uintptr_t)config->sequence_length * sizeof(int32_t))};
     bg_dataset *taken = NULL;
-    bg_status status;
+    bg_status status = take_samples(config, source, &taken, error);
 
-    if (config->n_samples > 0)
-        BGI_TRY(bg_dataset_take(source, (uint64_t)config->n_samples, &taken, error));
-    status = bg_dataset_map(taken != NULL ? taken : source, &options, &data->set, error);
+    if (status == BG_OK)
+        status = bg_dataset_map(taken != NULL ? taken : source, &options, &data->set, error);
     bg_dataset_destroy(taken);
     return status;
 }
 
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error)
 {
-    const uint64_t needed = (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
+    const uint64_t needed = samples_of_call(config);
     gpt_data data = {.set = NULL};
     bg_dataset *source = NULL;
     bg_status status = open_source(config, &data, &source, error);

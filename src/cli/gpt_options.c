@@ -409,6 +409,28 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     return plan;
 }
 
+/* The example has an option for each field, which is a field here: --hidden_size, --training.steps. */
+static void explain_field(int argc, char **argv, bg_error *error)
+{
+    char key[64], wrong[96];
+
+    for (int i = 1; i < argc; i++) {
+        const size_t length = strcspn(argv[i], "=");
+
+        if (strncmp(argv[i], "--", 2) != 0 || length >= sizeof key)
+            continue;
+        snprintf(key, sizeof key, "%.*s", (int)length - 2, argv[i] + 2);
+        snprintf(wrong, sizeof wrong, "unknown option --%s;", key);
+        for (char *at = key; *at != '\0'; at++)
+            *at = *at == '-' ? '_' : *at;
+        if (strncmp(error->message, wrong, strlen(wrong)) != 0 || !bgi_gpt_config_has(key))
+            continue;
+        bg_error_clear(error);
+        bg_error_set(error, BG_ERROR_INVALID, "%s it is a field of the configuration: --set %s=VALUE", wrong, key);
+        return;
+    }
+}
+
 int gpt_command_run(int argc, char **argv, const cli_option *table, const char *summary,
                     int (*run)(const gpt_options *options, const bgi_gpt_config *config))
 {
@@ -420,8 +442,10 @@ int gpt_command_run(int argc, char **argv, const cli_option *table, const char *
     bool wants_help;
     int code = CLI_USAGE;
 
-    if (cli_options_read(table, argc, argv, &options, NULL, 0, &word_count, &wants_help, NULL, &error) != BG_OK)
+    if (cli_options_read(table, argc, argv, &options, NULL, 0, &word_count, &wants_help, NULL, &error) != BG_OK) {
+        explain_field(argc, argv, &error);
         return cli_fail("gpt", CLI_USAGE, &error);
+    }
     if (wants_help) {
         printf("Usage: brigade gpt %s [OPTION]...\n%s (docs/gpt.md).\n", argv[0], summary);
         cli_options_help(table, &defaults, stdout);
@@ -431,7 +455,8 @@ int gpt_command_run(int argc, char **argv, const cli_option *table, const char *
         cli_fail("gpt", code, &error);
     } else {
         take_proportions(&options, &config);
-        cli_catch_signals();
+        if (!options.common.compile_only) /* of which nothing is to be saved */
+            cli_catch_signals();
         code = run(&options, &config);
         bgi_gpt_config_clear(&config);
     }

@@ -432,6 +432,11 @@ static bg_status read_text(const field *f, const char *text, bgi_document *out, 
     return status;
 }
 
+bool bgi_gpt_config_has(const char *key)
+{
+    return find_field(key) != NULL || find_by_word(key) != NULL;
+}
+
 static bg_status find_named(const char *name, const field **out, bg_error *error)
 {
     bgi_problems problems = {0};

@@ -56,6 +56,8 @@ bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, co
 
 /* "model.layers=4". The last word is enough where only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
+/* Whether bgi_gpt_config_set would find such a key, by its path or its last word. */
+bool bgi_gpt_config_has(const char *key);
 
 /* Whether somebody has set execution.available_memory_proportion, whose default is the example's. */
 bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config);

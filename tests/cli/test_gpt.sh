@@ -231,7 +231,14 @@ train halves --steps 4 --set n_samples=50
 train halves --steps 6 --set n_samples=50 --load halves
 same epochs halves
 
+# Fewer samples than an update takes: the same ones, several times.
+train few --steps 6 --set n_samples=2 --no-shuffle
 printf 'abcdefghijklmnopqrstuvwxyz0123456789' >alphabet.txt
+train some --steps 2 --input-files alphabet.txt --set n_samples=2 global_batch_size=2 dropout_prob=0 --no-shuffle
+train more --steps 2 --input-files alphabet.txt --set n_samples=2 global_batch_size=4 dropout_prob=0 --no-shuffle
+check "few samples are used again and again" grep -q '; 4 samples of 8 tokens$' more.out
+check "to the same loss" test "$(values some loss | head -n 1 | cut -c 1-8)" = "$(values more loss | head -n 1 | cut -c 1-8)"
+
 train text --steps 6 --input-files alphabet.txt --set global_batch_size=2
 check "a text file" grep -q '^Data: alphabet.txt; 4 samples of 8 tokens$' text.out
 
@@ -351,6 +358,13 @@ train cut --steps 1 --input-files a.tfrecord --set sequence_length=3 vocab_size=
 check "longer records are cut with a warning" grep -q 'warning: records have 5 tokens, of which the first 4 are used' cut.err
 error 1 'a record has 5 tokens, expected at least 6' gpt pretrain $one precision=float32 --quiet --steps 1 \
     --input-files a.tfrecord --set sequence_length=5 vocab_size=300 global_batch_size=2 attention_serialisation=1 --no-shuffle
+
+# What is only compiled has nothing to save.
+"$program" gpt pretrain $one layers=400 --compile-only >compiled.out 2>&1 &
+sleep 0.5
+kill -TERM $!
+wait $! 2>/dev/null
+check "a signal ends a compilation at once" test $? -eq 143
 
 # ---- events ----
 

@@ -52,8 +52,9 @@ error 2 'training.global_batch_size 16 is not divisible by execution.data_parall
 wrong tensor_parallel_1=8 'model.attention.heads 4 is not divisible by execution.tensor_parallel_1 8'
 wrong tensor_parallel_2=5 'model.hidden_size 64 is not divisible by execution.tensor_parallel_2 5'
 wrong attention_serialisation=3 'execution.attention_serialisation 3 does not divide model.sequence_length 8'
+printf 'abcdefghijklmnopqrstuvwxyz' >alphabet.txt
 error 1 '3 samples of 8 tokens, and a call takes training.global_batch_size 16 x execution.device_iterations 1 = 16' \
-    gpt pretrain $one n_samples=3
+    gpt pretrain $one n_samples=4 --input-files alphabet.txt
 error 2 '--steps 3 is not divisible by execution.device_iterations 2' gpt pretrain $one device_iterations=2 --steps 3
 
 # ---- names ----
@@ -66,6 +67,14 @@ wrong lerning_rate=1 'did you mean `training.optimizer.learning_rate`?'
 wrong zzzzz=1 'unknown key `zzzzz`'
 wrong model=3 'model is no value; it has fields: layers, hidden_size, '
 wrong training.optimizer.learning_rate=1 'learning_rate is no value; it has fields: maximum, '
+
+# The example's options for fields.
+for field in hidden_size training.steps; do
+    error 2 "unknown option --$field; it is a field of the configuration: --set $field=VALUE" gpt pretrain --$field 4
+done
+error 2 'unknown option --micro-batch-size; it is a field of the configuration: --set micro_batch_size=VALUE' \
+    gpt bench --micro-batch-size=4
+error 2 'unknown option --layerz; --help lists the options' gpt pretrain --layerz 4
 
 # ---- files of configuration ----
 

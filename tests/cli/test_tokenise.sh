@@ -30,6 +30,9 @@ tokens overlap '97 98 99 98 99 100 99 100 256 101 102 10 102 10 256' a.txt b.txt
 tokens stride '97 98 99 99 100 256 101 102 10' a.txt b.txt --length 3 --stride 2
 tokens fill '97 98 99 100 256 256 101 102 10 256 256 256' a.txt b.txt --length 3 --fill
 tokens fill-overlap '97 98 99 99 100 256 101 102 10 10 256 256' a.txt b.txt --length 3 --stride 2 --fill
+printf 'ab\r\n\r\ncd\r\nef\r\n\r\n' >r.txt
+tokens 'lines of Windows' '97 98 256 99 100 256 101 102 256' r.txt --documents line
+tokens 'paragraphs of Windows' '97 98 256 99 100 13 10 101 102 256' r.txt --documents paragraph
 printf 'x<|endoftext|>' >s.txt
 tokens special '120 256 256' s.txt --special-tokens
 check "text like any other" sh -c "'$program' data tokenise s.txt --output o.u16 | grep -q '^1 document, 15 tokens are in o.u16$'"
