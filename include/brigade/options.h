@@ -311,8 +311,9 @@ typedef struct bg_options {
     bool compile_only; /* the plan is to be looked at: it is made as ever, and a session of it is an error */
     /* A folder, made if it is not there, in which the remote stores of a session are files that are mapped into memory
      * instead of memory of the process. They keep weights, optimiser state and step from one session to the next that
-     * has the same plan (bg_session_flush). A file that is foreign, damaged or in use is an error of the session, never
-     * used. Which values are remote, `locations` say. NULL or "": none. */
+     * has the same plan (bg_session_flush). A file that is foreign, damaged (in its
+     * length, its first page or the index; the values have no checksum, which a checkpoint's have) or in use is an
+     * error of the session, never used. Which values are remote, `locations` say. NULL or "": none. */
     const char *memmap_dir;
     bg_memmap_mode memmap_mode;
     bool log_cycles; /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */

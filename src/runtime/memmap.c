@@ -1,6 +1,6 @@
 /*
- * memmap.c: remote stores that are files, mapped into memory. Knows directories, files and what lies where in a plan's
- * stores; nothing of weights (memmap_index.c).
+ * memmap.c: the remote stores of a plan as files of a directory. Knows the directory, its lock, and what lies where in
+ * a plan's stores; a file by itself is memmap_store.c's, weights are memmap_index.c's.
  *
  *     DIR/lock                     held while a session uses the directory
  *     DIR/replica0.device0.store   a page that says what it is, then the device's remote store, byte for byte
@@ -26,9 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,26 +44,6 @@ enum { LOCK_OF_FILE = 37 };
 enum { LOCK_OF_FILE = F_SETLK };
 #endif
 
-enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, MAGIC_BYTES = 16 };
-static const char magic[MAGIC_BYTES] = "brigade store\r\n";
-
-/* The first bytes of a store; zeros up to BGI_MEMMAP_HEADER_BYTES follow. */
-typedef struct header {
-    char magic[MAGIC_BYTES];
-    uint32_t version, byte_order;
-    uint64_t identity, id;
-    uint64_t store_bytes; /* without this page */
-    uint32_t replica, device;
-    uint64_t checksum; /* CRC-64 of what stands before it */
-} header;
-
-typedef struct store {
-    char *path;
-    unsigned char *mapping; /* the page first; NULL: the device has no remote store */
-    size_t store_bytes;
-    bool is_ours; /* made by this session */
-} store;
-
 struct bgi_memmap {
     char *directory, *index_path;
     bg_memmap_mode mode;
@@ -77,13 +54,8 @@ struct bgi_memmap {
     bool is_continued;
     bgi_memmap_index found;
     uint32_t store_count; /* devices of all replicas */
-    store *stores;
+    bgi_memmap_store *stores;
 };
-
-void bgi_memmap_store_name(uint32_t replica, uint32_t device, char name[BGI_MEMMAP_NAME_BYTES])
-{
-    snprintf(name, BGI_MEMMAP_NAME_BYTES, "replica%" PRIu32 ".device%" PRIu32 ".store", replica, device);
-}
 
 /* ---- identity ---- */
 
@@ -159,13 +131,6 @@ static uint64_t draw_id(const bgi_memmap *memmap)
 
 /* ---- the lock ---- */
 
-static bg_status fail_system(bg_error *error, const char *path, const char *what)
-{
-    char reason[BGI_ERRNO_TEXT_BYTES];
-
-    return bg_error_set(error, BG_ERROR_IO, "memmap_dir: %s %s: %s", path, what, bgi_errno_text(errno, reason));
-}
-
 static bool try_lock(int file, short type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
@@ -186,7 +151,7 @@ static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
         return bgi_error_memory(error, "a path", strlen(memmap->directory));
     memmap->lock = open(path, (is_reader ? O_RDONLY : O_RDWR | O_CREAT) | O_CLOEXEC, 0666);
     if (memmap->lock < 0 && !(is_reader && errno == ENOENT))
-        status = fail_system(error, path, "cannot be opened");
+        status = bgi_memmap_fail(error, path, "cannot be opened");
     if (memmap->lock >= 0 && !try_lock(memmap->lock, is_reader ? F_RDLCK : F_WRLCK)) {
         if (errno == EAGAIN || errno == EACCES)
             status = bg_error_set(error, BG_ERROR_INVALID,
@@ -194,179 +159,17 @@ static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
                                   "its end or use another directory",
                                   memmap->directory);
         else
-            status = fail_system(error, path, "cannot be locked");
+            status = bgi_memmap_fail(error, path, "cannot be locked");
     }
     free(path);
     return status;
 }
 
-/* ---- stores ---- */
-
-static void describe_store(const bgi_memmap *memmap, const store *s, uint32_t replica, uint32_t device, header *out)
-{
-    bgi_crc64 crc;
-
-    memset(out, 0, sizeof *out);
-    memcpy(out->magic, magic, sizeof magic);
-    out->version = VERSION;
-    out->byte_order = BYTE_ORDER_MARK;
-    out->identity = memmap->identity;
-    out->id = memmap->id;
-    out->store_bytes = s->store_bytes;
-    out->replica = replica;
-    out->device = device;
-    bgi_crc64_init(&crc);
-    bgi_crc64_add(&crc, out, offsetof(header, checksum));
-    out->checksum = bgi_crc64_value(&crc);
-}
-
-static bool header_is_whole(const header *found)
-{
-    bgi_crc64 crc;
-
-    bgi_crc64_init(&crc);
-    bgi_crc64_add(&crc, found, offsetof(header, checksum));
-    return bgi_crc64_value(&crc) == found->checksum;
-}
-
-/* Why a store cannot be what the index speaks of; NULL: it is. */
-static const char *find_fault(const header *found, const header *expected)
-{
-    if (memcmp(found->magic, magic, sizeof magic) != 0)
-        return "is no remote store of Brigade";
-    if (found->byte_order != BYTE_ORDER_MARK)
-        return "was written by a machine of another byte order, or is damaged";
-    if (!header_is_whole(found))
-        return "is damaged: the checksum of its first page is wrong";
-    if (found->version != VERSION)
-        return "has another version of the format: another release of Brigade wrote it";
-    if (found->identity != expected->identity || found->store_bytes != expected->store_bytes)
-        return "was made for another plan (model, devices or strategy)";
-    if (found->id != expected->id || found->replica != expected->replica || found->device != expected->device)
-        return "is of other files than the index beside it: it was copied or renamed";
-    return NULL;
-}
-
-static bg_status fail_store(bg_error *error, const store *s, const char *fault)
-{
-    return bg_error_set(
-        error, BG_ERROR_PARSE,
-        "memmap_dir: %s %s; it is not used: go on with the same plan, load a checkpoint into files that "
-        "are made anew, or use another directory",
-        s->path, fault);
-}
-
-/* Maps a store that is open and long enough. */
-static bg_status map_store(const bgi_memmap *memmap, store *s, int file, bg_error *error)
-{
-    const bool is_private = memmap->mode == BG_MEMMAP_READ_ONLY;
-    void *mapping = mmap(NULL, BGI_MEMMAP_HEADER_BYTES + s->store_bytes, PROT_READ | PROT_WRITE,
-                         is_private ? MAP_PRIVATE : MAP_SHARED, file, 0);
-
-    if (mapping == MAP_FAILED)
-        return fail_system(error, s->path, "cannot be mapped");
-    s->mapping = mapping;
-    return BG_OK;
-}
-
-static bg_status check_store(const bgi_memmap *memmap, const store *s, int file, uint32_t replica, uint32_t device,
-                             bg_error *error)
-{
-    header found, expected;
-    struct stat facts;
-    const char *fault;
-
-    describe_store(memmap, s, replica, device, &expected);
-    if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode))
-        return fail_store(error, s, "is no regular file");
-    if (facts.st_size < (off_t)sizeof found || pread(file, &found, sizeof found, 0) != (ssize_t)sizeof found)
-        return fail_store(error, s, "is truncated");
-    fault = find_fault(&found, &expected);
-    if (fault != NULL)
-        return fail_store(error, s, fault);
-    if ((uint64_t)facts.st_size != BGI_MEMMAP_HEADER_BYTES + (uint64_t)s->store_bytes) {
-        char text[128];
-        snprintf(text, sizeof text, "is truncated: it has %lld bytes, expected %llu", (long long)facts.st_size,
-                 (unsigned long long)BGI_MEMMAP_HEADER_BYTES + s->store_bytes);
-        return fail_store(error, s, text);
-    }
-    return BG_OK;
-}
-
-static bg_status open_store(const bgi_memmap *memmap, store *s, uint32_t replica, uint32_t device, bg_error *error)
-{
-    const int file = open(s->path, (memmap->mode == BG_MEMMAP_READ_ONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
-    bg_status status;
-
-    if (file < 0 && errno == ENOENT)
-        return fail_store(error, s, "is missing");
-    if (file < 0)
-        return fail_system(error, s->path, "cannot be opened");
-    status = check_store(memmap, s, file, replica, device, error);
-    if (status == BG_OK)
-        status = map_store(memmap, s, file, error);
-    close(file); /* the mapping keeps it */
-    return status;
-}
-
-static bg_status fail_space(bg_error *error, const bgi_memmap *memmap, const store *s, int reason)
-{
-    char text[BGI_ERRNO_TEXT_BYTES];
-    struct statvfs facts;
-    double free_bytes = 0.0;
-
-    if (statvfs(memmap->directory, &facts) == 0)
-        free_bytes = (double)facts.f_bavail * (double)facts.f_frsize;
-    return bg_error_set(error, BG_ERROR_IO,
-                        "memmap_dir: %s needs %.3f MB, %.3f MB are free there: %s; free some, or use another directory",
-                        s->path, ((double)s->store_bytes + BGI_MEMMAP_HEADER_BYTES) * 1e-6, free_bytes * 1e-6,
-                        bgi_errno_text(reason, text));
-}
-
-/* A file that is new, so that all of it is zero, as memory would be. */
-static bg_status make_store(const bgi_memmap *memmap, store *s, uint32_t replica, uint32_t device, bg_error *error)
-{
-    const int file = open(s->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bg_status status = BG_OK;
-    header first;
-    int reason;
-
-    if (file < 0)
-        return fail_system(error, s->path, "cannot be made");
-    s->is_ours = true;
-    describe_store(memmap, s, replica, device, &first);
-    reason = posix_fallocate(file, 0, (off_t)(BGI_MEMMAP_HEADER_BYTES + s->store_bytes));
-    if (reason != 0)
-        status = fail_space(error, memmap, s, reason);
-    else if (pwrite(file, &first, sizeof first, 0) != (ssize_t)sizeof first)
-        status = fail_system(error, s->path, "cannot be written");
-    if (status == BG_OK)
-        status = map_store(memmap, s, file, error);
-    close(file);
-    return status;
-}
-
 /* ---- which files there are ---- */
-
-/* Whether a file that stands where a store would go is one, whole or not: another is not overwritten. */
-static bool is_some_store(const char *path)
-{
-    char found[MAGIC_BYTES] = {0};
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat facts = {0};
-    ssize_t count;
-
-    if (file < 0)
-        return false;
-    count = fstat(file, &facts) == 0 ? pread(file, found, sizeof found, 0) : -1;
-    close(file);
-    /* One that nothing was written to yet is a beginning that ended early. */
-    return count == 0 || (count == MAGIC_BYTES && (memcmp(found, magic, sizeof magic) == 0 || found[0] == '\0'));
-}
 
 static bg_status remove_file(const char *path, bg_error *error)
 {
-    return unlink(path) == 0 || errno == ENOENT ? BG_OK : fail_system(error, path, "cannot be removed");
+    return unlink(path) == 0 || errno == ENOENT ? BG_OK : bgi_memmap_fail(error, path, "cannot be removed");
 }
 
 /* The index first: without it the rest is nothing. */
@@ -375,10 +178,10 @@ static bg_status remove_files(bgi_memmap *memmap, bg_error *error)
     BGI_TRY(remove_file(memmap->index_path, error));
     memmap->is_complete = false;
     for (uint32_t i = 0; i < memmap->store_count; i++) {
-        const store *s = &memmap->stores[i];
+        const bgi_memmap_store *s = &memmap->stores[i];
         if (s->path == NULL || access(s->path, F_OK) != 0)
             continue;
-        if (!is_some_store(s->path))
+        if (!bgi_memmap_store_is_some(s->path))
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "memmap_dir: %s is no remote store of Brigade and is not overwritten; use another "
                                 "directory",
@@ -396,18 +199,19 @@ static bool has_any_store(const bgi_memmap *memmap)
     return false;
 }
 
-static bg_status open_files(bgi_memmap *memmap, uint32_t devices, bg_error *error)
+static bg_status open_files(bgi_memmap *memmap, bg_error *error)
 {
     BGI_TRY(bgi_memmap_index_read(memmap->index_path, memmap->identity, &memmap->found, error));
     memmap->id = memmap->found.id;
     for (uint32_t i = 0; i < memmap->store_count; i++)
         if (memmap->stores[i].path != NULL)
-            BGI_TRY(open_store(memmap, &memmap->stores[i], i / devices, i % devices, error));
+            BGI_TRY(bgi_memmap_store_open(&memmap->stores[i], memmap->identity, memmap->id,
+                                          memmap->mode == BG_MEMMAP_READ_ONLY, error));
     memmap->is_continued = memmap->is_complete = true;
     return BG_OK;
 }
 
-static bg_status make_files(bgi_memmap *memmap, uint32_t devices, bg_error *error)
+static bg_status make_files(bgi_memmap *memmap, bg_error *error)
 {
     bg_status status = BG_OK;
 
@@ -415,35 +219,32 @@ static bg_status make_files(bgi_memmap *memmap, uint32_t devices, bg_error *erro
     memmap->is_made = true;
     for (uint32_t i = 0; status == BG_OK && i < memmap->store_count; i++)
         if (memmap->stores[i].path != NULL)
-            status = make_store(memmap, &memmap->stores[i], i / devices, i % devices, error);
+            status = bgi_memmap_store_make(&memmap->stores[i], memmap->identity, memmap->id, error);
     return status;
 }
 
 /* Opens or makes the files, as the mode wants them. */
-static bg_status find_files(bgi_memmap *memmap, uint32_t devices, bg_error *error)
+static bg_status find_files(bgi_memmap *memmap, bg_error *error)
 {
     const bool has_index = access(memmap->index_path, F_OK) == 0;
 
     if (memmap->mode == BG_MEMMAP_RENEW) {
-        if (has_index && open_files(memmap, devices, NULL) == BG_OK)
+        if (has_index && open_files(memmap, NULL) == BG_OK)
             return BG_OK;
         for (uint32_t i = 0; i < memmap->store_count; i++)
-            if (memmap->stores[i].mapping != NULL) {
-                munmap(memmap->stores[i].mapping, BGI_MEMMAP_HEADER_BYTES + memmap->stores[i].store_bytes);
-                memmap->stores[i].mapping = NULL;
-            }
+            bgi_memmap_store_unmap(&memmap->stores[i]);
         bgi_memmap_index_clear(&memmap->found);
         BGI_TRY(remove_files(memmap, error));
-        return make_files(memmap, devices, error);
+        return make_files(memmap, error);
     }
     if (has_index)
-        return open_files(memmap, devices, error);
+        return open_files(memmap, error);
     if (has_any_store(memmap))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "memmap_dir %s has remote stores without %s: the run that used them did not end in order, "
                             "so their values are of no one step; go on from a checkpoint, or remove them to begin anew",
                             memmap->directory, BGI_MEMMAP_INDEX);
-    return make_files(memmap, devices, error);
+    return make_files(memmap, error);
 }
 
 /* ---- life ---- */
@@ -459,11 +260,12 @@ static bg_status name_files(bgi_memmap *memmap, const bg_plan *plan, bg_error *e
     if (memmap->directory == NULL || memmap->index_path == NULL || memmap->stores == NULL)
         return bgi_error_memory(error, "remote stores", memmap->store_count * sizeof *memmap->stores);
     for (uint32_t i = 0; i < memmap->store_count; i++) {
-        store *s = &memmap->stores[i];
-        s->store_bytes = plan->devices[i % plan->device_count].remote_bytes;
+        bgi_memmap_store *s = &memmap->stores[i];
+        s->replica = i / plan->device_count, s->device = i % plan->device_count;
+        s->store_bytes = plan->devices[s->device].remote_bytes;
         if (s->store_bytes == 0)
             continue;
-        bgi_memmap_store_name(i / plan->device_count, i % plan->device_count, name);
+        bgi_memmap_store_name(s->replica, s->device, name);
         s->path = bgi_path_join(memmap->directory, name);
         if (s->path == NULL)
             return bgi_error_memory(error, "a path", strlen(memmap->directory));
@@ -500,7 +302,7 @@ bg_status bgi_memmap_open(const bg_plan *plan, bgi_memmap **out, bg_error *error
                 "memory");
         goto cleanup;
     }
-    BGI_TRY_CLEANUP(find_files(memmap, plan->device_count, error));
+    BGI_TRY_CLEANUP(find_files(memmap, error));
     *out = memmap;
     return BG_OK;
 cleanup:
@@ -514,9 +316,8 @@ void bgi_memmap_close(bgi_memmap *memmap)
         return;
     bgi_memmap_index_clear(&memmap->found);
     for (uint32_t i = 0; memmap->stores != NULL && i < memmap->store_count; i++) {
-        store *s = &memmap->stores[i];
-        if (s->mapping != NULL)
-            munmap(s->mapping, BGI_MEMMAP_HEADER_BYTES + s->store_bytes);
+        bgi_memmap_store *s = &memmap->stores[i];
+        bgi_memmap_store_unmap(s);
         if (memmap->is_made && s->is_ours)
             unlink(s->path);
         free(s->path);
@@ -586,9 +387,9 @@ static bg_status flush_directory(const bgi_memmap *memmap, bg_error *error)
     bg_status status = BG_OK;
 
     if (folder < 0)
-        return fail_system(error, memmap->directory, "cannot be opened");
+        return bgi_memmap_fail(error, memmap->directory, "cannot be opened");
     if (fsync(folder) != 0 && errno != EINVAL)
-        status = fail_system(error, memmap->directory, "cannot be flushed");
+        status = bgi_memmap_fail(error, memmap->directory, "cannot be flushed");
     close(folder);
     return status;
 }
@@ -612,11 +413,8 @@ bg_status bgi_memmap_begin(bgi_memmap *memmap, bg_error *error)
 
 bg_status bgi_memmap_flush(bgi_memmap *memmap, bg_error *error)
 {
-    for (uint32_t i = 0; i < memmap->store_count; i++) {
-        const store *s = &memmap->stores[i];
-        if (s->mapping != NULL && msync(s->mapping, BGI_MEMMAP_HEADER_BYTES + s->store_bytes, MS_SYNC) != 0)
-            return fail_system(error, s->path, "cannot be written to the disk");
-    }
+    for (uint32_t i = 0; i < memmap->store_count; i++)
+        BGI_TRY(bgi_memmap_store_flush(&memmap->stores[i], error));
     return BG_OK;
 }
 

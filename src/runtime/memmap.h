@@ -8,13 +8,10 @@
 #include <brigade/safetensors.h>
 
 #include "runtime/engine.h"
+#include "runtime/memmap_store.h"
 
 #define BGI_MEMMAP_INDEX "index.safetensors"
 #define BGI_MEMMAP_LOCK  "lock"
-
-/* A store's file is named for the replica and the device: "replica0.device1.store". */
-enum { BGI_MEMMAP_NAME_BYTES = 64, BGI_MEMMAP_HEADER_BYTES = 4096 };
-void bgi_memmap_store_name(uint32_t replica, uint32_t device, char name[BGI_MEMMAP_NAME_BYTES]);
 
 /* ---- memmap.c ---- */
 
