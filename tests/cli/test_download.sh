@@ -17,7 +17,7 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
 print(server.server_port, flush=True)
 server.serve_forever()' "$1" >"$folder/port" 2>/dev/null &
     server=$!
-    for attempt in $(seq 100); do
+    for attempt in $(seq 600); do
         [ -s "$folder/port" ] && break
         sleep 0.1
     done
@@ -67,13 +67,13 @@ connection = s.accept()
 print("connected", flush=True)
 time.sleep(60)' >port 2>/dev/null &
 server=$!
-for attempt in $(seq 100); do
+for attempt in $(seq 600); do
     [ -s port ] && break
     sleep 0.1
 done
 "$program" mnist --download --mirror "http://127.0.0.1:$(cat port)/" --data-dir waits >waits.out 2>waits.err &
 process=$!
-for attempt in $(seq 100); do
+for attempt in $(seq 600); do
     grep -q connected port && break
     sleep 0.1
 done

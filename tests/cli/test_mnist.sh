@@ -368,7 +368,7 @@ error 1 '`layer3.weight` is float32[320,256], the network has float32[256,320]' 
 interrupt() {
     "$program" mnist $small --epochs 100000 --save "$1.safetensors" --log "$1.jsonl" >"$1.out" 2>"$1.err" &
     process=$!
-    for attempt in $(seq 50); do
+    for attempt in $(seq 600); do
         [ "$(cat "$1.jsonl" 2>/dev/null | wc -l)" -gt 10 ] && break
         sleep 0.2
     done
@@ -395,7 +395,7 @@ mkfifo waiting
 printf 'old weights' >old.safetensors
 "$program" mnist $small --epochs 1 --save old.safetensors --log waiting >waiting.out 2>waiting.err &
 process=$!
-for attempt in $(seq 50); do
+for attempt in $(seq 600); do
     grep -q '^Graph compilation' waiting.out 2>/dev/null && break
     grep -q '^Training' waiting.out 2>/dev/null && [ "$attempt" -gt 5 ] && break
     sleep 0.2

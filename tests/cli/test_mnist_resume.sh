@@ -56,7 +56,7 @@ interrupt() {
         >out 2>err &
     pid=$!
     tries=0
-    while [ -z "$(latest c2)" ] && [ $tries -lt 600 ]; do
+    while [ -z "$(latest c2)" ] && [ $tries -lt 2400 ]; do
         sleep 0.05
         tries=$((tries + 1))
     done

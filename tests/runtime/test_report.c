@@ -29,7 +29,7 @@ static toy_options impatient(void)
 {
     toy_options options = toy_defaults();
 
-    options.wait_limit_s = 0.15;
+    options.wait_limit_s = 0.3;
     return options;
 }
 
@@ -334,12 +334,12 @@ static void parts_that_do_not_return(void **state)
     expect_kernel_report(&options);
 }
 
-/* A slow kernel is no stuck one. */
+/* A slow kernel is no stuck one, nor is one that a busy machine lets wait. */
 static void sleep_a_little(const bg_kernel_call *call, uint32_t part)
 {
     (void)call;
     (void)part;
-    sleep_ms(20);
+    sleep_ms(50);
 }
 
 static void slow_but_alive(void **state)
@@ -352,7 +352,8 @@ static void slow_but_alive(void **state)
     options.forward = sleep_a_little;
     options.inference = true;
     options.micro_batches = 4;
-    options.cores = 1; /* 16 x 20 ms, more than the limit */
+    options.cores = 1; /* 16 x 50 ms, more than the limit */
+    options.wait_limit_s = 0.5;
     plan = toy_plan_create(&options);
     assert_non_null(plan);
     if (run_to_failure(plan, &options, &error) != BG_OK)
