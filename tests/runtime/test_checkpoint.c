@@ -613,9 +613,12 @@ static void test_lost_weights(void **state)
 
 static void test_newest_are_kept(void **state)
 {
-    static const char *const others[] = {"notes.txt", "checkpoint_train_step_01.safetensors",
+    static const char *const others[] = {"notes.txt",
+                                         "checkpoint_train_step_01.safetensors",
                                          "checkpoint_train_step_1.safetensors.old",
-                                         "checkpoint_train_step_.safetensors", "xcheckpoint_train_step_1.safetensors"};
+                                         "checkpoint_train_step_1.safetensors.tmp-by-hand",
+                                         "checkpoint_train_step_.safetensors",
+                                         "xcheckpoint_train_step_1.safetensors"};
     enum { OTHERS = sizeof others / sizeof others[0] };
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
     fixture *f = *state;

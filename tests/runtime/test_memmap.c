@@ -385,8 +385,9 @@ static void refuse_damage(const way *w, const bg_options *options, const char *p
 static void damage_is_refused(void **state)
 {
     const way *w = &ways[1];
-    char folder[TEST_FOLDER_BYTES], path[PATH_BYTES], other[PATH_BYTES], third[PATH_BYTES];
-    bg_options options;
+    char folder[TEST_FOLDER_BYTES], elsewhere[TEST_FOLDER_BYTES];
+    char path[PATH_BYTES], other[PATH_BYTES], third[PATH_BYTES];
+    bg_options options, another;
     test_result r = {0}, before;
     struct stat facts;
 
@@ -412,6 +413,18 @@ static void damage_is_refused(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(other, path), 0);
     test_train_expect(read_files(folder), &before, "files that were refused");
+    /* A store of the same plan and the same step, but of another training. */
+    test_folder_create(elsewhere);
+    another = options_for(w, elsewhere);
+    free(r.bytes);
+    r = (test_result){0};
+    train(w, &another, 0, STOP, "note", &r);
+    assert_int_equal(rename(path, other), 0);
+    join(elsewhere, "replica1.device1.store", third);
+    assert_int_equal(rename(third, path), 0);
+    refuse(w, &options, BG_ERROR_PARSE, "of other files than the index beside it");
+    assert_int_equal(rename(other, path), 0);
+    test_folder_remove(elsewhere);
     assert_int_equal(truncate(path, facts.st_size - 1), 0);
     refuse(w, &options, BG_ERROR_PARSE, "is truncated");
     free(before.bytes);

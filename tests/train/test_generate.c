@@ -236,6 +236,9 @@ static void test_shares(void **state)
     require(bg_generator_sample(generator, &sampling, &again, NULL), NULL);
     assert_int_equal(first, again);
     sampling.temperature = 1e6; /* all tokens alike */
+    sampling.top_k = VOCABULARY - 1;
+    assert_int_equal(count_draws(generator, sampling, draws, counts), VOCABULARY - 1);
+    sampling.top_k = 0;
     require(bg_generator_sample(generator, &sampling, &first, NULL), NULL);
     for (uint32_t i = 0, same = 0; i < 20; i++) {
         require(bg_generator_feed(generator, (const uint32_t[]){3}, 1, NULL), NULL);
