@@ -231,6 +231,16 @@ train halves --steps 4 --set n_samples=50
 train halves --steps 6 --set n_samples=50 --load halves
 same epochs halves
 
+# In larger calls the place is rounded down to one of them, and stays one; with other data it is the next epoch's beginning.
+train larger --steps 3
+train larger --steps 4 --load larger --set global_batch_size=32
+check "samples that are used again are said" grep -q '48 samples of the epoch were used, .* 16 are used again' larger.err
+train larger --steps 5 --load larger --set global_batch_size=32
+check "once" test ! -s larger.err
+train larger --steps 6 --load larger --set global_batch_size=32 n_samples=64
+check "other data are said" grep -q 'the data had [0-9]* samples of 8 tokens and have 64 of 8 now; they begin anew' larger.err
+check "from the next epoch on" grep -q "$(printf '"epoch": 1' | od -An -tx1 | tr -d ' \n')" larger/checkpoint_train_step_6.safetensors
+
 # Fewer samples than an update takes: the same ones, several times.
 train few --steps 6 --set n_samples=2 --no-shuffle
 printf 'abcdefghijklmnopqrstuvwxyz0123456789' >alphabet.txt
