@@ -71,10 +71,10 @@ done
 
 # A step at work is finished and saved; the exit code is 0.
 for signal in INT TERM; do
-    rm -rf stopped
+    rm -rf stopped stopped.out # what the signal before made says "Step: 3/", too
     "$program" gpt pretrain $run --steps 100000 --save stopped >stopped.out 2>err &
     pid=$!
-    until grep -q '^Step: 3/' stopped.out || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    until grep -q '^Step: 3/' stopped.out 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
     kill -$signal $pid
     wait $pid
     check "SIG$signal ends it with 0" test $? -eq 0
