@@ -301,7 +301,7 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     if (trainer->options->stochastic_rounding && !keeps_16_bits(trainer->graph))
         warn(trainer->options,
              "stochastic rounding changes nothing: neither weights nor the optimiser's state are kept "
-             "in 16 bits; keep them in bfloat16, or leave it off");
+             "in 16 bits; keep them so, or leave it off");
     if (optimiser->kind == BG_SGD && !optimiser->combined && optimiser->velocity_scaling != 1.0 &&
         optimiser->velocity_scaling != 0.0) {
         snprintf(text, sizeof text,

@@ -113,6 +113,10 @@ check "weights in bfloat16 take half the bytes" test "$(wc -c <chance.safetensor
     "$(($(wc -c <half.safetensors) * 6 / 10))"
 train nearest --set precision=bfloat16 weights=bfloat16 stochastic_rounding=false
 check "to nearest gives other weights" sh -c '! cmp -s chance.safetensors nearest.safetensors'
+for rounding in true false; do
+    train chance16$rounding --set precision=float16 weights=float16 stochastic_rounding=$rounding
+done
+check "in float16 too" sh -c '! cmp -s chance16true.safetensors chance16false.safetensors'
 train tohf --set precision=bfloat16 weights=bfloat16 --save-hf halfhf
 train fromhf --set precision=bfloat16 weights=bfloat16 maximum=0 constant=true --hf-model halfhf --save-hf halfhf2
 check "a folder of bfloat16 weights comes and goes" cmp -s halfhf/model.safetensors halfhf2/model.safetensors

@@ -294,6 +294,7 @@ static void test_idle_options_are_said(void **state)
     expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &adam, 0, 0);
     expect_warnings(BG_FLOAT32, BG_BFLOAT16, true, &adam, 0, 0);
     expect_warnings(BG_BFLOAT16, BG_DTYPE_NONE, true, &adam, 0, 0);
+    expect_warnings(BG_FLOAT16, BG_DTYPE_NONE, true, &adam, 0, 0);
     sgd.momentum = 0.9, sgd.velocity_scaling = 8.0;
     expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &sgd, 0, 1);
     sgd.combined = true;
