@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 /* ---- update strings ---- */
 
@@ -58,7 +59,7 @@ static json_t *read_integer(const char *text)
 static json_t *read_real(const char *text)
 {
     char *end;
-    const double value = strtod(text, &end);
+    const double value = bgi_text_real(text, &end);
 
     return end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(value)
                ? NULL

@@ -10,6 +10,7 @@
 #include "config/problems.h"
 #include "config/run_options.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "core/file.h"
 #include "plan/options.h"
 
@@ -252,7 +253,7 @@ static bg_status read_elements(bg_run_options *options, const char *text, bg_con
         return bgi_error_memory(error, "options", strlen(text) * sizeof *reals);
     for (const char *at = text; *at != '\0'; at += *at == ',') {
         char *end;
-        reals[out->count] = strtod(at, &end);
+        reals[out->count] = bgi_text_real(at, &end);
         integers[out->count] = strtoll(at, NULL, 10);
         out->count++;
         at = end;
@@ -277,7 +278,7 @@ bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_confi
     value.kind = bgi_run_option_kind(number);
     value.boolean = value.kind == BG_CONFIG_BOOL && strcmp(text, "true") == 0;
     if (value.kind == BG_CONFIG_INTEGER || value.kind == BG_CONFIG_REAL)
-        value.real = strtod(text, NULL);
+        value.real = bgi_text_real(text, NULL);
     errno = 0;
     if (value.kind == BG_CONFIG_INTEGER)
         value.integer = strtoll(text, NULL, 10);

@@ -240,7 +240,7 @@ static bool set_number(const option_row *row, const char *text, void *at)
 static bool read_real(const char *text, double *out)
 {
     char *end;
-    const double real = strtod(text, &end);
+    const double real = bgi_text_real(text, &end);
 
     if (end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(real))
         return false;

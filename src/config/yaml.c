@@ -13,6 +13,7 @@
 #include <yaml.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 /* Of the keys of maps inside maps; longer ones have no place. */
 enum { PATH_BYTES = 256 };
@@ -88,7 +89,7 @@ static bg_status read_number(reader *it, const char *text, json_t **out)
             return fail_at(it, it->event.start_mark, "a whole number beyond 64 bits");
         *out = json_integer(value);
     } else {
-        double value = strtod(text, &end);
+        double value = bgi_text_real(text, &end);
         if (*end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text))
             return fail_at(it, it->event.start_mark, "neither a number nor text; put text in quotes");
         if (!isfinite(value))

@@ -3,6 +3,7 @@
  */
 #include "core/text.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,31 @@ void bgi_text_clear(bgi_text *text)
 {
     free(text->data);
     memset(text, 0, sizeof *text);
+}
+
+void bgi_text_add_real(bgi_text *text, double value)
+{
+    char digits[32];
+    char *point;
+    size_t length;
+
+    snprintf(digits, sizeof digits, "%.9g", value);
+    point = digits + strspn(digits, "+-0123456789einfa");
+    length = strcspn(point, "0123456789");
+    bgi_text_add(text, "%.*s%s%s", (int)(point - digits), digits, length > 0 ? "." : "", point + length);
+}
+
+double bgi_text_real(const char *text, char **end)
+{
+    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    const locale_t before = plain != (locale_t)0 ? uselocale(plain) : (locale_t)0;
+    const double value = strtod(text, end);
+
+    if (plain != (locale_t)0) {
+        uselocale(before); /* of this thread alone */
+        freelocale(plain);
+    }
+    return value;
 }
 
 bg_status bgi_text_finish(bgi_text *text, char **out, bg_error *error)

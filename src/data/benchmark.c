@@ -158,22 +158,30 @@ static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_
     return 1e-9 * (double)(ns > 0 ? ns : 1);
 }
 
+static void add_real(bgi_text *text, const char *key, double value)
+{
+    bgi_text_add(text, ",\"%s\":", key);
+    bgi_text_add_real(text, value);
+}
+
 static void print_epoch(bgi_text *text, const feed *f, uint64_t count, uint64_t *latencies, const epoch_result *result)
 {
     const double elapsed_s = 1e-9 * (double)result->elapsed_ns;
 
     qsort(latencies, count, sizeof *latencies, compare_times);
-    bgi_text_add(text,
-                 "{\"elements_processed\":%" PRIu64 ",\"total_bytes_processed\":%" PRIu64
-                 ",\"time_elapsed\":%.9g,\"elements_per_second\":%.9g,\"bandwidth\":%.9g,\"latency_mean\":%.9g,"
-                 "\"latency_p50\":%.9g,\"latency_p90\":%.9g,\"latency_p99\":%.9g,\"latency_max\":%.9g",
-                 count, result->bytes, elapsed_s, (double)count / elapsed_s, 1e-9 * (double)result->bytes / elapsed_s,
-                 elapsed_s / (double)count, percentile_s(latencies, count, 50), percentile_s(latencies, count, 90),
-                 percentile_s(latencies, count, 99), percentile_s(latencies, count, 100));
-    if (f->loader != NULL)
-        bgi_text_add(text, ",\"misses\":%" PRIu64 ",\"wait_time\":%.9g",
-                     result->after.miss_count - result->before.miss_count,
-                     1e-9 * (double)(result->after.wait_ns - result->before.wait_ns));
+    bgi_text_add(text, "{\"elements_processed\":%" PRIu64 ",\"total_bytes_processed\":%" PRIu64, count, result->bytes);
+    add_real(text, "time_elapsed", elapsed_s);
+    add_real(text, "elements_per_second", (double)count / elapsed_s);
+    add_real(text, "bandwidth", 1e-9 * (double)result->bytes / elapsed_s);
+    add_real(text, "latency_mean", elapsed_s / (double)count);
+    add_real(text, "latency_p50", percentile_s(latencies, count, 50));
+    add_real(text, "latency_p90", percentile_s(latencies, count, 90));
+    add_real(text, "latency_p99", percentile_s(latencies, count, 99));
+    add_real(text, "latency_max", percentile_s(latencies, count, 100));
+    if (f->loader != NULL) {
+        bgi_text_add(text, ",\"misses\":%" PRIu64, result->after.miss_count - result->before.miss_count);
+        add_real(text, "wait_time", 1e-9 * (double)(result->after.wait_ns - result->before.wait_ns));
+    }
     bgi_text_add(text, "}");
 }
 

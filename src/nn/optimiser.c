@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 bg_optimiser bg_sgd(double learning_rate)
 {
@@ -296,7 +297,7 @@ static bg_status read_field(const char *text, size_t length, bg_optimiser *optim
         *(bool *)((char *)optimiser + field->offset) = true;
         return BG_OK;
     }
-    value = equals != NULL ? strtod(equals + 1, &end) : 0.0;
+    value = equals != NULL ? bgi_text_real(equals + 1, &end) : 0.0;
     if (field->is_flag || equals == NULL || equals + 1 == text + length || end != text + length)
         return bg_error_set(error, BG_ERROR_INVALID, "optimiser: `%.*s`; %s", (int)(length < 64 ? length : 64), text,
                             field->is_flag ? "it is a word by itself, without a value"
