@@ -136,6 +136,23 @@ check "weights in float16" grep -q '"F16"' sixteen.safetensors
 train sixteenhf --set precision=float16 weights=float16 maximum=0 constant=true --hf-model halfhf --save-hf halfhf3
 train sixteenhf2 --set precision=float16 weights=float16 maximum=0 constant=true --hf-model halfhf3 --save-hf halfhf4
 check "a folder of float16 weights comes and goes" cmp -s halfhf3/model.safetensors halfhf4/model.safetensors
+# With next to no gradients weights decay alone; biases, and the ones that scale norms, do not.
+train decay --set training.optimizer.name=sgd constant=true weight_decay=0.5 gradient_clipping=1e-30
+check "norms do not decay" test "$(od -An -v -tx4 decay.safetensors | tr ' ' '\n' | grep -c '^3f800000$')" -eq 320
+train without --set dropout_prob=0
+train evaluation --set model.eval=true
+check "model.eval is without dropout" cmp -s without.safetensors evaluation.safetensors
+check "dropout gives other weights" sh -c '! cmp -s base.safetensors without.safetensors'
+# Each setting of an optimiser reaches it.
+train rmsprop --set training.optimizer.name=rmsprop
+for setting in rmsprop:momentum=0.5 rmsprop:alpha=0.5 rmsprop:centred=true rmsprop:tf_variant=true base:beta1=0.5 \
+    base:beta2=0.5 base:epsilon=0.01 base:weight_decay=0.5 base:gradient_clipping=0.5; do
+    name=adamw
+    [ "${setting%%:*}" = rmsprop ] && name=rmsprop
+    train setting --set training.optimizer.name=$name "${setting#*:}"
+    check "$setting has an effect" sh -c "! cmp -s ${setting%%:*}.safetensors setting.safetensors"
+    rm -r setting
+done
 train lamb --set training.optimizer.name=lamb
 train lambpipelined --set training.optimizer.name=lamb --strategy pipelined
 same lamb lambpipelined
@@ -386,6 +403,10 @@ train events --steps 3 --tensorboard board
 check "an event file" test "$(ls board | grep -c '^events\.out\.tfevents\.')" -eq 1
 for tag in loss grad_norm lr throughput; do
     check "$tag in it" test "$(cat board/events* | tr -c 'a-z_' '\n' | grep -c -x -e "$tag")" -eq 3
+done
+od -An -v -tx1 board/events* | tr -d ' \n' >events.hex
+for step in 1 2 3; do # field 2, the step, before field 5, what it has
+    check "step $step in it" grep -q "100${step}2a" events.hex
 done
 error 1 '--tensorboard: ' gpt pretrain $one precision=float32 --quiet --steps 1 --tensorboard a.tfrecord
 

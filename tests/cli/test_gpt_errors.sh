@@ -154,6 +154,11 @@ check "an older one, by its name" \
 check "is gone on from, to the same bits" cmp -s another/checkpoint_train_step_2.safetensors \
     saved/checkpoint_train_step_2.safetensors
 
+# A loss that is not finite ends the run, and leaves no checkpoint.
+error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint was made of it' \
+    gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
+check "no checkpoint" test -z "$(ls diverging)"
+
 # ---- places to write to ----
 
 error 1 '--save: /dev/null: is not a folder' gpt pretrain $one --save /dev/null

@@ -71,6 +71,8 @@ check "another seed's is not" sh -c '! cmp -s seed.1.a seed.2.a'
 printf 'twenty bytes of text' >a.txt
 printf 'abcdefgh' >b.u16
 error 1 'b.u16: token 0 is 25185, expected below 257' gpt eval --hf-model zero --input-files a.txt b.u16
+printf 'a\000\001\001' >b.u16
+error 1 'b.u16: token 1 is 257, expected below 257' gpt eval --hf-model zero --input-files b.u16
 printf 'a\000b\000c\000' >b.u16
 check eval "$program" gpt eval --hf-model zero --input-files a.txt b.u16 >out
 check "eval: the loss" test "$(cat out)" = 'Tokens: 21 Loss: 5.549076 Perplexity: 257.0000'
