@@ -10,9 +10,11 @@ zeros() {
     head -c "$1" /dev/zero
 }
 
-# model DIR LOGIT: one layer of width 4, 16 positions; the logit of z is LOGIT (four octal bytes of a float), others 0.
+# model DIR LOGIT [TOKEN]: one layer of width 4, 16 positions; the logit of z, or of a token, is LOGIT (four octal bytes of a
+# float), others 0.
 model() {
     mkdir -p "$1"
+    row=${3:-122}
     cat >"$1/config.json" <<END
 {"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": 257}
 END
@@ -37,15 +39,16 @@ END
         printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))"
         zeros 6
         printf %s "$header"
-        zeros $((122 * 16))
+        zeros $((row * 16))
         printf "$2"
-        zeros $((1028 * 4 - 122 * 16 - 4))
+        zeros $((1028 * 4 - row * 16 - 4))
         printf '\000\000\200\077' # 1
         zeros $((at - 1028 * 4 - 4))
     } >"$1/model.safetensors"
 }
 model z '\000\000\310\102' # 100
 model zero '\000\000\000\000'
+model end '\000\000\310\102' 256
 
 check greedy "$program" gpt generate --hf-model z --prompt 'a b' --length 5 --temperature 0 >out
 check "greedy: the text" test "$(cat out)" = 'a bzzzzz'
@@ -60,6 +63,10 @@ check prompt-file "$program" gpt generate --hf-model z --prompt-file prompt --le
 check "prompt-file: the text" test "$(cat out)" = 'from a filezz'
 check "end of text" "$program" gpt generate --hf-model z --prompt 'a<|endoftext|>b' --length 1 >out
 check "end of text: a token, not a text" test "$(cat out)" = 'abz'
+"$program" gpt generate --hf-model end --prompt 'a' --length 2 >out
+check "an end of text ends it" test "$(cat out)" = a
+"$program" gpt generate --hf-model end --prompt 'a' --length 2 --go-on >out
+check "or is a token like others" test "$(cat out)" = 'a<|endoftext|><|endoftext|>'
 for run in 1.a 1.b 2.a; do
     "$program" gpt generate --hf-model zero --prompt x --length 12 --seed "${run%.*}" --go-on | od -An -tu1 >"seed.$run"
 done
