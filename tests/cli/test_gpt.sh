@@ -174,6 +174,10 @@ for key in loss grad_norm; do
     check "and changes no $key" test "$(values base $key)" = "$(values automatic $key)"
 done
 check "nor a weight" cmp -s base.safetensors automatic.safetensors
+train evaluated --set eval=true
+train undropped --set dropout_prob=0
+same evaluated undropped
+check "eval is without dropout" sh -c '! cmp -s base.safetensors evaluated.safetensors'
 train seed --seed 7
 check "another seed gives other weights" sh -c '! cmp -s base.safetensors seed.safetensors'
 train order --no-shuffle
@@ -313,6 +317,14 @@ wait $!
 check "what others wrote stays" test "$(grep -c '^{"step":.*}$' shared.jsonl)" -eq 301
 check "nothing is cut" test "$(wc -l <shared.jsonl)" -eq 301
 
+# ---- a run that goes wrong ----
+
+for rate in 1e30 1e19; do
+    error 1 'no checkpoint was made of it' gpt pretrain $one precision=float32 training.optimizer.name=sgd gradient_clipping=0 \
+        maximum=$rate constant=true --steps 9 --quiet --save "wrong-$rate"
+    check "and none is there" sh -c "! ls wrong-$rate/*.safetensors 2>/dev/null"
+done
+
 # ---- learning ----
 
 steps=150
@@ -343,6 +355,8 @@ check "are the same as one by one" cmp -s calls.safetensors singly.safetensors
 for key in loss lr; do
     check "each has its line and $key" test "$(values calls $key)" = "$(values singly $key)"
 done
+check "the line of a call has the mean of its losses" test "$(sed -n 's/^Step: 4.*Loss: \([0-9.]*\) .*/\1/p' calls.out)" = \
+    "$(values calls loss | tail -n 2 | awk '{ sum += $1 } END { printf "%.3f", sum / 2 }')"
 train callspipelined --steps 4 --set device_iterations=4 training.steps=8 warmup_proportion=0.4 decay=cosine \
     --strategy pipelined --cores 1
 check "four updates a call in a pipeline" cmp -s callspipelined.safetensors singly.safetensors
@@ -368,6 +382,11 @@ while [ $i -lt 97 ]; do
 done >count.u16
 train tokens --steps 3 --input-files count.u16 --set global_batch_size=4 --no-shuffle
 check "a token file" grep -q '^Data: count.u16; 12 samples of 8 tokens$' tokens.out
+# Labels are the tokens one further on: the loss is that of `gpt eval`, which predicts each token but the first.
+train shifted --steps 1 --input-files count.u16 --no-shuffle --hf-model hf \
+    --set global_batch_size=12 dropout_prob=0 maximum=0 constant=true
+"$program" gpt eval --hf-model hf --input-files count.u16 --sequence-length 8 >eval.out 2>&1
+check "the loss is eval's" awk "BEGIN { d = $(values shifted loss) - $(sed -n 's/.*Loss: \([0-9.]*\).*/\1/p' eval.out); exit d > 1e-5 || d < -1e-5 }"
 cp count.u16 count2.u16
 train files --steps 1 --input-files 'count*.u16'
 check "two files" grep -q '^Data: count.u16 and 1 more; 24 samples of 8 tokens$' files.out
