@@ -23,7 +23,7 @@
 #include "core/text.h"
 #include "plan/store.h"
 
-enum { MAGIC_BYTES = 8, HEAD_BYTES = 28, VERSION = 2 };
+enum { MAGIC_BYTES = 8, HEAD_BYTES = 28, VERSION = 3 };
 static const unsigned char magic[MAGIC_BYTES] = {'B', 'R', 'G', 'P', 'L', 'A', 'N', '\n'};
 static const size_t limit_bytes = (size_t)1 << 30;
 

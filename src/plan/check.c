@@ -179,6 +179,22 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
     return BG_OK;
 }
 
+/* What leaves early leaves in the middle of the action before it. */
+static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_error *error)
+{
+    const bgi_instruction *send = &on->instructions[number], *maker = send;
+
+    if (send->after_calls == 0)
+        return BG_OK;
+    while (maker > on->instructions && maker->action.kind == BG_ACTION_SEND)
+        maker--;
+    if (send->action.kind != BG_ACTION_SEND || send->copy_count > 0 || send->after_calls >= maker->call_count ||
+        maker->action.stage != send->action.stage || maker->action.micro_batch != send->action.micro_batch)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a message after call %u of the %u before it", send->after_calls,
+                            maker->call_count);
+    return BG_OK;
+}
+
 /* Transfers inside their memory; as many issued as there are; nobody waits for one that is not issued before. */
 static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error *error)
 {
@@ -294,6 +310,8 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
             return bg_error_context(error, status, "plan: device %u", d);
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
             status = check_instruction(plan, d, &plan->devices[d].instructions[i], error);
+            if (status == BG_OK)
+                status = check_early(&plan->devices[d], i, error);
             if (status != BG_OK)
                 return bg_error_context(error, status, "plan: device %u, instruction %u (%s)", d, i,
                                         bg_action_kind_name(plan->devices[d].instructions[i].action.kind));

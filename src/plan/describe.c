@@ -243,6 +243,8 @@ static void add_instruction(bgi_text *text, const bgi_instruction *instruction)
                  action->micro_batch);
     if (action->kind == BG_ACTION_SEND || action->kind == BG_ACTION_RECEIVE)
         bgi_text_add(text, " edge %u", action->index);
+    if (instruction->after_calls > 0)
+        bgi_text_add(text, " after call %u", instruction->after_calls);
     if (action->kind == BG_ACTION_UPDATE)
         bgi_text_add(text, " level %u", action->index);
     for (uint32_t i = 0; i < instruction->acquire_count; i++)

@@ -105,6 +105,9 @@ typedef struct bgi_instruction {
     const bgi_copy *copies;
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
+    /* SEND of a message that is whole before the action that makes it ends, the last one with calls before it: it
+     * leaves after so many of that action's calls. 0: in its turn. */
+    uint32_t after_calls;
     size_t transient_bytes;     /* the most that is live inside the action */
     uint32_t issues;            /* LOAD, STORE: transfers */
     uint32_t io_wait;           /* before it begins */

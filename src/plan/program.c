@@ -281,6 +281,36 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action,
     return true;
 }
 
+/* The calls of the action after which the message of the edge is written, and left alone; 0: all of them, or it cannot
+ * be seen from them. */
+static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruction *send)
+{
+    const uint32_t edge = send->action.index;
+    uint32_t count = 0;
+
+    if (send->copy_count > 0 || maker->action.stage != send->action.stage ||
+        maker->action.micro_batch != send->action.micro_batch)
+        return 0;
+    for (uint32_t i = 0; i < maker->call_count; i++)
+        for (uint32_t o = 0; o < maker->calls[i].input_count + maker->calls[i].output_count; o++)
+            if (maker->calls[i].operands[o].edge == edge)
+                count = i + 1;
+    return count < maker->call_count ? count : 0;
+}
+
+/* Messages leave as soon as they are written: behind a gradient for the stage before there may be the gradients of
+ * weights, which nobody waits for. */
+static void send_early(bgi_instruction *instructions, uint32_t count)
+{
+    const bgi_instruction *maker = NULL;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (instructions[i].action.kind != BG_ACTION_SEND)
+            maker = instructions[i].call_count > 0 ? &instructions[i] : NULL;
+        else if (maker != NULL)
+            instructions[i].after_calls = find_last_writer(maker, &instructions[i]);
+}
+
 /* ---- copies ---- */
 
 static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
@@ -473,6 +503,7 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
         instructions[i] = written[w].instruction;
         instructions[i].action = actions[i];
     }
+    send_early(instructions, count);
     c->plan->devices[device].instructions = instructions;
     c->plan->devices[device].instruction_count = count;
     return BG_OK;

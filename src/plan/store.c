@@ -407,6 +407,7 @@ static void visit_instruction(store *s, bgi_instruction *instruction)
     visit_shared_numbers(a, &instruction->releases, &instruction->release_count);
     visit_copies(a, &instruction->copies, &instruction->copy_count);
     visit_reduced(a, &instruction->reduced, &instruction->reduced_count);
+    bgi_archive_u32(a, &instruction->after_calls);
     bgi_archive_size(a, &instruction->transient_bytes);
     bgi_archive_u32(a, &instruction->issues);
     bgi_archive_u32(a, &instruction->io_wait);

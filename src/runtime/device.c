@@ -169,6 +169,39 @@ static bool transfers_are_done(bgi_device *device, const bgi_worker *worker, uin
     return io_wait == 0 || target <= count || bgi_io_reached(device, worker, target - count);
 }
 
+/* Messages of an edge leave and are used up one after the other; anything else is a defect of the plan. */
+static bool raise_in_order(bgi_device *device, uint32_t edge_number, bool is_send)
+{
+    const bgi_plan_edge *edge = &device->plan->edges[edge_number];
+    bgi_channel *channel = &device->channels[edge_number];
+    bgi_counter *counter = is_send ? &channel->produced : &channel->consumed;
+    const uint64_t sequence = find_sequence(device, edge);
+    const uint64_t next = atomic_load_explicit(&counter->value, memory_order_relaxed);
+
+    if (next != sequence) {
+        bgi_device_fail(device, BG_ERROR_INTERNAL, "edge %u: message %llu is %s where message %llu is due", edge_number,
+                        (unsigned long long)sequence, is_send ? "sent" : "released", (unsigned long long)next);
+        return false;
+    }
+    /* The other end may wait for it. */
+    bgi_counter_raise(counter, sequence + 1, device - device->number + (is_send ? edge->to_device : edge->from_device));
+    return true;
+}
+
+/* Messages that are whole after so many calls of the instruction leave; their SENDs follow it. */
+static void send_early(bgi_device *device, const bgi_instruction *instruction, uint32_t call_count)
+{
+    const bgi_instruction *end = device->program->instructions + device->program->instruction_count;
+
+    for (const bgi_instruction *next = instruction + 1; next < end && next->action.kind == BG_ACTION_SEND; next++) {
+        if (next->after_calls != call_count)
+            continue;
+        if (bgi_trace_is_on(device))
+            device->channels[next->action.index].sent_ns = bgi_clock_ns();
+        raise_in_order(device, next->action.index, true);
+    }
+}
+
 static void trace_calls(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker,
                         uint64_t start_ns)
 {
@@ -205,6 +238,7 @@ static bool run_calls(bgi_device *device, const bgi_instruction *instruction, co
             if (!bgi_collective_call(device, call, worker))
                 return false;
             bgi_device_add_progress(device);
+            send_early(device, instruction, i + 1);
             start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
             first = i + 1;
             continue;
@@ -214,6 +248,7 @@ static bool run_calls(bgi_device *device, const bgi_instruction *instruction, co
         bgi_device_add_progress(device);
         if (is_stopping(device))
             return true;
+        send_early(device, instruction, i + 1);
     }
     device->next_call = 0;
     atomic_store_explicit(&device->call, BGI_NO_CALL, memory_order_relaxed);
@@ -223,25 +258,6 @@ static bool run_calls(bgi_device *device, const bgi_instruction *instruction, co
 }
 
 /* ---- instructions ---- */
-
-/* Messages of an edge leave and are used up one after the other; anything else is a defect of the plan. */
-static bool raise_in_order(bgi_device *device, uint32_t edge_number, bool is_send)
-{
-    const bgi_plan_edge *edge = &device->plan->edges[edge_number];
-    bgi_channel *channel = &device->channels[edge_number];
-    bgi_counter *counter = is_send ? &channel->produced : &channel->consumed;
-    const uint64_t sequence = find_sequence(device, edge);
-    const uint64_t next = atomic_load_explicit(&counter->value, memory_order_relaxed);
-
-    if (next != sequence) {
-        bgi_device_fail(device, BG_ERROR_INTERNAL, "edge %u: message %llu is %s where message %llu is due", edge_number,
-                        (unsigned long long)sequence, is_send ? "sent" : "released", (unsigned long long)next);
-        return false;
-    }
-    /* The other end may wait for it. */
-    bgi_counter_raise(counter, sequence + 1, device - device->number + (is_send ? edge->to_device : edge->from_device));
-    return true;
-}
 
 static void send(bgi_device *device, const bgi_instruction *instruction)
 {
@@ -301,6 +317,12 @@ static bool perform(bgi_device *device, const bgi_instruction *instruction, cons
             return false;
         if (!is_stopping(device) && brings_out(instruction))
             bgi_stream_out(device, instruction);
+        return true;
+    }
+    if (kind == BG_ACTION_SEND && instruction->after_calls > 0) {
+        const uint64_t sent_ns = device->channels[instruction->action.index].sent_ns;
+        if (bgi_trace_is_on(device))
+            bgi_trace_add_span(device, worker, kind, sent_ns, sent_ns);
         return true;
     }
     start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;

@@ -39,6 +39,10 @@
  * `produced`, the last reader raises `consumed`: flow control by credits, without locks or copies. Sequence numbers
  * count over the life of the engine, so nothing is reset between steps or runs.
  *
+ * A message leaves as soon as it is written, which may be in the middle of an action: the gradient for the stage before
+ * does not wait for the gradients of weights behind it. The plan says after which call; the SEND that comes in its turn
+ * then has nothing left to do.
+ *
  * Helping. A kernel call is cut into parts by its shapes. Where there is more than one worker the owner of a call
  * publishes its parts in the device's ticket, one 64-bit word: (generation, end, beginning of the parts left); always,
  * because one who becomes idle in the middle of a part would otherwise wait until the owner comes to the next. A part
@@ -104,6 +108,7 @@
 /* One (replica, edge); used when the edge joins two devices. */
 typedef struct bgi_channel {
     bgi_counter produced, consumed; /* messages */
+    uint64_t sent_ns;               /* the sender's, while tracing: when the last message left */
 } bgi_channel;
 
 /* One plan device, axes and group of replicas along them: the device meets that of the other members here. */
@@ -371,6 +376,9 @@ bg_status bgi_trace_init(bgi_trace_ring *ring, uint32_t capacity, bg_error *erro
 void bgi_trace_clear(bgi_trace_ring *ring);
 /* Records an event of the device's current instruction that ends now; returns now. */
 uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
+/* The same of an event that has ended before. */
+void bgi_trace_add_span(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
+                        uint64_t end_ns);
 static inline bool bgi_trace_is_on(const bgi_device *device)
 {
     return device->trace.events != NULL;

@@ -29,19 +29,26 @@ void bgi_trace_clear(bgi_trace_ring *ring)
 
 uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns)
 {
+    const uint64_t now_ns = bgi_clock_ns();
+
+    bgi_trace_add_span(device, worker, kind, start_ns, now_ns);
+    return now_ns;
+}
+
+void bgi_trace_add_span(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
+                        uint64_t end_ns)
+{
     const bgi_engine *engine = device->engine;
     bgi_trace_ring *ring = &device->trace;
     const uint32_t instruction = atomic_load_explicit(&device->instruction, memory_order_relaxed);
-    const uint64_t now_ns = bgi_clock_ns();
     bg_trace_event *event = &ring->events[ring->count++ % ring->capacity];
 
     event->start_ns = start_ns - engine->created_ns;
-    event->end_ns = now_ns - engine->created_ns;
+    event->end_ns = end_ns - engine->created_ns;
     event->action = device->program->instructions[instruction].action;
     event->action.kind = kind;
     event->replica = device->replica;
     event->device = device->number;
     event->worker = worker->number;
     event->step = engine->run->step + (bgi_plan_counts_steps(device->plan) ? device->run_iteration : 0);
-    return now_ns;
 }

@@ -59,6 +59,75 @@ static void test_channels_are_paired(void **state)
     }
 }
 
+static bool touches(const bg_plan *plan, const bgi_call *call, const bgi_plan_edge *edge)
+{
+    const size_t begin = edge->offset, end = begin + edge->depth * edge->slot_bytes;
+
+    for (uint32_t o = 0; o < call->input_count + call->output_count; o++) {
+        const bgi_operand *operand = &call->operands[o];
+        const bgi_plan_edge *own = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
+        const size_t more = own != NULL ? (own->depth - 1) * own->slot_bytes : 0;
+        if (!operand->is_remote && operand->device == edge->to_device && operand->offset < end &&
+            operand->offset + more + bg_type_size_bytes(&call->types[o]) > begin)
+            return true;
+    }
+    return false;
+}
+
+/* A message that leaves before the action ends is whole: no later call comes near any of its slots. It is not late
+ * either: the call before it wrote there. The number of such messages. */
+static uint32_t check_early_messages(const bg_plan *plan, uint32_t device)
+{
+    const bgi_instruction *instructions = plan->devices[device].instructions, *maker = NULL;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->devices[device].instruction_count; i++) {
+        const bgi_instruction *send = &instructions[i];
+        const bgi_plan_edge *edge;
+        if (send->action.kind != BG_ACTION_SEND) {
+            assert_int_equal(send->after_calls, 0);
+            maker = send;
+            continue;
+        }
+        assert_non_null(maker);
+        edge = &plan->edges[send->action.index];
+        for (uint32_t k = 0; k < maker->call_count && send->copy_count == 0; k++) {
+            const bool is_last = k + 1 == (send->after_calls > 0 ? send->after_calls : maker->call_count);
+            if (is_last)
+                assert_true(touches(plan, &maker->calls[k], edge));
+            if (send->after_calls > 0 && k >= send->after_calls)
+                assert_false(touches(plan, &maker->calls[k], edge));
+        }
+        if (send->after_calls > 0) {
+            assert_int_equal(send->copy_count, 0);
+            assert_in_range(send->after_calls, 1, maker->call_count - 1);
+            assert_int_equal(maker->action.micro_batch, send->action.micro_batch);
+            count++;
+        }
+    }
+    return count;
+}
+
+static void test_messages_leave_when_they_are_whole(void **state)
+{
+    uint32_t count = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        bgi_test_model model = bgi_test_random_model(seed);
+        const bg_optimiser optimiser = bg_adam(0.1);
+        char stages[256];
+        const bg_options options = bgi_test_random_options(&model, seed, true, stages);
+        bg_plan *plan = NULL;
+        assert_int_equal(bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, NULL), BG_OK);
+        for (uint32_t d = 0; d < plan->device_count; d++)
+            count += check_early_messages(plan, d);
+        bg_plan_destroy(plan);
+        bg_graph_destroy(model.graph);
+    }
+    assert_true(count > 0);
+}
+
 /* Loads and stores are traced as such, stay in one update, and touch remote memory only there. */
 static void test_offload(void **state)
 {
@@ -126,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_channels_are_paired),
+        cmocka_unit_test(test_messages_leave_when_they_are_whole),
         cmocka_unit_test(test_offload),
         cmocka_unit_test(test_reduce),
     };

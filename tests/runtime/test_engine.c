@@ -7,12 +7,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <brigade/session.h>
 
+#include "core/clock.h"
 #include "support/allocations.h"
 #include "support/toy_plan.h"
 
@@ -175,6 +178,116 @@ static void as_many_workers_as_there_are_cores(void **state)
 }
 
 /* Credits: a ring of one slot makes the producer wait for every message. */
+/* ---- messages that leave early ---- */
+
+/* What comes behind a message in the last stage's backward waits until the stage before is done with the message. */
+typedef struct behind {
+    _Atomic uint32_t done_before; /* backwards of the stage before */
+    uint32_t waited_for;
+    bool is_late;
+} behind;
+
+static void wait_behind(const bg_kernel_call *call, uint32_t part)
+{
+    const uint64_t begin_ns = bgi_clock_ns(), limit_ns = 5000000000;
+    behind *b = call->state;
+
+    (void)part;
+    b->waited_for++;
+    while (atomic_load(&b->done_before) < b->waited_for && !b->is_late) {
+        b->is_late = bgi_clock_ns() - begin_ns > limit_ns;
+        sched_yield();
+    }
+}
+
+static void tell_behind(const bg_kernel_call *call, uint32_t part)
+{
+    behind *b = call->state;
+
+    (void)part;
+    atomic_fetch_add(&b->done_before, 1);
+}
+
+/* Every backward of the device has one call more, which the message, if there is one, does not wait for. */
+static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, behind *b, bgi_call calls[2])
+{
+    bgi_instruction *instructions = toy_instructions(plan, device);
+
+    for (uint32_t i = 0; i < plan->devices[device].instruction_count; i++) {
+        if (instructions[i].action.kind != BG_ACTION_BACKWARD)
+            continue;
+        assert_int_equal(instructions[i].call_count, 1);
+        calls[0] = instructions[i].calls[0];
+        calls[1] = (bgi_call){.name = "behind", .kernel = {.name = "behind", .run = run, .part_count = 1, .state = b}};
+        instructions[i].calls = calls;
+        instructions[i].call_count = 2;
+        if (instructions[i + 1].action.kind == BG_ACTION_SEND)
+            instructions[i + 1].after_calls = 1;
+    }
+}
+
+/* In the trace, too, it leaves inside the action and arrives after that. */
+static void expect_early_in_trace(const bg_session *session)
+{
+    const uint32_t count = bg_session_trace_count(session, 0, 1);
+    uint32_t sends = 0;
+
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        bg_trace_event backward, send, receive;
+        assert_int_equal(bg_session_trace_event(session, 0, 1, i, &backward, NULL), BG_OK);
+        assert_int_equal(bg_session_trace_event(session, 0, 1, i + 1, &send, NULL), BG_OK);
+        if (backward.action.kind != BG_ACTION_BACKWARD)
+            continue;
+        assert_int_equal(send.action.kind, BG_ACTION_SEND);
+        assert_true(backward.start_ns <= send.start_ns && send.end_ns <= backward.end_ns);
+        for (uint32_t k = 0; k < bg_session_trace_count(session, 0, 0); k++) {
+            assert_int_equal(bg_session_trace_event(session, 0, 0, k, &receive, NULL), BG_OK);
+            if (receive.action.kind == BG_ACTION_RECEIVE && receive.action.index == send.action.index &&
+                receive.action.micro_batch == send.action.micro_batch && receive.step == send.step) {
+                assert_true(send.start_ns <= receive.start_ns && receive.start_ns <= backward.end_ns);
+                sends++;
+            }
+        }
+    }
+    assert_true(sends > 0);
+}
+
+static void a_message_leaves_before_what_is_behind_it(void **state)
+{
+    toy_options options = toy_defaults();
+    bg_session *session = NULL;
+    bgi_call calls[2][2];
+    behind b = {.is_late = false};
+    outcome result;
+    bg_plan *plan;
+
+    (void)state;
+    options.stage_count = options.device_count = 2;
+    options.cores = 2;
+    options.micro_batches = 3;
+    options.iterations = 2;
+    options.trace = true;
+    plan = toy_plan_create(&options);
+    assert_non_null(plan);
+    add_call(plan, 0, tell_behind, &b, calls[0]);
+    add_call(plan, 1, wait_behind, &b, calls[1]);
+    init_outcome(&result, &options);
+    assert_int_equal(bg_session_create(plan, NULL, &session, NULL), BG_OK);
+    set_weights(bg_session_weights(session), &options, result.expected_weights);
+    toy_compute(&options, 0, result.expected_weights, result.expected);
+    assert_int_equal(
+        bg_session_run(session, (const void *const[]){result.inputs}, (void *const[]){result.outputs}, NULL), BG_OK);
+    assert_false(b.is_late);
+    assert_int_equal(b.waited_for, options.micro_batches * options.iterations);
+    assert_memory_equal(result.outputs, result.expected, result.place_count * TOY_WIDTH * sizeof(float));
+    get_weights(bg_session_weights(session), &options, result.weights);
+    assert_memory_equal(result.weights, result.expected_weights, 2 * TOY_WIDTH * sizeof(float));
+    expect_early_in_trace(session);
+    bg_session_destroy(session);
+    toy_plan_destroy(plan);
+    clear_outcome(&result);
+}
+
 static void slots_of_depth_one(void **state)
 {
     toy_options options = toy_defaults();
@@ -326,6 +439,7 @@ int main(void)
         cmocka_unit_test(every_number_of_devices),
         cmocka_unit_test(inference),
         cmocka_unit_test(as_many_workers_as_there_are_cores),
+        cmocka_unit_test(a_message_leaves_before_what_is_behind_it),
         cmocka_unit_test(slots_of_depth_one),
         cmocka_unit_test(uneven_parts_with_helpers),
         cmocka_unit_test(no_wake_up_is_lost),
