@@ -151,8 +151,9 @@ struct bgi_device {
     _Atomic uint32_t call;                                    /* of the instruction: running; or BGI_NO_CALL */
     _Atomic uint64_t iteration;                               /* steps over the life of the engine */
 
-    /* The owner's; handed on with ownership. */
-    bgi_engine *engine;
+    /* The owner's; handed on with ownership. Helpers read some of it between parts: not on the line in which the owner
+     * counts its own. */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_engine *engine;
     const bg_plan *plan;
     const bgi_plan_device *program;
     uint64_t instruction_share; /* 2^32 / instructions */
