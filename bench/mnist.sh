@@ -2,11 +2,15 @@
 # The digit network's speed: `brigade mnist` in several strategies beside PyTorch, as one table with ratios.
 #
 #   bench/mnist.sh [BUILD]          also: make bench-mnist
-#   ROUNDS=5 EPOCHS=3               each row is the best epoch of ROUNDS runs of EPOCHS epochs
+#   ROUNDS=5 EPOCHS=3               each row is ROUNDS runs of EPOCHS epochs, in turns with the other rows
 #   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it)
 #
 # Prints markdown; the same numbers go to BUILD/bench/mnist.csv. Ends with three checks, each "pass" or "fail"; the exit
 # code is 1 when one fails. What is compared:
+#
+#   best     the fastest epoch of a row: what it does when nothing disturbs it. Beside PyTorch's best.
+#   mean     of all its epochs. Two cores against one are compared by means: a row has more than one chance to be lucky.
+#            Where there is a second core the loader of a row on one core works there.
 #
 #   Brigade  the whole program: batches drawn in random order and copied by its loader, pixels standardised by the
 #            network, forward, backward, AdamW; images over the wall time of an epoch. Micro-batch 40, 10 of them a
@@ -88,6 +92,10 @@ best() { # file: the largest number in it
     sort -n "$1" | tail -n 1
 }
 
+mean() { # file: of the numbers in it
+    awk '{ sum += $1 } END { printf "%.0f", sum / NR }' "$1"
+}
+
 for round in $(seq "$rounds"); do
     index=0
     while IFS='|' read -r name arguments; do
@@ -125,27 +133,30 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
 
 csv=$build/bench/mnist.csv
 mkdir -p "$build/bench"
-echo "system,setting,training_images_per_s,inference_images_per_s" >"$csv"
+echo "system,setting,training_images_per_s,inference_images_per_s,training_mean" >"$csv"
 processor=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1)
 echo "Processor: ${processor:-unknown}, $(nproc) cores. $("$program" --version), torch $torch_version. Data: $data_name." \
-    "Best of $rounds rounds, images a second. Load average before: $load."
+    "Best of $rounds rounds, and of training the mean, images a second. Load average before: $load."
 echo
-echo "| | training | x torch | inference | x torch |"
-echo "|---|---:|---:|---:|---:|"
+echo "| | training | x torch | mean | inference | x torch |"
+echo "|---|---:|---:|---:|---:|---:|"
 index=0
 while IFS='|' read -r name arguments; do
     index=$((index + 1))
     training=$(best "$scratch/training.$index")
+    average=$(mean "$scratch/training.$index")
     inference=$(best "$scratch/inference.$index")
-    echo "| Brigade, $name | $training | $(ratio "$training" "$torch_training") | $inference |" \
+    echo "| Brigade, $name | $training | $(ratio "$training" "$torch_training") | $average | $inference |" \
         "$(ratio "$inference" "$torch_inference") |"
-    echo "brigade,\"$name\",$training,$inference" >>"$csv"
+    echo "brigade,\"$name\",$training,$inference,$average" >>"$csv"
     case $name in
     "pipelined, 4 stages, $cores cores") pipelined=$training pipelined_inference=$inference ;;
-    "single device, 1 core") single=$training ;;
+    "single device, 1 core") single=$training single_mean=$average ;;
     esac
     case $name in
-    pipelined*"$cores cores") [ "$training" -gt "${fastest:-0}" ] && fastest=$training fastest_name=$name ;;
+    pipelined*"$cores cores")
+        [ "$average" -gt "${fastest_mean:-0}" ] && fastest=$training fastest_mean=$average fastest_name=$name
+        ;;
     esac
 done <<<"$rows"
 while IFS=, read -r threads batch accumulation; do
@@ -153,9 +164,9 @@ while IFS=, read -r threads batch accumulation; do
     [ "$accumulation" = 1 ] || name="$name x $accumulation accumulated"
     training=$(sed -n "s/^training,$threads,$batch,$accumulation,//p" "$scratch/torch.csv")
     inference=$(sed -n "s/^inference,$threads,$batch,$accumulation,//p" "$scratch/torch.csv")
-    echo "| torch, $name | $training | $(ratio "$training" "$torch_training") | $inference |" \
+    echo "| torch, $name | $training | $(ratio "$training" "$torch_training") | | $inference |" \
         "${inference:+$(ratio "$inference" "$torch_inference")} |"
-    echo "torch,\"$name\",$training,$inference" >>"$csv"
+    echo "torch,\"$name\",$training,$inference," >>"$csv"
 done < <(sed -n "s/^training,\([^,]*,[^,]*,[^,]*\),.*/\1/p" "$scratch/torch.csv")
 echo
 
@@ -171,5 +182,7 @@ check() { # what, value, bound
 check "training, pipelined on $cores cores over the fastest torch row" "$(ratio "$pipelined" "$torch_training")" 5
 check "inference, pipelined on $cores cores over the fastest torch row" \
     "$(ratio "$pipelined_inference" "$torch_inference")" 5
-check "training, $fastest_name (the fastest pipeline) over one device on 1 core" "$(ratio "$fastest" "$single")" 1.85
+check "training, $fastest_name (the fastest pipeline) over one device on 1 core, means" \
+    "$(ratio "$fastest_mean" "$single_mean")" 1.85
+echo "      the same of their best epochs: $(ratio "$fastest" "$single")"
 exit $failed
