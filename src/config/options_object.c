@@ -10,8 +10,8 @@
 #include "config/problems.h"
 #include "config/run_options.h"
 #include "core/error.h"
-#include "core/text.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "plan/options.h"
 
 struct bg_run_options {
