@@ -5,6 +5,7 @@
  */
 #include "cli/gpt.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,17 +256,22 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     const bg_options *view = bg_run_options_view(named);
     const struct {
         const char *name, *field;
-        double value;
+        uint64_t count; /* 0: the value is real */
+        double real;
     } rows[] = {
-        {"device_iterations", "execution.device_iterations", (double)view->device_iterations},
-        {"seed", "model.seed", (double)view->seed},
-        {"max_gradient_norm", "training.optimizer.gradient_clipping", view->max_gradient_norm},
-        {"loss_scaling", "execution.loss_scaling", view->loss_scaling},
+        {"device_iterations", "execution.device_iterations", view->device_iterations, 0.0},
+        {"seed", "model.seed", view->seed, 0.0},
+        {"max_gradient_norm", "training.optimizer.gradient_clipping", 0, view->max_gradient_norm},
+        {"loss_scaling", "execution.loss_scaling", 0, view->loss_scaling},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char assignment[96];
-        snprintf(assignment, sizeof assignment, "%s=%.17g", rows[i].field, rows[i].value);
+
+        if (rows[i].count > 0)
+            snprintf(assignment, sizeof assignment, "%s=%" PRIu64, rows[i].field, rows[i].count);
+        else
+            snprintf(assignment, sizeof assignment, "%s=%.17g", rows[i].field, rows[i].real);
         if (bg_run_options_is_given(named, rows[i].name) && bgi_gpt_config_set(config, assignment, error) != BG_OK)
             return bg_error_context(error, error->status, "options");
     }

@@ -96,6 +96,9 @@ printf 'seed 1\nsteps 3\nreplicas x\n' >wrong.txt
 error 2 'wrong.txt:2: there is no option `steps`' gpt pretrain --options wrong.txt
 error 2 'wrong.txt:3: option `replicas` is `x`' gpt pretrain --options wrong.txt
 error 2 'none.txt' gpt pretrain --options none.txt
+echo 'seed 9007199254740993' >seed.txt # one more than a double holds
+"$program" gpt pretrain $one --steps 1 --options seed.txt >seed.out 2>&1
+check "a seed is what was given" grep -q '^  seed: 9007199254740993$' seed.out
 for refused in 'replicas 2:data_parallel=2' 'gradient_accumulation 2:global_batch_size=64' 'output_mode all:every loss' \
     'total_devices 4:give replicas' 'device_iterations 0:execution.device_iterations is 0' 'io_threads 99:io_threads is 99' \
     'seed 18446744073709551615:model.seed is' 'schedule gpipe:--strategy phased' 'max_gradient_norm -1:gradient_clipping is -1'; do
