@@ -173,6 +173,8 @@ check "21 optimisers give 21 results" test "$(sort -u variants.txt | grep -c .)"
 error 2 'training.optimizer.momentum is set, and adamw has none: it is of sgd|rmsprop' gpt pretrain $one momentum=0.9
 train automatic --set auto_loss_scaling=true
 check "a scale that adapts itself is logged" test "$(values automatic loss_scale | head -n 2 | tr '\n' ' ')" = '1.0 2.0 '
+train fromscale --set auto_loss_scaling=true loss_scaling=4096
+check "and begins at loss_scaling" test "$(values fromscale loss_scale | head -n 1)" = '4096.0'
 for key in loss grad_norm; do
     check "and changes no $key" test "$(values base $key)" = "$(values automatic $key)"
 done
@@ -335,6 +337,12 @@ steps=150
 train learns --steps $steps --strategy single --quiet
 check "the loss falls by one" awk "BEGIN { exit !($(values learns loss | head -n 1) > 1 + $(values learns loss | tail -n 1)) }"
 
+# Labels are the tokens behind: a model of a b a b ... goes on so.
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "ab" }' >abab.txt
+train alternates --steps 60 --strategy single --quiet --input-files abab.txt --save-hf alternates.hf --set dropout_prob=0 maximum=0.01
+check "what follows is learned" test "$("$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 --temperature 0)" \
+    = abababa
+
 # The preset as it is, on its eight devices, with its own learning rates: means over 50 updates.
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config tiny --steps 600 --quiet --log tiny.jsonl >out 2>err
@@ -436,6 +444,7 @@ error 1 '--tensorboard: ' gpt pretrain $one precision=float32 --quiet --steps 1 
 
 "$program" gpt bench $one >bench.out 2>bench.err
 check "five timed steps" test "$(grep -c -E '^Step [0-4]\. Loss [0-9]+\.[0-9]{2}$' bench.out)" -eq 5
+check "and no other" test "$(grep -c '^Step' bench.out)" -eq 5
 check "duration and throughput" grep -q -E '^Duration: [0-9]+\.[0-9]{4} s Throughput: +[0-9]+\.[0-9] samples/s$' bench.out
 
 # ---- errors ----

@@ -131,6 +131,14 @@ train ended $tiny --memmap-dir ended.files --steps $((last + 2))
 train ended.memory $tiny --steps $((last + 2))
 check "after a signal the files go on to the same bits" cmp -s ended.safetensors ended.memory.safetensors
 
+# Files that were whole are not any more once a run has gone on from them.
+"$program" gpt pretrain $tiny --memmap-dir ended.files >again.out 2>&1 &
+pid=$!
+while kill -0 $pid 2>/dev/null && ! grep -q '^Step: ' again.out; do sleep 0.02; done
+kill -9 $pid
+wait $pid 2>/dev/null
+error 1 'did not end in order' gpt pretrain $tiny --memmap-dir ended.files --steps 99
+
 # ---- memory ----
 
 # 10.8 million parameters, 173 MB with gradients and moments, on two devices of 5 MB.
