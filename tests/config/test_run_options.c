@@ -79,6 +79,7 @@ static void test_printed_is_set_again(void **state)
     set(&options, "replicas", "5");
     set(&options, "recompute", "stage");
     set(&options, "partials", "bfloat16");
+    set(&options, "first_moment_dtype", "float16");
     set(&options, "auto_stage", "auto_increment");
     assert_int_equal(bg_options_print(&options, &text, NULL), BG_OK);
     copy = strdup(text);
@@ -90,6 +91,7 @@ static void test_printed_is_set_again(void **state)
     assert_string_equal(text, copy);
     assert_int_equal(again.output_mode, BG_OUTPUT_SUM);
     assert_int_equal(again.partials, BG_BFLOAT16);
+    assert_int_equal(again.first_moment_dtype, BG_FLOAT16);
     free(copy);
     free(text);
 }
