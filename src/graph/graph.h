@@ -9,7 +9,7 @@
 #include "core/arena.h"
 
 typedef enum bgi_value_kind {
-    BGI_VALUE_NONE = 0, /* only id 0 */
+    BGI_VALUE_NONE = 0, /* id 0, and results that a pass did away with */
     BGI_VALUE_INPUT,
     BGI_VALUE_CONSTANT,
     BGI_VALUE_VARIABLE,

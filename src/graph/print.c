@@ -65,7 +65,7 @@ bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error
 
     BGI_TRY(bg_graph_check(graph, error));
     for (size_t i = 1; i < graph->value_count; i++)
-        if (graph->values[i].kind != BGI_VALUE_RESULT)
+        if (graph->values[i].kind != BGI_VALUE_RESULT && graph->values[i].kind != BGI_VALUE_NONE)
             print_leaf(&text, &graph->values[i]);
     for (size_t i = 0; i < graph->op_count; i++)
         print_op(&text, graph, &graph->ops[i]);
@@ -113,7 +113,7 @@ bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *e
         if (graph->ops[o].block == BGI_BLOCK_NONE)
             print_dot_op(&text, graph, o);
     for (size_t v = 1; v < graph->value_count; v++)
-        if (graph->values[v].kind != BGI_VALUE_RESULT) {
+        if (graph->values[v].kind != BGI_VALUE_RESULT && graph->values[v].kind != BGI_VALUE_NONE) {
             bgi_text_add(&text, "  v%zu [shape=ellipse, label=\"", v);
             print_label(&text, graph->values[v].name);
             bgi_text_add(&text, "\\n%s\"];\n", bg_type_text(&graph->values[v].type, type));

@@ -17,6 +17,8 @@ static bg_status verify_input(const bg_graph *graph, const bgi_op *op, uint32_t 
     if (bgi_op_type_writes(op->type, i) && !bgi_value_is_writable(graph, op->inputs[i], op->phase))
         return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` changes `%s`, which is no variable", op->name,
                             value->name);
+    if (value->kind == BGI_VALUE_NONE)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is gone", op->name, i);
     if (value->kind != BGI_VALUE_RESULT)
         return BG_OK;
     if (value->op >= op_index)

@@ -92,6 +92,18 @@ static inline bool bgi_call_adds(const bg_kernel_call *call)
     return call->output_count == 0 && call->env->accumulated > 0;
 }
 
+/* ---- the product of a FUSED_PRODUCT (attributes.h) ---- */
+
+enum { BGI_FUSED_OPERANDS = 4 }; /* of the product: three inputs at most */
+
+/* The call of the product alone, into `sum` where it is kept, else into y. Points into itself. */
+typedef struct bgi_fused_call {
+    bg_kernel_call call;
+    bg_type types[BGI_FUSED_OPERANDS];
+    void *operands[BGI_FUSED_OPERANDS];
+} bgi_fused_call;
+void bgi_fused_call_make(const bg_kernel_call *fused, bgi_fused_call *out);
+
 #define BGI_KERNEL(id, name, reference, fast)                                                                          \
     void reference(const bg_kernel_call *call, uint32_t part);                                                         \
     bool fast(const bgi_kernel_request *request, bg_kernel *out);

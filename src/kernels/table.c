@@ -69,7 +69,8 @@ static uint32_t find_limit(size_t limit_bytes)
 void *bgi_product_state(const bgi_kernel_request *request)
 {
     const bool is_matrix = request->id == BGI_KERNEL_LINEAR || request->id == BGI_KERNEL_LINEAR_BACKWARD_INPUT ||
-                           request->id == BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_MATMUL;
+                           request->id == BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_MATMUL ||
+                           request->id == BGI_KERNEL_FUSED_PRODUCT;
     const bool is_convolution = request->id == BGI_KERNEL_CONV2D || request->id == BGI_KERNEL_CONV2D_BACKWARD_INPUT ||
                                 request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS ||
                                 request->id == BGI_KERNEL_CONV2D_POOL ||

@@ -75,10 +75,12 @@ bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x,
     if (options->bias)
         bias = bgi_layer_variable(graph, name, "bias", &shard, BG_ROLE_PARAMETER,
                                   options->initialiser != NULL ? &zero : &uniform);
+    if (options->bias)
+        bias = bgi_layer_cast(graph, bias, type.dtype); /* before the product, which takes it in */
     x = bg_identical_inputs(graph, NULL, x, (uint32_t)out_axis);
     x = bg_matmul(graph, NULL, x, bgi_layer_cast(graph, weight, type.dtype), false, !options->in_out);
     x = bg_identical_gradients(graph, NULL, x, (uint32_t)in_axis);
-    return options->bias ? bg_add(graph, x, bgi_layer_cast(graph, bias, type.dtype)) : x;
+    return options->bias ? bg_add(graph, x, bias) : x;
 }
 
 /* ---- layer norm ---- */

@@ -18,6 +18,8 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* linear.c */ \
     OP(linear) OP(linear_backward_input) OP(linear_backward_weights) OP(linear_backward_weights_accumulate) \
     OP(matmul) OP(matmul_accumulate) \
+    /* fused_product.c: one of these and what follows it, which plans make of graphs */ \
+    OP(fused_product) \
     /* elementwise.c */ \
     OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardise) \
     /* reduce.c */ \

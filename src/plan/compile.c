@@ -1,11 +1,13 @@
 /*
  * compile.c: from a user's graph to an executable plan.
  *
- *   graph --prune, fuse--> --stages--> --training--> --shared copies--> --recompute--> --cut--> segments, crossings
+ *   graph --prune, fuse--> --stages--> --training--> --shared copies--> --recompute--> --fuse products--> --cut-->
+ *         segments, crossings
  *         --> schedule problem --generator--> schedule --> layout --> programs, transfers --> budget
  *
  * Nothing here depends on a particular model or op. Fusion happens before stages are known, so that the decomposition
- * of the arithmetic, and with it every bit of the result, is the same under every strategy.
+ * of the arithmetic, and with it every bit of the result, is the same under every strategy; that of products, which
+ * changes no bit, when memory is about to be laid out, for every trial too.
  */
 #include "plan/compile.h"
 
@@ -446,6 +448,8 @@ bg_status bgi_lower(bgi_compiler *c, bg_error *error)
 
     plan->stage_count = c->stages.stage_count;
     plan->device_count = c->stages.device_count;
+    if (!plan->options.no_fusion)
+        BGI_TRY(bgi_fuse_products(c->graph, &c->stages, error));
     BGI_TRY(bgi_cut_segments(c->graph, &c->stages, plan->training, c->splits_weights, &c->partition, error));
     BGI_TRY(resolve_outputs(c, error));
     BGI_TRY(list_inputs(c, error));

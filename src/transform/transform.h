@@ -3,7 +3,7 @@
  *
  *     graph --fuse--> graph --differentiate--> + backward ops --train--> + accumulators, update ops
  *           --assign stages--> op -> stage --share--> + copies of tied parameters --shard--> + marks of pieces
- *           --recompute--> + forward ops again
+ *           --recompute--> + forward ops again --fuse products--> products with what follows them
  *           --cut--> segments and crossings
  *
  * Big steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
@@ -162,6 +162,10 @@ typedef struct bgi_recomputed {
  * their results. When it is the graph of `recompute` itself, that can only be cleared afterwards. */
 bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
                               bgi_recomputed *out, bg_error *error);
+
+/* fuse_products.c: needs a graph with all ops, repeated ones too; does: matrix products take in the bias, function or
+ * derivative that follows them; keeps all bits and values that others read, and needs no more memory. In place. */
+bg_status bgi_fuse_products(bg_graph *graph, const bgi_stages *stages, bg_error *error);
 
 /* partition.c */
 typedef enum bgi_segment_kind {

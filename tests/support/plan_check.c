@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "kernels/attributes.h"
 #include "transform/transform.h"
 
 #define LINE_BYTES 64
@@ -249,6 +250,32 @@ static const bgi_op *find_op(const machine *m, const char *name)
     return NULL;
 }
 
+/* A product with what follows it is the ops whose names it has, joined by +: the same contents as from those. */
+static void run_fused_product(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call,
+                              const uint64_t *inputs)
+{
+    const bgi_fused_product_attributes *attributes = call->attributes;
+    const uint32_t product_inputs = bgi_fused_product_inputs(attributes, call->input_count);
+    const uint64_t other = inputs[call->input_count - 1];
+    const size_t size = bg_type_size_bytes(&call->types[call->input_count]);
+    char names[256], *rest = NULL;
+    uint64_t sum;
+
+    assert_true(strlen(call->name) < sizeof names);
+    strcpy(names, call->name);
+    sum = hash_op(strtok_r(names, "+", &rest), call->block, 0, inputs, product_inputs);
+    if (bgi_fused_product_adds(attributes, call->input_count))
+        sum = hash_op(strtok_r(NULL, "+", &rest), call->block, 0, (uint64_t[]){sum, other}, 2);
+    if (attributes->keeps_sum)
+        write_operand(m, device, &call->operands[call->input_count + 1], micro_batch, size, sum, call->name);
+    if (attributes->follows == BGI_FOLLOWS_FUNCTION)
+        sum = hash_op(strtok_r(NULL, "+", &rest), call->block, 0, (uint64_t[]){sum}, 1);
+    else if (attributes->follows == BGI_FOLLOWS_DERIVATIVE)
+        sum = hash_op(strtok_r(NULL, "+", &rest), call->block, 0, (uint64_t[]){sum, other, other}, 3);
+    assert_null(strtok_r(NULL, "+", &rest));
+    write_operand(m, device, &call->operands[call->input_count], micro_batch, size, sum, call->name);
+}
+
 static void run_call(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call)
 {
     const bool is_refresh = strcmp(call->kernel.name, "store") == 0;
@@ -269,6 +296,10 @@ static void run_call(machine *m, uint32_t device, uint32_t micro_batch, const bg
     if (is_refresh) {
         write_operand(m, device, &call->operands[0], micro_batch, bg_type_size_bytes(&call->types[0]), inputs[1],
                       call->name);
+        return;
+    }
+    if (call->type != NULL && strcmp(call->type->name, "fused_product") == 0) {
+        run_fused_product(m, device, micro_batch, call, inputs);
         return;
     }
     if (!copies && op == NULL)

@@ -40,6 +40,7 @@ static const bgi_cpu_shape shapes[BGI_KERNEL_COUNT] = {
     [BGI_KERNEL_LINEAR_BACKWARD_INPUT] = bgi_cpu_shape_linear_backward_input,
     [BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS] = bgi_cpu_shape_linear_backward_weights,
     [BGI_KERNEL_MATMUL] = bgi_cpu_shape_matmul,
+    [BGI_KERNEL_FUSED_PRODUCT] = bgi_cpu_shape_fused_product,
     [BGI_KERNEL_UNARY] = bgi_cpu_shape_unary,
     [BGI_KERNEL_UNARY_BACKWARD] = bgi_cpu_shape_unary_backward,
     [BGI_KERNEL_BINARY] = bgi_cpu_shape_binary,
@@ -106,6 +107,7 @@ CHOICE(bgi_cpu_linear)
 CHOICE(bgi_cpu_linear_backward_input)
 CHOICE(bgi_cpu_linear_backward_weights)
 CHOICE(bgi_cpu_matmul)
+CHOICE(bgi_cpu_fused_product)
 CHOICE(bgi_cpu_unary)
 CHOICE(bgi_cpu_unary_backward)
 CHOICE(bgi_cpu_binary)

@@ -52,3 +52,24 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
 
     return bgi_dtype_is_single(y->dtype) && take(kernel, &g);
 }
+
+/* As the product alone. What follows is taken wherever the product is, but for what UNARY's own kernel declines. */
+bool bgi_cpu_shape_fused_product(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    static const bgi_cpu_shape shapes[BGI_PRODUCT_COUNT] = {[BGI_PRODUCT_LINEAR] = bgi_cpu_shape_linear,
+                                                            [BGI_PRODUCT_LINEAR_BACKWARD_INPUT] =
+                                                                bgi_cpu_shape_linear_backward_input,
+                                                            [BGI_PRODUCT_MATMUL] = bgi_cpu_shape_matmul};
+    const bgi_fused_product_attributes *attributes = request->attributes;
+    bg_type types[BGI_FUSED_OPERANDS];
+    bgi_kernel_request product = *request;
+
+    product.types = types;
+    product.input_count = bgi_fused_product_inputs(attributes, request->input_count);
+    product.output_count = 1;
+    for (uint32_t i = 0; i < product.input_count; i++)
+        types[i] = request->types[i];
+    types[product.input_count] = request->types[request->input_count];
+    return (attributes->follows != BGI_FOLLOWS_FUNCTION || attributes->function != BG_LOG) &&
+           shapes[attributes->product](&product, lanes, kernel);
+}

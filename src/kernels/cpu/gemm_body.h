@@ -40,6 +40,10 @@ struct gemm_job {
                  int64_t width, float *to, float *spare);
     const void *source; /* for `pack` */
     int64_t batch;      /* likewise */
+    /* What is done next with `count` complete elements of C from `index` on, which are in column `column` and those
+     * that follow, while they are in the cache. NULL: nothing. */
+    void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
+    const void *next; /* for `finish` */
 };
 
 /* ---- what will be packed next ---- */
@@ -458,6 +462,8 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
     for (int64_t m = 0; is_apart && m < m_count; m++)
         put_floats(job->add, job->c_dtype, job->c, job->c_start + (m0 + m) * job->c_row + first, end - first,
                    cut.c + m * tile.c_row);
+    for (int64_t m = m0; job->finish && m < m1; m++)
+        job->finish(job, job->c_start + m * job->c_row + first, first, end - first);
 }
 
 /* Unit `unit` of one matrix (not counting the batch). */

@@ -1,10 +1,53 @@
 /*
- * linear_body.h: the linear layer's three products, and matmul, as products of gemm_body.h.
+ * linear_body.h: the linear layer's three products, and matmul, as products of gemm_body.h; and each of them with the
+ * bias, function or derivative that follows it.
  */
 #ifndef BGI_CPU_LINEAR_BODY_H
 #define BGI_CPU_LINEAR_BODY_H
 
+#include "kernels/cpu/elementwise_body.h"
 #include "kernels/cpu/gemm_body.h"
+
+/* What follows a product. */
+typedef struct product_next {
+    const void *bias; /* added to the complete product; or NULL */
+    void (*map)(const float *x, float *y, int64_t count);
+    void (*derive)(const float *dy, const float *s, float *dx, int64_t count);
+    const void *s; /* for `derive` */
+    void *y;       /* may be C itself */
+} product_next;
+
+/* Every step is rounded to C's type, as if it were a kernel of its own. */
+static void finish_product(const gemm_job *job, int64_t index, int64_t column, int64_t count)
+{
+    const product_next *next = job->next;
+    const bg_dtype dtype = job->c_dtype;
+    float sum[BGI_ELEMENTWISE_CHUNK], other[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
+
+    for (int64_t done = 0; done < count; done += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(count - done, BGI_ELEMENTWISE_CHUNK), i = index + done;
+
+        if (next->bias) {
+            add_loop(view_floats(dtype, job->c, i, chunk, sum),
+                     view_floats(dtype, next->bias, column + done, chunk, other), begin_output(dtype, job->c, i, out),
+                     chunk);
+            end_output(dtype, job->c, i, chunk, out);
+        }
+        if (next->map)
+            next->map(view_floats(dtype, job->c, i, chunk, sum), begin_output(dtype, next->y, i, out), chunk);
+        else if (next->derive)
+            next->derive(view_floats(dtype, job->c, i, chunk, sum), view_floats(dtype, next->s, i, chunk, other),
+                         begin_output(dtype, next->y, i, out), chunk);
+        if (next->map || next->derive)
+            end_output(dtype, next->y, i, chunk, out);
+    }
+}
+
+static void add_next(gemm_job *job, const product_next *next)
+{
+    job->finish = next ? finish_product : NULL;
+    job->next = next;
+}
 
 static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
 {
@@ -17,8 +60,8 @@ static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
         multiply_matrix_unit(job, unit, scratch);
 }
 
-/* y [rows, out] = x [rows, in] w^T + b */
-static void run_linear(const bg_kernel_call *call, uint32_t part)
+/* y [rows, out] = x [rows, in] w^T + b; `next`: what follows, or NULL */
+static void multiply_linear(const bg_kernel_call *call, uint32_t part, const product_next *next)
 {
     const bg_type *w = &call->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[1]);
@@ -37,11 +80,17 @@ static void run_linear(const bg_kernel_call *call, uint32_t part)
                     .c_row = d.out,
                     .column_bias = bgi_cpu_has_input(call, 2) ? call->operands[2] : NULL};
 
+    add_next(&job, next);
     run_units(&job, call, part);
 }
 
-/* dx [rows, in] = dy [rows, out] w */
-static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
+static void run_linear(const bg_kernel_call *call, uint32_t part)
+{
+    multiply_linear(call, part, NULL);
+}
+
+/* dx [rows, in] = dy [rows, out] w; `next`: what follows, or NULL */
+static void multiply_linear_backward_input(const bg_kernel_call *call, uint32_t part, const product_next *next)
 {
     const bg_type *w = &call->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[0]);
@@ -59,7 +108,13 @@ static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
                     .c = call->operands[2],
                     .c_row = d.in};
 
+    add_next(&job, next);
     run_units(&job, call, part);
+}
+
+static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
+{
+    multiply_linear_backward_input(call, part, NULL);
 }
 
 /* sums[j] = the sum of column from + j of `rows` rows, in row order; added to what stands there when `add`. */
@@ -132,7 +187,8 @@ static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand
     return matrix;
 }
 
-static void run_matmul(const bg_kernel_call *call, uint32_t part)
+/* `next`: what follows, or NULL */
+static void multiply_matmul(const bg_kernel_call *call, uint32_t part, const product_next *next)
 {
     const bgi_matmul_attributes *attributes = call->attributes;
     const bg_type *a = &call->types[0], *b = &call->types[1], *y = &call->types[2];
@@ -155,6 +211,7 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
                     .add = bgi_call_adds(call),
                     .rounds = bgi_product_rounds(call)};
 
+    add_next(&job, next);
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
          unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++) {
         const int64_t batch = unit / units_per_matrix;
@@ -164,6 +221,35 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
         job.c_start = batch * m * n;
         multiply_matrix_unit(&job, unit % units_per_matrix, bgi_cpu_part_scratch(call, g.part_floats));
     }
+}
+
+static void run_matmul(const bg_kernel_call *call, uint32_t part)
+{
+    multiply_matmul(call, part, NULL);
+}
+
+/* One of the products above into `sum`, or into y when nobody wants the sum, and what follows. */
+static void run_fused_product(const bg_kernel_call *call, uint32_t part)
+{
+    static void (*const multiply[BGI_PRODUCT_COUNT])(const bg_kernel_call *, uint32_t, const product_next *) = {
+        [BGI_PRODUCT_LINEAR] = multiply_linear,
+        [BGI_PRODUCT_LINEAR_BACKWARD_INPUT] = multiply_linear_backward_input,
+        [BGI_PRODUCT_MATMUL] = multiply_matmul};
+    const bgi_fused_product_attributes *attributes = call->attributes;
+    const void *other = call->input_count > 2 ? call->operands[call->input_count - 1] : NULL;
+    product_next next = {.y = call->operands[call->input_count]};
+    bgi_fused_call product;
+
+    bgi_fused_call_make(call, &product);
+    if (bgi_fused_product_adds(attributes, call->input_count))
+        next.bias = other;
+    if (attributes->follows == BGI_FOLLOWS_FUNCTION)
+        next.map = unary_table[attributes->function].forward;
+    if (attributes->follows == BGI_FOLLOWS_DERIVATIVE) {
+        next.derive = unary_table[attributes->function].backward;
+        next.s = other;
+    }
+    multiply[attributes->product](&product.call, part, &next);
 }
 
 #endif

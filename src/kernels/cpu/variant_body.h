@@ -38,6 +38,7 @@ const bgi_cpu_variant BGI_VARIANT = {
             ROUTINE(LINEAR_BACKWARD_INPUT, "linear_backward_input", run_linear_backward_input, NULL),
             ROUTINE(LINEAR_BACKWARD_WEIGHTS, "linear_backward_weights", run_linear_backward_weights, NULL),
             ROUTINE(MATMUL, "matmul", run_matmul, NULL),
+            ROUTINE(FUSED_PRODUCT, "fused_product", run_fused_product, NULL),
             ROUTINE(UNARY, "unary", run_unary, NULL),
             ROUTINE(UNARY_BACKWARD, "unary_backward", run_unary_backward, NULL),
             ROUTINE(BINARY, "binary", run_binary, NULL),
