@@ -206,15 +206,15 @@ static void check_matmul(random_state *random, bg_dtype dtype, int64_t batch, in
 
 static bg_dtype draw_dtype(random_state *random)
 {
-    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_FLOAT32, BG_BFLOAT16, BG_FLOAT64};
+    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64};
 
-    return dtypes[draw_between(random, 0, 3)];
+    return dtypes[draw_between(random, 0, 4)];
 }
 
 static void test_odd_shapes(void **state)
 {
     random_state random = {11};
-    const int rounds = getenv("BRIGADE_TEST_ALL") ? 600 : 40;
+    const int rounds = getenv("BRIGADE_TEST_ALL") ? 600 : 25;
 
     (void)state;
     for (int i = 0; i < rounds; i++) {
@@ -235,6 +235,7 @@ static void test_blocks(void **state)
     check_linear(&random, BG_FLOAT32, 40, 320, 256, BG_DTYPE_NONE);
     check_linear(&random, BG_FLOAT32, 3, 40, 1100, BG_DTYPE_NONE);
     check_linear(&random, BG_BFLOAT16, 270, 300, 150, BG_DTYPE_NONE);
+    check_linear(&random, BG_FLOAT16, 70, 300, 150, BG_DTYPE_NONE);
     check_linear(&random, BG_BFLOAT16, 30, 600, 70, BG_BFLOAT16);
     check_matmul(&random, BG_FLOAT32, 1, 290, 170, 530, BG_DTYPE_NONE);
     check_matmul(&random, BG_FLOAT32, 2, 5, 1300, 31, BG_DTYPE_NONE);

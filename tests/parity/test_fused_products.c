@@ -1,7 +1,7 @@
 /*
  * test_fused_products.c: products that take in what follows them give the bits of the separate ops, under every
- * strategy, with every kind of recomputation, in float32 and bfloat16, on meshes, with the kernels of the processor and
- * the reference's; and no device needs more memory for it.
+ * strategy, with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels of the
+ * processor and the reference's; and no device needs more memory for it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,8 +179,9 @@ static void test_every_way(void **state)
 {
     (void)state;
     for (int m = 0; m < 2; m++)
-        for (int narrow = 0; narrow < 2; narrow++) {
-            dtype = narrow ? BG_BFLOAT16 : BG_FLOAT32;
+        for (int d = 0; d < 3; d++) {
+            static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16};
+            dtype = dtypes[d];
             check_ways(&models[m], BG_KERNELS_FAST, getenv("BRIGADE_TEST_QUICK") != NULL ? 4 : 1);
         }
     dtype = BG_FLOAT32;

@@ -33,7 +33,8 @@ struct gemm_job {
     bool rounds;             /* sums to C's type, of 16 bits, after each block */
     bool add;                /* the complete product is added to what stands in C, which is float32; no biases then */
     const void *column_bias; /* or NULL */
-    const void *row_bias;    /* or NULL */
+    bool biases_last;     /* column_bias is added to the complete sums, of float32, else to those of the first block */
+    const void *row_bias; /* or NULL */
     /* Rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many floats.
      * NULL: B is a matrix. */
     void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
@@ -43,7 +44,8 @@ struct gemm_job {
     /* What is done next with `count` complete elements of C from `index` on, which are in column `column` and those
      * that follow, while they are in the cache. NULL: nothing. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
-    const void *next; /* for `finish` */
+    const void *next;   /* for `finish` */
+    const void *beside; /* of C's shape and type, what `finish` takes or makes beside C; or NULL */
 };
 
 /* ---- what will be packed next ---- */
@@ -103,11 +105,15 @@ typedef struct gemm_tile {
     int64_t depth;
     float *c;
     int64_t c_row;
+    const float *beside;      /* what is wanted next at C's places; or NULL */
     int64_t columns;          /* valid ones */
-    bool add;                 /* to what is in C, else to the biases */
+    bool add;                 /* to what is in C */
+    bool is_first, is_last;   /* of the blocks of depth */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
     gemm_walk walks[2];
+    const gemm_job *finishing; /* whose `finish` follows; or NULL */
+    int64_t column;            /* of C, where the tile begins */
 } gemm_tile;
 
 ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int vectors)
@@ -125,6 +131,8 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
         for (int v = 0; v < vectors; v++) {
             sum[r][v] = vset(0.0f);
             __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* here before the sums are */
+            if (t->beside)
+                __builtin_prefetch(t->beside + r * t->c_row + v * LANES, 1, 2);
         }
     }
     for (int64_t k = 0; k < t->depth;) {
@@ -161,7 +169,7 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
 
             if (t->add)
                 sum[r][v] += vload_n(at, live);
-            else if (t->column_bias)
+            if (t->column_bias)
                 sum[r][v] += vload_n(t->column_bias + v * LANES, live);
             else if (t->row_bias)
                 sum[r][v] += vset(t->row_bias[r]);
@@ -288,6 +296,16 @@ static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts
     return cut;
 }
 
+/* Goes on with complete sums while they are in the first-level cache: rows of C lie so far apart that many of them
+ * would push one another out of any. */
+static void finish_tile(const gemm_tile *tile, int64_t rows)
+{
+    const gemm_job *job = tile->finishing;
+
+    for (int64_t r = 0; r < rows; r++)
+        job->finish(job, tile->c - (float *)job->c + r * tile->c_row, tile->column, tile->columns);
+}
+
 /* One panel, for all rows of the unit: tiles as even as can be. */
 static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, const gemm_ahead ahead[2])
 {
@@ -301,8 +319,11 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, con
         tile.walks[1] = walk_share(&ahead[1], i, tiles, tile.depth);
         tile.a = whole.a + (whole.a_tile ? i * whole.a_tile : from * whole.a_row);
         tile.c = whole.c + from * whole.c_row;
+        tile.beside = whole.beside ? whole.beside + from * whole.c_row : NULL;
         tile.row_bias = whole.row_bias ? whole.row_bias + from : NULL;
         tile_table[to - from - 1][vectors - 1](&tile);
+        if (tile.finishing)
+            finish_tile(&tile, to - from);
     }
 }
 
@@ -386,6 +407,7 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
 {
     const bgi_gemm *g = job->gemm;
     const int64_t vectors = (g->n + LANES - 1) / LANES, first = vectors * p0 / g->panels * LANES;
+    const bool finishes = job->finish && tile.is_last && job->c_dtype == BG_FLOAT32;
     const bool may_read_in_place = !job->pack && job->dtype == BG_FLOAT32 && job->b_column == 1;
     float *c = tile.c;
     float bias[BGI_GEMM_PANEL_VECTORS * LANES];
@@ -397,7 +419,10 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
 
         tile.columns = g->n - n0 < width ? g->n - n0 : width;
         tile.c = c + (n0 - first);
-        if (job->column_bias)
+        tile.finishing = finishes ? job : NULL;
+        tile.column = n0;
+        tile.beside = finishes && job->beside ? (const float *)job->beside + (tile.c - (float *)job->c) : NULL;
+        if (job->column_bias && (job->biases_last ? tile.is_last : tile.is_first))
             tile.column_bias = view_floats(job->dtype, job->column_bias, n0, tile.columns, bias);
         if (may_read_in_place && tile.columns == width && m_count <= BGI_GEMM_FEW_ROWS) {
             tile.b = (const float *)job->b + job->b_start + k0 * job->b_row + n0;
@@ -442,14 +467,16 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
     gemm_tile tile = {.c = is_apart ? cut.c : (float *)job->c + job->c_start + m0 * job->c_row + first,
                       .c_row = is_apart ? end - first : job->c_row};
     float bias[BGI_GEMM_ROWS];
+    const float *row_bias = job->row_bias ? view_floats(job->dtype, job->row_bias, m0, m_count, bias) : NULL;
     gemm_ahead rows;
 
-    if (job->row_bias)
-        tile.row_bias = view_floats(job->dtype, job->row_bias, m0, m_count, bias);
     for (int64_t repeat = 0; repeat < repeats; repeat++)
         for (int64_t k0 = 0; k0 < g->k; k0 += g->depth) {
             tile.depth = g->k - k0 < g->depth ? g->k - k0 : g->depth;
-            tile.add = repeat > 0 || k0 > 0 || (job->add && !is_apart);
+            tile.is_first = repeat == 0 && k0 == 0;
+            tile.is_last = repeat + 1 == repeats && k0 + tile.depth == g->k;
+            tile.add = !tile.is_first || (job->add && !is_apart);
+            tile.row_bias = tile.is_first ? row_bias : NULL;
             tile.a = view_rows(job, repeat, m0, m_count, k0, tile.depth, cut.a, &tile.a_row, &tile.a_column);
             tile.a_tile = 0;
             if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)
@@ -462,7 +489,7 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
     for (int64_t m = 0; is_apart && m < m_count; m++)
         put_floats(job->add, job->c_dtype, job->c, job->c_start + (m0 + m) * job->c_row + first, end - first,
                    cut.c + m * tile.c_row);
-    for (int64_t m = m0; job->finish && m < m1; m++)
+    for (int64_t m = m0; job->finish && is_apart && m < m1; m++)
         job->finish(job, job->c_start + m * job->c_row + first, first, end - first);
 }
 

@@ -43,10 +43,21 @@ static void finish_product(const gemm_job *job, int64_t index, int64_t column, i
     }
 }
 
-static void add_next(gemm_job *job, const product_next *next)
+/* In float32 the sums get their bias before they are written at all. */
+static void add_next(gemm_job *job, product_next *next)
 {
-    job->finish = next ? finish_product : NULL;
+    if (!next)
+        return;
+    if (next->bias && job->c_dtype == BG_FLOAT32) {
+        job->column_bias = next->bias;
+        job->biases_last = true;
+        next->bias = NULL;
+    }
+    if (!next->bias && !next->map && !next->derive)
+        return;
+    job->finish = finish_product;
     job->next = next;
+    job->beside = next->derive ? next->s : next->y != job->c ? next->y : NULL;
 }
 
 static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
@@ -61,7 +72,7 @@ static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
 }
 
 /* y [rows, out] = x [rows, in] w^T + b; `next`: what follows, or NULL */
-static void multiply_linear(const bg_kernel_call *call, uint32_t part, const product_next *next)
+static void multiply_linear(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bg_type *w = &call->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[1]);
@@ -90,7 +101,7 @@ static void run_linear(const bg_kernel_call *call, uint32_t part)
 }
 
 /* dx [rows, in] = dy [rows, out] w; `next`: what follows, or NULL */
-static void multiply_linear_backward_input(const bg_kernel_call *call, uint32_t part, const product_next *next)
+static void multiply_linear_backward_input(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bg_type *w = &call->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[0]);
@@ -188,7 +199,7 @@ static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand
 }
 
 /* `next`: what follows, or NULL */
-static void multiply_matmul(const bg_kernel_call *call, uint32_t part, const product_next *next)
+static void multiply_matmul(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bgi_matmul_attributes *attributes = call->attributes;
     const bg_type *a = &call->types[0], *b = &call->types[1], *y = &call->types[2];
@@ -231,7 +242,7 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
 /* One of the products above into `sum`, or into y when nobody wants the sum, and what follows. */
 static void run_fused_product(const bg_kernel_call *call, uint32_t part)
 {
-    static void (*const multiply[BGI_PRODUCT_COUNT])(const bg_kernel_call *, uint32_t, const product_next *) = {
+    static void (*const multiply[BGI_PRODUCT_COUNT])(const bg_kernel_call *, uint32_t, product_next *) = {
         [BGI_PRODUCT_LINEAR] = multiply_linear,
         [BGI_PRODUCT_LINEAR_BACKWARD_INPUT] = multiply_linear_backward_input,
         [BGI_PRODUCT_MATMUL] = multiply_matmul};
