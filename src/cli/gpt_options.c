@@ -256,11 +256,11 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     const bg_options *view = bg_run_options_view(named);
     const struct {
         const char *name, *field;
-        uint64_t count; /* 0: the value is real */
+        uint64_t count; /* 0: the value is real; and so is what no JSON holds, for the refusal to name it */
         double real;
     } rows[] = {
-        {"device_iterations", "execution.device_iterations", view->device_iterations, 0.0},
-        {"seed", "model.seed", view->seed, 0.0},
+        {"device_iterations", "execution.device_iterations", view->device_iterations, (double)view->device_iterations},
+        {"seed", "model.seed", view->seed, (double)view->seed},
         {"max_gradient_norm", "training.optimizer.gradient_clipping", 0, view->max_gradient_norm},
         {"loss_scaling", "execution.loss_scaling", 0, view->loss_scaling},
     };
@@ -268,7 +268,7 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char assignment[96];
 
-        if (rows[i].count > 0)
+        if (rows[i].count > 0 && rows[i].count <= INT64_MAX)
             snprintf(assignment, sizeof assignment, "%s=%" PRIu64, rows[i].field, rows[i].count);
         else
             snprintf(assignment, sizeof assignment, "%s=%.17g", rows[i].field, rows[i].real);
