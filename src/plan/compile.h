@@ -157,6 +157,9 @@ bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing
 /* Where an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
 bool bgi_op_is_alias(const bgi_compiler *compiler, const bgi_op *op);
+/* layout.c: what a variable or constant is to a device that holds it, or a window of it. */
+bg_memory_class bgi_leaf_class(const bgi_value *value);
+
 /* layout.c: the op as its kernel sees it: with pieces where the op works on them. `types` has room for all operands. */
 bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 

@@ -222,25 +222,33 @@ void bgi_find_writers(bgi_compiler *c)
                 c->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition.op_stages[o];
 }
 
-static bg_memory_class class_of(const bgi_compiler *c, size_t v)
+bg_memory_class bgi_leaf_class(const bgi_value *value)
 {
-    const bgi_value *value = &c->graph->values[v];
-
     if (value->kind == BGI_VALUE_CONSTANT)
         return BG_MEMORY_WEIGHTS;
-    if (c->buffer_of[v] != BGI_NO_BUFFER)
-        return BG_MEMORY_REMOTE;
     switch (value->role) {
-    case BG_ROLE_BUFFER:
-        return value->is_remote ? BG_MEMORY_REMOTE : BG_MEMORY_WEIGHTS;
     case BG_ROLE_ACCUMULATOR:
         return BG_MEMORY_GRADIENTS;
     case BG_ROLE_STATE:
     case BG_ROLE_TRAINING:
-        return value->is_remote ? BG_MEMORY_REMOTE : BG_MEMORY_STATE;
+        return BG_MEMORY_STATE;
     default:
         return BG_MEMORY_WEIGHTS;
     }
+}
+
+/* Where it lies between its uses. */
+static bg_memory_class class_of(const bgi_compiler *c, size_t v)
+{
+    const bgi_value *value = &c->graph->values[v];
+    const bg_memory_class leaf_class = bgi_leaf_class(value);
+
+    if (value->kind == BGI_VALUE_CONSTANT)
+        return leaf_class;
+    if (c->buffer_of[v] != BGI_NO_BUFFER)
+        return BG_MEMORY_REMOTE;
+    return value->is_remote && (leaf_class == BG_MEMORY_STATE || value->role == BG_ROLE_BUFFER) ? BG_MEMORY_REMOTE
+                                                                                                : leaf_class;
 }
 
 /* Marks the devices on which leaves are needed: a written variable at home only, others wherever they are read. */

@@ -34,21 +34,6 @@ static bool is_new(const counter *k, uint32_t *marks, uint32_t index)
     return is;
 }
 
-static bg_memory_class class_of_leaf(const bgi_value *value)
-{
-    if (value->kind == BGI_VALUE_CONSTANT)
-        return BG_MEMORY_WEIGHTS;
-    switch (value->role) {
-    case BG_ROLE_ACCUMULATOR:
-        return BG_MEMORY_GRADIENTS;
-    case BG_ROLE_STATE:
-    case BG_ROLE_TRAINING:
-        return BG_MEMORY_STATE;
-    default:
-        return BG_MEMORY_WEIGHTS;
-    }
-}
-
 static void add_leaf(counter *k, uint32_t v)
 {
     const bgi_compiler *c = k->compiler;
@@ -58,9 +43,9 @@ static void add_leaf(counter *k, uint32_t v)
     if (!is_new(k, k->leaves, v))
         return;
     if (has_window)
-        k->phase->class_bytes[class_of_leaf(value)] += bgi_align(bgi_window_bytes(c, v));
+        k->phase->class_bytes[bgi_leaf_class(value)] += bgi_align(bgi_window_bytes(c, v));
     else if (!value->is_remote)
-        k->phase->class_bytes[class_of_leaf(value)] += bgi_align(bgi_home_bytes(c, v));
+        k->phase->class_bytes[bgi_leaf_class(value)] += bgi_align(bgi_home_bytes(c, v));
 }
 
 static void add_ring(counter *k, uint32_t edge)
