@@ -41,21 +41,29 @@ static void check_channels(const bg_plan *plan)
     }
 }
 
+static bg_plan *plan_random(uint64_t seed)
+{
+    bgi_test_model model = bgi_test_random_model(seed);
+    const bg_optimiser optimiser = bg_adam(0.1);
+    char stages[256];
+    const bg_options options = bgi_test_random_options(&model, seed, true, stages);
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    if (bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, &error) != BG_OK)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+    bg_graph_destroy(model.graph);
+    return plan;
+}
+
 static void test_channels_are_paired(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        bgi_test_model model = bgi_test_random_model(seed);
-        const bg_optimiser optimiser = bg_adam(0.1);
-        char stages[256];
-        const bg_options options = bgi_test_random_options(&model, seed, true, stages);
-        bg_plan *plan = NULL;
-        bg_error error = {0};
-        if (bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, &error) != BG_OK)
-            fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+        bg_plan *plan = plan_random(seed);
+
         check_channels(plan);
         bg_plan_destroy(plan);
-        bg_graph_destroy(model.graph);
     }
 }
 
@@ -114,16 +122,11 @@ static void test_messages_leave_when_they_are_whole(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        bgi_test_model model = bgi_test_random_model(seed);
-        const bg_optimiser optimiser = bg_adam(0.1);
-        char stages[256];
-        const bg_options options = bgi_test_random_options(&model, seed, true, stages);
-        bg_plan *plan = NULL;
-        assert_int_equal(bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, NULL), BG_OK);
+        bg_plan *plan = plan_random(seed);
+
         for (uint32_t d = 0; d < plan->device_count; d++)
             count += check_early_messages(plan, d);
         bg_plan_destroy(plan);
-        bg_graph_destroy(model.graph);
     }
     assert_true(count > 0);
 }
