@@ -144,18 +144,23 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
     return 1;
 }
 
-enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = 4 * HUGE_PAGE_BYTES };
+/* From half a page on, so that whole pages take twice the memory at most. */
+enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = HUGE_PAGE_BYTES / 2 };
 
-/* Tensors of many megabytes are walked in strides, a page a step: with pages of 4096 bytes the processor would spend
- * its time looking up where they are. Only advice; systems that have no huge pages give others. */
+/* Tensors are walked in strides, a page a step, and those of a pipeline lie in the memory of several devices: with
+ * pages of 4096 bytes the processor would spend its time looking up where they are. Only advice; systems that have no
+ * huge pages give others. */
 static void *take_huge_pages(size_t alignment, size_t size_bytes)
 {
     void *memory = NULL;
 
 #if defined(MADV_HUGEPAGE)
-    if (posix_memalign(&memory, alignment < HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : alignment, size_bytes) != 0)
+    const size_t whole_bytes = (size_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+
+    if (whole_bytes < size_bytes ||
+        posix_memalign(&memory, alignment < HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : alignment, whole_bytes) != 0)
         return NULL;
-    madvise(memory, size_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    madvise(memory, whole_bytes, MADV_HUGEPAGE);
 #else
     (void)alignment, (void)size_bytes;
 #endif
