@@ -112,7 +112,8 @@ ratio() { awk -v a="$1" -v b="$2" -v format="%.${3:-2}f" 'BEGIN { printf format 
 train() { # row, arguments: adds to the row's epochs; this run's, but the first, in rates
     local index=$1
     shift
-    run "$@" --data-dir "$mnist" --epochs "$epochs" --save "$scratch/weights" | sed -n "2,${epochs}p" >"$scratch/rates"
+    run "$@" --data-dir "$mnist" --epochs "$epochs" --save "$scratch/weights" >"$scratch/epochs"
+    sed -n "2,${epochs}p" "$scratch/epochs" >"$scratch/rates"
     cat "$scratch/rates" >>"$scratch/training.$index"
 }
 
