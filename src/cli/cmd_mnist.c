@@ -43,7 +43,7 @@ static bg_status check_profile_folder(const char *folder, bg_error *error)
     return status;
 }
 
-static bg_status check_places(const mnist_config *config, const char *save_path, bg_error *error)
+static bg_status check_places(const mnist_config *config, const char *save_path, int *folder, bg_error *error)
 {
     if (save_path != NULL)
         BGI_TRY(cli_save_check(save_path, "save", error));
@@ -51,7 +51,7 @@ static bg_status check_places(const mnist_config *config, const char *save_path,
         BGI_TRY(cli_log_check(config->log_path, error));
     if (config->profile)
         BGI_TRY(check_profile_folder(profile_folder(config), error));
-    return mnist_checkpoint_check(config, error);
+    return mnist_checkpoint_check(config, folder, error);
 }
 
 static bg_status check_distinct(const mnist_config *config, const char *save_path, bg_error *error)
@@ -230,6 +230,7 @@ typedef struct mnist_run {
     mnist_phases phases;
     cli_log log;
     bool has_trained;
+    int folder;    /* of --checkpoint, held; -1: none */
     bg_error late; /* what is reported when all is done: an unfinished log, a loss that is not finite */
 } mnist_run;
 
@@ -338,6 +339,7 @@ static void clear_run(mnist_run *run)
     mnist_phases_clear(&run->phases);
     bg_weights_destroy(run->weights);
     mnist_data_close(&run->data);
+    bgi_folder_release(&run->folder);
 }
 
 static int report_signal(const mnist_run *run)
@@ -353,12 +355,12 @@ static int report_signal(const mnist_run *run)
 /* The exit code. */
 static int run_mnist(const mnist_config *config)
 {
-    mnist_run run = {.config = config};
+    mnist_run run = {.config = config, .folder = -1};
     bg_error error = {0};
     int code = CLI_FAILED;
 
     run.save_path = config->save_path != NULL ? config->save_path : config->epochs > 0 ? default_save_path : NULL;
-    if (check_places(config, run.save_path, &error) == BG_OK) {
+    if (check_places(config, run.save_path, &run.folder, &error) == BG_OK) {
         if (check_distinct(config, run.save_path, &error) != BG_OK)
             code = CLI_USAGE;
         else if (mnist_data_open(config, &run.data, &error) == BG_OK) {

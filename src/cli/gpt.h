@@ -93,8 +93,9 @@ typedef struct gpt_position {
     uint64_t epoch, sample; /* samples of the epoch that were used */
 } gpt_position;
 
-/* Whether checkpoints can be written where the configuration wants them, from update `step` on. */
-bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_error *error);
+/* Whether checkpoints can be written where the configuration wants them, from update `step` on. The folder is this
+ * run's until *folder is released. */
+bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
 bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                               const gpt_position *position, bg_error *error);
 /* Where a session goes on: from the checkpoint of config->load, else from the files of config->memmap_dir if it has

@@ -41,7 +41,7 @@ static bool find_latest(const char *folder, uint64_t *out)
     return found;
 }
 
-bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_error *error)
+bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error)
 {
     uint64_t latest;
     char *path;
@@ -50,6 +50,8 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, bg_e
     if (config->save == NULL)
         return BG_OK;
     status = bgi_folder_create(config->save, error);
+    if (status == BG_OK)
+        status = bgi_folder_hold(config->save, folder, error);
     if (status != BG_OK)
         return bg_error_context(error, status, "--save");
     path = bgi_path_join(config->save, "checkpoint");

@@ -30,6 +30,7 @@ typedef struct run {
     bgi_event_file events;
     bg_error events_failure; /* why events are missing; the run goes on without them */
     gpt_position position;
+    int folder;                /* of --save, held; -1: none */
     uint64_t stop, saved_step; /* step of the last checkpoint, UINT64_MAX: none */
     uint64_t updates;          /* of this process */
     double seconds;            /* that they took, without checkpoints */
@@ -319,7 +320,7 @@ static bg_status prepare(run *r, bg_error *error)
     r->saved_step = UINT64_MAX;
     if (r->config->test_mode)
         return create_loader(r, error);
-    BGI_TRY(gpt_checkpoint_check(r->config, bg_session_step(r->runner.session), error));
+    BGI_TRY(gpt_checkpoint_check(r->config, bg_session_step(r->runner.session), &r->folder, error));
     BGI_TRY(cli_log_open(&r->log, r->options->log_path, goes_on(r), &cli_received_signal, error));
     if (r->options->tensorboard != NULL &&
         bgi_event_file_open(&r->events, r->options->tensorboard, wall_time_s(), (uint64_t)getpid(), error) != BG_OK)
@@ -370,7 +371,10 @@ static bg_status train(run *r, bg_error *error)
 
 static int run_all(const gpt_options *options, const bgi_gpt_config *config)
 {
-    run r = {.options = options, .config = config, .stop = options->stop > 0 ? options->stop : (uint64_t)config->steps};
+    run r = {.options = options,
+             .config = config,
+             .folder = -1,
+             .stop = options->stop > 0 ? options->stop : (uint64_t)config->steps};
     bg_error error = {0};
     bg_status status = print_start(&r, &error);
 
@@ -385,6 +389,7 @@ static int run_all(const gpt_options *options, const bgi_gpt_config *config)
     bg_loader_destroy(r.loader);
     gpt_runner_clear(&r.runner);
     gpt_data_close(&r.data);
+    bgi_folder_release(&r.folder);
     return status == BG_OK ? CLI_DONE : cli_fail("gpt", CLI_FAILED, &error);
 }
 

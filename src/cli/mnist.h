@@ -273,8 +273,9 @@ bg_status mnist_test(mnist_phases *phases, bg_error *error);
 
 /* ---- checkpoints (mnist_checkpoint.c) ---- */
 
-/* Makes the folder. Without --resume it must have no checkpoint of an earlier training. */
-bg_status mnist_checkpoint_check(const mnist_config *config, bg_error *error);
+/* Makes the folder, which is this run's until *folder is released. Without --resume it must have no checkpoint of an
+ * earlier training. */
+bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_error *error);
 /* `batch` calls of the epoch are done. */
 bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint64_t batch, bg_error *error);
 /* With --resume: the weights and the place of the latest checkpoint, if there is one. */

@@ -38,14 +38,15 @@ static bg_status count_checkpoints(const mnist_config *config, size_t *out_count
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
 
-bg_status mnist_checkpoint_check(const mnist_config *config, bg_error *error)
+bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_error *error)
 {
     size_t count;
     uint64_t latest;
 
     if (config->checkpoint_dir == NULL)
         return BG_OK;
-    if (bgi_folder_create(config->checkpoint_dir, error) != BG_OK)
+    if (bgi_folder_create(config->checkpoint_dir, error) != BG_OK ||
+        bgi_folder_hold(config->checkpoint_dir, folder, error) != BG_OK)
         return bg_error_context(error, error->status, "--checkpoint");
     BGI_TRY(count_checkpoints(config, &count, &latest, error));
     if (count > 0 && !config->resume)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,6 +116,30 @@ bg_status bgi_folder_create(const char *path, bg_error *error)
     if (status == BG_OK && (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)))
         status = bg_error_set(error, BG_ERROR_IO, "%s: is not a folder", path);
     return status;
+}
+
+bg_status bgi_folder_hold(const char *path, int *out, bg_error *error)
+{
+    bool is_taken;
+
+    *out = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*out < 0)
+        return fail_io(error, path, "open the folder", errno);
+    if (flock(*out, LOCK_EX | LOCK_NB) == 0)
+        return BG_OK;
+    is_taken = errno == EWOULDBLOCK;
+    bgi_folder_release(out);
+    if (!is_taken)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s: another run writes there; wait for its end or name another folder", path);
+}
+
+void bgi_folder_release(int *held)
+{
+    if (*held >= 0)
+        close(*held);
+    *held = -1;
 }
 
 /* ---- writing ---- */

@@ -56,6 +56,11 @@ bool bgi_file_is_same(const char *a, const char *b);
 /* Creates a folder and those above it; fine when it exists. */
 bg_status bgi_folder_create(const char *path, bg_error *error);
 
+/* Takes a folder for this process alone, until *out is released or the process ends, whichever way; BG_ERROR_INVALID
+ * when another one has it. Only who asks is kept away. On file systems without locks nobody is, and *out is -1. */
+bg_status bgi_folder_hold(const char *path, int *out, bg_error *error);
+void bgi_folder_release(int *held);
+
 /* "folder/name" in malloc'ed memory; NULL when memory is out. An empty folder gives `name`. */
 char *bgi_path_join(const char *folder, const char *name);
 

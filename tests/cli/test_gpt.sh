@@ -321,9 +321,10 @@ fi
 : >shared.jsonl
 lines=300
 [ -n "$quick" ] && lines=30
-"$program" gpt pretrain $small --steps $lines --log shared.jsonl --quiet >out 2>&1 &
+"$program" gpt pretrain $small --steps $lines --log shared.jsonl --save busy --quiet >out 2>&1 &
 until [ "$(wc -l <shared.jsonl)" -ge 2 ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
 echo '{"step":"ours"}' >>shared.jsonl
+error 1 '--save: busy: another run writes there; wait' gpt pretrain $one precision=float32 --quiet --steps 1 --save busy
 wait $!
 check "what others wrote stays" test "$(grep -c '^{"step":.*}$' shared.jsonl)" -eq $((lines + 1))
 check "nothing is cut" test "$(wc -l <shared.jsonl)" -eq $((lines + 1))

@@ -60,6 +60,7 @@ interrupt() {
         sleep 0.05
         tries=$((tries + 1))
     done
+    [ "$1" = TERM ] && error 1 '--checkpoint: c2: another run writes there; wait' mnist --data-dir data --checkpoint c2 --resume
     kill -"$1" $pid
     wait $pid 2>/dev/null
     check "SIG$1 ends it with $2" test $? -eq "$2"

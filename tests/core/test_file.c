@@ -292,6 +292,32 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
+/* Whoever asks second, be it in the same process. */
+static void test_folder_hold(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    int first = -1, second = -1;
+
+    assert_int_equal(bgi_folder_hold(f->folder, &first, &error), BG_OK);
+    if (first < 0) {
+        skip(); /* a file system without locks */
+    }
+    assert_int_equal(bgi_folder_hold(f->folder, &second, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "another run writes there"));
+    assert_non_null(strstr(error.message, f->folder));
+    assert_int_equal(second, -1);
+    bg_error_clear(&error);
+    bgi_folder_release(&first);
+    assert_int_equal(first, -1);
+    assert_int_equal(bgi_folder_hold(f->folder, &second, &error), BG_OK);
+    bgi_folder_release(&second);
+    bgi_folder_release(&second);
+    assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_OK);
+    assert_int_equal(bgi_folder_hold(f->path, &second, &error), BG_ERROR_IO);
+    assert_int_equal(second, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +334,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_missing_folder_and_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_load_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_create_and_join, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folder_hold, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("core/file", tests, NULL, NULL);
 }
