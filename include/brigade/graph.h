@@ -129,7 +129,7 @@ BG_API void bg_graph_destroy(bg_graph *graph);
 /* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's, its first dimension the samples
  * (a scalar is one number a micro-batch). */
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
-/* `data` (type's size) is copied. */
+/* `data` (type's size) is copied. Like inputs and variables a constant has a name. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
 /* Names of variables are unique in a graph; they are the names in weight files. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,

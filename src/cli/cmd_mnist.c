@@ -108,9 +108,10 @@ static bg_status print_debug(const bg_trainer *trainer, bg_error *error)
     return BG_OK;
 }
 
+/* That digits are generated is part of every result. */
 static void print_data(const mnist_config *config, const mnist_data *data)
 {
-    if (config->quiet)
+    if (config->quiet && !data->is_generated)
         return;
     printf("Data: %s%s (%" PRIu64 " training, %" PRIu64 " test images)%s\n", data->is_generated ? "" : "MNIST from ",
            data->is_generated ? "generated digits" : data->train.source, bg_dataset_sample_count(data->train_set),

@@ -115,6 +115,7 @@ static json_t *describe_config(const mnist_config *given, const char *save_path,
     set_null(object, "steps", used.steps == 0);
     set_null(object, "checkpoint-steps", used.checkpoint_steps == 0);
     set_null(object, "cores", used.cores == 0);
+    set_null(object, "io-threads", used.io_threads == UINT64_MAX);
     return object;
 }
 

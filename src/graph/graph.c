@@ -195,9 +195,15 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     bg_type kept = *type;
     bg_value added;
 
+    if (!has_failed(graph) && (unsigned)role > BG_ROLE_TRAINING)
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: role %d is none of bg_variable_role",
+                      name != NULL ? name : "", (int)role);
     kept.dtype = bgi_graph_kept_dtype(graph, role, type->dtype);
     if (initialiser != NULL)
         value.initialiser = *initialiser;
+    if (!has_failed(graph) && (unsigned)value.initialiser.kind > BG_INITIALISE_TRUNCATED_NORMAL)
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: initialiser %d is none of bg_initialiser_kind",
+                      name != NULL ? name : "", (int)value.initialiser.kind);
     if (!has_failed(graph) && name != NULL && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
     if (has_failed(graph) || !reserve_variable(graph))

@@ -232,14 +232,14 @@ static bg_status check_slice(const bgi_slice_attributes *slice, int64_t size, bg
         return bg_error_set(
             error, BG_ERROR_SHAPE,
             "elements %lld to %lld (not included) of axis %u, which has %lld; 0 <= start < stop <= %lld "
-            "must hold",
+            "must hold, negative ones counted from the end",
             (long long)slice->start, (long long)slice->stop, (unsigned)slice->axis, (long long)size, (long long)size);
     return BG_OK;
 }
 
 static int64_t count_slice(const bgi_slice_attributes *slice)
 {
-    return (slice->stop - slice->start + slice->step - 1) / slice->step;
+    return (slice->stop - slice->start - 1) / slice->step + 1;
 }
 
 static bg_status infer_slice(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -331,8 +331,9 @@ bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, i
     if (!bgi_graph_axis(graph, &bgi_op_slice, name, x, axis, &attributes.axis))
         return (bg_value){0};
     size = type.dims[attributes.axis];
-    attributes.start = start < 0 ? start + size : start;
-    attributes.stop = stop < 0 ? stop + size : stop;
+    /* What is before the first element stays as it was given, and is refused as such. */
+    attributes.start = start < 0 && start >= -size ? start + size : start;
+    attributes.stop = stop < 0 && stop >= -size ? stop + size : stop;
     return bg_graph_add(graph, &bgi_op_slice, name, &x, 1, &attributes, NULL);
 }
 

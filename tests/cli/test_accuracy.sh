@@ -29,6 +29,8 @@ for place in "${BRIGADE_DATA:-}" data ../shared/data; do
     done
 done
 
+(cd "$folder" && env -u BRIGADE_DATA "$program" mnist --quiet --steps 1 --save weights) >"$folder/out" 2>"$folder/err"
+check "generated digits are said to be so, quietly too" grep -q '^Data: generated digits (60000 training' "$folder/out"
 accuracy --epochs 2
 check "two epochs, pipelined: $accuracy %" between 97.5 99.9
 if [ -n "$real" ] || [ -n "${BRIGADE_TEST_ALL:-}" ]; then

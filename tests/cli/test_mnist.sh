@@ -258,7 +258,7 @@ check "no other number knows the scale" test "$(sed 's/,"loss_scale.*//' scaled.
 has() {
     if head -n 1 "$1" | grep -q -F -e "$2"; then pass; else fail "$1 has no $2:" "$(head -n 1 "$1")"; fi
 }
-for word in '"schedule":"interleaved"' '"stages":"B1|B2|B3|B4"' '"device-memory":null' '"steps":null' '"init":null' \
+for word in '"schedule":"interleaved"' '"stages":"B1|B2|B3|B4"' '"device-memory":null' '"steps":null' '"io-threads":null' '"init":null' \
     '"save":"logged.safetensors"' '"profile-dir":null' '"source":"'"$folder"'/data"' '"training_images":'$images \
     '"test_images":'$tests; do
     has log.jsonl "$word"

@@ -151,6 +151,23 @@ static void add_alias_of_absent(bg_graph *g, bg_value x)
     bg_graph_add(g, &type, "a", &x, 1, &attributes, NULL);
 }
 
+static void add_variable_of_no_role(bg_graph *graph, bg_value x)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+
+    (void)x;
+    bg_graph_variable(graph, "r", &type, (bg_variable_role)(BG_ROLE_TRAINING + 1), NULL);
+}
+
+static void add_variable_of_no_initialiser(bg_graph *graph, bg_value x)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+    const bg_initialiser initialiser = {.kind = (bg_initialiser_kind)(BG_INITIALISE_TRUNCATED_NORMAL + 1)};
+
+    (void)x;
+    bg_graph_variable(graph, "r", &type, BG_ROLE_PARAMETER, &initialiser);
+}
+
 static void test_errors(void **state)
 {
     static const struct {
@@ -165,6 +182,8 @@ static void test_errors(void **state)
         {add_foreign_value, BG_ERROR_INVALID, "operand 1 is not a value of this graph"},
         {add_input_twice, BG_ERROR_INVALID, "input `x` exists already"},
         {add_variable_twice, BG_ERROR_INVALID, "variable `w` exists already"},
+        {add_variable_of_no_role, BG_ERROR_INVALID, "variable `r`: role 7 is none of bg_variable_role"},
+        {add_variable_of_no_initialiser, BG_ERROR_INVALID, "variable `r`: initialiser 4 is none of"},
         {add_nameless_input, BG_ERROR_INVALID, "input without a name"},
         {add_bad_type, BG_ERROR_SHAPE, "variable `p`"},
         {add_constant_without_data, BG_ERROR_INVALID, "constant `c` has no data"},

@@ -89,6 +89,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_transpose, &(bgi_transpose_attributes){{1, 2, 0}}, &x, 1, -1.0, 1.0);
     bgi_test_gradient(&bgi_op_slice, &(bgi_slice_attributes){1, 1, 5, 2}, &x, 1, -1.0, 1.0);
     bgi_test_gradient(&bgi_op_slice, &(bgi_slice_attributes){0, 1, 2, 1}, &x, 1, -1.0, 1.0);
+    bgi_test_gradient(&bgi_op_slice, &(bgi_slice_attributes){1, 1, 5, INT64_MAX}, &x, 1, -1.0, 1.0);
     bgi_test_gradient(&bgi_op_concat, &(bgi_axis_attributes){1}, parts, 3, -1.0, 1.0);
 }
 
@@ -159,6 +160,10 @@ static void test_shape_errors_say_what_would_be_right(void **state)
                          "0 <= start < stop <= 6 must hold");
     bgi_test_build_fails(build_slice, &(slice_case){0, 0, 3, 0}, &x, 1, BG_ERROR_INVALID,
                          "step is 0; it must be at least 1");
+    bgi_test_build_fails(build_slice, &(slice_case){1, -7, 4, 1}, &x, 1, BG_ERROR_SHAPE,
+                         "elements -7 to 4 (not included)");
+    bgi_test_build_fails(build_slice, &(slice_case){1, INT64_MIN, INT64_MAX, 1}, &x, 1, BG_ERROR_SHAPE,
+                         "elements -9223372036854775808 to 9223372036854775807 (not included)");
     bgi_test_build_fails(build_slice, &(slice_case){0, 0, 1, 1}, &scalar, 1, BG_ERROR_SHAPE, "a scalar has no axis 0");
     bgi_test_build_fails(
         build_concat, &last, others, 2, BG_ERROR_SHAPE,
