@@ -30,7 +30,6 @@ rounds=${ROUNDS:-3}
 epochs=${EPOCHS:-5}
 turns=${TURNS:-4}
 cores=2
-[ "$epochs" -ge 2 ] || { echo "mnist.sh: EPOCHS is $epochs; the first is not counted, so 2 at least" >&2 && exit 1; }
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 
@@ -39,6 +38,7 @@ die() {
     exit 1
 }
 
+[ "$epochs" -ge 2 ] || die "EPOCHS is $epochs; the first is not counted, so 2 at least"
 [ -x "$program" ] || die "$program is not there; run make"
 if [ "$(nproc)" -lt "$cores" ]; then die "needs $cores cores, this process may use $(nproc)"; fi
 
