@@ -4,14 +4,19 @@
 #   make check     install what is missing, build, run every test
 #
 #   make           library and program into $(BUILD)
+#   make MINIMAL=1 the core without companions: links libc, libm and threads alone
 #   make install   PREFIX=/usr/local DESTDIR=
+#   make man       the manual page, $(BUILD)/brigade.1
+#   make tables    write the tables of options in the documents anew
+#   make abi       what the binary interface changed since the baseline; abi-baseline makes it the baseline
 #   make format    clang-format every source; format-check only looks
 #   make pictures  draw docs/schedules/*.svg anew
 #
-# Variables: CC, BUILD (folder), SANITIZE=address,undefined|thread, OPT (optimisation flags), ARGS (for `make mnist`).
+# Variables: CC, BUILD (folder), SANITIZE=address,undefined|thread, OPT (optimization flags), ARGS (for `make mnist`).
 
 CC ?= gcc
-BUILD ?= build
+MINIMAL ?=
+BUILD ?= $(if $(MINIMAL),build-minimal,build)
 PREFIX ?= /usr/local
 DESTDIR ?=
 OPT ?= -O3 -g
@@ -19,88 +24,161 @@ SANITIZE ?=
 ARGS ?=
 
 VERSION := $(shell cat VERSION)
-SOVERSION := 0
+SOVERSION := 1
 # What the library was made from: cached plans are those of one build.
-BUILD_ID := $(shell cat Makefile $(sort $(wildcard include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch])) | cksum | tr ' ' '-')
+BUILD_ID := $(shell cat Makefile $(sort $(wildcard include/brigade/*.h src/*/*.[ch] src/*/*.def src/kernels/*/*.[ch])) | cksum | tr ' ' '-')
 
-PACKAGES := hwloc jansson yaml-0.1 zlib libpng libcurl
+# Rooms of the core (tests/rooms.txt), which need no package; what else there is are companions.
+CORE_ROOMS := core kernels device transport graph ops nn transform schedule options plan runtime
+PACKAGES := hwloc jansson yaml-0.1 zlib libpng libcurl libprotobuf-c
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
 # Float results must not depend on what a compiler chooses to contract: fused multiply-adds are written out.
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \
-	-Iinclude -Isrc -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' $(PACKAGE_CFLAGS) $(CFLAGS)
+	-Iinclude -Isrc -I$(BUILD)/gen -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' -DBGI_LIBRARIES='"$(PREFIX)/lib"' -DBGI_MPI='"$(MPIS)"' $(PACKAGE_CFLAGS) $(CFLAGS)
 LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(LDLIBS)
 ifneq ($(SANITIZE),)
 CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+# Sanitizer builds look for defects: the compiler verifies what each pass makes.
+CFLAGS_ALL += -DBGI_VERIFY_PASSES
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 LDFLAGS_ALL += $(LDFLAGS)
 
+# The commands of the README build with all processors, unless make is told how many jobs to run.
+JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1))
+
 # Targets that must work before the dependencies are installed do not ask pkg-config.
-ifeq ($(filter mnist check check-all deps clean format format-check,$(MAKECMDGOALS)),)
+ifeq ($(MINIMAL)$(filter mnist check check-all deps clean format format-check,$(MAKECMDGOALS)),)
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
 endif
 
-LIBRARY_SOURCES := $(filter-out src/cli/%,$(wildcard src/*/*.c src/kernels/*/*.c))
+LIBRARY_SOURCES := $(filter-out src/cli/% src/mpi/%,$(wildcard src/*/*.c src/kernels/*/*.c))
+ifneq ($(MINIMAL),)
+LIBRARY_SOURCES := $(filter $(CORE_ROOMS:%=src/%/%),$(LIBRARY_SOURCES))
+endif
 CLI_SOURCES := $(wildcard src/cli/*.c)
 SUPPORT_SOURCES := $(wildcard tests/support/*.c)
 TEST_SOURCES := $(wildcard tests/*/test_*.c)
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
-BENCH_SOURCES := $(wildcard bench/*.c)
-EXAMPLE_SOURCES := $(wildcard examples/*.c)
+BENCH_SOURCES := $(filter-out bench/mpi_%,$(wildcard bench/*.c))
+EXAMPLE_SOURCES := $(filter-out examples/mpi_%,$(wildcard examples/*.c))
 
 LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
+# The messages of ONNX files as C, which protobuf-c makes of src/onnx/format.proto.
+FORMAT := $(BUILD)/gen/onnx/format.pb-c
+ifeq ($(MINIMAL),)
+LIBRARY_OBJECTS += $(FORMAT).o
+endif
 # What `brigade gpt` trains on when nobody gives it a text.
 TEXT_SOURCES := README.md CHANGELOG.md $(wildcard docs/*.md) include/brigade.h $(wildcard include/brigade/*.h)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/gpt_own_text.o
 SUPPORT_OBJECTS := $(SUPPORT_SOURCES:%.c=$(BUILD)/%.o)
+COPIED_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/copied/test_%,$(wildcard tests/copied/*.c)))
+RANKS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/ranks/test_%,$(wildcard tests/ranks/*.c)))
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 BENCHES := $(BENCH_SOURCES:%.c=$(BUILD)/%)
 EXAMPLES := $(EXAMPLE_SOURCES:%.c=$(BUILD)/%)
 REPLAYS := $(FUZZ_SOURCES:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
+# Preloaded into the program by tests; sanitizers have allocators of their own.
+PRELOADS := $(if $(SANITIZE),,$(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c)))
+
 STATIC := $(BUILD)/libbrigade.a
 SHARED := $(BUILD)/libbrigade.so.$(SOVERSION)
 PROGRAM := $(BUILD)/brigade
+MPIS := $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi) 2>/dev/null),$(mpi)))
+MPI_LIBRARIES := $(MPIS:%=$(BUILD)/libbrigade_mpi_%.so)
+# Examples of each MPI, in C and, where that MPI has a Fortran compiler, in Fortran. Not with sanitizers, whose runtime is
+# that of $(CC), not of mpicc.
+FORTRAN_MPIS := $(foreach mpi,$(MPIS),$(if $(shell command -v mpif90.$(mpi) 2>/dev/null),$(mpi)))
+MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) $(FORTRAN_MPIS:%=$(BUILD)/examples/mpi_surrogate_f90.%))
 
-.PHONY: always all mnist check check-all tests benches deps install uninstall clean format format-check fuzz bench-mnist bench-gpt pictures
+MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
+MPI_BENCHES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/bench/mpi_allreduce.%))
+
+.PHONY: always all mnist check check-all check-hosts tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-mpi bench-all pictures man tables abi abi-baseline
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(STATIC) $(SHARED) $(PROGRAM)
+# Without companions there is no program; an example shows that the core works by itself.
+all: $(STATIC) $(SHARED) $(if $(MINIMAL),$(BUILD)/examples/core_digits,$(PROGRAM) $(MPI_LIBRARIES))
 
 # ---- the two commands ----
 
+# The program looks for MNIST in $BRIGADE_DATA and data. Where neither is there, `make mnist` passes the place that
+# tools/find_data.sh finds, which shows in the command that is printed.
+MNIST_DATA = $(if $(BRIGADE_DATA),,$(addprefix --data-dir ,$(filter-out data,$(shell tools/find_data.sh))))
+
 mnist: deps
-	@$(MAKE) --no-print-directory -s all
-	$(PROGRAM) mnist $(ARGS)
+	@$(MAKE) --no-print-directory -s $(JOBS) all
+	$(PROGRAM) mnist $(if $(MNIST_DATA),$(MNIST_DATA) )$(ARGS)
 
 check: deps
-	@$(MAKE) --no-print-directory -s all tests
+	@$(MAKE) --no-print-directory -s $(JOBS) all tests
 	@tests/run.sh $(BUILD)
 
 check-all: deps
-	@$(MAKE) --no-print-directory -s all tests
+	@$(MAKE) --no-print-directory -s $(JOBS) all tests
 	@BRIGADE_TEST_ALL=1 tests/run.sh $(BUILD)
+
+# Ranks on several hosts, which are network namespaces; needs root.
+check-hosts: all $(BUILD)/tests/hosts/relay
+	@BRIGADE_BUILD=$(BUILD) tests/hosts/run.sh
 
 deps:
 	@tools/dependencies.sh
 
-tests: all $(TESTS) $(REPLAYS) $(EXAMPLES)
-benches: all $(BENCHES)
+tests: all $(TESTS) $(REPLAYS) examples $(PRELOADS) $(MPI_PROBES)
+examples: all $(EXAMPLES) $(MPI_EXAMPLES)
+benches: all $(BENCHES) $(MPI_BENCHES)
 
-# The digit network beside PyTorch (needs a python3 with torch); see the script's head.
-bench-mnist: all
+# PyTorch, beside which the benches measure.
+bench-deps:
+	@tools/dependencies.sh bench
+
+# The digit network beside PyTorch; see the script's head.
+bench-mnist: all bench-deps
 	@bench/mnist.sh $(BUILD)
 
 # GPT-2's training step beside PyTorch and oneDNN's products.
-bench-gpt: benches
+bench-gpt: benches bench-deps
 	@bench/gpt.sh $(BUILD)
+
+# Forward and backward of every op beside PyTorch's.
+bench-ops: benches bench-deps
+	@bench/ops.sh $(BUILD)
+
+# Residual networks beside PyTorch.
+bench-resnet: benches bench-deps
+	@bench/resnet.sh $(BUILD)
+
+# All tables beside peers.
+bench-all: bench-ops bench-resnet bench-mnist bench-gpt
+
+# Sums over ranks beside MPI_Allreduce.
+bench-mpi: all $(MPI_BENCHES)
+	@bench/mpi.sh $(BUILD)
 
 # The pictures of the documents; tests/cli/test_schedule.sh holds them against the program.
 pictures: all
 	@tools/draw_schedules.sh $(PROGRAM) docs/schedules
+
+# The manual page, from what the program says of itself.
+man: $(BUILD)/brigade.1
+$(BUILD)/brigade.1: $(PROGRAM) tools/make_man.sh
+	@tools/make_man.sh $(PROGRAM) >$@
+
+# Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
+tables: all
+	@tools/update_tables.sh $(PROGRAM) docs/*.md
+
+# The binary interface beside that of the last release (abigail-tools); see docs/architecture.md.
+abi: $(SHARED)
+	@tools/abi.sh check $(SHARED)
+abi-baseline: $(SHARED)
+	@tools/abi.sh write $(SHARED)
 
 # ---- objects: one rule for each instruction set a file is written for ----
 
@@ -108,6 +186,13 @@ ARCH := $(shell uname -m)
 ifeq ($(ARCH),x86_64)
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512
 AVX2_FLAGS := -mavx2 -mfma -mf16c
+endif
+
+# The sources of all instruction sets are the same: that nothing in them is undefined is checked where they are compiled
+# for the portable one. clang takes minutes for each of the others.
+ifneq ($(findstring undefined,$(SANITIZE)),)
+AVX512_FLAGS += -fno-sanitize=undefined
+AVX2_FLAGS += -fno-sanitize=undefined
 endif
 
 $(BUILD)/%_avx512.o: %_avx512.c
@@ -121,6 +206,14 @@ $(BUILD)/%_avx2.o: %_avx2.c
 $(BUILD)/gen/gpt_own_text.c: $(TEXT_SOURCES) tools/pack_text.sh
 	@mkdir -p $(@D)
 	@tools/pack_text.sh gpt_own_text $(TEXT_SOURCES) > $@
+
+# One call makes both files.
+$(FORMAT).h: $(FORMAT).c
+	@test -f $@
+$(FORMAT).c: src/onnx/format.proto
+	@mkdir -p $(BUILD)/gen
+	@protoc-c --proto_path=src --c_out=$(BUILD)/gen onnx/format.proto
+$(filter $(BUILD)/src/onnx/%,$(LIBRARY_OBJECTS)) $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/onnx/*.c tests/fuzz/fuzz_onnx*.c)): $(FORMAT).h
 
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 	$(CC) $(CFLAGS_ALL) -c $< -o $@
@@ -148,10 +241,27 @@ $(SHARED): $(LIBRARY_OBJECTS)
 	@ln -sf libbrigade.so.$(SOVERSION) $(BUILD)/libbrigade.so
 
 $(PROGRAM): $(CLI_OBJECTS) $(STATIC)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL) -ldl
+
+# A library for each MPI that is there; the program loads the one whose launcher started it.
+$(BUILD)/libbrigade_mpi_%.so: src/mpi/mpi.c include/brigade/mpi.h include/brigade/transport.h include/brigade/base.h
+	@mkdir -p $(@D)
+	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -fPIC -fvisibility=hidden -shared -Iinclude $(CFLAGS) $< -o $@ -pthread
+
+# Sessions of these get another device and another transport (tests/copied/wrap.c).
+$(BUILD)/tests/copied/test_%: $(BUILD)/tests/copied/test_%.o $(COPIED_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
+	$(CC) $(LDFLAGS_ALL) -Wl,--wrap=bgi_engine_create $^ -o $@ -lcmocka $(LDLIBS_ALL)
+
+# These run in several processes (tests/ranks/wrap.c).
+$(BUILD)/tests/ranks/test_%: $(BUILD)/tests/ranks/test_%.o $(RANKS_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
+	$(CC) $(LDFLAGS_ALL) -Wl,--wrap=main,--wrap=bg_plan_create_training,--wrap=bg_plan_create_inference $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@ -lcmocka $(LDLIBS_ALL)
+
+$(BUILD)/tests/preload/%.o: CFLAGS_ALL += -fvisibility=default
+$(BUILD)/tests/preload/%.so: $(BUILD)/tests/preload/%.o
+	$(CC) -shared $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS)
 
 # Fuzz targets: with libFuzzer (needs clang), and as programs that replay inputs.
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(STATIC)
@@ -170,23 +280,46 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(STATIC)
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
 
+MPI_EXAMPLE_LIBRARIES = $(STATIC) -L$(BUILD) -l:libbrigade_mpi_$*.so -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS_ALL)
+$(BUILD)/examples/mpi_surrogate_c.%: examples/mpi_surrogate.c include/brigade/mpi.h $(STATIC) $(BUILD)/libbrigade_mpi_%.so
+	@mkdir -p $(@D)
+	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude $(CFLAGS) $< -o $@ $(LDFLAGS) $(MPI_EXAMPLE_LIBRARIES)
+
+$(BUILD)/tests/cli/mpi_late.%: tests/cli/mpi_late.c include/brigade/mpi.h $(STATIC) $(BUILD)/libbrigade_mpi_%.so
+	@mkdir -p $(@D)
+	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude $(CFLAGS) $< -o $@ $(LDFLAGS) $(STATIC) -L$(BUILD) -l:libbrigade_mpi_$*.so -Wl,-rpath,'$$ORIGIN/../..' $(LDLIBS_ALL)
+
+$(BUILD)/bench/mpi_allreduce.%: bench/mpi_allreduce.c include/brigade/mpi.h $(STATIC) $(BUILD)/libbrigade_mpi_%.so
+	@mkdir -p $(@D)
+	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude -Isrc $(CFLAGS) $< -o $@ $(LDFLAGS) $(MPI_EXAMPLE_LIBRARIES)
+
+# The compiler writes brigade.mod, which is not the same for each of them.
+$(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigade/brigade.f90 $(STATIC) $(BUILD)/libbrigade_mpi_%.so
+	@mkdir -p $(BUILD)/examples/fortran.$*
+	mpif90.$* -std=f2018 $(OPT) -Wall -Wextra -J $(BUILD)/examples/fortran.$* include/brigade/brigade.f90 $< -o $@ $(LDFLAGS) $(MPI_EXAMPLE_LIBRARIES)
+
 # ---- install ----
 
-install: all
+install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/brigade
+ifeq ($(MINIMAL),)
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(BUILD)/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -d $(DESTDIR)$(PREFIX)/share/brigade/presets/gpt
 	install -m 644 share/presets/*.* $(DESTDIR)$(PREFIX)/share/brigade/presets/
 	install -m 644 share/presets/gpt/* $(DESTDIR)$(PREFIX)/share/brigade/presets/gpt/
+endif
 	install -m 644 $(STATIC) $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(SHARED) $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(SHARED) $(MPI_LIBRARIES) $(DESTDIR)$(PREFIX)/lib/
 	ln -sf libbrigade.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libbrigade.so
 	install -m 644 include/brigade.h $(DESTDIR)$(PREFIX)/include/
-	install -m 644 include/brigade/*.h $(DESTDIR)$(PREFIX)/include/brigade/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/brigade.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc
+	install -m 644 include/brigade/*.h include/brigade/*.f90 $(DESTDIR)$(PREFIX)/include/brigade/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PACKAGES@|$(if $(MINIMAL),,$(PACKAGES))|' tools/brigade.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(PREFIX)/lib/libbrigade.* \
+	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(PREFIX)/lib/libbrigade.* \
+		$(DESTDIR)$(PREFIX)/lib/libbrigade_mpi_*.so \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
 
 FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.c)
@@ -200,4 +333,4 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(BENCHES:=.d) $(EXAMPLES:=.d)
--include $(FUZZ_SOURCES:%.c=$(BUILD)/%.d)
+-include $(FUZZ_SOURCES:%.c=$(BUILD)/%.d) $(COPIED_OBJECTS:.o=.d) $(RANKS_OBJECTS:.o=.d)

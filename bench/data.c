@@ -48,7 +48,7 @@ static double write_plainly(void)
 
 static double run(const bg_dataset *dataset, uint32_t workers)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_loader *loader = NULL;
     bg_batch batch;
     double best = 0;
@@ -76,9 +76,9 @@ int main(void)
 {
     const bg_digits_options digits = {.count = IMAGES};
     const float mean = 0.1307F, deviation = 0.3081F;
-    const bg_normalise_options normalise = {.channel_count = 1, .means = &mean, .deviations = &deviation};
+    const bg_normalize_options normalize = {.channel_count = 1, .means = &mean, .deviations = &deviation};
     bg_image_set set = {.class_count = 0};
-    bg_dataset *plain = NULL, *normalised = NULL;
+    bg_dataset *plain = NULL, *normalized = NULL;
     bg_array arrays[2];
 
     if (bg_digits_create(&digits, &set, NULL) != BG_OK)
@@ -86,13 +86,13 @@ int main(void)
     arrays[0] = set.images;
     arrays[1] = set.labels;
     if (bg_dataset_create_arrays(arrays, 2, &plain, NULL) != BG_OK ||
-        bg_dataset_normalise(plain, &normalise, &normalised, NULL) != BG_OK)
+        bg_dataset_normalize(plain, &normalize, &normalized, NULL) != BG_OK)
         return EXIT_FAILURE;
     printf("%-40s %10.2f million images/s\n", "memset of as many floats", 1e-6 * write_plainly());
     printf("%-40s %10.2f million images/s\n", "uint8, in the caller", 1e-6 * run(plain, 0));
-    printf("%-40s %10.2f million images/s\n", "normalised, in the caller", 1e-6 * run(normalised, 0));
-    printf("%-40s %10.2f million images/s\n", "normalised, one worker", 1e-6 * run(normalised, 1));
-    bg_dataset_destroy(normalised);
+    printf("%-40s %10.2f million images/s\n", "normalized, in the caller", 1e-6 * run(normalized, 0));
+    printf("%-40s %10.2f million images/s\n", "normalized, one worker", 1e-6 * run(normalized, 1));
+    bg_dataset_destroy(normalized);
     bg_dataset_destroy(plain);
     bg_image_set_clear(&set);
     return EXIT_SUCCESS;

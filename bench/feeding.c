@@ -48,7 +48,7 @@ static void require(bg_status status, const bg_error *error)
 static void open_session(bench *b, uint32_t cores)
 {
     bg_convnet_options network = bg_convnet_defaults();
-    const bg_optimiser optimiser = bg_adamw(0.001);
+    const bg_optimizer optimizer = bg_adamw(0.001);
     bg_options options = bg_options_defaults();
     bg_graph *graph = NULL;
     bg_error error = {0};
@@ -56,13 +56,13 @@ static void open_session(bench *b, uint32_t cores)
 
     network.micro_batch = MICRO_BATCH;
     network.outputs = BG_CONVNET_LOSS | BG_CONVNET_CORRECT;
-    options.stages = "B1|B2|B3|B4";
-    options.device_iterations = 10;
-    options.gradient_accumulation = 10;
-    options.cores = cores;
+    options.execution.stages = "B1|B2|B3|B4";
+    options.execution.device_iterations = 10;
+    options.execution.gradient_accumulation = 10;
+    options.execution.cores = cores;
     require(bg_graph_create(&graph, &error), &error);
     net = bg_convnet_build(graph, &network);
-    require(bg_plan_create_training(graph, net.loss, &optimiser, &options, &b->plan, &error), &error);
+    require(bg_plan_create_training(graph, net.loss, &optimizer, &options, &b->plan, &error), &error);
     bg_graph_destroy(graph);
     require(bg_session_create(b->plan, NULL, &b->session, &error), &error);
     b->images = bg_session_find_input(b->session, "images");
@@ -77,10 +77,10 @@ static void open_session(bench *b, uint32_t cores)
 
 static void open_loader(bench *b, const bg_dataset *dataset)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_error error = {0};
 
-    options.batch_size = bg_plan_summarise(b->plan).samples_per_run;
+    options.batch_size = bg_plan_summarize(b->plan).samples_per_run;
     options.shuffle = true;
     require(bg_loader_create(dataset, &options, &b->loader, &error), &error);
     require(bg_loader_begin_epoch(b->loader, 0, &error), &error);
@@ -137,7 +137,7 @@ static void report(bench *benches)
 
     printf("%-24s %12s %12s %16s\n", "", "images/s", "speed", "processor time");
     for (int k = 0; k < KINDS; k++) {
-        const double images = (double)bg_plan_summarise(benches[k].plan).samples_per_run, s = median_s(&benches[k]);
+        const double images = (double)bg_plan_summarize(benches[k].plan).samples_per_run, s = median_s(&benches[k]);
 
         printf("%-24s %12.0f %11.1f%% %15.1f%%\n", names[k], images / s, 100.0 * fixed_s / s,
                100.0 * benches[k].cpu_s / benches[FIXED].cpu_s);

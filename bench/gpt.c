@@ -11,7 +11,7 @@
  * --batch is of a whole update: sequences, in --accumulation micro-batches. --strategy (and, in turns with it,
  * --beside): single      one device; all cores work on its kernels pipelined   two devices, as many stages replicas two
  * data-parallel copies of half the batch each tensor      two tensor-parallel ones (tensor axis 1) phased      a device
- * with a phase for each block; weights, gradients, optimiser state and activations in remote buffers, in memory
+ * with a phase for each block; weights, gradients, optimizer state and activations in remote buffers, in memory
  * --dnnl: beside it, after each step, the model's matrix products by oneDNN's sgemm (libdnnl.so.2 or .3 must be there;
  * OMP_NUM_THREADS says on how many cores), and the ratio of the rates. --times prints a line `time NAME SECONDS` for
  * each step, and of oneDNN how long the step's FLOPs would take at its rate.
@@ -19,14 +19,13 @@
 #include <brigade.h>
 
 #include <dlfcn.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/arena.h"
-#include "plan/plan.h"
+#include "profile.h"
 
 typedef enum layout { SINGLE, PIPELINED, REPLICAS, TENSOR, PHASED, LAYOUT_COUNT } layout;
 
@@ -35,7 +34,7 @@ static const char *const layout_names[LAYOUT_COUNT] = {"single", "pipelined", "r
 typedef struct setting {
     long layers, hidden, heads, batch, length, vocabulary, cores, steps, accumulation, io_threads;
     long strategy, beside; /* beside: LAYOUT_COUNT: nothing */
-    long is_bfloat16, is_float16, recomputes, profiles, summarises, lists, compares, counts_processor;
+    long is_bfloat16, is_float16, recomputes, profiles, summarizes, lists, compares, counts_processor;
 } setting;
 
 /* Wall time, or the processor time of all threads: on a machine that others use too the second compares better. */
@@ -65,144 +64,6 @@ static double count_step_flops(const setting *s)
     return tokens * (6.0 * parameters + attention);
 }
 
-/* ---- the profile: kernels are replaced by ones that call them and add up the time ---- */
-
-typedef struct timed {
-    bg_kernel kernel; /* the real one */
-    char name[128];
-    double flops;
-    _Atomic uint64_t ns;
-    uint64_t calls;
-} timed;
-
-/* The calls of a plan, sorted by what they are. */
-typedef struct profile {
-    timed *rows;
-    size_t count;
-} profile;
-
-static uint64_t read_clock_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static bg_kernel_call unwrap(const bg_kernel_call *call)
-{
-    bg_kernel_call inner = *call;
-
-    inner.state = ((timed *)call->state)->kernel.state;
-    return inner;
-}
-
-static void timed_prepare(const bg_kernel_call *call)
-{
-    timed *row = call->state;
-    const bg_kernel_call inner = unwrap(call);
-    const uint64_t begin = read_clock_ns();
-
-    row->kernel.prepare(&inner);
-    atomic_fetch_add(&row->ns, read_clock_ns() - begin);
-}
-
-static void timed_run(const bg_kernel_call *call, uint32_t part)
-{
-    timed *row = call->state;
-    const bg_kernel_call inner = unwrap(call);
-    const uint64_t begin = read_clock_ns();
-
-    row->kernel.run(&inner, part);
-    atomic_fetch_add(&row->ns, read_clock_ns() - begin);
-}
-
-static void timed_combine(const bg_kernel_call *call, uint32_t part)
-{
-    timed *row = call->state;
-    const bg_kernel_call inner = unwrap(call);
-    const uint64_t begin = read_clock_ns();
-
-    row->kernel.combine(&inner, part);
-    atomic_fetch_add(&row->ns, read_clock_ns() - begin);
-}
-
-static void timed_finish(const bg_kernel_call *call)
-{
-    timed *row = call->state;
-    const bg_kernel_call inner = unwrap(call);
-    const uint64_t begin = read_clock_ns();
-
-    row->kernel.finish(&inner);
-    atomic_fetch_add(&row->ns, read_clock_ns() - begin);
-}
-
-static void time_call(profile *all, bgi_call *call)
-{
-    char name[sizeof all->rows->name], type[BG_TYPE_TEXT_BYTES];
-    const uint32_t shown = call->output_count > 0 ? call->input_count : 0;
-    timed *row = NULL;
-
-    snprintf(name, sizeof name, "%s %s", call->kernel.name, bg_type_text(&call->types[shown], type));
-    for (size_t i = 0; i < all->count; i++)
-        if (strcmp(all->rows[i].name, name) == 0 && all->rows[i].kernel.state == call->kernel.state)
-            row = &all->rows[i];
-    if (row == NULL) {
-        row = &all->rows[all->count++];
-        row->kernel = call->kernel;
-        memcpy(row->name, name, sizeof name);
-    }
-    row->calls++;
-    row->flops += call->cost.flops;
-    call->kernel.state = row;
-    call->kernel.run = timed_run;
-    call->kernel.prepare = call->kernel.prepare != NULL ? timed_prepare : NULL;
-    call->kernel.combine = call->kernel.combine != NULL ? timed_combine : NULL;
-    call->kernel.finish = call->kernel.finish != NULL ? timed_finish : NULL;
-}
-
-static profile time_plan(bg_plan *plan)
-{
-    profile all = {NULL, 0};
-    size_t calls = 0;
-
-    for (uint32_t d = 0; d < plan->device_count; d++)
-        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
-            calls += plan->devices[d].instructions[i].call_count;
-    all.rows = calloc(calls + 1, sizeof *all.rows);
-    if (all.rows == NULL)
-        exit(1);
-    for (uint32_t d = 0; d < plan->device_count; d++)
-        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
-            for (uint32_t c = 0; c < plan->devices[d].instructions[i].call_count; c++)
-                time_call(&all, (bgi_call *)(uintptr_t)&plan->devices[d].instructions[i].calls[c]);
-    return all;
-}
-
-static int compare_rows(const void *a, const void *b)
-{
-    const uint64_t left = ((const timed *)a)->ns, right = ((const timed *)b)->ns;
-
-    return left < right ? 1 : left > right ? -1 : 0;
-}
-
-static void print_profile(profile *all, long steps)
-{
-    double total = 0.0;
-
-    qsort(all->rows, all->count, sizeof *all->rows, compare_rows);
-    for (size_t i = 0; i < all->count; i++)
-        total += (double)all->rows[i].ns;
-    for (size_t i = 0; i < all->count; i++) {
-        const double ns = (double)all->rows[i].ns / (double)steps;
-
-        printf("  %5.1f %% %9.2f ms %4llu calls of %2u parts %7.1f GFLOP/s  %s\n",
-               100.0 * (double)all->rows[i].ns / total, ns * 1e-6, (unsigned long long)all->rows[i].calls,
-               all->rows[i].kernel.part_count, all->rows[i].flops / ns, all->rows[i].name);
-    }
-    printf("  %9.2f ms of processor time in kernels a step\n", total / (double)steps * 1e-6);
-}
-
 /* ---- oneDNN's products ---- */
 
 enum { MATRICES = 5 };
@@ -225,9 +86,9 @@ static dnnl open_dnnl(const setting *s)
     const int64_t deep = rows > 4 * s->hidden ? rows : 4 * s->hidden;
     const size_t count = (size_t)wide * (size_t)deep;
     /* memory of the same kind as a session's */
-    dnnl d = {.a = bgi_aligned_take(64, count * sizeof(float)),
-              .b = bgi_aligned_take(64, count * sizeof(float)),
-              .c = bgi_aligned_take(64, count * sizeof(float))};
+    dnnl d = {.a = bgi_aligned_allocate(64, count * sizeof(float)),
+              .b = bgi_aligned_allocate(64, count * sizeof(float)),
+              .c = bgi_aligned_allocate(64, count * sizeof(float))};
 
     if (library == NULL)
         library = dlopen("libdnnl.so.3", RTLD_NOW);
@@ -326,7 +187,7 @@ static bg_plan *make_plan(const setting *s, layout way)
                                                          [TENSOR] = BG_STRATEGY_SINGLE,
                                                          [PHASED] = BG_STRATEGY_PHASED};
     bg_options options = bg_options_defaults();
-    const bg_optimiser optimiser = bg_adamw(1e-4);
+    const bg_optimizer optimizer = bg_adamw(1e-4);
     bg_error error = {0};
     bg_graph *graph = NULL;
     bg_plan *plan = NULL;
@@ -335,16 +196,16 @@ static bg_plan *make_plan(const setting *s, layout way)
     require(bg_graph_create(&graph, &error), &error);
     net = build_model(graph, s, way);
     require(bg_graph_check(graph, &error), &error);
-    options.strategy = strategies[way];
-    options.stages = way == PIPELINED ? "auto:2" : NULL;
-    options.device_count = way == PHASED ? 1 : 0;
-    options.replicas = count_replicas(way);
-    options.gradient_accumulation = (uint32_t)s->accumulation;
-    options.cores = (uint32_t)s->cores;
-    options.io_threads = (int32_t)s->io_threads;
-    options.recompute = s->recomputes ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
-    options.trace = s->summarises;
-    require(bg_plan_create_training(graph, net.loss, &optimiser, &options, &plan, &error), &error);
+    options.execution.strategy = strategies[way];
+    options.execution.stages = way == PIPELINED ? "auto:2" : NULL;
+    options.execution.device_count = way == PHASED ? 1 : 0;
+    options.replicas.count = count_replicas(way);
+    options.execution.gradient_accumulation = (uint32_t)s->accumulation;
+    options.execution.cores = (uint32_t)s->cores;
+    options.execution.io_threads = (int32_t)s->io_threads;
+    options.memory.recompute = s->recomputes ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
+    options.reporting.trace = s->summarizes;
+    require(bg_plan_create_training(graph, net.loss, &optimizer, &options, &plan, &error), &error);
     bg_graph_destroy(graph);
     return plan;
 }
@@ -428,7 +289,7 @@ static void report_run(run *r, const setting *s)
            (double)bg_plan_memory_bytes(r->plan, 0, BG_MEMORY_REMOTE) * 1e-6);
     if (s->profiles)
         print_profile(&r->profile, s->steps);
-    if (s->summarises)
+    if (s->summarizes)
         print_summary(r);
 }
 
@@ -541,7 +402,7 @@ int main(int argc, char **argv)
                  {"--float16", &s.is_float16, SWITCH},
                  {"--recompute", &s.recomputes, SWITCH},
                  {"--profile", &s.profiles, SWITCH},
-                 {"--summary", &s.summarises, SWITCH},
+                 {"--summary", &s.summarizes, SWITCH},
                  {"--times", &s.lists, SWITCH},
                  {"--dnnl", &s.compares, SWITCH},
                  {"--processor-time", &s.counts_processor, SWITCH}};

@@ -5,7 +5,8 @@
 #   bench/gpt.sh [BUILD]            needs `make benches`; also: make bench-gpt
 #   CORES=2 ROUNDS=3 STEPS=2        each row: ROUNDS times a process that times STEPS steps
 #   LAYERS=12 VOCABULARY=50257      of the model: smaller ones for a quick look
-#   PYTHON=...                      a Python that has torch (default: python3); without one its rows are left out
+#   PYTHON=...                      a Python that has torch (default: the first python3 on the PATH that has it); without
+#                                   one its rows are left out
 #   LLMC=DIR                        a clone of github.com/karpathy/llm.c: its CPU trainer is built from there with its
 #                                   own flags and $CC; without one its row is left out
 #   ROWS='PATTERN...'               only the rows whose keys match one of these shell patterns; the keys are
@@ -17,15 +18,22 @@ cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
 build=${1:-${BUILD:-build}}
 cores=${CORES:-2} layers=${LAYERS:-12} vocabulary=${VOCABULARY:-50257} steps=${STEPS:-2}
-python=${PYTHON:-python3} llmc=
+llmc=
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 times=${TIMES:-$scratch/times}
 export OMP_NUM_THREADS=$cores
 batch=4 length=256 accumulation=8
 
-[ -x "$build/bench/gpt" ] || { echo "gpt.sh: $build/bench/gpt is not there; run make benches" >&2; exit 1; }
-"$python" -c 'import torch' 2>/dev/null || { echo "gpt.sh: $python has no torch: its rows are left out" >&2; python=; }
+die() {
+    echo "gpt.sh: $*" >&2
+    exit 1
+}
+# shellcheck source=bench/peers/torch.sh
+. bench/peers/torch.sh
+torch_line="no torch"
+if torch_find; then torch_describe; else echo "gpt.sh: no python3 has torch: its rows are left out" >&2; fi
+[ -x "$build/bench/gpt" ] || die "$build/bench/gpt is not there; run make benches"
 if [ -n "${LLMC:-}" ]; then
     llmc=$scratch/llmc
     "${CC:-cc}" -Ofast -march=native -fopenmp -DOMP -Wno-unused-result -I"$LLMC" -o "$llmc" bench/peers/gpt_llmc.c -lm || exit 1
@@ -54,6 +62,11 @@ brigade() {
         >"$scratch/output" || exit 1
 }
 
+# CAPABILITY [bfloat16]: a line `step SECONDS` for each of PyTorch's steps.
+run_torch() {
+    ATEN_CPU_CAPABILITY=$1 "$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary" ${2:+"$2"}
+}
+
 # ROW STRATEGY SEQUENCES: a row of that process.
 one() {
     local row=$1 strategy=$2 sequences=$3
@@ -72,12 +85,13 @@ round() {
     fi
     if wants bfloat16; then brigade --batch $batch --bfloat16 && one "Brigade bfloat16" single $batch; fi
     if [ -n "$python" ]; then
-        if wants torch-bfloat16; then
-            note "PyTorch bfloat16 autocast" $tokens step < <("$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary" bfloat16)
-        fi
-        if wants torch-float32; then
-            note "PyTorch float32" $tokens step < <("$python" bench/gpt_torch.py "$cores" "$steps" "$layers" "$vocabulary")
-        fi
+        local capability
+        for capability in $torch_capabilities; do
+            if wants torch-bfloat16; then
+                note "PyTorch bfloat16 autocast, $capability" $tokens step < <(run_torch "$capability" bfloat16)
+            fi
+            if wants torch-float32; then note "PyTorch float32, $capability" $tokens step < <(run_torch "$capability"); fi
+        done
     fi
     if wants pipelined; then
         brigade --batch $batch --accumulation 4 --strategy pipelined && one "Brigade float32, pipeline of 2 stages, 4 micro-batches" pipelined $batch
@@ -96,16 +110,21 @@ round() {
     fi
 }
 
-# ROW ROW TEXT: how many times as fast the first is as the second, by the best steps.
+# ROW PREFIX TEXT: how many times as fast the first row is as the fastest row whose name begins with PREFIX, by best steps.
 ratio() {
-    awk -F '\t' -v a="$1" -v b="$2" -v text="$3" '
+    awk -F '\t' -v a="$1" -v prefix="$2" -v text="$3" '
         { if (!($1 in best) || $3 / $2 < best[$1]) best[$1] = $3 / $2; sum[$1] += $3 / $2; count[$1]++ }
-        END { if (a in best && b in best)
+        END { for (row in best) if (index(row, prefix) == 1 && (b == "" || best[row] < best[b])) b = row
+              if (a in best && b != "")
                   printf "- %s: %.2f (by the means: %.2f)\n", text, best[b] / best[a], sum[b] / count[b] / (sum[a] / count[a]) }' "$times"
 }
 
+load=$(cut -d ' ' -f 1 /proc/loadavg)
 for _ in $(seq "${ROUNDS:-3}"); do round; done
 
+processor=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1)
+echo "Processor: ${processor:-unknown}, $cores cores. $torch_line. Load average before: $load."
+echo
 echo "| GPT-2, $layers layers, $batch x $length tokens, $cores cores | tokens/s, best | mean | steps |"
 echo "|---|---|---|---|"
 awk -F '\t' '!($1 in best) { names[++n] = $1 } { rate = $2 / $3; sum[$1] += $3 / $2; count[$1]++; if (rate > best[$1]) best[$1] = rate }

@@ -1,4 +1,4 @@
-"""GPT-2's training step in PyTorch, for bench/gpt.sh: a line `step SECONDS` for each. The model, the loss and the optimiser
+"""GPT-2's training step in PyTorch, for bench/gpt.sh: a line `step SECONDS` for each. The model, the loss and the optimizer
 of bench/gpt.c: no dropout, AdamW, tied embedding.
 
 usage: gpt_torch.py THREADS STEPS LAYERS VOCABULARY [bfloat16]
@@ -49,14 +49,14 @@ class Gpt(nn.Module):
 
 
 model = Gpt()
-optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 tokens = torch.randint(vocabulary, (batch, length + 1))
 for step in range(steps + 1):  # the first does not count
     begin = time.perf_counter()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         loss = model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     if step > 0:
         print(f"step {time.perf_counter() - begin:.6f}", flush=True)

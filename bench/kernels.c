@@ -4,8 +4,13 @@
  *
  * usage: kernels [portable|avx2|avx512] [part of a name]
  */
-#include "kernels/attributes.h"
+#include "kernels/conv/attributes.h"
+#include "kernels/conv_pool/attributes.h"
 #include "kernels/cpu/variant.h"
+#include "kernels/elementwise/attributes.h"
+#include "kernels/linear/attributes.h"
+#include "kernels/loss/attributes.h"
+#include "kernels/optimizer/attributes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,15 +166,16 @@ enum { N = 40, MICRO_BATCHES = 10, PARAMETERS = 90026 };
     }
 
 static const bgi_conv2d_pool_attributes pool_2 = {.pool = {2, 2}, .relu = true};
-static const bgi_standardise_attributes digits = {255.0f, 0.1307f, 0.3081f, BG_FLOAT32};
-static const bgi_unary_attributes relu = {BG_RELU}, gelu = {BG_GELU}, gelu_tanh = {BG_GELU_TANH};
+static const bgi_standardize_attributes digits = {255.0f, 0.1307f, 0.3081f, BG_FLOAT32};
+static const bgi_unary_attributes relu = {.function = BG_RELU}, gelu = {.function = BG_GELU},
+                                  gelu_tanh = {.function = BG_GELU_TANH};
 static const bgi_loss_attributes loss = {.reduction = BG_LOSS_MEAN, .ignore_index = -100};
 static const bgi_adam_attributes adamw = {.decoupled_decay = true};
-static const bgi_conv2d_attributes conv_3x3 = {{{1, 1}, {1, 1}, {1, 1}, 1}};
+static const bgi_conv2d_attributes conv_3x3 = {{.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1}};
 static const bgi_matmul_attributes no_transpose = {false, false};
 
 static const bench_call network[] = {
-    {"standardise", BGI_KERNEL_STANDARDISE, &digits, 0, MICRO_BATCHES, 1, 1, {U8(N, 1, 28, 28), F32(N, 1, 28, 28)}},
+    {"standardize", BGI_KERNEL_STANDARDIZE, &digits, 0, MICRO_BATCHES, 1, 1, {U8(N, 1, 28, 28), F32(N, 1, 28, 28)}},
     {"block 1 forward",
      BGI_KERNEL_CONV2D_POOL,
      &pool_2,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The digit network in PyTorch: images a second, for bench/mnist.sh.
 
-The network, the loss and the optimiser are those of `brigade mnist`. PyTorch gets an easier task: the images are
-float32 and standardised beforehand, batches are slices of memory in order, there is no data loader. Prints CSV:
+The network, the loss and the optimizer are those of `brigade mnist`. PyTorch gets an easier task: the images are
+float32 and standardized beforehand, batches are slices of memory in order, there is no data loader. Prints CSV:
 mode,threads,batch,accumulation,images_per_s (the best of several rounds).
 
 usage: mnist_torch.py [--threads 1,2] [--seconds 2] [--rounds 3]
@@ -68,15 +68,15 @@ def main():
         torch.set_num_threads(threads)
         for batch, accumulation in ((40, 1), (40, 10), (400, 1)):
             model = Network()
-            optimiser = torch.optim.AdamW(model.parameters(), lr=0.001)
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
 
             def train(i):
                 x, y = images[i * batch:(i + 1) * batch], labels[i * batch:(i + 1) * batch]
                 loss = F.cross_entropy(model(x), y) / accumulation
                 loss.backward()
                 if (i + 1) % accumulation == 0:
-                    optimiser.step()
-                    optimiser.zero_grad(set_to_none=True)
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=True)
 
             result = rate(train, batch, options.seconds, options.rounds)
             print(f"training,{threads},{batch},{accumulation},{result:.0f}", flush=True)

@@ -1,7 +1,7 @@
 /*
  * offload.c: what it costs to train a network that needs eight times the device's memory. A perceptron of equal layers,
  * a stage each, all on one device, phase after phase: once with unlimited memory, once with weights, accumulators,
- * optimiser state and activations in remote buffers and an eighth of the bytes. Prints times (best of several runs),
+ * optimizer state and activations in remote buffers and an eighth of the bytes. Prints times (best of several runs),
  * bytes, and the ratio of speeds. The results are compared to the last bit.
  *
  * usage: offload [width] [layers] [micro-batches] [samples] [cores] [I/O threads]
@@ -68,7 +68,7 @@ static bg_value build(bg_graph *graph, const setting *s, char *stages, size_t ro
 static outcome train(const setting *s, bool is_remote, size_t budget)
 {
     bg_options options = bg_options_defaults();
-    const bg_optimiser optimiser = bg_adamw(0.001);
+    const bg_optimizer optimizer = bg_adamw(0.001);
     bg_error error = {0};
     bg_graph *graph = NULL;
     bg_plan *plan = NULL;
@@ -90,17 +90,17 @@ static outcome train(const setting *s, bool is_remote, size_t budget)
         labels[i] = (int32_t)(i * 7 % (size_t)s->width);
     require(bg_graph_create(&graph, &error), &error);
     loss = build(graph, s, stages, room);
-    options.strategy = BG_STRATEGY_PHASED;
-    options.stages = stages;
-    options.gradient_accumulation = s->micro_batches;
-    options.cores = s->cores;
-    options.io_threads = s->io_threads;
-    options.device_memory_bytes = budget;
+    options.execution.strategy = BG_STRATEGY_PHASED;
+    options.execution.stages = stages;
+    options.execution.gradient_accumulation = s->micro_batches;
+    options.execution.cores = s->cores;
+    options.execution.io_threads = s->io_threads;
+    options.memory.device_memory_bytes = budget;
     /* Each stage is updated right after its backward: no total that all wait for. */
-    options.accumulation = BG_ACCUMULATE_SUM;
+    options.numerics.accumulation = BG_ACCUMULATE_SUM;
     for (int k = 0; k < BG_LOCATION_COUNT; k++)
-        options.locations[k].place = is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
-    require(bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error), &error);
+        options.memory.locations[k].place = is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+    require(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), &error);
     bg_graph_destroy(graph);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     inputs[bg_session_find_input(session, "x")] = x;

@@ -27,10 +27,10 @@ static bg_status next(void *user, void *const tensors[], bool *out_has_ended, bg
 
 int main(void)
 {
-    const bg_type scalar = bg_scalar(BG_FLOAT32), vector = bg_vector(BG_FLOAT32, WIDTH);
+    const bg_type integer = bg_scalar(BG_INT32), vector = bg_vector(BG_FLOAT32, WIDTH);
     const bg_type elements[] = {vector, vector};
-    const bg_infeed_options infeed_options = bg_infeed_options_default();
-    bg_outfeed_options outfeed_options = bg_outfeed_options_default();
+    const bg_infeed_options infeed_options = bg_infeed_options_defaults();
+    bg_outfeed_options outfeed_options = bg_outfeed_options_defaults();
     bg_options options = bg_options_defaults();
     bg_graph *body;
     bg_plan *plan;
@@ -39,19 +39,20 @@ int main(void)
     bg_outfeed *outfeed;
     bg_array rows[2];
     uint64_t iterations, row_count;
-    float counter = 0;
+    const int32_t one = 1;
+    int32_t counter = 0;
     int element = 0;
 
     /* The body: counter -> counter + 1; d1, d2 leave through the outfeed. */
     check(bg_graph_create(&body, &error));
-    const bg_value count = bg_graph_input(body, "counter", &scalar);
+    const bg_value count = bg_graph_input(body, "counter", &integer);
     const bg_value x1 = bg_graph_input(body, "x1", &vector), x2 = bg_graph_input(body, "x2", &vector);
-    const bg_value next_count = bg_scale(body, "increment", count, 1, 1);
+    const bg_value next_count = bg_add(body, count, bg_graph_constant(body, "one", &integer, &one));
     bg_graph_output(body, "sum", bg_add(body, x1, x2));
     bg_graph_output(body, "difference", bg_subtract(body, x1, x2));
     const bg_loop loop = bg_repeat(REPEATS, &count, &next_count, 1);
 
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     check(bg_plan_create_loop(body, &loop, &options, &plan, &error));
     check(bg_session_create(plan, NULL, &session, &error));
     check(bg_infeed_create(elements, 2, next, &element, &infeed_options, &infeed, &error));
@@ -63,7 +64,7 @@ int main(void)
     const bg_run run = {.infeed = infeed, .carried_out = (void *[]){&counter}};
     check(bg_session_execute(session, &run, &iterations, &error));
     check(bg_outfeed_dequeue(outfeed, true, rows, &row_count, &error));
-    printf("counter %g after %llu iterations\n", counter, (unsigned long long)iterations);
+    printf("counter %d after %llu iterations\n", (int)counter, (unsigned long long)iterations);
     for (uint32_t leaf = 0; leaf < 2; leaf++) {
         char text[BG_TYPE_TEXT_BYTES];
         bg_outfeed_leaf named;

@@ -14,7 +14,7 @@ static void check(bg_status status)
 int main(void)
 {
     const bg_type all = bg_matrix(BG_FLOAT32, 10, 2);
-    bg_loader_options loading = bg_loader_options_default();
+    bg_loader_options loading = bg_loader_options_defaults();
     bg_options options = bg_options_defaults();
     bg_type micro_batch = bg_matrix(BG_FLOAT32, 1, 2);
     bg_array array;
@@ -34,7 +34,7 @@ int main(void)
     check(bg_loader_create(data, &loading, &loader, &error));
     check(bg_graph_create(&graph, &error));
     bg_graph_output(graph, "doubled", bg_scale(graph, NULL, bg_graph_input(graph, "x", &micro_batch), 2, 0));
-    options.strategy = BG_STRATEGY_SINGLE, options.device_iterations = 2;
+    options.execution.strategy = BG_STRATEGY_SINGLE, options.execution.device_iterations = 2;
     check(bg_plan_create_inference(graph, &options, &plan, &error));
     check(bg_session_create(plan, NULL, &session, &error));
     while ((status = bg_session_run_loader(session, loader, 0, (void *[]){doubled}, &error)) == BG_OK)

@@ -1,5 +1,5 @@
 /* replicas.c: the same global batch on one, two and four replicas, which average their gradients: each replica has the
- * same weights afterwards, those of one replica but for rounding.
+ * same weights afterward, those of one replica but for rounding.
  *     cc replicas.c $(pkg-config --cflags --libs brigade) -lm -o replicas && ./replicas */
 #include <brigade.h>
 #include <math.h>
@@ -21,8 +21,8 @@ static double train(uint32_t replicas, const bg_dataset *data, float weights[FEA
 {
     const int64_t micro_batch = BATCH / replicas;
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, FEATURES), y_type = bg_matrix(BG_FLOAT32, micro_batch, 1);
-    const bg_optimiser optimiser = bg_sgd(0.1);
-    bg_infeed_options infeed_options = bg_infeed_options_default();
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    bg_infeed_options infeed_options = bg_infeed_options_defaults();
     bg_options options = bg_options_defaults();
     bg_graph *g;
     bg_plan *plan;
@@ -36,8 +36,9 @@ static double train(uint32_t replicas, const bg_dataset *data, float weights[FEA
     const bg_value x = bg_graph_input(g, "x", &x_type), y = bg_graph_input(g, "y", &y_type);
     const bg_value loss = bg_mse_loss(g, "loss", bg_linear_layer(g, "line", x, 1, false), y, BG_LOSS_MEAN);
     bg_graph_output(g, "loss", loss);
-    options.strategy = BG_STRATEGY_SINGLE, options.replicas = replicas, options.device_iterations = STEPS;
-    check(bg_plan_create_training(g, loss, &optimiser, &options, &plan, &error));
+    options.execution.strategy = BG_STRATEGY_SINGLE, options.replicas.count = replicas,
+    options.execution.device_iterations = STEPS;
+    check(bg_plan_create_training(g, loss, &optimizer, &options, &plan, &error));
     check(bg_session_create(plan, NULL, &session, &error));
     infeed_options.repeat = true;
     check(bg_infeed_create_dataset(data, &infeed_options, &infeed, &error));

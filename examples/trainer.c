@@ -12,13 +12,13 @@ static void check(bg_status status)
         exit((fprintf(stderr, "trainer: %s\n", error.message), 1));
 }
 
-static bg_value build(void *user, bg_graph *g, bg_trainer_stage stage, int64_t micro_batch)
+static bg_value build(void *user, bg_graph *g, bg_trainer_task stage, int64_t micro_batch)
 {
     const bg_type image = bg_tensor3(BG_UINT8, micro_batch, 28, 28), label = bg_vector(BG_UINT8, micro_batch);
     bg_value x = bg_graph_input(g, "images", &image), labels = bg_graph_input(g, "labels", &label);
     (void)user;
     bg_block_start(g, "B1", 0);
-    x = bg_standardise(g, NULL, bg_flatten(g, NULL, x), BG_FLOAT32, 255, 0.1307f, 0.3081f);
+    x = bg_standardize(g, NULL, bg_flatten(g, NULL, x), BG_FLOAT32, 255, 0.1307f, 0.3081f);
     x = bg_relu(g, bg_linear_layer(g, "hidden", x, 64, true));
     bg_block_start(g, "B2", 1);
     x = bg_linear_layer(g, "out", x, 10, true);
@@ -31,14 +31,14 @@ static bg_value build(void *user, bg_graph *g, bg_trainer_stage stage, int64_t m
 
 static bg_status print(void *user, bg_trainer_event *event, bg_error *e)
 {
-    const double micro_batch = *(const uint32_t *)user;
+    (void)user;
     bg_trainer_metric loss, correct;
     if (event->kind != BG_ON_VALIDATION_END && event->kind != BG_ON_TEST_END)
         return BG_OK;
-    check(bg_trainer_metric_find(event->trainer, event->stage, "loss", &loss, e));
-    check(bg_trainer_metric_find(event->trainer, event->stage, "correct", &correct, e));
-    printf("%s after %llu updates: loss %.3f, %.1f%% of %llu right\n", bg_trainer_stage_name(event->stage),
-           (unsigned long long)bg_trainer_step(event->trainer), loss.mean, 100 * correct.mean / micro_batch,
+    check(bg_trainer_metric_find(event->trainer, event->task, "loss", &loss, e));
+    check(bg_trainer_metric_find(event->trainer, event->task, "correct", &correct, e));
+    printf("%s after %llu updates: loss %.3f, %.1f%% of %llu right\n", bg_trainer_task_name(event->task),
+           (unsigned long long)bg_trainer_step(event->trainer), loss.mean, 100 * correct.sum / (double)correct.samples,
            (unsigned long long)loss.samples);
     return BG_OK;
 }
@@ -47,7 +47,7 @@ int main(void)
 {
     const bg_digits_options digits = {.seed = 1, .count = 4000};
     bg_trainer_options options = bg_trainer_options_defaults();
-    const bg_trainer_callback callback = {print, &options.micro_batch[BG_TRAINER_FIT]};
+    const bg_trainer_callback callback = {print, NULL};
     bg_trainer_data training = {0}, rest = {0};
     bg_image_set images;
     bg_dataset *data, *train, *test;
@@ -62,7 +62,7 @@ int main(void)
     options.model = build;
     options.strategy.devices = 2, options.strategy.device_iterations = 4;
     options.micro_batch[BG_TRAINER_FIT] = 20, options.accumulate_grad_batches = 2;
-    options.optimiser = bg_adam(0.002);
+    options.optimizer = bg_adam(0.002);
     options.max_epochs = 3;
     options.callbacks = &callback, options.callback_count = 1;
     check(bg_trainer_create(&options, NULL, &trainer, &error));

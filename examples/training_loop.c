@@ -9,7 +9,7 @@
 
 enum { MICRO_BATCH = 20, STEPS = 100, STEPS_PER_EXECUTION = 25 };
 
-static bg_error error;
+static _Thread_local bg_error error; /* each thread has its own */
 static void check(bg_status status)
 {
     if (status != BG_OK)
@@ -21,7 +21,7 @@ static bg_value build(bg_graph *g)
     const bg_type image = bg_tensor3(BG_UINT8, MICRO_BATCH, 28, 28), label = bg_vector(BG_UINT8, MICRO_BATCH);
     bg_value x = bg_graph_input(g, "images", &image), labels = bg_graph_input(g, "labels", &label);
     bg_block_start(g, "B1", BG_DEVICE_NONE);
-    x = bg_standardise(g, NULL, bg_flatten(g, NULL, x), BG_FLOAT32, 255, 0.1307f, 0.3081f);
+    x = bg_standardize(g, NULL, bg_flatten(g, NULL, x), BG_FLOAT32, 255, 0.1307f, 0.3081f);
     x = bg_relu(g, bg_linear_layer(g, "hidden", x, 64, true));
     bg_block_start(g, "B2", BG_DEVICE_NONE);
     const bg_value loss =
@@ -53,11 +53,11 @@ static void *consume(void *argument)
 int main(int argc, char **argv)
 {
     const bool with_thread = argc > 1 && strcmp(argv[1], "thread") == 0;
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     const bg_digits_options digits = {.seed = 1, .count = 4000};
     bg_options options = bg_options_defaults();
-    bg_infeed_options infeed_options = bg_infeed_options_default();
-    bg_outfeed_options outfeed_options = bg_outfeed_options_default();
+    bg_infeed_options infeed_options = bg_infeed_options_defaults();
+    bg_outfeed_options outfeed_options = bg_outfeed_options_defaults();
     bg_image_set images;
     bg_dataset *data;
     bg_graph *graph;
@@ -69,9 +69,9 @@ int main(int argc, char **argv)
 
     check(bg_graph_create(&graph, &error));
     const bg_value loss = build(graph);
-    options.strategy = BG_STRATEGY_PIPELINED, options.stages = "B1|B2";
-    options.device_iterations = STEPS_PER_EXECUTION, options.gradient_accumulation = 4;
-    check(bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error));
+    options.execution.strategy = BG_STRATEGY_PIPELINED, options.execution.stages = "B1|B2";
+    options.execution.device_iterations = STEPS_PER_EXECUTION, options.execution.gradient_accumulation = 4;
+    check(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error));
     check(bg_session_create(plan, NULL, &session, &error));
     check(bg_digits_create(&digits, &images, &error));
     check(bg_dataset_create_arrays((bg_array[]){images.images, images.labels}, 2, &data, &error));

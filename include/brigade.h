@@ -7,36 +7,33 @@
  *     session           run it
  *     mesh              replicas as a grid, and groups of them
  *     checkpoint        stop, and go on later
+ *     onnx              models that other frameworks have exported
  *     data, feed, loop  feed it, and let it run
- *     trainer           training, validation, test and prediction as loops
+ *     trainer, watch    training, validation, test and prediction as loops; callbacks for them
+ *     rate              learning rates by rule
+ *     weights           to files and back
  *     profile           look at what it did
  */
 #ifndef BRIGADE_H
 #define BRIGADE_H
 
-#include <brigade/base.h>
 #include <brigade/checkpoint.h>
 #include <brigade/config.h>
+#include <brigade/convnet.h>
+#include <brigade/core.h>
 #include <brigade/data.h>
-#include <brigade/feed.h>
 #include <brigade/generate.h>
 #include <brigade/gpt.h>
-#include <brigade/graph.h>
 #include <brigade/huggingface.h>
-#include <brigade/kernel.h>
-#include <brigade/loop.h>
-#include <brigade/mesh.h>
-#include <brigade/nn.h>
-#include <brigade/ops.h>
-#include <brigade/options.h>
-#include <brigade/plan.h>
+#include <brigade/onnx.h>
 #include <brigade/profile.h>
-#include <brigade/random.h>
 #include <brigade/readers.h>
 #include <brigade/safetensors.h>
-#include <brigade/schedule.h>
-#include <brigade/session.h>
 #include <brigade/tokenizer.h>
+#include <brigade/topology.h>
 #include <brigade/trainer.h>
+#include <brigade/transport.h>
+#include <brigade/watch.h>
+#include <brigade/weights.h>
 
 #endif

@@ -4,12 +4,17 @@
 # One line a test; the whole output of those that fail; at the end their names and one line that counts the single tests:
 # "N passed, N failed" (and ", N skipped" when there are any). A test program that crashes, or that ran no test at all,
 # counts as a failure, and so does a run of no tests. PATTERN: only tests whose name contains it.
+# BRIGADE_TEST_DATA: a folder with MNIST for the tests that need it, by default the one that tools/find_data.sh finds.
 # BRIGADE_TEST_EXCLUDE: an extended regular expression; tests whose names match are left out.
 set -u
 
 build=${1:-build}
 pattern=${2:-}
 here=$(dirname "$0")
+if [ -z "${BRIGADE_TEST_DATA:-}" ] && [ -x "$here/../tools/find_data.sh" ]; then
+    BRIGADE_TEST_DATA=$(cd "$here/.." && place=$(tools/find_data.sh) && [ -n "$place" ] && cd "$place" && pwd)
+fi
+export BRIGADE_TEST_DATA
 jobs=${BRIGADE_TEST_JOBS:-2}
 
 if [ "${1:-}" = --one ]; then
@@ -40,7 +45,7 @@ list="$build/tests/logs/list"
         name=${script#"$here/"}
         echo "$name $script"
     done
-} | grep -F -- "$pattern" | grep -v -E -- "${BRIGADE_TEST_EXCLUDE:-^$}" >"$list"
+} | awk -v pattern="$pattern" 'index($1, pattern) > 0' | grep -v -E -- "${BRIGADE_TEST_EXCLUDE:-^$}" >"$list"
 
 # Scripts first: they take longest, and what ends last should be short.
 { grep '\.sh$' "$list"; grep -v '\.sh$' "$list"; } | tr '\n ' '\0\0' | xargs -0 -r -n 2 -P "$jobs" sh -c '"$0" --one "$2" "$3" "$1"' "$0" "$build"

@@ -14,7 +14,7 @@ import json
 from html import escape
 
 WIDTH, LEFT, TOP, ROW, LANE = 1120, 150, 64, 62, 20
-COLOURS = {"F": "#3b7dd8", "B": "#e0803a", "W": "#c9a227", "U": "#3f9a58", "LOAD": "#8a63b8", "STORE": "#8a63b8"}
+COLORS = {"F": "#3b7dd8", "B": "#e0803a", "W": "#c9a227", "U": "#3f9a58", "LOAD": "#8a63b8", "STORE": "#8a63b8"}
 NAMES = {"F": "forward", "B": "backward", "W": "weight gradients", "U": "weight update", "LOAD": "load, store"}
 LANES = {"F": 0, "B": 1, "W": 1}
 CORES = ["#555555", "#c4c4c4", "#7a4b4b", "#4b7a6a", "#6a4b7a", "#a08040"]
@@ -27,7 +27,7 @@ def read(path):
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     steps = {}
     for event in events:
-        if event["ph"] == "X" and event["cat"] in COLOURS:
+        if event["ph"] == "X" and event["cat"] in COLORS:
             steps.setdefault(event["args"]["step"], []).append(event)
     return names, steps
 
@@ -53,7 +53,7 @@ def draw(names, events, step):
     x = LEFT
     for kind, name in NAMES.items():
         if any(e["cat"] == kind for e in events):
-            out.append(f'<rect x="{x}" y="14" width="14" height="14" rx="2" fill="{COLOURS[kind]}"/>'
+            out.append(f'<rect x="{x}" y="14" width="14" height="14" rx="2" fill="{COLORS[kind]}"/>'
                        f'<text x="{x + 20}" y="25" fill="#222222">{name}</text>')
             x += 40 + 8 * len(name)
     for worker in sorted({e["args"]["worker"] for e in events}):
@@ -77,7 +77,7 @@ def draw(names, events, step):
         left, width = LEFT + (event["ts"] - start) * scale, max(event["dur"] * scale, 0.6)
         kind, number = event["cat"], event["args"]["micro_batch"]
         top, tall = (y + LANE * LANES[kind], LANE) if kind in LANES else (y, 2 * LANE)
-        out.append(f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{tall}" fill="{COLOURS[kind]}" '
+        out.append(f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{tall}" fill="{COLORS[kind]}" '
                    f'stroke="#ffffff" stroke-width="0.4"/>')
         if kind in LANES and width >= 9:
             out.append(f'<text x="{left + width / 2:.1f}" y="{top + 14}" fill="#ffffff" font-size="11" '

@@ -1,9 +1,12 @@
 /*
  * base.h: what every other header needs: visibility, status codes, errors, element types, shapes.
  *
- * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). On
- * failure the error holds one line saying what, where, which value, and what would be right. The first cause
- * wins; outer layers prepend where it happened. Nothing here allocates, so running out of memory can be reported.
+ * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). It may be
+ * uninitialized or hold an older failure: the function clears it first, so that success leaves it clear and failure
+ * leaves one line saying what, where, which value, and what would be right. Within a call the first cause wins; outer
+ * layers prepend where it happened. Nothing here allocates, so running out of memory can be reported. A NULL where an
+ * object, a path, options, a list or the place of a result is needed is BG_ERROR_INVALID, with the name of the
+ * parameter.
  *
  * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
  * directly is borrowed from its parent. `*_destroy(NULL)` is fine. On failure `*out` is untouched.
@@ -35,29 +38,44 @@ typedef enum bg_status {
     BG_ERROR_PARSE,         /* a file's content is wrong: mend the file */
     BG_ERROR_NOT_FOUND,     /* a named thing does not exist */
     BG_ERROR_MEMORY,        /* the allocator returned nothing */
-    BG_ERROR_BUDGET,        /* the plan does not fit a device's memory budget */
+    BG_ERROR_BUDGET,        /* does not fit: the plan a device's memory budget, the session the machine's memory */
     BG_ERROR_UNSUPPORTED,   /* correct, but not possible here */
     BG_ERROR_IO,            /* the operating system refused */
     BG_ERROR_COMMUNICATION, /* a peer failed or went away */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
-    BG_ERROR_CANCELLED,     /* the caller asked to stop */
+    BG_ERROR_CANCELED,      /* the caller asked to stop */
     BG_ERROR_RANGE,         /* the data ended: give more, or repeat them */
     BG_ERROR_INTERNAL       /* a defect in the library itself */
 } bg_status;
 
+/* Structs that callers fill begin with their size, struct_bytes, so that a program compiled for another release is told
+ * (BG_ERROR_INVALID names the struct) instead of being misread:
+ *
+ * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), ..._init for
+ *   bindings, which give the size they know), that function sets it, and 0 is refused with the function's name.
+ * - Where all-zero is how such a struct begins ((bg_run){.inputs = inputs}), 0 stands for this release's size. A
+ * program that wants to be told sets `.struct_bytes = sizeof(bg_run)`.
+ *
+ * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and what the library fills have no size of their
+ * own; they change with the library's SONAME alone. */
+
 #define BG_ERROR_MESSAGE_BYTES 4096
 
-/* Caller-held. Zero-initialise, or let the first failure fill it. */
+/* Caller-held. Functions that take one clear it first, whatever it holds. For bg_error_set and bg_error_context, which
+ * add to what is there, it must be zero-initialized, cleared, or one that the library passed to a callback. */
 typedef struct bg_error {
     bg_status status;
     char message[BG_ERROR_MESSAGE_BYTES];
 } bg_error;
 
+/* "0.2.0": the release of the library that the program runs with. */
+BG_API const char *bg_version(void);
+
 /* A short name for a status ("shape", "budget", ...); never NULL. */
 BG_API const char *bg_status_name(bg_status status);
 
-/* For users' own ops and data sets: record a failure, printf style, and return `status`. A cause that is already
- * recorded is kept. `error` may be NULL. */
+/* For users' own ops and data sets, which are called with a clear error: record a failure, printf style, and return
+ * `status`. A cause that is already recorded is kept. `error` may be NULL. */
 BG_API bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
 /* Prepends "where: " to the recorded message and returns `status`. `error` may be NULL. */
@@ -65,6 +83,10 @@ BG_API bg_status bg_error_context(bg_error *error, bg_status status, const char 
 
 /* Empties an error for re-use. */
 BG_API void bg_error_clear(bg_error *error);
+
+/* Asked again and again during long work, by the thread that does it: true ends the work with BG_ERROR_CANCELED. Must
+ * be quick, and stay true once it was. */
+typedef bool (*bg_stop_function)(void *user);
 
 /* ---- element types and shapes ---- */
 
@@ -76,6 +98,7 @@ typedef enum bg_dtype {
     BG_INT32,
     BG_UINT8,
     BG_FLOAT16, /* IEEE 754 binary16 */
+    BG_INT64,   /* as int32, for counters beyond 2^31 */
     BG_DTYPE_COUNT
 } bg_dtype;
 

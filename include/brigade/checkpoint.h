@@ -5,7 +5,7 @@
  *     (the process ends, in whatever way)
  *     bg_checkpoint_load(session, "run1", ...); bg_session_run ...    the same bits as without the end between
  *
- * A checkpoint holds every weight, buffer and optimiser's state under its name, the count of weight updates, the seed,
+ * A checkpoint holds every weight, buffer and optimizer's state under its name, the count of weight updates, the seed,
  * and what the caller wants to find again (where its data stood, for instance: the epoch and position of a bg_loader).
  * It does not know how the run was split: another strategy, schedule or number of devices goes on from it. Numbers that
  * the caller sets between runs (bg_session_set_learning_rate) are the caller's to set again.
@@ -25,39 +25,73 @@ extern "C" {
 #define BG_CHECKPOINT_BLOB_LIMIT ((size_t)1 << 20)
 
 typedef struct bg_checkpoint_save_options {
+    size_t struct_bytes;      /* set by bg_checkpoint_save_defaults; see base.h */
     uint32_t max_checkpoints; /* the newest that are kept, this one with them; at least 1, the default */
     const void *blob;         /* the caller's, returned by load; NULL: none */
     size_t blob_bytes;        /* at most BG_CHECKPOINT_BLOB_LIMIT */
     const char *info;         /* text for people, UTF-8; NULL: none */
 } bg_checkpoint_save_options;
-BG_API bg_checkpoint_save_options bg_checkpoint_save_defaults(void);
+BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
+static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
+{
+    bg_checkpoint_save_options options;
+
+    bg_checkpoint_save_options_init(&options, sizeof options);
+    return options;
+}
 
 /*
  * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, n = bg_session_step; makes the directory when it is not
  * there. Older checkpoints beyond max_checkpoints, and temporary files of processes that were killed, are removed after
- * the new one is on disk; one that cannot be removed is a warning in the log of the session's options. Takes no memory
- * for a copy of the weights. `options` NULL: the defaults. Errors, with every older checkpoint left as it was:
- * BG_ERROR_INVALID (options; a checkpoint of a later step is there; a weight whose newest value a failed session had),
- * BG_ERROR_IO (disk full, no permission ...), BG_ERROR_MEMORY.
+ * the new one was written, read back and its checksum compared; one that cannot be removed is a warning in the log of
+ * the session's options. Takes no memory for a copy of the weights. `options` NULL: the defaults. Errors, with every
+ * older checkpoint left as it was: BG_ERROR_INVALID (options; a checkpoint of a later step is there; a weight whose
+ * newest value a failed session had), BG_ERROR_IO (disk full, no permission ...), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
                                     const bg_checkpoint_save_options *options, bg_error *error);
 
-/* What happens when the checkpoint and the weights have not the same names, or another seed. A weight of another type
- * is always an error. */
+/* What happens when the checkpoint has another seed, or when one side lacks the state of automatic loss scaling or, in
+ * inference, the optimizer's. A weight of another type is always an error; parameters, buffers and the optimizer are
+ * subject to `drop`. */
 typedef enum bg_checkpoint_differences {
     BG_CHECKPOINT_WARN = 0, /* one line in the log for each kind; missing weights keep their values */
-    BG_CHECKPOINT_IGNORE,
-    BG_CHECKPOINT_REFUSE, /* BG_ERROR_INVALID; nothing is changed */
+    BG_CHECKPOINT_IGNORE,   /* no lines, not even of what is dropped */
+    BG_CHECKPOINT_REFUSE,   /* BG_ERROR_INVALID; nothing is changed */
 } bg_checkpoint_differences;
 
 typedef struct bg_checkpoint_load_options {
-    const char *file; /* in the directory; NULL: the one of the latest step */
+    size_t struct_bytes; /* set by bg_checkpoint_load_defaults; see base.h */
+    const char *file;    /* in the directory; NULL: the one of the latest step */
     bg_checkpoint_differences differences;
+    /*
+     * What may be dropped, which is an error otherwise; a line in the log says what was. NULL or "": nothing.
+     * "optimizer": the optimizer's state of the file. The session's begins anew, at an update count of 0. Needed when
+     *     another optimizer made it (or one with another setting that changes what its state means: momentum on or off,
+     *     combined, centered, tf_variant).
+     * "parameters": parameters and buffers, with their state, that only one side has: what the file lacks keeps the
+     *     value that it has in the weights, what the weights lack is left out. Needed for a model of other depth or
+     *     structure.
+     * "optimizer,parameters": both.
+     */
+    const char *drop;
+    /* The optimizer that made the state of a file that does not say so, which an earlier release wrote, as
+     * bg_optimizer_parse reads it ("adamw"). Without it the kinds of state decide (exp_inf is AdaMax's), and what they
+     * leave open is an error. NULL: not given. */
+    const char *optimizer;
+    /* What error messages call the two options above; NULL: options.drop, options.optimizer. */
+    const char *drop_option, *optimizer_option;
     bg_log_function log; /* NULL: that of the session's options */
     void *log_user;
 } bg_checkpoint_load_options;
-BG_API bg_checkpoint_load_options bg_checkpoint_load_defaults(void);
+BG_API void bg_checkpoint_load_options_init(bg_checkpoint_load_options *options, size_t struct_bytes);
+static inline bg_checkpoint_load_options bg_checkpoint_load_defaults(void)
+{
+    bg_checkpoint_load_options options;
+
+    bg_checkpoint_load_options_init(&options, sizeof options);
+    return options;
+}
 
 /* What a checkpoint says beside the weights. End with bg_checkpoint_clear. */
 typedef struct bg_checkpoint {
@@ -72,16 +106,20 @@ BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
 
 /*
  * Sets the session's weights and its step. The checkpoint is checked as a whole before anything is changed. `out` may
- * be NULL, as may `options`.
+ * be NULL, as may `options`. A checkpoint of another optimizer or another model is BG_ERROR_INVALID, with the names or
+ * numbers of both, unless options.drop asks for it; an inference session takes no state, so that its optimizer is not
+ * compared.
  * Errors: BG_ERROR_NOT_FOUND (no checkpoint there: begin anew), BG_ERROR_PARSE (damaged; the message says what to do:
  * an older one is never taken silently), BG_ERROR_UNSUPPORTED (a newer version of the format), BG_ERROR_SHAPE,
- * BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY.
+ * BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. A file that changes after it was checked may end the reading of
+ * values with BG_ERROR_IO; some weights have the checkpoint's values then: load again.
  */
 BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
                                     const bg_checkpoint_load_options *options, bg_checkpoint *out, bg_error *error);
 
-/* The same for weights without a session: empty ones take every name of the checkpoint. No seed is compared; without
- * options.log it is silent. After a failed run, this is how a new session gets its weights. */
+/* The same for weights without a session: empty ones take every name of the checkpoint. No seed and no optimizer is
+ * compared; a session that is then created with another optimizer is refused. Without options.reporting.log it is
+ * silent. After a failed run, this is how a new session gets its weights. */
 BG_API bg_status bg_checkpoint_load_weights(bg_weights *weights, const char *directory,
                                             const bg_checkpoint_load_options *options, bg_checkpoint *out,
                                             bg_error *error);

@@ -63,40 +63,14 @@ BG_API bg_status bg_ipu_config_get(const bg_ipu_config *config, const char *name
 /* NULL takes back what was given. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_INVALID. */
 BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, const bg_config_value *value,
                                    bg_error *error);
-BG_API bg_status bg_ipu_config_set_bool(bg_ipu_config *config, const char *name, bool value, bg_error *error);
-BG_API bg_status bg_ipu_config_set_integer(bg_ipu_config *config, const char *name, int64_t value, bg_error *error);
-BG_API bg_status bg_ipu_config_set_real(bg_ipu_config *config, const char *name, double value, bg_error *error);
-BG_API bg_status bg_ipu_config_set_text(bg_ipu_config *config, const char *name, const char *value, bg_error *error);
-BG_API bg_status bg_ipu_config_set_integers(bg_ipu_config *config, const char *name, const int64_t *values,
-                                            size_t count, bg_error *error);
-BG_API bg_status bg_ipu_config_set_reals(bg_ipu_config *config, const char *name, const double *values, size_t count,
-                                         bg_error *error);
 
 /*
  * "key=value,key=value": numbers and texts as they are; true/1/y/yes, false/0/n/no; lists [1 2 3], also with commas;
- * null or none takes back what was given. Blanks around keys and values do not count. All of it happens or none; keys
- * are the fields' full names whatever the mode.
+ * null or none, for a field that takes null or whose text may be empty (executable_cache_dir), takes back what was
+ * given; for another it is an error that names the field. Blanks around keys and values do not count. All of it happens
+ * or none; keys are the fields' full names whatever the mode.
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
-
-/* What holds in training, or in inference, as a plain struct. Lists are borrowed. */
-typedef struct bg_ipu_settings {
-    bool has_seed;
-    int64_t seed;
-    bool auto_loss_scaling;   /* false in inference */
-    const char *cache_folder; /* NULL: none */
-    uint32_t replicas, gradient_accumulation, device_iterations;
-    const int64_t *layers_per_ipu; /* with wildcards */
-    size_t layers_count;
-    uint32_t ipus_per_replica;
-    bool optimizer_state_offchip, replicated_tensor_sharding, enable_half_partials, recompute_checkpoint_every_layer;
-    const double *matmul_proportion; /* one for all devices, or one each */
-    size_t matmul_count;
-    uint32_t embedding_factor, projection_factor;        /* 1: plain; the sum of the splits where these are given */
-    const int64_t *embedding_splits, *projection_splits; /* ipus_per_replica of them, or NULL */
-    bg_output_mode output_mode;
-} bg_ipu_settings;
-BG_API bg_ipu_settings bg_ipu_config_settings(const bg_ipu_config *config, bool for_inference);
 
 /* replicas x accumulation x iterations: what a call takes, in micro-batches. */
 BG_API uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, bool for_inference);
@@ -113,6 +87,7 @@ BG_API bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **o
 #define BG_IPU_CONFIG_FILE "ipu_config.json"
 
 typedef struct bg_ipu_config_load_options {
+    size_t struct_bytes;   /* 0, or sizeof(bg_ipu_config_load_options): see base.h */
     bool keep_unknown;     /* a key that nobody knows is kept and noted instead of refused */
     const char *overrides; /* an update string that is read as part of the file; NULL: none */
 } bg_ipu_config_load_options;
@@ -131,12 +106,16 @@ BG_API bg_status bg_ipu_config_parse_json(const char *text, const char *name, co
 BG_API bg_status bg_ipu_config_parse_yaml(const char *text, const char *name, const bg_ipu_config_load_options *options,
                                           bg_ipu_config **out, bg_error *error);
 
+/* Whether the texts and files below name the version of Brigade, as `brigade_version`, which Optimum does not know.
+ * True at first: a configuration that was made here names it, one that was loaded names what its file named. */
+BG_API void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written);
 /* As ipu_config.json in a folder, which is made when it is missing. A path to a regular file is an error. */
 BG_API bg_status bg_ipu_config_save(const bg_ipu_config *config, const char *folder, bg_error *error);
 /*
- * The text of such a file. A configuration that was made here has every field; one that was loaded has the keys of its
- * file and those given since, so that a file that is loaded and saved stays as it was, byte for byte when it is laid
- * out as Optimum does it. malloc'ed.
+ * The text of such a file. A configuration that was made here has every field, null where the value is inferred, so
+ * that it is inferred again after a change of what was read back; one that was loaded has the keys of its file and
+ * those given since, so that a file that is loaded and saved stays as it was, byte for byte when it is laid out as
+ * Optimum does it. malloc'ed.
  */
 BG_API bg_status bg_ipu_config_print_json(const bg_ipu_config *config, char **out_text, bg_error *error);
 BG_API bg_status bg_ipu_config_print_yaml(const bg_ipu_config *config, char **out_text, bg_error *error);
@@ -162,6 +141,7 @@ BG_API bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config
 
 /* What a configuration has to know of the model. All-zero: nothing. */
 typedef struct bg_ipu_model {
+    size_t struct_bytes;             /* 0, or sizeof(bg_ipu_model): see base.h */
     uint64_t layer_count;            /* 0: unknown; an encoder's and a decoder's together */
     const char *const *layer_blocks; /* the graph's block of each layer; NULL: "Layer-0", "Layer-1", ... */
     const char *embedding_block;     /* what precedes the layers, on device 0; NULL: nothing */
@@ -229,14 +209,12 @@ BG_API bg_status bg_run_options_set(bg_run_options *options, const char *name, c
  * lists; BG_CONFIG_NULL is the default. Errors: also BG_ERROR_INVALID for a value of another kind. */
 BG_API bg_status bg_run_options_set_value(bg_run_options *options, const char *name, const bg_config_value *value,
                                           bg_error *error);
-BG_API bg_status bg_run_options_set_bool(bg_run_options *options, const char *name, bool value, bg_error *error);
 BG_API bg_status bg_run_options_set_integer(bg_run_options *options, const char *name, int64_t value, bg_error *error);
-BG_API bg_status bg_run_options_set_real(bg_run_options *options, const char *name, double value, bg_error *error);
 BG_API bg_status bg_run_options_set_text(bg_run_options *options, const char *name, const char *value, bg_error *error);
-BG_API bg_status bg_run_options_set_integers(bg_run_options *options, const char *name, const int64_t *values,
-                                             size_t count, bg_error *error);
-BG_API bg_status bg_run_options_set_reals(bg_run_options *options, const char *name, const double *values, size_t count,
-                                          bg_error *error);
+/* options.execution.transport, for bindings that cannot set the struct's field: the processes that share the devices
+ * (brigade/transport.h), NULL for none. The transport stays the caller's. Errors: BG_ERROR_INVALID when frozen. */
+BG_API bg_status bg_run_options_set_transport(bg_run_options *options, const struct bg_transport *transport,
+                                              bg_error *error);
 /* One more anchor, as PopTorch's anchorTensor: `output` of the graph, or what an op makes, is returned as `name` (NULL:
  * the same) in a mode of its own (bg_output_request; `period` for BG_OUTPUT_EVERY_N). Errors: BG_ERROR_INVALID: frozen,
  * no output, a mode that is none, a name that is taken. */

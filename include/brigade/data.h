@@ -7,25 +7,11 @@
 #ifndef BRIGADE_DATA_H
 #define BRIGADE_DATA_H
 
-#include <brigade/base.h>
+#include <brigade/feed.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- arrays ---- */
-
-/* A dense row-major value in memory of its own. All-zero is valid and empty. */
-typedef struct bg_array {
-    bg_type type;
-    void *data; /* malloc'ed */
-} bg_array;
-
-/* Zeroed memory for `type`. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
-BG_API bg_status bg_array_init(bg_array *array, const bg_type *type, bg_error *error);
-
-/* Frees and zeroes. */
-BG_API void bg_array_clear(bg_array *array);
 
 /* ---- IDX files (the format of the MNIST files) ---- */
 
@@ -41,7 +27,7 @@ BG_API bg_status bg_idx_read(const char *path, bg_array *out, bg_error *error);
 /* Writes a uint8 array of rank 1 to 4, gzipped when the path ends in ".gz". The file appears complete or not at all. */
 BG_API bg_status bg_idx_write(const char *path, const bg_array *array, bg_error *error);
 
-/* ---- labelled images ---- */
+/* ---- labeled images ---- */
 
 typedef struct bg_image_set {
     bg_array images; /* uint8 [count, rows, columns] */
@@ -63,37 +49,41 @@ BG_API bg_status bg_image_set_write_mnist(const bg_image_set *set, const char *f
 
 /* ---- MNIST ---- */
 
-typedef enum bg_mnist_split { BG_MNIST_TRAIN, BG_MNIST_TEST } bg_mnist_split;
-
 /*
  * Looks for the MNIST files in each folder in turn, and in its mnist/ sub-folder, under the names
  * train-images-idx3-ubyte and train-images.idx3-ubyte (t10k-... for the test split), each also with .gz. The first
- * folder that has both images and labels is read. NULL folders are skipped.
+ * folder that has both images and labels is read. NULL folders are skipped. `is_training` false: the test split.
  * Errors: BG_ERROR_NOT_FOUND (listing where it looked); a file that is there but bad is an error of its own.
  */
-BG_API bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bg_mnist_split split, bg_image_set *out,
+BG_API bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bool is_training, bg_image_set *out,
                                bg_error *error);
 
-/* Bytes so far of one file; total_bytes is 0 while unknown. Return false to cancel. */
-typedef bool (*bg_download_progress)(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
-
 typedef struct bg_mnist_download_options {
+    size_t struct_bytes;        /* set by bg_mnist_download_options_defaults; see base.h */
     const char *folder;         /* created when missing */
     const char *const *mirrors; /* base addresses, tried in order for each file; NULL: public ones */
     size_t mirror_count;
-    bg_download_progress progress; /* may be NULL */
+    /* Bytes so far of one file; total_bytes is 0 while unknown. Returns false to cancel. May be NULL. */
+    bool (*progress)(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
     /* MD5 of the four unpacked files in the order train images, train labels, test images, test labels; NULL: those of
      * the canonical MNIST. For mirrors of other sets in the same format (Fashion-MNIST and others). */
     const char *const *md5;
 } bg_mnist_download_options;
 
-BG_API bg_mnist_download_options bg_mnist_download_options_default(const char *folder);
+BG_API void bg_mnist_download_options_init(bg_mnist_download_options *options, size_t struct_bytes, const char *folder);
+static inline bg_mnist_download_options bg_mnist_download_options_defaults(const char *folder)
+{
+    bg_mnist_download_options options;
+
+    bg_mnist_download_options_init(&options, sizeof options, folder);
+    return options;
+}
 
 /*
  * Fetches the four files (12 MB) that are not in the folder yet, checks each one's MD5 after unpacking, and only then
- * gives it its name. Errors: BG_ERROR_IO (every mirror failed; what each said), BG_ERROR_CANCELLED.
- * libcurl initialises itself on first use: do not call this from two threads at once.
+ * gives it its name. Errors: BG_ERROR_IO (every mirror failed; what each said), BG_ERROR_CANCELED.
+ * libcurl initializes itself on first use: do not call this from two threads at once.
  */
 BG_API bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *error);
 
@@ -105,6 +95,7 @@ BG_API bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_
  * so threads or processes can each make a part, and disjoint index ranges are disjoint sets.
  */
 typedef struct bg_digits_options {
+    size_t struct_bytes; /* 0, or sizeof(bg_digits_options): see base.h */
     uint64_t seed;
     uint64_t first_index; /* of the samples made */
     uint64_t count;
@@ -126,21 +117,18 @@ BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set
  */
 typedef struct bg_dataset bg_dataset;
 
-/*
- * A user's samples: writes tensor t of the sample to outputs[t] (the size of sample_types[t]). Called by several
- * threads at once when the loader has several workers. `epoch` is for augmentation: results that depend on nothing but
- * (epoch, sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status.
- */
-typedef bg_status (*bg_dataset_get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[],
-                                    bg_error *error);
-
-enum { BG_DATASET_MAX_TENSORS = 16 };
+enum { BG_DATASET_MAX_TENSORS = BG_INFEED_MAX_TENSORS };
 
 typedef struct bg_dataset_options {
+    size_t struct_bytes;   /* 0, or sizeof(bg_dataset_options): see base.h */
     uint64_t sample_count; /* 1 to 2^32 - 1 */
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
-    bg_dataset_get get;
+    /* The user's samples: writes tensor t of the sample to outputs[t] (the size of sample_types[t]). Called by several
+     * threads at once when the loader has several workers. `epoch` is for augmentation: results that depend on nothing
+     * but (epoch, sample_index) keep runs reproducible. On failure fill `error` (bg_error_set) and return its status.
+     */
+    bg_status (*get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *error);
     void *user;
 } bg_dataset_options;
 
@@ -194,18 +182,15 @@ BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_
 /* Keeps every sample in memory after it was made once, whatever the epoch: put it before what is random. */
 BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error);
 
-/*
- * Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones. Called
- * by several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is the same for
- * any number of workers. On failure fill `error` and return its status.
- */
-typedef bg_status (*bg_dataset_function)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
-                                         void *const outputs[], bg_error *error);
-
 typedef struct bg_dataset_map_options {
+    size_t struct_bytes;   /* 0, or sizeof(bg_dataset_map_options): see base.h */
     uint32_t tensor_count; /* of the new samples; 0: as many and with the types of the source's */
     const bg_type *sample_types;
-    bg_dataset_function map;
+    /* Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones.
+     * Called by several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is
+     * the same for any number of workers. On failure fill `error` and return its status. */
+    bg_status (*map)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
+                     void *const outputs[], bg_error *error);
     void *user;
 } bg_dataset_map_options;
 
@@ -214,14 +199,15 @@ BG_API bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options
 
 /* Tensor `tensor_index`, which is uint8, as float32: ((x / 255) - mean) / deviation with torchvision's bits. A mean and
  * a deviation for all (channel_count 1), or for each plane of the tensor's first dimension. */
-typedef struct bg_normalise_options {
+typedef struct bg_normalize_options {
+    size_t struct_bytes; /* 0, or sizeof(bg_normalize_options): see base.h */
     uint32_t tensor_index;
     uint32_t channel_count;
     const float *means;
     const float *deviations; /* none is 0 */
-} bg_normalise_options;
+} bg_normalize_options;
 
-BG_API bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *options, bg_dataset **out,
+BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *options, bg_dataset **out,
                                       bg_error *error);
 
 /* ---- streams ---- */
@@ -238,6 +224,7 @@ typedef struct bg_stream_shard {
 } bg_stream_shard;
 
 typedef struct bg_sample_stream {
+    size_t struct_bytes;   /* 0, or sizeof(bg_sample_stream): see base.h */
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
     void *user;
@@ -270,14 +257,8 @@ typedef enum bg_loader_mode {
     BG_LOADER_MODE_COUNT
 } bg_loader_mode;
 
-/*
- * A user's choice of samples: the indices of list `list` of an epoch, at most `limit` of them, at least one, each below
- * the data set's count. Must depend on (epoch, list) alone. Called by one thread at a time.
- */
-typedef bg_status (*bg_batch_sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
-                                      uint64_t *out_count, bg_error *error);
-
 typedef struct bg_loader_options {
+    size_t struct_bytes; /* set by bg_loader_options_defaults; see base.h */
     bg_loader_mode mode;
     uint64_t batch_size; /* samples in a batch: the combined batch size of one run call */
     bool shuffle;        /* a new order each epoch; otherwise ascending */
@@ -298,8 +279,10 @@ typedef struct bg_loader_options {
     uint32_t process_count;
     /* Lists of samples instead of an order: sampler_combine consecutive lists, out of sampler_list_count an epoch, make
      * a batch, for which batch_size is the room. Not with shuffle or several processes. drop_last leaves out a last
-     * batch of fewer lists. */
-    bg_batch_sampler sampler;
+     * batch of fewer lists. The function writes the indices of list `list` of an epoch: at least one, at most `limit`,
+     * each below the data set's count. They depend on (epoch, list) alone. One thread at a time calls it. */
+    bg_status (*sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
+                         uint64_t *out_count, bg_error *error);
     void *sampler_user;
     uint64_t sampler_list_count;
     uint64_t sampler_combine;
@@ -312,7 +295,14 @@ typedef struct bg_loader_options {
 
 /* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no
  * early preload, indefinitely. */
-BG_API bg_loader_options bg_loader_options_default(void);
+BG_API void bg_loader_options_init(bg_loader_options *options, size_t struct_bytes);
+static inline bg_loader_options bg_loader_options_defaults(void)
+{
+    bg_loader_options options;
+
+    bg_loader_options_init(&options, sizeof options);
+    return options;
+}
 
 typedef struct bg_batch {
     const void *const *tensors; /* [tensor_count], each [sample_count, sample dims...] */
@@ -340,10 +330,23 @@ BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_opt
 BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loader_options *options,
                                          bg_loader **out, bg_error *error);
 
-/* Waits for calls of bg_dataset_get in progress and ends the workers. */
+/*
+ * For a consumer that uses a part of each batch, such as a process of several that each have a part of the devices: of
+ * batches with batch_size samples of the data set only what is wanted is read; in place of the rest there is anything.
+ * The order of samples and smaller batches stay as they are. A sample of which some tensor is wanted is read whole
+ * where its tensors come together (callbacks, records). What was prepared is dropped: bg_loader_begin_at comes next.
+ * `wanted` says in bit t whether tensor t of sample `sample` of a batch is. It is called by several threads at a time,
+ * until the next bg_loader_want or the end of the loader; NULL: all is wanted. Streams are always read whole.
+ */
+BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uint64_t sample), void *user);
+
+/* Waits for calls of the data set's `get` in progress and ends the workers. */
 BG_API void bg_loader_destroy(bg_loader *loader);
 
 BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 0 of a stream */
+/* Samples that an epoch leaves out because of drop_last. 0 also where the loader cannot tell: of streams, of samplers,
+ * and of one process of several. */
+BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
 /* Of the tensors of one sample. */
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
@@ -384,6 +387,23 @@ typedef struct bg_loader_statistics {
 
 BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
 
+/* ---- infeeds of samples (feed.h) ---- */
+
+/* Batches of a loader, cut into micro-batches; each batch must be a whole number of them (drop_last or pad_multiple).
+ * Borrows the loader, and nobody else may use it until the infeed is destroyed. */
+BG_API bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out,
+                                         bg_error *error);
+/* The samples of a data set in ascending order; the remainder of an epoch is left out. Borrows the data set. */
+BG_API bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
+                                          bg_error *error);
+
+/* A run with a loader, whose batches the session goes on with from run to run: its inputs are the loader's `next`.
+ * They are those of `epoch`, at whose end a run returns BG_ERROR_RANGE; another epoch than in the run before begins at
+ * its beginning. (An infeed can begin inside an epoch, and go on with the next by itself.) The loader is borrowed until
+ * the session is destroyed or given another one. */
+BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
+                                       bg_error *error);
+
 /* ---- what limits a run ---- */
 
 typedef enum bg_run_limit {
@@ -406,6 +426,7 @@ BG_API bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is
 /* ---- benchmarks ---- */
 
 typedef struct bg_benchmark_options {
+    size_t struct_bytes;         /* 0, or sizeof(bg_benchmark_options): see base.h */
     uint64_t epoch_count;        /* at least 1 */
     uint64_t elements_per_epoch; /* at least 1; when the data have fewer they are read again */
     bool do_memcpy;              /* copies each element once more, as a transfer to a device does */
@@ -428,6 +449,13 @@ BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchm
  * many had to be waited for, and "wait_time" in seconds. */
 BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
                                      bg_error *error);
+
+/* The same with what an infeed's callback writes (feed.h): `types` of one element's tensors, 1 to
+ * BG_DATASET_MAX_TENSORS. The callback is called in this thread, epoch_count x elements_per_epoch times. Errors as
+ * above, the callback's own with the element's number, and BG_ERROR_INVALID when it says that the data end before. */
+BG_API bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count, bg_infeed_source source,
+                                            void *user, const bg_benchmark_options *options, char **out_json,
+                                            bg_error *error);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@
 #ifndef BRIGADE_FEED_H
 #define BRIGADE_FEED_H
 
-#include <brigade/data.h>
+#include <brigade/array.h>
 #include <brigade/session.h>
 
 #ifdef __cplusplus
@@ -40,16 +40,19 @@ BG_API bg_status bg_session_check_input(const bg_session *session, uint32_t inde
 /*
  * Elements for the inputs of a graph: each has one micro-batch of each tensor. Iteration after iteration the devices
  * take them in order: micro-batch m of replica r takes element m x replicas + r of the iteration (with
- * options.input_group_size: m x groups + the replica's group). A thread of its own asks the source for elements ahead
- * of the devices.
+ * options.replicas.input_group_size: m x groups + the replica's group). A thread of its own asks the source for
+ * elements ahead of the devices.
  */
 typedef struct bg_infeed bg_infeed;
 
-/* Writes the next element's tensors, or sets *out_has_ended. Called by the infeed's thread. On failure fill `error`
- * (bg_error_set) and return its status. */
+enum { BG_INFEED_MAX_TENSORS = 16 };
+
+/* Writes the next element's tensors (bg_infeed_options.omit_unread: those that are not NULL), or sets *out_has_ended.
+ * An infeed calls it from a thread of its own. On failure fill `error` (bg_error_set) and return its status. */
 typedef bg_status (*bg_infeed_source)(void *user, void *const tensors[], bool *out_has_ended, bg_error *error);
 
 typedef struct bg_infeed_options {
+    size_t struct_bytes; /* set by bg_infeed_options_defaults; see base.h */
     /* Elements for each replica that are ready ahead of those that the iteration at work needs: 1 to 255. */
     uint32_t prefetch_depth;
     /* A dictionary: the name of the input that each tensor is for. NULL: a tuple, for inputs 0, 1, ... */
@@ -57,20 +60,38 @@ typedef struct bg_infeed_options {
     bool repeat; /* data sets and loaders: after an epoch the next one; else the data end there */
     /* Data sets and loaders: begins in this epoch, behind so many of its elements, to go on where a run left off. */
     uint64_t first_epoch, first_element;
+    /* Where several ranks share a session, each infeed's source makes every element. With this it makes what the
+     * devices of its rank read: tensors[t] is NULL for a tensor that none of them reads of the element, and all are for
+     * an element that the source then passes over. Data sets and loaders: always, where they can. */
+    bool omit_unread;
 } bg_infeed_options;
 
-BG_API bg_infeed_options bg_infeed_options_default(void); /* depth 1, a tuple, no repeat, from the beginning */
+BG_API void bg_infeed_options_init(bg_infeed_options *options, size_t struct_bytes);
+/* depth 1, a tuple, no repeat, from the beginning */
+static inline bg_infeed_options bg_infeed_options_defaults(void)
+{
+    bg_infeed_options options;
+
+    bg_infeed_options_init(&options, sizeof options);
+    return options;
+}
 
 /* `types`: of one micro-batch of each tensor. */
 BG_API bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,
                                   const bg_infeed_options *options, bg_infeed **out, bg_error *error);
-/* Batches of a loader, cut into micro-batches; each batch must be a whole number of them (drop_last or pad_multiple).
- * Borrows the loader, and nobody else may use it until the infeed is destroyed. */
-BG_API bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out,
-                                         bg_error *error);
-/* The samples of a data set in ascending order; the remainder of an epoch is left out. Borrows the data set. */
-BG_API bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
-                                          bg_error *error);
+
+/* A source that knows samples: an element has as many of each tensor as the input's first dimension says. */
+typedef struct bg_sample_source {
+    size_t struct_bytes; /* 0, or sizeof(bg_sample_source): see base.h */
+    /* Called when the infeed is started, before the first element. NULL: nothing to do. */
+    bg_status (*begin)(void *user, uint64_t samples_per_element, bg_error *error);
+    bg_infeed_source next;
+    void (*end)(void *user); /* when the infeed is destroyed; NULL: nothing to do */
+    void *user;
+} bg_sample_source;
+/* `types`: of a sample. Copies the struct; on failure `end` is not called. */
+BG_API bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_count, const bg_sample_source *source,
+                                          const bg_infeed_options *options, bg_infeed **out, bg_error *error);
 
 /* Checks the tensors against the session's inputs, takes memory, starts the thread. Once in an infeed's life. */
 BG_API bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, bg_error *error);
@@ -92,32 +113,37 @@ BG_API bool bg_infeed_has_ended(const bg_infeed *infeed);
  */
 typedef struct bg_outfeed bg_outfeed;
 
-typedef enum bg_outfeed_mode {
-    BG_OUTFEED_ALL = 0, /* each row is there until it is taken */
-    BG_OUTFEED_LAST     /* the newest row only */
-} bg_outfeed_mode;
-
 typedef struct bg_outfeed_options {
+    size_t struct_bytes; /* set by bg_outfeed_options_defaults; see base.h */
     /* Leaves are names of the session's outputs: "loss", a tuple "(loss, correct)", a dictionary "{d1: sum, d2: diff}"
      * ("{loss}" is short for "{loss: loss}"), and any nesting of these: "({a: x, b: (y, z)}, loss)". NULL with `loss`.
      */
     const char *structure;
-    bg_outfeed_mode mode;
+    bool newest_only;      /* the outfeed keeps the newest row alone; else each row until it is taken */
     uint32_t buffer_depth; /* rows that wait for the consumer before a bounded queue holds the devices: at least 1 */
-    /* ALL: memory for buffer_depth rows and those that the devices have begun (of one step), no more: when nobody takes
-     * rows the devices wait. Else there is room for all that a run gives, and for what earlier runs left. */
+    /* Memory for buffer_depth rows and those that the devices have begun (of one step), no more: when nobody takes
+     * rows the devices wait. Else there is room for all that a run gives, and for what earlier runs left.
+     * Not with newest_only. */
     bool bounded;
     /* Training: rows hold the loss alone, instead of a structure. */
     bool loss;
     /* Training: leaf i is left out where mask[i]. Not with `loss`. NULL: none. */
     const bool *mask;
     uint32_t mask_count;
-    /* A row for each weight update: sums over its micro-batches, in order. ALL only. */
+    /* A row for each weight update: sums over its micro-batches, in order. Not with newest_only. */
     bool accumulate;
     bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for leaves of 16 bits, else the leaf's own */
 } bg_outfeed_options;
 
-BG_API bg_outfeed_options bg_outfeed_options_default(void); /* ALL, depth 1, not bounded */
+BG_API void bg_outfeed_options_init(bg_outfeed_options *options, size_t struct_bytes);
+/* every row, depth 1, not bounded */
+static inline bg_outfeed_options bg_outfeed_options_defaults(void)
+{
+    bg_outfeed_options options;
+
+    bg_outfeed_options_init(&options, sizeof options);
+    return options;
+}
 
 BG_API bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error);
 /* The consumer leaves; rows that nobody took are lost, and devices go on without it. Also during a run. */
@@ -135,7 +161,8 @@ BG_API bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, b
 BG_API uint32_t bg_outfeed_find(const bg_outfeed *outfeed, const char *path); /* UINT32_MAX when there is none */
 BG_API const char *bg_outfeed_structure(const bg_outfeed *outfeed);           /* with all keys written out */
 
-/* Takes the oldest row (LAST: the newest, once) when there is one: leaves[i] (row size; may be NULL) gets leaf i.
+/* Takes the oldest row (newest_only: the newest, once) when there is one: leaves[i] (row size; may be NULL) gets leaf
+ * i.
  * `*out_has` false: there is none at this time. The rows that came before a run failed can be taken, then its error is
  * returned. */
 BG_API bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool *out_has, bg_error *error);
@@ -143,8 +170,8 @@ BG_API bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool 
  * because the session has ended or its run failed (the error is returned then). */
 BG_API bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_has, bg_error *error);
 /* Takes all rows at once: arrays[i] (cleared before; the caller's to clear) is [rows, replicas, dims...] of leaf i;
- * with no rows its first dimension is 0 and it has no data. LAST: [replicas, dims...], which stays the newest; an error
- * when there is none. `wait_for_completion`: waits for the end of the run in progress first. */
+ * with no rows its first dimension is 0 and it has no data. newest_only: [replicas, dims...], which stays the newest;
+ * an error when there is none. `wait_for_completion`: waits for the end of the run in progress first. */
 BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_array *arrays,
                                     uint64_t *out_row_count, bg_error *error);
 
@@ -154,6 +181,7 @@ BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completio
 
 /* Everything a run may be given. All-zero is a run as bg_session_run does it, without inputs and outputs. */
 typedef struct bg_run {
+    size_t struct_bytes; /* 0, or sizeof(bg_run): see base.h */
     /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all do. */
     const void *const *inputs;
     /* Inputs that stay the same during the run: inputs[i] has one micro-batch, which all take. NULL: none. */
@@ -190,12 +218,11 @@ typedef struct bg_run {
 BG_API bg_status bg_session_execute(bg_session *session, const bg_run *run, uint64_t *out_iterations, bg_error *error);
 /* bg_session_execute with an infeed and arrays for outputs (or NULL). */
 BG_API bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *const *outputs, bg_error *error);
-/* The same with a loader, whose batches the session goes on with from run to run: its inputs are the loader's `next`.
- * They are those of `epoch`, at whose end a run returns BG_ERROR_RANGE; another epoch than in the run before begins at
- * its beginning. (An infeed can begin inside an epoch, and go on with the next by itself.) The loader is borrowed until
- * the session is destroyed or given another one. */
-BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
-                                       bg_error *error);
+/* The same with an infeed that the session keeps from run to run: `open` makes it, and the session starts it, unless it
+ * has one that was made for this key and this number. It is destroyed with the session, or when another one is made. */
+BG_API bg_status bg_session_run_kept(bg_session *session, const void *key, uint64_t number,
+                                     bg_status (*open)(void *user, bg_infeed **out, bg_error *error), void *user,
+                                     void *const *outputs, bg_error *error);
 /* Ends the run that another thread has begun on this session, between two iterations; does nothing when there is none.
  * Not for signal handlers: let a thread wait for the signal (sigwait), or set a flag that is looked at between runs. */
 BG_API void bg_session_stop(bg_session *session);

@@ -39,13 +39,22 @@ BG_API const float *bg_generator_logits(const bg_generator *generator);
 
 /* How the next token is drawn, in this order. */
 typedef struct bg_sampling {
-    double temperature; /* divides the logits; 0: the largest one is taken (the first of equal ones) */
-    uint32_t top_k;     /* of the k largest only; 0: of all */
-    double top_p;       /* of the fewest, largest first, whose shares sum to top_p (Holtzman et al., 2020); 1: of all */
+    size_t struct_bytes; /* set by bg_sampling_defaults; see base.h */
+    double temperature;  /* divides the logits; 0: the largest one is taken (the first of equal ones) */
+    uint32_t top_k;      /* of the k largest only; 0: of all */
+    double top_p;  /* of the fewest, largest first, whose shares sum to top_p (Holtzman et al., 2020); 1: of all */
     uint64_t seed; /* the token at a place of the sequence depends on nothing but its logits, this, and the place */
 } bg_sampling;
 
-BG_API bg_sampling bg_sampling_defaults(void); /* temperature 1, all tokens, seed 0 */
+BG_API void bg_sampling_init(bg_sampling *options, size_t struct_bytes);
+/* temperature 1, all tokens, seed 0 */
+static inline bg_sampling bg_sampling_defaults(void)
+{
+    bg_sampling options;
+
+    bg_sampling_init(&options, sizeof options);
+    return options;
+}
 
 /* Draws the next token; it is not appended. Errors: BG_ERROR_INVALID (a number out of range; nothing was fed yet;
  * logits that are no numbers). */

@@ -11,13 +11,14 @@
 extern "C" {
 #endif
 
-typedef enum bg_gpt_output {
-    BG_GPT_LOSS = 1,   /* "loss": mean cross-entropy over the labels that count, float32 scalar */
-    BG_GPT_LOGITS = 2, /* "logits" [N S, vocabulary] */
-    BG_GPT_ALL = 3
-} bg_gpt_output;
+enum {                    /* bits of bg_gpt_options.outputs */
+       BG_GPT_LOSS = 1,   /* "loss": mean cross-entropy over the labels that count, float32 scalar */
+       BG_GPT_LOGITS = 2, /* "logits" [N S, vocabulary] */
+       BG_GPT_ALL = 3
+};
 
 typedef struct bg_gpt_options {
+    size_t struct_bytes;           /* set by bg_gpt_defaults; see base.h */
     int64_t layers, hidden, heads; /* heads divide hidden */
     int64_t sequence_length;       /* S, at most positions */
     int64_t positions, vocabulary;
@@ -25,20 +26,30 @@ typedef struct bg_gpt_options {
     double dropout;                  /* of the embedding, of attention, and of what each half of a layer adds */
     bg_dtype dtype;                  /* of activations; parameters are float32 */
     int64_t ignore_label;            /* labels that do not count; default -100 */
-    int64_t attention_serialisation; /* pieces of queries (bg_attention_options) */
+    int64_t attention_serialization; /* pieces of queries (bg_attention_options) */
     uint32_t outputs;                /* BG_GPT_... added up */
     bool checkpoint_layers;          /* recomputation keeps what each layer hands on (bg_graph_checkpoint) */
 } bg_gpt_options;
 
 /* GPT-2 small: 12 layers of 768 with 12 heads, 1024 positions, 50257 tokens; dropout 0.1, one sequence, float32, the
  * loss. */
-BG_API bg_gpt_options bg_gpt_defaults(void);
+BG_API void bg_gpt_options_init(bg_gpt_options *options, size_t struct_bytes);
+static inline bg_gpt_options bg_gpt_defaults(void)
+{
+    bg_gpt_options options;
+
+    bg_gpt_options_init(&options, sizeof options);
+    return options;
+}
 
 typedef struct bg_gpt {
     bg_value tokens; /* input "tokens" int32 [N, S] */
     bg_value labels; /* input "labels" int32 [N, S]: the token that follows each; null without BG_GPT_LOSS */
     bg_value logits; /* [N S, vocabulary]; without BG_GPT_LOGITS, on a mesh, a replica's columns with their padding */
     bg_value loss;   /* null without BG_GPT_LOSS */
+    /* Of bg_gpt_build_step alone, else null. */
+    bg_value positions; /* input "positions" int32 [1, S]: p, p + 1, ... */
+    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is wanted */
 } bg_gpt;
 
 /*
@@ -51,22 +62,15 @@ typedef struct bg_gpt {
  */
 BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 
-/* The model for the next S tokens of one sequence, whose earlier tokens it has seen: keys and values of every layer
- * stay in buffers "transformer.h.<layer>.attn.cache" [cache_length, 2 hidden]. */
-typedef struct bg_gpt_step {
-    bg_value tokens;    /* input "tokens" int32 [1, S] */
-    bg_value positions; /* input "positions" int32 [1, S]: p, p + 1, ... */
-    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is wanted */
-    bg_value logits;    /* output "logits" float32 [1, vocabulary] of that successor */
-} bg_gpt_step;
-
 /*
- * Adds it, over bg_gpt_build's parameters. S is options->sequence_length, at most cache_length; p is at most
- * cache_length
- * - S. Fewer than S tokens are given with any others behind them, which the next step overwrites. Of the options
- * micro_batch, dropout, labels and outputs do not matter. Errors are the graph's.
+ * Adds the model for the next S tokens of one sequence, whose earlier tokens it has seen, over bg_gpt_build's
+ * parameters: keys and values of every layer stay in buffers "transformer.h.<layer>.attn.cache" [cache_length,
+ * 2 hidden]. Inputs are tokens [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token
+ * that follows. S is options->sequence_length, at most cache_length; p is at most cache_length - S. Fewer than S tokens
+ * are given with any others behind them, which the next step overwrites. Of the options micro_batch, dropout, labels
+ * and outputs do not matter. Errors are the graph's.
  */
-BG_API bg_gpt_step bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
+BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 
 #ifdef __cplusplus
 }

@@ -37,8 +37,8 @@ typedef struct bg_op_signature {
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
-    bg_dtype partials;    /* for `kernel`: options.partials; NONE where there are no options */
-    size_t scratch_limit; /* for `kernel`: bytes by options.matmul_proportions; 0: none */
+    bg_dtype partials;    /* for `kernel`: options.numerics.partials; NONE where there are no options */
+    size_t scratch_limit; /* for `kernel`: bytes by options.memory.matmul_proportions; 0: none */
 } bg_op_signature;
 
 /* What a gradient rule sees and fills. It adds ops to `graph` that compute the gradients of the inputs. */
@@ -61,7 +61,8 @@ typedef enum bg_kernel_policy {
 
 typedef struct bg_op_type bg_op_type;
 struct bg_op_type {
-    const char *name; /* "conv2d" */
+    size_t struct_bytes; /* 0, or sizeof(bg_op_type): see base.h */
+    const char *name;    /* "conv2d" */
     uint32_t minimum_inputs;
     uint32_t maximum_inputs;
     uint32_t output_count;   /* most outputs; infer may leave trailing ones untyped (dtype NONE): absent */
@@ -79,7 +80,8 @@ struct bg_op_type {
     bg_cost (*cost)(const bg_op_signature *op);
     bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
     /* A loss with a mean over a number of elements that is known at run time only: the output that holds that number
-     * (float32 scalar), so that micro-batches are weighted by it. BG_NO_OPERAND: every micro-batch counts the same. */
+     * (float32 scalar), so that the loss is averaged over these elements of a whole update (bg_accumulation in
+     * options.h). BG_NO_OPERAND: every micro-batch counts the same. */
     uint32_t weight_output;
     /* For ops that make gradients, with a fixed number of inputs: the type of the same op (and attributes) whose
      * outputs are added into accumulators: inputs of the outputs' types that follow this type's inputs, all of them
@@ -87,11 +89,13 @@ struct bg_op_type {
      * that the bits are those of separate ops. Used for float32. NULL: none. */
     const bg_op_type *accumulating;
     /* Of a user's own type: a number to change whenever a rule or kernel of the type changes, since plans that are kept
-     * in a cache (options.cache_dir) cannot see that. Attributes then hold no addresses. 0: plans with such ops are
-     * never kept. */
+     * in a cache (options.files.cache_dir) cannot see that. Attributes then hold no addresses. 0: plans with such ops
+     * are never kept. */
     uint32_t revision;
     /* The library's collectives: replicas meet in it, and plans ask for no kernel. */
     bool is_collective;
+    /* Of written_inputs: those that change in training only (env->training), as running statistics do. */
+    uint32_t training_writes;
 };
 
 /* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
@@ -101,23 +105,23 @@ struct bg_op_type {
 
 /* How a variable's first value is made: a function of (seed, the variable's number, element), so the same in every
  * strategy. */
-typedef enum bg_initialiser_kind {
-    BG_INITIALISE_CONSTANT = 0,    /* a */
-    BG_INITIALISE_UNIFORM,         /* in [a, b) */
-    BG_INITIALISE_NORMAL,          /* mean a, standard deviation b */
-    BG_INITIALISE_TRUNCATED_NORMAL /* the same, drawn again until it is within a +- 2 b */
-} bg_initialiser_kind;
+typedef enum bg_initializer_kind {
+    BG_INITIALIZE_CONSTANT = 0,    /* a */
+    BG_INITIALIZE_UNIFORM,         /* in [a, b) */
+    BG_INITIALIZE_NORMAL,          /* mean a, standard deviation b */
+    BG_INITIALIZE_TRUNCATED_NORMAL /* the same, drawn again until it is within a +- 2 b */
+} bg_initializer_kind;
 
-typedef struct bg_initialiser {
-    bg_initialiser_kind kind;
+typedef struct bg_initializer {
+    bg_initializer_kind kind;
     double a, b;
-} bg_initialiser;
+} bg_initializer;
 
 typedef enum bg_variable_role {
     BG_ROLE_PARAMETER = 0, /* trained */
     BG_ROLE_BUFFER,        /* kept and saved but not trained (running statistics) */
     BG_ROLE_ACCUMULATOR,   /* gradients over the micro-batches of a step */
-    BG_ROLE_STATE,         /* the optimiser's */
+    BG_ROLE_STATE,         /* the optimizer's */
     BG_ROLE_HYPER,         /* learning rate and the like: written by the host between runs */
     BG_ROLE_CARRIED,       /* of a loop: what an iteration leaves for the next */
     BG_ROLE_TRAINING       /* of the training as a whole, kept in checkpoints: the loss's scale */
@@ -133,10 +137,10 @@ BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type 
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
 /* Names of variables are unique in a graph; they are the names in weight files. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
-                                  const bg_initialiser *initialiser);
+                                  const bg_initializer *initializer);
 /* bg_graph_variable with BG_ROLE_PARAMETER. */
 BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type,
-                                   const bg_initialiser *initialiser);
+                                   const bg_initializer *initializer);
 
 /*
  * A buffer of `entries` values of one type, off the device in every strategy: a variable [entries, ...] with role
@@ -150,8 +154,8 @@ BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const 
 /*
  * Tensor parallelism: the graph is what each replica of a mesh runs, on its own pieces. Types are those of the pieces;
  * replicas that differ in their tensor coordinates run the same ops and meet in collectives (ops.h). Said before
- * anything is added; only the tensor axes count here: how many copies there are over the data, options.replicas says
- * (all replicas together, a multiple of tensor_1 x tensor_2). A graph without a mesh has one of 1 x 1.
+ * anything is added; only the tensor axes count here: how many copies there are over the data, options.replicas.count
+ * says (all replicas together, a multiple of tensor_1 x tensor_2). A graph without a mesh has one of 1 x 1.
  */
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
 /* `data` is 1. */
@@ -159,10 +163,28 @@ BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
 /* A variable of which each replica has the piece of bg_shard_piece. Its first value is cut out of that of the whole
  * tensor, and weights and checkpoints have the whole, whatever the mesh. */
 BG_API bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard,
-                                          bg_variable_role role, const bg_initialiser *initialiser);
+                                          bg_variable_role role, const bg_initializer *initializer);
 /* bg_graph_sharded_variable with BG_ROLE_PARAMETER. */
 BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, const bg_shard *shard,
-                                           const bg_initialiser *initialiser);
+                                           const bg_initializer *initializer);
+
+/*
+ * A section of a tensor: the indices first .. first + count - 1 along one dimension. Weights, files and checkpoints
+ * have the whole under its own name, so that a model may keep it whole, in sections, or in other sections, and go on
+ * with what another of these has trained. `name` is copied.
+ */
+typedef struct bg_section {
+    const char *name; /* of the whole */
+    bg_type whole;
+    uint32_t axis;
+    int64_t first, count;
+} bg_section;
+/* A parameter that is a section. Its first value is that range of the whole's first value; all sections of a whole
+ * count as one variable there, so that those that follow have the values that they have beside the whole. Sections of
+ * one whole do not overlap and have the same type of the whole and the same initializer; no variable has the whole's
+ * name. The optimizer's state of a section is a section of the whole's state. */
+BG_API bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_section *section,
+                                           const bg_initializer *initializer);
 
 /* Adds an op of at most 64 operands, outputs included. `name` NULL: a name is made. Null inputs mark absent optional
  * operands at the end of the list only. `outputs` receives op_type->output_count values (null for absent outputs); NULL
@@ -171,14 +193,15 @@ BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, co
 BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *name, const bg_value *inputs,
                              uint32_t input_count, const void *attributes, bg_value *outputs);
 
-/* Marks a value that sessions return to the host, under a name: the result of an op (not an input or a variable
- * itself). */
+/* Marks a value that sessions return to the host, under a name. An input, a constant or a variable comes back as a
+ * copy, a variable as the forward pass of the micro-batch leaves it. A remote buffer is refused by the session: return
+ * its entries (bg_remote_load). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
 /* Marks a value that training with recomputation keeps from the forward for the backward pass instead of computing it
- * again (options.recompute); it changes memory and time, never a number. Between two such values of a stage, everything
- * is computed again at once. Inputs, variables and what enters a stage are kept anyway. A mark inside ops that fusion
- * makes one moves to their result. */
+ * again (options.memory.recompute); it changes memory and time, never a number. Between two such values of a stage,
+ * everything is computed again at once. Inputs, variables and what enters a stage are kept anyway. A mark inside ops
+ * that fusion makes one moves to their result. */
 BG_API void bg_graph_checkpoint(bg_graph *graph, bg_value value);
 
 /* The first error of the building, if any. */
@@ -196,8 +219,28 @@ BG_API uint32_t bg_graph_next_random_id(bg_graph *graph);
 
 /* Parameters that are added as float32 from here on (those of layers are) are kept as `dtype`, BG_BFLOAT16 or
  * BG_FLOAT16: half the memory of weights and of what moves them; layers cast them where they compute in another type.
- * BG_FLOAT32: as they are added. Training of such weights is what options.stochastic_rounding is for. */
+ * BG_FLOAT32: as they are added. Training of such weights is what options.numerics.stochastic_rounding is for. */
 BG_API void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype);
+
+/* ---- what training does with parameters ----
+ *
+ * Of those that were added so far and whose whole name matches `pattern`, in which `*` stands for any text and `?` for
+ * a character. A pattern that matches none is an error. Later words override earlier ones. Weights that are given out,
+ * files and checkpoints are the same with and without. */
+
+/* No gradient and no update: they stay as they are. */
+BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);
+/*
+ * Their first values are made by a rule: "constant" (a), "uniform" in [a, b), "normal" and "truncated_normal" (mean a,
+ * deviation b), as bg_initializer has them; and by what goes into a unit and comes out of it, with a as the gain (b is
+ * not read): "xavier_uniform", "xavier_normal" (Glorot and Bengio, 2010), "kaiming_uniform", "kaiming_normal" (He et
+ * al., 2015; a gain of sqrt(2) is for ReLU), and the latter with "_out" behind for what comes out. The numbers are
+ * those of torch.nn.init, for weights [out, in, ...]; all but the first four need at least two dimensions.
+ */
+BG_API void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *rule, double a, double b);
+/* Learning rate and weight decay of the optimizer are multiplied by these, at least 0, whatever they are at the time.
+ */
+BG_API void bg_graph_set_factors(bg_graph *graph, const char *pattern, double rate_factor, double decay_factor);
 
 /* ---- blocks ---- */
 

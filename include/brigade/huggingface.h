@@ -35,7 +35,8 @@ BG_API bg_status bg_gpt_directory_load(const char *directory, const bg_gpt_optio
 
 /*
  * Writes config.json and model.safetensors, such that GPT2LMHeadModel.from_pretrained loads them; the folder is made
- * when it is not there. Each file appears complete or not at all, the configuration last. Loading gives the same bits.
+ * when it is not there. Each file appears complete or not at all, the configuration last; files of these names are
+ * replaced. `torch_dtype` is the type of the weights (float32 when they have several). Loading gives the same bits.
  * The end of a text is taken to be the last token, or token 50256 when there are more.
  * Errors: BG_ERROR_NOT_FOUND (`weights` lacks one), BG_ERROR_SHAPE (of another shape or type), BG_ERROR_IO,
  * BG_ERROR_MEMORY.

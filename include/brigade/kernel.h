@@ -22,7 +22,7 @@ extern "C" {
 typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */
-    uint64_t optimiser_step; /* of those, with the present optimiser state: 0 when the state is new */
+    uint64_t optimizer_step; /* of those, with the present optimizer state: 0 when the state is new */
     uint32_t micro_batch; /* within the step, counted over all replicas with data of their own (the mesh's data axis):
                              m * data + place.data */
     bg_mesh place;        /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */

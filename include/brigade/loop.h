@@ -21,6 +21,7 @@ extern "C" {
 enum { BG_LOOP_MOST_CARRIED = 16 };
 
 typedef struct bg_loop {
+    size_t struct_bytes; /* 0, or sizeof(bg_loop): see base.h */
     uint32_t carried_count;
     bg_value carried[BG_LOOP_MOST_CARRIED]; /* inputs of the body */
     bg_value results[BG_LOOP_MOST_CARRIED]; /* their next values; types equal those of the inputs */

@@ -1,5 +1,5 @@
 /*
- * nn.h: layers and models, written with ops only. A layer is an op together with its parameters, which get the names
+ * nn.h: layers, written with ops only. A layer is an op together with its parameters, which get the names
  * and the first values that PyTorch's module of that name gives them, so that weight files can be exchanged.
  *
  * Parameters are float32. When a layer's input has another float type (float16), the parameters are cast where they
@@ -29,28 +29,75 @@ BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, i
                                 int64_t kernel_height, int64_t kernel_width, bool bias,
                                 const bg_conv2d_options *options);
 
+/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has a size for each
+ * dimension behind the channels. `name.weight` [out_channels, C / groups, ..], `name.bias`; both uniform in +-1/sqrt(C
+ * / groups * the kernel's elements). options NULL: bg_conv_defaults(). */
+BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
+                              const int64_t *kernel, bool bias, const bg_conv_options *options);
+/* The same by bg_conv_transpose: `name.weight` [C, out_channels / groups, ..], both uniform in +-1/sqrt(out_channels /
+ * groups * the kernel's elements), as PyTorch has it. */
+BG_API bg_value bg_conv_transpose_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
+                                        const int64_t *kernel, bool bias, const bg_conv_options *options);
+
 /* Over the last dimension. `name.weight` 1, `name.bias` 0. PyTorch's epsilon is 1e-5. */
 BG_API bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
 
-/* x [N, C] or [N, C, H, W]. `name.weight` 1, `name.bias` 0; buffers `name.running_mean` 0 and `name.running_var` 1
+/* NAME.weight, ones. PyTorch's default epsilon is that of the type; models name theirs, 1e-5 or 1e-6. */
+BG_API bg_value bg_rms_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
+/* x [N,C,...]; NAME.weight [C], ones, and NAME.bias [C], zeros. PyTorch's default epsilon is 1e-5. */
+BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value x, int64_t groups, double epsilon);
+/* x [N, C] or [N, C, ...]. `name.weight` 1, `name.bias` 0; buffers `name.running_mean` 0 and `name.running_var` 1
  * (there is no num_batches_tracked). Computed in float32 whatever the type of x. PyTorch's momentum is 0.1, its epsilon
- * 1e-5. */
+ * 1e-5. Each data-parallel replica has its own statistics; saved buffers are those of replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
+/* The same with the statistics of all data-parallel replicas (bg_sync_batch_norm);
+ * options.replicas.synchronize_batch_norm makes every batch norm of a graph one of these. */
+BG_API bg_value bg_sync_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum,
+                                         double epsilon);
 
 /* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width], normal with mean 0 and deviation 1. The
  * row padding_index (-1: none) gets no gradient; unlike PyTorch's it does not begin as zeros. */
 BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
                                    int64_t padding_index, bg_dtype dtype);
 
+typedef struct bg_recurrent_options {
+    size_t struct_bytes; /* set by bg_recurrent_defaults; see base.h */
+    int64_t layers;      /* one above the other; with directions at most 60 */
+    bool bidirectional;  /* each layer runs both ways; its results are side by side, [.., 2 width] */
+    bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
+    bool bias;
+    double dropout; /* between layers, in training */
+} bg_recurrent_options;
+
+BG_API void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes);
+/* One layer, forwards, time first, with biases, without dropout. */
+static inline bg_recurrent_options bg_recurrent_defaults(void)
+{
+    bg_recurrent_options options;
+
+    bg_recurrent_options_init(&options, sizeof options);
+    return options;
+}
+
+/* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters `name.weight_ih_l0`, `name.weight_hh_l0`,
+ * `name.bias_ih_l0`, `name.bias_hh_l0`, then of l1 and so on, those of the other direction with `_reverse` behind; all
+ * uniform in +-1/sqrt(width). h0, c0 [layers x directions, N, width] are the first states (null: zeros); `*out_h` and
+ * `*out_c` (may be NULL) the last ones. options NULL: the defaults. */
+BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
+                              const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h,
+                              bg_value *out_c);
+BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
+                             const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
+
 /* ---- layers in pieces ---- */
 
 /* What a matrix product x [m, n] weight^T [n, p] is cut along. */
-typedef enum bg_serialise_mode {
-    BG_SERIALISE_NONE = 0,
-    BG_SERIALISE_INPUT_CHANNELS, /* m, the rows of x */
-    BG_SERIALISE_REDUCING_DIM,   /* n */
-    BG_SERIALISE_OUTPUT_CHANNELS /* p */
-} bg_serialise_mode;
+typedef enum bg_serialize_mode {
+    BG_SERIALIZE_NONE = 0,
+    BG_SERIALIZE_INPUT_CHANNELS, /* m, the rows of x */
+    BG_SERIALIZE_REDUCING_DIM,   /* n */
+    BG_SERIALIZE_OUTPUT_CHANNELS /* p */
+} bg_serialize_mode;
 
 /* How many pieces are on each device, on consecutive ones: [3, 1, 0, 0]. The first piece of a device starts a block
  * there (bg_block_start): "Embedding-0-2", "Embedding-3"; a projection's "Linear-...". NULL where it is taken: the
@@ -68,30 +115,33 @@ BG_API bool bg_split_block_name(const bg_split_placement *placement, const char 
 
 /* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (one: the plain
  * layer), looked up one after the other and added. Equal to the plain layer in every number. The factor (0: what the
- * placement says) must divide row_count. */
-BG_API bg_value bg_serialised_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
+ * placement says) must divide row_count. The parts are sections of `name.weight`: first values, weights and checkpoints
+ * are the plain layer's. */
+BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
                                               int64_t width, int64_t padding_index, bg_dtype dtype, uint32_t factor,
                                               const bg_split_placement *placement);
 
 /* bg_linear in `factor` products, one after the other. The factor must divide what is cut; sums of REDUCING_DIM are in
  * another order than the plain product's. The bias is added once, at the end. */
-BG_API bg_value bg_serialised_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
-                                     bg_serialise_mode mode, uint32_t factor);
+BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
+                                     bg_serialize_mode mode, uint32_t factor);
 /* The same with bg_linear_layer's parameters. */
-BG_API bg_value bg_serialised_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
-                                           bool bias, bg_serialise_mode mode, uint32_t factor);
+BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
+                                           bool bias, bg_serialize_mode mode, uint32_t factor);
 
 /* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
- * devices: rows of it (OUTPUT_CHANNELS, results concatenated) or columns (REDUCING_DIM, results added). */
+ * devices: rows of it (OUTPUT_CHANNELS, results concatenated) or columns (REDUCING_DIM, results added). The parts are
+ * sections of `name.weight`, as an embedding's are. The gradient of x is a sum over rows' parts; LAMB takes each part
+ * for a parameter of its own. */
 BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
-                                          bool bias, bg_serialise_mode mode, uint32_t factor,
+                                          bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
 
 /* Between the plain layer's weight, of matrix type `type`, and the parts: along axis 0 for embeddings and
  * OUTPUT_CHANNELS, 1 for REDUCING_DIM. */
-BG_API bg_status bg_serialised_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
+BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
                                           void *const *out_pieces, bg_error *error);
-BG_API bg_status bg_serialised_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
+BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
                                            uint32_t factor, void *out_plain, bg_error *error);
 
 /* ---- layers that a mesh cuts (bg_graph_set_mesh), as the GPT-3 example for PopXL does it ----
@@ -106,15 +156,24 @@ BG_API bg_status bg_serialised_weight_join(const void *const *pieces, const bg_t
  * layers. */
 
 typedef struct bg_parallel_linear_options {
+    size_t struct_bytes;  /* set by bg_parallel_linear_defaults; see base.h */
     bg_mesh_axis in_axis; /* along which x's features are cut: one tensor axis; the result's are cut along the other */
     uint32_t out_blocks;  /* the result is so many tensors side by side, each of which is cut (queries, keys, values) */
     bool bias;
     bool in_out;                       /* the weight is [in, out], as in GPT-2, not [out, in] */
-    const bg_initialiser *initialiser; /* of the weight, the bias then begins as 0; NULL: as bg_linear_layer's */
+    const bg_initializer *initializer; /* of the weight, the bias then begins as 0; NULL: as bg_linear_layer's */
 } bg_parallel_linear_options;
 
 /* One block, a bias, a weight [out, in]. */
-BG_API bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axis in_axis);
+BG_API void bg_parallel_linear_options_init(bg_parallel_linear_options *options, size_t struct_bytes,
+                                            bg_mesh_axis in_axis);
+static inline bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axis in_axis)
+{
+    bg_parallel_linear_options options;
+
+    bg_parallel_linear_options_init(&options, sizeof options, in_axis);
+    return options;
+}
 /* x [..., piece of in], out_features of the whole -> [..., piece of out]. One collective forward, one backward. */
 BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                          const bg_parallel_linear_options *options);
@@ -124,51 +183,11 @@ BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, 
 /* The parameter `name` [rows, width], rows cut along axis 1 in pieces of a multiple of 16, zeros behind the last row,
  * columns along axis 2. */
 BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
-                                  const bg_initialiser *initialiser);
+                                  const bg_initializer *initializer);
 /* Rows of such a table by id: [..., piece of width], the same on all replicas along axis 1. The second, of a head with
  * tied weights: x [..., piece of width] -> logits [..., piece of rows], for bg_sharded_cross_entropy along axis 1. */
 BG_API bg_value bg_parallel_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids);
 BG_API bg_value bg_parallel_logits(bg_graph *graph, const char *name, bg_value x, bg_value table);
-
-/* ---- the digit network ---- */
-
-/*
- * The network of Graphcore's PopTorch tutorial on pipelining, for images of 28 x 28: 90,026 parameters.
- *
- *     B1  standardise, layer1.conv 5x5 1 -> 10,  max-pool 2, ReLU   [N, 10, 12, 12]
- *     B2              layer2.conv 5x5 10 -> 20, max-pool 2, ReLU   [N, 20, 4, 4]
- *     B3  flatten,    layer3      320 -> 256,   ReLU               [N, 256]
- *     B4              layer4      256 -> 10,    cross-entropy      [N, 10]
- */
-typedef enum bg_convnet_output {
-    BG_CONVNET_LOGITS = 1,  /* "logits" [N, 10] */
-    BG_CONVNET_LOSS = 2,    /* "loss": mean cross-entropy, float32 scalar */
-    BG_CONVNET_CORRECT = 4, /* "correct": images whose largest logit is at the label, int32 scalar */
-    BG_CONVNET_ALL = 7
-} bg_convnet_output;
-
-typedef struct bg_convnet_options {
-    int64_t micro_batch;    /* images in a micro-batch */
-    bg_dtype dtype;         /* of the activations: BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16 (BG_FLOAT64 for checks) */
-    bg_dtype label_dtype;   /* BG_UINT8 or BG_INT32 */
-    int64_t ignore_label;   /* images with this label count for nothing; PyTorch's default is -100 */
-    uint32_t outputs;       /* which are marked as the graph's outputs: BG_CONVNET_... added up */
-    bool checkpoint_blocks; /* recomputation keeps the result of each block (bg_graph_checkpoint) */
-} bg_convnet_options;
-
-/* 40 images, float32, uint8 labels, none ignored (-100), all outputs. */
-BG_API bg_convnet_options bg_convnet_defaults(void);
-
-typedef struct bg_convnet {
-    bg_value images; /* input "images" uint8 [N, 1, 28, 28] */
-    bg_value labels; /* input "labels" [N]; null without BG_CONVNET_LOSS and BG_CONVNET_CORRECT */
-    bg_value logits;
-    bg_value loss;    /* null without labels */
-    bg_value correct; /* null without labels */
-} bg_convnet;
-
-/* Adds the network to a graph, in blocks "B1" to "B4". options NULL: the defaults. Errors are the graph's. */
-BG_API bg_convnet bg_convnet_build(bg_graph *graph, const bg_convnet_options *options);
 
 #ifdef __cplusplus
 }

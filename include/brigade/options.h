@@ -14,16 +14,16 @@ extern "C" {
 
 typedef enum bg_strategy {
     BG_STRATEGY_SINGLE = 0, /* one device, no partition */
-    BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time */
+    BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time; devices still overlap, see `strict` */
     BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap as the schedule says */
     BG_STRATEGY_PHASED      /* phases of stages one after the other, all micro-batches of a step through each */
 } bg_strategy;
 
 /* Stages that nobody lists. */
 typedef enum bg_auto_stage {
-    /* Neighbouring blocks on one device are a stage; without any device ids each block is one. */
+    /* Neighboring blocks on one device are a stage; without any device ids each block is one. */
     BG_AUTO_STAGE_SAME_AS_IPU = 0,
-    /* Each new block is the next stage, from 1; stage 0 is what precedes the first block, if anything does. Neighbours
+    /* Each new block is the next stage, from 1; stage 0 is what precedes the first block, if anything does. Neighbors
      * on one device are one stage all the same. */
     BG_AUTO_STAGE_INCREMENT
 } bg_auto_stage;
@@ -31,7 +31,7 @@ typedef enum bg_auto_stage {
 /* What a device is to the planner: only estimates and budgets, for devices are virtual. */
 typedef struct bg_device_model {
     double speed;        /* relative to the others; above 0 */
-    size_t memory_bytes; /* budget; 0: as options.device_memory_bytes says */
+    size_t memory_bytes; /* budget; 0: as options.memory.device_memory_bytes says */
 } bg_device_model;
 
 /* What a block was measured to take for one micro-batch, instead of the estimate. */
@@ -40,17 +40,35 @@ typedef struct bg_block_cost {
     double forward_ns, backward_ns, weights_ns; /* weights: that part of the backward pass which no other block needs */
 } bg_block_cost;
 
+/*
+ * What an update's gradient is. Of means it is that of the loss of the whole batch, all micro-batches of all replicas,
+ * however the batch is split: of the terms that a loss adds up,
+ *
+ * - a mean over counted elements (bg_cross_entropy with BG_LOSS_MEAN) is averaged over all elements that the update
+ *   counts; where none is counted the term adds nothing, and the other terms are as they would be without it;
+ * - every other term is averaged over the micro-batches, which is its mean over the batch when the term is a mean over
+ *   samples, and the term itself when it does not depend on the batch (an L2 penalty of weights).
+ *
+ * Terms may be scaled, negated, cast, and multiplied or divided by what does not depend on the data (constants, scalar
+ * inputs, functions of parameters). Each set of labels, and all other terms together, are differentiated on their own
+ * and have accumulators of their own, where there is more than one: the backward pass through what they share runs once
+ * for each. A loss with one kind of term, and an update of one micro-batch, need nothing more. A mean over counted
+ * elements inside another function, such as its square, is refused (BG_ERROR_UNSUPPORTED): no average of its
+ * micro-batches is the whole batch's. Batch norm always normalizes over a micro-batch.
+ *
+ * Outputs, the loss included, are those of micro-batches, and are not averaged like gradients.
+ */
 typedef enum bg_accumulation {
-    BG_ACCUMULATE_MEAN = 0, /* over all counted elements of the step (all micro-batches, all replicas) */
-    BG_ACCUMULATE_SUM,
+    BG_ACCUMULATE_MEAN = 0,
+    BG_ACCUMULATE_SUM, /* of the micro-batches' gradients, each of its own loss with its own means */
     /* The same mean, kept up to date: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
-     * micro-batch (of means over equally many: s f/(f+1) + g/(f+1)). Never exceeds the largest |g| of a replica's
-     * micro-batches. */
+     * micro-batch (of means over equally many: s f/(f+1) + g/(f+1)), for each kind of term. Never exceeds the largest
+     * |g| of a replica's micro-batches. */
     BG_ACCUMULATE_MEAN_RUNNING
 } bg_accumulation;
 
-/* What of a forward is kept for its backward; the rest is computed again from it, by the same ops with the same random
- * numbers, so that no bit changes. What enters a stage, marked values (bg_graph_checkpoint) and results of ops that
+/* Which forward values are stored for the backward pass; the rest are recomputed, by the same ops with the same random
+ * numbers, so results do not change. What enters a stage, marked values (bg_graph_checkpoint) and results of ops that
  * change variables (batch norm) are always kept. */
 typedef enum bg_recompute {
     BG_RECOMPUTE_NONE = 0,    /* all that the backward reads is kept */
@@ -74,6 +92,17 @@ typedef enum bg_replica_reduction {
     BG_REPLICAS_SUM   /* of means: that mean times the replicas */
 } bg_replica_reduction;
 
+/* When they are summed. Micro-batches are always added up first, replica by replica, so that both give the same bits.
+ */
+typedef enum bg_reduce_time {
+    BG_REDUCE_IN_BACKWARD = 0, /* a stage's as soon as they are final, behind its last backward: the rest of the
+                                  backward goes on meanwhile, what is stored for the update is a piece where replicas
+                                  update pieces, and phases take their part of the gradients' norm there */
+    BG_REDUCE_IN_UPDATE,       /* with the update */
+    BG_REDUCE_BESIDE /* in the backward; and in phases gradients that leave the device with their phase stay for
+                        the next one's backward, so that their sum goes on beside it */
+} bg_reduce_time;
+
 /* Which replicas are in one group: of R replicas in groups of k, with m = R / k. */
 typedef enum bg_grouping {
     BG_GROUPING_CONSECUTIVE = 0, /* {0 .. k-1}, {k .. 2k-1}, ... */
@@ -82,23 +111,21 @@ typedef enum bg_grouping {
     BG_GROUPING_NONE             /* each for itself: k is 1 */
 } bg_grouping;
 
-/* The element type in which a parameter's gradients are accumulated, summed over replicas and given to the optimiser.
+/* The element type in which a parameter's gradients are accumulated, summed over replicas and given to the optimizer.
  */
 typedef enum bg_accumulator_type {
     BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, else the parameter's own */
     BG_ACCUMULATOR_SAME,        /* the parameter's own */
-    BG_ACCUMULATOR_GIVEN,       /* options.accumulator_dtype for all */
-    BG_ACCUMULATOR_CALLBACK     /* options.choose_accumulator for each */
+    BG_ACCUMULATOR_GIVEN,       /* options.numerics.accumulator_dtype for all */
+    BG_ACCUMULATOR_CALLBACK     /* options.numerics.choose_accumulator for each */
 } bg_accumulator_type;
-
-/* Called while a plan is made; `name` and `type` are the parameter's. Returns a float type. */
-typedef bg_dtype (*bg_accumulator_function)(void *user, const char *name, const bg_type *type);
 
 /* What a run returns of an output that is computed for each micro-batch; per replica. */
 typedef enum bg_output_mode {
     BG_OUTPUT_DEFAULT = 0, /* final in training, all in inference */
     BG_OUTPUT_FINAL,       /* the last micro-batch of the last device iteration */
-    BG_OUTPUT_ALL,         /* every micro-batch: [device iteration][accumulation][replica] */
+    BG_OUTPUT_ALL,         /* every micro-batch: [device iteration][accumulation][replica]; see also
+                              canonical_reductions */
     BG_OUTPUT_SUM,         /* the sum over all of them, in order (not over replicas) */
     BG_OUTPUT_EVERY_N      /* those of device iterations n, 2n, ... */
 } bg_output_mode;
@@ -119,16 +146,13 @@ typedef struct bg_output_request {
 typedef enum bg_location_class {
     BG_LOCATION_ACTIVATIONS = 0, /* what is kept from an action to a later one: stashes */
     BG_LOCATION_WEIGHTS,         /* parameters and buffers */
-    BG_LOCATION_STATE,           /* the optimiser's */
+    BG_LOCATION_STATE,           /* the optimizer's */
     BG_LOCATION_ACCUMULATORS,    /* of gradients */
     BG_LOCATION_COUNT
 } bg_location_class;
-/* "activations", "weights", "optimiser", "accumulators". */
-BG_API const char *bg_location_class_name(bg_location_class location_class);
-BG_API bool bg_location_class_find(const char *name, bg_location_class *out);
 
 /* Neutral in bits. What is remote has its home in a remote store (the host's memory) and is on the device only while it
- * is used: optimiser state one variable at a time, the rest as phase_liveness says. Loads and stores overlap work. */
+ * is used: optimizer state one variable at a time, the rest as phase_liveness says. Loads and stores overlap work. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; else DEVICE */
     BG_PLACE_DEVICE,
@@ -159,10 +183,19 @@ typedef enum bg_phase_liveness {
     BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP, /* as before, and loads do not overlap the phase before */
     BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE      /* off the device whenever it works on another stage; no overlap */
 } bg_phase_liveness;
-BG_API const char *bg_phase_liveness_name(bg_phase_liveness liveness);
-BG_API bool bg_phase_liveness_find(const char *name, bg_phase_liveness *out);
 
-/* What a session does with files in options.memmap_dir. */
+/* Which processors a session's worker threads run on. All of them start with the affinity of the thread that creates
+ * the session, and none ever leaves it. Results do not depend on it. */
+typedef enum bg_pinning {
+    BG_PINNING_NONE = 0, /* the system places workers, and moves them away from processors that other work keeps busy */
+    /* Worker i is bound to the i-th allowed processor, core after core, all processors of a core before the next core.
+     */
+    BG_PINNING_COMPACT,
+    /* Workers are bound evenly over the allowed cores, one on each core before any core gets a second one. */
+    BG_PINNING_SPREAD
+} bg_pinning;
+
+/* What a session does with files in options.files.memmap_dir. */
 typedef enum bg_memmap_mode {
     BG_MEMMAP_CONTINUE = 0, /* goes on from them; makes them where there are none */
     BG_MEMMAP_RENEW,        /* as before, but files that cannot be gone on from are made anew instead of being an error:
@@ -170,15 +203,13 @@ typedef enum bg_memmap_mode {
     BG_MEMMAP_READ_ONLY /* goes on from them and leaves them untouched: what changes is kept in memory. Without files
                            remote stores are in memory */
 } bg_memmap_mode;
-BG_API const char *bg_memmap_mode_name(bg_memmap_mode mode);
-BG_API bool bg_memmap_mode_find(const char *name, bg_memmap_mode *out);
 
-/* A loss scale that begins at options.loss_scaling and adapts itself between updates, as PopART's does: of the elements
- * of all parameters' gradients, as the backward pass of each micro-batch of each replica makes them (scaled; of the sum
- * over its samples where means are weighted by what they count), those above bin_edge x 65504 in size, the largest
- * number of float16, are counted, whatever type the gradients have. Is their share of the whole update above the
- * threshold, the scale is multiplied by `decrease`, else by `increase`, from the next update on. An accumulated
- * gradient that is not finite skips the update (weights and optimiser state stay; it counts for bg_session_step alone)
+/* A loss scale that begins at options.numerics.loss_scaling and adapts itself between updates, as PopART's does: of the
+ * elements of all parameters' gradients, as the backward pass of each micro-batch of each replica makes them (scaled;
+ * of the sum over its samples where means are weighted by what they count), those above bin_edge x 65504 in size, the
+ * largest number of float16, are counted, whatever type the gradients have. Is their share of the whole update above
+ * the threshold, the scale is multiplied by `decrease`, else by `increase`, from the next update on. An accumulated
+ * gradient that is not finite skips the update (weights and optimizer state stay; it counts for bg_session_step alone)
  * and decreases the scale at once. All updates wait for all gradients. The scale is a variable of the weights,
  * "loss.scale" (float32), that checkpoints keep. Training by means only. */
 typedef struct bg_auto_loss_scaling {
@@ -197,12 +228,24 @@ typedef struct bg_auto_loss_scaling {
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
 
-typedef struct bg_options {
-    uint32_t cookie; /* set by bg_options_defaults: catches a struct that nobody initialised */
+/* Who does what, when and on how many devices and processors. */
+typedef struct bg_execution_options {
     bg_strategy strategy;
-    /* PIPELINED: name of a schedule generator (bg_schedule_generator_at); NULL: "interleaved". "auto"
-     * searches the order that ends first with the stages' costs, within the budgets. */
+    /* PIPELINED: name of a schedule generator (bg_schedule_generator_find: any case, other systems' names too); NULL:
+     * "interleaved", in training with stages that share devices "grouped" (bg_plan_schedule_name). "auto" searches the
+     * order that ends first with the stages' costs, within the budgets. */
     const char *schedule;
+    /* Training: the backward of the stage with the loss is a position of the pipeline of its own, one step after its
+     * forward, as in TensorFlow for IPU; false: it follows its forward at once, as in PopTorch. It matters for
+     * "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in each stage), for PHASED
+     * (the last phase does all forwards, then all backwards) and for "auto"; other schedules have an order of their
+     * own. Results are the same bits. */
+    bool separate_loss;
+    /* For debugging: at no time do two devices of a replica have an action. Each action, with the loads and stores that
+     * it begins, ends before the next one on any device begins, also from one step to the next. Results are the same
+     * bits. For SHARDED and the schedule "sequential" (and anything on one device); an error with other schedules,
+     * whose devices work at the same time. Replicas run side by side as ever. */
+    bool strict;
     /* What the stages cost, one of each stage (bg_profile_measure); NULL: a model of the ops. They decide times and,
      * with "auto", the order; never a bit of the result. Measured with W in B (weights_ns 0) or apart, they
      * serve schedules of both kinds. */
@@ -215,7 +258,7 @@ typedef struct bg_options {
      * NULL: as auto_stage says. */
     const char *stages;
     bg_auto_stage auto_stage; /* when stages is NULL */
-    /* The device of each stage; devices may repeat, and neighbours on one device stay two stages. Devices that are
+    /* The device of each stage; devices may repeat, and neighbors on one device stay two stages. Devices that are
      * left out are idle (at most 64, and a warning). NULL: the device behind @, else that of the stage's blocks, else
      * where the schedule places the stage. */
     const uint32_t *device_mapping;
@@ -228,44 +271,45 @@ typedef struct bg_options {
     uint32_t block_cost_count;
     uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
-    /* Copies of all stages. Of a graph for a mesh (bg_graph_set_mesh) all replicas together: data-parallel copies times
-     * tensor_1 times tensor_2, numbered as mesh.h says; those that make up one copy of the model get the same data. */
-    uint32_t replicas;
-    /* Devices of all replicas together; 0: as many as there are replicas for. Else `replicas` is what they make of the
-     * devices of one: 8 devices with two stages are 4 replicas, 7 are an error. Leave `replicas` 1, or agree. */
-    uint32_t total_devices;
-    /* Replicas of a group get the same data: a run takes micro-batches for replicas / input_group_size of them. */
-    uint32_t input_group_size; /* default 1; divides `replicas`. Leave it 1 on a mesh */
-    bg_grouping input_grouping;
-    bg_accumulation accumulation;
-    bg_replica_reduction replica_reduction;
-    bg_accumulator_type accumulator_type;
-    bg_dtype accumulator_dtype;                 /* GIVEN: float32, bfloat16 or float16 */
-    bg_accumulator_function choose_accumulator; /* CALLBACK */
-    void *choose_accumulator_user;
-    /* Gradients of another type than their parameter's are cast to what the optimiser computes in; default. Without it
-     * accumulators of another type are an error. */
-    bool cast_gradients;
-    /* Gradients are multiplied by max / max(norm, max), with the norm over all parameters' final gradients
-     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
-     * the update. */
-    double max_gradient_norm;
-    /* Training has a further output, `gradient_norm`, a float32 scalar: that norm before it is bounded, whether it is
-     * or not. One value for each weight update, the same on all replicas; holds up no update. */
-    bool output_gradient_norm;
-    /* The gradient of the loss is multiplied by it, and what the update reads divided by it again, so that small
-     * gradients stay in a narrow type's range; from 2^-64 to 2^64, default 1. A power of two changes no bit as long as
-     * nothing leaves that range. */
-    double loss_scaling;
-    bg_auto_loss_scaling auto_loss_scaling; /* default off */
-    /* The optimiser's state of parameters that are no float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or BG_FLOAT32:
-     * float32. Squares of gradients are soon below the smallest float16, 6e-8: second moments had better not be. */
-    bg_dtype first_moment_dtype, second_moment_dtype;
-    /* New weights and optimiser state of 16 bits are rounded up or down by chance, such that the mean of many roundings
-     * is the value: else updates of less than half a last place are lost. The chance of an element is a function of
-     * seed, step and the parameter's name: the same under every strategy and on replicas that keep the same. A warning
-     * when nothing is kept in 16 bits. */
-    bool stochastic_rounding;
+    /* Worker threads; 0: one for each processor that the thread which creates the session may use, but no more than
+     * kernels have parts for. A session of one worker runs on the thread that calls bg_session_run, without a thread of
+     * its own, unless it is pinned or the graph has ops of the caller's (whose kernels may hang). */
+    uint32_t cores;
+    /* Default none. Two sessions or processes that pin choose the same processors, unless their threads or processes
+     * have different affinities: bind only what has its processors to itself. With more workers than allowed
+     * processors, and of I/O threads, none is bound. */
+    bg_pinning pinning;
+    /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created, it puts
+     * the processors that workers may use (the system's numbers, ascending) into the order in which workers get them,
+     * as `pinning` says, and returns how many of the first are on cores of their own; 0: not known. bg_topology_order
+     * (topology.h), which knows cores and caches, is one. */
+    uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
+    void *processor_order_user;
+    int32_t io_threads; /* threads for loads and stores; 0: workers do them when they have nothing else to do; -1
+                           (default): one where there are processors that workers leave free, else none */
+    bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
+    bool
+        auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
+    double wait_limit_s;    /* a wait longer than this ends the run with an error; default 120 */
+    bool compile_only;      /* the plan is to be looked at: it is made as ever, and a session of it is an error */
+    /* Asked while a plan is made, at least every 0.1 s or so: true ends that with BG_ERROR_CANCELED. Never asked once
+     * the plan is there. NULL: nothing stops it. */
+    bg_stop_function stop;
+    void *stop_user;
+    /* Processes that share the devices (brigade/transport.h): this one makes, fills and runs only those that the layout
+     * gives its rank. Has to live as long as the plan. NULL: all devices are of this process. */
+    const struct bg_transport *transport;
+    /* Which devices a rank has: an order of the axes "tensor", "stage" and "data", innermost first, in which devices
+     * are dealt out in almost equal stretches; or a rank for each device of each replica ("0,0,1,1"). NULL or "":
+     * "tensor,stage,data", so that those who say most to each other are together. */
+    const char *layout;
+    /* Ranks for which the program describes a plan that it does not run (bg_plan_print_ranks); 0: as many as there are.
+     */
+    uint32_t planned_ranks;
+} bg_execution_options;
+
+/* What lives where, and for how long. */
+typedef struct bg_memory_options {
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
      * product or convolution may take: one for all devices, or one each; at least 0. NULL: as it is fastest. With
@@ -273,50 +317,107 @@ typedef struct bg_options {
      * powers of two of bytes, rounded down. The weights' gradient of a fused convolution and pool takes no notice. */
     const double *matmul_proportions;
     uint32_t matmul_proportion_count;
-    uint32_t cores; /* worker threads; 0: as many as the process may use, at most one a device */
-    uint64_t seed;
-    bool offload_optimiser; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
+    bool offload_optimizer; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
     /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
-     * sum of its piece of the gradients only, which an optimiser with state needs STATE sharded for. WEIGHTS sharded,
+     * sum of its piece of the gradients only, which an optimizer with state needs STATE sharded for. WEIGHTS sharded,
      * which must be remote: each replica's remote store keeps a piece of each parameter, a load brings all pieces, and
-     * what an update made of the own piece is stored without handing it round. ACTIVATIONS sharded, remote too, on a
+     * each replica stores its updated piece without broadcasting it. ACTIVATIONS sharded, remote too, on a
      * mesh with tensor axes: of those that all replicas along an axis have in common each keeps a piece. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
     const bg_location_rule *location_rules;
     uint32_t location_rule_count;
     bg_phase_liveness phase_liveness; /* default OFF_CHIP_AFTER_FWD; parallel phases: one of the first two */
-    int32_t io_threads;        /* threads for loads and stores; 0: workers do them when they have nothing else to do; -1
-                                  (default): one where there are processors that workers leave free, else none */
-    bg_recompute recompute;    /* training */
-    double recompute_fraction; /* FRACTION: 0 (nothing runs again) to 1 */
+    bg_recompute recompute;           /* training */
+    double recompute_fraction;        /* FRACTION: 0 (nothing runs again) to 1 */
     bg_recompute_order recompute_order;
-    bg_output_mode output_mode;
-    uint32_t output_period;                   /* EVERY_N */
-    const bg_output_request *output_requests; /* further forms of outputs */
-    uint32_t output_request_count;
-    bool requests_only; /* return the requests alone; inference leaves out what they do not need */
-    bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
-    bool
-        auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
-    double wait_limit_s;    /* a wait longer than this ends the run with an error; default 120 */
-    bool trace;             /* record every action */
-    uint32_t trace_events;  /* events kept for each device; default 65536 */
+    bool no_memory_check; /* a session of a plan that takes more memory than the machine has free is made all the same
+                             (bg_session_create) */
+} bg_memory_options;
+
+/* Copies of the model, and what they have in common. */
+typedef struct bg_replicas_options {
+    /* Copies of all stages. Of a graph for a mesh (bg_graph_set_mesh) all replicas together: data-parallel copies times
+     * tensor_1 times tensor_2, numbered as mesh.h says; those that make up one copy of the model get the same data. */
+    uint32_t count;
+    /* Devices of all replicas together; 0: as many as there are replicas for. Else `count` is what they make of the
+     * devices of one: 8 devices with two stages are 4 replicas, 7 are an error. Leave `count` 1, or agree. */
+    uint32_t total_devices;
+    /* Replicas of a group get the same data: a run takes micro-batches for count / input_group_size of them. */
+    uint32_t input_group_size; /* default 1; divides `count`. Leave it 1 on a mesh */
+    bg_grouping input_grouping;
+    bg_replica_reduction replica_reduction;
+    bg_reduce_time reduce_time;
+    /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
+     * (bg_sync_batch_norm). Without it each replica has its own, and weights have the running ones of replica 0. */
+    bool synchronize_batch_norm;
+} bg_replicas_options;
+
+/* What is computed, and in which types. */
+typedef struct bg_numerics_options {
+    bg_accumulation accumulation;
+    /* Training: gradients, and the counts that they are averaged by, are added up in one tree over the micro-batches of
+     * an update, N = data-parallel replicas x gradient_accumulation of them, so that the bits of weights and losses are
+     * the same for every such product of the same micro-batches. The tree splits n micro-batches at the largest power
+     * of two below n. Replica r has micro-batches r x gradient_accumulation and those that follow: arrays of inputs,
+     * and of outputs in the modes ALL and EVERY_N, lie as [device iteration][replica][accumulation], which is the order
+     * of the whole batch; rows of outfeeds keep their dimension of replicas.
+     *
+     * With several data-parallel replicas gradient_accumulation is a power of two. Refused: a running mean,
+     * a replica_reduction that differs from the accumulation, groups of replicas with the same data (but a mesh's), ops
+     * that change variables in the forward pass (batch norm: each replica has statistics of its own) and, with several
+     * replicas, LAMB with state in pieces. Costs of each gradient ceil(log2(gradient_accumulation)) - 1 further sums on
+     * the device, and with more than two micro-batches of accumulation a pass over each gradient, which is then
+     * not added to its accumulator by the op that makes it. */
+    bool canonical_reductions;
+    bg_accumulator_type accumulator_type;
+    bg_dtype accumulator_dtype; /* GIVEN: float32, bfloat16 or float16 */
+    /* CALLBACK: called while a plan is made, with a parameter's name and type. Returns a float type. */
+    bg_dtype (*choose_accumulator)(void *user, const char *name, const bg_type *type);
+    void *choose_accumulator_user;
+    /* Gradients of another type than their parameter's are cast to what the optimizer computes in; default. Without it
+     * accumulators of another type are an error. */
+    bool cast_gradients;
+    /* Gradients are multiplied by max / max(norm, max), with the norm over all parameters' final gradients
+     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
+     * the update. */
+    double max_gradient_norm;
+    /* Each element of the gradients that the update uses, after the above, is brought into -v .. v; 0 or INFINITY: none
+     * is. NaN stays. */
+    double max_gradient_value;
+    /* Scales the loss gradient; gradients are unscaled before the update. Small gradients then stay in a narrow type's
+     * range. From 2^-64 to 2^64, default 1. A power of two does not change results as long as no value leaves that
+     * range. */
+    double loss_scaling;
+    bg_auto_loss_scaling auto_loss_scaling; /* default off */
+    /* The optimizer's state of parameters that are no float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or BG_FLOAT32:
+     * float32. Squares of gradients are soon below the smallest float16, 6e-8: second moments had better not be. */
+    bg_dtype first_moment_dtype, second_moment_dtype;
+    /* New weights and optimizer state of 16 bits are rounded up or down by chance, such that the mean of many roundings
+     * is the value: else updates of less than half a last place are lost. The chance of an element is a function of
+     * seed, step and the parameter's name: the same under every strategy and on replicas that keep the same. A warning
+     * when nothing is kept in 16 bits. */
+    bool stochastic_rounding;
+    uint64_t seed;
     bg_kernel_policy kernels;
-    /* In which linear layers and matrix products keep the sums of operands in float16 or bfloat16: BG_FLOAT32 (default;
-     * the same as BG_DTYPE_NONE), or BG_FLOAT16 or BG_BFLOAT16, which mean the same: the sum so far is rounded to the
-     * operands' own type after each block of at most 256 terms (float16 may end at infinity then, bfloat16 does not).
-     * Products of float32 take no notice, nor do convolutions and attention. */
+    /* Type of partial sums in linear layers and matrix products with operands of float16 or bfloat16. BG_FLOAT32
+     * (default; BG_DTYPE_NONE is the same), or BG_FLOAT16 or BG_BFLOAT16, which mean the same: the partial sum is
+     * rounded to the operands' own type after each block of at most 256 terms (float16 may then overflow to infinity,
+     * bfloat16 does not). Products of float32, convolutions and attention ignore it. */
     bg_dtype partials;
-    bool no_fusion;    /* leave ops as written */
-    bool compile_only; /* the plan is to be looked at: it is made as ever, and a session of it is an error */
+    bool no_fusion;          /* leave ops as written */
+    bool initialize_missing; /* inference: parameters that the weights lack begin with values made from the seed, as in
+                                training, instead of being an error of the session */
+} bg_numerics_options;
+
+/* Folders that plans, remote memory and the log are kept in. */
+typedef struct bg_files_options {
     /* A folder, made if it is not there, in which the remote stores of a session are files that are mapped into memory
-     * instead of memory of the process. They keep weights, optimiser state and step from one session to the next that
-     * has the same plan (bg_session_flush). A file that is foreign, damaged (in its
-     * length, its first page or the index; the values have no checksum, which a checkpoint's have) or in use is an
-     * error of the session, never used. Which values are remote, `locations` say. NULL or "": none. */
+     * instead of memory of the process. They keep weights, optimizer state and step from one session to the next that
+     * has the same plan (bg_session_flush). A file that is foreign, damaged (in its length, its first page or the
+     * index; the values have no checksum, which a checkpoint's have) or in use is an error of the session, never used.
+     * Which values are remote, `locations` say. NULL or "": none. */
     const char *memmap_dir;
     bg_memmap_mode memmap_mode;
-    bool log_cycles; /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */
     /* A folder in which plans are kept: who asks for the same plan again (graph, options, library, kind of processor)
      * gets it from there, many times faster. Processes may share it. A file that is damaged or foreign is not used,
      * with a note for the log; nor is a folder that cannot be written an error. Files are never deleted. NULL or "":
@@ -326,37 +427,68 @@ typedef struct bg_options {
      * with time (UTC) and level, and of each plan that is made its stages, memory and timetable. NULL or "": none. A
      * file that cannot be written is an error of the plan; what fails to be written later is lost. */
     const char *log_dir;
+} bg_files_options;
+
+/* What a run returns and records. */
+typedef struct bg_reporting_options {
+    /* Training has a further output, `gradient_norm`, a float32 scalar: that norm before it is bounded, whether it is
+     * or not. One value for each weight update, the same on all replicas; holds up no update. */
+    bool output_gradient_norm;
+    bg_output_mode output_mode;
+    uint32_t output_period;                   /* EVERY_N */
+    const bg_output_request *output_requests; /* further forms of outputs */
+    uint32_t output_request_count;
+    bool requests_only;    /* return the requests alone; inference leaves out what they do not need */
+    bool trace;            /* record every action */
+    uint32_t trace_events; /* events kept for each device; default 65536 */
+    /* For reading the compiler: after the pass of this name, or after each pass ("all"), `dump` is given the model as
+     * it is then, as text: the graph, then each device's order of actions, then the programs. bg_plan_pass_at lists the
+     * passes. Such a plan is compiled even when cache_dir has it. NULL: none. */
+    const char *dump_after;
+    void (*dump)(void *user, const char *pass, const char *text); /* `text` lasts as long as the call. NULL: none */
+    void *dump_user;
+    bool log_cycles;     /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
+} bg_reporting_options;
+
+typedef struct bg_options {
+    /* sizeof(bg_options) where the struct was made, set by bg_options_defaults: tells a struct that nobody initialized,
+     * and that of a caller compiled for another release, which is refused. */
+    size_t struct_bytes;
+    bg_execution_options execution;
+    bg_memory_options memory;
+    bg_replicas_options replicas;
+    bg_numerics_options numerics;
+    bg_files_options files;
+    bg_reporting_options reporting;
 } bg_options;
 
-BG_API bg_options bg_options_defaults(void);
+/* Defaults into a struct of this size. A library of another release fills what there is room for, and refuses the
+ * struct later; for bindings, others have bg_options_defaults. */
+BG_API void bg_options_init(bg_options *options, size_t struct_bytes);
+
+static inline bg_options bg_options_defaults(void)
+{
+    bg_options options;
+
+    bg_options_init(&options, sizeof options);
+    return options;
+}
 /* Everything that is wrong with the options by themselves, a line each, with reason and remedy: what a plan would be
  * refused for before its graph is looked at. malloc'ed; "" when there is nothing. */
 BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
-/* "pipelined" and the like; -1 / false when there is no such name. */
-BG_API const char *bg_strategy_name(bg_strategy strategy);
-BG_API bool bg_strategy_find(const char *name, bg_strategy *out);
-/* "none", "stage", "checkpoints", "fraction", "auto"; "interleaved", "then". */
-BG_API const char *bg_recompute_name(bg_recompute recompute);
-BG_API bool bg_recompute_find(const char *name, bg_recompute *out);
-BG_API const char *bg_recompute_order_name(bg_recompute_order order);
-BG_API bool bg_recompute_order_find(const char *name, bg_recompute_order *out);
-/* "mean", "sum", "mean-running"; "default", "mean", "sum". */
-BG_API const char *bg_accumulation_name(bg_accumulation accumulation);
-BG_API bool bg_accumulation_find(const char *name, bg_accumulation *out);
-BG_API const char *bg_replica_reduction_name(bg_replica_reduction reduction);
-BG_API bool bg_replica_reduction_find(const char *name, bg_replica_reduction *out);
-/* "consecutive", "orthogonal", "all", "none". */
-BG_API const char *bg_grouping_name(bg_grouping grouping);
-BG_API bool bg_grouping_find(const char *name, bg_grouping *out);
-BG_API const char *bg_output_mode_name(bg_output_mode mode);
-BG_API bool bg_output_mode_find(const char *name, bg_output_mode *out);
+/* The word for a value of an option that is one of several, as options by name have it: "pipelined" for "strategy" and
+ * BG_STRATEGY_PIPELINED. NULL: there is no such option (names are those of docs/options.md), it is not of this kind, or
+ * has no such value. */
+BG_API const char *bg_option_value_name(const char *option, int value);
+/* The value of a word, in *out; false, and *out as it was: there is none. */
+BG_API bool bg_option_value_find(const char *option, const char *word, int *out);
 
-/* ---- optimisers ---- */
+/* ---- optimizers ---- */
 
-typedef enum bg_optimiser_kind {
+typedef enum bg_optimizer_kind {
     BG_SGD = 0,
     BG_ADAM,
     BG_ADAMW,
@@ -365,14 +497,15 @@ typedef enum bg_optimiser_kind {
     BG_LAMB,
     BG_ADAGRAD,
     BG_ADADELTA
-} bg_optimiser_kind;
+} bg_optimizer_kind;
 
 /* Equations and defaults are torch.optim's; but AdaMax (Kingma and Ba, 2014) adds epsilon to the largest gradient when
  * it divides by it, as PopART does, where torch keeps it in the state; and LAMB (You et al., 2019) is not torch's:
  * AdamW's direction, as long as the learning rate times the parameter's norm. All numbers but velocity_scaling may be
- * changed between runs (bg_session_set_optimiser), the yes and no may not. */
-typedef struct bg_optimiser {
-    bg_optimiser_kind kind;
+ * changed between runs (bg_session_set_optimizer), the yes and no may not. */
+typedef struct bg_optimizer {
+    size_t struct_bytes; /* set by bg_sgd, bg_adam and the like; see base.h */
+    bg_optimizer_kind kind;
     double learning_rate;
     double weight_decay; /* 0, AdamW and LAMB 0.01: theirs is of the weights, the others' of the gradient (L2) */
     double momentum;     /* SGD, RMSProp */
@@ -390,27 +523,82 @@ typedef struct bg_optimiser {
     /* LAMB: the weights' norm, by which the length of an update grows, counts for no more: 65500; INFINITY: no bound */
     double max_weight_norm;
     bool uncorrected; /* the Adams: first and second moment as they are, not divided by 1 - beta^t */
-    bool centred;     /* RMSProp: divides by the gradient's deviation: the mean of squares less the mean's square */
+    bool centered;    /* RMSProp: divides by the gradient's deviation: the mean of squares less the mean's square */
     bool tf_variant;  /* RMSProp as TensorFlow has it: epsilon inside the root, the learning rate inside the momentum */
     /* weight_decay is for parameters of two or more dimensions: not for biases and norms. */
     bool decay_matrices_only;
-} bg_optimiser;
+} bg_optimizer;
 
-BG_API bg_optimiser bg_sgd(double learning_rate);
-BG_API bg_optimiser bg_adam(double learning_rate);
-BG_API bg_optimiser bg_adamw(double learning_rate);
-BG_API bg_optimiser bg_adamax(double learning_rate);
-BG_API bg_optimiser bg_rmsprop(double learning_rate);
-BG_API bg_optimiser bg_lamb(double learning_rate);
-BG_API bg_optimiser bg_adagrad(double learning_rate);  /* Duchi et al., 2011; 0.01 is usual */
-BG_API bg_optimiser bg_adadelta(double learning_rate); /* Zeiler, 2012, whose steps have their own length: 1 is usual */
+/* An optimizer with its defaults into a struct of this size; a kind that does not exist is refused later. For bindings,
+ * others have the functions below. */
+BG_API void bg_optimizer_init(bg_optimizer *optimizer, size_t struct_bytes, bg_optimizer_kind kind,
+                              double learning_rate);
+
+static inline bg_optimizer bg_optimizer_make(bg_optimizer_kind kind, double learning_rate)
+{
+    bg_optimizer optimizer;
+
+    bg_optimizer_init(&optimizer, sizeof optimizer, kind, learning_rate);
+    return optimizer;
+}
+
+static inline bg_optimizer bg_sgd(double learning_rate)
+{
+    return bg_optimizer_make(BG_SGD, learning_rate);
+}
+
+static inline bg_optimizer bg_adam(double learning_rate)
+{
+    return bg_optimizer_make(BG_ADAM, learning_rate);
+}
+
+static inline bg_optimizer bg_adamw(double learning_rate)
+{
+    return bg_optimizer_make(BG_ADAMW, learning_rate);
+}
+
+static inline bg_optimizer bg_adamax(double learning_rate)
+{
+    return bg_optimizer_make(BG_ADAMAX, learning_rate);
+}
+
+static inline bg_optimizer bg_rmsprop(double learning_rate)
+{
+    return bg_optimizer_make(BG_RMSPROP, learning_rate);
+}
+
+static inline bg_optimizer bg_lamb(double learning_rate)
+{
+    return bg_optimizer_make(BG_LAMB, learning_rate);
+}
+
+/* Duchi et al., 2011; a learning rate of 0.01 is usual. */
+static inline bg_optimizer bg_adagrad(double learning_rate)
+{
+    return bg_optimizer_make(BG_ADAGRAD, learning_rate);
+}
+
+/* Zeiler, 2012, whose steps have their own length: a learning rate of 1 is usual. */
+static inline bg_optimizer bg_adadelta(double learning_rate)
+{
+    return bg_optimizer_make(BG_ADADELTA, learning_rate);
+}
+
 /* From a text: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta), and what differs from its defaults:
- * "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centred,tf_variant". The words are the fields' names. `out`
- * is untouched when the text is wrong; the numbers' ranges are bg_optimiser_validate's. */
-BG_API bg_status bg_optimiser_parse(const char *text, double learning_rate, bg_optimiser *out, bg_error *error);
-BG_API const char *bg_optimiser_name(bg_optimiser_kind kind); /* "adamw"; NULL for none of the kinds */
+ * "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The words are the fields' names. `out`
+ * is untouched when the text is wrong; the numbers' ranges are bg_optimizer_validate's. */
+BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_optimizer *out, bg_error *error);
+BG_API const char *bg_optimizer_name(bg_optimizer_kind kind); /* "adamw"; NULL for none of the kinds */
+#define BG_OPTIMIZER_STATE_TEXT_BYTES 80
+/* Names whose state this is: the optimizer's name and the settings that change what its state means, such as "adamw",
+ * "sgd:momentum" or "rmsprop:momentum,tf_variant". State of one text has no meaning for an optimizer of another text.
+ * Numbers that may change during training are left out. `text` has room for BG_OPTIMIZER_STATE_TEXT_BYTES. */
+BG_API void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text);
+/* The kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts of
+ * their names, "exp_avg exp_avg_sq". "": it keeps none. */
+BG_API const char *bg_optimizer_state_kinds(const bg_optimizer *optimizer);
 /* Every number in its range, with the reason and the remedy. */
-BG_API bg_status bg_optimiser_validate(const bg_optimiser *optimiser, bg_error *error);
+BG_API bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error);
 
 #ifdef __cplusplus
 }

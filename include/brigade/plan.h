@@ -15,18 +15,22 @@ extern "C" {
 typedef struct bg_plan bg_plan;
 
 /* The graph must carry `loss` (a scalar it computes); the graph is copied and may be destroyed. */
-BG_API bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimiser *optimiser,
+BG_API bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
                                          const bg_options *options, bg_plan **out, bg_error *error);
 /* Computes the graph's outputs (all that are marked); what they do not need is left out. */
 BG_API bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out,
                                           bg_error *error);
 BG_API void bg_plan_destroy(bg_plan *plan);
 
+/* Names of the compiler's passes in the order in which they run; NULL past the last. Some apply to training, inference
+ * or loops only. *out_what (may be NULL): what holds after the pass, as a sentence without its full stop. */
+BG_API const char *bg_plan_pass_at(uint32_t index, const char **out_what);
+
 /* Bytes on a device, by class. */
 typedef enum bg_memory_class {
     BG_MEMORY_WEIGHTS = 0, /* parameters and buffers, constants */
     BG_MEMORY_GRADIENTS,   /* accumulators */
-    BG_MEMORY_STATE,       /* the optimiser's, on the device */
+    BG_MEMORY_STATE,       /* the optimizer's, on the device */
     BG_MEMORY_STASH,       /* activations kept for the backward pass */
     BG_MEMORY_TRANSIENT,   /* inside a segment, scratch included */
     BG_MEMORY_STREAM,      /* messages between devices, host inputs and outputs */
@@ -43,18 +47,48 @@ typedef struct bg_plan_summary {
     uint32_t steps_per_run;
     uint32_t input_groups;    /* of replicas that get the same data */
     uint64_t samples_per_run; /* that the host brings: micro_batch x micro-batches x steps x input groups */
-    double compile_ms;        /* to make the plan, or to load it */
-    bool is_cached;           /* it comes from options.cache_dir */
-    double idle_share;        /* of device time, with the static costs */
+    uint32_t variable_count, block_count, edge_count; /* of brigade/plan_view.h */
+    uint32_t update_levels; /* updates of a stage in a step, each of which waits for more than the one before */
+    double compile_ms;      /* to make the plan, or to load it */
+    bool is_cached;         /* it comes from options.files.cache_dir */
+    double idle_share;      /* of device time, with the static costs */
     double flops_per_micro_batch;
     uint32_t recomputed_op_count; /* forward ops that run again for the backward */
     double recompute_share;       /* of the time of a micro-batch, by static costs */
+    uint32_t ranks;               /* processes that share the devices; 1: this one has all */
+    uint32_t data_replicas;       /* that gradients are summed over; 1: they are not */
+    uint32_t sums;                /* of gradients over replicas, a step of a replica: one a stage */
+    uint32_t sums_beside;         /* of these, which devices do not wait for */
+    uint64_t bytes_not_stored;    /* gradients that the remote stores of a replica do not keep because they are summed
+                                     in the backward: it keeps the pieces that it updates */
 } bg_plan_summary;
-BG_API bg_plan_summary bg_plan_summarise(const bg_plan *plan);
+BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
+/* The options that it was made with. Borrowed. */
+BG_API const bg_options *bg_plan_options(const bg_plan *plan);
+/* The optimizer that it trains with; NULL: it is for inference. Borrowed. */
+BG_API const bg_optimizer *bg_plan_optimizer(const bg_plan *plan);
 /* Bytes of a class on a device of a replica (each replica is the same). */
 BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class);
 /* All classes but REMOTE. */
 BG_API size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device);
+
+/* Bytes of a class in the remote store of a device. They sum to BG_MEMORY_REMOTE. */
+BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_location_class location_class);
+
+/* What a step moves to a device and away from it. */
+typedef enum bg_plan_traffic {
+    BG_TRAFFIC_LOADED = 0, /* from remote stores; of what replicas have in pieces all pieces, unless one is enough */
+    BG_TRAFFIC_STORED,     /* to its own remote store */
+    BG_TRAFFIC_REDUCED,    /* what it gives for sums over replicas: gradients (accumulators) and, of a model that is cut
+                              over replicas, activations and their gradients */
+    BG_TRAFFIC_GATHERED,   /* what it has afterward that replicas had in pieces: new weights after an update, and
+                              activations of such a model */
+    BG_TRAFFIC_COUNT
+} bg_plan_traffic;
+BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);
+/* Bytes a step, of all micro-batches. Entries that the model's own ops load and store one by one do not count. */
+BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_plan_traffic traffic,
+                                      bg_location_class location_class);
 
 /* Text, malloc'ed: the table of bytes a device and class; blocks with their stage and device; the timetable. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
@@ -62,9 +96,17 @@ BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_e
  * that have a window of it; what lies on the device, in those that touch it. An update's `transient` has the moments
  * that it loads. Stages that follow each other and hold the same share a row. */
 BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
+/* What each remote store keeps, and what a step moves, by class. */
+BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
+/* Its generator's name: where options.execution.schedule is NULL, what was taken for it. */
+BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
+/* Which rank has which devices, and in tables in which equal ranks share a row: each rank's memory, with what the
+ * transport keeps, and the bytes that it sends to other ranks in a step. For any number of ranks, whether they are
+ * there or not; 0: those of options.execution.transport. Errors: BG_ERROR_INVALID (a layout that cannot be). */
+BG_API bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **out_text, bg_error *error);
 /* Every instruction of every device. */
 BG_API bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error);
 

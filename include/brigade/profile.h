@@ -1,5 +1,5 @@
 /*
- * profile.h: what a session that ran with options.trace did when, as a trace file and as text.
+ * profile.h: what a session that ran with options.reporting.trace did when, as a trace file and as text.
  */
 #ifndef BRIGADE_PROFILE_H
 #define BRIGADE_PROFILE_H
@@ -28,13 +28,13 @@ BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_pl
 
 /* What the stages cost, from what the session recorded: medians over micro-batches, steps and replicas, waiting left
  * out; `out_costs` has room for each stage. *out_bytes_per_ns: speed of messages between devices; 0 when copying them
- * took no time that could be seen (they are written in place). For options.stage_costs. Errors: as above, and
+ * took no time that could be seen (they are written in place). For options.execution.stage_costs. Errors: as above, and
  * BG_ERROR_INVALID when a stage has no recorded forward. */
 BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
                                   double *out_bytes_per_ns, bg_error *error);
 
 /* The same of a plan that has not run yet: runs it `run_count` times in a session of its own, on zeros and with fresh
- * weights. The plan must have been made with options.trace. Kernels take the same time for any values. */
+ * weights. The plan must have been made with options.reporting.trace. Kernels take the same time for any values. */
 BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                                     double *out_bytes_per_ns, bg_error *error);
 

@@ -20,7 +20,8 @@ extern "C" {
 /*
  * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float16, float32,
  * float64 and uint8 as they are; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and
- * uint64 as int32 when every value fits. Either byte order. Fortran order is put into C order.
+ * uint64 as int32 when every value fits, else as int64 (BG_ERROR_PARSE when a value does not fit that). Either byte
+ * order. Fortran order is put into C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
@@ -45,10 +46,14 @@ BG_API bg_status bg_dataset_open_npz(const char *path, const char *const *names,
 /* ---- tokens ---- */
 
 typedef struct bg_tokens_options {
-    uint32_t token_bytes;     /* 2 or 4, little-endian unsigned; 0: by the file's name, .u16 or .u32 */
+    size_t struct_bytes;      /* 0, or sizeof(bg_tokens_options): see base.h */
     uint32_t sequence_length; /* S, at least 1 */
-    uint32_t stride;          /* from sample to sample; 0: S */
     uint32_t vocabulary_size; /* tokens must be below it; 0: below 2^31 */
+    /* Of files of nothing but tokens, 0 for TFRecord. */
+    uint32_t token_bytes; /* 2 or 4, little-endian unsigned; 0: by the file's name, .u16 or .u32 */
+    uint32_t stride;      /* from sample to sample; 0: S */
+    /* Of TFRecord files, else NULL. */
+    const char *feature; /* that has the tokens; NULL: "input_ids" */
 } bg_tokens_options;
 
 /* A file of nothing but tokens, mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, so
@@ -57,23 +62,18 @@ typedef struct bg_tokens_options {
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
 
-typedef struct bg_tfrecord_options {
-    uint32_t sequence_length; /* S, at least 1 */
-    uint32_t vocabulary_size; /* tokens must be below it; 0: below 2^31 */
-    const char *feature;      /* NULL: "input_ids" */
-} bg_tfrecord_options;
-
 /* A TFRecord file of tf.train.Example with a list of int64 each, mapped into memory. Sample k is int32 [S + 1], the
  * first tokens of record k; a record with fewer is an error when it is read, as is a checksum that is wrong. The
  * records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") when there is
  * one, else all. */
-BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tfrecord_options *options, bg_dataset **out,
+BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                           bg_error *error);
 
 /* ---- CSV ---- */
 
 typedef struct bg_csv_options {
-    char delimiter; /* 0: a comma */
+    size_t struct_bytes; /* 0, or sizeof(bg_csv_options): see base.h */
+    char delimiter;      /* 0: a comma */
     bool has_no_header;
     /* Of the features: names of the header, or numbers from 0 on; column_count 0: all but the label. */
     const char *const *columns;
@@ -95,21 +95,17 @@ BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *opt
 
 /* ---- images ---- */
 
-typedef struct bg_images_options {
-    uint32_t channels; /* 1: grey, 3: RGB, 4: RGBA; 0: as the first image has */
-} bg_images_options;
-
-/* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. Colours become grey as
- * 0.299 R + 0.587 G + 0.114 B, a missing alpha is 255, and one that is not wanted is dropped. */
+/* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1 gray, 3 RGB,
+ * 4 RGBA, 0 as the image has. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha is 255, and one that
+ * is not wanted is dropped. */
 BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
 
 /*
  * A folder with one folder for each class, in the order of their names (bytes), each with .png files, in the order of
  * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read when they
- * are asked for; they must be as large as the first one.
+ * are asked for; they must be as large as the first one. `channels` is bg_png_read's; 0: as the first image has.
  */
-BG_API bg_status bg_dataset_open_images(const char *folder, const bg_images_options *options, bg_dataset **out,
-                                        bg_error *error);
+BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error);
 
 #ifdef __cplusplus
 }

@@ -14,9 +14,13 @@
 extern "C" {
 #endif
 
+/* A file that was opened. Immutable, so threads may share it. */
+typedef struct bg_safetensors bg_safetensors;
+
 typedef struct bg_safetensors_entry {
     const char *name; /* UTF-8, not "__metadata__" */
-    bg_type type;     /* float32 (F32), bfloat16 (BF16), float16 (F16), float64 (F64), int32 (I32), uint8 (U8) */
+    bg_type type;     /* float32 (F32), bfloat16 (BF16), float16 (F16), float64 (F64), int32 (I32), int64 (I64),
+                         uint8 (U8) */
     const void *data; /* aligned for its type */
 } bg_safetensors_entry;
 
@@ -28,6 +32,7 @@ typedef struct bg_safetensors_metadata {
 /*
  * Writes a file that appears complete or not at all. The order in the file is by element size, largest first, then by
  * name (bytes), and data begin at a multiple of 8: the same content gives the same file, and every tensor is aligned.
+ * What was written is opened again and its names, types, places and metadata compared before the file takes its name.
  * Errors: BG_ERROR_INVALID (a name or key twice, reserved, or not UTF-8), BG_ERROR_SHAPE, BG_ERROR_IO,
  * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
  */
@@ -42,18 +47,23 @@ BG_API bg_status bg_safetensors_write_fetched(const char *path, const bg_safeten
                                               const bg_safetensors_metadata *metadata, size_t metadata_count,
                                               bg_safetensors_fetch fetch, void *user, bg_error *error);
 
-/* A file that was opened: its tensors in memory. Immutable, so threads may share it. */
-typedef struct bg_safetensors bg_safetensors;
-
 /*
- * Opens and checks a file. Its data are mapped, so they are read when they are used (but for tensors that a foreign
- * writer left unaligned: these are copied). Nothing in a hostile file is believed: the
+ * Opens and checks a file and reads its tensors into memory. Nothing in a hostile file is believed: the
  * tensors must fill the file exactly, without holes or overlap. Tensors of a dtype that Brigade has no type for, empty
  * ones and those above BG_MAX_RANK dimensions are BG_ERROR_UNSUPPORTED.
- * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY. The file must not be
- * changed in place while it is open (replacing it, as bg_safetensors_write does, is fine).
+ * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error);
+
+/* The same without the tensors' values, for files that need not be in memory as a whole: entries' `data` are NULL, and
+ * bg_safetensors_read brings them. The file stays open; it must not be changed in place meanwhile (replacing it, as
+ * bg_safetensors_write does, is fine). */
+BG_API bg_status bg_safetensors_open_header(const char *path, bg_safetensors **out, bg_error *error);
+
+/* Bytes of a tensor, from its byte `offset_bytes` on; `entry` is this file's. Threads may do it at once. Errors:
+ * BG_ERROR_INVALID (it has not so many), BG_ERROR_IO (the disk's, or the file has become shorter since). */
+BG_API bg_status bg_safetensors_read(const bg_safetensors *file, const bg_safetensors_entry *entry, size_t offset_bytes,
+                                     size_t size_bytes, void *out, bg_error *error);
 
 BG_API void bg_safetensors_destroy(bg_safetensors *file);
 

@@ -77,7 +77,8 @@ typedef enum bg_residency {
 
 /* What lives in a remote store and is brought to the device of its stage by LOAD and taken back by STORE. Either a
  * stage's variables, or (per_micro_batch) what an edge on one device holds between its producer and its readers:
- * STORE(m) follows the producer, LOAD(m) comes before the first reader. */
+ * STORE(m) follows the producer, LOAD(m) comes before the first reader. What a stage receives and keeps for later is
+ * stored once: the edge from its F on then loads again what the one to its F has stored (shares_store). */
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* whose actions use it; of an edge: the receiving stage */
     uint32_t reads, writes; /* of variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
@@ -86,8 +87,11 @@ typedef struct bg_schedule_buffer {
     bg_residency residency; /* where complete.c puts LOAD and STORE; a verified schedule may have others */
     bool preload;           /* LOAD comes one visit (of an edge: one reader) earlier, so that it overlaps work */
     bool per_micro_batch;
-    uint32_t edge;  /* per_micro_batch */
-    uint32_t slots; /* per_micro_batch: for the producer; it waits until what it wrote `slots` before is stored */
+    uint32_t edge;     /* per_micro_batch */
+    uint32_t slots;    /* per_micro_batch: for the producer; it waits until what it wrote `slots` before is stored */
+    bool shares_store; /* per_micro_batch: has no STORE, and nobody writes its slots; LOAD(m) brings what that of buffer
+                          `store_of`, whose edge ends where this one begins, has stored */
+    uint32_t store_of;
     size_t size_bytes;
     size_t store_bytes; /* what a STORE copies of them; 0: all. Of weights in pieces: the replica's own */
 } bg_schedule_buffer;
@@ -101,6 +105,7 @@ typedef struct bg_stage_cost {
 } bg_stage_cost;
 
 typedef struct bg_schedule_problem {
+    size_t struct_bytes;  /* set by bg_schedule_problem_defaults; see base.h */
     uint32_t stage_count; /* forward stages, numbered along the data flow */
     uint32_t device_count;
     const uint32_t *stage_devices; /* device of each stage */
@@ -116,9 +121,15 @@ typedef struct bg_schedule_problem {
     bool splits_weights;         /* W actions are emitted apart from B */
     bool merges_loss;            /* the last stage's F and B of a micro-batch run back to back */
     uint32_t update_level_count; /* training: at least 1 */
-    bool reduces_gradients;      /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
-    const bool *stage_gathers;   /* replicas that update a piece each: GATHER of the new weights of these stages after
-                                    their last U. NULL: none */
+    bool is_strict; /* at no time do two devices have an action: a step is one sequence over all of them, and transfers
+                       end before the sequence goes on. For generators that are one_at_a_time */
+    bool reduces_gradients;    /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
+    bool reduces_in_backward;  /* that REDUCE follows the stage's last B or W instead, and "phased" does the first level
+                                  of each stage's update, which needs no other stage, there; a phase later where that
+                                  keeps no buffer on its device for longer */
+    bool keeps_for_sums;       /* a phase later in any case: buffers that start fresh, which REDUCE writes, stay */
+    const bool *stage_gathers; /* replicas that update a piece each: GATHER of the new weights of these stages after
+                                  their last U. NULL: none */
     const bg_schedule_edge *edges;
     uint32_t edge_count;
     const bg_schedule_buffer *buffers;
@@ -134,10 +145,20 @@ typedef struct bg_schedule_problem {
     /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" looks at
      * them. */
     const size_t *device_slot_bytes;
+    /* Asked while a schedule of this problem is made, verified, simulated or drawn. NULL: nothing stops that. */
+    bg_stop_function stop;
+    void *stop_user;
 } bg_schedule_problem;
 
+BG_API void bg_schedule_problem_init(bg_schedule_problem *problem, size_t struct_bytes);
 /* Training on one device with one micro-batch, one update level, the loss merged, send_ahead 1; the rest is zero. */
-BG_API void bg_schedule_problem_init(bg_schedule_problem *problem);
+static inline bg_schedule_problem bg_schedule_problem_defaults(void)
+{
+    bg_schedule_problem problem;
+
+    bg_schedule_problem_init(&problem, sizeof problem);
+    return problem;
+}
 
 /* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash; F_k -> R_k -> B_k on stages with R) to
  * a problem made by hand; the edges are malloc'ed and yours to free. For tests and `brigade schedule`. */
@@ -156,6 +177,7 @@ typedef enum bg_placement {
 } bg_placement;
 
 typedef struct bg_schedule_generator {
+    size_t struct_bytes; /* 0, or sizeof(bg_schedule_generator): see base.h */
     const char *name;    /* "interleaved" */
     const char *summary; /* one line for listings */
     /* Emits the compute actions of every device, in order, with bg_schedule_emit. R may be left out: it is then put
@@ -166,12 +188,17 @@ typedef struct bg_schedule_generator {
     uint32_t (*minimum_micro_batches)(uint32_t stage_count, bool training);
     bg_placement placement;
     bool splits_weights; /* needs a problem whose W is apart from B */
+    bool one_at_a_time;  /* one micro-batch after the other, so that the problem may be is_strict */
 } bg_schedule_generator;
 
-/* Generators by table order: single, sharded, sequential, grouped, interleaved, gpipe, looped, looped-bfs, zb-h1,
- * zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end / when unknown. */
+/* Generators by table order: single, sharded, sequential, grouped, interleaved, gpipe, looped, looped-bfs, looped-zb,
+ * zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end / when unknown. Names are found in any
+ * case, also those that other systems have for them ("1F1B", bg_schedule_alias_at). */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
+/* Names that other systems have, from 0: "1F1B", "Interleaved1F1B", ...; NULL past the end. *out_generator (may be
+ * NULL) is the generator of that name. */
+BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
 /* How many devices that takes when nobody says: one a stage; for LOOP and FOLD half as many, if they come out even; for
  * ONE a single one. */
@@ -242,16 +269,18 @@ BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text,
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
 /* A timetable, each F, R, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch)
  * or "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
- * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. With few
- * micro-batches two strategies may give the same orders, hence the same picture. malloc'ed. */
+ * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. Of what would
+ * take more than 32 MiB the steps in the middle are left out ("..."), which a last line says. With few micro-batches
+ * two strategies may give the same orders, hence the same picture. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 
 /* The CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell a time step: "0F1" (stage, kind,
  * micro-batch), B a full backward, I and W its halves, an empty cell is idle. What is printed is verified first and has
  * F, B or I, and W; malloc'ed. What is read gets the messages and updates of a plain chain. In a file with I or W a B
- * is both. Messages and the gathering of sharded weights are skipped and counted into *out_skipped (may be NULL). A
- * wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ...". */
+ * is both, unless its W is there too: then it is the half for the inputs, as older releases wrote it (their full
+ * backward is BW). Messages and the gathering of sharded weights are skipped and counted into *out_skipped (may be
+ * NULL). A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ...". */
 BG_API bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 BG_API bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_schedule **out,
@@ -265,6 +294,7 @@ BG_API bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t e
 BG_API void bg_schedule_problem_free(bg_schedule_problem *problem);
 
 typedef struct bg_schedule_svg_options {
+    size_t struct_bytes; /* 0, or sizeof(bg_schedule_svg_options): see base.h */
     const char *title;   /* NULL: none */
     bool shows_messages; /* thin arrows from SEND to RECEIVE */
     uint32_t width;      /* of the picture in pixels; 0: as wide as numbers in boxes need, 640 to 1600 */

@@ -2,7 +2,18 @@
  * session.h: a plan that runs: devices with memory, worker threads, weights.
  *
  * Weights live in a bg_weights that sessions share: whoever asks for them (another session that starts a run, a file
- * writer) gets the newest, without explicit copies. Sessions that share weights are used by one thread.
+ * writer) gets the newest, without explicit copies.
+ *
+ * Threads. One thread at a time uses weights and all sessions that share them; which thread it is may change between
+ * calls. Sessions with weights of their own run side by side. A function of this header, of feed.h or of checkpoint.h
+ * that reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside
+ * such a function with the same weights, and when a callback or kernel calls it within a run. Nothing has changed then,
+ * and the other thread's run goes on undisturbed. This holds for inference too, even when all sessions that share the
+ * weights only infer. What a returned pointer shows (bg_weights_at) is not guarded: another thread may change it once
+ * the function has returned. Exceptions: bg_session_stop ends a run of another thread; what never changes (streams,
+ * workers, notes), the counts bg_weights_count, bg_session_step and bg_session_cycles, may be read at any time;
+ * bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another thread is
+ * inside; bg_session_destroy waits for a thread that uses another session of the same weights.
  */
 #ifndef BRIGADE_SESSION_H
 #define BRIGADE_SESSION_H
@@ -16,7 +27,14 @@ extern "C" {
 typedef struct bg_session bg_session;
 typedef struct bg_weights bg_weights;
 
-/* ---- weights: named tensors, shared by name ---- */
+/* ---- weights: named tensors, shared by name ----
+ *
+ * Weights have whole tensors, whatever the sessions make of them: pieces over a mesh (bg_graph_sharded_variable) and
+ * sections (bg_graph_section_parameter: layers in pieces, with any factor or splits). Tensors that are named and cut as
+ * the pieces of such layers are, "x.split_embeddings.I.weight" and "x.split_linear_layers.I.weight" in equal parts, may
+ * be set all the same: they are joined to "x.weight" by the first session that asks for that, and from then on each is
+ * a range of it.
+ */
 
 BG_API bg_status bg_weights_create(bg_weights **out, bg_error *error);
 /* Sessions hold a reference of their own. */
@@ -32,18 +50,35 @@ typedef struct bg_weight {
 BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error);
 /* NOT_FOUND when there is no such weight. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
-/* Sets a value before or between runs. A new name is added; a known one must have the same type. */
+/* Sets a value before or between runs. A new name is added; a known one must have the same type. The name of a piece of
+ * a weight that is there sets that range of it. */
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
 /* ---- sessions ---- */
 
 /* `weights` NULL: the session makes its own (bg_session_weights). Variables that are in `weights` take their values
- * from there; others are initialised from the seed and added. The plan must outlive the session. Starts the workers.
- * Errors: BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type). */
+ * from there; others begin with values made from the seed, and are added. But inference makes no parameters: those that
+ * it does not find, and buffers that it reads and does not write (running statistics), are an error that names them,
+ * with `weights` NULL too, unless options.numerics.initialize_missing asks for them or files (options.files.memmap_dir)
+ * have them. The plan must outlive the session. Starts the workers. Before memory is taken, what the devices need is
+ * compared with what the machine has free and with the limits of the process's control groups, where the system tells,
+ * unless options.memory.no_memory_check. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the
+ * plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up their whole),
+ * BG_ERROR_BUDGET (more memory than there is), BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
+/* A plan and its session in one call: bg_plan_create_training or bg_plan_create_inference (brigade/plan.h), then
+ * bg_session_create, with the errors of both. The plan is the session's (bg_session_plan) and goes with it. The graph
+ * is copied and may be destroyed. options NULL: bg_options_defaults. For several sessions of one plan, or to look at a
+ * plan that does not fit, make the plan yourself. */
+BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
+                                            const bg_options *options, bg_weights *weights, bg_session **out,
+                                            bg_error *error);
+BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_options *options, bg_weights *weights,
+                                             bg_session **out, bg_error *error);
 BG_API void bg_session_destroy(bg_session *session);
-BG_API bg_weights *bg_session_weights(bg_session *session); /* borrowed */
+BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
+BG_API const bg_plan *bg_session_plan(const bg_session *session); /* borrowed */
 
 /* Inputs and outputs of one run. */
 BG_API uint32_t bg_session_input_count(const bg_session *session);
@@ -52,8 +87,10 @@ typedef struct bg_stream {
     const char *name;
     bg_type micro_batch_type; /* of one micro-batch */
     uint64_t count;    /* micro-batches a run: of inputs device iterations x accumulation x replicas, of outputs as
-                          the output mode says; layout [device iteration][accumulation][replica][micro-batch] */
-    uint32_t replicas; /* `count` is a multiple. Of inputs: groups of replicas that get the same data */
+                          the output mode says; layout [device iteration][accumulation][replica][micro-batch], with
+                          canonical_reductions [device iteration][replica][accumulation][micro-batch] */
+    uint32_t replicas; /* `count` is a multiple. Of inputs: groups of replicas that get the same data. 1 where the
+                          layout does not have replicas beside each other */
     size_t size_bytes; /* of all */
 } bg_stream;
 BG_API bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error);
@@ -64,60 +101,86 @@ BG_API uint32_t bg_session_find_output(const bg_session *session, const char *na
 
 /* One run: `device_iterations` weight updates (training) or micro-batches (inference). `inputs[i]` and `outputs[i]`
  * have the sizes of the streams; an output may be NULL when it is not wanted.
- * Errors: BG_ERROR_TIMEOUT when no device made progress for options.wait_limit_s, naming the device, its action and
- * what it waits for; the failure of the lowest device otherwise. After either the session cannot run again, and weights
- * whose newest values only this session had are lost: reading them is an error until they are set again. Should a
- * kernel not return, keep its plan until it does: destroying the session works, and the session's memory is freed then.
+ * Errors: BG_ERROR_TIMEOUT when no device made progress for options.execution.wait_limit_s, naming the device, its
+ * action and what it waits for; the failure of the lowest device otherwise. After either the session cannot run again,
+ * and weights whose newest values only this session had are lost: reading them is an error until they are set again.
+ * Should a kernel not return, keep its plan until it does: destroying the session works, and the session's memory is
+ * freed then.
  */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
-/* New numbers for the optimiser, from the next run on; the kind must stay. */
-BG_API bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *optimiser, bg_error *error);
+/* New numbers for the optimizer, from the next run on; the kind must stay. */
+BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* Weight updates done over the life of the weights (randomness). Optimiser state that a session makes begins its own
+/* Weight updates done over the life of the weights (randomness). Optimizer state that a session makes begins its own
  * count at 0, as a new torch.optim object does; state that was set (bg_weights_set) is as old as this count says. */
 BG_API uint64_t bg_session_step(const bg_session *session);
-BG_API void bg_session_set_step(bg_session *session, uint64_t step);
-/* ---- with options.memmap_dir ---- */
+BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);
+/* ---- with options.files.memmap_dir ---- */
 
-/* Whether the session has gone on from files of an earlier one: its weights (those that were not given), the
- * optimiser's state and the step are theirs. */
-BG_API bool bg_session_is_continued(const bg_session *session);
-/* The text that was given to the flush that the session has gone on from; "" when there was none. Borrowed. */
+/* Not NULL when the session has resumed from files of an earlier one: its weights (those that were not given), the
+ * optimizer's state and the step are theirs. It is the text that was given to the flush, "" when there was none.
+ * Borrowed. */
 BG_API const char *bg_session_note(const bg_session *session);
 /* Writes to the disk what the files still lack, with a text of the caller's (UTF-8; NULL is ""), such as the place in
  * its data: from then until the next run or change of a weight, a session that is created with the same plan and
  * directory goes on from here. A process that ends at another time leaves files that nobody goes on from. Without
- * options.memmap_dir, and with files that are read only, nothing happens.
+ * options.files.memmap_dir, and with files that are read only, nothing happens. Of all ranks (brigade/transport.h).
  * Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
 
-/* How long the last run took on the devices, in cycles of a clock of 1 GHz (nanoseconds; no processor's
- * clock, which changes), from the first device's start to the last one's end: with options.log_cycles, else 0. Also 0
- * before a run, and after one that failed. */
+/* Device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last one's end.
+ * 0 without options.reporting.log_cycles, before a run, and after one that failed. */
 BG_API uint64_t bg_session_cycles(const bg_session *session);
-/* Which worker runs where: "worker 0 on core 0", one a line. malloc'ed. */
+/* Processors that the calling thread may use, at least 1: as many workers as a session has by default. */
+BG_API uint32_t bg_processor_count(void);
+/* Which worker runs where, one a line: "worker 0 on core 0" when it is bound, else "worker 0 on any core of 0-3" or
+ * "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
 /* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
- * operand when options.trace is on; else the size of the arena. */
+ * operand when options.reporting.trace is on; else the size of the arena. 0 for a device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
+/* To end a loop over runs on all ranks after the same run, when a signal, say, has come to one of them: says that this
+ * one would like to; may be called by any thread and by a handler of signals. */
+BG_API void bg_session_ask_to_stop(bg_session *session);
+/* Whether any rank had said so when the last run ended; the same on all. In one process: whether it has. */
+BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
+/* Of all ranks (brigade/transport.h): rank `rank` reads weights, to write them to a file for example. It returns what
+ * `use` does, and `use` alone may ask there for values (bg_weights_at, bg_weights_find and what calls them), as often
+ * and in any order; the others send it what it asks for, one value at a time, and return the same status when `use` has
+ * returned. So no rank needs memory for more than one value. In one process only `use` is called. Elsewhere
+ * bg_weights_at and bg_weights_find are of all ranks, and all get the value, each time. */
+BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
+                                         bg_status (*use)(void *user, bg_error *error), void *user, bg_error *error);
+/* Whether a device is of this process: always, but where several ranks share them (brigade/transport.h). */
+BG_API bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t device);
+/* Whether a device of this process reads micro-batch `index` of an input's array, in the order of the array. A run
+ * looks at no other part of it. */
+BG_API bool bg_session_reads(const bg_session *session, uint32_t input, uint64_t index);
 
 /* ---- trace ---- */
 
-/* The time a worker spent on an action; waiting lies between events. LOAD and STORE are transfers to and from remote
- * buffers, which run beside the device's program. */
+/* The time a worker spent on an action; waiting lies between events. */
 typedef struct bg_trace_event {
     uint64_t start_ns, end_ns; /* monotonic clock, 0 = the session's creation */
     bg_action action;
     uint32_t replica, device;
     uint32_t worker;
     uint64_t step;
+    bool is_beside; /* beside the device's program: LOAD and STORE, transfers to and from remote buffers; a REDUCE whose
+                       end the device does not wait for (its share of the sum) */
 } bg_trace_event;
-/* Events of a device: of its program, oldest first, then its transfers, oldest first; the count kept (of either at most
- * options.trace_events; older ones are dropped). */
+/* Events of a device: of its program, oldest first, then what ran beside it, oldest first; the count kept (of either at
+ * most options.reporting.trace_events; older ones are dropped). */
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);
+/* Of all ranks (brigade/transport.h), between runs: from now until the next run the two above answer on rank `rank` for
+ * the devices of all ranks, in times of its own clock, and bg_profile_write_trace writes all of them. Clocks of other
+ * hosts are compared by messages there and back, so theirs may be off by half of the shortest such time. In one process
+ * nothing happens. Errors: BG_ERROR_INVALID (no such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO.
+ */
+BG_API bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *error);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,8 @@ static const cli_option config_table[] = {
     {CLI_TEXT, "update", AT(update), .value = "LIST", .default_text = "none",
      .help = "changes: key=value,key=value; lists as [1 2 3]"},
     {CLI_FLAG, "keep-unknown", AT(keep_unknown), .help = "keep and report keys that nobody knows"},
+    {CLI_FLAG, "no-version", AT(no_version),
+     .help = "update and convert write no brigade_version, which Optimum does not know"},
     {CLI_CHOICE, "to", AT(to), .choices = "json|yaml", .default_text = "as --out is named, else json",
      .help = "the format that update and convert write"},
     {CLI_TEXT, "out", AT(out), .value = "FILE", .default_text = "standard output",
@@ -41,42 +43,6 @@ static const cli_option config_table[] = {
      .help = "devices there are"},
     CLI_OPTIONS_END,
 };
-
-uint64_t config_layer_count(const config_options *options)
-{
-    return options->layers > 0 ? options->layers : options->encoder_layers + options->decoder_layers;
-}
-
-/* ---- where configurations are ---- */
-
-static bool has_plain_name(const char *name)
-{
-    return strchr(name, '/') == NULL && strchr(name, '.') == NULL;
-}
-
-bg_status config_find(const char *name, char **out, bg_error *error)
-{
-    char *found = NULL, *looked = NULL;
-    bg_status status = BG_OK;
-
-    if (has_plain_name(name))
-        BGI_TRY(cli_preset_find(name, "", ".json", &found, &looked, error));
-    if (found == NULL) {
-        status = bgi_ipu_file_of(name, &found, error);
-        if (status == BG_OK && has_plain_name(name) && !bgi_file_exists(name) && strlen(name) < 64 &&
-            strcmp(found, name) == 0)
-            status =
-                bg_error_set(error, BG_ERROR_NOT_FOUND,
-                             "there is no preset, file or folder `%s`; presets are looked for in %s", name, looked);
-    }
-    free(looked);
-    if (status != BG_OK) {
-        free(found);
-        return status;
-    }
-    *out = found;
-    return BG_OK;
-}
 
 /* The configuration settled as well as it can be; problems hold the rest. */
 static bg_status load(const config_options *options, bg_ipu_config **out, bgi_problems *problems, bg_error *error)
@@ -209,13 +175,13 @@ static bg_status check_options(const config_options *options, const config_comma
         return bg_error_set(error, BG_ERROR_INVALID, "--encoder-layers and --decoder-layers go together");
     if (options->layers > 0 && options->encoder_layers > 0)
         return bg_error_set(error, BG_ERROR_INVALID, "--layers with --encoder-layers; give the one or the two");
-    if ((options->out != NULL || options->to != NULL) && command->run != run_convert)
-        return bg_error_set(error, BG_ERROR_INVALID, "--out and --to go with update and convert");
+    if ((options->out != NULL || options->to != NULL || options->no_version) && command->run != run_convert)
+        return bg_error_set(error, BG_ERROR_INVALID, "--out, --to and --no-version go with update and convert");
     return BG_OK;
 }
 
-/* What is wrong with a configuration is a mistake, as on the command line; what a model or devices do not fit is none.
- */
+/* An invalid configuration exits 2, as a wrong command line does; a valid one that does not fit the model or devices
+ * exits 1. */
 static int run_command(const config_command *command, const config_options *options)
 {
     bg_ipu_config *config = NULL;
@@ -225,6 +191,8 @@ static int run_command(const config_command *command, const config_options *opti
     const bool is_wrong = status != BG_OK || problems.count > 0;
     int code = CLI_DONE;
 
+    if (status == BG_OK)
+        bg_ipu_config_set_version_written(config, !options->no_version);
     if (status == BG_OK)
         status = say_notes(config, &error);
     if (status == BG_OK)
@@ -243,7 +211,8 @@ static int run_command(const config_command *command, const config_options *opti
 static void print_help(const config_options *defaults)
 {
     printf("Usage: brigade config COMMAND [--config NAME] [OPTION]...\n"
-           "IPU configurations (ipu_config.json of Optimum Graphcore): docs/configuration.md.\n\nCommands:\n");
+           "IPU configurations (ipu_config.json of Optimum Graphcore):\n"
+           "docs/configuration.md.\n\nCommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
         printf("  %-9s %s\n", commands[i].name, commands[i].summary);
     printf("\n");

@@ -12,6 +12,7 @@
 #include <brigade/data.h>
 
 #include "cli/options.h"
+#include "cli/program.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -53,11 +54,11 @@ static bg_status write_sheet(const bg_image_set *set, const char *path, bg_error
                        (size_t)(i % SHEET_COLUMNS) * BG_DIGITS_COLUMNS,
                    images + (i * BG_DIGITS_ROWS + y) * BG_DIGITS_COLUMNS, BG_DIGITS_COLUMNS);
     BGI_TRY_CLEANUP(bgi_file_writer_begin(&writer, path, error));
-    fprintf(writer.stream, "P5\n%zu %zu\n255\n", width, height);
+    bgi_file_print(&writer, "P5\n%zu %zu\n255\n", width, height);
     bgi_file_write(&writer, pixels, height * width);
     status = bgi_file_writer_commit(&writer, error);
 cleanup:
-    bgi_file_writer_abandon(&writer);
+    bgi_file_writer_abandon(&writer, error);
     free(pixels);
     return status;
 }
@@ -70,10 +71,12 @@ static bg_status write_set(const digits_config *config, bool is_training, bg_err
     bg_image_set set = {.class_count = 0};
     bg_status status = bg_digits_create(&options, &set, error);
 
+    cli_catch_signals(); /* files are written to their end, or not at all */
     if (status == BG_OK && config->folder != NULL)
         status = bg_image_set_write_mnist(&set, config->folder, is_training, true, error);
     if (status == BG_OK && is_training && config->sheet_path != NULL)
         status = write_sheet(&set, config->sheet_path, error);
+    cli_end_at_signals("data");
     bg_image_set_clear(&set);
     return status;
 }
@@ -127,18 +130,20 @@ int cli_data(int argc, char **argv)
         return run_digits(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return cli_data_bench(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "tokenise") == 0)
-        return cli_data_tokenise(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "tokenize") == 0)
+        return cli_data_tokenize(argc - 1, argv + 1);
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf(
-            "Usage: brigade data digits [OPTION]...            makes handwriting-like digits\n"
-            "       brigade data bench [PATH] [OPTION]...      measures how fast a data set is read, without a device\n"
-            "       brigade data tokenise TEXT... [OPTION]...  makes a file of tokens from texts\n"
-            "`brigade data digits --help` and the like say more.\n");
+        printf("Usage: brigade data COMMAND [OPTION]...\n\nCommands:\n"
+               "  digits    make handwriting-like digits: brigade data digits [OPTION]...\n"
+               "  bench     measure how fast a data set is read, without a device:\n"
+               "            brigade data bench [PATH] [OPTION]...\n"
+               "  tokenize  make a file of tokens from texts:\n"
+               "            brigade data tokenize TEXT... [OPTION]...\n\n"
+               "`brigade data digits --help` and the like say more.\n");
         return CLI_DONE;
     }
     bg_error_set(&error, BG_ERROR_INVALID,
-                 "unknown kind of data `%s`; there are: brigade data digits, brigade data bench, brigade data tokenise",
+                 "unknown kind of data `%s`; there are: brigade data digits, brigade data bench, brigade data tokenize",
                  argc > 1 ? argv[1] : "");
     return cli_fail("data", CLI_USAGE, &error);
 }

@@ -4,7 +4,6 @@
  */
 #include "cli/command.h"
 
-#include <jansson.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,14 @@
 
 #include "cli/options.h"
 #include "core/error.h"
+#include "formats/json_tree.h"
 
 enum { DIGITS = 10000 };
 
 typedef struct bench_config {
     uint64_t epochs, elements, batch_size, workers, prefetch, shuffle_buffer, seed, sequence_length, stride, channels,
         shards, rebatched_size;
-    bool shuffle, normalise, cache, no_memcpy, keep_last, stream;
+    bool shuffle, normalize, cache, no_memcpy, keep_last, stream;
     double device_rate; /* 0: not given */
     const char *mode, *label;
 } bench_config;
@@ -54,7 +54,7 @@ static const cli_option bench_options[] = {
      .default_text = "all samples", .help = "with --shuffle: drawn from so many"},
     {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the order"},
     {CLI_FLAG, "cache", AT(cache), .help = "keep samples in memory once they were read"},
-    {CLI_FLAG, "normalise", AT(normalise), .help = "images as float32, normalised like MNIST"},
+    {CLI_FLAG, "normalize", AT(normalize), .help = "images as float32, normalized like MNIST"},
     {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = 1000000,
      .help = "of .u16 and .u32 files"},
     {CLI_COUNT, "stride", AT(stride), .value = "N", .maximum = 1000000, .default_text = "the length",
@@ -97,15 +97,14 @@ static bg_status use_images(bench *b, bg_error *error)
 /* MNIST's files when they are there, else a folder for each class. */
 static bg_status open_folder(const bench_config *config, const char *path, bench *b, bg_error *error)
 {
-    const bg_images_options options = {.channels = (uint32_t)config->channels};
     bg_error missing = {0};
-    const bg_status status = bg_mnist_load(&path, 1, BG_MNIST_TRAIN, &b->images, &missing);
+    const bg_status status = bg_mnist_load(&path, 1, true, &b->images, &missing);
 
     if (status == BG_OK)
         return use_images(b, error);
     if (status != BG_ERROR_NOT_FOUND)
         return bg_error_set(error, status, "%s", missing.message);
-    return bg_dataset_open_images(path, &options, &b->dataset, error);
+    return bg_dataset_open_images(path, (uint32_t)config->channels, &b->dataset, error);
 }
 
 static bg_status open_data(const bench_config *config, const char *path, bench *b, bg_error *error)
@@ -148,13 +147,13 @@ static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 static bg_status compose(const bench_config *config, bench *b, bg_error *error)
 {
     const float mean = 0.1307F, deviation = 0.3081F;
-    const bg_normalise_options normalise = {.channel_count = 1, .means = &mean, .deviations = &deviation};
+    const bg_normalize_options normalize = {.channel_count = 1, .means = &mean, .deviations = &deviation};
     bg_dataset *made = NULL;
 
     if (config->cache)
         BGI_TRY(replace(b, bg_dataset_cache(b->dataset, &made, error), &made));
-    if (config->normalise)
-        BGI_TRY(replace(b, bg_dataset_normalise(b->dataset, &normalise, &made, error), &made));
+    if (config->normalize)
+        BGI_TRY(replace(b, bg_dataset_normalize(b->dataset, &normalize, &made, error), &made));
     if (config->shuffle && (config->batch_size == 0 || config->stream))
         return replace(b, bg_dataset_shuffle(b->dataset, config->shuffle_buffer, config->seed, &made, error), &made);
     return BG_OK;
@@ -172,7 +171,7 @@ static uint64_t count_batches(const bench_config *config, const bench *b, const 
 static bg_status bench_loader(const bench_config *config, const bench *b, bg_benchmark_options *options, char **out,
                               bg_error *error)
 {
-    bg_loader_options loading = bg_loader_options_default();
+    bg_loader_options loading = bg_loader_options_defaults();
     bg_loader *loader = NULL;
     bg_status status;
 
@@ -203,9 +202,10 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
 }
 
 /* Samples a second over the epochs, without the first one if there are more: it is the one that fills caches. */
-static double find_rate(const bench *b, const char *json)
+static bg_status find_rate(const bench *b, const char *json, double *out, bg_error *error)
 {
-    json_t *root = json_loads(json, 0, NULL);
+    json_t *root = NULL;
+    const bg_status status = bgi_json_parse("benchmark", json, strlen(json), &root, error);
     const json_t *epochs = json_object_get(root, "epochs");
     const size_t count = json_array_size(epochs);
     double sample_bytes = 0, bytes = 0, seconds = 0;
@@ -218,19 +218,21 @@ static double find_rate(const bench *b, const char *json)
         seconds += json_number_value(json_object_get(epoch, "time_elapsed"));
     }
     json_decref(root);
-    return seconds > 0 && sample_bytes > 0 ? bytes / sample_bytes / seconds : 0;
+    *out = seconds > 0 && sample_bytes > 0 ? bytes / sample_bytes / seconds : 0;
+    return status;
 }
 
 /* The JSON alone goes to stdout, so that a pipe gets nothing else. */
-static void print_results(const bench_config *config, const bench *b, const char *json)
+static bg_status print_results(const bench_config *config, const bench *b, const char *json, bg_error *error)
 {
     static const char *const limits[] = {
         [BG_LIMIT_UNKNOWN] = "unknown", [BG_LIMIT_DEVICE] = "device", [BG_LIMIT_DATASET] = "dataset"};
-    const double rate = find_rate(b, json);
     const bool is_ahead = config->batch_size == 0 || strcmp(config->mode, "sync") != 0;
     char verdict[BG_RUN_LIMIT_TEXT_BYTES];
     bg_run_limit limit;
+    double rate = 0;
 
+    BGI_TRY(find_rate(b, json, &rate, error));
     if (config->device_rate == 0) {
         printf("%s\n", json);
         fflush(stdout);
@@ -238,12 +240,13 @@ static void print_results(const bench_config *config, const bench *b, const char
                 "Verdict: data come at %.0f samples/s: a device that takes more waits for them (--device-rate "
                 "IMAGES_PER_S compares; `brigade mnist` prints its images/s)\n",
                 rate);
-        return;
+        return BG_OK;
     }
     limit = bg_rates_judge(rate, config->device_rate, is_ahead, verdict);
     printf("%.*s,\"limit\":\"%s\"}\n", (int)strlen(json) - 1, json, limits[limit]);
     fflush(stdout);
     fprintf(stderr, "Verdict: %s\n", verdict);
+    return BG_OK;
 }
 
 static bg_status run_bench(const bench_config *config, const char *path, bg_error *error)
@@ -263,7 +266,7 @@ static bg_status run_bench(const bench_config *config, const char *path, bg_erro
             options.elements_per_epoch = bg_dataset_sample_count(b.dataset);
         BGI_TRY_CLEANUP(bg_dataset_benchmark(b.dataset, &options, &json, error));
     }
-    print_results(config, &b, json);
+    status = print_results(config, &b, json, error);
 cleanup:
     free(json);
     bg_dataset_destroy(b.dataset);
@@ -286,6 +289,11 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "device-rate") == 0 && config->device_rate == 0)
             return bg_error_set(error, BG_ERROR_INVALID, "--device-rate is 0; expected samples a second, above 0");
+    for (size_t line = 0; line < OPTION_COUNT; line++)
+        if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--elements is 0, which measures nothing; give at least 1, or leave it out to take "
+                                "those of the data");
     if (config->shards > 0 && !config->stream)
         return bg_error_set(error, BG_ERROR_INVALID, "--shards goes with --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)
@@ -305,12 +313,11 @@ int cli_data_bench(int argc, char **argv)
         cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, given, &error);
 
     if (status == BG_OK && wants_help) {
-        printf(
-            "Usage: brigade data bench [PATH] [OPTION]...\n"
-            "Reads a data set without any device and prints its speed as one line of JSON; on standard error, whether "
-            "it\nwould limit a run. PATH is a folder with MNIST's files or with a folder of PNG images for each class, "
-            "or a .npy, .npz, .csv, .u16 or .u32 file; "
-            "without it\ndigits are generated.\n");
+        printf("Usage: brigade data bench [PATH] [OPTION]...\n"
+               "Reads a data set without any device and prints its speed as one line of JSON;\n"
+               "on standard error, whether it would limit a run. PATH is a folder with MNIST's\n"
+               "files or with a folder of PNG images for each class, or a .npy, .npz, .csv, .u16\n"
+               "or .u32 file; without it digits are generated.\n");
         cli_options_help(bench_options, &defaults, stdout);
         return CLI_DONE;
     }

@@ -10,11 +10,16 @@
 #include "cli/gpt_model.h"
 #include "core/text.h"
 
+static int run_pretrain(int argc, char **argv)
+{
+    return cli_train(cli_model_find("gpt"), argc, argv);
+}
+
 static const cli_command commands[] = {
-    {"pretrain", "train on token files, or on the text of Brigade's own documents", cli_gpt_pretrain},
-    {"bench", "time five calls on inputs that are all 1", cli_gpt_bench},
-    {"generate", "continue a text with a model in Hugging Face's format", cli_gpt_generate},
-    {"eval", "the loss of such a model over texts or token files, and its perplexity", cli_gpt_eval},
+    {"pretrain", "train on token files, or on the text of Brigade's own documents", run_pretrain, true},
+    {"bench", "time five calls on inputs that are all 1", cli_gpt_bench, true},
+    {"generate", "continue a text with a model in Hugging Face's format", cli_gpt_generate, true},
+    {"eval", "the loss and perplexity of such a model over texts or token files", cli_gpt_eval, true},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

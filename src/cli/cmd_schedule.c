@@ -5,13 +5,16 @@
 #include "cli/command.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/program.h"
 #include "cli/schedule.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "schedule/verify.h"
 
 enum { FILE_LIMIT_BYTES = 64 << 20, GENERATOR_LIMIT = 256 };
 
@@ -20,6 +23,8 @@ enum { FILE_LIMIT_BYTES = 64 << 20, GENERATOR_LIMIT = 256 };
 typedef struct subject {
     schedule_problem made;
     bg_schedule *schedule;
+    bgi_schedule_facts facts;
+    bool has_facts;
     bg_schedule_timing timing;
     schedule_measures measures;
     char name[160];
@@ -29,13 +34,16 @@ static void clear_subject(subject *it)
 {
     schedule_measures_clear(&it->measures);
     bg_schedule_timing_clear(&it->timing);
+    if (it->has_facts)
+        bgi_schedule_facts_clear(&it->facts);
     bg_schedule_destroy(it->schedule);
     schedule_problem_clear(&it->made);
 }
 
-static bg_status measure(subject *it, bg_error *error)
+/* Events are for pictures to scale alone. */
+static bg_status measure(const schedule_config *config, bool is_timed, subject *it, bg_error *error)
 {
-    BGI_TRY(bg_schedule_simulate(it->schedule, &it->made.problem, &it->timing, error));
+    BGI_TRY(bgi_schedule_simulate(it->schedule, &it->facts, is_timed || config->svg_path != NULL, &it->timing, error));
     return schedule_measure(it->schedule, &it->made.problem, &it->timing, &it->measures, error);
 }
 
@@ -43,9 +51,10 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
                           bg_error *error)
 {
     BGI_TRY(schedule_problem_create(config, generator, &out->made, error));
-    BGI_TRY(bg_schedule_create(&out->made.problem, generator, &out->schedule, error));
+    BGI_TRY(bgi_schedule_create_proven(&out->made.problem, generator, &out->schedule, &out->facts, error));
+    out->has_facts = true;
     snprintf(out->name, sizeof out->name, "%s: %s", generator->name, generator->summary);
-    return measure(out, error);
+    return measure(config, config->timed, out, error);
 }
 
 /* Brigade's text begins its first line that is not empty with a word, PyTorch's CSV with a number, a comma, or the
@@ -88,7 +97,8 @@ static bg_status load(const schedule_config *config, const char *path, subject *
     BGI_TRY(read_file(path, &out->schedule, error));
     BGI_TRY(schedule_problem_infer(config, out->schedule, path, &out->made, error));
     snprintf(out->name, sizeof out->name, "%.150s", path);
-    status = bg_schedule_verify(out->schedule, &out->made.problem, error);
+    status = bgi_schedule_prove(out->schedule, &out->made.problem, &out->facts, error);
+    out->has_facts = status == BG_OK;
     return status != BG_OK ? bg_error_context(error, status, "%s", path) : BG_OK;
 }
 
@@ -130,6 +140,7 @@ static bg_status print_schedule(const bg_schedule *schedule, const bg_schedule_p
 {
     char *text = NULL;
 
+    cli_end_at_signals("schedule"); /* long texts are made without looking up */
     if (strcmp(format, "csv") == 0)
         BGI_TRY(bg_schedule_print_csv(schedule, problem, &text, error));
     else
@@ -146,10 +157,13 @@ static bg_status write_svg(const schedule_config *config, const subject *it, bg_
     bg_status status = BG_OK;
 
     BGI_TRY(bg_schedule_draw_svg(&it->made.problem, &it->timing, &options, &text, error));
-    if (strcmp(config->svg_path, "-") == 0)
+    if (strcmp(config->svg_path, "-") == 0) {
         fputs(text, stdout);
-    else
+    } else {
+        cli_catch_signals(); /* the file is written to its end, or not at all */
         status = bgi_file_save(config->svg_path, text, strlen(text), error);
+        cli_end_at_signals("schedule");
+    }
     free(text);
     return status != BG_OK ? bg_error_context(error, status, "--svg") : BG_OK;
 }
@@ -159,6 +173,7 @@ static bg_status print_picture(const schedule_config *config, const subject *it,
     const bool in_color = schedule_wants_color(config);
     char *text = NULL;
 
+    cli_end_at_signals("schedule"); /* long pictures are drawn without looking up */
     if (config->svg_path != NULL)
         BGI_TRY(write_svg(config, it, error));
     if (config->svg_path != NULL && strcmp(config->svg_path, "-") == 0)
@@ -167,7 +182,7 @@ static bg_status print_picture(const schedule_config *config, const subject *it,
     if (is_timed) {
         BGI_TRY(schedule_print_timed(config, &it->made.problem, &it->timing, in_color, error));
     } else {
-        BGI_TRY(bg_schedule_timetable(it->schedule, &it->made.problem, &text, error));
+        BGI_TRY(bgi_schedule_timetable(it->schedule, &it->facts, &text, error));
         schedule_print_timetable(text, in_color);
         free(text);
     }
@@ -210,7 +225,7 @@ static bg_status simulate(const schedule_config *config, const char *path, bg_er
     bg_status status = load(config, path, &it, error);
 
     if (status == BG_OK)
-        status = measure(&it, error);
+        status = measure(config, true, &it, error);
     if (status == BG_OK)
         status = print_picture(config, &it, true, error);
     clear_subject(&it);
@@ -228,54 +243,161 @@ static bg_status convert(const schedule_config *config, const char *path, bg_err
     return status;
 }
 
-static void print_line(const schedule_config *config, const bg_schedule_generator *generator, const subject *it)
-{
-    const schedule_measures *measures = &it->measures;
+/* ---- all of them ---- */
 
-    printf("%-12s %7" PRIu32 " %9.6g %6.1f %10" PRIu64, generator->name, it->made.problem.device_count,
-           measures->makespan, 100.0 * measures->bubble, measures->most_kept);
+/* A line of the list; of a schedule that does not apply, the reason. */
+typedef struct list_row {
+    const bg_schedule_generator *generator;
+    schedule_measures measures;
+    uint32_t device_count, minimum;
+    bg_status status;
+    bg_error reason;
+    bool is_done;
+} list_row;
+
+/* Rows are made by threads, each the next one that nobody has begun, and printed in order. */
+typedef struct list_work {
+    const schedule_config *config;
+    list_row *rows;
+    uint32_t row_count, begun_count;
+    pthread_mutex_t mutex;
+    pthread_cond_t done;
+} list_work;
+
+/* Memory for as many proofs at once. */
+enum { LIST_THREADS_MOST = 4 };
+
+static void make_row(const schedule_config *config, list_row *row)
+{
+    subject it = {.schedule = NULL};
+
+    row->status = generate(config, row->generator, &it, &row->reason);
+    if (row->status == BG_OK) {
+        row->measures = it.measures;
+        it.measures = (schedule_measures){0};
+        row->device_count = it.made.problem.device_count;
+        row->minimum = row->generator->minimum_micro_batches(it.made.problem.stage_count, !config->inference);
+    }
+    clear_subject(&it);
+}
+
+static void *make_rows(void *argument)
+{
+    list_work *work = argument;
+
+    pthread_mutex_lock(&work->mutex);
+    while (work->begun_count < work->row_count) {
+        list_row *row = &work->rows[work->begun_count++];
+
+        pthread_mutex_unlock(&work->mutex);
+        make_row(work->config, row);
+        pthread_mutex_lock(&work->mutex);
+        row->is_done = true;
+        pthread_cond_signal(&work->done);
+    }
+    pthread_mutex_unlock(&work->mutex);
+    return NULL;
+}
+
+static void print_heading(const schedule_config *config)
+{
+    printf("%-12s %7s %9s %6s %10s", "schedule", "devices", "makespan", "idle %", "kept");
+    printf("%s %9s", config->stash_bytes > 0 ? "   kept bytes" : "", "messages");
+    printf("%s %8s\n", config->message_bytes > 0 ? "   sent bytes" : "", "minimum");
+    fflush(stdout);
+}
+
+static void print_row(const schedule_config *config, const list_row *row)
+{
+    const schedule_measures *measures = &row->measures;
+
+    printf("%-12s %7" PRIu32 " %9.6g %6.1f %10" PRIu64, row->generator->name, row->device_count, measures->makespan,
+           100.0 * measures->bubble, measures->most_kept);
     if (config->stash_bytes > 0)
         printf(" %12" PRIu64, measures->most_kept_bytes);
     printf(" %9" PRIu64, measures->messages);
     if (config->message_bytes > 0)
         printf(" %12" PRIu64, measures->message_bytes);
-    printf(" %8" PRIu32 "\n", generator->minimum_micro_batches(it->made.problem.stage_count, !config->inference));
+    printf(" %8" PRIu32 "\n", row->minimum);
+    fflush(stdout);
 }
 
-/* All generators, those that do not apply with the reason below. Only what is wrong with the machine is an error. */
-static bg_status list(const schedule_config *config, const char *ignored, bg_error *error)
+static bool does_not_apply(const list_row *row)
 {
-    bgi_text reasons = {0};
-    const bg_schedule_generator *generator;
-    char *text = NULL;
+    return row->status == BG_ERROR_INVALID || row->status == BG_ERROR_UNSUPPORTED;
+}
+
+/* Waits for each row and prints it. Only what is wrong with the machine is an error; no row is begun after it. */
+static bg_status print_rows(list_work *work, bg_error *error)
+{
     bg_status status = BG_OK;
 
-    (void)ignored;
-    printf("%-12s %7s %9s %6s %10s", "schedule", "devices", "makespan", "idle %", "kept");
-    printf("%s %9s", config->stash_bytes > 0 ? "   kept bytes" : "", "messages");
-    printf("%s %8s\n", config->message_bytes > 0 ? "   sent bytes" : "", "minimum");
-    for (uint32_t i = 0; status == BG_OK && (generator = bg_schedule_generator_at(i)) != NULL; i++) {
-        subject it = {.schedule = NULL};
-        bg_error reason = {0};
-        status = generate(config, generator, &it, &reason);
-        if (status == BG_OK) {
-            print_line(config, generator, &it);
-        } else if (status == BG_ERROR_INVALID || status == BG_ERROR_UNSUPPORTED) {
-            bgi_text_add(&reasons, "%-12s does not apply: %s\n", generator->name, reason.message);
-            status = BG_OK;
-        } else {
-            *error = reason;
+    for (uint32_t i = 0; status == BG_OK && i < work->row_count; i++) {
+        const list_row *row = &work->rows[i];
+
+        pthread_mutex_lock(&work->mutex);
+        while (!row->is_done)
+            pthread_cond_wait(&work->done, &work->mutex);
+        if (row->status != BG_OK && !does_not_apply(row))
+            work->begun_count = work->row_count;
+        pthread_mutex_unlock(&work->mutex);
+        if (row->status == BG_OK) {
+            print_row(work->config, row);
+        } else if (!does_not_apply(row)) {
+            *error = row->reason;
+            status = row->status;
         }
-        clear_subject(&it);
     }
-    if (status != BG_OK) {
-        bgi_text_clear(&reasons);
-        return status;
-    }
-    BGI_TRY(bgi_text_finish(&reasons, &text, error));
-    fputs(text, stdout);
-    free(text);
-    return BG_OK;
+    for (uint32_t i = 0; status == BG_OK && i < work->row_count; i++)
+        if (does_not_apply(&work->rows[i]))
+            printf("%-12s does not apply: %s\n", work->rows[i].generator->name, work->rows[i].reason.message);
+    return status;
+}
+
+static uint32_t count_list_threads(uint32_t row_count)
+{
+    const uint32_t allowed = bg_processor_count();
+    const uint32_t count = allowed < LIST_THREADS_MOST ? allowed : LIST_THREADS_MOST;
+
+    return count < row_count ? count : row_count;
+}
+
+static bg_status run_list(list_work *work, bg_error *error)
+{
+    pthread_t threads[LIST_THREADS_MOST];
+    const uint32_t wanted = count_list_threads(work->row_count);
+    uint32_t count = 0;
+    bg_status status;
+
+    while (count < wanted && pthread_create(&threads[count], NULL, make_rows, work) == 0)
+        count++;
+    if (count == 0)
+        make_rows(work);
+    status = print_rows(work, error);
+    for (uint32_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    return status;
+}
+
+static bg_status list(const schedule_config *config, const char *ignored, bg_error *error)
+{
+    list_work work = {.config = config, .mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+    bg_status status;
+
+    (void)ignored;
+    while (bg_schedule_generator_at(work.row_count) != NULL)
+        work.row_count++;
+    work.rows = calloc(work.row_count, sizeof *work.rows);
+    if (work.rows == NULL)
+        return bgi_error_memory(error, "the list of schedules", work.row_count * sizeof *work.rows);
+    for (uint32_t i = 0; i < work.row_count; i++)
+        work.rows[i].generator = bg_schedule_generator_at(i);
+    print_heading(config);
+    status = run_list(&work, error);
+    for (uint32_t i = 0; i < work.row_count; i++)
+        schedule_measures_clear(&work.rows[i].measures);
+    free(work.rows);
+    return status;
 }
 
 /* ---- the command line ---- */
@@ -297,18 +419,23 @@ static int print_help(void)
 {
     const schedule_config defaults = schedule_config_defaults();
     const bg_schedule_generator *generator;
+    const char *name;
 
     printf("Usage: brigade schedule show NAME [OPTION]...\n"
            "       brigade schedule list [OPTION]...\n"
            "       brigade schedule verify|simulate FILE [OPTION]...\n"
            "       brigade schedule convert FILE --to text|csv\n"
-           "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is Brigade's text or\n"
-           "PyTorch's CSV; its stages, devices and micro-batches are those it names.\n\nCommands:\n");
+           "Shows, compares, verifies, times and converts schedules of a chain of stages.\n"
+           "FILE is Brigade's text or PyTorch's CSV; its stages, devices and micro-batches\n"
+           "are those it names.\n\nCommands:\n");
     for (int i = 0; i < ACTION_COUNT; i++)
         printf("  %-9s %s\n", actions[i].name, actions[i].summary);
     printf("\nSchedules:\n");
     for (uint32_t i = 0; (generator = bg_schedule_generator_at(i)) != NULL; i++)
-        printf("  %-12s %s\n", generator->name, generator->summary);
+        cli_print_wrapped(generator->summary, printf("  %-12s ", generator->name), 15, stdout);
+    printf("\nNames are read in any case. Other systems' names:\n");
+    for (uint32_t i = 0; (name = bg_schedule_alias_at(i, &generator)) != NULL; i++)
+        printf("  %-21s  %s\n", name, generator->name);
     cli_options_help(schedule_options, &defaults, stdout);
     return CLI_DONE;
 }
@@ -331,6 +458,8 @@ static bg_status check_name(const char *name, bg_error *error)
         return BG_OK;
     for (; count < GENERATOR_LIMIT && bg_schedule_generator_at(count) != NULL; count++)
         names[count] = bg_schedule_generator_at(count)->name;
+    for (uint32_t i = 0; count < GENERATOR_LIMIT && bg_schedule_alias_at(i, NULL) != NULL; i++)
+        names[count++] = bg_schedule_alias_at(i, NULL);
     nearest = bgi_text_nearest(name, names, count);
     if (nearest != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "unknown schedule `%s`; did you mean `%s`?", name, nearest);
@@ -383,6 +512,7 @@ int cli_schedule(int argc, char **argv)
         status = check_words(&config, words, word_count, &error);
     if (status != BG_OK)
         return cli_fail("schedule", CLI_USAGE, &error);
+    cli_catch_signals();
     if (actions[find_action(words[0])].run(&config, words[1], &error) != BG_OK)
         return cli_fail("schedule", CLI_FAILED, &error);
     return CLI_DONE;

@@ -13,16 +13,17 @@ typedef struct cli_command {
     const char *name;
     const char *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the sub-command's name; returns the exit code */
+    bool uses_ranks;                   /* several processes do it together */
 } cli_command;
 
-int cli_mnist(int argc, char **argv);
 int cli_gpt(int argc, char **argv);
 int cli_data(int argc, char **argv);
 int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
-int cli_data_tokenise(int argc, char **argv); /* argv[0] is "tokenise" */
+int cli_data_tokenize(int argc, char **argv); /* argv[0] is "tokenize" */
 int cli_plan(int argc, char **argv);
 int cli_schedule(int argc, char **argv);
 int cli_config(int argc, char **argv);
+int cli_options(int argc, char **argv);
 
 /* The one place where errors and warnings are printed: "brigade COMMAND: text" on stderr, after what stdout holds. NULL
  * command: "brigade: text". Control characters (of names and paths) are shown as \n, \x1b and so on, so that it is one

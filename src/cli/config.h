@@ -11,7 +11,7 @@
 typedef struct config_options {
     const char *preset; /* --config: a name, a file or a folder */
     const char *update, *to, *out;
-    bool keep_unknown;
+    bool keep_unknown, no_version;
     uint64_t layers, encoder_layers, decoder_layers, batch_size, devices;
 } config_options;
 

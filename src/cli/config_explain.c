@@ -26,50 +26,50 @@ static const char *range_text(uint64_t first, uint64_t count, char text[48])
     return text;
 }
 
-static void add_extras(bgi_text *line, const bg_ipu_settings *settings, uint32_t device)
+static void add_extras(bgi_string *line, const bgi_ipu_settings *settings, uint32_t device)
 {
     const bool is_last = device + 1 == settings->ipus_per_replica;
 
     if (settings->embedding_splits != NULL && settings->embedding_splits[device] > 0)
-        bgi_text_add(line, "  embedding: %" PRId64 " of %u pieces", settings->embedding_splits[device],
-                     settings->embedding_factor);
+        bgi_string_add(line, "  embedding: %" PRId64 " of %u pieces", settings->embedding_splits[device],
+                       settings->embedding_factor);
     else if (settings->embedding_splits == NULL && device == 0)
-        bgi_text_add(line, "  embedding%s", settings->embedding_factor > 1 ? ", in pieces" : "");
+        bgi_string_add(line, "  embedding%s", settings->embedding_factor > 1 ? ", in pieces" : "");
     if (settings->projection_splits != NULL && settings->projection_splits[device] > 0)
-        bgi_text_add(line, "  head: %" PRId64 " of %u pieces", settings->projection_splits[device],
-                     settings->projection_factor);
+        bgi_string_add(line, "  head: %" PRId64 " of %u pieces", settings->projection_splits[device],
+                       settings->projection_factor);
     else if (settings->projection_splits == NULL && is_last)
-        bgi_text_add(line, "  head%s", settings->projection_factor > 1 ? ", in pieces" : "");
+        bgi_string_add(line, "  head%s", settings->projection_factor > 1 ? ", in pieces" : "");
 }
 
-static void add_layers(bgi_text *line, const config_options *options, uint64_t first, uint64_t count)
+static void add_layers(bgi_string *line, const config_options *options, uint64_t first, uint64_t count)
 {
     const uint64_t encoder = options->encoder_layers, end = first + count;
     const uint64_t in_encoder = first >= encoder ? 0 : (end < encoder ? end : encoder) - first;
     char text[48];
 
     if (encoder == 0)
-        bgi_text_add(line, "  %-9s", range_text(first, count, text));
+        bgi_string_add(line, "  %-9s", range_text(first, count, text));
     if (in_encoder > 0)
-        bgi_text_add(line, "  encoder %-6s", range_text(first, in_encoder, text));
+        bgi_string_add(line, "  encoder %-6s", range_text(first, in_encoder, text));
     if (encoder > 0 && count > in_encoder)
-        bgi_text_add(line, "  decoder %-6s", range_text(first + in_encoder - encoder, count - in_encoder, text));
+        bgi_string_add(line, "  decoder %-6s", range_text(first + in_encoder - encoder, count - in_encoder, text));
 }
 
 /* A line for each device: how many layers, which, and what else. */
-static bg_status print_devices(const config_options *options, const bg_ipu_settings *settings, const int64_t *layers,
+static bg_status print_devices(const config_options *options, const bgi_ipu_settings *settings, const int64_t *layers,
                                bg_error *error)
 {
     uint64_t first = 0;
 
     for (uint32_t d = 0; d < settings->ipus_per_replica; d++) {
-        bgi_text line = {0};
+        bgi_string line = {0};
         char *text = NULL;
 
-        bgi_text_add(&line, "    device %-3u %4" PRId64 " layer%s", d, layers[d], layers[d] == 1 ? " " : "s");
+        bgi_string_add(&line, "    device %-3u %4" PRId64 " layer%s", d, layers[d], layers[d] == 1 ? " " : "s");
         add_layers(&line, options, first, (uint64_t)layers[d]);
         add_extras(&line, settings, d);
-        BGI_TRY(bgi_text_finish(&line, &text, error));
+        BGI_TRY(bgi_string_finish(&line, &text, error));
         for (size_t length = strlen(text); length > 0 && text[length - 1] == ' '; length--)
             text[length - 1] = '\0';
         printf("%s\n", text);
@@ -89,7 +89,7 @@ static bg_status print_layout(const bg_ipu_config *config, const config_options 
                               bgi_problems *problems, bg_error *error)
 {
     const char *mode = for_inference ? "inference" : "training";
-    const bg_ipu_settings settings = bg_ipu_config_settings(config, for_inference);
+    const bgi_ipu_settings settings = bgi_ipu_config_settings(config, for_inference);
     const uint64_t total = config_layer_count(options);
     bg_ipu_config *copy = NULL, *encoder = NULL, *decoder = NULL;
     const size_t before = problems->count;
@@ -125,7 +125,7 @@ static bg_status print_layout(const bg_ipu_config *config, const config_options 
     return status;
 }
 
-static void print_batches(const config_options *options, const bg_ipu_settings *settings, bool for_inference,
+static void print_batches(const config_options *options, const bgi_ipu_settings *settings, bool for_inference,
                           bgi_problems *problems)
 {
     const uint64_t micro = options->batch_size, replica = cli_multiply(micro, settings->gradient_accumulation);
@@ -149,11 +149,11 @@ static void print_batches(const config_options *options, const bg_ipu_settings *
 }
 
 /* Inference has no state, and keeps no activations. */
-static void print_memory(const bg_ipu_settings *settings, bool for_inference)
+static void print_memory(const bgi_ipu_settings *settings, bool for_inference)
 {
     printf("    memory: ");
     if (!for_inference)
-        printf("optimiser's state %s%s; activations %s; ",
+        printf("optimizer's state %s%s; activations %s; ",
                settings->optimizer_state_offchip ? "off the devices" : "on the devices",
                settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
                settings->recompute_checkpoint_every_layer ? "computed again, each layer's result kept" : "kept");
@@ -163,7 +163,7 @@ static void print_memory(const bg_ipu_settings *settings, bool for_inference)
     printf(" of a device's memory, sums in %s\n", settings->enable_half_partials ? "16 bits" : "float32");
 }
 
-static void check_devices(const config_options *options, const bg_ipu_settings *settings, const char *mode,
+static void check_devices(const config_options *options, const bgi_ipu_settings *settings, const char *mode,
                           bgi_problems *problems)
 {
     const uint64_t devices = (uint64_t)settings->ipus_per_replica * settings->replicas;
@@ -176,7 +176,7 @@ static void check_devices(const config_options *options, const bg_ipu_settings *
 }
 
 /* IPU software wants a micro-batch for every stage, forwards and backwards; here fewer are slow, not wrong. */
-static void hint_pipeline(const bg_ipu_settings *settings)
+static void hint_pipeline(const bgi_ipu_settings *settings)
 {
     if (settings->gradient_accumulation < settings->ipus_per_replica)
         printf(
@@ -194,7 +194,7 @@ bg_status config_explain(const bg_ipu_config *config, const config_options *opti
             problems, NULL,
             "execute_encoder_on_cpu_for_generation is not supported: no run will take it; set it to false");
     for (int inference = 0; inference < 2; inference++) {
-        const bg_ipu_settings settings = bg_ipu_config_settings(config, inference != 0);
+        const bgi_ipu_settings settings = bgi_ipu_config_settings(config, inference != 0);
         const char *mode = inference != 0 ? "inference" : "training";
 
         printf("%s: %s, %u device%s a replica, %u replica%s, devices in all: %" PRIu64 "\n",

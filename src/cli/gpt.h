@@ -1,6 +1,6 @@
 /*
- * gpt.h: the parts of `brigade gpt pretrain` and `bench`: its options, its data, one compiled model that runs.
- * cmd_gpt.c has the sub-commands.
+ * gpt.h: the parts of `brigade gpt pretrain` and `bench`, which are rows of models (gpt_pretrain.c, gpt_bench.c): their
+ * options, their data, what they are built of. cmd_gpt.c has the sub-commands.
  */
 #ifndef BGI_CLI_GPT_H
 #define BGI_CLI_GPT_H
@@ -11,31 +11,60 @@
 #include <brigade/data.h>
 #include <brigade/gpt.h>
 
-#include "cli/options.h"
-#include "cli/program.h"
+#include "cli/model.h"
 #include "config/gpt_config.h"
 
 /* ---- options (gpt_options.c) ---- */
 
+/* A command line in the example's style as one in ours (gpt_arguments.c). */
+typedef struct gpt_arguments {
+    int count, made_count;
+    char **values; /* [count], then NULL; from the command line, or of made[] */
+    char **made;
+} gpt_arguments;
+
+/* `out` needs no clearing after an error, which is one of usage or BG_ERROR_MEMORY. */
+bg_status gpt_arguments_read(const cli_option *table, int argc, char **argv, gpt_arguments *out, bg_error *error);
+void gpt_arguments_clear(gpt_arguments *arguments);
+/* The option that an assignment of --set was written as, without dashes: "set", or "layers". */
+const char *gpt_arguments_spelling(const gpt_arguments *arguments, const char *assignment);
+
 typedef struct gpt_options {
+    const char *command; /* "gpt" or "plan": who speaks */
+    gpt_arguments arguments;
     const char *preset, *config_file;
     cli_texts assignments, input_files; /* --set, --input-files */
-    uint64_t seed, checkpoint_steps;    /* UINT64_MAX: as the configuration has it */
+    uint64_t checkpoint_steps;          /* UINT64_MAX: as the configuration has it */
     uint64_t stop;                      /* --steps: weight updates after which a run ends; 0: all */
     bool no_shuffle;
-    const char *strategy, *schedule, *stages, *phases;
-    uint64_t devices, cores, io_threads; /* io_threads UINT64_MAX: the library's choice */
-    cli_sizes device_memory;
-    const char *offload, *shard, *recompute, *recompute_order, *phase_liveness;
-    const char *hf_model, *save_hf, *load, *save, *memmap_dir, *weights_path, *log_path, *tensorboard;
-    cli_library common;
-    bool quiet;
+    const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
+    const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard, *trace;
+    cli_library library; /* flags of the library's options */
+    bool overwrite_hf, quiet;
 } gpt_options;
 
-extern const cli_option gpt_pretrain_options[], gpt_bench_options[];
+typedef struct gpt_settings {
+    gpt_options options;
+    bgi_gpt_config config; /* what they come to */
+} gpt_settings;
 
-/* The options of a plan, without batches. Warnings are said. */
+/* The commands' options, for cli_table_make. */
+extern const cli_option gpt_pretrain_flags[], gpt_bench_flags[];
+
+/* The options of a training's plan. Warnings are said. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
+
+/* What --help says first: a sentence without an end, and what all commands have. */
+#define GPT_PURPOSE(what)                                                                                              \
+    what ".\n"                                                                                                         \
+         "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL\n"                              \
+         "GPT-3 example: --layers 3, --training.steps 100.\n"
+
+/* A cli_model's. */
+void gpt_set_defaults(void *settings, const char *command);
+bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
+int gpt_resolve(void *settings, bg_error *error);
+void gpt_clear_settings(void *settings);
 
 /* ---- data (gpt_data.c) ---- */
 
@@ -51,40 +80,26 @@ bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_er
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
+/* Samples that a call of the training takes. */
+uint64_t gpt_samples_of_call(const bgi_gpt_config *config);
+
 /* Brigade's documents and headers, made by the build (tools/pack_text.sh). */
 extern const unsigned char gpt_own_text[];
 extern const size_t gpt_own_text_bytes;
 
-/* ---- a compiled model that runs (gpt_runner.c) ---- */
-
-typedef struct gpt_runner {
-    bg_plan *plan;
-    bg_session *session;
-    uint64_t samples_per_run, updates_per_run, losses_per_update;
-    uint64_t replicas_per_copy; /* of the model: they have the same losses */
-    const void **inputs;        /* in the session's order */
-    void **outputs;
-    uint32_t tokens, labels;   /* indices of inputs */
-    const float *losses;       /* [device iteration][accumulation][replica] */
-    const float *norms;        /* [device iteration][replica] */
-    const float *scales;       /* the same; NULL: the loss's scale stays */
-    double *rates;             /* of learning, of the updates of the last call */
-    uint64_t norms_per_update; /* replicas */
-} gpt_runner;
+/* ---- the model (gpt_build.c) ---- */
 
 bg_gpt_options gpt_describe_model(const bgi_gpt_config *config);
-bg_status gpt_plan_create(const gpt_options *options, const bgi_gpt_config *config, bg_plan **out, bg_error *error);
-/* --compile-only: prints what the plan is, its stages and its memory. */
-bg_status gpt_compile_alone(const gpt_options *options, const bgi_gpt_config *config, bg_error *error);
-bg_status gpt_runner_create(const gpt_options *options, const bgi_gpt_config *config, gpt_runner *out, bg_error *error);
-void gpt_runner_clear(gpt_runner *runner);
-/* One call: device_iterations weight updates, each with the learning rate of its step. Arrays [samples_per_run, S]. */
-bg_status gpt_runner_run(gpt_runner *runner, const bgi_gpt_config *config, const void *tokens, const void *labels,
-                         bg_error *error);
-/* Means over the global batch of update `index` of the last call. */
-double gpt_runner_loss(const gpt_runner *runner, uint64_t index);
-double gpt_runner_norm(const gpt_runner *runner, uint64_t index);
-double gpt_runner_scale(const gpt_runner *runner, uint64_t index); /* with scales */
+extern const char *const gpt_inputs[];
+/* A cli_model's. */
+bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
+
+/* Of a call: what each of its updates came to, means over the global batch. `index` from 0. */
+double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index);
+double gpt_call_norm(const bg_trainer_call *call, uint64_t index);
+bool gpt_call_has_scale(const bg_trainer_call *call); /* the loss's scale adapts itself */
+double gpt_call_scale(const bg_trainer_call *call, uint64_t index);
+double gpt_call_rate(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index); /* of learning */
 
 /* ---- checkpoints (gpt_checkpoint.c) ---- */
 
@@ -100,20 +115,14 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
                               const gpt_position *position, bg_error *error);
 /* Where a session goes on: from the checkpoint of config->load, else from the files of config->memmap_dir if it has
  * found any; otherwise nothing happens. */
-bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              gpt_position *out, bg_error *error);
+bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,
+                              const gpt_data *data, gpt_position *out, bg_error *error);
 /* With config->memmap_dir: the files are whole, and a later run goes on from them. */
 bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                           const gpt_position *position, bg_error *error);
 
-/* ---- the programs ---- */
+/* ---- the benchmark (gpt_bench.c) ---- */
 
-int cli_gpt_pretrain(int argc, char **argv);
-int cli_gpt_bench(int argc, char **argv);
-
-/* What both do: reads the command line by `table` (help begins with `summary`), makes the configuration, and runs.
- * Returns the exit code. */
-int gpt_command_run(int argc, char **argv, const cli_option *table, const char *summary,
-                    int (*run)(const gpt_options *options, const bgi_gpt_config *config));
+int cli_gpt_bench(int argc, char **argv); /* argv[0] is "bench" */
 
 #endif

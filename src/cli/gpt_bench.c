@@ -1,73 +1,146 @@
 /*
- * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one run that does not count, five
- * that do.
+ * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one call that does not count, five
+ * that do. A row that trains as gpt pretrain does, on other data and with other output.
  */
 #include "cli/gpt.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 
 #include "cli/command.h"
-#include "core/clock.h"
 #include "core/error.h"
 
-enum { TIMED_RUNS = 5 };
+enum { TIMED_CALLS = 5 };
 
-static bg_status time_runs(gpt_runner *runner, const bgi_gpt_config *config, const int32_t *ones, bg_error *error)
+typedef struct bench {
+    bg_dataset *ones;
+    uint64_t calls; /* that are done */
+    double seconds; /* the mean of those that count */
+} bench;
+
+static bg_status build(void *settings, const cli_training *training, cli_build *out, bg_error *error)
 {
-    double seconds = 0.0;
+    BGI_TRY(gpt_build(settings, training, out, error));
+    out->trainer.max_epochs = 1 + TIMED_CALLS; /* an epoch is a call */
+    out->trainer.max_steps = 0;
+    out->trainer.checkpoint_steps = 0;
+    out->trainer.interrupt = NULL; /* `on_event` looks for it */
+    return BG_OK;
+}
 
-    BGI_TRY(gpt_runner_run(runner, config, ones, ones, error));
-    for (int i = 0; i < TIMED_RUNS; i++) {
-        const uint64_t start_ns = bgi_clock_ns();
+/* ---- data ---- */
 
-        BGI_TRY(gpt_runner_run(runner, config, ones, ones, error));
-        seconds += 1e-9 * (double)(bgi_clock_ns() - start_ns) / TIMED_RUNS;
-        printf("Step %d. Loss %.2f\n", i, gpt_runner_loss(runner, runner->updates_per_run - 1));
-        fflush(stdout);
-        if (cli_received_signal != 0)
-            return bg_error_set(error, BG_ERROR_CANCELLED, "stopped by signal %d", (int)cli_received_signal);
-    }
-    printf("Duration: %.4f s Throughput: %6.1f samples/s\n", seconds, (double)runner->samples_per_run / seconds);
+static bg_status get_ones(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)
+{
+    const bgi_gpt_config *config = user;
+
+    (void)epoch, (void)index, (void)error;
+    for (int t = 0; t < 2; t++)
+        for (int64_t i = 0; i < config->sequence_length; i++)
+            ((int32_t *)outputs[t])[i] = 1;
     return BG_OK;
 }
 
 /* Weights of inputs that are all 1 are not worth a file. */
-static bg_status check_places(const bgi_gpt_config *config, bg_error *error)
+static bg_status check_places(const cli_training *training, bg_error *error)
 {
-    if (config->memmap_dir == NULL)
+    const gpt_settings *settings = training->settings;
+
+    if (settings->config.memmap_dir == NULL)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "checkpoint.memmap_dir %s: the benchmark keeps remote buffers in memory; leave it null",
-                        config->memmap_dir);
+                        settings->config.memmap_dir);
 }
 
-static int run_bench(const gpt_options *options, const bgi_gpt_config *config)
+static bg_status open_bench(cli_training *training, bg_error *error)
 {
-    gpt_runner runner = {.plan = NULL};
-    bg_error error = {0};
-    int32_t *ones = NULL;
-    bg_status status = check_places(config, &error);
+    bgi_gpt_config *config = &((gpt_settings *)training->settings)->config;
+    bench *b = training->state;
+    const bg_type row = bg_vector(BG_INT32, config->sequence_length), types[] = {row, row};
+    const bg_dataset_options options = {.sample_count = gpt_samples_of_call(config),
+                                        .tensor_count = 2,
+                                        .sample_types = types,
+                                        .get = get_ones,
+                                        .user = config};
 
-    if (status == BG_OK)
-        status = options->common.compile_only ? gpt_compile_alone(options, config, &error)
-                                              : gpt_runner_create(options, config, &runner, &error);
-
-    if (status == BG_OK && !options->common.compile_only) {
-        const size_t count = (size_t)runner.samples_per_run * (size_t)config->sequence_length;
-
-        ones = malloc(count * sizeof *ones);
-        for (size_t i = 0; ones != NULL && i < count; i++)
-            ones[i] = 1;
-        status = ones != NULL ? time_runs(&runner, config, ones, &error)
-                              : bgi_error_memory(&error, "inputs", count * sizeof *ones);
-    }
-    free(ones);
-    gpt_runner_clear(&runner);
-    return status == BG_OK ? CLI_DONE : cli_fail("gpt", CLI_FAILED, &error);
+    BGI_TRY(bg_dataset_create(&options, &b->ones, error));
+    training->data = b->ones;
+    return BG_OK;
 }
+
+/* Nothing is read while a call is timed. */
+static void load(const cli_training *training, bg_loader_options *out)
+{
+    (void)training;
+    out->mode = BG_LOADER_SYNC;
+}
+
+/* ---- the run ---- */
+
+static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_error *error)
+{
+    const gpt_settings *settings = training->settings;
+    bench *b = training->state;
+
+    if (event->kind != BG_ON_CALL_END || b->calls++ == 0)
+        return BG_OK;
+    b->seconds += 1e-9 * (double)event->call->run_ns / TIMED_CALLS;
+    printf("Step %d. Loss %.2f\n", (int)b->calls - 2,
+           gpt_call_loss(&settings->config, event->call, event->call->update_count - 1));
+    fflush(stdout);
+    if (cli_received_signal != 0)
+        return bg_error_set(error, BG_ERROR_CANCELED, "stopped by signal %d", (int)cli_received_signal);
+    return BG_OK;
+}
+
+static bg_status finish(cli_training *training, bg_error *error)
+{
+    const bench *b = training->state;
+    const uint64_t samples = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
+
+    (void)error;
+    printf("Duration: %.4f s Throughput: %6.1f samples/s\n", b->seconds, (double)samples / b->seconds);
+    return BG_OK;
+}
+
+static void close_bench(cli_training *training)
+{
+    bench *b = training->state;
+
+    bg_dataset_destroy(b->ones);
+}
+
+static const cli_model bench_model = {
+    .name = "gpt",
+    .program = "gpt bench",
+    .says = "gpt",
+    .purpose = GPT_PURPOSE("Times a GPT language model: a run that does not count, five that do"),
+    .samples = "samples",
+
+    .flags = gpt_bench_flags,
+    .library_flags = BGI_COMMAND_GPT,
+    .settings_bytes = sizeof(gpt_settings),
+    .library = offsetof(gpt_settings, options.library),
+    .set_defaults = gpt_set_defaults,
+    .rewrite = gpt_rewrite,
+    .resolve = gpt_resolve,
+    .clear_settings = gpt_clear_settings,
+
+    .compile_only_parts = CLI_PLAN_STAGES | CLI_PLAN_MEMORY | CLI_PLAN_PHASES | CLI_PLAN_REMOTE,
+    .build = build,
+
+    .inputs = gpt_inputs,
+    .load = load,
+
+    .state_bytes = sizeof(bench),
+    .print = check_places,
+    .open = open_bench,
+    .on_event = on_event,
+    .finish = finish,
+    .close = close_bench,
+};
 
 int cli_gpt_bench(int argc, char **argv)
 {
-    return gpt_command_run(argc, argv, gpt_bench_options,
-                           "Times a GPT language model: one run that does not count, five that do", run_bench);
+    return cli_train(&bench_model, argc, argv);
 }

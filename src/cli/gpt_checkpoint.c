@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "core/error.h"
+#include "formats/json_tree.h"
 #include "core/file.h"
 #include "core/text.h"
 
@@ -47,11 +49,11 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int 
     char *path;
     bg_status status;
 
-    if (config->save == NULL)
+    if (config->save == NULL || !cli_ranks_is_first()) /* other ranks write nothing, and must not hold the lock */
         return BG_OK;
     status = bgi_folder_create(config->save, error);
     if (status == BG_OK)
-        status = bgi_folder_hold(config->save, folder, error);
+        status = bgi_folder_lock(config->save, folder, error);
     if (status != BG_OK)
         return bg_error_context(error, status, "--save");
     path = bgi_path_join(config->save, "checkpoint");
@@ -70,12 +72,12 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int 
 }
 
 static bg_status describe_position(const bgi_gpt_config *config, const gpt_data *data, const gpt_position *position,
-                                   bgi_text *out, bg_error *error)
+                                   bgi_string *out, bg_error *error)
 {
-    bgi_text_add(out,
-                 "{\"epoch\": %" PRIu64 ", \"sample\": %" PRIu64 ", \"samples\": %" PRIu64
-                 ", \"sequence_length\": %" PRId64 "}",
-                 position->epoch, position->sample, data->sample_count, config->sequence_length);
+    bgi_string_add(out,
+                   "{\"epoch\": %" PRIu64 ", \"sample\": %" PRIu64 ", \"samples\": %" PRIu64
+                   ", \"sequence_length\": %" PRId64 "}",
+                   position->epoch, position->sample, data->sample_count, config->sequence_length);
     return out->failed ? bgi_error_memory(error, "checkpoint", 0) : BG_OK;
 }
 
@@ -83,7 +85,7 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
                               const gpt_position *position, bg_error *error)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
-    bgi_text blob = {0};
+    bgi_string blob = {0};
     bg_status status = describe_position(config, data, position, &blob, error);
 
     options.max_checkpoints = (uint32_t)config->max_checkpoints;
@@ -92,7 +94,7 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
     options.info = "brigade gpt pretrain";
     if (status == BG_OK)
         status = bg_checkpoint_save(session, config->save, &options, error);
-    bgi_text_clear(&blob);
+    bgi_string_clear(&blob);
     return status;
 }
 
@@ -100,14 +102,18 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
 static bg_status read_position(const char *text, size_t size_bytes, const char *from, const char *path,
                                const bgi_gpt_config *config, const gpt_data *data, gpt_position *out, bg_error *error)
 {
-    json_int_t epoch = 0, sample = 0, samples = 0, length = 0;
-    json_t *blob = text != NULL ? json_loadb(text, size_bytes, 0, NULL) : NULL;
+    int64_t epoch = 0, sample = 0, samples = 0, length = 0;
+    json_t *blob = NULL;
+    const bg_status status = bgi_json_parse(path, text != NULL ? text : "", size_bytes, &blob, NULL);
     const uint64_t call = (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
     char warning[256];
-    const bool is_good = blob != NULL && json_unpack(blob, "{s:I, s:I, s:I, s:I}", "epoch", &epoch, "sample", &sample,
-                                                     "samples", &samples, "sequence_length", &length) == 0;
+    const bool is_good =
+        bgi_json_find_integer(blob, "epoch", &epoch) && bgi_json_find_integer(blob, "sample", &sample) &&
+        bgi_json_find_integer(blob, "samples", &samples) && bgi_json_find_integer(blob, "sequence_length", &length);
 
     json_decref(blob);
+    if (status == BG_ERROR_MEMORY)
+        return bgi_error_memory(error, path, size_bytes);
     if (!is_good || epoch < 0 || sample < 0 || samples < 0)
         return bg_error_set(error, BG_ERROR_INVALID, "%s says nothing of the data; it is not of `brigade gpt pretrain`",
                             path);
@@ -131,47 +137,51 @@ static bg_status read_position(const char *text, size_t size_bytes, const char *
 }
 
 /* The name behind the last slash; what is before it, or ".", in `folder`. */
-static const char *split_path(const char *path, bgi_text *folder)
+static const char *split_path(const char *path, bgi_string *folder)
 {
     const char *slash = strrchr(path, '/');
 
     if (slash == NULL)
-        bgi_text_add(folder, ".");
+        bgi_string_add(folder, ".");
     else
-        bgi_text_add(folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+        bgi_string_add(folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
     return slash == NULL ? path : slash + 1;
 }
 
-static bg_status load_checkpoint(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                                 gpt_position *out, bg_error *error)
+static bg_status load_checkpoint(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
+                                 const gpt_data *data, gpt_position *out, bg_error *error)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint checkpoint = {0};
-    bgi_text folder = {0};
+    bgi_string folder = {0};
     bg_status status;
 
+    options.drop = own->resume_drop;
+    options.optimizer = own->resume_optimizer;
+    options.drop_option = "--resume-drop";
+    options.optimizer_option = "--resume-optimizer";
     if (bgi_file_exists(config->load))
         options.file = split_path(config->load, &folder);
     else
-        bgi_text_add(&folder, "%s", config->load);
+        bgi_string_add(&folder, "%s", config->load);
     status = folder.failed ? bgi_error_memory(error, "path", 0)
                            : bg_checkpoint_load(session, folder.data, &options, &checkpoint, error);
     if (status == BG_OK)
         status =
             read_position(checkpoint.blob, checkpoint.blob_bytes, "load", checkpoint.path, config, data, out, error);
     bg_checkpoint_clear(&checkpoint);
-    bgi_text_clear(&folder);
+    bgi_string_clear(&folder);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--load");
 }
 
-bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              gpt_position *out, bg_error *error)
+bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,
+                              const gpt_data *data, gpt_position *out, bg_error *error)
 {
     const char *note = bg_session_note(session);
 
     if (config->load != NULL)
-        return load_checkpoint(session, config, data, out, error);
-    if (!bg_session_is_continued(session))
+        return load_checkpoint(session, options, config, data, out, error);
+    if (note == NULL)
         return BG_OK;
     return read_position(note, strlen(note), "memmap-dir", config->memmap_dir, config, data, out, error);
 }
@@ -179,7 +189,7 @@ bg_status gpt_checkpoint_load(bg_session *session, const bgi_gpt_config *config,
 bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                           const gpt_position *position, bg_error *error)
 {
-    bgi_text note = {0};
+    bgi_string note = {0};
     bg_status status;
 
     if (config->memmap_dir == NULL)
@@ -187,6 +197,6 @@ bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, con
     status = describe_position(config, data, position, &note, error);
     if (status == BG_OK)
         status = bg_session_flush(session, note.data, error);
-    bgi_text_clear(&note);
+    bgi_string_clear(&note);
     return status;
 }

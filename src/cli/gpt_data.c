@@ -9,8 +9,10 @@
 #include "cli/gpt.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <brigade/readers.h>
 
@@ -77,8 +79,8 @@ static bool ends_with(const char *path, const char *end)
 
 static bg_status open_records(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
 {
-    const bg_tfrecord_options options = {.sequence_length = (uint32_t)config->sequence_length,
-                                         .vocabulary_size = (uint32_t)config->vocab_size};
+    const bg_tokens_options options = {.sequence_length = (uint32_t)config->sequence_length,
+                                       .vocabulary_size = (uint32_t)config->vocab_size};
     uint64_t length;
     char text[160];
 
@@ -94,6 +96,28 @@ static bg_status open_records(const bgi_gpt_config *config, const char *path, bg
     return BG_OK;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+static bg_status refuse_kind(const char *path, bg_error *error)
+{
+    if (is_folder(path))
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: is a folder, not a file", path);
+    if (ends_with(path, ".index"))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: is the index of a TFRecord file; name the .tfrecord file, which is read with its "
+                            "index",
+                            path);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s: has no name of a kind that is known. Names end in .u16, .u32, .tfrecord (tokens), .txt or "
+                        ".md (text)",
+                        path);
+}
+
 static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
 {
     const bg_tokens_options options = {.sequence_length = (uint32_t)config->sequence_length,
@@ -106,37 +130,117 @@ static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_da
         return bg_dataset_open_tokens(path, &options, out, error);
     if (ends_with(path, ".tfrecord"))
         return open_records(config, path, out, error);
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: what is in it? Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)", path);
+    return refuse_kind(path, error);
+}
+
+/* Whether the file is the index of a TFRecord file of the list, A.index or A.tfrecord.index of A.tfrecord. */
+static bool is_index_of_some(const glob_t *files, const char *path)
+{
+    const size_t index_bytes = strlen(".index"), record_bytes = strlen(".tfrecord");
+    size_t stem = strlen(path);
+    bool found = false;
+
+    if (!ends_with(path, ".index"))
+        return false;
+    stem -= index_bytes;
+    if (stem > record_bytes && strncmp(path + stem - record_bytes, ".tfrecord", record_bytes) == 0)
+        stem -= record_bytes;
+    for (size_t i = 0; !found && i < files->gl_pathc; i++)
+        found = strncmp(files->gl_pathv[i], path, stem) == 0 && strcmp(files->gl_pathv[i] + stem, ".tfrecord") == 0;
+    return found;
+}
+
+/* As the example has it: the extension .tfrecord may be left out, and a folder stands for its .tfrecord files. */
+static int find_extended(const char *pattern, int flags, glob_t *files)
+{
+    static const char *const formats[] = {"%s.tfrecord", "%s/*.tfrecord"};
+    int result = GLOB_NOMATCH;
+
+    for (int i = 0; i < (is_folder(pattern) ? 2 : 1) && result == GLOB_NOMATCH; i++) {
+        bgi_string text = {0};
+
+        bgi_string_add(&text, formats[i], pattern);
+        result = text.failed ? GLOB_NOSPACE : glob(text.data, flags, NULL, files);
+        bgi_string_clear(&text);
+    }
+    return result;
+}
+
+static bg_status find_pattern(const char *pattern, glob_t *files, bg_error *error)
+{
+    const bool is_plain = strpbrk(pattern, "*?[") == NULL;
+    const int flags = files->gl_pathc > 0 ? GLOB_APPEND : 0;
+    int result = is_folder(pattern) ? GLOB_NOMATCH : glob(pattern, flags, NULL, files);
+
+    if (result == GLOB_NOMATCH)
+        result = find_extended(pattern, flags, files);
+    if (result == GLOB_NOMATCH && is_folder(pattern))
+        return bg_error_set(error, BG_ERROR_NOT_FOUND,
+                            "input files: %s is a folder without .tfrecord files; other files need their names",
+                            pattern);
+    if (result == GLOB_NOMATCH && (is_plain || bgi_file_exists(pattern)))
+        result = glob(pattern, flags | GLOB_NOCHECK, NULL, files); /* its reader reports what is wrong with it */
+    if (result == GLOB_NOMATCH)
+        return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: nothing matches `%s`", pattern);
+    if (result != 0)
+        return bg_error_set(error, BG_ERROR_IO, "input files: `%s` cannot be looked up", pattern);
+    return BG_OK;
 }
 
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error)
 {
-    for (size_t i = 0; i < json_array_size(config->input_files); i++) {
-        const char *pattern = json_string_value(json_array_get(config->input_files, i));
-        const bool is_plain = bgi_file_exists(pattern) || strpbrk(pattern, "*?[") == NULL;
-        /* A name without a match is kept, for the reader to complain. */
-        const int flags = (files->gl_pathc > 0 ? GLOB_APPEND : 0) | (is_plain ? GLOB_NOCHECK : 0);
-        const int result = glob(pattern, flags, NULL, files);
-
-        if (result == GLOB_NOMATCH)
-            return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: nothing matches `%s`", pattern);
-        if (result != 0)
-            return bg_error_set(error, BG_ERROR_IO, "input files: `%s` cannot be looked up", pattern);
-    }
+    for (size_t i = 0; i < json_array_size(config->input_files); i++)
+        BGI_TRY(find_pattern(json_string_value(json_array_get(config->input_files, i)), files, error));
     return BG_OK;
 }
 
-static bg_status open_files(const bgi_gpt_config *config, const glob_t *files, bg_dataset **out, bg_error *error)
+static void report_skipped(const char *first, size_t count)
+{
+    char others[64] = "", text[512];
+
+    if (count == 0)
+        return;
+    if (count > 1)
+        snprintf(others, sizeof others, " and %zu other%s", count - 1, cli_s(count - 1));
+    snprintf(text, sizeof text, "input files: skipped %.300s%s, the %s in the list", first, others,
+             count > 1 ? "indexes of .tfrecord files" : "index of a .tfrecord file");
+    cli_warn("gpt", text);
+}
+
+static bg_status describe_files(const char *first, uint32_t count, gpt_data *data, bg_error *error)
+{
+    bgi_string text = {0};
+
+    bgi_string_add(&text, count > 1 ? "%s and %" PRIu32 " more" : "%s", first, count - 1);
+    return bgi_string_finish(&text, &data->source, error);
+}
+
+static bg_status open_files(const bgi_gpt_config *config, const glob_t *files, gpt_data *data, bg_dataset **out,
+                            bg_error *error)
 {
     bg_dataset **sets = calloc(files->gl_pathc + 1, sizeof *sets);
     bg_status status = sets != NULL ? BG_OK : bgi_error_memory(error, "list of files", files->gl_pathc);
+    const char *first = NULL, *first_skipped = NULL;
+    uint32_t count = 0;
 
-    for (size_t i = 0; status == BG_OK && i < files->gl_pathc; i++)
-        status = open_file(config, files->gl_pathv[i], &sets[i], error);
+    for (size_t i = 0; status == BG_OK && i < files->gl_pathc; i++) {
+        const char *path = files->gl_pathv[i];
+        const bool is_skipped = is_index_of_some(files, path);
+
+        if (is_skipped)
+            first_skipped = first_skipped != NULL ? first_skipped : path;
+        else
+            first = first != NULL ? first : path;
+        if (!is_skipped)
+            status = open_file(config, path, &sets[count++], error);
+    }
+    if (status == BG_OK) {
+        report_skipped(first_skipped, files->gl_pathc - count);
+        status = bg_dataset_concatenate(sets, count, out, error);
+    }
     if (status == BG_OK)
-        status = bg_dataset_concatenate(sets, (uint32_t)files->gl_pathc, out, error);
-    for (size_t i = 0; sets != NULL && i < files->gl_pathc; i++)
+        status = describe_files(first, count, data, error);
+    for (uint32_t i = 0; sets != NULL && i < count; i++)
         bg_dataset_destroy(sets[i]);
     free(sets);
     return status;
@@ -144,17 +248,16 @@ static bg_status open_files(const bgi_gpt_config *config, const glob_t *files, b
 
 static bg_status open_own_text(const bgi_gpt_config *config, gpt_data *data, bg_dataset **out, bg_error *error)
 {
-    bgi_text text = {0};
+    bgi_string text = {0};
 
     BGI_TRY(make_text(config, "Brigade's own text", gpt_own_text, gpt_own_text_bytes, out, error));
-    bgi_text_add(&text, "the text of Brigade's documents and headers, %zu bytes, each a token%s", gpt_own_text_bytes,
-                 config->vocab_size < BYTES ? " (ASCII only: the vocabulary is below 256)" : "");
-    return bgi_text_finish(&text, &data->source, error);
+    bgi_string_add(&text, "the text of Brigade's documents and headers, %zu bytes, each a token%s", gpt_own_text_bytes,
+                   config->vocab_size < BYTES ? " (ASCII only: the vocabulary is below 256)" : "");
+    return bgi_string_finish(&text, &data->source, error);
 }
 
 static bg_status open_source(const bgi_gpt_config *config, gpt_data *data, bg_dataset **out, bg_error *error)
 {
-    bgi_text text = {0};
     glob_t files = {0};
     bg_status status;
 
@@ -162,11 +265,7 @@ static bg_status open_source(const bgi_gpt_config *config, gpt_data *data, bg_da
         return open_own_text(config, data, out, error);
     status = gpt_data_find_files(config, &files, error);
     if (status == BG_OK)
-        status = open_files(config, &files, out, error);
-    if (status == BG_OK) {
-        bgi_text_add(&text, files.gl_pathc > 1 ? "%s and %zu more" : "%s", files.gl_pathv[0], files.gl_pathc - 1);
-        status = bgi_text_finish(&text, &data->source, error);
-    }
+        status = open_files(config, &files, data, out, error);
     globfree(&files);
     return status;
 }
@@ -184,7 +283,7 @@ static bg_status split_sample(void *user, uint64_t epoch, uint64_t sample_index,
     return BG_OK;
 }
 
-static uint64_t samples_of_call(const bgi_gpt_config *config)
+uint64_t gpt_samples_of_call(const bgi_gpt_config *config)
 {
     return (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
 }
@@ -192,7 +291,7 @@ static uint64_t samples_of_call(const bgi_gpt_config *config)
 /* With data.n_samples the first ones, *out; where they are fewer than a call takes, as often as it needs them. */
 static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, bg_dataset **out, bg_error *error)
 {
-    const uint64_t needed = samples_of_call(config), count = (uint64_t)config->n_samples;
+    const uint64_t needed = gpt_samples_of_call(config), count = (uint64_t)config->n_samples;
     bg_dataset *taken = NULL;
     bg_status status;
 
@@ -227,7 +326,7 @@ static bg_status make_samples(const bgi_gpt_config *config, bg_dataset *source, 
 
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error)
 {
-    const uint64_t needed = samples_of_call(config);
+    const uint64_t needed = gpt_samples_of_call(config);
     gpt_data data = {.set = NULL};
     bg_dataset *source = NULL;
     bg_status status = open_source(config, &data, &source, error);

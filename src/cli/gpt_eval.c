@@ -1,6 +1,7 @@
 /*
  * gpt_eval.c: `brigade gpt eval`: the mean loss of a model over texts or token files, and e to its power, the
- * perplexity. Every token but a file's first is predicted once, from those before it in its window:
+ * perplexity. Every token but the first of a file (of a record, in TFRecord files) is predicted once, from those before
+ * it in its window:
  *
  *     tokens   0 1 2 3 4 5 6
  *     window   0 1 2           predicts 1 2 3        sequence length 3
@@ -19,10 +20,12 @@
 #include "cli/options.h"
 #include "core/arena.h"
 #include "core/error.h"
-#include "data/mapping.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "data/tfrecord.h"
 
 typedef struct eval_config {
-    const char *directory, *tokeniser, *dtype;
+    const char *directory, *tokenizer, *dtype;
     cli_texts files;
     uint64_t sequence_length, batch;
 } eval_config;
@@ -30,10 +33,11 @@ typedef struct eval_config {
 #define AT(field) .offset = offsetof(eval_config, field)
 
 static const cli_option eval_options[] = {
-    {CLI_TEXT, "hf-model", AT(directory), .value = "DIR", .help = "config.json, model.safetensors and a tokenizer"},
+    {CLI_TEXT, "hf-model", AT(directory), .value = "DIR",
+     .help = "config.json, model.safetensors and, for texts, a tokenizer"},
     {CLI_TEXT_LIST, "input-files", AT(files), .value = "FILE...", .default_text = "none",
-     .help = "token files (.u16, .u32), or texts that the tokenizer encodes"},
-    {CLI_TEXT, "tokeniser", AT(tokeniser), .value = "DIR|bytes", .default_text = "the model's folder's",
+     .help = "token files (.u16, .u32, .tfrecord), or texts that the tokenizer encodes"},
+    {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the model's folder's",
      .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
     {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the model's positions", .help = "tokens of a window"},
@@ -44,12 +48,30 @@ static const cli_option eval_options[] = {
 
 /* ---- tokens ---- */
 
+static bool has_ending(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), ending_length = strlen(ending);
+
+    return length >= ending_length && strcmp(path + length - ending_length, ending) == 0;
+}
+
 static size_t find_token_bytes(const char *path)
 {
-    const size_t length = strlen(path);
-    const char *end = length >= 4 ? path + length - 4 : "";
+    return has_ending(path, ".u16") ? 2 : has_ending(path, ".u32") ? 4 : 0;
+}
 
-    return strcmp(end, ".u16") == 0 ? 2 : strcmp(end, ".u32") == 0 ? 4 : 0;
+static bool is_records(const char *path)
+{
+    return has_ending(path, ".tfrecord");
+}
+
+static bool has_text(const cli_texts *files)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < files->count; i++)
+        found = found || (find_token_bytes(files->values[i]) == 0 && !is_records(files->values[i]));
+    return found;
 }
 
 static bg_status read_tokens(const char *path, const unsigned char *data, size_t size_bytes, size_t token_bytes,
@@ -72,26 +94,32 @@ static bg_status read_tokens(const char *path, const unsigned char *data, size_t
     return BG_OK;
 }
 
+/* `where` begins the errors. */
+static bg_status check_tokens(const gpt_model *model, const char *where, const bg_token_list *tokens, bg_error *error)
+{
+    if (tokens->count < 2)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: has %zu token%s, expected at least 2: one that follows another",
+                            where, tokens->count, cli_s(tokens->count));
+    for (size_t i = 0; i < tokens->count; i++)
+        if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, where,
+                                i, tokens->items[i], model->options.vocabulary);
+    return BG_OK;
+}
+
 static bg_status load_tokens(const gpt_model *model, const char *path, bg_token_list *tokens, bg_error *error)
 {
     const size_t token_bytes = find_token_bytes(path);
-    void *mapping = NULL;
+    char *content = NULL;
     size_t size_bytes = 0;
     bg_status status;
 
     tokens->count = 0;
-    BGI_TRY(bgi_mapping_open(path, &mapping, &size_bytes, error));
-    status = token_bytes > 0 ? read_tokens(path, mapping, size_bytes, token_bytes, tokens, error)
-                             : bg_tokenizer_encode(model->tokenizer, mapping, size_bytes, true, tokens, error);
-    bgi_mapping_close(mapping, size_bytes);
-    if (status == BG_OK && tokens->count < 2)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has %zu token%s, expected at least 2: one that follows another",
-                            path, tokens->count, cli_s(tokens->count));
-    for (size_t i = 0; status == BG_OK && i < tokens->count; i++)
-        if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, path, i,
-                                tokens->items[i], model->options.vocabulary);
-    return status;
+    BGI_TRY(bgi_file_load(path, SIZE_MAX / 4, &content, &size_bytes, error));
+    status = token_bytes > 0 ? read_tokens(path, (const unsigned char *)content, size_bytes, token_bytes, tokens, error)
+                             : bg_tokenizer_encode(model->tokenizer, content, size_bytes, true, tokens, error);
+    free(content);
+    return status == BG_OK ? check_tokens(model, path, tokens, error) : status;
 }
 
 /* ---- the run ---- */
@@ -158,6 +186,45 @@ static bg_status run_batch(evaluator *e, const bg_token_list *tokens, size_t at,
     return BG_OK;
 }
 
+static bg_status run_tokens(evaluator *e, const gpt_model *model, const bg_token_list *tokens, bg_error *error)
+{
+    for (size_t at = 0; at + 1 < tokens->count; at += (size_t)(e->batch * e->length))
+        BGI_TRY(run_batch(e, tokens, at, (int32_t)model->options.ignore_label, error));
+    return BG_OK;
+}
+
+/* Each record stands alone, like a file. */
+static bg_status run_records(evaluator *e, const gpt_model *model, const char *path, bg_token_list *tokens,
+                             bg_error *error)
+{
+    const bg_tokens_options options = {.sequence_length = 1}; /* records are read whole */
+    bg_dataset *records = NULL;
+    bg_status status = bg_dataset_open_tfrecord(path, &options, &records, error);
+
+    for (uint64_t i = 0; status == BG_OK && i < bg_dataset_sample_count(records); i++) {
+        bgi_string where = {0};
+
+        bgi_string_add(&where, "%s: record %" PRIu64, path, i);
+        status = bgi_tfrecord_read(records, i, tokens, error);
+        if (status == BG_OK)
+            status = check_tokens(model, where.failed ? path : where.data, tokens, error);
+        if (status == BG_OK)
+            status = run_tokens(e, model, tokens, error);
+        bgi_string_clear(&where);
+    }
+    bg_dataset_destroy(records);
+    return status;
+}
+
+static bg_status run_file(evaluator *e, const gpt_model *model, const char *path, bg_token_list *tokens,
+                          bg_error *error)
+{
+    if (is_records(path))
+        return run_records(e, model, path, tokens, error);
+    BGI_TRY(load_tokens(model, path, tokens, error));
+    return run_tokens(e, model, tokens, error);
+}
+
 static bg_status evaluate(const eval_config *config, bg_error *error)
 {
     bg_token_list tokens = {.items = NULL};
@@ -165,17 +232,15 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
     gpt_model model;
     bg_status status;
 
-    BGI_TRY(gpt_model_open(&model, config->directory, config->tokeniser, config->dtype, error));
+    BGI_TRY(
+        gpt_model_open(&model, config->directory, config->tokenizer, has_text(&config->files), config->dtype, error));
     model.options.micro_batch = (int64_t)config->batch;
     model.options.outputs = BG_GPT_LOSS;
     if (config->sequence_length > 0)
         model.options.sequence_length = (int64_t)config->sequence_length;
     BGI_TRY_CLEANUP(open_evaluator(&e, &model, error));
-    for (uint32_t i = 0; i < config->files.count; i++) {
-        BGI_TRY_CLEANUP(load_tokens(&model, config->files.values[i], &tokens, error));
-        for (size_t at = 0; at + 1 < tokens.count; at += (size_t)(e.batch * e.length))
-            BGI_TRY_CLEANUP(run_batch(&e, &tokens, at, (int32_t)model.options.ignore_label, error));
-    }
+    for (uint32_t i = 0; i < config->files.count; i++)
+        BGI_TRY_CLEANUP(run_file(&e, &model, config->files.values[i], &tokens, error));
     e.loss /= (double)e.predictions;
     if (isnan(e.loss))
         BGI_TRY_CLEANUP(bg_error_set(error, BG_ERROR_PARSE,
@@ -202,7 +267,7 @@ int cli_gpt_eval(int argc, char **argv)
 
     if (status == BG_OK && wants_help) {
         printf("Usage: brigade gpt eval --hf-model DIR --input-files FILE... [OPTION]...\n"
-               "The mean loss and the perplexity of a GPT-2 of Hugging Face's format (docs/gpt.md).\n\n");
+               "The mean loss and the perplexity of a GPT-2 of Hugging Face's format\n(docs/gpt.md).\n\n");
         cli_options_help(eval_options, &defaults, stdout);
         return CLI_DONE;
     }

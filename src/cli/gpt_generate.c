@@ -19,7 +19,7 @@
 enum { PROMPT_LIMIT_BYTES = 1 << 26 };
 
 typedef struct generate_config {
-    const char *directory, *tokeniser, *dtype, *prompt, *prompt_file;
+    const char *directory, *tokenizer, *dtype, *prompt, *prompt_file;
     uint64_t length, top_k, seed;
     double temperature, top_p;
     bool only_new, goes_on;
@@ -29,7 +29,7 @@ typedef struct generate_config {
 
 static const cli_option generate_options[] = {
     {CLI_TEXT, "hf-model", AT(directory), .value = "DIR", .help = "config.json, model.safetensors and a tokenizer"},
-    {CLI_TEXT, "tokeniser", AT(tokeniser), .value = "DIR|bytes", .default_text = "the model's folder's",
+    {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the model's folder's",
      .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
     {CLI_TEXT, "prompt", AT(prompt), .value = "TEXT", .default_text = "the end of a text",
      .help = "what goes on; <|endoftext|> in it is what it says"},
@@ -111,7 +111,8 @@ static void print_prompt(const generate_config *config, const bg_tokenizer *toke
 static bg_status continue_prompt(const generate_config *config, const gpt_model *model, bg_generator *generator,
                                  bg_error *error)
 {
-    const bg_sampling sampling = {.temperature = config->temperature,
+    const bg_sampling sampling = {.struct_bytes = sizeof sampling,
+                                  .temperature = config->temperature,
                                   .top_k = (uint32_t)config->top_k,
                                   .top_p = config->top_p,
                                   .seed = config->seed};
@@ -138,7 +139,7 @@ static bg_status generate(const generate_config *config, bg_error *error)
     gpt_model model;
     bg_status status;
 
-    BGI_TRY(gpt_model_open(&model, config->directory, config->tokeniser, config->dtype, error));
+    BGI_TRY(gpt_model_open(&model, config->directory, config->tokenizer, true, config->dtype, error));
     BGI_TRY_CLEANUP(encode_prompt(config, model.tokenizer, &tokens, error));
     BGI_TRY_CLEANUP(check_prompt(config, &model, &tokens, error));
     BGI_TRY_CLEANUP(bg_generator_create(&model.options, NULL, model.weights, &generator, error));

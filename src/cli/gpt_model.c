@@ -9,7 +9,7 @@
 
 #include <brigade/huggingface.h>
 
-#include "cli/tokeniser.h"
+#include "cli/tokenizer.h"
 #include "core/error.h"
 
 /* Models whose tokens are bytes: of all of them and the end of a text, or fewer, as `brigade gpt pretrain` makes them.
@@ -29,15 +29,14 @@ static bg_status open_own_tokenizer(gpt_model *model, const char *directory, bg_
     if (status == BG_ERROR_NOT_FOUND && takes_bytes(model))
         return bg_tokenizer_create_bytes(&model->tokenizer, error);
     if (status == BG_ERROR_NOT_FOUND)
-        return bg_error_set(error, status, "%s; --tokeniser DIR names another folder that has one", cause.message);
+        return bg_error_set(error, status, "%s; --tokenizer DIR names another folder that has one", cause.message);
     return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", cause.message);
 }
 
-static bg_status open_parts(gpt_model *model, const char *directory, const char *tokeniser, bg_error *error)
+static bg_status open_tokenizer(gpt_model *model, const char *directory, const char *tokenizer, bg_error *error)
 {
-    BGI_TRY(bg_gpt_directory_read_options(directory, &model->options, error));
-    if (tokeniser != NULL)
-        BGI_TRY(cli_tokeniser_open(tokeniser, &model->tokenizer, error));
+    if (tokenizer != NULL)
+        BGI_TRY(cli_tokenizer_open(tokenizer, &model->tokenizer, error));
     else
         BGI_TRY(open_own_tokenizer(model, directory, error));
     /* Of bytes a model may know the first ones only; a text with others is refused when it comes. */
@@ -45,19 +44,28 @@ static bg_status open_parts(gpt_model *model, const char *directory, const char 
         !(bg_tokenizer_vocabulary(model->tokenizer) == BYTE_VOCABULARY && takes_bytes(model)))
         return bg_error_set(error, BG_ERROR_SHAPE,
                             "the tokenizer has %" PRIu32 " tokens, the model of %s a vocabulary of %" PRId64
-                            "; --tokeniser names the one that belongs to it",
+                            "; --tokenizer names the one that belongs to it",
                             bg_tokenizer_vocabulary(model->tokenizer), directory, model->options.vocabulary);
+    return BG_OK;
+}
+
+static bg_status open_parts(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
+                            bg_error *error)
+{
+    BGI_TRY(bg_gpt_directory_read_options(directory, &model->options, error));
+    if (has_text || tokenizer != NULL)
+        BGI_TRY(open_tokenizer(model, directory, tokenizer, error));
     BGI_TRY(bg_weights_create(&model->weights, error));
     return bg_gpt_directory_load(directory, &model->options, model->weights, error);
 }
 
-bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokeniser, const char *dtype,
-                         bg_error *error)
+bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
+                         const char *dtype, bg_error *error)
 {
     bg_status status;
 
     *model = (gpt_model){.options = bg_gpt_defaults()};
-    status = open_parts(model, directory, tokeniser, error);
+    status = open_parts(model, directory, tokenizer, has_text, error);
     model->options.dtype = bg_dtype_find(dtype);
     model->options.dropout = 0.0;
     if (status != BG_OK)

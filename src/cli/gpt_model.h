@@ -19,9 +19,10 @@ typedef struct gpt_model {
     bg_tokenizer *tokenizer;
 } gpt_model;
 
-/* `tokeniser` NULL: the folder's own, or bytes for a model of 128 to 257 tokens. `dtype`: of activations. */
-bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokeniser, const char *dtype,
-                         bg_error *error);
+/* `tokenizer` NULL: the folder's own, or bytes for a model of 128 to 257 tokens; or none, model->tokenizer NULL, when
+ * there is no text to encode or decode. `dtype`: of activations. */
+bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
+                         const char *dtype, bg_error *error);
 void gpt_model_close(gpt_model *model);
 
 #endif

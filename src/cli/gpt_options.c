@@ -13,46 +13,57 @@
 
 #include "cli/command.h"
 #include "cli/presets.h"
+#include "cli/ranks.h"
 #include "core/error.h"
 
 #define AT(field) .offset = offsetof(gpt_options, field)
 
-const cli_option gpt_pretrain_options[] = {
+const cli_option gpt_pretrain_flags[] = {
 #include "cli/gpt_configuration.def"
     {.help = "Training"},
     {CLI_TEXT_LIST, "input-files", AT(input_files), .value = "FILE...",
      .help =
          "tokens (.u16, .u32, .tfrecord) or text (.txt, .md); patterns are expanded; without any, Brigade's own text"},
-    {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "take the samples in the files' order"},
     {CLI_COUNT, "steps", AT(stop), .value = "N", .minimum = 1, .maximum = UINT64_MAX, .default_text = "training.steps",
      .help = "stop when N weight updates are done; the learning rate goes on as if to training.steps"},
-#include "cli/gpt_devices.def"
-#include "cli/library.def"
+    {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "take the samples in the files' order"},
     {.help = "Files"},
-    {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
-     .help = "begin with the weights of a Hugging Face GPT-2, which must be what the configuration says; test: random"},
-    {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
-     .help = "the trained model as a Hugging Face folder: config.json, model.safetensors"},
-    {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
-     .help = "go on from the newest checkpoint there, or from this FILE, with the same bits"},
     {CLI_TEXT, "save", AT(save), .value = "DIR", .default_text = "checkpoint.save",
      .help = "where checkpoints go: at the end, and every --checkpoint-steps"},
     {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .maximum = 1000000000000,
      .default_text = "checkpoint.steps", .help = "weight updates between checkpoints; 0: only at the end"},
-    {CLI_TEXT, "memmap-dir", AT(memmap_dir), .value = "DIR", .default_text = "checkpoint.memmap_dir",
-     .help = "remote buffers in files there instead of memory; a later run of the same plan goes on from them"},
-    {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
-     .help = "the trained weights alone, as safetensors under Hugging Face's names"},
+    {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
+     .help = "go on from the newest checkpoint there, or from this FILE, with the same bits"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
      .help = "JSON lines, one for each weight update; with --load, behind those that are there"},
     {CLI_TEXT, "tensorboard", AT(tensorboard), .value = "DIR", .default_text = "none",
      .help = "event files for TensorBoard: loss, grad_norm, lr, throughput of each weight update"},
+    {CLI_TEXT, "trace", AT(trace), .value = "FILE", .default_text = "none",
+     .help =
+         "what each device did when, as Chrome trace events (https://ui.perfetto.dev): the last 65536 actions of each"},
+    {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
+     .help = "begin with the weights of a Hugging Face GPT-2, which must be what the configuration says; test: random"},
+    {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
+     .help = "the trained model as a Hugging Face folder: config.json, model.safetensors; the folder must be empty"},
+    {CLI_FLAG, "overwrite-hf", AT(overwrite_hf),
+     .help = "let --save-hf replace the model in a folder that is not empty"},
+    {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
+     .help = "the trained weights alone, as safetensors under Hugging Face's names"},
+    {CLI_LIBRARY, .name = "memmap-dir", .default_text = "checkpoint.memmap_dir"},
+    {CLI_CHOICE, "resume-drop", AT(resume_drop), .choices = "optimizer|parameters|optimizer,parameters",
+     .default_text = "nothing",
+     .help =
+         "with --load, drop what differs: the optimizer's state, which begins anew; parameters that only one side has"},
+    {CLI_TEXT, "resume-optimizer", AT(resume_optimizer), .value = "NAME", .default_text = "what the file says",
+     .help = "with --load, the optimizer that made the state of a checkpoint of an earlier release"},
     {.help = "Output"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no configuration and no steps, only results"},
+#include "cli/gpt_devices.def"
+#include "cli/library.def"
     CLI_OPTIONS_END,
 };
 
-const cli_option gpt_bench_options[] = {
+const cli_option gpt_bench_flags[] = {
 #include "cli/gpt_configuration.def"
 #include "cli/gpt_devices.def"
 #include "cli/library.def"
@@ -61,13 +72,20 @@ const cli_option gpt_bench_options[] = {
 
 static gpt_options make_defaults(void)
 {
-    return (gpt_options){
-        .seed = UINT64_MAX, .checkpoint_steps = UINT64_MAX, .strategy = "phased", .io_threads = UINT64_MAX};
+    gpt_options options = {.checkpoint_steps = UINT64_MAX, .library = cli_library_defaults()};
+
+    options.library.options.execution.strategy = BG_STRATEGY_PHASED;
+    return options;
 }
 
 static bool is_phased(const gpt_options *options)
 {
-    return strcmp(options->strategy, "phased") == 0;
+    return options->library.options.execution.strategy == BG_STRATEGY_PHASED;
+}
+
+static bool is_given(const gpt_options *options, const char *flag)
+{
+    return cli_library_is_given(&options->library, flag);
 }
 
 /* ---- the configuration ---- */
@@ -103,33 +121,41 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
 /* The configuration is text, so that what it names can be printed. */
 static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
 {
-    json_t *text = path != NULL ? json_string(path) : NULL;
-
-    if (path != NULL && text == NULL)
+    if (path != NULL && !bgi_text_is_utf8(path))
         return bg_error_set(error, BG_ERROR_INVALID, "--%s: `%s` is no UTF-8 text", option, path);
-    json_decref(text);
     if (path != NULL)
         *out = path;
     return BG_OK;
 }
 
+static bg_status set_seed(uint64_t seed, bgi_gpt_config *config, bg_error *error)
+{
+    char assignment[48];
+
+    snprintf(assignment, sizeof assignment, "model.seed=%" PRIu64, seed);
+    return set_value(config, "seed", assignment, error);
+}
+
 /* Options that are names for fields. The pointers live as long as the command line. */
 static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
-    if (options->seed != UINT64_MAX)
-        config->seed = (int64_t)options->seed;
+    if (is_given(options, "seed"))
+        BGI_TRY(set_seed(options->library.options.numerics.seed, config, error));
     if (options->checkpoint_steps != UINT64_MAX)
         config->checkpoint_steps = (int64_t)options->checkpoint_steps;
     BGI_TRY(set_path("load", options->load, &config->load, error));
     BGI_TRY(set_path("save", options->save, &config->save, error));
-    BGI_TRY(set_path("memmap-dir", options->memmap_dir, &config->memmap_dir, error));
+    if (is_given(options, "memmap-dir"))
+        BGI_TRY(set_path("memmap-dir", options->library.options.files.memmap_dir, &config->memmap_dir, error));
     if (options->input_files.count > 0)
         BGI_TRY(set_value(config, "input-files", "data.input_files=[]", error));
-    for (uint32_t i = 0; i < options->input_files.count; i++)
-        if (json_array_append_new((json_t *)(uintptr_t)config->input_files,
-                                  json_string(options->input_files.values[i])) != 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "--input-files: `%s` is no UTF-8 text",
-                                options->input_files.values[i]);
+    for (uint32_t i = 0; i < options->input_files.count; i++) {
+        const char *path = options->input_files.values[i];
+        if (!bgi_text_is_utf8(path))
+            return bg_error_set(error, BG_ERROR_INVALID, "--input-files: `%s` is no UTF-8 text", path);
+        if (json_array_append_new((json_t *)(uintptr_t)config->input_files, json_string(path)) != 0)
+            return bgi_error_memory(error, "--input-files", strlen(path));
+    }
     return BG_OK;
 }
 
@@ -142,6 +168,11 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
                             "--hf-model %s with --load %s; weights come from one of them: use the model to begin, the "
                             "checkpoint to go on",
                             options->hf_model, config->load);
+    if (config->load == NULL && (options->resume_drop != NULL || options->resume_optimizer != NULL))
+        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --load DIR, which it is about",
+                            options->resume_drop != NULL ? "drop" : "optimizer");
+    if (options->overwrite_hf && options->save_hf == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--overwrite-hf without --save-hf DIR, which it is about");
     if (length > 12 && strcmp(config->save + length - 12, ".safetensors") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: checkpoints go into a folder; --save-weights FILE writes the weights alone",
@@ -169,8 +200,9 @@ static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config
 {
     const cli_file others[] = {{.option = "--log", .path = options->log_path, .is_written = true},
                                {.option = "--save-weights", .path = options->weights_path, .is_written = true},
+                               {.option = "--trace", .path = options->trace, .is_written = true},
                                {.option = "--config-file", .path = options->config_file},
-                               {.option = "--options", .path = options->common.options_path},
+                               {.option = "--options", .path = options->library.options_path},
                                {.option = "--load", .path = config->load}};
     const size_t other_count = sizeof others / sizeof others[0];
     glob_t inputs = {0};
@@ -194,29 +226,10 @@ static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config
 
 static bg_status check_devices(const gpt_options *options, bg_error *error)
 {
-    bg_options scratch = bg_options_defaults();
-    uint32_t classes;
-
-    BGI_TRY(cli_schedule_check(options->strategy, options->schedule, error));
-    if (options->phases != NULL && !is_phased(options))
-        return bg_error_set(error, BG_ERROR_INVALID, "--phases %s with --strategy %s; only the phased strategy has any",
-                            options->phases, options->strategy);
-    if (options->stages != NULL && strcmp(options->strategy, "single") == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--stages %s with --strategy single, which has one stage; use another", options->stages);
-    if (options->device_memory.count > 1)
+    BGI_TRY(cli_library_check(&options->library, error));
+    if (options->library.device_memory.count > 1)
         return bg_error_set(error, BG_ERROR_INVALID, "--device-memory has %u values; give one, for all devices",
-                            options->device_memory.count);
-    if (!cli_recompute_find(options->recompute, &scratch))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--recompute %s; it can be none, stage, checkpoints, auto, or a number from 0 to 1",
-                            options->recompute);
-    if (scratch.recompute == BG_RECOMPUTE_AUTO && options->device_memory.count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--recompute auto without --device-memory, which it is to meet");
-    if (options->offload != NULL)
-        BGI_TRY(cli_classes_find("offload", options->offload, strlen(options->offload), &classes, error));
-    if (options->shard != NULL)
-        BGI_TRY(cli_classes_find("shard", options->shard, strlen(options->shard), &classes, error));
+                            options->library.device_memory.count);
     return BG_OK;
 }
 
@@ -244,9 +257,11 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    BGI_TRY(cli_library_read(&options->common, error));
-    cli_library_strategy(&options->common, &options->strategy, &options->schedule, &options->stages);
-    return refuse_options(options->common.run_options, error);
+    /* The example's word for random weights. */
+    if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
+        options->hf_model = NULL;
+    BGI_TRY(cli_library_read(&options->library, error));
+    return refuse_options(options->library.run_options, error);
 }
 
 /* What the configuration has a word for: it is printed, checked and computed with as they say. */
@@ -259,10 +274,11 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
         uint64_t count; /* 0: the value is real; and so is what no JSON holds, for the refusal to name it */
         double real;
     } rows[] = {
-        {"device_iterations", "execution.device_iterations", view->device_iterations, (double)view->device_iterations},
-        {"seed", "model.seed", view->seed, (double)view->seed},
-        {"max_gradient_norm", "training.optimizer.gradient_clipping", 0, view->max_gradient_norm},
-        {"loss_scaling", "execution.loss_scaling", 0, view->loss_scaling},
+        {"device_iterations", "execution.device_iterations", view->execution.device_iterations,
+         (double)view->execution.device_iterations},
+        {"seed", "model.seed", view->numerics.seed, (double)view->numerics.seed},
+        {"max_gradient_norm", "training.optimizer.gradient_clipping", 0, view->numerics.max_gradient_norm},
+        {"loss_scaling", "execution.loss_scaling", 0, view->numerics.loss_scaling},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -276,9 +292,9 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
             return bg_error_context(error, error->status, "options");
     }
     if (bg_run_options_is_given(named, "auto_loss_scaling"))
-        config->auto_loss_scaling = view->auto_loss_scaling.enabled;
+        config->auto_loss_scaling = view->numerics.auto_loss_scaling.enabled;
     if (bg_run_options_is_given(named, "memmap_dir"))
-        BGI_TRY(set_path("options", view->memmap_dir, &config->memmap_dir, error));
+        BGI_TRY(set_path("options", view->files.memmap_dir, &config->memmap_dir, error));
     return BG_OK;
 }
 
@@ -292,9 +308,10 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     if (options->config_file != NULL)
         BGI_TRY(bgi_gpt_config_load(config, options->config_file, error));
     for (uint32_t i = 0; i < options->assignments.count; i++)
-        BGI_TRY(set_value(config, "set", options->assignments.values[i], error));
+        BGI_TRY(set_value(config, gpt_arguments_spelling(&options->arguments, options->assignments.values[i]),
+                          options->assignments.values[i], error));
     BGI_TRY(set_own(options, config, error));
-    BGI_TRY(take_named(&options->common, config, error));
+    BGI_TRY(take_named(&options->library, config, error));
     BGI_TRY(bgi_gpt_config_check(config, error));
     BGI_TRY(check_files(options, config, error));
     if (!config->test_mode)
@@ -305,17 +322,24 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
 
 /* execution.available_memory_proportion is --matmul-proportion, unless it is the example's default or that is given. Of
  * several the first is a device's that is alone. */
-static void take_proportions(gpt_options *options, const bgi_gpt_config *config)
+static bg_status take_proportions(gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
-    cli_reals *taken = &options->common.matmul_proportions;
-    const size_t count = options->strategy != NULL && strcmp(options->strategy, "pipelined") == 0
+    bg_memory_options *memory = &options->library.options.memory;
+    const size_t count = options->library.options.execution.strategy == BG_STRATEGY_PIPELINED
                              ? json_array_size(config->available_memory_proportion)
                              : 1;
+    double *taken;
 
-    if (taken->count > 0 || !bgi_gpt_config_has_proportions(config))
-        return;
+    if (memory->matmul_proportion_count > 0 || !bgi_gpt_config_has_proportions(config))
+        return BG_OK;
+    taken = bgi_arena_allocate(&options->library.table->arena, count, sizeof *taken);
+    if (taken == NULL)
+        return bgi_error_memory(error, "options", count * sizeof *taken);
     for (size_t i = 0; i < count; i++)
-        taken->values[taken->count++] = json_number_value(json_array_get(config->available_memory_proportion, i));
+        taken[i] = json_number_value(json_array_get(config->available_memory_proportion, i));
+    memory->matmul_proportions = taken;
+    memory->matmul_proportion_count = (uint32_t)count;
+    return BG_OK;
 }
 
 static bg_status resolve(const gpt_options *options, bgi_gpt_config *out, bg_error *error)
@@ -337,9 +361,9 @@ static void print_message(void *user, bg_log_level level, const char *text)
     const gpt_options *options = user;
 
     if (level <= BG_LOG_WARNING)
-        cli_warn("gpt", text);
-    else if (options->common.log_cycles)
-        cli_say("gpt", "info: %s", text);
+        cli_warn(options->command, text);
+    else if (options->library.options.reporting.log_cycles)
+        cli_say(options->command, "info: %s", text);
 }
 
 /* As the example: off the devices, and in pieces, whatever their size: activations over the tensor-parallel replicas
@@ -348,124 +372,98 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
     const uint32_t all = weights | 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS;
+    const cli_library *library = &options->library;
     uint32_t remote = 0, sharded = is_phased(options) && config->data_parallel > 1 ? all : 0;
 
     if (is_phased(options) && config->tensor_parallel_1 * config->tensor_parallel_2 > 1)
         sharded |= activations;
-    if (options->offload != NULL) {
-        cli_classes_find("offload", options->offload, strlen(options->offload), &remote, NULL);
+    if (library->offload != NULL) {
+        cli_classes_find("offload", library->offload, strlen(library->offload), &remote, NULL);
         sharded &= remote | ~(weights | activations); /* both need to be off the devices */
     }
-    if (options->shard != NULL)
-        cli_classes_find("shard", options->shard, strlen(options->shard), &sharded, NULL);
+    if (library->shard != NULL)
+        cli_classes_find("shard", library->shard, strlen(library->shard), &sharded, NULL);
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++) {
-        bg_tensor_location *location = &plan->locations[k];
+        bg_tensor_location *location = &plan->memory.locations[k];
 
-        if (options->offload != NULL)
+        if (library->offload != NULL)
             location->place = (remote >> k & 1) != 0 ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
         location->sharded = (sharded >> k & 1) != 0;
         location->minimum_elements_sharded = 1;
     }
-    if (options->phase_liveness != NULL)
-        bg_phase_liveness_find(options->phase_liveness, &plan->phase_liveness);
-    else if (is_phased(options) && !plan->phases_parallel)
-        plan->phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* what a device holds is of one phase */
+    if (!is_given(options, "phase-liveness") && is_phased(options) && !plan->execution.phases_parallel)
+        plan->memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* what a device holds is of one phase */
 }
 
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config)
 {
-    bg_options plan = bg_options_defaults();
+    bg_options plan = cli_library_options(&options->library);
 
-    bg_strategy_find(options->strategy, &plan.strategy);
-    plan.schedule = options->schedule;
-    plan.stages = options->stages;
-    plan.phases_parallel = options->phases != NULL && strcmp(options->phases, "parallel") == 0;
-    plan.device_count = (uint32_t)options->devices;
-    plan.cores = (uint32_t)options->cores;
-    if (options->device_memory.count > 0)
-        plan.device_memory_bytes = (size_t)options->device_memory.values[0];
-    if (options->io_threads != UINT64_MAX)
-        plan.io_threads = (int32_t)options->io_threads;
     set_locations(options, config, &plan);
-    cli_recompute_find(options->recompute != NULL ? options->recompute : is_phased(options) ? "stage" : NULL, &plan);
-    bg_recompute_order_find(options->recompute_order, &plan.recompute_order);
-    cli_library_set(&options->common, &plan);
-    plan.memmap_dir = config->memmap_dir;
-    plan.memmap_mode = config->test_mode      ? BG_MEMMAP_READ_ONLY
-                       : config->load != NULL ? BG_MEMMAP_RENEW
-                                              : BG_MEMMAP_CONTINUE;
-    plan.seed = (uint64_t)config->seed;
-    plan.replicas = (uint32_t)bgi_gpt_config_devices(config);
-    plan.gradient_accumulation = (uint32_t)bgi_gpt_config_accumulation(config);
-    plan.device_iterations = (uint32_t)config->device_iterations;
-    plan.max_gradient_norm = config->gradient_clipping;
-    plan.output_gradient_norm = true;
-    plan.output_mode = BG_OUTPUT_ALL;
-    plan.loss_scaling = config->loss_scaling;
-    /* On unless said otherwise, for what there is to be rounded. */
-    plan.stochastic_rounding =
-        config->stochastic_rounding && cli_library_keeps_16_bits(&options->common, config->weights);
-    plan.auto_loss_scaling.enabled = config->auto_loss_scaling;
-    plan.auto_loss_scaling.output = config->auto_loss_scaling;
-    cli_library_override(&options->common, &plan);
+    if (options->library.recompute == NULL && is_phased(options))
+        plan.memory.recompute = BG_RECOMPUTE_STAGE;
+    plan.files.memmap_dir = config->memmap_dir;
+    plan.files.memmap_mode = config->test_mode      ? BG_MEMMAP_READ_ONLY
+                             : config->load != NULL ? BG_MEMMAP_RENEW
+                                                    : BG_MEMMAP_CONTINUE;
+    plan.numerics.seed = (uint64_t)config->seed;
+    plan.replicas.count = (uint32_t)bgi_gpt_config_devices(config);
+    plan.execution.gradient_accumulation = (uint32_t)bgi_gpt_config_accumulation(config);
+    plan.execution.device_iterations = (uint32_t)config->device_iterations;
+    plan.numerics.max_gradient_norm = config->gradient_clipping;
+    plan.reporting.output_gradient_norm = true;
+    plan.reporting.output_mode = BG_OUTPUT_ALL;
+    plan.numerics.loss_scaling = config->loss_scaling;
+    plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns where nothing has 16 bits */
+    plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
+    plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
+    cli_library_override(&options->library, &plan);
+    plan.replicas.input_group_size = (uint32_t)(config->tensor_parallel_1 * config->tensor_parallel_2);
     if (config->test_mode)
-        plan.log_dir = plan.cache_dir = NULL;
-    plan.log = print_message;
-    plan.log_user = (void *)(uintptr_t)options;
+        plan.files.log_dir = plan.files.cache_dir = NULL;
+    plan.reporting.trace = plan.reporting.trace || options->trace != NULL;
+    plan.reporting.log = print_message;
+    plan.reporting.log_user = (void *)(uintptr_t)options;
+    plan.execution.stop = cli_is_asked_to_stop;
     return plan;
 }
 
-/* The example has an option for each field, which is a field here: --hidden_size, --training.steps. */
-static void explain_field(int argc, char **argv, bg_error *error)
+/* ---- settings ---- */
+
+void gpt_set_defaults(void *settings, const char *command)
 {
-    char key[64], wrong[96];
+    gpt_settings *own = settings;
 
-    for (int i = 1; i < argc; i++) {
-        const size_t length = strcspn(argv[i], "=");
-
-        if (strncmp(argv[i], "--", 2) != 0 || length >= sizeof key)
-            continue;
-        snprintf(key, sizeof key, "%.*s", (int)length - 2, argv[i] + 2);
-        snprintf(wrong, sizeof wrong, "unknown option --%s;", key);
-        for (char *at = key; *at != '\0'; at++)
-            *at = *at == '-' ? '_' : *at;
-        if (strncmp(error->message, wrong, strlen(wrong)) != 0 || !bgi_gpt_config_has(key))
-            continue;
-        bg_error_clear(error);
-        bg_error_set(error, BG_ERROR_INVALID, "%s it is a field of the configuration: --set %s=VALUE", wrong, key);
-        return;
-    }
+    own->options = make_defaults();
+    own->options.command = command;
 }
 
-int gpt_command_run(int argc, char **argv, const cli_option *table, const char *summary,
-                    int (*run)(const gpt_options *options, const bgi_gpt_config *config))
+bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error)
 {
-    gpt_options options = make_defaults();
-    const gpt_options defaults = options;
-    bgi_gpt_config config = {.kept = NULL};
-    bg_error error = {0};
-    uint32_t word_count;
-    bool wants_help;
-    int code = CLI_USAGE;
+    gpt_arguments *arguments = &((gpt_settings *)settings)->options.arguments;
 
-    if (cli_options_read(table, argc, argv, &options, NULL, 0, &word_count, &wants_help, NULL, &error) != BG_OK) {
-        explain_field(argc, argv, &error);
-        return cli_fail("gpt", CLI_USAGE, &error);
-    }
-    if (wants_help) {
-        printf("Usage: brigade gpt %s [OPTION]...\n%s (docs/gpt.md).\n", argv[0], summary);
-        cli_options_help(table, &defaults, stdout);
-        return CLI_DONE;
-    }
-    if (read_named(&options, &error) != BG_OK || resolve(&options, &config, &error) != BG_OK) {
-        cli_fail("gpt", code, &error);
-    } else {
-        take_proportions(&options, &config);
-        if (!options.common.compile_only) /* of which nothing is to be saved */
-            cli_catch_signals();
-        code = run(&options, &config);
-        bgi_gpt_config_clear(&config);
-    }
-    cli_library_clear(&options.common);
-    return code;
+    BGI_TRY(gpt_arguments_read(table, *argc, *argv, arguments, error));
+    *argc = arguments->count;
+    *argv = arguments->values;
+    return BG_OK;
+}
+
+int gpt_resolve(void *settings, bg_error *error)
+{
+    gpt_settings *own = settings;
+
+    own->options.log_path = cli_ranks_log(own->options.log_path);
+    return read_named(&own->options, error) == BG_OK && resolve(&own->options, &own->config, error) == BG_OK &&
+                   take_proportions(&own->options, &own->config, error) == BG_OK
+               ? CLI_DONE
+               : CLI_USAGE;
+}
+
+void gpt_clear_settings(void *settings)
+{
+    gpt_settings *own = settings;
+
+    bgi_gpt_config_clear(&own->config);
+    cli_library_clear(&own->options.library);
+    gpt_arguments_clear(&own->options.arguments);
 }

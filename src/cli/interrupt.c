@@ -1,24 +1,54 @@
 /*
- * interrupt.c: signals that ask a program to end are noted, so that it can end in good order.
+ * interrupt.c: signals that ask a program to end are noted, so that it can end in good order; or, where there is
+ * nothing to put in order, end it at once with the same words.
  */
 #include "cli/program.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 volatile sig_atomic_t cli_received_signal;
+static atomic_bool is_asked_to_stop; /* the same for other threads than the one that the signal came to */
+
+bool cli_is_asked_to_stop(void *user)
+{
+    (void)user;
+    return atomic_load_explicit(&is_asked_to_stop, memory_order_relaxed);
+}
 
 /* The second signal ends the program in the usual way: SA_RESETHAND. */
 static void note_signal(int number)
 {
     cli_received_signal = number;
+    atomic_store_explicit(&is_asked_to_stop, true, memory_order_relaxed);
 }
 
-void cli_catch_signals(void)
+static char last_words[64]; /* what end_at_once says, up to the number */
+
+/* Calls nothing that a signal may not call. */
+static void end_at_once(int number)
+{
+    char line[sizeof last_words + 4];
+    size_t length = strlen(last_words);
+
+    memcpy(line, last_words, length);
+    if (number >= 10)
+        line[length++] = (char)('0' + number / 10);
+    line[length++] = (char)('0' + number % 10);
+    line[length++] = '\n';
+    if (write(STDERR_FILENO, line, length) < 0)
+        _exit(128 + number); /* nobody hears it */
+    _exit(128 + number);
+}
+
+static void answer_signals(void (*handler)(int number))
 {
     struct sigaction action, before;
 
     memset(&action, 0, sizeof action);
-    action.sa_handler = note_signal;
+    action.sa_handler = handler;
     /* Not SA_RESTART: a write to a pipe that nobody reads must end. */
     action.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
@@ -26,4 +56,17 @@ void cli_catch_signals(void)
     /* nohup stays nohup. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
+}
+
+void cli_catch_signals(void)
+{
+    answer_signals(note_signal);
+}
+
+void cli_end_at_signals(const char *command)
+{
+    snprintf(last_words, sizeof last_words, "brigade %s: stopped by signal ", command);
+    answer_signals(end_at_once);
+    if (cli_received_signal != 0) /* noted since somebody looked */
+        end_at_once((int)cli_received_signal);
 }

@@ -5,10 +5,10 @@
  * text and lines follow each other. A log that cannot be written any more does not end the training.
  */
 #include "cli/program.h"
+#include "cli/ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,29 +18,27 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* Nine digits bring a float32 back exactly. */
-enum { LINE_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
-
 static bg_status report(const cli_log *log, int error_number, bg_error *error)
 {
     char text[BGI_ERRNO_TEXT_BYTES];
 
+    if (error_number == ENOMEM)
+        return bg_error_set(error, BG_ERROR_MEMORY, "--log: %s: out of memory", log->path);
     return bg_error_set(error, BG_ERROR_IO, "--log: %s: %s", log->path, bgi_errno_text(error_number, text));
 }
 
-bg_status cli_log_write(cli_log *log, json_t *line, bg_error *error)
+bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error)
 {
-    char *text = line != NULL ? json_dumps(line, LINE_FLAGS) : NULL;
+    char *text = NULL;
+    size_t length = 0;
     bool is_written;
 
-    json_decref(line);
-    if (text == NULL)
-        return bgi_error_memory(error, "log line", 0);
+    BGI_TRY(bgi_json_finish(line, &text, &length, error));
     errno = 0;
-    is_written = fputs(text, log->stream) >= 0 && fputc('\n', log->stream) != EOF;
-    log->bytes += strlen(text) + 1;
+    is_written = fwrite(text, 1, length, log->stream) == length && fputc('\n', log->stream) != EOF;
+    log->bytes += length + 1;
     free(text);
-    return is_written ? BG_OK : report(log, errno, error);
+    return is_written ? BG_OK : report(log, errno != 0 ? errno : EIO, error);
 }
 
 bg_status cli_log_flush(cli_log *log, bg_error *error)
@@ -51,11 +49,6 @@ bg_status cli_log_flush(cli_log *log, bg_error *error)
         return report(log, errno, error);
     log->good_bytes = log->bytes;
     return BG_OK;
-}
-
-json_t *cli_json_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 /* ---- places ---- */
@@ -74,8 +67,9 @@ bg_status cli_log_check(const char *path, bg_error *error)
     if (stream == NULL)
         return report(&log, errno, error);
     fclose(stream);
+    /* What was made to see whether it can be; one that cannot be removed again is an empty log, which the run fills. */
     if (is_new)
-        remove(path);
+        (void)remove(path);
     return BG_OK;
 }
 
@@ -127,7 +121,7 @@ bg_status cli_log_open(cli_log *log, const char *path, bool continues, const vol
     int descriptor;
 
     *log = (cli_log){.path = path, .is_continued = continues};
-    if (path == NULL)
+    if (path == NULL || !cli_ranks_keeps_log())
         return BG_OK;
     descriptor = open_place(log, stop);
     if (descriptor < 0)

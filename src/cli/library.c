@@ -1,14 +1,18 @@
 /*
- * library.c: options that programs hand to the library as they are (library.def), and the options by name that hold
- * over all others: $BRIGADE_OPTIONS, then --options FILE.
+ * library.c: flags of the library's options, and the options by name that hold over all flags: $BRIGADE_OPTIONS, then
+ * --options FILE.
  */
 #include "cli/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/topology.h>
+
+#include "cli/ranks.h"
 #include "core/error.h"
 #include "core/narrow.h"
+#include "options/choices.h"
 
 /* What would take from a program what it needs. */
 static bg_status refuse_options(const bg_run_options *options, bg_error *error)
@@ -20,10 +24,40 @@ static bg_status refuse_options(const bg_run_options *options, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "options: total_devices makes replicas where the batches do not depend on their number, as "
                             "this program's do; give replicas");
-    if (bg_run_options_view(options)->input_group_size != 1)
+    if (bg_run_options_view(options)->replicas.input_group_size != 1)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "options: input_group_size is for C: replicas of this program have data of their own");
     return BG_OK;
+}
+
+cli_library cli_library_defaults(void)
+{
+    const bg_options options = bg_options_defaults();
+    const bg_tensor_location *location = &options.memory.locations[BG_LOCATION_WEIGHTS];
+
+    return (cli_library){.options = options,
+                         .offload_minimum = location->minimum_elements_remote,
+                         .shard_minimum = location->minimum_elements_sharded,
+                         .accumulator_type = "default"};
+}
+
+bool cli_library_is_given(const cli_library *library, const char *flag)
+{
+    const cli_option *option = library->table->options;
+
+    for (; option->name != NULL || option->help != NULL; option++)
+        if (option->name != NULL && strcmp(option->name, flag) == 0)
+            return library->given[option - library->table->options];
+    return false;
+}
+
+/* An unknown one is for cli_library_check to refuse. */
+static void use_own_schedule_name(bg_options *options)
+{
+    const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);
+
+    if (generator != NULL)
+        options->execution.schedule = generator->name;
 }
 
 bg_status cli_library_read(cli_library *library, bg_error *error)
@@ -35,17 +69,36 @@ bg_status cli_library_read(cli_library *library, bg_error *error)
     BGI_TRY(bg_run_options_read_environment(options, error));
     if (library->options_path != NULL)
         BGI_TRY(bg_run_options_load(options, library->options_path, error));
-    if (bg_run_options_is_given(options, "compile_only"))
-        library->compile_only = bg_run_options_view(options)->compile_only;
-    if (bg_run_options_is_given(options, "log_cycles"))
-        library->log_cycles = bg_run_options_view(options)->log_cycles;
-    return refuse_options(options, error);
+    BGI_TRY(refuse_options(options, error));
+    bg_run_options_apply(options, &library->options);
+    use_own_schedule_name(&library->options);
+    return BG_OK;
 }
 
 void cli_library_clear(cli_library *library)
 {
     bg_run_options_destroy(library->run_options);
     library->run_options = NULL;
+}
+
+bool cli_library_list_passes(const cli_library *library)
+{
+    const char *name, *what;
+    const char *after = library->options.reporting.dump_after;
+
+    if (after == NULL || strcmp(after, "list") != 0)
+        return false;
+    for (uint32_t i = 0; (name = bg_plan_pass_at(i, &what)) != NULL; i++)
+        printf("%-12s %s\n", name, what);
+    return true;
+}
+
+static void print_dump(void *user, const char *pass, const char *text)
+{
+    const size_t length = strlen(text);
+
+    (void)user;
+    printf("After pass `%s`:\n%s%s\n", pass, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
 }
 
 /* Of the environment: Brigade's own variable, or those of programs that came from IPUs. */
@@ -58,14 +111,53 @@ static const char *find_cache(const char *folder)
     return folder;
 }
 
-void cli_library_set(const cli_library *library, bg_options *options)
+bg_status cli_library_check(const cli_library *library, bg_error *error)
 {
-    options->matmul_proportions = library->matmul_proportions.count > 0 ? library->matmul_proportions.values : NULL;
-    options->matmul_proportion_count = library->matmul_proportions.count;
-    options->compile_only = library->compile_only;
-    options->log_cycles = library->log_cycles;
-    options->log_dir = library->log_dir;
-    options->cache_dir = find_cache(library->cache_dir);
+    const bg_strategy strategy = library->options.execution.strategy;
+    bg_options scratch = bg_options_defaults();
+    uint32_t classes;
+
+    BGI_TRY(cli_schedule_check(strategy, library->options.execution.schedule, error));
+    if (library->phases != NULL && strategy != BG_STRATEGY_PHASED)
+        return bg_error_set(error, BG_ERROR_INVALID, "--phases %s with --strategy %s; only the phased strategy has any",
+                            library->phases, bgi_strategy_name(strategy));
+    if (library->options.execution.stages != NULL && strategy == BG_STRATEGY_SINGLE)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
+                            library->options.execution.stages);
+    if (!cli_recompute_find(library->recompute, &scratch))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--recompute %s; it can be none, stage, checkpoints, auto, or a number from 0 to 1",
+                            library->recompute);
+    if (scratch.memory.recompute == BG_RECOMPUTE_AUTO && library->device_memory.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--recompute auto without --device-memory, which it is to meet; give both, or use "
+                            "--recompute stage");
+    if (!cli_loss_scaling_find(library->loss_scaling, &scratch))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--loss-scaling is `%s`; it must be a number above 0, auto, or auto:X with a first number",
+                            library->loss_scaling);
+    if (library->offload != NULL)
+        BGI_TRY(cli_classes_find("offload", library->offload, strlen(library->offload), &classes, error));
+    return library->shard != NULL ? cli_classes_find("shard", library->shard, strlen(library->shard), &classes, error)
+                                  : BG_OK;
+}
+
+bg_options cli_library_options(const cli_library *library)
+{
+    bg_options options = library->options;
+
+    options.execution.phases_parallel = library->phases != NULL && strcmp(library->phases, "parallel") == 0;
+    if (library->device_memory.count == 1)
+        options.memory.device_memory_bytes = (size_t)library->device_memory.values[0];
+    cli_recompute_find(library->recompute, &options);
+    cli_loss_scaling_find(library->loss_scaling, &options);
+    cli_accumulator_type_set(library->accumulator_type, &options);
+    options.files.cache_dir = find_cache(options.files.cache_dir);
+    options.reporting.dump = print_dump;
+    options.execution.transport = cli_ranks();
+    options.execution.processor_order = bg_topology_order;
+    return options;
 }
 
 void cli_library_override(const cli_library *library, bg_options *options)
@@ -74,31 +166,14 @@ void cli_library_override(const cli_library *library, bg_options *options)
         bg_run_options_apply(library->run_options, options);
 }
 
-void cli_library_strategy(const cli_library *library, const char **strategy, const char **schedule, const char **stages)
-{
-    const bg_run_options *named = library->run_options;
-    const bg_options *view = bg_run_options_view(named);
-
-    if (bg_run_options_is_given(named, "strategy"))
-        *strategy = bg_strategy_name(view->strategy);
-    if (bg_run_options_is_given(named, "schedule"))
-        *schedule = view->schedule;
-    if (bg_run_options_is_given(named, "stages"))
-        *stages = view->stages;
-}
-
 bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type)
 {
     bg_options options = bg_options_defaults();
 
     cli_library_override(library, &options);
-    return bgi_dtype_is_narrow(bg_dtype_find(weight_type)) || bgi_dtype_is_narrow(options.first_moment_dtype) ||
-           bgi_dtype_is_narrow(options.second_moment_dtype);
-}
-
-uint64_t cli_library_count(const cli_library *library, const char *name, uint64_t given, uint64_t otherwise)
-{
-    return bg_run_options_is_given(library->run_options, name) ? given : otherwise;
+    return bgi_dtype_is_narrow(bg_dtype_find(weight_type)) ||
+           bgi_dtype_is_narrow(options.numerics.first_moment_dtype) ||
+           bgi_dtype_is_narrow(options.numerics.second_moment_dtype);
 }
 
 bg_status cli_options_check(const bg_options *options, bg_error *error)

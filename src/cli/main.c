@@ -4,112 +4,71 @@
 #include "cli/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "cli/options.h"
+#include "cli/model.h"
+#include "cli/ranks.h"
 #include "core/file.h"
 #include "core/text.h"
 
+/* Besides the models of the table that have a summary, which come first. */
 static const cli_command commands[] = {
-    {"mnist", "train the digit network of the pipelining tutorial and test it", cli_mnist},
-    {"gpt", "train and use GPT language models", cli_gpt},
-    {"plan", "show the plan of a training run without running it", cli_plan},
-    {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule},
-    {"config", "show, check, change and explain IPU configurations", cli_config},
-    {"data", "make data sets", cli_data},
+    {"gpt", "train and use GPT language models", cli_gpt, true},
+    {"plan", "show the plan of a training run without running it", cli_plan, false},
+    {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
+    {"config", "show, check, change and explain IPU configurations", cli_config, false},
+    {"data", "make data sets, measure how fast data are read, tokenize texts", cli_data, false},
+    {"options", "list and explain the library's options and optimizers", cli_options, false},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
-
-/* ---- errors and warnings ---- */
-
-enum { TEXT_BYTES = BG_ERROR_MESSAGE_BYTES + 256, WARNING_LIMIT = 64 };
-
-static void say(const char *command, const char *text, bool keeps_lines)
-{
-    char line[TEXT_BYTES];
-
-    snprintf(line, sizeof line, "%s", text);
-    bgi_text_escape(line, sizeof line, keeps_lines);
-    fflush(stdout);
-    fprintf(stderr, "brigade%s%s: %s\n", command != NULL ? " " : "", command != NULL ? command : "", line);
-}
-
-void cli_say(const char *command, const char *format, ...)
-{
-    char text[TEXT_BYTES];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    say(command, text, false);
-}
-
-void cli_warn(const char *command, const char *text)
-{
-    /* Of the whole run: training and test say much the same of a plan. */
-    static char *said[WARNING_LIMIT];
-    int i = 0;
-
-    while (i < WARNING_LIMIT && said[i] != NULL && strcmp(said[i], text) != 0)
-        i++;
-    if (i < WARNING_LIMIT && said[i] != NULL)
-        return;
-    if (i < WARNING_LIMIT)
-        said[i] = strdup(text);
-    cli_say(command, "warning: %s", text);
-}
-
-int cli_fail(const char *command, int code, const bg_error *error)
-{
-    say(command, error->message, error->status == BG_ERROR_BUDGET);
-    return code;
-}
-
-int cli_finish(const char *command, int code)
-{
-    char text[BGI_ERRNO_TEXT_BYTES];
-    bool failed = ferror(stdout) != 0;
-
-    errno = 0;
-    failed = fflush(stdout) != 0 || failed;
-    if (!failed)
-        return code;
-    /* A signal that ended the run may have interrupted a write as well. */
-    if (code > 128)
-        return code;
-    cli_say(command, "standard output: %s", errno != 0 ? bgi_errno_text(errno, text) : "writing failed");
-    return code == CLI_DONE ? CLI_FAILED : code;
-}
 
 static void print_help(FILE *stream)
 {
     fputs("Usage: brigade COMMAND [OPTION]...\n"
           "Trains and runs neural networks that are split over several devices.\n\nCommands:\n",
           stream);
+    for (uint32_t i = 0; cli_model_at(i) != NULL; i++)
+        if (cli_model_at(i)->summary != NULL)
+            fprintf(stream, "  %-9s %s\n", cli_model_at(i)->name, cli_model_at(i)->summary);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the version.\n", stream);
+    fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the\nversion.\n", stream);
 }
 
 static int report_unknown(const char *name)
 {
-    const char *names[COMMAND_COUNT];
+    enum { MODEL_LIMIT = 32 };
+    const char *names[COMMAND_COUNT + MODEL_LIMIT];
     const char *nearest;
+    uint32_t count = 0;
 
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        names[i] = commands[i].name;
-    nearest = bgi_text_nearest(name, names, COMMAND_COUNT);
+    for (; count < COMMAND_COUNT; count++)
+        names[count] = commands[count].name;
+    for (uint32_t i = 0; i < MODEL_LIMIT && cli_model_at(i) != NULL; i++)
+        if (cli_model_at(i)->summary != NULL)
+            names[count++] = cli_model_at(i)->name;
+    nearest = bgi_text_nearest(name, names, count);
     if (nearest != NULL)
         cli_say(NULL, "unknown command `%s`; did you mean `%s`?", name, nearest);
     else
         cli_say(NULL, "unknown command `%s`; `brigade --help` lists the commands", name);
     return CLI_USAGE;
+}
+
+/* A closed descriptor 0 to 2 would be the next file that is opened, and what is printed would end up in it. In its
+ * place comes /dev/null, opened the other way round, so that a use is an error as before. */
+static void fill_standard_streams(void)
+{
+    for (int descriptor = 0; descriptor <= 2; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY) != descriptor)
+            _exit(CLI_FAILED); /* nothing can be said */
 }
 
 /* A reader that went away and a file-size limit become errors of the write, which can be reported. */
@@ -125,8 +84,32 @@ static void ignore_write_signals(void)
 #endif
 }
 
+/* Under a launcher, with all other processes or once. */
+static int run_command(const cli_command *command, int argc, char **argv)
+{
+    bg_error error = {0};
+
+    if (!command->uses_ranks && cli_ranks_is_spare())
+        return CLI_DONE;
+    if (command->uses_ranks && cli_ranks_begin(&error) != BG_OK)
+        return cli_fail(command->name, CLI_USAGE, &error);
+    return cli_ranks_end(cli_finish(command->name, command->run(argc, argv)));
+}
+
+static int run_model(const cli_model *model, int argc, char **argv)
+{
+    bg_error error = {0};
+
+    if (cli_ranks_begin(&error) != BG_OK)
+        return cli_fail(model->says, CLI_USAGE, &error);
+    return cli_ranks_end(cli_finish(model->says, cli_train(model, argc, argv)));
+}
+
 int main(int argc, char **argv)
 {
+    const cli_model *model;
+
+    fill_standard_streams();
     ignore_write_signals();
     if (argc < 2) {
         print_help(stderr);
@@ -137,11 +120,14 @@ int main(int argc, char **argv)
         return cli_finish("help", CLI_DONE);
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("brigade %s\n", BGI_VERSION);
+        printf("brigade %s\nMPI: %s\n", bg_version(), cli_ranks_built());
         return cli_finish("--version", CLI_DONE);
     }
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return cli_finish(commands[i].name, commands[i].run(argc - 1, argv + 1));
+            return run_command(&commands[i], argc - 1, argv + 1);
+    model = cli_model_find(argv[1]);
+    if (model != NULL && model->summary != NULL)
+        return run_model(model, argc - 1, argv + 1);
     return report_unknown(argv[1]);
 }

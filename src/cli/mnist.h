@@ -1,18 +1,18 @@
 /*
- * mnist.h: the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line, and the
- * trainer's callback that leads them. cmd_mnist.c puts them together.
+ * mnist.h: the parts of `brigade mnist`: its configuration, its data, its model, the log, the progress line, and what
+ * it does at the trainer's events. mnist.c puts them together as a row of the models' table.
  */
 #ifndef BGI_CLI_MNIST_H
 #define BGI_CLI_MNIST_H
 
 #include <brigade/config.h>
 #include <brigade/data.h>
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
 #include <brigade/profile.h>
+#include <brigade/rate.h>
 #include <brigade/trainer.h>
 
-#include "cli/options.h"
-#include "cli/program.h"
+#include "cli/model.h"
 
 /* ---- configuration (mnist_config.c) ---- */
 
@@ -23,37 +23,30 @@ typedef struct mnist_ipu {
     bg_ipu_options training, test;
 } mnist_ipu;
 
+/* What the options of a plan point to. */
+enum { MNIST_MOST_RULES = 64, MNIST_RULES_BYTES = 4096, MNIST_MOST_REQUESTS = 4 };
+typedef struct mnist_plan_room {
+    bg_device_model devices[CLI_LIST_LIMIT];
+    bg_location_rule rules[MNIST_MOST_RULES * BG_LOCATION_COUNT];
+    char patterns[MNIST_RULES_BYTES];
+    bg_output_request requests[MNIST_MOST_REQUESTS];
+} mnist_plan_room;
+
 typedef struct mnist_config {
     const char *command;               /* "mnist" or "plan": who speaks */
     const char *ipu_name, *ipu_update; /* --config, --config-update; NULL: none */
-    uint64_t batch_size, device_iterations, gradient_accumulation, test_batch_size, epochs;
-    const char *optimiser; /* bg_optimiser_parse's text */
+    uint64_t batch_size, test_batch_size, epochs;
+    const char *optimizer; /* bg_optimizer_parse's text */
     double learning_rate;
-    const char *strategy, *schedule, *stages, *auto_stage, *phases, *costs_path;
-    uint64_t replicas, cores, devices; /* devices 0: as the stages say */
-    cli_counts device_mapping;
-    cli_reals device_speeds;
-    cli_sizes device_memory; /* one for all, or one for each */
-    bool offload_optimiser, ipu_limits, auto_round_devices;
-    const char *offload;       /* kinds of tensors, by comma; NULL: as the strategy has it */
-    const char *offload_rules; /* CLASSES:PATTERN, by semicolon */
-    const char *phase_liveness;
-    uint64_t offload_minimum, io_threads; /* io_threads UINT64_MAX: the library's choice */
-    const char *shard;                    /* kinds of tensors, by comma */
-    uint64_t shard_minimum;
-    const char *recompute, *recompute_order; /* NULL: none, interleaved */
+    const char *rate_schedule; /* bg_rate_parse's text; NULL: not given */
+    bg_rate_schedule rate;     /* made of it for the trainer */
+    const char *costs_path;
+    cli_library library;    /* flags of the library's options */
+    bool rounds_if_16_bits; /* as --config always says: with 16 bits to round, by chance */
     bool checkpoint_blocks;
-    const char *weight_type;
-    bool stochastic_rounding;
-    bool rounds_if_16_bits; /* as --config always says: with 16 bits to round, the same */
-    const char *dtype, *partials, *output_mode, *last_batch, *loader_mode;
-    uint64_t output_period, num_workers, prefetch;
-    const char *accumulation, *replica_reduction, *accumulator_type; /* replica_reduction NULL: as accumulation */
-    cli_library common;
-    double clip_norm;         /* 0: off */
-    const char *loss_scaling; /* a number, "auto" or "auto:NUMBER" */
-    bool gradient_norm;
-    uint64_t seed, steps; /* steps 0: until the epochs are done */
+    const char *dtype, *weight_type, *last_batch, *loader_mode;
+    uint64_t num_workers, prefetch;
+    uint64_t steps; /* 0: until the epochs are done */
     bool no_shuffle;
     const char *data_dir;
     bool download;
@@ -62,24 +55,26 @@ typedef struct mnist_config {
     const char *checkpoint_dir; /* NULL: none */
     uint64_t checkpoint_steps;  /* 0: at the end only */
     bool resume;
+    const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
     bool profile;
     const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
     bool debug, quiet;
-    bg_costs costs; /* of the training's stages (mnist_costs_find); empty: a model of them */
-    mnist_ipu ipu;  /* mnist_ipu_resolve */
+    bg_costs costs;           /* of the training's stages (mnist_costs_find); empty: a model of them */
+    mnist_ipu ipu;            /* mnist_ipu_resolve */
+    mnist_plan_room rooms[2]; /* of the training and of the test */
 } mnist_config;
 
-extern const cli_option mnist_options[];
+/* The command's options, for cli_table_make. */
+extern const cli_option mnist_flags[];
 
 mnist_config mnist_config_defaults(void);
 /* Costs and what --config came to. */
 void mnist_config_clear(mnist_config *config);
 
-/* Reads --config and --config-update, if there are any, into the options that they decide. `given` is that of
- * cli_options_read. Returns the exit code: CLI_USAGE for a flag that says otherwise. Clear the configuration in any
- * case. (mnist_ipu.c) */
-int mnist_ipu_resolve(mnist_config *config, const bool *given, bg_error *error);
-/* Whether the optimiser's state is in a list of kinds of tensors. */
+/* Reads --config and --config-update, if there are any, into the options that they decide. Returns the exit code:
+ * CLI_USAGE for a flag that says otherwise. Clear the configuration in any case. (mnist_ipu.c) */
+int mnist_ipu_resolve(mnist_config *config, bg_error *error);
+/* Whether the optimizer's state is in a list of kinds of tensors. */
 bool mnist_config_lists_state(const char *list);
 
 /* Reads $BRIGADE_OPTIONS and --options: what they say holds over the command line's other options. */
@@ -87,6 +82,9 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error);
 
 /* What one option's range cannot say: options that do not go together. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
+
+/* The schedule that --rate-schedule, which was given, says. */
+bg_status mnist_config_rate(const mnist_config *config, bg_rate_schedule *out, bg_error *error);
 
 /* Whether the data are enough for one training call. */
 bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
@@ -96,15 +94,6 @@ typedef enum mnist_last_batch { MNIST_LAST_DROP, MNIST_LAST_SMALLER, MNIST_LAST_
 mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores: of images that were made to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
-
-/* What the options of a plan point to. */
-enum { MNIST_MOST_RULES = 64, MNIST_RULES_BYTES = 4096, MNIST_MOST_REQUESTS = 4 };
-typedef struct mnist_plan_room {
-    bg_device_model devices[CLI_LIST_LIMIT];
-    bg_location_rule rules[MNIST_MOST_RULES * BG_LOCATION_COUNT];
-    char patterns[MNIST_RULES_BYTES];
-    bg_output_request requests[MNIST_MOST_REQUESTS];
-} mnist_plan_room;
 
 /* Strategy, stages, memory, gradients and the like. Warnings go to stderr. The options point into `room`. The
  * configuration has been checked. */
@@ -126,7 +115,7 @@ typedef struct mnist_data {
     bool is_generated;
 } mnist_data;
 
-/* MNIST from --data-dir, $BRIGADE_DATA, data, ../shared/data; downloaded if asked; else generated digits. */
+/* MNIST from --data-dir, $BRIGADE_DATA or data; downloaded if asked; else generated digits. */
 bg_status mnist_data_open(const mnist_config *config, mnist_data *out, bg_error *error);
 void mnist_data_close(mnist_data *data);
 
@@ -150,8 +139,8 @@ typedef struct mnist_shape {
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
-/* A bg_trainer_model; `user` is the configuration. */
-bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch);
+/* bg_trainer_options.model; `user` is the configuration. */
+bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
 /* Of a plan in this shape. They point into `room` and `config`. */
 bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, mnist_plan_room *room);
 /* The network for training or test, compiled. */
@@ -160,9 +149,6 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape
 /* Whether the options of the training are possible by themselves, whatever the network: what they say wrong is a
  * mistake on the command line. */
 bg_status mnist_plan_check(const mnist_config *config, bg_error *error);
-
-/* Prints what the plan of a training is, a few lines (cmd_plan.c). */
-void mnist_plan_report(const mnist_config *config, const bg_plan *plan);
 
 /* With --schedule auto: the stages' costs from the --costs file; where there is none they are measured on zeros, in the
  * shapes of the training, when `may_run`, and kept in the file. Clear config->costs with bg_costs_clear. */
@@ -188,7 +174,8 @@ double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *ca
 /* Opens the file and writes the first line: the configuration as it came out, versions, data. Without a log path
  * nothing happens. `continues`: behind the lines of a file that is there. */
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
-                         const bg_session *session, bool continues, const volatile sig_atomic_t *stop, bg_error *error);
+                         const bg_plan *plan, const bg_session *session, bool continues,
+                         const volatile sig_atomic_t *stop, bg_error *error);
 /* One line for each weight update of the call; `epoch` counts from 1. The first failure is kept in log->failure and
  * ends the log. */
 void mnist_log_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch);
@@ -217,17 +204,15 @@ typedef struct mnist_download_progress {
 } mnist_download_progress;
 
 mnist_download_progress mnist_download_progress_begin(bool quiet);
-/* A bg_download_progress; `user` is the above. A signal cancels. */
-bool mnist_download_progress_hear(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
+/* bg_mnist_download_options.progress; `user` is the above. A signal cancels. */
+bool mnist_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
 /* `is_complete`: the last file came too. */
 void mnist_download_progress_end(mnist_download_progress *progress, bool is_complete);
 
-/* ---- the two phases (mnist_phases.c) ---- */
+/* ---- a run (mnist.c), its events (mnist_phases.c) ---- */
 
 typedef struct mnist_training_result {
     uint64_t updates, images;
-    double seconds;               /* of the epochs, everything included */
-    bg_loader_statistics loader;  /* zero when there were no epochs */
     bool has_whole;               /* a call of the usual size was among them */
     double bad_loss;              /* the first loss that was not finite, of one of these updates; */
     uint64_t bad_first, bad_last; /* 0: all were finite */
@@ -238,38 +223,44 @@ typedef struct mnist_test_result {
     double accuracy_sum; /* of the whole calls, in per cent */
 } mnist_test_result;
 
-/* A trainer of the digit network, and what its callback keeps. */
-typedef struct mnist_phases {
-    const mnist_config *config;
-    const mnist_data *data;
-    cli_log *log;
-    const volatile sig_atomic_t *stop;
-    bg_trainer *trainer;
-    bg_loader *loader; /* of the training that runs */
-    bool is_resumed;
+/* The state of a training. */
+typedef struct mnist_run {
+    mnist_data data;
+    const char *save_path; /* NULL: nothing to save */
+    bool is_saved, is_resumed, has_trained;
     bool is_checkpointed;        /* the newest checkpoint is there */
     bg_error checkpoint_failure; /* the first one */
-    bg_trainer_callback callback;
-    bg_options options[2];    /* of training and test */
-    mnist_plan_room rooms[2]; /* for them */
     mnist_progress progress;
     mnist_score score; /* the newest of the epoch */
     mnist_training_result training;
     mnist_test_result test;
-} mnist_phases;
+} mnist_run;
 
-/* Makes the trainer and compiles the training. What is given is borrowed; `out` must stay where it is. */
-bg_status mnist_phases_create(const mnist_config *config, const mnist_data *data, bg_weights *weights, cli_log *log,
-                              const volatile sig_atomic_t *stop, mnist_phases *out, bg_error *error);
-/* Fine for one that is all-zero. */
-void mnist_phases_clear(mnist_phases *phases);
-/* Trains until epochs, --steps or *stop (set by a signal) end it; a call that runs is finished first. The result is
- * filled on failure too. */
-bg_status mnist_train(mnist_phases *phases, bg_error *error);
+/* What the tensors of a batch are for. */
+extern const char *const mnist_inputs[];
+
+/* A cli_model's. */
+void mnist_load(const cli_training *training, bg_loader_options *out);
+bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
 /* Whether the plan of a test that --config places for itself can be made: better known before the training. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
-/* Prints progress and accuracy. Nothing is printed after *stop. */
-bg_status mnist_test(mnist_phases *phases, bg_error *error);
+/* Options of the test's plan; its micro-batch. */
+bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);
+/* Prints progress and accuracy. Nothing is printed after a signal. */
+bg_status mnist_test(cli_training *training, bg_error *error);
+
+/* ---- the profile (mnist_profile.c) ---- */
+
+/* Prints malloc'ed text, at most `line_limit` lines of it (0: all). */
+void mnist_print_text(const char *title, char *text, uint32_t line_limit);
+
+enum { MNIST_PROFILE_FILES = 3 };
+const char *mnist_profile_folder(const mnist_config *config);
+/* Whether it can be written. */
+bg_status mnist_profile_check(const mnist_config *config, bg_error *error);
+/* The paths of its files, NULL without --profile; each is yours to free. */
+void mnist_profile_paths(const mnist_config *config, char *paths[MNIST_PROFILE_FILES]);
+bg_status mnist_profile_write(const cli_training *training, bg_error *error);
 
 /* ---- checkpoints (mnist_checkpoint.c) ---- */
 
@@ -277,8 +268,8 @@ bg_status mnist_test(mnist_phases *phases, bg_error *error);
  * earlier training. */
 bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_error *error);
 /* `batch` calls of the epoch are done. */
-bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint64_t batch, bg_error *error);
+bg_status mnist_checkpoint_save(const cli_training *training, uint64_t epoch, uint64_t batch, bg_error *error);
 /* With --resume: the weights and the place of the latest checkpoint, if there is one. */
-bg_status mnist_checkpoint_resume(mnist_phases *phases, bg_error *error);
+bg_status mnist_checkpoint_resume(cli_training *training, bg_error *error);
 
 #endif

@@ -9,7 +9,6 @@
 #include "cli/mnist.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,13 +17,14 @@
 #include "cli/command.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "runtime/checkpoint.h"
+#include "formats/json_tree.h"
+#include "checkpoint/checkpoint.h"
 
 /* Where a training stands in its data. */
 typedef struct data_place {
-    json_int_t epoch, image; /* both from 0 */
-    json_int_t images;       /* of an epoch */
-    int shuffle;
+    int64_t epoch, image; /* both from 0 */
+    int64_t images;       /* of an epoch */
+    bool shuffle;
 } data_place;
 
 static bg_status count_checkpoints(const mnist_config *config, size_t *out_count, uint64_t *out_latest, bg_error *error)
@@ -46,7 +46,7 @@ bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_err
     if (config->checkpoint_dir == NULL)
         return BG_OK;
     if (bgi_folder_create(config->checkpoint_dir, error) != BG_OK ||
-        bgi_folder_hold(config->checkpoint_dir, folder, error) != BG_OK)
+        bgi_folder_lock(config->checkpoint_dir, folder, error) != BG_OK)
         return bg_error_context(error, error->status, "--checkpoint");
     BGI_TRY(count_checkpoints(config, &count, &latest, error));
     if (count > 0 && !config->resume)
@@ -59,13 +59,13 @@ bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_err
 
 /* ---- saving ---- */
 
-bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint64_t batch, bg_error *error)
+bg_status mnist_checkpoint_save(const cli_training *training, uint64_t epoch, uint64_t batch, bg_error *error)
 {
-    const mnist_config *config = phases->config;
-    const uint64_t images = bg_dataset_sample_count(phases->data->train_set);
+    const mnist_config *config = training->settings;
+    const uint64_t images = bg_dataset_sample_count(training->data);
     const bool is_done =
-        batch >= bg_loader_batch_count(phases->loader); /* an epoch's end is the next one's beginning */
-    const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
+        batch >= bg_loader_batch_count(training->loader); /* an epoch's end is the next one's beginning */
+    const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
     char blob[160];
     bg_status status;
@@ -75,7 +75,7 @@ bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint
         is_done ? epoch + 1 : epoch, image, images, config->no_shuffle ? "false" : "true");
     options.blob = blob;
     options.info = "brigade mnist";
-    status = bg_checkpoint_save(bg_trainer_session(phases->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
+    status = bg_checkpoint_save(bg_trainer_session(training->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
                                 error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
@@ -84,12 +84,19 @@ bg_status mnist_checkpoint_save(const mnist_phases *phases, uint64_t epoch, uint
 
 static bg_status read_place(const bg_checkpoint *found, data_place *out, bg_error *error)
 {
-    json_t *object = json_loadb(found->blob != NULL ? found->blob : "", found->blob_bytes, 0, NULL);
-    const int failed = json_unpack(object, "{s:I, s:I, s:I, s:b}", "epoch", &out->epoch, "image", &out->image, "images",
-                                   &out->images, "shuffle", &out->shuffle);
+    json_t *object = NULL;
+    const bg_status status =
+        bgi_json_parse(found->path, found->blob != NULL ? found->blob : "", found->blob_bytes, &object, NULL);
+    const json_t *shuffle = json_object_get(object, "shuffle");
+    const bool is_good = bgi_json_find_integer(object, "epoch", &out->epoch) &&
+                         bgi_json_find_integer(object, "image", &out->image) &&
+                         bgi_json_find_integer(object, "images", &out->images) && json_is_boolean(shuffle);
 
+    out->shuffle = json_is_true(shuffle);
     json_decref(object);
-    if (failed != 0 || out->epoch < 0 || out->image < 0)
+    if (status == BG_ERROR_MEMORY)
+        return bgi_error_memory(error, found->path, found->blob_bytes);
+    if (!is_good || out->epoch < 0 || out->image < 0)
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s does not say where its data stood; it is no checkpoint of `brigade mnist`",
                             found->path);
@@ -97,17 +104,17 @@ static bg_status read_place(const bg_checkpoint *found, data_place *out, bg_erro
 }
 
 /* The images must be the same, in the same order, and a call must begin at the place. */
-static bg_status check_place(const mnist_phases *phases, const data_place *place, const char *path, bg_error *error)
+static bg_status check_place(const cli_training *training, const data_place *place, const char *path, bg_error *error)
 {
-    const mnist_config *config = phases->config;
-    const uint64_t images = bg_dataset_sample_count(phases->data->train_set);
-    const uint64_t per_call = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
+    const mnist_config *config = training->settings;
+    const uint64_t images = bg_dataset_sample_count(training->data);
+    const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
 
     if ((uint64_t)place->images != images)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s is of a training on %" PRIu64 " images, here are %" PRIu64 "; give the same --data-dir",
                             path, (uint64_t)place->images, images);
-    if ((place->shuffle != 0) == config->no_shuffle)
+    if (place->shuffle == config->no_shuffle)
         return bg_error_set(error, BG_ERROR_INVALID, "%s is of a training %s", path,
                             config->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
     if ((uint64_t)place->image % per_call != 0)
@@ -119,24 +126,26 @@ static bg_status check_place(const mnist_phases *phases, const data_place *place
     return BG_OK;
 }
 
-static bg_status go_on(mnist_phases *phases, const bg_checkpoint *found, bg_error *error)
+static bg_status resume(cli_training *training, const bg_checkpoint *found, bg_error *error)
 {
-    const uint64_t per_call = bg_trainer_samples_per_call(phases->trainer, BG_TRAINER_FIT);
+    const mnist_config *config = training->settings;
+    const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
+    mnist_run *run = training->state;
     data_place place;
 
     BGI_TRY(read_place(found, &place, error));
-    BGI_TRY(check_place(phases, &place, found->path, error));
-    bg_trainer_resume(phases->trainer, (uint64_t)place.epoch, (uint64_t)place.image / per_call, found->step);
-    phases->is_resumed = true;
-    if (!phases->config->quiet)
+    BGI_TRY(check_place(training, &place, found->path, error));
+    bg_trainer_resume(training->trainer, (uint64_t)place.epoch, (uint64_t)place.image / per_call, found->step);
+    run->is_resumed = true;
+    if (!config->quiet)
         printf("Resumed from %s: %" PRIu64 " weight updates, epoch %" PRIu64 ", image %" PRIu64 "\n", found->path,
                found->step, (uint64_t)place.epoch + 1, (uint64_t)place.image);
     return BG_OK;
 }
 
-bg_status mnist_checkpoint_resume(mnist_phases *phases, bg_error *error)
+bg_status mnist_checkpoint_resume(cli_training *training, bg_error *error)
 {
-    const mnist_config *config = phases->config;
+    const mnist_config *config = training->settings;
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint found = {0};
     size_t count;
@@ -152,10 +161,14 @@ bg_status mnist_checkpoint_resume(mnist_phases *phases, bg_error *error)
         return BG_OK;
     }
     options.differences = BG_CHECKPOINT_REFUSE;
-    status = bg_checkpoint_load(bg_trainer_session(phases->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
+    options.drop = config->resume_drop;
+    options.optimizer = config->resume_optimizer;
+    options.drop_option = "--resume-drop";
+    options.optimizer_option = "--resume-optimizer";
+    status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
                                 &found, error);
     if (status == BG_OK)
-        status = go_on(phases, &found, error);
+        status = resume(training, &found, error);
     bg_checkpoint_clear(&found);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--resume");
 }

@@ -27,15 +27,15 @@ static bg_status measure(mnist_config *config, bg_error *error)
     shape.device_iterations = 1;
     shape.replicas = 1;
     shape.logs_all = false;
-    timed.common.run_options = NULL;
-    BGI_TRY(bg_run_options_clone(config->common.run_options, &timed.common.run_options, error));
-    status = bg_run_options_set(timed.common.run_options, "cores", "1", error);
+    timed.library.run_options = NULL;
+    BGI_TRY(bg_run_options_clone(config->library.run_options, &timed.library.run_options, error));
+    status = bg_run_options_set(timed.library.run_options, "cores", "1", error);
     if (status == BG_OK)
         status = mnist_plan_create(&timed, &shape, &plan, error);
-    cli_library_clear(&timed.common);
+    cli_library_clear(&timed.library);
     if (status != BG_OK)
         return status;
-    costs->stage_count = bg_plan_summarise(plan).stage_count;
+    costs->stage_count = bg_plan_summarize(plan).stage_count;
     costs->stages = calloc(costs->stage_count, sizeof *costs->stages);
     status = costs->stages != NULL
                  ? bg_profile_measure(plan, MEASURED_RUNS, costs->stages, &costs->message_bytes_per_ns, error)
@@ -46,7 +46,8 @@ static bg_status measure(mnist_config *config, bg_error *error)
 
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error)
 {
-    if (config->schedule == NULL || strcmp(config->schedule, "auto") != 0)
+    if (config->library.options.execution.schedule == NULL ||
+        strcmp(config->library.options.execution.schedule, "auto") != 0)
         return BG_OK;
     if (config->costs_path != NULL && bgi_file_exists(config->costs_path))
         return bg_costs_load(config->costs_path, &config->costs, error);

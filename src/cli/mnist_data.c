@@ -28,8 +28,8 @@ static bg_status check_images(const bg_image_set *set, const char *what, bg_erro
 
 static bg_status load_both(const char *const *folders, size_t folder_count, mnist_data *data, bg_error *error)
 {
-    BGI_TRY(bg_mnist_load(folders, folder_count, BG_MNIST_TRAIN, &data->train, error));
-    BGI_TRY(bg_mnist_load(folders, folder_count, BG_MNIST_TEST, &data->test, error));
+    BGI_TRY(bg_mnist_load(folders, folder_count, true, &data->train, error));
+    BGI_TRY(bg_mnist_load(folders, folder_count, false, &data->test, error));
     BGI_TRY(check_images(&data->train, "training", error));
     return check_images(&data->test, "test", error);
 }
@@ -37,7 +37,7 @@ static bg_status load_both(const char *const *folders, size_t folder_count, mnis
 static bg_status download(const mnist_config *config, mnist_data *data, bg_error *error)
 {
     const char *folder = config->data_dir != NULL ? config->data_dir : download_folder;
-    bg_mnist_download_options options = bg_mnist_download_options_default(folder);
+    bg_mnist_download_options options = bg_mnist_download_options_defaults(folder);
     mnist_download_progress progress = mnist_download_progress_begin(config->quiet);
     bg_status status;
 
@@ -49,7 +49,7 @@ static bg_status download(const mnist_config *config, mnist_data *data, bg_error
         options.mirrors = &config->mirror;
         options.mirror_count = 1;
     }
-    options.progress = mnist_download_progress_hear;
+    options.progress = mnist_report_download;
     options.user = &progress;
     status = bg_mnist_download(&options, error);
     mnist_download_progress_end(&progress, status == BG_OK);
@@ -70,11 +70,11 @@ static bg_status generate(mnist_data *data, bg_error *error)
     return BG_OK;
 }
 
-/* $BRIGADE_DATA first, which is worth a word when nothing is there, then the usual places. */
+/* $BRIGADE_DATA first, with a warning when it has no MNIST, then `data`. */
 static bg_status look_around(mnist_data *data, bg_error *error)
 {
     const char *own = getenv("BRIGADE_DATA");
-    const char *usual[] = {"data", "../shared/data"};
+    const char *usual[] = {"data"};
     char text[512];
     bg_status status;
 
@@ -88,7 +88,7 @@ static bg_status look_around(mnist_data *data, bg_error *error)
         snprintf(text, sizeof text, "$BRIGADE_DATA (%s) has no MNIST; it was skipped", own);
         cli_warn("mnist", text);
     }
-    return load_both(usual, sizeof usual / sizeof usual[0], data, error);
+    return load_both(usual, 1, data, error);
 }
 
 static bg_status find(const mnist_config *config, mnist_data *data, bg_error *error)

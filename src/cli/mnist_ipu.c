@@ -18,8 +18,10 @@
 
 #include "cli/command.h"
 #include "cli/config.h"
+#include "config/document.h"
 #include "config/ipu_config.h"
 #include "core/error.h"
+#include "options/choices.h"
 
 static const char *const blocks[] = {"B1", "B2", "B3", "B4"};
 static const bg_ipu_model network = {.layer_count = sizeof blocks / sizeof blocks[0], .layer_blocks = blocks};
@@ -29,7 +31,7 @@ typedef struct governed {
     const char *flag;
     bgi_ipu_field_id field;
     const char *always; /* what every configuration says; NULL: the field decides */
-    bool is_part;       /* of what the flag says: the optimiser's state in a list, or that the scale adapts itself */
+    bool is_part;       /* of what the flag says: the optimizer's state in a list, or that the scale adapts itself */
 } governed;
 
 static const governed governed_flags[] = {
@@ -44,7 +46,7 @@ static const governed governed_flags[] = {
     {.flag = "partials", .field = BGI_IPU_HALF_PARTIALS},
     {.flag = "output-mode", .field = BGI_IPU_OUTPUT_MODE},
     {.flag = "recompute", .field = BGI_IPU_RECOMPUTE},
-    {.flag = "offload-optimiser", .field = BGI_IPU_STATE_OFFCHIP},
+    {.flag = "offload-optimizer", .field = BGI_IPU_STATE_OFFCHIP},
     {.flag = "offload", .field = BGI_IPU_STATE_OFFCHIP, .is_part = true},
     {.flag = "shard", .field = BGI_IPU_SHARDING, .is_part = true},
     {.flag = "loss-scaling", .field = BGI_IPU_AUTO_LOSS_SCALING, .is_part = true},
@@ -54,15 +56,6 @@ static const governed governed_flags[] = {
     {.flag = "device-mapping", .field = BGI_IPU_LAYERS},
 };
 enum { GOVERNED_COUNT = sizeof governed_flags / sizeof governed_flags[0] };
-
-static uint32_t find_option(const char *name)
-{
-    uint32_t index = 0;
-
-    while (mnist_options[index].name == NULL || strcmp(mnist_options[index].name, name) != 0)
-        index++;
-    return index;
-}
 
 static bool is_field_given(const bg_ipu_config *ipu, bgi_ipu_field_id id)
 {
@@ -82,162 +75,161 @@ static bool is_decided(const bg_ipu_config *ipu, const governed *rule)
 
 /* ---- values of flags ---- */
 
-static size_t value_bytes(cli_kind kind)
+static const cli_option *find_option(const mnist_config *config, const char *name)
 {
-    return kind == CLI_FLAG         ? sizeof(bool)
-           : kind == CLI_COUNT      ? sizeof(uint64_t)
-           : kind == CLI_COUNT_LIST ? sizeof(cli_counts)
-           : kind == CLI_REAL_LIST  ? sizeof(cli_reals)
-                                    : sizeof(const char *);
+    return &config->library.table->options[cli_table_find(config->library.table, name)];
 }
 
-/* One value is that of all devices. */
-static bool are_same_reals(const cli_reals *a, const cli_reals *b)
+static bool is_given(const mnist_config *config, const char *name)
 {
-    const uint32_t count = a->count > b->count ? a->count : b->count;
+    return cli_library_is_given(&config->library, name);
+}
 
-    for (uint32_t i = 0; i < count; i++)
-        if (!(a->values[a->count == 1 ? 0 : i] == b->values[b->count == 1 ? 0 : i]))
+static const char *const *text_of(const cli_option *option, const mnist_config *config)
+{
+    return (const char *const *)(const void *)((const char *)config + option->offset);
+}
+
+/* Of shares of memory one value is that of all devices. */
+static bool are_same_proportions(const bg_memory_options *a, const bg_memory_options *b)
+{
+    const uint32_t x = a->matmul_proportion_count, y = b->matmul_proportion_count, count = x > y ? x : y;
+
+    for (uint32_t i = 0; x > 0 && y > 0 && i < count; i++)
+        if (!(a->matmul_proportions[x == 1 ? 0 : i] == b->matmul_proportions[y == 1 ? 0 : i]))
             return false;
-    return a->count == b->count || a->count == 1 || b->count == 1;
+    return x == y || x == 1 || y == 1;
 }
 
 static bool is_same_value(const cli_option *option, const mnist_config *a, const mnist_config *b)
 {
-    const char *x = (const char *)a + option->offset, *y = (const char *)b + option->offset;
+    const bg_options *x = &a->library.options, *y = &b->library.options;
 
-    if (option->kind == CLI_REAL_LIST)
-        return are_same_reals((const cli_reals *)(const void *)x, (const cli_reals *)(const void *)y);
-    if (option->kind != CLI_TEXT && option->kind != CLI_CHOICE)
-        return memcmp(x, y, value_bytes(option->kind)) == 0;
-    return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
+    if (option->row == NULL)
+        return strcmp(*text_of(option, a), *text_of(option, b)) == 0;
+    return option->row->kind == BGI_OPTION_REALS ? are_same_proportions(&x->memory, &y->memory)
+                                                 : bgi_option_is_equal(option->row, x, y);
 }
 
 static void keep_value(const cli_option *option, const mnist_config *from, mnist_config *to)
 {
-    memcpy((char *)to + option->offset, (const char *)from + option->offset, value_bytes(option->kind));
+    if (option->row != NULL)
+        bgi_option_copy(option->row, &from->library.options, &to->library.options);
+    else
+        memcpy((char *)to + option->offset, text_of(option, from), sizeof(const char *));
 }
 
 /* "--replicas 2", as it was given. */
 static void print_flag(const cli_option *option, const mnist_config *config, char *text, size_t size)
 {
-    const char *value = (const char *)config + option->offset;
-    const cli_counts *list = (const cli_counts *)(const void *)value;
-    const cli_reals *reals = (const cli_reals *)(const void *)value;
+    bgi_string value = {0};
 
-    snprintf(text, size, "--%s", option->name);
-    if (option->kind == CLI_COUNT)
-        snprintf(text + strlen(text), size - strlen(text), " %" PRIu64, *(const uint64_t *)(const void *)value);
-    if (option->kind == CLI_TEXT || option->kind == CLI_CHOICE)
-        snprintf(text + strlen(text), size - strlen(text), " %s", *(const char *const *)(const void *)value);
-    for (uint32_t i = 0; option->kind == CLI_COUNT_LIST && i < list->count; i++)
-        snprintf(text + strlen(text), size - strlen(text), "%s%u", i == 0 ? " " : ",", list->values[i]);
-    for (uint32_t i = 0; option->kind == CLI_REAL_LIST && i < reals->count; i++)
-        snprintf(text + strlen(text), size - strlen(text), "%s%g", i == 0 ? " " : ",", reals->values[i]);
+    if (option->row != NULL && option->kind != CLI_FLAG)
+        bgi_option_print(option->row, &config->library.options, &value);
+    else if (option->row == NULL)
+        bgi_string_add(&value, "%s", *text_of(option, config));
+    snprintf(text, size, "--%s%s%s", option->name, value.data != NULL ? " " : "", value.data != NULL ? value.data : "");
+    bgi_string_clear(&value);
 }
 
 /* ---- what the configuration says of flags ---- */
 
-static void set_proportions(const bg_options *options, cli_reals *out)
-{
-    *out = (cli_reals){.count = options->matmul_proportion_count};
-    for (uint32_t i = 0; i < out->count; i++)
-        out->values[i] = options->matmul_proportions[i];
-}
-
-static bool adapts_itself(const char *loss_scaling)
-{
-    return strncmp(loss_scaling, "auto", 4) == 0;
-}
-
 /* The flags that would make these options. */
 static void set_flags(const bg_ipu_options *made, mnist_config *config)
 {
+    static const char *const taken[] = {"strategy",
+                                        "stages",
+                                        "devices",
+                                        "device-iterations",
+                                        "accumulation",
+                                        "replicas",
+                                        "seed",
+                                        "gradient-accumulation",
+                                        "offload-optimizer",
+                                        "partials",
+                                        "matmul-proportion"};
     const bg_options *options = &made->options;
+    cli_library *library = &config->library;
 
-    config->strategy = bg_strategy_name(options->strategy);
-    config->stages = options->stages;
-    config->devices = options->device_count;
-    config->device_mapping = (cli_counts){.count = 0};
-    config->accumulation = bg_accumulation_name(options->accumulation);
-    config->replica_reduction = "mean"; /* of a mean over micro-batches */
-    config->device_iterations = options->device_iterations;
-    config->gradient_accumulation = options->gradient_accumulation;
-    config->replicas = options->replicas;
-    config->seed = options->seed;
-    config->partials = bg_dtype_name(options->partials);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        bgi_option_copy(find_option(config, taken[i])->row, options, &library->options);
+    library->options.execution.device_mapping = NULL;
+    library->options.execution.device_mapping_count = 0;
+    library->options.replicas.replica_reduction = BG_REPLICAS_MEAN; /* of a mean over micro-batches */
     /* The default of training. */
-    config->output_mode =
-        bg_output_mode_name(options->output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->output_mode);
-    config->rounds_if_16_bits = options->stochastic_rounding;
-    config->recompute = bg_recompute_name(options->recompute);
-    if (options->recompute == BG_RECOMPUTE_CHECKPOINTS)
+    library->options.reporting.output_mode =
+        options->reporting.output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->reporting.output_mode;
+    config->rounds_if_16_bits = options->numerics.stochastic_rounding;
+    library->recompute = bgi_recompute_name(options->memory.recompute);
+    if (options->memory.recompute == BG_RECOMPUTE_CHECKPOINTS)
         config->checkpoint_blocks = true; /* every layer's result */
-    config->offload_optimiser = options->offload_optimiser;
-    if (config->shard == NULL && options->locations[BG_LOCATION_STATE].sharded)
-        config->shard = "optimiser";
-    set_proportions(options, &config->common.matmul_proportions);
-    if (options->auto_loss_scaling.enabled && !adapts_itself(config->loss_scaling))
-        config->loss_scaling = "auto";
-    if (config->common.cache_dir == NULL)
-        config->common.cache_dir = options->cache_dir;
+    if (library->shard == NULL && options->memory.locations[BG_LOCATION_STATE].sharded)
+        library->shard = "optimizer";
+    if (options->numerics.auto_loss_scaling.enabled && !cli_loss_scaling_is_auto(library->loss_scaling))
+        library->loss_scaling = "auto";
+    if (library->options.files.cache_dir == NULL)
+        library->options.files.cache_dir = options->files.cache_dir;
     /* Configurations have it, and it is about limits of IPUs. */
-    config->auto_round_devices = options->auto_round_devices && config->ipu_limits;
+    library->options.execution.auto_round_devices =
+        options->execution.auto_round_devices && library->options.execution.ipu_limits;
 }
 
 static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *rule, const mnist_config *config,
                                       bg_error *error)
 {
     const bgi_ipu_field_id id = find_deciding(ipu, rule);
-    char flag[256], *value;
+    bgi_string value = {0};
+    char flag[256];
 
-    print_flag(&mnist_options[find_option(rule->flag)], config, flag, sizeof flag);
+    print_flag(find_option(config, rule->flag), config, flag, sizeof flag);
     if (rule->always != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "%s contradicts --config: a configuration %s; leave one out", flag,
                             rule->always);
-    value = json_dumps(ipu->given[id], JSON_ENCODE_ANY | JSON_COMPACT);
+    bgi_json_print(&value, ipu->given[id]);
+    if (value.failed) {
+        bgi_string_clear(&value);
+        return bgi_error_memory(error, bgi_ipu_fields[id].name, 0);
+    }
     bg_error_set(error, BG_ERROR_INVALID,
                  "%s contradicts `%s` = %s of %s%s%s; leave the flag out, or change the field by "
                  "--config-update",
-                 flag, bgi_ipu_fields[id].name, value != NULL ? value : "?",
-                 config->ipu_name != NULL ? "--config " : "--config-update ",
+                 flag, bgi_ipu_fields[id].name, value.data, config->ipu_name != NULL ? "--config " : "--config-update ",
                  config->ipu_name != NULL ? config->ipu_name : config->ipu_update,
                  config->ipu_name != NULL && config->ipu_update != NULL ? " with --config-update" : "");
-    free(value);
+    bgi_string_clear(&value);
     return error->status;
 }
 
-/* Of a list, only whether the optimiser's state is in it; of a scale, whether it adapts itself. */
+/* Of a list, only whether the optimizer's state is in it; of a scale, whether it adapts itself. */
 static bool is_contradiction(const governed *rule, const mnist_config *flags, const mnist_config *wanted)
 {
     const bg_options *options = &wanted->ipu.training.options;
 
     if (!rule->is_part)
-        return !is_same_value(&mnist_options[find_option(rule->flag)], flags, wanted);
+        return !is_same_value(find_option(flags, rule->flag), flags, wanted);
     if (strcmp(rule->flag, "loss-scaling") == 0)
-        return adapts_itself(flags->loss_scaling) != options->auto_loss_scaling.enabled;
+        return cli_loss_scaling_is_auto(flags->library.loss_scaling) != options->numerics.auto_loss_scaling.enabled;
     if (strcmp(rule->flag, "shard") == 0)
-        return mnist_config_lists_state(flags->shard) != options->locations[BG_LOCATION_STATE].sharded;
-    return mnist_config_lists_state(flags->offload) != options->offload_optimiser;
+        return mnist_config_lists_state(flags->library.shard) != options->memory.locations[BG_LOCATION_STATE].sharded;
+    return mnist_config_lists_state(flags->library.offload) != options->memory.offload_optimizer;
 }
 
 /* Flags beside the configuration: those that it decides must agree, the others hold. Where layers are is one decision:
  * a flag for it brings all of them. */
-static bg_status merge_flags(const bg_ipu_config *ipu, const bool *given, const mnist_config *flags,
-                             mnist_config *wanted, bg_error *error)
+static bg_status merge_flags(const bg_ipu_config *ipu, const mnist_config *flags, mnist_config *wanted, bg_error *error)
 {
     const bool has_placement =
-        given[find_option("stages")] || given[find_option("devices")] || given[find_option("device-mapping")];
+        is_given(flags, "stages") || is_given(flags, "devices") || is_given(flags, "device-mapping");
 
     for (uint32_t i = 0; i < GOVERNED_COUNT; i++) {
         const governed *rule = &governed_flags[i];
-        const uint32_t index = find_option(rule->flag);
-        const bool is_given = given[index] || (rule->field == BGI_IPU_LAYERS && has_placement);
+        const bool is_named = is_given(flags, rule->flag);
+        const bool is_wanted = is_named || (rule->field == BGI_IPU_LAYERS && has_placement);
 
         if (!is_decided(ipu, rule)) {
-            if (is_given)
-                keep_value(&mnist_options[index], flags, wanted);
-        } else if (given[index] && is_contradiction(rule, flags, wanted)) {
+            if (is_wanted)
+                keep_value(find_option(flags, rule->flag), flags, wanted);
+        } else if (is_named && is_contradiction(rule, flags, wanted)) {
             return report_contradiction(ipu, rule, flags, error);
         }
     }
@@ -295,26 +287,30 @@ static void say_without_effect(const mnist_config *config, const bg_ipu_config *
 
 static bg_status make_options(const bg_ipu_config *ipu, mnist_config *config, bg_error *error)
 {
-    bg_status status =
-        bg_ipu_config_to_options(ipu, false, config->common.compile_only, &network, &config->ipu.training, error);
+    bg_status status = bg_ipu_config_to_options(ipu, false, config->library.options.execution.compile_only, &network,
+                                                &config->ipu.training, error);
 
     if (status == BG_OK)
-        status = bg_ipu_config_to_options(ipu, true, config->common.compile_only, &network, &config->ipu.test, error);
+        status = bg_ipu_config_to_options(ipu, true, config->library.options.execution.compile_only, &network,
+                                          &config->ipu.test, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--config");
 }
 
-static bg_status apply(bg_ipu_config *ipu, const bool *given, mnist_config *config, bg_error *error)
+static bg_status apply(bg_ipu_config *ipu, mnist_config *config, bg_error *error)
 {
     mnist_config wanted;
     char *notes = NULL;
 
     /* Whether there are replicas decides what fields about them mean. */
-    if (given[find_option("replicas")] && !is_field_given(ipu, BGI_IPU_REPLICAS))
-        BGI_TRY(bg_ipu_config_set_integer(ipu, "replication_factor", (int64_t)config->replicas, error));
+    if (is_given(config, "replicas") && !is_field_given(ipu, BGI_IPU_REPLICAS))
+        BGI_TRY(bg_ipu_config_set(
+            ipu, "replication_factor",
+            &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = (int64_t)config->library.options.replicas.count},
+            error));
     BGI_TRY(make_options(ipu, config, error));
     wanted = *config;
     set_flags(&wanted.ipu.training, &wanted);
-    BGI_TRY(merge_flags(ipu, given, config, &wanted, error));
+    BGI_TRY(merge_flags(ipu, config, &wanted, error));
     *config = wanted;
     if (config->quiet)
         return BG_OK;
@@ -329,7 +325,7 @@ static bg_status apply(bg_ipu_config *ipu, const bool *given, mnist_config *conf
     return BG_OK;
 }
 
-int mnist_ipu_resolve(mnist_config *config, const bool *given, bg_error *error)
+int mnist_ipu_resolve(mnist_config *config, bg_error *error)
 {
     bg_ipu_config *ipu = NULL;
     bg_status status;
@@ -338,7 +334,7 @@ int mnist_ipu_resolve(mnist_config *config, const bool *given, bg_error *error)
         return CLI_DONE;
     if (load(config, &ipu, error) != BG_OK)
         return CLI_USAGE;
-    status = apply(ipu, given, config, error);
+    status = apply(ipu, config, error);
     bg_ipu_config_destroy(ipu);
     return status == BG_OK ? CLI_DONE : CLI_USAGE;
 }
@@ -348,5 +344,5 @@ void mnist_config_clear(mnist_config *config)
     bg_costs_clear(&config->costs);
     bg_ipu_options_clear(&config->ipu.training);
     bg_ipu_options_clear(&config->ipu.test);
-    cli_library_clear(&config->common);
+    cli_library_clear(&config->library);
 }

@@ -4,13 +4,13 @@
  */
 #include "cli/mnist.h"
 
-#include <jansson.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "core/isa.h"
+#include "core/threads.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -21,51 +21,143 @@
 #endif
 
 /* null, the value, or an array of them. */
-static json_t *list_value(const cli_option *option, const void *list)
+static void add_list(bgi_json_writer *line, const cli_option *option, const void *list)
 {
     const uint32_t count = *(const uint32_t *)list;
-    json_t *array = count == 0 ? json_null() : json_array();
+    const bool is_one = count == 1 && option->kind == CLI_SIZE_LIST;
 
-    for (uint32_t i = 0; i < count; i++) {
-        json_t *value = option->kind == CLI_REAL_LIST   ? json_real(((const cli_reals *)list)->values[i])
-                        : option->kind == CLI_SIZE_LIST ? json_integer((json_int_t)((const cli_sizes *)list)->values[i])
-                                                        : json_integer(((const cli_counts *)list)->values[i]);
-        if (count == 1 && option->kind == CLI_SIZE_LIST) {
-            json_decref(array);
-            return value;
-        }
-        json_array_append_new(array, value);
+    if (count == 0) {
+        bgi_json_null(line, option->name);
+        return;
     }
-    return array;
+    if (!is_one)
+        bgi_json_open(line, option->name, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        if (option->kind == CLI_REAL_LIST)
+            bgi_json_real(line, NULL, ((const cli_reals *)list)->values[i], CLI_LOG_DIGITS);
+        else if (option->kind == CLI_SIZE_LIST)
+            bgi_json_count(line, is_one ? option->name : NULL, ((const cli_sizes *)list)->values[i]);
+        else
+            bgi_json_count(line, NULL, ((const cli_counts *)list)->values[i]);
+    }
+    if (!is_one)
+        bgi_json_close(line, ']');
 }
 
-static json_t *option_value(const cli_option *option, const mnist_config *config)
+/* A path may be no UTF-8, and the log is: bytes that are none become question marks. */
+static void add_text(bgi_json_writer *line, const char *key, const char *text)
+{
+    char *copy = text != NULL && !bgi_text_is_utf8(text) ? strdup(text) : NULL;
+
+    for (size_t at = 0, left = copy != NULL ? strlen(copy) : 0, step; left > 0; at += step, left -= step) {
+        step = bgi_utf8_bytes((const unsigned char *)copy + at, left);
+        if (step == 0) {
+            copy[at] = '?';
+            step = 1;
+        }
+    }
+    bgi_json_text(line, key, copy != NULL ? copy : text);
+    free(copy);
+}
+
+/* Above 2^63 - 1 (a seed) many readers have no integer: it is a text. */
+static void add_count(bgi_json_writer *line, const char *name, uint64_t value)
+{
+    char digits[24];
+
+    snprintf(digits, sizeof digits, "%" PRIu64, value);
+    if (value > INT64_MAX)
+        bgi_json_text(line, name, digits);
+    else
+        bgi_json_count(line, name, value);
+}
+
+static void add_row_list(bgi_json_writer *line, const bgi_option *row, const bg_options *options)
+{
+    const void *elements = *(const void *const *)(const void *)((const char *)options + row->offset);
+    const uint32_t count = *(const uint32_t *)(const void *)((const char *)options + row->count_offset);
+
+    if (elements == NULL || count == 0) {
+        bgi_json_null(line, row->flag);
+        return;
+    }
+    bgi_json_open(line, row->flag, '[');
+    for (uint32_t i = 0; i < count; i++)
+        if (row->kind == BGI_OPTION_REALS)
+            bgi_json_real(line, NULL, ((const double *)elements)[i], CLI_LOG_DIGITS);
+        else
+            bgi_json_count(line, NULL, ((const uint32_t *)elements)[i]);
+    bgi_json_close(line, ']');
+}
+
+/* A flag of the library's options, as the options have it. */
+static void add_row(bgi_json_writer *line, const bgi_option *row, const bg_options *options)
+{
+    const void *value = (const char *)options + row->offset;
+    bgi_string text = {0};
+
+    switch (row->kind) {
+    case BGI_OPTION_BOOL:
+        bgi_json_bool(line, row->flag, *(const bool *)value);
+        break;
+    case BGI_OPTION_COUNT:
+        bgi_json_count(line, row->flag, *(const uint32_t *)value);
+        break;
+    case BGI_OPTION_SEED:
+        add_count(line, row->flag, *(const uint64_t *)value);
+        break;
+    case BGI_OPTION_INTEGER:
+        bgi_json_integer(line, row->flag, *(const int32_t *)value);
+        break;
+    case BGI_OPTION_REAL:
+        bgi_json_real(line, row->flag, *(const double *)value, CLI_LOG_DIGITS);
+        break;
+    case BGI_OPTION_TEXT:
+    case BGI_OPTION_SCHEDULE:
+        add_text(line, row->flag, *(const char *const *)value);
+        break;
+    case BGI_OPTION_COUNTS:
+    case BGI_OPTION_REALS:
+        add_row_list(line, row, options);
+        break;
+    default:
+        bgi_option_print(row, options, &text);
+        bgi_json_text(line, row->flag, text.data);
+        bgi_string_clear(&text);
+    }
+}
+
+static void add_option(bgi_json_writer *line, const cli_option *option, const mnist_config *config)
 {
     const void *value = (const char *)config + option->offset;
 
+    if (option->row != NULL) {
+        add_row(line, option->row, value);
+        return;
+    }
     switch (option->kind) {
     case CLI_FLAG:
-        return json_boolean(*(const bool *)value);
+        bgi_json_bool(line, option->name, *(const bool *)value);
+        break;
     case CLI_COUNT:
     case CLI_SIZE:
-        /* Above 2^63 - 1 (a seed) jansson has no integer. */
-        if (*(const uint64_t *)value > INT64_MAX)
-            return json_sprintf("%llu", (unsigned long long)*(const uint64_t *)value);
-        return json_integer((json_int_t) * (const uint64_t *)value);
+        add_count(line, option->name, *(const uint64_t *)value);
+        break;
     case CLI_REAL:
-        return json_real(*(const double *)value);
+        bgi_json_real(line, option->name, *(const double *)value, CLI_LOG_DIGITS);
+        break;
     case CLI_TEXT:
     case CLI_CHOICE:
-        return *(const char *const *)value != NULL ? json_string(*(const char *const *)value) : json_null();
+        add_text(line, option->name, *(const char *const *)value);
+        break;
     case CLI_COUNT_LIST:
     case CLI_SIZE_LIST:
     case CLI_REAL_LIST:
-        return list_value(option, value);
-    case CLI_TEXT_LIST: /* there is none */
-    case CLI_HEADING:
+        add_list(line, option, value);
+        break;
+    default: /* there is no other */
         break;
     }
-    return NULL;
 }
 
 /* The number of workers that run, by the lines that describe them. */
@@ -83,68 +175,87 @@ static uint64_t count_workers(const bg_session *session)
     return count;
 }
 
-static void set_null(json_t *object, const char *key, bool is_null)
+/* Numbers that stand for nothing given. */
+static bool is_null(const char *name, const mnist_config *config)
 {
-    if (is_null)
-        json_object_set_new(object, key, json_null());
+    const bg_execution_options *execution = &config->library.options.execution;
+
+    return (strcmp(name, "devices") == 0 && execution->device_count == 0) ||
+           (strcmp(name, "steps") == 0 && config->steps == 0) ||
+           (strcmp(name, "checkpoint-steps") == 0 && config->checkpoint_steps == 0) ||
+           (strcmp(name, "cores") == 0 && execution->cores == 0) ||
+           (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }
 
 /* What was not given is replaced by what the run used, or null where it used nothing. */
-static json_t *describe_config(const mnist_config *given, const char *save_path, const bg_session *session)
+static void add_config(bgi_json_writer *line, const mnist_config *given, const char *save_path, const bg_plan *plan,
+                       const bg_session *session)
 {
     mnist_config used = *given;
-    const mnist_config *config = &used;
-    json_t *object = json_object();
-    bool is_single = strcmp(given->strategy, "single") == 0;
+    bg_execution_options *execution = &used.library.options.execution;
 
-    used.cores = count_workers(session);
+    execution->cores = (uint32_t)count_workers(session);
     used.save_path = save_path;
-    if (used.schedule == NULL && strcmp(given->strategy, "pipelined") == 0)
-        used.schedule = "interleaved";
-    if (used.stages == NULL)
-        used.stages = is_single ? "B1,B2,B3,B4" : "B1|B2|B3|B4";
+    if (execution->schedule == NULL && execution->strategy == BG_STRATEGY_PIPELINED)
+        execution->schedule = bg_plan_schedule_name(plan);
+    if (execution->stages == NULL)
+        execution->stages = execution->strategy == BG_STRATEGY_SINGLE ? "B1,B2,B3,B4" : "B1|B2|B3|B4";
     if (!used.profile)
         used.profile_dir = NULL;
     else if (used.profile_dir == NULL)
         used.profile_dir = MNIST_PROFILE_DIR;
 
-    for (const cli_option *option = mnist_options; option->name != NULL || option->help != NULL; option++)
-        if (option->kind != CLI_HEADING)
-            json_object_set_new(object, option->name, option_value(option, config));
-    set_null(object, "devices", used.devices == 0);
-    set_null(object, "steps", used.steps == 0);
-    set_null(object, "checkpoint-steps", used.checkpoint_steps == 0);
-    set_null(object, "cores", used.cores == 0);
-    set_null(object, "io-threads", used.io_threads == UINT64_MAX);
-    return object;
+    bgi_json_open(line, "config", '{');
+    for (const cli_option *option = used.library.table->options; option->name != NULL || option->help != NULL;
+         option++) {
+        if (option->kind == CLI_HEADING)
+            continue;
+        if (is_null(option->name, &used))
+            bgi_json_null(line, option->name);
+        else
+            add_option(line, option, &used);
+    }
+    bgi_json_close(line, '}');
 }
 
-static json_t *describe_versions(void)
+static void add_versions(bgi_json_writer *line)
 {
     static const char *const isa_names[] = {
         [BGI_ISA_PORTABLE] = "portable", [BGI_ISA_AVX2] = "avx2", [BGI_ISA_AVX512] = "avx512"};
 
-    return json_pack("{s:s, s:s, s:s, s:I}", "brigade", BGI_VERSION, "compiler", COMPILER, "cpu_isa",
-                     isa_names[bgi_cpu_isa()], "host_cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN));
+    bgi_json_open(line, "versions", '{');
+    bgi_json_text(line, "brigade", bg_version());
+    bgi_json_text(line, "compiler", COMPILER);
+    bgi_json_text(line, "cpu_isa", isa_names[bgi_cpu_isa()]);
+    bgi_json_count(line, "host_cores", bgi_processors_online());
+    bgi_json_close(line, '}');
 }
 
-static json_t *describe_data(const mnist_data *data)
+static void add_data(bgi_json_writer *line, const mnist_data *data)
 {
-    return json_pack("{s:s?, s:b, s:I, s:I}", "source", data->train.source, "generated", data->is_generated ? 1 : 0,
-                     "training_images", (json_int_t)bg_dataset_sample_count(data->train_set), "test_images",
-                     (json_int_t)bg_dataset_sample_count(data->test_set));
+    bgi_json_open(line, "data", '{');
+    add_text(line, "source", data->train.source);
+    bgi_json_bool(line, "generated", data->is_generated);
+    bgi_json_count(line, "training_images", bg_dataset_sample_count(data->train_set));
+    bgi_json_count(line, "test_images", bg_dataset_sample_count(data->test_set));
+    bgi_json_close(line, '}');
 }
 
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
-                         const bg_session *session, bool continues, const volatile sig_atomic_t *stop, bg_error *error)
+                         const bg_plan *plan, const bg_session *session, bool continues,
+                         const volatile sig_atomic_t *stop, bg_error *error)
 {
+    bgi_json_writer line = {.depth = 0};
+
     BGI_TRY(cli_log_open(log, config->log_path, continues, stop, error));
     if (log->stream == NULL)
         return BG_OK;
-    BGI_TRY(cli_log_write(log,
-                          json_pack("{s:o, s:o, s:o}", "config", describe_config(config, save_path, session),
-                                    "versions", describe_versions(), "data", describe_data(data)),
-                          error));
+    bgi_json_open(&line, NULL, '{');
+    add_config(&line, config, save_path, plan, session);
+    add_versions(&line);
+    add_data(&line, data);
+    bgi_json_close(&line, '}');
+    BGI_TRY(cli_log_write(log, &line, error));
     return cli_log_flush(log, error);
 }
 
@@ -160,7 +271,7 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
     const double images_per_s = (double)call->valid_count / (1e-9 * (double)call->run_ns);
 
     for (uint64_t step = 0; step < call->device_iterations; step++) {
-        json_t *line;
+        bgi_json_writer line = {.depth = 0};
         double loss = 0.0, correct = 0.0, images = 0.0, counted = 0.0;
         for (uint64_t i = 0; i < count; i++) {
             const uint64_t valid = bg_trainer_call_valid(call, step * count + i);
@@ -171,16 +282,19 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
             loss += valid > 0 ? share * (double)losses[step * count + i] : 0.0;
             correct += (double)corrects[step * count + i];
         }
-        line =
-            json_pack("{s:I, s:I, s:o, s:f}", "step", (json_int_t)(call->first_update + 1 + step), "epoch",
-                      (json_int_t)epoch, "loss", cli_json_real(loss / counted), "accuracy", 100.0 * correct / images);
+        bgi_json_open(&line, NULL, '{');
+        bgi_json_count(&line, "step", call->first_update + 1 + step);
+        bgi_json_count(&line, "epoch", epoch);
+        bgi_json_real(&line, "loss", loss / counted, CLI_LOG_DIGITS);
+        bgi_json_real(&line, "accuracy", 100.0 * correct / images, CLI_LOG_DIGITS);
         /* All replicas have the same norm and scale. */
         if (norms != NULL)
-            json_object_set_new(line, "grad_norm", cli_json_real((double)norms[step * call->replicas]));
+            bgi_json_real(&line, "grad_norm", (double)norms[step * call->replicas], CLI_LOG_DIGITS);
         if (scales != NULL)
-            json_object_set_new(line, "loss_scale", json_real((double)scales[step * call->replicas]));
-        json_object_set_new(line, "images_per_s", json_real(images_per_s));
-        BGI_TRY(cli_log_write(log, line, error));
+            bgi_json_real(&line, "loss_scale", (double)scales[step * call->replicas], CLI_LOG_DIGITS);
+        bgi_json_real(&line, "images_per_s", images_per_s, CLI_LOG_DIGITS);
+        bgi_json_close(&line, '}');
+        BGI_TRY(cli_log_write(log, &line, error));
     }
     return cli_log_flush(log, error);
 }

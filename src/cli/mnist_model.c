@@ -30,7 +30,7 @@ static uint32_t list_requests(const mnist_shape *shape, bg_output_request reques
     return count;
 }
 
-bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch)
+bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch)
 {
     const mnist_config *config = user;
     bg_convnet_options network = bg_convnet_defaults();
@@ -45,29 +45,40 @@ bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_stage stage, in
     return bg_convnet_build(graph, &network).loss;
 }
 
+/* --shard speaks of the training's replicas. A test on one replica, as --config may have it, keeps weights whole. */
+static void keep_test_whole(bg_options *options, mnist_plan_room *room)
+{
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
+        options->memory.locations[k].sharded = false;
+    for (uint32_t i = 0; options->memory.location_rules == room->rules && i < options->memory.location_rule_count; i++)
+        room->rules[i].location.sharded = false;
+}
+
 bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, mnist_plan_room *room)
 {
     bg_options options = mnist_plan_options(config, shape->training, room);
 
-    options.device_iterations = (uint32_t)shape->device_iterations;
-    options.gradient_accumulation = (uint32_t)shape->gradient_accumulation;
-    options.replicas = (uint32_t)shape->replicas;
-    options.output_mode = shape->output_mode;
-    options.output_period = (uint32_t)shape->output_period;
-    options.offload_optimiser = shape->training && config->offload_optimiser;
-    options.trace = shape->training && (config->profile || options.trace);
-    if (config->common.run_options == NULL || !bg_run_options_is_given(config->common.run_options, "trace_events"))
-        options.trace_events = PROFILE_EVENTS;
+    options.execution.device_iterations = (uint32_t)shape->device_iterations;
+    options.execution.gradient_accumulation = (uint32_t)shape->gradient_accumulation;
+    options.replicas.count = (uint32_t)shape->replicas;
+    options.reporting.output_mode = shape->output_mode;
+    options.reporting.output_period = (uint32_t)shape->output_period;
+    options.memory.offload_optimizer = shape->training && config->library.options.memory.offload_optimizer;
+    options.reporting.trace = shape->training && (config->profile || options.reporting.trace);
+    if (config->library.run_options == NULL || !bg_run_options_is_given(config->library.run_options, "trace_events"))
+        options.reporting.trace_events = PROFILE_EVENTS;
     if (shape->training && config->costs.stage_count > 0) {
-        options.stage_costs = config->costs.stages;
-        options.stage_cost_count = config->costs.stage_count;
-        options.message_bytes_per_ns = config->costs.message_bytes_per_ns;
+        options.execution.stage_costs = config->costs.stages;
+        options.execution.stage_cost_count = config->costs.stage_count;
+        options.execution.message_bytes_per_ns = config->costs.message_bytes_per_ns;
     }
     if (!shape->training)
-        options.auto_loss_scaling.enabled = false;
-    options.auto_loss_scaling.output |= shape->logs_scale;
-    options.output_requests = room->requests;
-    options.output_request_count = list_requests(shape, room->requests);
+        options.numerics.auto_loss_scaling.enabled = false;
+    if (!shape->training && shape->replicas == 1 && config->library.options.replicas.count > 1)
+        keep_test_whole(&options, room);
+    options.numerics.auto_loss_scaling.output |= shape->logs_scale;
+    options.reporting.output_requests = room->requests;
+    options.reporting.output_request_count = list_requests(shape, room->requests);
     return options;
 }
 
@@ -82,19 +93,19 @@ bg_status mnist_plan_check(const mnist_config *config, bg_error *error)
 
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error)
 {
-    bg_optimiser optimiser;
+    bg_optimizer optimizer;
     mnist_plan_room room;
     const bg_options options = mnist_shape_options(config, shape, &room);
     bg_graph *graph = NULL;
     bg_value loss;
     bg_status status;
 
-    BGI_TRY(bg_optimiser_parse(config->optimiser, config->learning_rate, &optimiser, error));
+    BGI_TRY(bg_optimizer_parse(config->optimizer, config->learning_rate, &optimizer, error));
     BGI_TRY(bg_graph_create(&graph, error));
     loss = mnist_model_add((void *)(uintptr_t)config, graph, shape->training ? BG_TRAINER_FIT : BG_TRAINER_TEST,
                            (int64_t)shape->micro_batch);
     if (shape->training)
-        status = bg_plan_create_training(graph, loss, &optimiser, &options, out, error);
+        status = bg_plan_create_training(graph, loss, &optimizer, &options, out, error);
     else
         status = bg_plan_create_inference(graph, &options, out, error);
     bg_graph_destroy(graph);
@@ -103,18 +114,19 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape
 
 mnist_shape mnist_training_shape(const mnist_config *config)
 {
-    mnist_shape shape = {.training = true,
-                         .micro_batch = config->batch_size,
-                         .device_iterations = config->device_iterations,
-                         .gradient_accumulation = config->gradient_accumulation,
-                         .replicas = config->replicas,
-                         .output_period = config->output_period,
-                         .logs_all = config->log_path != NULL,
-                         .logs_norm = config->log_path != NULL && config->gradient_norm,
-                         .logs_scale = config->log_path != NULL && strncmp(config->loss_scaling, "auto", 4) == 0};
+    const bg_output_mode mode = config->library.options.reporting.output_mode;
 
-    bg_output_mode_find(config->output_mode, &shape.output_mode);
-    return shape;
+    return (mnist_shape){
+        .training = true,
+        .micro_batch = config->batch_size,
+        .device_iterations = config->library.options.execution.device_iterations,
+        .gradient_accumulation = config->library.options.execution.gradient_accumulation,
+        .replicas = config->library.options.replicas.count,
+        .output_mode = mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : mode,
+        .output_period = config->library.options.reporting.output_period,
+        .logs_all = config->log_path != NULL,
+        .logs_norm = config->log_path != NULL && config->library.options.reporting.output_gradient_norm,
+        .logs_scale = config->log_path != NULL && cli_loss_scaling_is_auto(config->library.loss_scaling)};
 }
 
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
@@ -124,8 +136,8 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
                          .device_iterations = mnist_test_iterations(config, test_count),
                          .gradient_accumulation = 1,
                          .replicas = mnist_test_replicas(config),
-                         .output_mode =
-                             config->ipu.test.stages != NULL ? config->ipu.test.options.output_mode : BG_OUTPUT_SUM};
+                         .output_mode = config->ipu.test.stages != NULL ? config->ipu.test.options.reporting.output_mode
+                                                                        : BG_OUTPUT_SUM};
 }
 
 /* ---- outputs of a call ---- */
@@ -145,9 +157,12 @@ static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *
     const uint64_t per_update = (uint64_t)call->gradient_accumulation * call->replicas;
 
     if (mode == BG_OUTPUT_EVERY_N)
-        return ((index / per_update + 1) * config->output_period - 1) * per_update + index % per_update;
+        return ((index / per_update + 1) * config->library.options.reporting.output_period - 1) * per_update +
+               index % per_update;
     if (mode == BG_OUTPUT_ALL || mode == BG_OUTPUT_SUM)
         return index;
+    if (call->canonical) /* each replica's last one */
+        return (call->device_iterations - 1) * per_update + (index + 1) * call->gradient_accumulation - 1;
     return call->device_iterations * per_update - count + index; /* the last ones */
 }
 

@@ -3,6 +3,7 @@
  * elsewhere.
  */
 #include "cli/mnist.h"
+#include "cli/ranks.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static const double redraw_s = 0.05;
 
 void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total)
 {
-    *progress = (mnist_progress){.is_terminal = isatty(STDOUT_FILENO) == 1, .quiet = quiet, .total = total};
+    *progress = (mnist_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet, .total = total};
     progress->start_s = bgi_clock_s();
 }
 
@@ -111,7 +112,7 @@ void mnist_progress_end(mnist_progress *progress, const mnist_score *score)
 
 mnist_download_progress mnist_download_progress_begin(bool quiet)
 {
-    return (mnist_download_progress){.is_terminal = isatty(STDOUT_FILENO) == 1, .quiet = quiet};
+    return (mnist_download_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet};
 }
 
 /* The file is there: its line for good. */
@@ -147,7 +148,7 @@ static void draw_file(mnist_download_progress *progress, uint64_t total, double 
     progress->shown_s = now_s;
 }
 
-bool mnist_download_progress_hear(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes)
+bool mnist_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes)
 {
     mnist_download_progress *progress = user;
     const double now_s = bgi_clock_s();

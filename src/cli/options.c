@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-enum { NAME_LIMIT = 48 };
+enum { NAME_LIMIT = 48, CHOICES_BYTES = 256 };
 
 static bool is_end(const cli_option *option)
 {
@@ -106,6 +106,28 @@ static bg_status read_real(const cli_option *option, const char *text, double *o
     return BG_OK;
 }
 
+const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes)
+{
+    const bgi_choices *choices = option->row != NULL ? option->row->choices : NULL;
+
+    if (choices == NULL)
+        return option->choices;
+    text[0] = '\0';
+    for (uint32_t value = 0; value < choices->count; value++)
+        if (choices->names[value] != NULL)
+            snprintf(text + strlen(text), size_bytes - strlen(text), "%s%s", text[0] != '\0' ? "|" : "",
+                     choices->names[value]);
+    return text;
+}
+
+static bg_status refuse_choice(const cli_option *option, const char *text, bg_error *error)
+{
+    char choices[CHOICES_BYTES];
+
+    return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be one of %s", option->name, text,
+                        cli_option_choices(option, choices, sizeof choices));
+}
+
 static bg_status read_choice(const cli_option *option, const char *text, const char **out, bg_error *error)
 {
     size_t length = strlen(text);
@@ -118,8 +140,7 @@ static bg_status read_choice(const cli_option *option, const char *text, const c
             return BG_OK;
         }
     }
-    return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be one of %s", option->name, text,
-                        option->choices);
+    return refuse_choice(option, text, error);
 }
 
 /* One part of a list, as the option of a single value would read it. */
@@ -171,10 +192,76 @@ static bg_status read_word(const cli_option *option, const char *text, cli_texts
     return BG_OK;
 }
 
+static bg_status read_integer(const cli_option *option, const char *text, bg_error *error)
+{
+    const int64_t least = (int64_t)option->row->minimum, most = (int64_t)option->row->maximum;
+    const bool is_negative = text[0] == '-';
+    const char *end;
+    uint64_t size;
+    int64_t value;
+
+    if (read_digits(text + is_negative, &end, &size) && *end == '\0' && size <= INT32_MAX) {
+        value = is_negative ? -(int64_t)size : (int64_t)size;
+        if (value >= least && value <= most)
+            return BG_OK;
+    }
+    return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be a whole number from %" PRId64 " to %" PRId64,
+                        option->name, text, least, most);
+}
+
+/* The library sets its option from the text when a command's own option of the kind could have it. */
+static bg_status read_row(const cli_option *option, const char *text, bg_options *options, bg_error *error)
+{
+    union {
+        cli_counts counts;
+        cli_reals reals;
+        uint64_t whole;
+        double real;
+    } value;
+    char digits[24];
+    bg_status status;
+
+    switch (option->kind) {
+    case CLI_COUNT:
+        BGI_TRY(read_count(option, text, &value.whole, error));
+        break;
+    case CLI_SIZE:
+        BGI_TRY(read_size(option, text, &value.whole, error));
+        snprintf(digits, sizeof digits, "%" PRIu64, value.whole);
+        text = digits;
+        break;
+    case CLI_REAL:
+        BGI_TRY(read_real(option, text, &value.real, error));
+        break;
+    case CLI_INTEGER:
+        BGI_TRY(read_integer(option, text, error));
+        break;
+    case CLI_COUNT_LIST:
+    case CLI_REAL_LIST:
+        BGI_TRY(read_list(option, text, &value, error));
+        break;
+    case CLI_CHOICE:
+        return bgi_option_set(option->row, options, option->arena, text, NULL) == BG_OK
+                   ? BG_OK
+                   : refuse_choice(option, text, error);
+    case CLI_TEXT: /* as it is, a schedule's too: it is looked for when the strategy is known */
+        if (text[0] == '\0')
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
+        *(const char **)(void *)((char *)options + option->row->offset) = text;
+        return BG_OK;
+    default:
+        break;
+    }
+    status = bgi_option_set(option->row, options, option->arena, text, error);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option->name);
+}
+
 static bg_status read_value(const cli_option *option, const char *text, void *values, bg_error *error)
 {
     void *value = (char *)values + option->offset;
 
+    if (option->row != NULL)
+        return read_row(option, text, value, error);
     switch (option->kind) {
     case CLI_COUNT:
         return read_count(option, text, value, error);
@@ -195,8 +282,7 @@ static bg_status read_value(const cli_option *option, const char *text, void *va
         return BG_OK;
     case CLI_TEXT_LIST:
         return read_word(option, text, value, error);
-    case CLI_FLAG:
-    case CLI_HEADING:
+    default:
         break;
     }
     return bg_error_set(error, BG_ERROR_INTERNAL, "option table: --%s takes no value", option->name);
@@ -225,7 +311,7 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     if (option->kind == CLI_FLAG) {
         if (value != NULL)
             return bg_error_set(error, BG_ERROR_INVALID, "--%s takes no value; it was given `%s`", name, value);
-        *(bool *)((char *)values + option->offset) = true;
+        *(bool *)((char *)values + option->offset + (option->row != NULL ? option->row->offset : 0)) = true;
         return BG_OK;
     }
     if (value == NULL) {
@@ -267,58 +353,106 @@ bg_status cli_options_read(const cli_option *options, int argc, char **argv, voi
 
 /* ---- help ---- */
 
-static void print_default(const cli_option *option, const void *values, FILE *stream)
+enum { HELP_INDENT = 28, HELP_LIMIT = 1024 };
+
+void cli_print_wrapped(const char *text, int column, int indent, FILE *stream)
+{
+    bool is_first = true;
+
+    while (*text != '\0') {
+        const int length = (int)strcspn(text, " ");
+        if (!is_first && column + 1 + length > CLI_HELP_COLUMNS) {
+            fprintf(stream, "\n%*s", indent, "");
+            column = indent;
+        } else if (!is_first) {
+            fputc(' ', stream);
+            column++;
+        }
+        column += fprintf(stream, "%.*s", length, text);
+        is_first = false;
+        text += length;
+        text += *text == ' ';
+    }
+    fputc('\n', stream);
+}
+
+static void add_row_default(const cli_option *option, const bg_options *options, char *text, size_t size)
+{
+    bgi_string value = {0};
+
+    bgi_option_print(option->row, options, &value);
+    snprintf(text, size, " (default: %s)",
+             option->row->kind == BGI_OPTION_BOOL          ? "off"
+             : value.data == NULL || value.data[0] == '\0' ? "none"
+                                                           : value.data);
+    bgi_string_clear(&value);
+}
+
+static void add_default(const cli_option *option, const void *values, char *text, size_t size)
 {
     const void *value = (const char *)values + option->offset;
 
     if (option->default_text != NULL) {
-        fprintf(stream, " (default: %s)", option->default_text);
+        snprintf(text, size, " (default: %s)", option->default_text);
+        return;
+    }
+    if (option->row != NULL) {
+        add_row_default(option, value, text, size);
         return;
     }
     switch (option->kind) {
     case CLI_COUNT:
     case CLI_SIZE:
-        fprintf(stream, " (default: %" PRIu64 ")", *(const uint64_t *)value);
+        snprintf(text, size, " (default: %" PRIu64 ")", *(const uint64_t *)value);
         break;
     case CLI_REAL:
-        fprintf(stream, " (default: %g)", *(const double *)value);
+        snprintf(text, size, " (default: %g)", *(const double *)value);
         break;
     case CLI_TEXT:
     case CLI_CHOICE:
-        fprintf(stream, " (default: %s)", *(const char *const *)value != NULL ? *(const char *const *)value : "none");
+        snprintf(text, size, " (default: %s)",
+                 *(const char *const *)value != NULL ? *(const char *const *)value : "none");
         break;
     case CLI_FLAG:
-        fputs(" (default: off)", stream);
+        snprintf(text, size, " (default: off)");
         break;
-    case CLI_TEXT_LIST: /* their tables say the default */
-    case CLI_COUNT_LIST:
-    case CLI_SIZE_LIST:
-    case CLI_REAL_LIST:
-    case CLI_HEADING:
+    default: /* of lists their tables say the default */
         break;
     }
 }
 
+static void print_option(const cli_option *option, const void *values, FILE *stream)
+{
+    char choices[CHOICES_BYTES], text[HELP_LIMIT];
+    const char *words = option->kind == CLI_CHOICE ? cli_option_choices(option, choices, sizeof choices) : NULL;
+    const bool is_inline = words != NULL && strlen(words) + strlen(option->name) < 40;
+    int column = fprintf(stream, "  --%s", option->name);
+
+    if (is_inline)
+        column += fprintf(stream, " %s", words);
+    else if (option->kind != CLI_FLAG)
+        column += fprintf(stream, " %s", words != NULL ? "NAME" : option->value);
+    snprintf(text, sizeof text, "%s%s%s", option->help, option->more != NULL ? "; " : "",
+             option->more != NULL ? option->more : "");
+    if (words != NULL && !is_inline) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), ": ");
+        for (; *words != '\0'; words++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), *words == '|' ? ", " : "%c", *words);
+    }
+    add_default(option, values, text + strlen(text), sizeof text - strlen(text));
+    if (column > HELP_INDENT - 2)
+        fprintf(stream, "\n%*s", HELP_INDENT, "");
+    else
+        fprintf(stream, "%*s", HELP_INDENT - column, "");
+    cli_print_wrapped(text, HELP_INDENT, HELP_INDENT, stream);
+}
+
 void cli_options_help(const cli_option *options, const void *values, FILE *stream)
 {
-    for (; !is_end(options); options++) {
-        int column;
-        if (options->kind == CLI_HEADING) {
+    for (; !is_end(options); options++)
+        if (options->kind == CLI_HEADING)
             fprintf(stream, "\n%s:\n", options->help);
-            continue;
-        }
-        column = fprintf(stream, "  --%s", options->name);
-        if (options->kind == CLI_CHOICE)
-            column += fprintf(stream, " %s", options->choices);
-        else if (options->kind != CLI_FLAG)
-            column += fprintf(stream, " %s", options->value);
-        if (column > 28)
-            fprintf(stream, "\n%30s", "");
         else
-            fprintf(stream, "%*s", 30 - column, "");
-        fputs(options->help, stream);
-        print_default(options, values, stream);
-        fputc('\n', stream);
-    }
-    fprintf(stream, "  %-28sthis text\n", "-h, --help");
+            print_option(options, values, stream);
+    fprintf(stream, "  %-*sthis text\n", HELP_INDENT - 2, "-h, --help");
 }

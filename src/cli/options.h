@@ -1,6 +1,9 @@
 /*
  * options.h: command lines as tables. A sub-command lists its options once; reading, ranges, help and defaults all come
  * from the list. Values land in a struct of the command, whose first values are the defaults.
+ *
+ * Flags of the library's options (options/options.def) are not listed: a command's list names them, or says that all
+ * flags of a group come here, and flags.c puts in what the options' table has. Their values land in a bg_options.
  */
 #ifndef BGI_CLI_OPTIONS_H
 #define BGI_CLI_OPTIONS_H
@@ -8,6 +11,8 @@
 #include <brigade/base.h>
 
 #include <stdio.h>
+
+#include "options/table.h"
 
 typedef enum cli_kind {
     CLI_HEADING = 0, /* a line between groups of options in the help; only `help` is used */
@@ -20,7 +25,10 @@ typedef enum cli_kind {
     CLI_REAL_LIST,   /* cli_reals: "1,0.5" */
     CLI_TEXT,        /* const char *, not empty */
     CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
-    CLI_CHOICE       /* const char *: one of `choices` */
+    CLI_CHOICE,      /* const char *: one of `choices` */
+    CLI_INTEGER,     /* a library option's alone: minimum..maximum with a sign */
+    CLI_LIBRARY,     /* stands for a flag of the library's options: `name`, and `default_text` where it differs */
+    CLI_GROUP        /* stands for all flags of `group` that the list does not name; `help` is their heading */
 } cli_kind;
 
 enum { CLI_LIST_LIMIT = 256, CLI_OPTION_LIMIT = 128 };
@@ -51,7 +59,24 @@ typedef struct cli_option {
     const char *choices;      /* "a|b|c" */
     const char *default_text; /* instead of the value, where the value does not say it (NULL paths, 0 for "all") */
     const char *help;
+    bgi_option_group group; /* CLI_GROUP */
+    const char *more;       /* more of the help, behind what the library's table says; NULL: nothing */
+    const bgi_option
+        *row;         /* the library's option that it sets in the bg_options at `offset`; NULL: the command's own */
+    bgi_arena *arena; /* of a row's lists and texts */
 } cli_option;
+
+/* A command's list with the library's flags in it (flags.c). It must not move: options point to its arena. */
+typedef struct cli_table {
+    cli_option options[CLI_OPTION_LIMIT + 1]; /* as a list ends */
+    bgi_arena arena;
+} cli_table;
+
+/* `library`: offset of the cli_library in the command's struct (program.h). Clear the table in the end. */
+void cli_table_make(cli_table *table, const cli_option *own, bgi_command command, size_t library);
+void cli_table_clear(cli_table *table);
+/* The index of an option that must be there. */
+uint32_t cli_table_find(const cli_table *table, const char *name);
 
 /* A list ends with an option without a name that is no heading. */
 #define CLI_OPTIONS_END                                                                                                \
@@ -67,7 +92,12 @@ typedef struct cli_option {
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
                            uint32_t word_limit, uint32_t *word_count, bool *wants_help, bool *given, bg_error *error);
 
-/* Each option with its default, from `values` as they are before reading. */
+/* Each option with its default, from `values` as they are before reading; no line is wider than CLI_HELP_COLUMNS. */
+enum { CLI_HELP_COLUMNS = 80 };
 void cli_options_help(const cli_option *options, const void *values, FILE *stream);
+/* Prints words in lines of at most CLI_HELP_COLUMNS that begin at `indent`; the first is at `column` already. */
+void cli_print_wrapped(const char *text, int column, int indent, FILE *stream);
+/* "pipelined|sharded": a row's choices or the command's own; NULL: it has none. Valid until the next call. */
+const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

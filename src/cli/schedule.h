@@ -17,7 +17,7 @@ typedef struct schedule_config {
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
     uint64_t message_bytes, stash_bytes, send_ahead;
-    bool inference;
+    bool inference, strict, separate_loss;
     bool timed, messages;
     uint64_t columns; /* 0: the terminal's */
     const char *color, *svg_path, *to;
@@ -72,7 +72,7 @@ void schedule_measures_clear(schedule_measures *measures);
 /* --color, NO_COLOR and whether standard output is a terminal. */
 bool schedule_wants_color(const schedule_config *config);
 
-/* A lockstep timetable as it is, or with its cells coloured. */
+/* A lockstep timetable as it is, or with its cells colored. */
 void schedule_print_timetable(const char *timetable, bool in_color);
 
 /* To scale: a device is a row, a column is a slice of time. */

@@ -3,6 +3,7 @@
  * stages, in any unit of time.
  */
 #include "cli/schedule.h"
+#include "cli/program.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +25,9 @@ const cli_option schedule_options[] = {
     {CLI_COUNT, "devices", AT(devices), .value = "D", .minimum = 1, .maximum = 4096,
      .default_text = "as many as the schedule is made for", .help = "devices the stages are on"},
     {CLI_FLAG, "inference", AT(inference), .help = "forward only"},
+    {CLI_FLAG, "separate-loss", AT(separate_loss),
+     .help = "the loss stage's backward is a step of its own (TensorFlow) instead of following its forward at once"},
+    {CLI_FLAG, "strict", AT(strict), .help = "sharded and sequential: never two devices at the same time"},
     {CLI_COUNT, "send-ahead", AT(send_ahead), .value = "N", .maximum = 65536,
      .help = "slots of a message beyond what its receiver's order needs"},
     {CLI_HEADING, .help = "Costs, in any unit of time: one number, or one for each stage (1,1,2,1)"},
@@ -140,12 +144,15 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
     problem->costs = made->costs;
     problem->bytes_per_ns = config->transfer > 0 ? (double)message_bytes / config->transfer : 0.0;
     problem->send_ahead = (uint32_t)config->send_ahead;
+    problem->is_strict = config->strict;
+    problem->merges_loss = !config->separate_loss;
+    problem->stop = cli_is_asked_to_stop;
     return BG_OK;
 }
 
 /* ---- problems ---- */
 
-/* As the generator places stages; on fewer devices than a line needs, neighbours share one. */
+/* As the generator places stages; on fewer devices than a line needs, neighbors share one. */
 static bg_status place_stages(const bg_schedule_generator *generator, uint32_t stages, uint32_t devices,
                               uint32_t *stage_devices, bg_error *error)
 {
@@ -163,7 +170,7 @@ bg_status schedule_problem_create(const schedule_config *config, const bg_schedu
     schedule_problem made = {.is_inferred = false};
     bg_status status;
 
-    bg_schedule_problem_init(&made.problem);
+    made.problem = bg_schedule_problem_defaults();
     made.problem.stage_count = stages;
     made.problem.device_count =
         config->devices > 0 ? (uint32_t)config->devices : bg_schedule_default_devices(generator, stages);

@@ -1,6 +1,6 @@
 /*
- * schedule_picture.c: schedules in letters, with colours where they are wanted: forwards blue, backwards green, weight
- * gradients grey, recomputed forwards orange, updates violet, a shade for each micro-batch.
+ * schedule_picture.c: schedules in letters, with colors where they are wanted: forwards blue, backwards green, weight
+ * gradients gray, recomputed forwards orange, updates violet, a shade for each micro-batch.
  *
  *     lockstep   dev0 F0 F1 .  B0        to scale   dev0 F0F1......B0--
  */
@@ -16,7 +16,7 @@
 
 enum { SHADE_COUNT = 4, USUAL_COLUMNS = 120, LABEL_BYTES = 40 };
 
-/* Backgrounds of the 256 colours, all dark enough for white letters. */
+/* Backgrounds of the 256 colors, all dark enough for white letters. */
 static const struct {
     char letter;
     bg_action_kind kind;

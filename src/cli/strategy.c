@@ -1,12 +1,14 @@
 /*
- * strategy.c: options of strategies that are texts, as the library has them.
+ * strategy.c: what flags with a form of their own (flags.def) mean for the library.
  */
 #include "cli/program.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "options/choices.h"
 
 bg_status cli_classes_find(const char *option, const char *list, size_t length, uint32_t *out, bg_error *error)
 {
@@ -20,9 +22,9 @@ bg_status cli_classes_find(const char *option, const char *list, size_t length, 
         bg_location_class location_class;
         if (end - begin < sizeof name)
             memcpy(name, list + begin, end - begin);
-        if (!bg_location_class_find(name, &location_class))
+        if (!bgi_location_class_find(name, &location_class))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--%s names `%.*s`; there are activations, weights, optimiser and accumulators", option,
+                                "--%s names `%.*s`; there are activations, weights, optimizer and accumulators", option,
                                 (int)(end - begin), list + begin);
         *out |= 1u << location_class;
         begin = end + 1;
@@ -34,15 +36,46 @@ bool cli_recompute_find(const char *text, bg_options *options)
 {
     char *end = NULL;
 
-    if (text == NULL || (strcmp(text, "fraction") != 0 && bg_recompute_find(text, &options->recompute)))
+    if (text == NULL || (strcmp(text, "fraction") != 0 && bgi_recompute_find(text, &options->memory.recompute)))
         return true;
-    options->recompute = BG_RECOMPUTE_FRACTION;
-    options->recompute_fraction = strtod(text, &end);
-    return end != text && *end == '\0' && options->recompute_fraction >= 0.0 && options->recompute_fraction <= 1.0;
+    options->memory.recompute = BG_RECOMPUTE_FRACTION;
+    options->memory.recompute_fraction = strtod(text, &end);
+    return end != text && *end == '\0' && options->memory.recompute_fraction >= 0.0 &&
+           options->memory.recompute_fraction <= 1.0;
 }
 
-bg_status cli_schedule_check(const char *strategy, const char *schedule, bg_error *error)
+bool cli_loss_scaling_is_auto(const char *text)
 {
+    return text != NULL && strncmp(text, "auto", 4) == 0 && (text[4] == '\0' || text[4] == ':');
+}
+
+bool cli_loss_scaling_find(const char *text, bg_options *options)
+{
+    bg_numerics_options *numerics = &options->numerics;
+    char *end = NULL;
+
+    if (text == NULL)
+        return true;
+    numerics->auto_loss_scaling.enabled = cli_loss_scaling_is_auto(text);
+    if (numerics->auto_loss_scaling.enabled && text[4] == '\0')
+        return true;
+    text += numerics->auto_loss_scaling.enabled ? 5 : 0;
+    numerics->loss_scaling = strtod(text, &end);
+    return end != text && *end == '\0' && numerics->loss_scaling > 0.0 && numerics->loss_scaling <= DBL_MAX;
+}
+
+void cli_accumulator_type_set(const char *text, bg_options *options)
+{
+    if (text == NULL || strcmp(text, "default") == 0)
+        return;
+    options->numerics.accumulator_type = strcmp(text, "same") == 0 ? BG_ACCUMULATOR_SAME : BG_ACCUMULATOR_GIVEN;
+    if (options->numerics.accumulator_type == BG_ACCUMULATOR_GIVEN)
+        options->numerics.accumulator_dtype = bg_dtype_find(text);
+}
+
+bg_status cli_schedule_check(bg_strategy strategy, const char *schedule, bg_error *error)
+{
+    const bg_schedule_generator *generator = bg_schedule_generator_find(schedule);
     char names[512] = "";
 
     if (schedule == NULL)
@@ -51,13 +84,13 @@ bg_status cli_schedule_check(const char *strategy, const char *schedule, bg_erro
         if (strcmp(bg_schedule_generator_at(i)->name, "phased") != 0)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i == 0 ? "" : "|",
                      bg_schedule_generator_at(i)->name);
-    if (bg_schedule_generator_find(schedule) == NULL)
+    if (generator == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--schedule is `%s`; it must be one of %s", schedule, names);
-    if (strcmp(strategy, "pipelined") != 0)
+    if (strategy != BG_STRATEGY_PIPELINED)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--schedule %s with --strategy %s; only the pipelined strategy has a choice of schedules",
-                            schedule, strategy);
-    if (strcmp(schedule, "phased") == 0)
+                            schedule, bgi_strategy_name(strategy));
+    if (strcmp(generator->name, "phased") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--schedule phased is no schedule of a pipeline; use --strategy phased");
     return BG_OK;

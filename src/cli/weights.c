@@ -1,5 +1,5 @@
 /*
- * weights.c: trained values to and from safetensors files, under PyTorch's names. Optimiser state is not part of
+ * weights.c: trained values to and from safetensors files, under PyTorch's names. Optimizer state is not part of
  * such a file.
  */
 #include "cli/program.h"
@@ -27,8 +27,15 @@ static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void
     return BG_OK;
 }
 
-bg_status cli_weights_save(bg_weights *weights, const char *path, bg_error *error)
+typedef struct saving {
+    bg_weights *weights;
+    const char *path;
+} saving;
+
+static bg_status save(void *user, bg_error *error)
 {
+    const saving *s = user;
+    bg_weights *weights = s->weights;
     const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
     uint32_t count = bg_weights_count(weights);
     bg_safetensors_entry *entries = calloc(count + 1, sizeof *entries);
@@ -43,26 +50,33 @@ bg_status cli_weights_save(bg_weights *weights, const char *path, bg_error *erro
         if (is_model_weight(&weight))
             entries[entry_count++] = (bg_safetensors_entry){.name = weight.name, .type = weight.type};
     }
-    status = bg_safetensors_write_fetched(path, entries, entry_count, metadata, 1, fetch, weights, error);
+    status = bg_safetensors_write_fetched(s->path, entries, entry_count, metadata, 1, fetch, weights, error);
 cleanup:
     free(entries);
     return status;
 }
 
+bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error)
+{
+    saving s = {bg_session_weights(session), path};
+
+    return bg_session_read_weights(session, 0, save, &s, error);
+}
+
 /* Adds a line's worth of what is wrong with one weight. */
-static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_text *problems)
+static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_string *problems)
 {
     const bg_safetensors_entry *entry = bg_safetensors_find(file, weight->name);
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
 
     if (entry == NULL)
-        bgi_text_add(problems, "; `%s` is missing", weight->name);
+        bgi_string_add(problems, "; `%s` is missing", weight->name);
     else if (!bg_type_equal(&entry->type, &weight->type))
-        bgi_text_add(problems, "; `%s` is %s, the network has %s", weight->name, bg_type_text(&entry->type, given),
-                     bg_type_text(&weight->type, have));
+        bgi_string_add(problems, "; `%s` is %s, the network has %s", weight->name, bg_type_text(&entry->type, given),
+                       bg_type_text(&weight->type, have));
 }
 
-static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, bgi_text *problems, bg_error *error)
+static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, bgi_string *problems, bg_error *error)
 {
     for (uint32_t i = 0; i < bg_weights_count(weights); i++) {
         bg_weight weight;
@@ -75,7 +89,7 @@ static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, 
         bg_weight weight;
         bg_status status = bg_weights_find(weights, name, &weight, NULL);
         if (status != BG_OK || !is_model_weight(&weight))
-            bgi_text_add(problems, "; the network has no `%s`", name);
+            bgi_string_add(problems, "; the network has no `%s`", name);
     }
     return BG_OK;
 }
@@ -83,14 +97,15 @@ static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, 
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error)
 {
     bg_safetensors *file = NULL;
-    bgi_text problems = {0};
+    bgi_string problems = {0};
     char *text = NULL;
+    void *value = NULL;
     bg_status status;
 
-    if (bg_safetensors_open(path, &file, error) != BG_OK)
+    if (bg_safetensors_open_header(path, &file, error) != BG_OK)
         return bg_error_context(error, error->status, "--init");
     BGI_TRY_CLEANUP(find_problems(weights, file, &problems, error));
-    BGI_TRY_CLEANUP(bgi_text_finish(&problems, &text, error));
+    BGI_TRY_CLEANUP(bgi_string_finish(&problems, &text, error));
     if (text[0] != '\0') {
         status =
             bg_error_set(error, BG_ERROR_SHAPE, "--init %s does not hold this network's weights: %s", path, text + 2);
@@ -98,10 +113,17 @@ bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *erro
     }
     for (size_t i = 0; i < bg_safetensors_count(file); i++) {
         const bg_safetensors_entry *entry = bg_safetensors_at(file, i);
-        BGI_TRY_CLEANUP(bg_weights_set(weights, entry->name, &entry->type, entry->data, error));
+        const size_t size_bytes = bg_type_size_bytes(&entry->type);
+        free(value);
+        value = malloc(size_bytes);
+        if (value == NULL)
+            BGI_TRY_CLEANUP(bgi_error_memory(error, entry->name, size_bytes));
+        BGI_TRY_CLEANUP(bg_safetensors_read(file, entry, 0, size_bytes, value, error));
+        BGI_TRY_CLEANUP(bg_weights_set(weights, entry->name, &entry->type, value, error));
     }
 cleanup:
-    bgi_text_clear(&problems);
+    free(value);
+    bgi_string_clear(&problems);
     free(text);
     bg_safetensors_destroy(file);
     return status;
@@ -113,6 +135,6 @@ bg_status cli_save_check(const char *path, const char *option, bg_error *error)
 
     if (bgi_file_writer_begin(&writer, path, error) != BG_OK)
         return bg_error_context(error, error->status, "--%s", option);
-    bgi_file_writer_abandon(&writer);
+    bgi_file_writer_abandon(&writer, NULL);
     return BG_OK;
 }

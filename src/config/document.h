@@ -34,12 +34,10 @@ bool bgi_document_is_yaml(const char *path);
 void bgi_document_clear(bgi_document *document);
 
 /* Laid out as Python's json.dumps(indent=2, sort_keys=True) does it, and ending in a new line. */
-void bgi_document_print_json(bgi_text *text, const json_t *value);
+void bgi_document_print_json(bgi_string *text, const json_t *value);
 /* One key of the object a line; values in one line. */
-void bgi_document_print_yaml(bgi_text *text, const json_t *object);
+void bgi_document_print_yaml(bgi_string *text, const json_t *object);
 /* In one line: [1, 2]. JSON and YAML alike. */
-void bgi_json_print(bgi_text *text, const json_t *value);
-/* The shortest number that reads back as the same double, as Python writes it. */
-void bgi_json_print_real(bgi_text *text, double value);
+void bgi_json_print(bgi_string *text, const json_t *value);
 
 #endif

@@ -14,6 +14,9 @@
 #include "config/document.h"
 #include "config/problems.h"
 #include "core/error.h"
+#include "formats/json_tree.h"
+#include "options/optimizer.h"
+#include "options/table.h"
 
 enum { PATH_BYTES = 128, MOST_REPLICAS = 65536 };
 
@@ -65,13 +68,23 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
-/* The example's files name the optimiser where here is a group. */
+/* The example's files name the optimizer where here is a group, and spell one word in another way. */
 static const field *find_alias(const char *path)
 {
-    const bool is_optimiser = strcmp(path, "training.optimizer") == 0 || strcmp(path, "optimizer") == 0 ||
-                              strcmp(path, "training.optimizer.optimizer") == 0;
+    static const struct {
+        const char *path, *field;
+    } aliases[] = {
+        {"training.optimizer", "training.optimizer.name"},
+        {"optimizer", "training.optimizer.name"},
+        {"training.optimizer.optimizer", "training.optimizer.name"},
+        {"execution.attention_serialisation", "execution.attention_serialization"},
+        {"attention_serialisation", "execution.attention_serialization"},
+    };
 
-    return is_optimiser ? find_field("training.optimizer.name") : NULL;
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+        if (strcmp(path, aliases[i].path) == 0)
+            return find_field(aliases[i].field);
+    return NULL;
 }
 
 static bool is_group(const char *path)
@@ -111,14 +124,14 @@ static uint32_t list_groups(char paths[FIELDS][PATH_BYTES])
 }
 
 /* The fields of a group, without those of groups in it. */
-static void add_fields_of(bgi_text *text, const char *group)
+static void add_fields_of(bgi_string *text, const char *group)
 {
     const char *between = "";
 
     for (int i = 0; i < FIELDS; i++)
         if (strncmp(fields[i].path, group, strlen(group)) == 0 &&
             last_word(&fields[i]) == fields[i].path + strlen(group) + 1) {
-            bgi_text_add(text, "%s%s", between, last_word(&fields[i]));
+            bgi_string_add(text, "%s%s", between, last_word(&fields[i]));
             between = ", ";
         }
 }
@@ -188,12 +201,12 @@ static void report_unknown(bgi_problems *problems, const char *path)
 
 static void report_group(bgi_problems *problems, const char *group)
 {
-    bgi_text names = {0};
+    bgi_string names = {0};
 
     add_fields_of(&names, group);
     bgi_problems_add(problems, group, "%s is no value; it has fields: %s", group,
                      names.length > 0 ? names.data : "groups of them");
-    bgi_text_clear(&names);
+    bgi_string_clear(&names);
 }
 
 /* ---- values ---- */
@@ -207,6 +220,28 @@ static bool is_choice(const char *choices, const char *text)
         if (length > 0 && strcspn(choice, "|") == length && strncmp(choice, text, length) == 0)
             return true;
     }
+    return false;
+}
+
+/* "sgd|rmsprop": the optimizers that have the setting; NULL: all of them. */
+static void list_optimizers(const bgi_setting *setting, bgi_string *text)
+{
+    const char *name;
+
+    for (uint32_t kind = 0; (name = bg_optimizer_name((bg_optimizer_kind)kind)) != NULL; kind++)
+        if (setting == NULL || bgi_optimizer_has((bg_optimizer_kind)kind, setting, NULL))
+            bgi_string_add(text, "%s%s", text->length > 0 ? "|" : "", name);
+}
+
+static bool is_choice_of(const field *f, const char *text)
+{
+    const char *name;
+
+    if (f->choices != NULL)
+        return is_choice(f->choices, text);
+    for (uint32_t kind = 0; (name = bg_optimizer_name((bg_optimizer_kind)kind)) != NULL; kind++)
+        if (strcmp(name, text) == 0)
+            return true;
     return false;
 }
 
@@ -243,7 +278,7 @@ static bool is_good(const field *f, const json_t *value)
     case FIELD_FLAG:
         return json_is_boolean(value);
     case FIELD_CHOICE:
-        return json_is_string(value) && is_choice(f->choices, json_string_value(value));
+        return json_is_string(value) && is_choice_of(f, json_string_value(value));
     case FIELD_TEXT:
         return json_is_null(value) || (json_is_string(value) && json_string_length(value) > 0);
     case FIELD_TEXTS:
@@ -256,9 +291,14 @@ static bool is_good(const field *f, const json_t *value)
 /* Says what the value is and what would be right. */
 static void report_value(bgi_problems *problems, const field *f, const json_t *value)
 {
-    bgi_text is = {0};
+    bgi_string is = {0}, names = {0};
 
     bgi_json_print(&is, value);
+    if (is.failed) {
+        problems->failed = true;
+        bgi_string_clear(&is);
+        return;
+    }
     if (is.length > 60)
         memcpy(is.data + 57, "...", 4);
     switch (f->kind) {
@@ -275,7 +315,11 @@ static void report_value(bgi_problems *problems, const field *f, const json_t *v
         bgi_problems_add(problems, f->path, "%s is %s; it must be true or false", f->path, is.data);
         break;
     case FIELD_CHOICE:
-        bgi_problems_add(problems, f->path, "%s is %s; it must be one of %s", f->path, is.data, f->choices);
+        if (f->choices == NULL)
+            list_optimizers(NULL, &names);
+        bgi_problems_add(problems, f->path, "%s is %s; it must be one of %s", f->path, is.data,
+                         f->choices != NULL ? f->choices : names.data);
+        bgi_string_clear(&names);
         break;
     case FIELD_TEXT:
         bgi_problems_add(problems, f->path, "%s is %s; it must be a path, or null", f->path, is.data);
@@ -288,7 +332,7 @@ static void report_value(bgi_problems *problems, const field *f, const json_t *v
                          is.data, BGI_GPT_MOST_PROPORTIONS, f->least, f->most);
         break;
     }
-    bgi_text_clear(&is);
+    bgi_string_clear(&is);
 }
 
 /* The configuration keeps the value, so that it can point into it. */
@@ -347,7 +391,7 @@ static void read_group(bgi_gpt_config *config, const char *outer, json_t *group,
         const bool fits = join_path(outer, key, path);
         const field *f = fits ? find_field(path) : NULL;
 
-        if (f == NULL && fits && json_is_string(value))
+        if (f == NULL && fits && (json_is_string(value) || !is_group(path)))
             f = find_alias(path);
         if (f != NULL)
             assign(config, f, value, problems);
@@ -415,26 +459,51 @@ bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error
 /* The value that the text stands for, as in YAML; paths need no quotes. */
 static bg_status read_text(const field *f, const char *text, bgi_document *out, bg_error *error)
 {
-    bgi_text yaml = {0};
+    bgi_string yaml = {0};
     bg_status status;
 
     if ((f->kind == FIELD_TEXT && strcmp(text, "null") != 0) || (f->kind == FIELD_TEXTS && text[0] != '[')) {
         out->root = json_pack(f->kind == FIELD_TEXT ? "{s:s}" : "{s:[s]}", "value", text);
+        if (out->root == NULL && bgi_text_is_utf8(text))
+            return bgi_error_memory(error, f->path, strlen(text));
         return out->root != NULL
                    ? BG_OK
                    : bg_error_set(error, BG_ERROR_INVALID, "%s is no UTF-8 text; it must be a path", f->path);
     }
-    bgi_text_add(&yaml, "value: %s", text);
+    bgi_string_add(&yaml, "value: %s", text);
     if (yaml.failed)
         return bgi_error_memory(error, "configuration", 0);
     status = bgi_document_parse_yaml(yaml.data, yaml.length, f->path, out, error);
-    bgi_text_clear(&yaml);
+    bgi_string_clear(&yaml);
     return status;
 }
 
-bool bgi_gpt_config_has(const char *key)
+bgi_gpt_key bgi_gpt_config_find_key(const char *key)
 {
-    return find_field(key) != NULL || find_by_word(key) != NULL;
+    const field *f = find_field(key);
+
+    if (f == NULL)
+        f = find_by_word(key);
+    if (f == NULL)
+        f = find_alias(key);
+    if (f == NULL)
+        return BGI_GPT_KEY_NONE;
+    switch (f->kind) {
+    case FIELD_COUNT:
+    case FIELD_REAL:
+    case FIELD_CHOICE:
+        return BGI_GPT_KEY_VALUE;
+    case FIELD_LIMIT:
+    case FIELD_TEXT:
+        return BGI_GPT_KEY_NULLABLE;
+    case FIELD_FLAG:
+        return BGI_GPT_KEY_FLAG;
+    case FIELD_REALS:
+        return BGI_GPT_KEY_LIST;
+    case FIELD_TEXTS:
+        return BGI_GPT_KEY_FILES;
+    }
+    return BGI_GPT_KEY_NONE;
 }
 
 static bg_status find_named(const char *name, const field **out, bg_error *error)
@@ -494,13 +563,13 @@ bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error)
     if (config->kept == NULL)
         return bgi_error_memory(error, "configuration", 0);
     for (int i = 0; i < FIELDS; i++) {
-        bgi_text assignment = {0};
+        bgi_string assignment = {0};
         bg_status status;
 
-        bgi_text_add(&assignment, "%s=%s", fields[i].path, fields[i].initial);
+        bgi_string_add(&assignment, "%s=%s", fields[i].path, fields[i].initial);
         status = assignment.failed ? bgi_error_memory(error, "configuration", 0)
                                    : bgi_gpt_config_set(config, assignment.data, error);
-        bgi_text_clear(&assignment);
+        bgi_string_clear(&assignment);
         BGI_TRY(status);
     }
     return BG_OK;
@@ -541,11 +610,11 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          "model.sequence_length %" PRId64
                          " is longer than model.embedding.max_positional_length %" PRId64,
                          config->sequence_length, config->max_positional_length);
-    if (config->sequence_length % config->attention_serialisation != 0)
+    if (config->sequence_length % config->attention_serialization != 0)
         bgi_problems_add(problems, NULL,
-                         "execution.attention_serialisation %" PRId64 " does not divide model.sequence_length %" PRId64
+                         "execution.attention_serialization %" PRId64 " does not divide model.sequence_length %" PRId64
                          ", whose queries it cuts into equal pieces",
-                         config->attention_serialisation, config->sequence_length);
+                         config->attention_serialization, config->sequence_length);
 }
 
 /* Whether a number, a flag or a list of numbers is what nobody has set. */
@@ -566,31 +635,59 @@ static bool is_initial(const bgi_gpt_config *config, const field *f)
     return is_equal;
 }
 
-/* What an optimiser does not have does nothing, and was meant to do something. */
-static void check_optimiser(const bgi_gpt_config *config, bgi_problems *problems)
+/* The setting of optimizers that a field gives; NULL: none. *out_is_opposite: the example's word says the opposite. */
+static const bgi_setting *find_setting(const field *f, bool *out_is_opposite)
 {
-    static const struct {
-        const char *path, *optimisers;
-    } parts[] = {
-        {"training.optimizer.beta1", "adamw|adam|adamax|lamb"},
-        {"training.optimizer.beta2", "adamw|adam|adamax|lamb"},
-        {"training.optimizer.bias_correction", "adamw|adam|adamax|lamb"},
-        {"training.optimizer.epsilon", "adamw|adam|adamax|lamb|rmsprop|adagrad|adadelta"},
-        {"training.optimizer.momentum", "sgd|rmsprop"},
-        {"training.optimizer.combined", "sgd"},
-        {"training.optimizer.velocity_scaling", "sgd"},
-        {"training.optimizer.dampening", "sgd"},
-        {"training.optimizer.nesterov", "sgd"},
-        {"training.optimizer.alpha", "rmsprop|adadelta"},
-        {"training.optimizer.centred", "rmsprop"},
-        {"training.optimizer.tf_variant", "rmsprop"},
-        {"training.optimizer.max_weight_norm", "lamb"},
-    };
+    static const char group[] = "training.optimizer.", opposite[] = "bias_correction";
+    const char *name = f->path + sizeof group - 1;
 
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (!is_choice(parts[i].optimisers, config->optimizer) && !is_initial(config, find_field(parts[i].path)))
-            bgi_problems_add(problems, NULL, "%s is set, and %s has none: it is of %s", parts[i].path,
-                             config->optimizer, parts[i].optimisers);
+    if (strncmp(f->path, group, sizeof group - 1) != 0)
+        return NULL;
+    *out_is_opposite = strcmp(name, opposite) == 0;
+    return bgi_setting_find(*out_is_opposite ? "uncorrected" : name);
+}
+
+bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error)
+{
+    bg_optimizer optimizer;
+
+    BGI_TRY(bg_optimizer_parse(config->optimizer, bgi_gpt_config_learning_rate(config, 0), &optimizer, error));
+    for (size_t i = 0; i < FIELDS; i++) {
+        bool is_opposite = false;
+        const bgi_setting *setting = find_setting(&fields[i], &is_opposite);
+        const void *member = const_member_of(config, &fields[i]);
+
+        if (setting == NULL || !bgi_optimizer_has(optimizer.kind, setting, NULL))
+            continue;
+        if (setting->is_flag)
+            bgi_setting_set(setting, &optimizer, *(const bool *)member != is_opposite ? 1.0 : 0.0);
+        else
+            bgi_setting_set(setting, &optimizer, *(const double *)member);
+    }
+    optimizer.decay_matrices_only = true;
+    *out = optimizer;
+    return BG_OK;
+}
+
+/* What an optimizer does not have does nothing, and was meant to do something. */
+static void check_optimizer(const bgi_gpt_config *config, bgi_problems *problems)
+{
+    bg_optimizer optimizer;
+
+    if (bg_optimizer_parse(config->optimizer, 1.0, &optimizer, NULL) != BG_OK)
+        return; /* the field's own check says so */
+    for (size_t i = 0; i < FIELDS; i++) {
+        bool is_opposite = false;
+        const bgi_setting *setting = find_setting(&fields[i], &is_opposite);
+        bgi_string owners = {0};
+
+        if (setting == NULL || bgi_optimizer_has(optimizer.kind, setting, NULL) || is_initial(config, &fields[i]))
+            continue;
+        list_optimizers(setting, &owners);
+        bgi_problems_add(problems, NULL, "%s is set, and %s has none: it is of %s", fields[i].path, config->optimizer,
+                         owners.data != NULL ? owners.data : "others");
+        bgi_string_clear(&owners);
+    }
     if (config->nesterov && (config->momentum <= 0.0 || config->dampening != 0.0))
         bgi_problems_add(problems, NULL,
                          "training.optimizer.nesterov with momentum %g and dampening %g; it needs a momentum above 0 "
@@ -633,7 +730,7 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error)
     bg_status status;
 
     check_model(config, &problems);
-    check_optimiser(config, &problems);
+    check_optimizer(config, &problems);
     check_batch(config, &problems);
     status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
     bgi_problems_clear(&problems);
@@ -662,13 +759,13 @@ static json_t *value_of(const bgi_gpt_config *config, const field *f)
         return text != NULL ? json_string(text) : json_null();
     case FIELD_TEXTS:
     case FIELD_REALS:
-        return json_deep_copy(*(const json_t *const *)member);
+        return bgi_json_copy(*(const json_t *const *)member, true);
     }
     return NULL;
 }
 
 /* Headings of the groups that `path` is in and `before` is not; returns its depth. */
-static int print_groups(bgi_text *text, const char *before, const char *path)
+static int print_groups(bgi_string *text, const char *before, const char *path)
 {
     int depth = 0;
     bool is_new = false;
@@ -676,30 +773,30 @@ static int print_groups(bgi_text *text, const char *before, const char *path)
     for (const char *word = path, *dot; (dot = strchr(word, '.')) != NULL; word = dot + 1, depth++) {
         is_new = is_new || strncmp(before, path, (size_t)(dot + 1 - path)) != 0;
         if (is_new)
-            bgi_text_add(text, "%*s%.*s:\n", 2 * depth, "", (int)(dot - word), word);
+            bgi_string_add(text, "%*s%.*s:\n", 2 * depth, "", (int)(dot - word), word);
     }
     return depth;
 }
 
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bgi_string text = {0};
     const char *before = "";
 
     for (int i = 0; i < FIELDS; i++) {
         json_t *value = value_of(config, &fields[i]);
         const int depth = print_groups(&text, before, fields[i].path);
 
-        bgi_text_add(&text, "%*s%s: ", 2 * depth, "", last_word(&fields[i]));
+        bgi_string_add(&text, "%*s%s: ", 2 * depth, "", last_word(&fields[i]));
         if (value == NULL)
             text.failed = true;
         else
             bgi_json_print(&text, value);
-        bgi_text_add(&text, "\n");
+        bgi_string_add(&text, "\n");
         json_decref(value);
         before = fields[i].path;
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }
 
 /* ---- what follows from the values ---- */
@@ -707,6 +804,11 @@ bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg
 uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config)
 {
     return (uint64_t)(config->global_batch_size / (config->data_parallel * config->micro_batch_size));
+}
+
+bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config)
+{
+    return bg_dtype_find(strcmp(config->weights, "precision") == 0 ? config->precision : config->weights);
 }
 
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config)

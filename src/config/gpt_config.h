@@ -8,7 +8,7 @@
 #ifndef BGI_CONFIG_GPT_CONFIG_H
 #define BGI_CONFIG_GPT_CONFIG_H
 
-#include <brigade/base.h>
+#include <brigade/options.h>
 
 #include <jansson.h>
 
@@ -18,7 +18,7 @@ typedef struct bgi_gpt_config {
     int64_t layers, hidden_size, sequence_length, seed, vocab_size, max_positional_length, heads;
     bool eval;
     double dropout_prob;
-    const char *precision, *weights;
+    const char *precision, *weights; /* weights: a type, or "precision" (bgi_gpt_config_weights) */
     int64_t steps, global_batch_size;
     bool stochastic_rounding;
     const char *optimizer;
@@ -26,7 +26,7 @@ typedef struct bgi_gpt_config {
     bool constant;
     const char *decay;
     double beta1, beta2, epsilon, weight_decay, momentum, velocity_scaling, alpha;
-    bool combined, centred, tf_variant;
+    bool combined, centered, tf_variant;
     double dampening, max_weight_norm;
     bool nesterov, bias_correction;
     double gradient_clipping;
@@ -37,7 +37,7 @@ typedef struct bgi_gpt_config {
     const json_t *available_memory_proportion; /* an array of numbers */
     double loss_scaling;
     bool auto_loss_scaling;
-    int64_t attention_serialisation;
+    int64_t attention_serialization;
     bool test_mode;
     const char *load, *save, *memmap_dir; /* NULL: none */
     int64_t checkpoint_steps, max_checkpoints;
@@ -56,8 +56,16 @@ bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, co
 
 /* "model.layers=4". The last word is enough where only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
-/* Whether bgi_gpt_config_set would find such a key, by its path or its last word. */
-bool bgi_gpt_config_has(const char *key);
+/* What bgi_gpt_config_set takes for a key, which is a path or its last word. */
+typedef enum bgi_gpt_key {
+    BGI_GPT_KEY_NONE = 0, /* there is no such key */
+    BGI_GPT_KEY_VALUE,
+    BGI_GPT_KEY_NULLABLE, /* a value, or null */
+    BGI_GPT_KEY_FLAG,
+    BGI_GPT_KEY_LIST, /* of numbers */
+    BGI_GPT_KEY_FILES
+} bgi_gpt_key;
+bgi_gpt_key bgi_gpt_config_find_key(const char *key);
 
 /* Whether somebody has set execution.available_memory_proportion, whose default is the example's. */
 bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config);
@@ -68,9 +76,14 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 /* The whole tree as YAML that reads back the same. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
+/* The element type in which weights are kept: model.weights, or the precision where that says so. */
+bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
+
 /* Of a configuration that was checked. */
 uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches an update, of each replica */
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config); /* data x tensor 1 x tensor 2, as the example counts */
+/* The optimizer with its settings, and the rate of the first update. Biases and norms do not decay. */
+bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
 /* Of the update that follows `done` updates: up from 1e-7 over the warm-up, then down to it. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 

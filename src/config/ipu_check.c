@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "formats/json_tree.h"
+#include "options/choices.h"
 
 enum { VALUE_BYTES = 160, LIST_LIMIT = 65536 };
 
@@ -19,13 +21,13 @@ enum { VALUE_BYTES = 160, LIST_LIMIT = 65536 };
 /* A value for a message, cut when it is long. */
 static const char *value_text(const json_t *json, char text[VALUE_BYTES])
 {
-    bgi_text all = {0};
+    bgi_string all = {0};
 
     bgi_json_print(&all, json);
-    snprintf(text, VALUE_BYTES, "%s%s", all.data != NULL ? all.data : "", "");
+    snprintf(text, VALUE_BYTES, "%s", all.failed ? "..." : all.data); /* no memory to show it */
     if (all.length >= VALUE_BYTES)
         memcpy(text + VALUE_BYTES - 4, "...", 4);
-    bgi_text_clear(&all);
+    bgi_string_clear(&all);
     return text;
 }
 
@@ -151,7 +153,7 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
         return false;
     }
     if (field == &bgi_ipu_fields[BGI_IPU_OUTPUT_MODE] &&
-        (!bg_output_mode_find(json_string_value(json), &mode) || mode == BG_OUTPUT_EVERY_N)) {
+        (!bgi_output_mode_find(json_string_value(json), &mode) || mode == BG_OUTPUT_EVERY_N)) {
         bgi_problems_add(problems, field->name, "`%s` is %s; it must be all, sum, final or default", field->name,
                          value_text(json, text));
         return false;
@@ -162,11 +164,11 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
 /* ---- what holds ---- */
 
 /* Keeps the reference. A number where a list may be is a list of one for those who read numbers. */
-static void hold(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, bgi_problems *problems)
+static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, bgi_problems *problems)
 {
     bgi_ipu_value *value = &config->values[id];
     const bool is_list = json_is_array(json);
-    bgi_text text = {0};
+    bgi_string text = {0};
     bool failed = json == NULL;
 
     bgi_ipu_value_clear(value);
@@ -201,7 +203,7 @@ static bool is_given(const bg_ipu_config *config, bgi_ipu_field_id id)
     return json != NULL && !json_is_null(json) && !(id == BGI_IPU_INFERENCE_LAYERS && json_array_size(json) == 0);
 }
 
-static void hold_given(bg_ipu_config *config, bgi_problems *problems)
+static void set_given_values(bg_ipu_config *config, bgi_problems *problems)
 {
     for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++) {
         const bgi_ipu_field *field = &bgi_ipu_fields[id];
@@ -210,9 +212,9 @@ static void hold_given(bg_ipu_config *config, bgi_problems *problems)
 
         if (json != NULL && is_good && is_given(config, (bgi_ipu_field_id)id))
             json_incref(json);
-        else
-            json = json_loads(field->fallback, JSON_DECODE_ANY, NULL);
-        hold(config, (bgi_ipu_field_id)id, json, problems);
+        else if (bgi_json_parse(field->name, field->fallback, strlen(field->fallback), &json, NULL) != BG_OK)
+            json = NULL; /* no memory */
+        set_value(config, (bgi_ipu_field_id)id, json, problems);
     }
 }
 
@@ -229,17 +231,17 @@ static void infer_devices(bg_ipu_config *config, bgi_problems *problems)
     bool is_one_wildcard;
 
     if (holds_null(config, BGI_IPU_INFERENCE_LAYERS))
-        hold(config, BGI_IPU_INFERENCE_LAYERS, json_incref(layers->json), problems);
+        set_value(config, BGI_IPU_INFERENCE_LAYERS, json_incref(layers->json), problems);
     if (problems->failed)
         return;
     if (holds_null(config, BGI_IPU_IPUS))
-        hold(config, BGI_IPU_IPUS, json_integer((json_int_t)(layers->count > 0 ? layers->count : 1)), problems);
+        set_value(config, BGI_IPU_IPUS, json_integer((json_int_t)(layers->count > 0 ? layers->count : 1)), problems);
     devices = bgi_ipu_integer(config, BGI_IPU_IPUS);
     is_one_wildcard = inference->count == 1 && inference->integers[0] == -1;
     if (devices == (int64_t)layers->count || !is_one_wildcard)
         devices = (int64_t)inference->count;
     if (holds_null(config, BGI_IPU_INFERENCE_IPUS))
-        hold(config, BGI_IPU_INFERENCE_IPUS, json_integer(devices > 0 ? devices : 1), problems);
+        set_value(config, BGI_IPU_INFERENCE_IPUS, json_integer(devices > 0 ? devices : 1), problems);
 }
 
 static void infer_others(bg_ipu_config *config, bgi_problems *problems)
@@ -249,17 +251,17 @@ static void infer_others(bg_ipu_config *config, bgi_problems *problems)
         !json_is_array(matmul) || (int64_t)json_array_size(matmul) == bgi_ipu_integer(config, BGI_IPU_INFERENCE_IPUS);
 
     if (holds_null(config, BGI_IPU_INFERENCE_MATMUL))
-        hold(config, BGI_IPU_INFERENCE_MATMUL, fits ? json_incref(config->values[BGI_IPU_MATMUL].json) : json_real(0.2),
-             problems);
+        set_value(config, BGI_IPU_INFERENCE_MATMUL,
+                  fits ? json_incref(config->values[BGI_IPU_MATMUL].json) : json_real(0.2), problems);
     for (int inference = 0; inference < 2; inference++) {
         const bgi_ipu_field_id embedding = bgi_ipu_in_mode(BGI_IPU_EMBEDDING_FACTOR, inference != 0);
         const bgi_ipu_field_id projection = bgi_ipu_in_mode(BGI_IPU_PROJECTION_FACTOR, inference != 0);
         if (holds_null(config, embedding) &&
             holds_null(config, bgi_ipu_in_mode(BGI_IPU_EMBEDDING_SPLITS, inference != 0)))
-            hold(config, embedding, json_integer(1), problems);
+            set_value(config, embedding, json_integer(1), problems);
         if (holds_null(config, projection) &&
             holds_null(config, bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, inference != 0)))
-            hold(config, projection, json_integer(1), problems);
+            set_value(config, projection, json_integer(1), problems);
     }
 }
 
@@ -291,9 +293,11 @@ static void check_length(const bg_ipu_config *config, bgi_ipu_field_id id, bgi_i
     if (json_is_array(value->json) && (int64_t)value->count != bgi_ipu_integer(config, devices))
         bgi_problems_add(
             problems, bgi_ipu_fields[id].name,
-            "`%s` = %s should use the same number of IPUs as `%s` = %lld; it has %zu, so change one of them",
+            "`%s` = %s should use the same number of IPUs as `%s` = %lld; it has %zu, so change one of them%s%s%s",
             bgi_ipu_fields[id].name, value_text(value->json, text), bgi_ipu_fields[devices].name,
-            (long long)bgi_ipu_integer(config, devices), value->count);
+            (long long)bgi_ipu_integer(config, devices), value->count, is_given(config, devices) ? " (`" : "",
+            is_given(config, devices) ? bgi_ipu_fields[devices].name : "",
+            is_given(config, devices) ? "` may be null: it is then inferred)" : "");
 }
 
 static bool has_wildcard(const bgi_ipu_value *value)
@@ -305,7 +309,7 @@ static bool has_wildcard(const bgi_ipu_value *value)
     return i < value->count;
 }
 
-static void check_serialised(const bg_ipu_config *config, bgi_ipu_field_id factor, bgi_ipu_field_id splits,
+static void check_serialized(const bg_ipu_config *config, bgi_ipu_field_id factor, bgi_ipu_field_id splits,
                              bgi_ipu_field_id devices, const char *layer, bgi_problems *problems)
 {
     const bgi_ipu_value *value = &config->values[splits];
@@ -317,7 +321,7 @@ static void check_serialised(const bg_ipu_config *config, bgi_ipu_field_id facto
     if (!holds_null(config, factor))
         bgi_problems_add(
             problems, bgi_ipu_fields[splits].name,
-            "Only one of `%s` and `%s` should be used: the factor serialises the %s on the device where it "
+            "Only one of `%s` and `%s` should be used: the factor serializes the %s on the device where it "
             "is, the splits say which devices have its pieces; set one of them to null",
             bgi_ipu_fields[factor].name, bgi_ipu_fields[splits].name, layer);
     check_length(config, splits, devices, problems);
@@ -335,9 +339,9 @@ static void check_mode(const bg_ipu_config *config, bool for_inference, bgi_prob
     check_length(config, bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference), devices, problems);
     if (!has_wildcard(&config->values[layers]))
         check_length(config, layers, devices, problems);
-    check_serialised(config, bgi_ipu_in_mode(BGI_IPU_EMBEDDING_FACTOR, for_inference),
+    check_serialized(config, bgi_ipu_in_mode(BGI_IPU_EMBEDDING_FACTOR, for_inference),
                      bgi_ipu_in_mode(BGI_IPU_EMBEDDING_SPLITS, for_inference), devices, "embedding", problems);
-    check_serialised(config, bgi_ipu_in_mode(BGI_IPU_PROJECTION_FACTOR, for_inference),
+    check_serialized(config, bgi_ipu_in_mode(BGI_IPU_PROJECTION_FACTOR, for_inference),
                      bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, for_inference), devices, "projection", problems);
 }
 
@@ -345,7 +349,7 @@ bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems)
 {
     const size_t before = problems->count;
 
-    hold_given(config, problems);
+    set_given_values(config, problems);
     if (!problems->failed)
         infer_devices(config, problems);
     if (!problems->failed)

@@ -3,11 +3,14 @@
  */
 #include "config/ipu_config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arena.h"
 #include "core/error.h"
+#include "options/choices.h"
+#include "formats/json_tree.h"
 
 const bgi_ipu_field bgi_ipu_fields[BGI_IPU_FIELD_COUNT] = {
 #define BGI_FIELD(id, name, kinds, fallback, least, most, help)                                                        \
@@ -87,7 +90,7 @@ void bg_ipu_config_destroy(bg_ipu_config *config)
         bgi_ipu_value_clear(&config->values[id]);
     }
     json_decref(config->kept);
-    bgi_text_clear(&config->notes);
+    bgi_string_clear(&config->notes);
     free(config);
 }
 
@@ -107,6 +110,9 @@ bg_status bgi_ipu_config_begin(bg_ipu_config **out, bg_error *error)
 
 bg_status bg_ipu_config_create(bg_ipu_config **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_ipu_config *config = NULL;
     bgi_problems problems = {0};
     bg_status status;
@@ -132,9 +138,10 @@ static bg_status copy_given(const bg_ipu_config *config, bg_ipu_config **out, bg
     for (uint32_t id = 0; id < BGI_IPU_FIELD_COUNT; id++)
         copy->given[id] = json_incref(config->given[id]);
     copy->is_from_file = config->is_from_file;
+    copy->hides_version = config->hides_version;
     copy->is_inference = config->is_inference;
     if (config->notes.length > 0)
-        bgi_text_add(&copy->notes, "%s", config->notes.data);
+        bgi_string_add(&copy->notes, "%s", config->notes.data);
     if (json_object_update(copy->kept, config->kept) != 0 || copy->notes.failed) {
         bg_ipu_config_destroy(copy);
         return bgi_error_memory(error, "configuration", sizeof *copy);
@@ -162,6 +169,10 @@ bg_status bgi_ipu_take(bg_ipu_config *config, bg_ipu_config *trial, bg_error *er
 
 bg_status bg_ipu_config_clone(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_ipu_config *copy = NULL, *trial = NULL;
     bg_status status;
 
@@ -179,6 +190,8 @@ bg_status bg_ipu_config_clone(const bg_ipu_config *config, bg_ipu_config **out, 
 
 bg_status bg_ipu_config_set_mode(bg_ipu_config *config, const char *mode, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
     if (mode == NULL || (strcmp(mode, "training") != 0 && strcmp(mode, "inference") != 0))
         return bg_error_set(error, BG_ERROR_INVALID, "mode is `%s`; it can only be training or inference",
                             mode != NULL ? mode : "");
@@ -244,6 +257,11 @@ static bg_status find_field(const bg_ipu_config *config, const char *name, bgi_i
 
 bg_status bg_ipu_config_get(const bg_ipu_config *config, const char *name, bg_config_value *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const bgi_ipu_value *value;
     bgi_ipu_field_id id = BGI_IPU_FIELD_COUNT;
 
@@ -317,6 +335,8 @@ static json_t *make_list(const bg_config_value *value)
 /* jansson has no number for infinities: those are refused as NULL as well. */
 static json_t *make_json(const bg_config_value *value)
 {
+    json_t *json = NULL;
+
     switch (value->kind) {
     case BG_CONFIG_BOOL:
         return json_boolean(value->boolean);
@@ -330,20 +350,58 @@ static json_t *make_json(const bg_config_value *value)
     case BG_CONFIG_REALS:
         return make_list(value);
     case BG_CONFIG_MAP:
-        return value->text != NULL ? json_loads(value->text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+        return value->text != NULL && bgi_json_parse("map", value->text, strlen(value->text), &json, NULL) == BG_OK
+                   ? json
+                   : NULL;
     case BG_CONFIG_NULL:
         break;
     }
     return NULL;
 }
 
+/* Whether a value of which no JSON could be made is to blame, rather than memory. */
+static bool is_bad_value(const bg_config_value *value)
+{
+    json_t *json = NULL;
+    bool is_bad;
+
+    switch (value->kind) {
+    case BG_CONFIG_REAL:
+        return !isfinite(value->real);
+    case BG_CONFIG_TEXT:
+        return value->text == NULL || !bgi_text_is_utf8(value->text);
+    case BG_CONFIG_REALS:
+        is_bad = false;
+        for (size_t i = 0; i < value->count; i++)
+            is_bad = is_bad || !isfinite(value->reals[i]);
+        return is_bad;
+    case BG_CONFIG_MAP:
+        is_bad = value->text == NULL ||
+                 bgi_json_parse("map", value->text, strlen(value->text), &json, NULL) != BG_ERROR_MEMORY;
+        json_decref(json);
+        return is_bad;
+    default:
+        return false;
+    }
+}
+
 bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, const bg_config_value *value, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+
     json_t *json;
 
     if (value == NULL || value->kind == BG_CONFIG_NULL)
         return give_and_take(config, name, NULL, error);
+    if (value->kind == BG_CONFIG_INTEGERS && value->count > 0)
+        BGI_TRY(bgi_require(value->integers, "value->integers", __func__, error));
+    if (value->kind == BG_CONFIG_REALS && value->count > 0)
+        BGI_TRY(bgi_require(value->reals, "value->reals", __func__, error));
     json = make_json(value);
+    if (json == NULL && !is_bad_value(value))
+        return bgi_error_memory(error, name, 0);
     if (json == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "`%s`: the value cannot be kept: numbers must be finite, text UTF-8, maps JSON objects",
@@ -351,42 +409,12 @@ bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, const bg_co
     return give_and_take(config, name, json, error);
 }
 
-bg_status bg_ipu_config_set_bool(bg_ipu_config *config, const char *name, bool value, bg_error *error)
-{
-    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = value}, error);
-}
-
-bg_status bg_ipu_config_set_integer(bg_ipu_config *config, const char *name, int64_t value, bg_error *error)
-{
-    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = value}, error);
-}
-
-bg_status bg_ipu_config_set_real(bg_ipu_config *config, const char *name, double value, bg_error *error)
-{
-    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_REAL, .real = value}, error);
-}
-
-bg_status bg_ipu_config_set_text(bg_ipu_config *config, const char *name, const char *value, bg_error *error)
-{
-    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = value}, error);
-}
-
-bg_status bg_ipu_config_set_integers(bg_ipu_config *config, const char *name, const int64_t *values, size_t count,
-                                     bg_error *error)
-{
-    return bg_ipu_config_set(config, name,
-                             &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = values, .count = count}, error);
-}
-
-bg_status bg_ipu_config_set_reals(bg_ipu_config *config, const char *name, const double *values, size_t count,
-                                  bg_error *error)
-{
-    return bg_ipu_config_set(config, name, &(bg_config_value){.kind = BG_CONFIG_REALS, .reals = values, .count = count},
-                             error);
-}
-
 bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(text, "text", __func__, error));
+
     bg_ipu_config *trial = NULL;
     bgi_problems problems = {0};
     bg_status status;
@@ -424,14 +452,14 @@ bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b)
 
 /* ---- as a struct ---- */
 
-bg_ipu_settings bg_ipu_config_settings(const bg_ipu_config *config, bool for_inference)
+bgi_ipu_settings bgi_ipu_config_settings(const bg_ipu_config *config, bool for_inference)
 {
     const bgi_ipu_value *layers = bgi_ipu_held(config, BGI_IPU_LAYERS, for_inference);
     const bgi_ipu_value *matmul = bgi_ipu_held(config, BGI_IPU_MATMUL, for_inference);
     const bgi_ipu_value *embedding = bgi_ipu_held(config, BGI_IPU_EMBEDDING_SPLITS, for_inference);
     const bgi_ipu_value *projection = bgi_ipu_held(config, BGI_IPU_PROJECTION_SPLITS, for_inference);
     const char *folder = json_string_value(config->values[BGI_IPU_CACHE_FOLDER].json);
-    bg_ipu_settings settings = {
+    bgi_ipu_settings settings = {
         .has_seed = json_is_integer(config->values[BGI_IPU_SEED].json),
         .seed = bgi_ipu_integer(config, BGI_IPU_SEED),
         .auto_loss_scaling = !for_inference && bgi_ipu_bool(config, BGI_IPU_AUTO_LOSS_SCALING),
@@ -462,13 +490,13 @@ bg_ipu_settings bg_ipu_config_settings(const bg_ipu_config *config, bool for_inf
     for (size_t i = 0; i < projection->count; i++)
         settings.projection_factor += (uint32_t)projection->integers[i];
     if (!for_inference)
-        bg_output_mode_find(json_string_value(config->values[BGI_IPU_OUTPUT_MODE].json), &settings.output_mode);
+        bgi_output_mode_find(json_string_value(config->values[BGI_IPU_OUTPUT_MODE].json), &settings.output_mode);
     return settings;
 }
 
 uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, bool for_inference)
 {
-    const bg_ipu_settings settings = bg_ipu_config_settings(config, for_inference);
+    const bgi_ipu_settings settings = bgi_ipu_config_settings(config, for_inference);
     const uint64_t step = (uint64_t)settings.replicas * settings.gradient_accumulation; /* below 2^62 */
 
     return step > UINT64_MAX / settings.device_iterations ? UINT64_MAX : step * settings.device_iterations;

@@ -61,10 +61,11 @@ typedef struct bgi_ipu_value {
 struct bg_ipu_config {
     json_t *given[BGI_IPU_FIELD_COUNT]; /* NULL: nothing; null: nothing, and the file says so */
     bgi_ipu_value values[BGI_IPU_FIELD_COUNT];
-    json_t *kept;   /* keys of the file that are no fields */
-    bgi_text notes; /* what reading had to say, lines */
+    json_t *kept;     /* keys of the file that are no fields */
+    bgi_string notes; /* what reading had to say, lines */
     bool is_from_file;
-    bool is_inference; /* the mode */
+    bool hides_version; /* from what is written */
+    bool is_inference;  /* the mode */
 };
 
 /* The field of a name; BGI_IPU_FIELD_COUNT when there is none. */
@@ -108,7 +109,26 @@ bg_status bgi_ipu_file_of(const char *path, char **out, bg_error *error);
 /* The tree that is written to a file; a new reference, or NULL when memory is out. */
 json_t *bgi_ipu_document_of(const bg_ipu_config *config);
 
-/* Splits of a serialised layer over devices: their number, what is wrong as a text, or NULL. */
+/* Splits of a serialized layer over devices: their number, what is wrong as a text, or NULL. */
 const char *bgi_splits_check(const int64_t *splits, size_t count);
+
+/* What holds in training, or in inference, as a plain struct. Lists are borrowed. */
+typedef struct bgi_ipu_settings {
+    bool has_seed;
+    int64_t seed;
+    bool auto_loss_scaling;   /* false in inference */
+    const char *cache_folder; /* NULL: none */
+    uint32_t replicas, gradient_accumulation, device_iterations;
+    const int64_t *layers_per_ipu; /* with wildcards */
+    size_t layers_count;
+    uint32_t ipus_per_replica;
+    bool optimizer_state_offchip, replicated_tensor_sharding, enable_half_partials, recompute_checkpoint_every_layer;
+    const double *matmul_proportion; /* one for all devices, or one each */
+    size_t matmul_count;
+    uint32_t embedding_factor, projection_factor;        /* 1: plain; the sum of the splits where these are given */
+    const int64_t *embedding_splits, *projection_splits; /* ipus_per_replica of them, or NULL */
+    bg_output_mode output_mode;
+} bgi_ipu_settings;
+bgi_ipu_settings bgi_ipu_config_settings(const bg_ipu_config *config, bool for_inference);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "formats/json_tree.h"
 
 #define VERSION_KEY "brigade_version"
 
@@ -75,13 +76,13 @@ static const char *place_of(const void *user, const char *field, char *text, siz
 static void report_unknown(bgi_problems *problems, const char *key, const json_t *json)
 {
     const char *nearest = bgi_ipu_field_nearest(key);
-    bgi_text value = {0};
+    bgi_string value = {0};
 
     bgi_json_print(&value, json);
-    bgi_problems_add(problems, key, "unknown argument %.100s=%.200s%s%s%s", key, value.data != NULL ? value.data : "",
+    bgi_problems_add(problems, key, "unknown argument %.100s=%.200s%s%s%s", key, value.failed ? "..." : value.data,
                      nearest != NULL ? "; did you mean `" : "", nearest != NULL ? nearest : "",
                      nearest != NULL ? "`?" : "");
-    bgi_text_clear(&value);
+    bgi_string_clear(&value);
 }
 
 static bool keep(bg_ipu_config *config, const char *key, json_t *json)
@@ -100,15 +101,15 @@ static bool read_key(bg_ipu_config *config, const char *key, json_t *json, bool 
                          bgi_ipu_fields[id].name);
     } else if (id != BGI_IPU_FIELD_COUNT) {
         if (today != NULL)
-            bgi_text_add(&config->notes, "`%s` is an old name of `%s`\n", key, today);
+            bgi_string_add(&config->notes, "`%s` is an old name of `%s`\n", key, today);
         bgi_ipu_give(config, id, json);
     } else if (bgi_ipu_is_record(key)) {
         return keep(config, key, json);
     } else if (bgi_ipu_is_deprecated(key)) {
-        bgi_text_add(&config->notes, "`%s` is deprecated and has no effect; it is kept\n", key);
+        bgi_string_add(&config->notes, "`%s` is deprecated and has no effect; it is kept\n", key);
         return keep(config, key, json);
     } else if (keep_unknown) {
-        bgi_text_add(&config->notes, "`%s` is no field that is known; it is kept\n", key);
+        bgi_string_add(&config->notes, "`%s` is no field that is known; it is kept\n", key);
         return keep(config, key, json);
     } else {
         report_unknown(problems, key, json);
@@ -170,6 +171,12 @@ static bg_status finish_reading(bgi_document *document, const char *name, const 
 bg_status bg_ipu_config_parse_json(const char *text, const char *name, const bg_ipu_config_load_options *options,
                                    bg_ipu_config **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(text, "text", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (options != NULL)
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_ipu_config_load_options", NULL, error));
+
     bgi_document document = {0};
 
     BGI_TRY(bgi_document_parse_json(text, strlen(text), name, &document, error));
@@ -179,6 +186,12 @@ bg_status bg_ipu_config_parse_json(const char *text, const char *name, const bg_
 bg_status bg_ipu_config_parse_yaml(const char *text, const char *name, const bg_ipu_config_load_options *options,
                                    bg_ipu_config **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(text, "text", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (options != NULL)
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_ipu_config_load_options", NULL, error));
+
     bgi_document document = {0};
 
     BGI_TRY(bgi_document_parse_yaml(text, strlen(text), name, &document, error));
@@ -200,6 +213,12 @@ bg_status bgi_ipu_file_of(const char *path, char **out, bg_error *error)
 bg_status bg_ipu_config_load(const char *path, const bg_ipu_config_load_options *options, bg_ipu_config **out,
                              bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (options != NULL)
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_ipu_config_load_options", NULL, error));
+
     bgi_document document = {0};
     char *file = NULL;
     bg_status status;
@@ -222,18 +241,34 @@ static bool holds_version(const json_t *kept)
     return false;
 }
 
+void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written)
+{
+    config->hides_version = !is_written;
+}
+
+/* What a file says of a field; NULL: nothing. Of one that was made here what is inferred is null, to be inferred again.
+ */
+static json_t *written_value(const bg_ipu_config *config, uint32_t id)
+{
+    if (config->is_from_file || config->given[id] != NULL)
+        return config->given[id];
+    return (bgi_ipu_fields[id].kinds & BGI_NULL) != 0 ? json_null() : config->values[id].json;
+}
+
 json_t *bgi_ipu_document_of(const bg_ipu_config *config)
 {
-    json_t *document = json_copy(config->kept);
+    json_t *document = bgi_json_copy(config->kept, false);
     bool good = document != NULL;
 
     for (uint32_t id = 0; good && id < BGI_IPU_FIELD_COUNT; id++) {
-        json_t *json = config->is_from_file ? config->given[id] : config->values[id].json;
+        json_t *json = written_value(config, id);
         good = json == NULL || json_object_set(document, bgi_ipu_fields[id].name, json) == 0;
     }
+    if (good && config->hides_version)
+        json_object_del(document, VERSION_KEY);
     /* A file that came without a version goes without one. */
-    if (good && !config->is_from_file && !holds_version(config->kept))
-        good = json_object_set_new(document, VERSION_KEY, json_string(BGI_VERSION)) == 0;
+    else if (good && !config->is_from_file && !holds_version(config->kept))
+        good = json_object_set_new(document, VERSION_KEY, json_string(bg_version())) == 0;
     if (!good) {
         json_decref(document);
         return NULL;
@@ -241,31 +276,41 @@ json_t *bgi_ipu_document_of(const bg_ipu_config *config)
     return document;
 }
 
-static bg_status print_document(const bg_ipu_config *config, void (*print)(bgi_text *, const json_t *), char **out_text,
-                                bg_error *error)
+static bg_status print_document(const bg_ipu_config *config, void (*print)(bgi_string *, const json_t *),
+                                char **out_text, bg_error *error)
 {
     json_t *document = bgi_ipu_document_of(config);
-    bgi_text text = {0};
+    bgi_string text = {0};
 
     if (document == NULL)
         return bgi_error_memory(error, "configuration", 0);
     print(&text, document);
     json_decref(document);
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }
 
 bg_status bg_ipu_config_print_json(const bg_ipu_config *config, char **out_text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
     return print_document(config, bgi_document_print_json, out_text, error);
 }
 
 bg_status bg_ipu_config_print_yaml(const bg_ipu_config *config, char **out_text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
     return print_document(config, bgi_document_print_yaml, out_text, error);
 }
 
 bg_status bg_ipu_config_save(const bg_ipu_config *config, const char *folder, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(folder, "folder", __func__, error));
+
     char *path, *text = NULL;
     bg_status status;
 

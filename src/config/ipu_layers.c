@@ -59,6 +59,11 @@ static bg_status expand_wildcards(const int64_t *layers, size_t count, uint64_t 
 bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_count, uint64_t layer_count,
                            int64_t *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (count > 0)
+        BGI_TRY(bgi_require(layers, "layers", __func__, error));
+
     bool has_wildcard = false;
     uint64_t sum = 0;
     char text[LIST_BYTES];
@@ -213,8 +218,13 @@ bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config, uint6
                                               uint64_t decoder_layers, bg_ipu_config **out_encoder,
                                               bg_ipu_config **out_decoder, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out_encoder, "out_encoder", __func__, error));
+    BGI_TRY(bgi_require(out_decoder, "out_decoder", __func__, error));
+
     const bool inference = config->is_inference;
-    const bg_ipu_settings settings = bg_ipu_config_settings(config, inference);
+    const bgi_ipu_settings settings = bgi_ipu_config_settings(config, inference);
     const size_t count = settings.ipus_per_replica;
     const bgi_ipu_field_id embedding = bgi_ipu_in_mode(BGI_IPU_EMBEDDING_SPLITS, inference);
     const bgi_ipu_field_id projection = bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, inference);

@@ -26,7 +26,7 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 
 /* Blocks in the order of data, joined to stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
 typedef struct stage_writer {
-    bgi_text *text;   /* NULL: only looks whether data come back to a device */
+    bgi_string *text; /* NULL: only looks whether data come back to a device */
     uint32_t *number; /* of each device; those that have nothing are left out and the numbers close up */
     uint32_t device;  /* of the open stage */
     bool is_open, is_marked, comes_back;
@@ -35,7 +35,7 @@ typedef struct stage_writer {
 static void end_stage(stage_writer *writer)
 {
     if (writer->text != NULL && writer->is_open && writer->is_marked)
-        bgi_text_add(writer->text, "@%u", writer->number[writer->device]);
+        bgi_string_add(writer->text, "@%u", writer->number[writer->device]);
 }
 
 /* `name` NULL: "Layer-" and `layer`. */
@@ -49,18 +49,18 @@ static void add_block(stage_writer *writer, uint32_t device, const char *name, u
     if (writer->text == NULL) {
         writer->number[device] = 1;
     } else {
-        bgi_text_add(writer->text, "%s", !writer->is_open ? "" : is_same ? "," : "|");
+        bgi_string_add(writer->text, "%s", !writer->is_open ? "" : is_same ? "," : "|");
         if (name != NULL)
-            bgi_text_add(writer->text, "%s", name);
+            bgi_string_add(writer->text, "%s", name);
         else
-            bgi_text_add(writer->text, "Layer-%" PRIu64, layer);
+            bgi_string_add(writer->text, "Layer-%" PRIu64, layer);
     }
     writer->device = device;
     writer->is_open = true;
 }
 
 /* The block of the embedding or of the head: on its device, or the blocks of its pieces on theirs. */
-static void add_end(stage_writer *writer, const bg_ipu_settings *settings, const int64_t *splits, const char *kind,
+static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, const int64_t *splits, const char *kind,
                     const char *block, uint32_t device)
 {
     const bg_split_placement placement = {splits, settings->ipus_per_replica};
@@ -76,7 +76,7 @@ static void add_end(stage_writer *writer, const bg_ipu_settings *settings, const
 }
 
 /* A tied head uses the embedding's weights where these are. */
-static void add_blocks(stage_writer *writer, const bg_ipu_settings *settings, const bg_ipu_model *model,
+static void add_blocks(stage_writer *writer, const bgi_ipu_settings *settings, const bg_ipu_model *model,
                        const int64_t *layers)
 {
     const uint32_t last = settings->ipus_per_replica - 1;
@@ -109,29 +109,29 @@ static uint32_t number_devices(uint32_t *number, uint32_t device_count, double *
     return count;
 }
 
-static bg_status write_stages(const bg_ipu_settings *settings, const bg_ipu_model *model, const int64_t *layers,
+static bg_status write_stages(const bgi_ipu_settings *settings, const bg_ipu_model *model, const int64_t *layers,
                               uint32_t *number, bg_ipu_options *out, bg_error *error)
 {
     const bool is_list = settings->matmul_count > 1;
     stage_writer look = {.number = number}, writer = {.number = number};
-    bgi_text text = {0};
+    bgi_string text = {0};
 
     add_blocks(&look, settings, model, layers);
-    out->options.device_count =
+    out->options.execution.device_count =
         number_devices(number, settings->ipus_per_replica, is_list ? out->matmul_proportions : NULL);
     if (is_list)
-        out->options.matmul_proportion_count = out->options.device_count;
+        out->options.memory.matmul_proportion_count = out->options.execution.device_count;
     /* A pipeline that comes back to a device needs a schedule in which devices have several stages. */
-    if (look.comes_back && out->options.strategy == BG_STRATEGY_PIPELINED)
-        out->options.schedule = "grouped";
+    if (look.comes_back && out->options.execution.strategy == BG_STRATEGY_PIPELINED)
+        out->options.execution.schedule = "grouped";
     /* Blocks of pieces know devices of their own, which are not numbered so where one is left out. */
     writer.is_marked = look.comes_back || settings->embedding_splits != NULL || settings->projection_splits != NULL;
     writer.text = &text;
     add_blocks(&writer, settings, model, layers);
-    return bgi_text_finish(&text, &out->stages, error);
+    return bgi_string_finish(&text, &out->stages, error);
 }
 
-static bg_status make_stages(const bg_ipu_settings *settings, const bg_ipu_model *model, bg_ipu_options *out,
+static bg_status make_stages(const bgi_ipu_settings *settings, const bg_ipu_model *model, bg_ipu_options *out,
                              bg_error *error)
 {
     int64_t *layers = calloc(settings->ipus_per_replica, sizeof *layers);
@@ -153,12 +153,12 @@ static bg_status make_stages(const bg_ipu_settings *settings, const bg_ipu_model
 /* ---- shares of memory ---- */
 
 /* A list has an entry for each device of the configuration, which are the plan's where it places the layers. */
-static bool has_known_devices(const bg_ipu_settings *settings, const bg_ipu_model *model)
+static bool has_known_devices(const bgi_ipu_settings *settings, const bg_ipu_model *model)
 {
     return settings->matmul_count == 1 || (model != NULL && model->layer_count > 0);
 }
 
-static bg_status copy_proportions(const bg_ipu_settings *settings, bg_ipu_options *out, bg_error *error)
+static bg_status copy_proportions(const bgi_ipu_settings *settings, bg_ipu_options *out, bg_error *error)
 {
     const size_t bytes = settings->matmul_count * sizeof *out->matmul_proportions;
 
@@ -166,110 +166,117 @@ static bg_status copy_proportions(const bg_ipu_settings *settings, bg_ipu_option
     if (out->matmul_proportions == NULL)
         return bgi_error_memory(error, "shares of memory", bytes);
     memcpy(out->matmul_proportions, settings->matmul_proportion, bytes);
-    out->options.matmul_proportions = out->matmul_proportions;
-    out->options.matmul_proportion_count = (uint32_t)settings->matmul_count;
+    out->options.memory.matmul_proportions = out->matmul_proportions;
+    out->options.memory.matmul_proportion_count = (uint32_t)settings->matmul_count;
     return BG_OK;
 }
 
 /* ---- notes ---- */
 
-static void add_map_note(bgi_text *notes, const bg_ipu_config *config, bool for_inference)
+static void add_map_note(bgi_string *notes, const bg_ipu_config *config, bool for_inference)
 {
     const bgi_ipu_field_id id = bgi_ipu_in_mode(BGI_IPU_PARALLELIZE, for_inference);
 
     if (json_object_size(config->values[id].json) > 0)
-        bgi_text_add(notes, "`%s` is for a model's own placement; options have no word for it\n",
-                     bgi_ipu_fields[id].name);
+        bgi_string_add(notes, "`%s` is for a model's own placement; options have no word for it\n",
+                       bgi_ipu_fields[id].name);
 }
 
-static void add_notes(bgi_text *notes, const bg_ipu_config *config, const bg_ipu_settings *settings,
+static void add_notes(bgi_string *notes, const bg_ipu_config *config, const bgi_ipu_settings *settings,
                       const bg_ipu_model *model, bool for_inference)
 {
     if (!has_known_devices(settings, model))
-        bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so which devices there are\n",
-                     bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
+        bgi_string_add(notes, "`%s` has no effect: the model's layers are unknown, so which devices there are\n",
+                       bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (for_inference && bgi_ipu_bool(config, BGI_IPU_EXPLICIT_IR))
-        bgi_text_add(notes, "`explicit_ir_inference` has no effect: there is one compiler path\n");
+        bgi_string_add(notes, "`explicit_ir_inference` has no effect: there is one compiler path\n");
     if (settings->replicated_tensor_sharding && settings->replicas == 1)
-        bgi_text_add(notes, "`replicated_tensor_sharding` has no effect with one replica\n");
+        bgi_string_add(notes, "`replicated_tensor_sharding` has no effect with one replica\n");
     if (settings->recompute_checkpoint_every_layer && !for_inference)
-        bgi_text_add(notes, "`recompute_checkpoint_every_layer`: the model has to mark its layers' results "
-                            "(bg_graph_checkpoint); only stages with marks compute again\n");
+        bgi_string_add(notes, "`recompute_checkpoint_every_layer`: the model has to mark its layers' results "
+                              "(bg_graph_checkpoint); only stages with marks compute again\n");
     if (settings->embedding_factor > 1)
-        bgi_text_add(notes, "the embedding in %u pieces is the model's: bg_ipu_embedding_layer\n",
-                     settings->embedding_factor);
+        bgi_string_add(notes, "the embedding in %u pieces is the model's: bg_ipu_embedding_layer\n",
+                       settings->embedding_factor);
     if (settings->projection_factor > 1)
-        bgi_text_add(notes, "the projection in %u pieces is the model's: bg_ipu_projection_layer\n",
-                     settings->projection_factor);
+        bgi_string_add(notes, "the projection in %u pieces is the model's: bg_ipu_projection_layer\n",
+                       settings->projection_factor);
     if (settings->projection_splits != NULL && model != NULL && model->head_is_tied)
-        bgi_text_add(notes, "`%s` places nothing: a head that is tied is where the embedding is\n",
-                     bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, for_inference)].name);
+        bgi_string_add(notes, "`%s` places nothing: a head that is tied is where the embedding is\n",
+                       bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, for_inference)].name);
     if (model == NULL || model->layer_count == 0)
-        bgi_text_add(notes, "`%s` has no effect: the model's layers are unknown, so its own blocks are the stages\n",
-                     bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name);
+        bgi_string_add(notes, "`%s` has no effect: the model's layers are unknown, so its own blocks are the stages\n",
+                       bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name);
     add_map_note(notes, config, for_inference);
 }
 
 /* ---- options ---- */
 
-static void fill_options(const bg_ipu_settings *settings, bool for_inference, bg_options *options)
+static void fill_options(const bgi_ipu_settings *settings, bool for_inference, bg_options *options)
 {
     *options = bg_options_defaults();
-    options->strategy = for_inference ? BG_STRATEGY_SHARDED : BG_STRATEGY_PIPELINED;
-    options->auto_stage = BG_AUTO_STAGE_INCREMENT;
-    options->replicas = settings->replicas;
-    options->device_iterations = settings->device_iterations;
-    options->gradient_accumulation = settings->gradient_accumulation;
-    options->accumulation = BG_ACCUMULATE_MEAN;
-    options->output_mode = settings->output_mode;
-    options->auto_round_devices = true;
-    options->partials = settings->enable_half_partials ? BG_FLOAT16 : BG_FLOAT32;
+    options->execution.strategy = for_inference ? BG_STRATEGY_SHARDED : BG_STRATEGY_PIPELINED;
+    options->execution.auto_stage = BG_AUTO_STAGE_INCREMENT;
+    options->replicas.count = settings->replicas;
+    options->execution.device_iterations = settings->device_iterations;
+    options->execution.gradient_accumulation = settings->gradient_accumulation;
+    options->numerics.accumulation = BG_ACCUMULATE_MEAN;
+    options->reporting.output_mode = settings->output_mode;
+    options->execution.auto_round_devices = true;
+    options->numerics.partials = settings->enable_half_partials ? BG_FLOAT16 : BG_FLOAT32;
     if (settings->has_seed)
-        options->seed = (uint64_t)settings->seed;
+        options->numerics.seed = (uint64_t)settings->seed;
     if (for_inference)
         return;
-    options->stochastic_rounding = true; /* of what is kept in 16 bits, if anything is */
-    options->auto_loss_scaling.enabled = settings->auto_loss_scaling;
-    options->offload_optimiser = settings->optimizer_state_offchip;
-    options->locations[BG_LOCATION_STATE].sharded = settings->replicated_tensor_sharding && settings->replicas > 1;
+    options->numerics.stochastic_rounding = true; /* of what is kept in 16 bits, if anything is */
+    options->numerics.auto_loss_scaling.enabled = settings->auto_loss_scaling;
+    options->memory.offload_optimizer = settings->optimizer_state_offchip;
+    options->memory.locations[BG_LOCATION_STATE].sharded =
+        settings->replicated_tensor_sharding && settings->replicas > 1;
     if (settings->recompute_checkpoint_every_layer)
-        options->recompute = BG_RECOMPUTE_CHECKPOINTS;
+        options->memory.recompute = BG_RECOMPUTE_CHECKPOINTS;
 }
 
 bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_inference, bool compile_only,
                                    const bg_ipu_model *model, bg_ipu_options *out, bg_error *error)
 {
-    const bg_ipu_settings settings = bg_ipu_config_settings(config, for_inference);
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (model != NULL)
+        BGI_TRY(bgi_struct_check(model->struct_bytes, sizeof *model, "bg_ipu_model", NULL, error));
+
+    const bgi_ipu_settings settings = bgi_ipu_config_settings(config, for_inference);
     bg_ipu_options made = {0};
-    bgi_text notes = {0};
+    bgi_string notes = {0};
     bg_status status = BG_OK;
 
     if (bgi_ipu_bool(config, BGI_IPU_ENCODER_ON_CPU))
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "execute_encoder_on_cpu_for_generation is not supported; set it to false");
     fill_options(&settings, for_inference, &made.options);
-    made.options.compile_only = compile_only;
+    made.options.execution.compile_only = compile_only;
     if (has_known_devices(&settings, model))
         status = copy_proportions(&settings, &made, error);
     if (status == BG_OK && model != NULL && model->layer_count > 0)
         status = make_stages(&settings, model, &made, error);
     if (status == BG_OK && made.stages != NULL) {
-        made.options.stages = made.stages;
-        made.options.auto_stage = BG_AUTO_STAGE_SAME_AS_IPU; /* stages are listed */
-        if (made.options.device_count < settings.ipus_per_replica)
-            bgi_text_add(&notes, "`%s`: %u of %u devices have no layers and are left out\n",
-                         bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name,
-                         settings.ipus_per_replica - made.options.device_count, settings.ipus_per_replica);
+        made.options.execution.stages = made.stages;
+        made.options.execution.auto_stage = BG_AUTO_STAGE_SAME_AS_IPU; /* stages are listed */
+        if (made.options.execution.device_count < settings.ipus_per_replica)
+            bgi_string_add(&notes, "`%s`: %u of %u devices have no layers and are left out\n",
+                           bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_LAYERS, for_inference)].name,
+                           settings.ipus_per_replica - made.options.execution.device_count, settings.ipus_per_replica);
     }
     if (status == BG_OK && settings.cache_folder != NULL) {
-        made.options.cache_dir = made.cache_dir = strdup(settings.cache_folder);
+        made.options.files.cache_dir = made.cache_dir = strdup(settings.cache_folder);
         if (made.cache_dir == NULL)
             status = bgi_error_memory(error, "options", strlen(settings.cache_folder) + 1);
     }
     add_notes(&notes, config, &settings, model, for_inference);
     if (status == BG_OK)
-        status = bgi_text_finish(&notes, &made.notes, error);
-    bgi_text_clear(&notes);
+        status = bgi_string_finish(&notes, &made.notes, error);
+    bgi_string_clear(&notes);
     if (status != BG_OK) {
         bg_ipu_options_clear(&made);
         return status;

@@ -35,6 +35,13 @@ static char *trim(char *text)
     return text;
 }
 
+/* A new value; `failed` when there is no memory for it, which NULL alone does not say: a text may be none. */
+static json_t *take(json_t *made, bool *failed)
+{
+    *failed = *failed || made == NULL;
+    return made;
+}
+
 static json_t *read_bool(const char *text)
 {
     static const char *const words[2][4] = {{"false", "0", "n", "no"}, {"true", "1", "y", "yes"}};
@@ -46,28 +53,28 @@ static json_t *read_bool(const char *text)
     return NULL;
 }
 
-static json_t *read_integer(const char *text)
+static json_t *read_integer(const char *text, bool *failed)
 {
     char *end;
     long long value;
 
     errno = 0;
     value = strtoll(text, &end, 10);
-    return end == text || *end != '\0' || errno == ERANGE || is_blank(*text) ? NULL : json_integer(value);
+    return end == text || *end != '\0' || errno == ERANGE || is_blank(*text) ? NULL : take(json_integer(value), failed);
 }
 
-static json_t *read_real(const char *text)
+static json_t *read_real(const char *text, bool *failed)
 {
     char *end;
     const double value = bgi_text_real(text, &end);
 
     return end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(value)
                ? NULL
-               : json_real(value);
+               : take(json_real(value), failed);
 }
 
 /* "[1 2 3]", also with commas. `text` is changed. NULL when an element is no number. */
-static json_t *read_list(char *text, unsigned kinds)
+static json_t *read_list(char *text, unsigned kinds, bool *failed)
 {
     const size_t length = strlen(text);
     json_t *list;
@@ -76,13 +83,14 @@ static json_t *read_list(char *text, unsigned kinds)
     if (length < 2 || text[0] != '[' || text[length - 1] != ']')
         return NULL;
     text[length - 1] = '\0';
-    list = json_array();
+    list = take(json_array(), failed);
     for (char *word = strtok_r(text + 1, " \t\n\r,", &rest); list != NULL && word != NULL;
          word = strtok_r(NULL, " \t\n\r,", &rest)) {
-        json_t *item = read_integer(word);
+        json_t *item = read_integer(word, failed);
         if (item == NULL && (kinds & BGI_REALS) != 0)
-            item = read_real(word);
+            item = read_real(word, failed);
         if (json_array_append_new(list, item) != 0) {
+            *failed = *failed || item != NULL;
             json_decref(list);
             list = NULL;
         }
@@ -90,23 +98,28 @@ static json_t *read_list(char *text, unsigned kinds)
     return list;
 }
 
-/* By the declared kinds; NULL when it is none of them. `text` is changed. */
-static json_t *read_value(unsigned kinds, char *text)
+/* By the declared kinds; NULL when it is none of them, or memory has failed. `text` is changed. A text that is empty by
+ * default is empty when it is none. */
+static json_t *read_value(const bgi_ipu_field *field, char *text, bool *failed)
 {
+    const bool is_null = strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0;
+    const unsigned kinds = field->kinds;
     json_t *json = NULL;
 
-    if ((kinds & BGI_NULL) != 0 && (strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0))
+    if (is_null && (kinds & BGI_NULL) != 0)
         return json_null();
+    if (is_null && (kinds & BGI_TEXT) != 0)
+        return strcmp(field->fallback, "\"\"") == 0 ? take(json_string(""), failed) : NULL;
     if ((kinds & BGI_TEXT) != 0)
-        return json_string(text);
+        return bgi_text_is_utf8(text) ? take(json_string(text), failed) : NULL;
     if ((kinds & BGI_BOOL) != 0)
         return read_bool(text);
     if ((kinds & (BGI_INTEGER | BGI_REAL)) != 0)
-        json = read_integer(text);
+        json = read_integer(text, failed);
     if (json == NULL && (kinds & BGI_REAL) != 0)
-        json = read_real(text);
+        json = read_real(text, failed);
     if (json == NULL && (kinds & (BGI_INTEGERS | BGI_REALS)) != 0)
-        json = read_list(text, kinds);
+        json = read_list(text, kinds, failed);
     return json;
 }
 
@@ -117,6 +130,9 @@ static void report_value(bgi_problems *problems, unsigned kinds, size_t column, 
                          UPDATE_PLACE
                          "You can only update int, float, bool, list or string values in the configuration, got "
                          "`%.200s` for key `%s`; write maps into the file",
+                         column, value, key);
+    else if ((kinds & BGI_TEXT) != 0)
+        bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is no value for `%s`; it takes a text that is not none",
                          column, value, key);
     else if ((kinds & BGI_BOOL) != 0)
         bgi_problems_add(problems, NULL, UPDATE_PLACE "Can't derive true or false from `%.200s` (key `%s`)", column,
@@ -138,11 +154,11 @@ static void give_update(bg_ipu_config *config, size_t column, const char *key, c
     json_t *json;
 
     if (bgi_ipu_is_deprecated(key)) {
-        bgi_text_add(&config->notes, "`%s` is deprecated and has no effect\n", key);
+        bgi_string_add(&config->notes, "`%s` is deprecated and has no effect\n", key);
         return;
     }
     if (renamed != NULL)
-        bgi_text_add(&config->notes, "`%s` is an old name of `%s`\n", key, renamed);
+        bgi_string_add(&config->notes, "`%s` is an old name of `%s`\n", key, renamed);
     if (id == BGI_IPU_FIELD_COUNT) {
         const char *nearest = bgi_ipu_field_nearest(key);
         bgi_problems_add(problems, NULL, UPDATE_PLACE "Key `%.200s` isn't in the original config dict%s%s%s", column,
@@ -151,12 +167,12 @@ static void give_update(bg_ipu_config *config, size_t column, const char *key, c
         return;
     }
     copy = strdup(value);
-    json = copy != NULL ? read_value(bgi_ipu_fields[id].kinds, copy) : NULL;
+    json = copy != NULL ? read_value(&bgi_ipu_fields[id], copy, &problems->failed) : NULL;
     if (copy == NULL)
         problems->failed = true;
-    else if (json == NULL)
+    else if (json == NULL && !problems->failed)
         report_value(problems, bgi_ipu_fields[id].kinds, column, key, value);
-    else
+    else if (json != NULL)
         bgi_ipu_give(config, id, json);
     json_decref(json);
     free(copy);
@@ -208,25 +224,33 @@ void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems 
 
 bg_status bg_ipu_config_print(const bg_ipu_config *config, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
 
     for (size_t i = 0; bg_ipu_config_field_at(i) != NULL; i++) {
         const bgi_ipu_field_id id = bgi_ipu_field_find(bg_ipu_config_field_at(i));
-        bgi_text_add(&text, "%-46s ", bgi_ipu_fields[id].name);
+        bgi_string_add(&text, "%-46s ", bgi_ipu_fields[id].name);
         bgi_json_print(&text, config->values[id].json);
-        bgi_text_add(&text, "%s\n", config->given[id] == NULL || json_is_null(config->given[id]) ? "" : "  (given)");
+        bgi_string_add(&text, "%s\n", config->given[id] == NULL || json_is_null(config->given[id]) ? "" : "  (given)");
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }
 
 bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(config, "config", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
 
     if (config->notes.length > 0)
-        bgi_text_add(&text, "%s", config->notes.data);
+        bgi_string_add(&text, "%s", config->notes.data);
     text.failed = text.failed || config->notes.failed;
     if (bgi_ipu_bool(config, BGI_IPU_SHARDING) && bgi_ipu_integer(config, BGI_IPU_REPLICAS) == 1)
-        bgi_text_add(&text, "`replicated_tensor_sharding` is not used when `replication_factor` = 1\n");
-    return bgi_text_finish(&text, out_text, error);
+        bgi_string_add(&text, "`replicated_tensor_sharding` is not used when `replication_factor` = 1\n");
+    return bgi_string_finish(&text, out_text, error);
 }

@@ -1,5 +1,5 @@
 /*
- * json.c: JSON in, with places, and out. The reader is jansson's; the writer is our own because files that Optimum
+ * json.c: JSON in, with places, and out. The writer is our own because files that Optimum
  * wrote must come out as they went in, byte for byte: its order, its indentation, Python's shortest numbers.
  */
 #include "config/document.h"
@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "formats/json_tree.h"
 
 /* ---- reading ---- */
 
@@ -46,7 +47,9 @@ static void skip_string(cursor *it)
 
 static json_t *read_string(const char *begin, const char *end)
 {
-    return json_loadb(begin, (size_t)(end - begin), JSON_DECODE_ANY, NULL);
+    json_t *string = NULL;
+
+    return bgi_json_parse("key", begin, (size_t)(end - begin), &string, NULL) == BG_OK ? string : NULL;
 }
 
 /* The text is known to be good JSON: keys are the strings at depth 1 before a colon. */
@@ -110,7 +113,6 @@ bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const cha
                                   bg_error *error)
 {
     bgi_document document = {0};
-    json_error_t detail = {0};
     bg_status status;
 
     if (size_bytes > BGI_DOCUMENT_LIMIT_BYTES)
@@ -119,12 +121,7 @@ bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const cha
     if (size_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: begins with a byte order mark; save it as UTF-8 without",
                             name);
-    document.root = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &detail);
-    if (document.root == NULL && json_error_code(&detail) == json_error_out_of_memory)
-        return bgi_error_memory(error, name, size_bytes);
-    if (document.root == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:%d:%d: %s", name, detail.line > 0 ? detail.line : 1,
-                            detail.column > 0 ? detail.column : 1, detail.text);
+    BGI_TRY(bgi_json_parse(name, text, size_bytes, &document.root, error));
     if (!json_is_object(document.root))
         status = bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: the file must be an object: {\"key\": value, ...}", name);
     else if (measure_depth(document.root, BGI_DOCUMENT_DEPTH + 1) > BGI_DOCUMENT_DEPTH)
@@ -198,87 +195,49 @@ static bool wants_escape(uint32_t character, escape_style style)
                       character == 0xfeff || character == 0xfffe || character == 0xffff);
 }
 
-static void print_escape(bgi_text *text, uint32_t character)
+static void print_escape(bgi_string *text, uint32_t character)
 {
     static const char letters[] = "\b\f\n\r\t";
     const char *letter = character != 0 && character < 0x20 ? strchr(letters, (int)character) : NULL;
 
     if (letter != NULL)
-        bgi_text_add(text, "\\%c", "bfnrt"[letter - letters]);
+        bgi_string_add(text, "\\%c", "bfnrt"[letter - letters]);
     else if (character > 0xffff)
-        bgi_text_add(text, "\\u%04x\\u%04x", 0xd800u + ((character - 0x10000u) >> 10),
-                     0xdc00u + ((character - 0x10000u) & 0x3ffu));
+        bgi_string_add(text, "\\u%04x\\u%04x", 0xd800u + ((character - 0x10000u) >> 10),
+                       0xdc00u + ((character - 0x10000u) & 0x3ffu));
     else
-        bgi_text_add(text, "\\u%04x", character);
+        bgi_string_add(text, "\\u%04x", character);
 }
 
-static void print_string(bgi_text *text, const char *string, escape_style style)
+static void print_string(bgi_string *text, const char *string, escape_style style)
 {
     const unsigned char *at = (const unsigned char *)string;
 
-    bgi_text_add(text, "\"");
+    bgi_string_add(text, "\"");
     while (*at != '\0') {
         const unsigned char *begin = at;
         const uint32_t character = read_character(&at);
 
         if (character == '"' || character == '\\')
-            bgi_text_add(text, "\\%c", (int)character);
+            bgi_string_add(text, "\\%c", (int)character);
         else if (wants_escape(character, style))
             print_escape(text, character);
         else
-            bgi_text_add(text, "%.*s", (int)(at - begin), (const char *)begin);
+            bgi_string_add(text, "%.*s", (int)(at - begin), (const char *)begin);
     }
-    bgi_text_add(text, "\"");
+    bgi_string_add(text, "\"");
 }
 
-/* The digits of the shortest decimal that reads back the same, and the power of ten of the first. */
-static int find_digits(double value, char digits[32], int *exponent)
-{
-    char text[64];
-    int count = 0;
-
-    for (int precision = 0; precision < 17; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    for (const char *at = text; *at != '\0' && *at != 'e'; at++)
-        if (*at >= '0' && *at <= '9')
-            digits[count++] = *at;
-    while (count > 1 && digits[count - 1] == '0')
-        count--;
-    *exponent = atoi(strchr(text, 'e') + 1);
-    return count;
-}
-
-void bgi_json_print_real(bgi_text *text, double value)
-{
-    char digits[32];
-    int exponent, count = find_digits(fabs(value), digits, &exponent);
-
-    if (signbit(value))
-        bgi_text_add(text, "-");
-    if (exponent < -4 || exponent >= 16) {
-        bgi_text_add(text, "%c%s%.*se%c%02d", digits[0], count > 1 ? "." : "", count - 1, digits + 1,
-                     exponent < 0 ? '-' : '+', abs(exponent));
-        return;
-    }
-    if (exponent < 0)
-        bgi_text_add(text, "0.%.*s%.*s", -exponent - 1, "0000", count, digits);
-    for (int i = 0; exponent >= 0 && (i < count || i <= exponent + 1); i++)
-        bgi_text_add(text, "%s%c", i == exponent + 1 ? "." : "", i < count ? digits[i] : '0');
-}
-
-static void print_scalar(bgi_text *text, const json_t *value, escape_style style)
+static void print_scalar(bgi_string *text, const json_t *value, escape_style style)
 {
     if (json_is_string(value))
         print_string(text, json_string_value(value), style);
     else if (json_is_integer(value))
-        bgi_text_add(text, "%lld", (long long)json_integer_value(value));
+        bgi_string_add(text, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
-        bgi_json_print_real(text, json_real_value(value));
+        bgi_string_add_shortest(text, json_real_value(value));
     else
-        bgi_text_add(text, "%s", json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null");
+        bgi_string_add(text, "%s", json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null");
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -309,15 +268,15 @@ static bool is_long_key(const char *key)
 }
 
 /* Where the next item of a list or a map begins: a line of its own, or the same line (indent < 0). */
-static void begin_item(bgi_text *text, bool is_first, int indent)
+static void begin_item(bgi_string *text, bool is_first, int indent)
 {
     if (indent < 0)
-        bgi_text_add(text, "%s", is_first ? "" : ", ");
+        bgi_string_add(text, "%s", is_first ? "" : ", ");
     else
-        bgi_text_add(text, "%s\n%*s", is_first ? "" : ",", indent, "");
+        bgi_string_add(text, "%s\n%*s", is_first ? "" : ",", indent, "");
 }
 
-static void print_value(bgi_text *text, const json_t *value, escape_style style, int indent)
+static void print_value(bgi_string *text, const json_t *value, escape_style style, int indent)
 {
     const bool is_object = json_is_object(value);
     const int inner = indent < 0 ? -1 : indent + 2;
@@ -330,30 +289,30 @@ static void print_value(bgi_text *text, const json_t *value, escape_style style,
     }
     if (is_object && (keys = sort_keys(value, &count)) == NULL)
         text->failed = true;
-    bgi_text_add(text, is_object ? "{" : "[");
+    bgi_string_add(text, is_object ? "{" : "[");
     for (size_t i = 0; i < count && !text->failed; i++) {
         begin_item(text, i == 0, inner);
         if (is_object) {
             if (style == ESCAPE_YAML && is_long_key(keys[i]))
-                bgi_text_add(text, "? ");
+                bgi_string_add(text, "? ");
             print_string(text, keys[i], style);
-            bgi_text_add(text, ": ");
+            bgi_string_add(text, ": ");
         }
         print_value(text, is_object ? json_object_get(value, keys[i]) : json_array_get(value, i), style, inner);
     }
     if (count > 0 && indent >= 0)
-        bgi_text_add(text, "\n%*s", indent, "");
-    bgi_text_add(text, is_object ? "}" : "]");
+        bgi_string_add(text, "\n%*s", indent, "");
+    bgi_string_add(text, is_object ? "}" : "]");
     free(keys);
 }
 
-void bgi_document_print_json(bgi_text *text, const json_t *value)
+void bgi_document_print_json(bgi_string *text, const json_t *value)
 {
     print_value(text, value, ESCAPE_ALL, 0);
-    bgi_text_add(text, "\n");
+    bgi_string_add(text, "\n");
 }
 
-void bgi_json_print(bgi_text *text, const json_t *value)
+void bgi_json_print(bgi_string *text, const json_t *value)
 {
     print_value(text, value, ESCAPE_FEW, -1);
 }
@@ -368,7 +327,7 @@ static bool is_plain_key(const char *key)
            strcmp(key, "false") != 0 && strcmp(key, "null") != 0;
 }
 
-void bgi_document_print_yaml(bgi_text *text, const json_t *object)
+void bgi_document_print_yaml(bgi_string *text, const json_t *object)
 {
     size_t count;
     const char **keys = sort_keys(object, &count);
@@ -376,16 +335,16 @@ void bgi_document_print_yaml(bgi_text *text, const json_t *object)
     if (keys == NULL)
         text->failed = true;
     if (count == 0)
-        bgi_text_add(text, "{}\n");
+        bgi_string_add(text, "{}\n");
     for (size_t i = 0; i < count && !text->failed; i++) {
-        bgi_text_add(text, is_long_key(keys[i]) ? "? " : "");
+        bgi_string_add(text, is_long_key(keys[i]) ? "? " : "");
         if (is_plain_key(keys[i]))
-            bgi_text_add(text, "%s", keys[i]);
+            bgi_string_add(text, "%s", keys[i]);
         else
             print_string(text, keys[i], ESCAPE_YAML);
-        bgi_text_add(text, is_long_key(keys[i]) ? "\n: " : ": ");
+        bgi_string_add(text, is_long_key(keys[i]) ? "\n: " : ": ");
         print_value(text, json_object_get(object, keys[i]), ESCAPE_YAML, -1);
-        bgi_text_add(text, "\n");
+        bgi_string_add(text, "\n");
     }
     free(keys);
 }

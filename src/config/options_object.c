@@ -10,15 +10,16 @@
 #include "config/problems.h"
 #include "config/run_options.h"
 #include "core/error.h"
+#include "formats/json_tree.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "plan/options.h"
 
 struct bg_run_options {
     bg_options options;
     bgi_arena arena; /* what they point to */
     bool is_frozen;
     bool has_anchors; /* added by bg_run_options_add_anchor */
+    bool has_transport;
     bool is_given[BGI_MOST_RUN_OPTIONS];
 };
 
@@ -26,6 +27,9 @@ struct bg_run_options {
 
 bg_status bg_run_options_create(const bg_options *from, bg_run_options **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const bg_options defaults = bg_options_defaults();
     bg_run_options *made = calloc(1, sizeof *made);
     bg_status status;
@@ -51,9 +55,13 @@ void bg_run_options_destroy(bg_run_options *options)
 
 bg_status bg_run_options_clone(const bg_run_options *options, bg_run_options **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     BGI_TRY(bg_run_options_create(&options->options, out, error));
     memcpy((*out)->is_given, options->is_given, sizeof options->is_given);
     (*out)->has_anchors = options->has_anchors;
+    (*out)->has_transport = options->has_transport;
     return BG_OK;
 }
 
@@ -82,9 +90,11 @@ void bg_run_options_apply(bg_run_options *options, bg_options *to)
         if (options->is_given[i])
             bgi_run_option_copy(&options->options, i, to);
     if (options->has_anchors) {
-        to->output_requests = options->options.output_requests;
-        to->output_request_count = options->options.output_request_count;
+        to->reporting.output_requests = options->options.reporting.output_requests;
+        to->reporting.output_request_count = options->options.reporting.output_request_count;
     }
+    if (options->has_transport)
+        to->execution.transport = options->options.execution.transport;
 }
 
 /* ---- setting ---- */
@@ -100,6 +110,11 @@ static bg_status check_open(const bg_run_options *options, bg_error *error)
 
 bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(text, "text", __func__, error));
+
     uint32_t number;
 
     BGI_TRY(check_open(options, error));
@@ -119,8 +134,11 @@ static const char *name_of(const bg_output_request *request)
 bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name, bg_output_mode mode,
                                     uint32_t period, bg_error *error)
 {
-    const bg_output_request *old = options->options.output_requests;
-    const uint32_t count = options->options.output_request_count;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+
+    const bg_output_request *old = options->options.reporting.output_requests;
+    const uint32_t count = options->options.reporting.output_request_count;
     bg_output_request made = {.output = output, .name = name, .mode = mode, .period = period}, *list;
 
     BGI_TRY(check_open(options, error));
@@ -133,16 +151,16 @@ bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output,
         if (strcmp(name_of(&old[i]), name_of(&made)) == 0)
             return bg_error_set(error, BG_ERROR_INVALID, "there is an anchor `%s` already; give this one another name",
                                 name_of(&made));
-    made.output = bgi_arena_text(&options->arena, output);
-    made.name = name != NULL ? bgi_arena_text(&options->arena, name) : NULL;
-    list = bgi_arena_take(&options->arena, (size_t)count + 1, sizeof *list);
+    made.output = bgi_arena_string(&options->arena, output);
+    made.name = name != NULL ? bgi_arena_string(&options->arena, name) : NULL;
+    list = bgi_arena_allocate(&options->arena, (size_t)count + 1, sizeof *list);
     if (made.output == NULL || (name != NULL && made.name == NULL) || list == NULL)
         return bgi_error_memory(error, "anchors", ((size_t)count + 1) * sizeof *list);
     if (count > 0)
         memcpy(list, old, count * sizeof *list);
     list[count] = made;
-    options->options.output_requests = list;
-    options->options.output_request_count = count + 1;
+    options->options.reporting.output_requests = list;
+    options->options.reporting.output_request_count = count + 1;
     options->has_anchors = true;
     return BG_OK;
 }
@@ -158,30 +176,30 @@ static bool has_kind(uint32_t number, const bg_config_value *value)
 }
 
 /* As lines of a file have it. */
-static void print_value(bgi_text *text, const bg_config_value *value)
+static void print_value(bgi_string *text, const bg_config_value *value)
 {
     switch (value->kind) {
     case BG_CONFIG_BOOL:
-        bgi_text_add(text, "%s", value->boolean ? "true" : "false");
+        bgi_string_add(text, "%s", value->boolean ? "true" : "false");
         break;
     case BG_CONFIG_INTEGER:
-        bgi_text_add(text, "%" PRId64, value->integer);
+        bgi_string_add(text, "%" PRId64, value->integer);
         break;
     case BG_CONFIG_REAL:
-        bgi_json_print_real(text, value->real);
+        bgi_string_add_shortest(text, value->real);
         break;
     case BG_CONFIG_INTEGERS:
         for (size_t i = 0; i < value->count; i++)
-            bgi_text_add(text, "%s%" PRId64, i == 0 ? "" : ",", value->integers[i]);
+            bgi_string_add(text, "%s%" PRId64, i == 0 ? "" : ",", value->integers[i]);
         break;
     case BG_CONFIG_REALS:
         for (size_t i = 0; i < value->count; i++) {
-            bgi_text_add(text, "%s", i == 0 ? "" : ",");
-            bgi_json_print_real(text, value->reals[i]);
+            bgi_string_add(text, "%s", i == 0 ? "" : ",");
+            bgi_string_add_shortest(text, value->reals[i]);
         }
         break;
     default:
-        bgi_text_add(text, "%s", value->kind == BG_CONFIG_TEXT && value->text != NULL ? value->text : "");
+        bgi_string_add(text, "%s", value->kind == BG_CONFIG_TEXT && value->text != NULL ? value->text : "");
         break;
     }
 }
@@ -189,9 +207,18 @@ static void print_value(bgi_text *text, const bg_config_value *value)
 bg_status bg_run_options_set_value(bg_run_options *options, const char *name, const bg_config_value *value,
                                    bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(value, "value", __func__, error));
+    if (value->kind == BG_CONFIG_INTEGERS && value->count > 0)
+        BGI_TRY(bgi_require(value->integers, "value->integers", __func__, error));
+    if (value->kind == BG_CONFIG_REALS && value->count > 0)
+        BGI_TRY(bgi_require(value->reals, "value->reals", __func__, error));
+
     const bg_options defaults = bg_options_defaults();
     const uint32_t number = bgi_run_option_find(name);
-    bgi_text text = {0};
+    bgi_string text = {0};
     char *made = NULL;
     bg_status status;
 
@@ -199,7 +226,7 @@ bg_status bg_run_options_set_value(bg_run_options *options, const char *name, co
         bgi_run_option_print(&text, number, &defaults);
     else
         print_value(&text, value);
-    BGI_TRY(bgi_text_finish(&text, &made, error));
+    BGI_TRY(bgi_string_finish(&text, &made, error));
     if (number != UINT32_MAX && !has_kind(number, value))
         status = bgi_run_option_report(number, made, error);
     else
@@ -208,46 +235,38 @@ bg_status bg_run_options_set_value(bg_run_options *options, const char *name, co
     return status;
 }
 
-bg_status bg_run_options_set_bool(bg_run_options *options, const char *name, bool value, bg_error *error)
+bg_status bg_run_options_set_transport(bg_run_options *options, const struct bg_transport *transport, bg_error *error)
 {
-    return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = value}, error);
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(check_open(options, error));
+    options->options.execution.transport = transport;
+    options->has_transport = true;
+    return BG_OK;
 }
 
 bg_status bg_run_options_set_integer(bg_run_options *options, const char *name, int64_t value, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
     return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = value},
                                     error);
 }
 
-bg_status bg_run_options_set_real(bg_run_options *options, const char *name, double value, bg_error *error)
-{
-    return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_REAL, .real = value}, error);
-}
-
 bg_status bg_run_options_set_text(bg_run_options *options, const char *name, const char *value, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
     return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = value}, error);
-}
-
-bg_status bg_run_options_set_integers(bg_run_options *options, const char *name, const int64_t *values, size_t count,
-                                      bg_error *error)
-{
-    return bg_run_options_set_value(
-        options, name, &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = values, .count = count}, error);
-}
-
-bg_status bg_run_options_set_reals(bg_run_options *options, const char *name, const double *values, size_t count,
-                                   bg_error *error)
-{
-    return bg_run_options_set_value(
-        options, name, &(bg_config_value){.kind = BG_CONFIG_REALS, .reals = values, .count = count}, error);
 }
 
 /* Elements of "1,2,3", in the options' memory. */
 static bg_status read_elements(bg_run_options *options, const char *text, bg_config_value *out, bg_error *error)
 {
-    int64_t *integers = bgi_arena_take(&options->arena, strlen(text) + 1, sizeof *integers);
-    double *reals = bgi_arena_take(&options->arena, strlen(text) + 1, sizeof *reals);
+    int64_t *integers = bgi_arena_allocate(&options->arena, strlen(text) + 1, sizeof *integers);
+    double *reals = bgi_arena_allocate(&options->arena, strlen(text) + 1, sizeof *reals);
 
     if (integers == NULL || reals == NULL)
         return bgi_error_memory(error, "options", strlen(text) * sizeof *reals);
@@ -265,16 +284,21 @@ static bg_status read_elements(bg_run_options *options, const char *text, bg_con
 
 bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_config_value *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const uint32_t number = bgi_run_option_find(name);
     bg_config_value value = {0};
-    bgi_text printed = {0};
+    bgi_string printed = {0};
     char *text = NULL;
     bg_status status = BG_OK;
 
     if (number == UINT32_MAX)
-        return bgi_run_option_unknown(name, error);
+        return bgi_option_unknown(name, error);
     bgi_run_option_print(&printed, number, &options->options);
-    BGI_TRY(bgi_text_finish(&printed, &text, error));
+    BGI_TRY(bgi_string_finish(&printed, &text, error));
     value.kind = bgi_run_option_kind(number);
     value.boolean = value.kind == BG_CONFIG_BOOL && strcmp(text, "true") == 0;
     if (value.kind == BG_CONFIG_INTEGER || value.kind == BG_CONFIG_REAL)
@@ -284,7 +308,7 @@ bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_confi
         value.integer = strtoll(text, NULL, 10);
     if (errno == ERANGE)
         value = (bg_config_value){.kind = BG_CONFIG_TEXT};
-    if (value.kind == BG_CONFIG_TEXT && (value.text = bgi_arena_text(&options->arena, text)) == NULL)
+    if (value.kind == BG_CONFIG_TEXT && (value.text = bgi_arena_string(&options->arena, text)) == NULL)
         status = bgi_error_memory(error, "options", strlen(text));
     if (bgi_run_option_is_list(number))
         status = read_elements(options, text, &value, error);
@@ -388,10 +412,10 @@ static void read_lines(reader *r, char *text)
 
 /* ---- JSON ---- */
 
-static void print_scalar(bgi_text *text, const json_t *value)
+static void print_scalar(bgi_string *text, const json_t *value)
 {
     if (json_is_string(value))
-        bgi_text_add(text, "%s", json_string_value(value));
+        bgi_string_add(text, "%s", json_string_value(value));
     else if (!json_is_null(value))
         bgi_json_print(text, value);
 }
@@ -403,19 +427,19 @@ static void set_json(reader *r, const char *place, const char *name, const json_
     const bool is_mode = json_is_array(value) && json_array_size(value) == 2 && number != UINT32_MAX &&
                          number == bgi_run_option_find("output_mode");
     const bool is_list = number != UINT32_MAX && bgi_run_option_is_list(number);
-    bgi_text text = {0};
+    bgi_string text = {0};
     char *made = NULL;
 
     if (is_mode)
         print_scalar(&text, json_array_get(value, 0));
     else if (json_is_array(value) && (is_list || json_array_size(value) == 1))
         for (size_t i = 0; i < json_array_size(value); i++) {
-            bgi_text_add(&text, "%s", i == 0 ? "" : ",");
+            bgi_string_add(&text, "%s", i == 0 ? "" : ",");
             print_scalar(&text, json_array_get(value, i));
         }
     else
         print_scalar(&text, value);
-    if (bgi_text_finish(&text, &made, NULL) != BG_OK) {
+    if (bgi_string_finish(&text, &made, NULL) != BG_OK) {
         r->problems.failed = true;
         return;
     }
@@ -445,6 +469,10 @@ static bg_status read_json(reader *r, const char *text, bg_error *error)
 
 bg_status bg_run_options_parse(bg_run_options *options, const char *text, const char *name, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(text, "text", __func__, error));
+
     reader r = begin(options, name);
     char *copy;
 
@@ -463,6 +491,10 @@ bg_status bg_run_options_parse(bg_run_options *options, const char *text, const 
 
 bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+
     char *text = NULL;
     size_t size_bytes;
     bg_status status;
@@ -478,6 +510,9 @@ bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_erro
 
 bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+
     const char *text = getenv(BG_OPTIONS_VARIABLE);
     reader r = begin(options, BG_OPTIONS_VARIABLE);
     char *copy, *rest = NULL;
@@ -503,37 +538,43 @@ static bg_status add_value(json_t *object, uint32_t number, const bg_options *op
 {
     const char *name = bgi_run_option_name(number);
     const bool is_list = bgi_run_option_is_list(number);
-    bgi_text text = {0};
+    bgi_string text = {0};
     bg_status status = BG_OK;
     json_t *value = NULL;
 
-    bgi_text_add(&text, "%s", is_list ? "[" : "");
+    bgi_string_add(&text, "%s", is_list ? "[" : "");
     bgi_run_option_print(&text, number, options);
-    bgi_text_add(&text, "%s", is_list ? "]" : "");
+    bgi_string_add(&text, "%s", is_list ? "]" : "");
     if (!text.failed && !bgi_run_option_is_text(number))
-        value = json_loads(text.data, JSON_DECODE_ANY, NULL);
-    if (!text.failed && value == NULL)
+        status = bgi_json_parse(name, text.data, text.length, &value, NULL);
+    if (status == BG_ERROR_PARSE)
+        status = BG_OK;
+    if (!text.failed && value == NULL && status == BG_OK)
         value = json_string(text.data);
-    if (!text.failed && value == NULL && !bgi_run_option_is_printable(text.data)) /* of a plain struct */
+    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* of a plain struct */
         status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, no text in UTF-8, which JSON is", name,
                               text.data);
     else if (json_object_set_new(object, name, value) != 0)
-        status = bgi_error_memory(error, name, 0);
-    bgi_text_clear(&text);
+        status = bgi_error_memory(error, name, text.length);
+    bgi_string_clear(&text);
     return status;
 }
 
 bg_status bg_run_options_print_json(const bg_run_options *options, char **out_text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
     json_t *object = json_object();
-    bgi_text text = {0};
+    bgi_string text = {0};
     bg_status status = object != NULL ? BG_OK : bgi_error_memory(error, "options", 0);
 
     for (uint32_t i = 0; status == BG_OK && bgi_run_option_name(i) != NULL; i++)
         status = add_value(object, i, &options->options, error);
     if (status == BG_OK) {
         bgi_document_print_json(&text, object);
-        status = bgi_text_finish(&text, out_text, error);
+        status = bgi_string_finish(&text, out_text, error);
     }
     json_decref(object);
     return status;

@@ -15,18 +15,18 @@ enum { LINE_BYTES = 1024, PLACE_BYTES = 512 };
 void bgi_problems_add(bgi_problems *problems, const char *field, const char *format, ...)
 {
     char line[LINE_BYTES], place[PLACE_BYTES] = "";
-    bgi_text text = {0};
+    bgi_string text = {0};
     va_list arguments;
 
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    bgi_text_add(&text, "%s%s",
-                 problems->place != NULL ? problems->place(problems->user, field, place, sizeof place) : "", line);
+    bgi_string_add(&text, "%s%s",
+                   problems->place != NULL ? problems->place(problems->user, field, place, sizeof place) : "", line);
     if (text.failed || !bgi_array_reserve((void **)&problems->items, &problems->capacity, problems->count + 1,
                                           sizeof *problems->items)) {
         problems->failed = true;
-        bgi_text_clear(&text);
+        bgi_string_clear(&text);
         return;
     }
     problems->items[problems->count++].text = text.data;
@@ -34,21 +34,21 @@ void bgi_problems_add(bgi_problems *problems, const char *field, const char *for
 
 bg_status bgi_problems_report(const bgi_problems *problems, bg_status status, bg_error *error)
 {
-    bgi_text all = {0};
+    bgi_string all = {0};
 
     if (problems->failed)
         return bgi_error_memory(error, "list of problems", 0);
     if (problems->count == 0)
         return BG_OK;
     if (problems->count > 1)
-        bgi_text_add(&all, "%zu problems: ", problems->count);
+        bgi_string_add(&all, "%zu problems: ", problems->count);
     for (size_t i = 0; i < problems->count; i++)
-        bgi_text_add(&all, "%s%s", i == 0 ? "" : "; ", problems->items[i].text);
+        bgi_string_add(&all, "%s%s", i == 0 ? "" : "; ", problems->items[i].text);
     if (all.failed)
         status = bgi_error_memory(error, "list of problems", 0);
     else
         bg_error_set(error, status, "%s", all.data);
-    bgi_text_clear(&all);
+    bgi_string_clear(&all);
     return status;
 }
 

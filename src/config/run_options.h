@@ -8,6 +8,7 @@
 
 #include "config/document.h"
 #include "core/arena.h"
+#include "options/table.h"
 
 enum { BGI_MOST_RUN_OPTIONS = 128 };
 
@@ -18,17 +19,14 @@ uint32_t bgi_run_option_find(const char *name);
 /* Words, which JSON has in quotes; lists, which it has in brackets. */
 bool bgi_run_option_is_text(uint32_t number);
 bool bgi_run_option_is_list(uint32_t number);
-/* Whether a text can be an option's value: UTF-8, as files of options are. */
-bool bgi_run_option_is_printable(const char *text);
 /* The kind of its value, never NULL; a seed is an INTEGER. */
 bg_config_kind bgi_run_option_kind(uint32_t number);
-/* Errors: there is no such option; it cannot have this value. */
-bg_status bgi_run_option_unknown(const char *name, bg_error *error);
+/* The error for a value that the option cannot have. */
 bg_status bgi_run_option_report(uint32_t number, const char *text, bg_error *error);
 /* bg_options_set; with an arena, texts and lists are copied into it. */
 bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *name, const char *text,
                              uint32_t *out_number, bg_error *error);
-void bgi_run_option_print(bgi_text *text, uint32_t number, const bg_options *options);
+void bgi_run_option_print(bgi_string *text, uint32_t number, const bg_options *options);
 /* One option; what it points to is shared. */
 void bgi_run_option_copy(const bg_options *from, uint32_t number, bg_options *to);
 

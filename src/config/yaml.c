@@ -226,7 +226,7 @@ static bg_status read_map(reader *it, int depth, json_t *map)
     }
 }
 
-/* The event begins the value; afterwards it is the value's last. */
+/* The event begins the value; afterward it is the value's last. */
 static bg_status read_value(reader *it, int depth, json_t **out)
 {
     const bool is_map = it->event.type == YAML_MAPPING_START_EVENT;

@@ -240,7 +240,7 @@ void bgi_archive_text(bgi_archive *archive, const char **text)
         bgi_archive_fail(archive);
         return;
     }
-    to = bgi_arena_take(archive->arena, 1, length);
+    to = bgi_arena_allocate(archive->arena, 1, length);
     if (to == NULL) {
         fail_memory(archive);
         return;
@@ -255,7 +255,7 @@ static void *take_array(bgi_archive *archive, uint32_t *count, size_t element_by
     void *array = NULL;
 
     if (!archive->has_failed && *count <= bytes_left(archive)) {
-        array = bgi_arena_take(archive->arena, *count, element_bytes);
+        array = bgi_arena_allocate(archive->arena, *count, element_bytes);
         if (array == NULL)
             fail_memory(archive);
     } else {

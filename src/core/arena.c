@@ -68,7 +68,7 @@ static struct bgi_arena_chunk *add_chunk(bgi_arena *arena, size_t wanted_bytes)
     return chunk;
 }
 
-void *bgi_arena_take(bgi_arena *arena, size_t count, size_t element_bytes)
+void *bgi_arena_allocate(bgi_arena *arena, size_t count, size_t element_bytes)
 {
     struct bgi_arena_chunk *chunk = arena->chunks;
     size_t size;
@@ -90,14 +90,14 @@ void *bgi_arena_take(bgi_arena *arena, size_t count, size_t element_bytes)
 
 void *bgi_arena_copy(bgi_arena *arena, const void *source, size_t size_bytes)
 {
-    void *copy = bgi_arena_take(arena, 1, size_bytes);
+    void *copy = bgi_arena_allocate(arena, 1, size_bytes);
 
     if (copy != NULL && size_bytes > 0)
         memcpy(copy, source, size_bytes);
     return copy;
 }
 
-char *bgi_arena_text(bgi_arena *arena, const char *text)
+char *bgi_arena_string(bgi_arena *arena, const char *text)
 {
     return bgi_arena_copy(arena, text, strlen(text) + 1);
 }
@@ -113,7 +113,7 @@ char *bgi_arena_format(bgi_arena *arena, const char *format, ...)
     va_end(arguments);
     if (length < 0)
         return NULL;
-    text = bgi_arena_take(arena, 1, (size_t)length + 1);
+    text = bgi_arena_allocate(arena, 1, (size_t)length + 1);
     if (text == NULL)
         return NULL;
     va_start(arguments, format);
@@ -167,12 +167,20 @@ static void *take_huge_pages(size_t alignment, size_t size_bytes)
     return memory;
 }
 
-void *bgi_aligned_take(size_t alignment, size_t size_bytes)
+void *bgi_aligned_reserve(size_t alignment, size_t size_bytes)
 {
     void *memory = size_bytes >= HUGE_PAGES_FROM_BYTES ? take_huge_pages(alignment, size_bytes) : NULL;
 
     if (memory == NULL && posix_memalign(&memory, alignment, size_bytes == 0 ? alignment : size_bytes) != 0)
         return NULL;
-    memset(memory, 0, size_bytes);
+    return memory;
+}
+
+void *bgi_aligned_allocate(size_t alignment, size_t size_bytes)
+{
+    void *memory = bgi_aligned_reserve(alignment, size_bytes);
+
+    if (memory != NULL)
+        memset(memory, 0, size_bytes);
     return memory;
 }

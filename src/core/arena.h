@@ -18,16 +18,18 @@ typedef struct bgi_arena {
 void bgi_arena_clear(bgi_arena *arena);
 
 /* Zeroed, 16-byte aligned; NULL when memory is out or the product overflows. Zero sizes give a valid pointer. */
-void *bgi_arena_take(bgi_arena *arena, size_t count, size_t element_bytes);
+void *bgi_arena_allocate(bgi_arena *arena, size_t count, size_t element_bytes);
 void *bgi_arena_copy(bgi_arena *arena, const void *source, size_t size_bytes);
-char *bgi_arena_text(bgi_arena *arena, const char *text);
+char *bgi_arena_string(bgi_arena *arena, const char *text);
 char *bgi_arena_format(bgi_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Grows a malloc'ed array so that it can hold `needed` elements; false when memory is out (array is unchanged). */
 _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t element_bytes);
 
 /* size_bytes of zeroed memory aligned to `alignment` (a power of two); release with free(). */
-void *bgi_aligned_take(size_t alignment, size_t size_bytes);
+void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
+/* The same, not zeroed. */
+void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
 
 /* What lies in a device's memory takes whole lines of it. */
 static inline size_t bgi_align(size_t size)

@@ -1,7 +1,7 @@
 /*
  * crc64.h: a checksum against damage (not against malice): CRC-64 with the polynomial of ECMA-182, bits reflected,
  * first and last values all ones, as the xz format has it (its specification, section 6). It finds every change within
- * 64 neighbouring bits and all but one in 2^64 of the others.
+ * 64 neighboring bits and all but one in 2^64 of the others.
  */
 #ifndef BGI_CORE_CRC64_H
 #define BGI_CORE_CRC64_H

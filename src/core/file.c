@@ -7,8 +7,10 @@
 
 #include "core/error.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,6 +29,8 @@ static bg_status fail_io(bg_error *error, const char *path, const char *action, 
 {
     char reason[BGI_ERRNO_TEXT_BYTES];
 
+    if (error_number == ENOMEM)
+        return bg_error_set(error, BG_ERROR_MEMORY, "%s: cannot %s: out of memory", path, action);
     return bg_error_set(error, error_number == ENOENT ? BG_ERROR_NOT_FOUND : BG_ERROR_IO, "%s: cannot %s: %s", path,
                         action, bgi_errno_text(error_number, reason));
 }
@@ -118,19 +122,45 @@ bg_status bgi_folder_create(const char *path, bg_error *error)
     return status;
 }
 
-bg_status bgi_folder_hold(const char *path, int *out, bg_error *error)
+bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error)
 {
-    bool is_taken;
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    bool is_empty = true;
+
+    if (folder == NULL)
+        return fail_io(error, path, "open the folder", errno);
+    errno = 0;
+    while (is_empty && (entry = readdir(folder)) != NULL)
+        is_empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    if (is_empty && errno != 0) {
+        const int reason = errno;
+        closedir(folder);
+        return fail_io(error, path, "read the folder", reason);
+    }
+    closedir(folder);
+    *out = is_empty;
+    return BG_OK;
+}
+
+bg_status bgi_folder_lock(const char *path, int *out, bg_error *error)
+{
+    int problem;
 
     *out = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out < 0)
         return fail_io(error, path, "open the folder", errno);
-    if (flock(*out, LOCK_EX | LOCK_NB) == 0)
+    do
+        problem = flock(*out, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    while (problem == EINTR);
+    if (problem == 0)
         return BG_OK;
-    is_taken = errno == EWOULDBLOCK;
     bgi_folder_release(out);
-    if (!is_taken)
+    /* What file systems without locks (some network ones) answer: there nobody can be kept away. */
+    if (problem == EOPNOTSUPP || problem == ENOSYS || problem == ENOLCK || problem == EINVAL)
         return BG_OK;
+    if (problem != EWOULDBLOCK)
+        return fail_io(error, path, "lock the folder", problem);
     return bg_error_set(error, BG_ERROR_INVALID,
                         "%s: another run writes there; wait for its end or name another folder", path);
 }
@@ -144,31 +174,37 @@ void bgi_folder_release(int *held)
 
 /* ---- writing ---- */
 
-/* A rename is on disk only once its folder is. Some file systems cannot sync folders; the rename still holds then. */
-static void sync_folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder;
-    int descriptor;
+enum { BUFFER_BYTES = 1 << 16 };
 
-    if (slash == NULL)
-        folder = strdup(".");
-    else
-        folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    if (folder == NULL)
-        return;
-    descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
+/* A rename is on disk only once its folder is. 0, or why it is not. The path is cut meanwhile, since there may be no
+ * memory for another. */
+static int sync_folder_of(char *path)
+{
+    char *slash = strrchr(path, '/');
+    char *end = slash != NULL ? slash + (slash == path) : path + strlen(path);
+    const char cut = *end;
+    int descriptor, problem = 0;
+
+    *end = '\0';
+    descriptor = open(slash != NULL ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
-        return;
-    (void)fsync(descriptor);
+        problem = errno;
+    *end = cut;
+    /* A folder may be writable and not readable: nobody can flush it then, and the rename holds all the same. */
+    if (descriptor < 0)
+        return problem == EACCES ? 0 : problem;
+    /* EINVAL: the file system does not flush folders, because it need not or cannot. */
+    if (fsync(descriptor) != 0 && errno != EINVAL)
+        problem = errno;
     close(descriptor);
+    return problem;
 }
 
-static void free_paths(bgi_file_writer *writer)
+static void end_writer(bgi_file_writer *writer)
 {
     free(writer->path);
     free(writer->temporary_path);
+    free(writer->buffer);
     memset(writer, 0, sizeof *writer);
 }
 
@@ -231,80 +267,155 @@ bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_er
 {
     static const char suffix[] = ".tmp-______";
     size_t path_bytes;
-    int descriptor, kept_errno;
     mode_t mode;
 
     memset(writer, 0, sizeof *writer);
     BGI_TRY(resolve_target(path, &writer->path, &mode, error));
     path_bytes = strlen(writer->path);
     writer->temporary_path = malloc(path_bytes + sizeof suffix);
-    if (writer->temporary_path == NULL) {
-        free_paths(writer);
-        return bgi_error_memory(error, "a path", path_bytes + sizeof suffix);
+    writer->buffer = malloc(BUFFER_BYTES);
+    if (writer->temporary_path == NULL || writer->buffer == NULL) {
+        end_writer(writer);
+        return bgi_error_memory(error, path, path_bytes + sizeof suffix + BUFFER_BYTES);
     }
     memcpy(writer->temporary_path, writer->path, path_bytes);
     memcpy(writer->temporary_path + path_bytes, suffix, sizeof suffix);
-    descriptor = create_like_open(writer->temporary_path);
-    if (descriptor >= 0) {
-        /* Where permissions cannot be set (some network file systems), the content still counts. */
-        if (mode != 0)
-            (void)fchmod(descriptor, mode);
-        writer->stream = fdopen(descriptor, "wb");
-        if (writer->stream != NULL)
-            return BG_OK;
-        kept_errno = errno;
-        close(descriptor);
-        unlink(writer->temporary_path);
-    } else {
-        kept_errno = errno;
+    writer->descriptor = create_like_open(writer->temporary_path);
+    if (writer->descriptor < 0) {
+        const int problem = errno;
+        end_writer(writer);
+        return fail_io(error, path, "create a file there", problem);
     }
-    free_paths(writer);
-    fail_io(error, path, "create a file there", kept_errno);
-    return kept_errno == ENOENT ? BG_ERROR_NOT_FOUND : BG_ERROR_IO;
+    /* Where permissions cannot be set (some network file systems), the content still counts. */
+    if (mode != 0)
+        (void)fchmod(writer->descriptor, mode);
+    return BG_OK;
+}
+
+/* To the file itself. */
+static void write_through(bgi_file_writer *writer, const unsigned char *data, size_t size_bytes)
+{
+    while (size_bytes > 0 && writer->first_errno == 0) {
+        /* No system writes more than 2 GB in one call. */
+        const ssize_t written = write(writer->descriptor, data, size_bytes < (1 << 30) ? size_bytes : 1 << 30);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            writer->first_errno = written < 0 ? errno : EIO;
+            return;
+        }
+        data += written;
+        size_bytes -= (size_t)written;
+    }
+}
+
+static void empty_buffer(bgi_file_writer *writer)
+{
+    write_through(writer, writer->buffer, writer->buffered);
+    writer->buffered = 0;
 }
 
 void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes)
 {
-    if (writer->first_errno != 0 || size_bytes == 0)
+    if (size_bytes > BUFFER_BYTES - writer->buffered)
+        empty_buffer(writer);
+    if (size_bytes >= BUFFER_BYTES) {
+        write_through(writer, data, size_bytes);
+    } else if (size_bytes > 0) {
+        memcpy(writer->buffer + writer->buffered, data, size_bytes);
+        writer->buffered += size_bytes;
+    }
+}
+
+void bgi_file_print(bgi_file_writer *writer, const char *format, ...)
+{
+    char *const at = (char *)writer->buffer + writer->buffered;
+    const size_t room = BUFFER_BYTES - writer->buffered;
+    va_list arguments;
+    char *text;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(at, room, format, arguments);
+    va_end(arguments);
+    if (length >= 0 && (size_t)length < room) {
+        writer->buffered += (size_t)length;
         return;
-    errno = 0;
-    if (fwrite(data, 1, size_bytes, writer->stream) != size_bytes)
-        writer->first_errno = errno != 0 ? errno : EIO;
+    }
+    text = length >= 0 ? malloc((size_t)length + 1) : NULL;
+    if (text == NULL) {
+        if (writer->first_errno == 0)
+            writer->first_errno = ENOMEM;
+        return;
+    }
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    bgi_file_write(writer, text, (size_t)length);
+    free(text);
+}
+
+static void flush_writer(bgi_file_writer *writer)
+{
+    empty_buffer(writer);
+    if (writer->first_errno == 0 && fsync(writer->descriptor) != 0)
+        writer->first_errno = errno;
+}
+
+static bg_status fail_write(const bgi_file_writer *writer, bg_error *error)
+{
+    if (writer->first_errno == ENOMEM)
+        return bgi_error_memory(error, writer->path, BUFFER_BYTES);
+    return fail_io(error, writer->path, "write", writer->first_errno);
+}
+
+bg_status bgi_file_writer_flush(bgi_file_writer *writer, bg_error *error)
+{
+    flush_writer(writer);
+    return writer->first_errno == 0 ? BG_OK : fail_write(writer, error);
+}
+
+/* Adds to an error, if there is one, that the temporary file stays. */
+static void remove_temporary(const bgi_file_writer *writer, bg_error *error)
+{
+    char reason[BGI_ERRNO_TEXT_BYTES];
+
+    if (unlink(writer->temporary_path) == 0 || errno == ENOENT || error == NULL || error->status == BG_OK)
+        return;
+    bg_error_context(error, error->status, "%s stays (cannot remove it: %s)", writer->temporary_path,
+                     bgi_errno_text(errno, reason));
 }
 
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error)
 {
     bg_status status = BG_OK;
-    int problem = writer->first_errno;
+    int problem;
 
-    if (problem == 0 && ferror(writer->stream))
-        problem = EIO;
-    if (problem == 0 && fflush(writer->stream) != 0)
-        problem = errno;
-    if (problem == 0 && fsync(fileno(writer->stream)) != 0)
-        problem = errno;
-    if (fclose(writer->stream) != 0 && problem == 0)
-        problem = errno;
-    writer->stream = NULL;
-    if (problem == 0 && rename(writer->temporary_path, writer->path) != 0)
-        problem = errno;
-    if (problem != 0) {
-        unlink(writer->temporary_path);
-        status = fail_io(error, writer->path, "write", problem);
-    } else {
-        sync_folder_of(writer->path);
+    flush_writer(writer);
+    /* Some file systems say only here that the disk is full. */
+    if (close(writer->descriptor) != 0 && errno != EINTR && writer->first_errno == 0)
+        writer->first_errno = errno;
+    if (writer->first_errno == 0 && rename(writer->temporary_path, writer->path) != 0)
+        writer->first_errno = errno;
+    if (writer->first_errno != 0) {
+        status = fail_write(writer, error);
+        remove_temporary(writer, error);
+    } else if ((problem = sync_folder_of(writer->path)) != 0) {
+        status = fail_io(error, writer->path, "flush the folder, so a power failure may take back what was written",
+                         problem);
     }
-    free_paths(writer);
+    end_writer(writer);
     return status;
 }
 
-void bgi_file_writer_abandon(bgi_file_writer *writer)
+void bgi_file_writer_abandon(bgi_file_writer *writer, bg_error *error)
 {
-    if (writer->stream != NULL) {
-        fclose(writer->stream);
-        unlink(writer->temporary_path);
+    if (writer->buffer != NULL) {
+        close(writer->descriptor);
+        remove_temporary(writer, error);
     }
-    free_paths(writer);
+    end_writer(writer);
 }
 
 bg_status bgi_file_save(const char *path, const void *data, size_t size_bytes, bg_error *error)

@@ -13,12 +13,15 @@
 
 #include <stdio.h>
 
-/* A file being written. Zero-initialise; end with exactly one of commit or abandon after a successful begin. */
+/* A file being written, through a buffer of its own. Zero-initialize; end with exactly one of commit or abandon after a
+ * successful begin. */
 typedef struct bgi_file_writer {
-    FILE *stream; /* write here, with stdio or with bgi_file_write */
     char *path;
     char *temporary_path;
-    int first_errno; /* of the first bgi_file_write that failed; 0 while all is well */
+    unsigned char *buffer; /* NULL: nothing is being written */
+    size_t buffered;
+    int descriptor;
+    int first_errno; /* of the first that failed of all below; 0 while all is well */
 } bgi_file_writer;
 
 /* Errors: BG_ERROR_IO (naming path and the system's reason, or that it is no regular file), BG_ERROR_NOT_FOUND (no such
@@ -28,11 +31,20 @@ bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_er
 /* May be called without looking: a failure is kept and reported by commit. */
 void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes);
 
-/* Flush, fsync, rename, fsync the folder. On failure the temporary file is gone and the target is untouched. */
+/* Formatted text, likewise. */
+void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(2, 3);
+
+/* Everything so far to the disk, so that temporary_path can be opened and checked before it takes the target's place.
+ * On failure the writer is still to be abandoned. */
+bg_status bgi_file_writer_flush(bgi_file_writer *writer, bg_error *error);
+
+/* Flush, fsync, rename, fsync the folder. On failure before the rename the temporary file is gone and the target is
+ * untouched; a folder that cannot be flushed is a failure with the new file in place. */
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error);
 
-/* Removes the temporary file. Fine on a writer that was never begun, or is already ended. */
-void bgi_file_writer_abandon(bgi_file_writer *writer);
+/* Removes the temporary file; an error that is set says so where that fails. Fine on a writer that was never begun, or
+ * is already ended. */
+void bgi_file_writer_abandon(bgi_file_writer *writer, bg_error *error);
 
 /* The three above in one call. */
 bg_status bgi_file_save(const char *path, const void *data, size_t size_bytes, bg_error *error);
@@ -56,9 +68,13 @@ bool bgi_file_is_same(const char *a, const char *b);
 /* Creates a folder and those above it; fine when it exists. */
 bg_status bgi_folder_create(const char *path, bg_error *error);
 
+/* Whether a folder has no entries. Errors: BG_ERROR_IO (it is not there, or cannot be read). */
+bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error);
+
 /* Takes a folder for this process alone, until *out is released or the process ends, whichever way; BG_ERROR_INVALID
- * when another one has it. Only who asks is kept away. On file systems without locks nobody is, and *out is -1. */
-bg_status bgi_folder_hold(const char *path, int *out, bg_error *error);
+ * when another one has it. Only who asks is kept away. On file systems without locks nobody is, and *out is -1; that a
+ * lock fails for another reason is BG_ERROR_IO. */
+bg_status bgi_folder_lock(const char *path, int *out, bg_error *error);
 void bgi_folder_release(int *held);
 
 /* "folder/name" in malloc'ed memory; NULL when memory is out. An empty folder gives `name`. */

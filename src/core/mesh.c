@@ -11,6 +11,8 @@ enum { MOST_REPLICAS = 65536 };
 
 bg_status bg_mesh_validate(const bg_mesh *mesh, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(mesh, "mesh", __func__, error));
     if (mesh->data < 1 || mesh->tensor_1 < 1 || mesh->tensor_2 < 1)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a mesh of %u x %u x %u (data, tensor axes 1 and 2); each must be at least 1", mesh->data,
@@ -89,6 +91,10 @@ uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t replica, 
 bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *asked, bg_replica_group *out,
                                    bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(asked, "asked", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_replica_group group = *asked;
 
     if (replicas < 1 || replicas > MOST_REPLICAS)
@@ -115,6 +121,10 @@ bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *as
 bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                   bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(group, "group", __func__, error));
+    BGI_TRY(bgi_require(out_groups, "out_groups", __func__, error));
+
     bg_replica_group resolved;
 
     BGI_TRY(bg_replica_group_resolve(replicas, group, &resolved, error));
@@ -160,6 +170,10 @@ static bg_status check_groups(uint32_t replicas, const uint32_t *groups, uint32_
 
 bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, uint32_t *out_groups, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out_groups, "out_groups", __func__, error));
+    BGI_TRY(bgi_require(groups, "groups", __func__, error));
+
     uint32_t size;
 
     BGI_TRY(check_groups(replicas, groups, &size, error));
@@ -226,6 +240,10 @@ static bool lies_inside(uint32_t replicas, const uint32_t *groups, bg_replica_gr
 
 bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(groups, "groups", __func__, error));
+
     bg_replica_group group = {1, 1};
     uint32_t size = 0;
 
@@ -253,6 +271,10 @@ static bool has_groups(const bg_mesh *mesh, uint32_t axes, const uint32_t *group
 /* Axes of size 1 change nothing, so that the lowest bits are without them. */
 bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(mesh, "mesh", __func__, error));
+    BGI_TRY(bgi_require(out_axes, "out_axes", __func__, error));
+    BGI_TRY(bgi_require(groups, "groups", __func__, error));
     BGI_TRY(bg_mesh_validate(mesh, error));
     for (uint32_t axes = BG_MESH_NONE; axes <= BG_MESH_ALL; axes++)
         if (has_groups(mesh, axes, groups)) {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/stretch.h"
 
 /* One dimension for one coordinate. */
 typedef struct cut_dim {
@@ -72,6 +73,11 @@ static bg_status find_dims(const bg_mesh *mesh, const bg_shard *shard, cut_dim d
 
 bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(mesh, "mesh", __func__, error));
+    BGI_TRY(bgi_require(shard, "shard", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     cut_dim dims[BG_MAX_RANK];
     bg_type piece;
 
@@ -96,26 +102,21 @@ static int64_t find_row(const bg_shard *shard, const cut_dim *dims, const bg_typ
     return offset;
 }
 
-/* The elements of one row that are no padding. `to_piece` says the direction. */
-static void copy_row(const cut_dim *last, size_t element_bytes, unsigned char *whole, unsigned char *piece,
-                     bool to_piece)
+/* The elements of one row that are no padding. */
+static void visit_row(const cut_dim *last, int64_t whole, int64_t part, bgi_visit_stretch *visit, void *user)
 {
     int64_t left = last->block - last->first, length;
 
     if (left < 0)
         left = 0;
     length = left < last->piece ? left : last->piece;
-    for (int64_t b = 0; length > 0 && b < last->blocks; b++) {
-        unsigned char *there = whole + (size_t)(b * last->block + last->first) * element_bytes;
-        unsigned char *here = piece + (size_t)(b * last->piece) * element_bytes;
-        memcpy(to_piece ? here : there, to_piece ? there : here, (size_t)length * element_bytes);
-    }
+    for (int64_t b = 0; length > 0 && b < last->blocks; b++)
+        visit(user, &(bgi_stretch){whole + b * last->block + last->first, part + b * last->piece, length});
 }
 
-static bg_status move(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, unsigned char *whole,
-                      unsigned char *piece, bool to_piece, bg_error *error)
+bg_status bgi_shard_walk(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
+                         bgi_visit_stretch *visit, void *user, bg_error *error)
 {
-    const size_t element_bytes = bg_dtype_size_bytes(shard->whole.dtype);
     cut_dim dims[BG_MAX_RANK] = {{0}};
     const cut_dim scalar = {1, 1, 1, 0};
     int64_t row_elements, row_count;
@@ -127,28 +128,63 @@ static bg_status move(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh 
                             coordinates->tensor_1, coordinates->tensor_2, mesh->tensor_1, mesh->tensor_2);
     for (uint32_t i = 0; i < type.rank; i++)
         dims[i].first = place_along(coordinates, shard->dims[i].axis) * dims[i].piece;
-    if (to_piece)
-        memset(piece, 0, bg_type_size_bytes(&type));
     row_elements = type.rank > 0 ? type.dims[type.rank - 1] : 1;
     row_count = bg_type_element_count(&type) / row_elements;
     for (int64_t row = 0; row < row_count; row++) {
         const int64_t offset = type.rank > 0 ? find_row(shard, dims, &type, row) : 0;
         if (offset >= 0)
-            copy_row(type.rank > 0 ? &dims[type.rank - 1] : &scalar, element_bytes,
-                     whole + (size_t)offset * element_bytes, piece + (size_t)(row * row_elements) * element_bytes,
-                     to_piece);
+            visit_row(type.rank > 0 ? &dims[type.rank - 1] : &scalar, offset, row * row_elements, visit, user);
     }
     return BG_OK;
+}
+
+typedef struct copy {
+    size_t element_bytes;
+    unsigned char *whole, *piece;
+    bool to_piece;
+} copy;
+
+static void copy_stretch(void *user, const bgi_stretch *stretch)
+{
+    const copy *c = user;
+    unsigned char *there = c->whole + (size_t)stretch->whole * c->element_bytes;
+    unsigned char *here = c->piece + (size_t)stretch->part * c->element_bytes;
+
+    memcpy(c->to_piece ? here : there, c->to_piece ? there : here, (size_t)stretch->length * c->element_bytes);
+}
+
+static bg_status move(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, unsigned char *whole,
+                      unsigned char *piece, bool to_piece, bg_error *error)
+{
+    copy c = {bg_dtype_size_bytes(shard->whole.dtype), whole, piece, to_piece};
+    bg_type type;
+
+    BGI_TRY(bg_shard_piece(mesh, shard, &type, error));
+    if (to_piece && coordinates->tensor_1 < mesh->tensor_1 && coordinates->tensor_2 < mesh->tensor_2)
+        memset(piece, 0, bg_type_size_bytes(&type));
+    return bgi_shard_walk(mesh, shard, coordinates, copy_stretch, &c, error);
 }
 
 bg_status bg_shard_cut(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *whole,
                        void *out_piece, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(mesh, "mesh", __func__, error));
+    BGI_TRY(bgi_require(shard, "shard", __func__, error));
+    BGI_TRY(bgi_require(coordinates, "coordinates", __func__, error));
+    BGI_TRY(bgi_require(out_piece, "out_piece", __func__, error));
+    BGI_TRY(bgi_require(whole, "whole", __func__, error));
     return move(mesh, shard, coordinates, (unsigned char *)(uintptr_t)whole, out_piece, true, error);
 }
 
 bg_status bg_shard_join(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *piece,
                         void *out_whole, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(mesh, "mesh", __func__, error));
+    BGI_TRY(bgi_require(shard, "shard", __func__, error));
+    BGI_TRY(bgi_require(coordinates, "coordinates", __func__, error));
+    BGI_TRY(bgi_require(out_whole, "out_whole", __func__, error));
+    BGI_TRY(bgi_require(piece, "piece", __func__, error));
     return move(mesh, shard, coordinates, out_whole, (unsigned char *)(uintptr_t)piece, false, error);
 }

@@ -4,6 +4,7 @@
 #include "core/text.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 
-void bgi_text_add(bgi_text *text, const char *format, ...)
+void bgi_string_add(bgi_string *text, const char *format, ...)
 {
     va_list arguments;
     int length;
@@ -32,13 +33,24 @@ void bgi_text_add(bgi_text *text, const char *format, ...)
     text->length += (size_t)length;
 }
 
-void bgi_text_clear(bgi_text *text)
+void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes)
+{
+    if (text->failed || !bgi_array_reserve((void **)&text->data, &text->capacity, text->length + size_bytes + 1, 1)) {
+        text->failed = true;
+        return;
+    }
+    memcpy(text->data + text->length, data, size_bytes);
+    text->length += size_bytes;
+    text->data[text->length] = '\0';
+}
+
+void bgi_string_clear(bgi_string *text)
 {
     free(text->data);
     memset(text, 0, sizeof *text);
 }
 
-void bgi_text_add_real(bgi_text *text, double value)
+void bgi_string_add_real(bgi_string *text, double value)
 {
     char digits[32];
     char *point;
@@ -47,7 +59,7 @@ void bgi_text_add_real(bgi_text *text, double value)
     snprintf(digits, sizeof digits, "%.9g", value);
     point = digits + strspn(digits, "+-0123456789einfa");
     length = strcspn(point, "0123456789");
-    bgi_text_add(text, "%.*s%s%s", (int)(point - digits), digits, length > 0 ? "." : "", point + length);
+    bgi_string_add(text, "%.*s%s%s", (int)(point - digits), digits, length > 0 ? "." : "", point + length);
 }
 
 double bgi_text_real(const char *text, char **end)
@@ -63,17 +75,48 @@ double bgi_text_real(const char *text, char **end)
     return value;
 }
 
-bg_status bgi_text_finish(bgi_text *text, char **out, bg_error *error)
+bg_status bgi_string_finish(bgi_string *text, char **out, bg_error *error)
 {
     if (text->data == NULL && !text->failed)
-        bgi_text_add(text, "%s", "");
+        bgi_string_add(text, "%s", "");
     if (text->failed) {
-        bgi_text_clear(text);
+        bgi_string_clear(text);
         return bgi_error_memory(error, "text", 0);
     }
     *out = text->data;
     memset(text, 0, sizeof *text);
     return BG_OK;
+}
+
+size_t bgi_utf8_bytes(const unsigned char *at, size_t left)
+{
+    const size_t bytes = at[0] < 0x80   ? 1
+                         : at[0] < 0xc2 ? 0
+                         : at[0] < 0xe0 ? 2
+                         : at[0] < 0xf0 ? 3
+                         : at[0] < 0xf5 ? 4
+                                        : 0;
+
+    if (bytes == 0 || bytes > left)
+        return 0;
+    for (size_t i = 1; i < bytes; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    /* Too long for its character; half of a pair; above the last one. */
+    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf0 && at[1] < 0x90) ||
+        (at[0] == 0xf4 && at[1] >= 0x90))
+        return 0;
+    return bytes;
+}
+
+bool bgi_text_is_utf8(const char *text)
+{
+    for (size_t left = strlen(text), step; left > 0; text += step, left -= step) {
+        step = bgi_utf8_bytes((const unsigned char *)text, left);
+        if (step == 0)
+            return false;
+    }
+    return true;
 }
 
 enum { NAME_LIMIT = 48 };
@@ -104,6 +147,19 @@ static uint32_t edit_distance(const char *a, const char *b)
     return row[b_length];
 }
 
+static char to_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+bool bgi_text_equal_in_any_case(const char *a, const char *b)
+{
+    for (; to_lower(*a) == to_lower(*b); a++, b++)
+        if (*a == '\0')
+            return true;
+    return false;
+}
+
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count)
 {
     const size_t length = strlen(name);
@@ -125,37 +181,63 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
     return best;
 }
 
-/* Length of what is written for the byte, 0 when it stays. */
-static size_t escape_byte(unsigned char byte, bool keeps_lines, char out[5])
+/* The digits of the shortest decimal that reads back the same, and the power of ten of the first. */
+static int find_digits(double value, char digits[32], int *exponent)
 {
-    if ((byte >= 0x20 && byte != 0x7f) || (byte == '\n' && keeps_lines))
-        return 0;
-    if (byte == '\n' || byte == '\t')
-        return (size_t)snprintf(out, 5, "\\%c", byte == '\n' ? 'n' : 't');
-    return (size_t)snprintf(out, 5, "\\x%02x", byte);
+    char text[64];
+    int count = 0;
+
+    for (int precision = 0; precision < 17; precision++) {
+        snprintf(text, sizeof text, "%.*e", precision, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    for (const char *at = text; *at != '\0' && *at != 'e'; at++)
+        if (*at >= '0' && *at <= '9')
+            digits[count++] = *at;
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    *exponent = atoi(strchr(text, 'e') + 1);
+    return count;
 }
 
-void bgi_text_escape(char *text, size_t capacity, bool keeps_lines)
+void bgi_string_add_shortest(bgi_string *text, double value)
 {
-    size_t length = strnlen(text, capacity - 1);
+    char digits[32];
+    int exponent, count = find_digits(fabs(value), digits, &exponent);
 
-    for (size_t at = 0; at < length; at++) {
-        char escape[5];
-        const size_t width = escape_byte((unsigned char)text[at], keeps_lines, escape);
-        size_t tail = length - at - 1;
-
-        if (width == 0)
-            continue;
-        if (at + width >= capacity) {
-            length = at;
-            break;
-        }
-        if (at + width + tail >= capacity)
-            tail = capacity - 1 - at - width;
-        memmove(text + at + width, text + at + 1, tail);
-        memcpy(text + at, escape, width);
-        length = at + width + tail;
-        at += width - 1;
+    if (signbit(value))
+        bgi_string_add(text, "-");
+    if (exponent < -4 || exponent >= 16) {
+        bgi_string_add(text, "%c%s%.*se%c%02d", digits[0], count > 1 ? "." : "", count - 1, digits + 1,
+                       exponent < 0 ? '-' : '+', abs(exponent));
+        return;
     }
-    text[length] = '\0';
+    if (exponent < 0)
+        bgi_string_add(text, "0.%.*s%.*s", -exponent - 1, "0000", count, digits);
+    for (int i = 0; exponent >= 0 && (i < count || i <= exponent + 1); i++)
+        bgi_string_add(text, "%s%c", i == exponent + 1 ? "." : "", i < count ? digits[i] : '0');
+}
+
+bool bgi_text_matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *resume = name;
+
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            resume = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            name = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
 }

@@ -8,26 +8,40 @@
 #include <brigade/base.h>
 
 /* All-zero is empty. */
-typedef struct bgi_text {
+typedef struct bgi_string {
     char *data; /* NUL-terminated once something was added */
     size_t length;
     size_t capacity;
     bool failed;
-} bgi_text;
+} bgi_string;
 
-void bgi_text_add(bgi_text *text, const char *format, ...) BG_PRINTF(2, 3);
+void bgi_string_add(bgi_string *text, const char *format, ...) BG_PRINTF(2, 3);
+void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes); /* as it is */
 /* Hands the malloc'ed text over ("" when nothing was added) and empties `text`. */
-bg_status bgi_text_finish(bgi_text *text, char **out, bg_error *error);
-void bgi_text_clear(bgi_text *text);
+bg_status bgi_string_finish(bgi_string *text, char **out, bg_error *error);
+void bgi_string_clear(bgi_string *text);
 
 /* A number as %.9g has it, and strtod, both with a point whatever the program's locale: files are the same everywhere.
  */
-void bgi_text_add_real(bgi_text *text, double value);
+void bgi_string_add_real(bgi_string *text, double value);
 double bgi_text_real(const char *text, char **end);
+/* The shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
+void bgi_string_add_shortest(bgi_string *text, double value);
 
 /* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or commands
  * a terminal; newlines stay when `keeps_lines`. What no longer fits `capacity` bytes is cut. */
-void bgi_text_escape(char *text, size_t capacity, bool keeps_lines);
+void bgi_string_escape(char *text, size_t capacity, bool keeps_lines);
+
+/* How many bytes the character of UTF-8 at `at` has, of which `left` (at least 1) are there; 0: it is none. */
+size_t bgi_utf8_bytes(const unsigned char *at, size_t left);
+
+bool bgi_text_is_utf8(const char *text);
+
+/* Whether the texts are equal but for the case of ASCII letters, in any locale. */
+bool bgi_text_equal_in_any_case(const char *a, const char *b);
+
+/* Whether all of the name matches: `*` stands for any text, `?` for a character. */
+bool bgi_text_matches(const char *pattern, const char *name);
 
 /* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is near. */
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count);

@@ -1,11 +1,19 @@
 /*
- * threads.c: event counts and timed conditions over POSIX threads.
+ * threads.c: event counts and timed conditions over POSIX threads; how many processors there are.
  */
 #include "core/threads.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
+
+uint32_t bgi_processors_online(void)
+{
+    const long count = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return count > 0 ? (uint32_t)count : 0;
+}
 
 bool bgi_condition_init(pthread_cond_t *condition)
 {
@@ -34,7 +42,7 @@ bool bgi_event_count_init(bgi_event_count *events)
     atomic_init(&events->epoch, 0);
     if (pthread_mutex_init(&events->mutex, NULL) != 0)
         return false;
-    if (pthread_cond_init(&events->changed, NULL) != 0) {
+    if (!bgi_condition_init(&events->changed)) {
         pthread_mutex_destroy(&events->mutex);
         return false;
     }
@@ -63,6 +71,15 @@ void bgi_event_count_wait(bgi_event_count *events, uint64_t key)
     pthread_mutex_lock(&events->mutex);
     while (atomic_load(&events->epoch) == key)
         pthread_cond_wait(&events->changed, &events->mutex);
+    pthread_mutex_unlock(&events->mutex);
+    atomic_fetch_sub(&events->sleepers, 1);
+}
+
+void bgi_event_count_wait_ns(bgi_event_count *events, uint64_t key, uint64_t timeout_ns)
+{
+    pthread_mutex_lock(&events->mutex);
+    if (atomic_load(&events->epoch) == key)
+        bgi_condition_wait_ns(&events->changed, &events->mutex, timeout_ns);
     pthread_mutex_unlock(&events->mutex);
     atomic_fetch_sub(&events->sleepers, 1);
 }

@@ -25,6 +25,9 @@ typedef struct bgi_counter {
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t value;
 } bgi_counter;
 
+/* Processors of the machine, whoever may use them; 0: the system does not say. */
+uint32_t bgi_processors_online(void);
+
 /* Tells the processor that this is a spin loop. */
 static inline void bgi_pause(void)
 {
@@ -49,6 +52,8 @@ void bgi_event_count_clear(bgi_event_count *events);
 uint64_t bgi_event_count_prepare(bgi_event_count *events);
 void bgi_event_count_cancel(bgi_event_count *events);
 void bgi_event_count_wait(bgi_event_count *events, uint64_t key);
+/* Waits at most `timeout_ns`; may return early. */
+void bgi_event_count_wait_ns(bgi_event_count *events, uint64_t key, uint64_t timeout_ns);
 
 static inline bool bgi_event_count_has_sleepers(bgi_event_count *events)
 {

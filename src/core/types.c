@@ -14,7 +14,7 @@ static const struct {
 } dtypes[BG_DTYPE_COUNT] = {
     [BG_DTYPE_NONE] = {"none", 0, false}, [BG_FLOAT32] = {"float32", 4, true}, [BG_BFLOAT16] = {"bfloat16", 2, true},
     [BG_FLOAT64] = {"float64", 8, true},  [BG_INT32] = {"int32", 4, false},    [BG_UINT8] = {"uint8", 1, false},
-    [BG_FLOAT16] = {"float16", 2, true},
+    [BG_FLOAT16] = {"float16", 2, true},  [BG_INT64] = {"int64", 8, false},
 };
 
 static bool dtype_is_known(bg_dtype dtype)
@@ -108,11 +108,14 @@ bool bg_type_equal(const bg_type *a, const bg_type *b)
 
 bg_status bg_type_validate(const bg_type *type, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(type, "type", __func__, error));
+
     int64_t size = (int64_t)bg_dtype_size_bytes(type->dtype);
 
     if (size == 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "element type %d is none of float32, bfloat16, float16, float64, int32, uint8",
+                            "element type %d is none of float32, bfloat16, float16, float64, int32, int64, uint8",
                             (int)type->dtype);
     if (type->rank > BG_MAX_RANK)
         return bg_error_set(error, BG_ERROR_SHAPE, "rank %" PRIu32 " is above the limit of %d", type->rank,

@@ -81,6 +81,9 @@ typedef struct feed {
     void *scratch;
     unsigned char *places[BG_DATASET_MAX_TENSORS];
     uint64_t epoch, at;
+    bg_infeed_source source;
+    void *user;
+    bg_error said; /* by the source: 4 KiB that are cleared once, not for each element that is timed */
 } feed;
 
 static bg_status next_sample(feed *f, bg_error *error)
@@ -108,6 +111,27 @@ static bg_status next_batch(feed *f, bg_error *error)
     for (uint32_t t = 0; t < f->tensor_count; t++)
         f->tensors[t] = batch.tensors[t];
     f->sample_count = batch.sample_count;
+    return BG_OK;
+}
+
+static bg_status next_of_source(feed *f, bg_error *error)
+{
+    void *places[BG_DATASET_MAX_TENSORS] = {NULL};
+    bool has_ended = false;
+    bg_status status;
+
+    memcpy(places, f->places, sizeof places);
+    status = f->source(f->user, places, &has_ended, &f->said);
+    if (status != BG_OK) {
+        bgi_error_unexplained(&f->said, status, "the source");
+        return bg_error_set(error, status, "element %" PRIu64 ": %s", f->at, f->said.message);
+    }
+    if (has_ended)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "benchmark: the source ended after %" PRIu64
+                            " elements; let it begin again, or ask for fewer epochs or elements",
+                            f->at);
+    f->at++;
     return BG_OK;
 }
 
@@ -158,18 +182,20 @@ static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_
     return 1e-9 * (double)(ns > 0 ? ns : 1);
 }
 
-static void add_real(bgi_text *text, const char *key, double value)
+static void add_real(bgi_string *text, const char *key, double value)
 {
-    bgi_text_add(text, ",\"%s\":", key);
-    bgi_text_add_real(text, value);
+    bgi_string_add(text, ",\"%s\":", key);
+    bgi_string_add_real(text, value);
 }
 
-static void print_epoch(bgi_text *text, const feed *f, uint64_t count, uint64_t *latencies, const epoch_result *result)
+static void print_epoch(bgi_string *text, const feed *f, uint64_t count, uint64_t *latencies,
+                        const epoch_result *result)
 {
     const double elapsed_s = 1e-9 * (double)result->elapsed_ns;
 
     qsort(latencies, count, sizeof *latencies, compare_times);
-    bgi_text_add(text, "{\"elements_processed\":%" PRIu64 ",\"total_bytes_processed\":%" PRIu64, count, result->bytes);
+    bgi_string_add(text, "{\"elements_processed\":%" PRIu64 ",\"total_bytes_processed\":%" PRIu64, count,
+                   result->bytes);
     add_real(text, "time_elapsed", elapsed_s);
     add_real(text, "elements_per_second", (double)count / elapsed_s);
     add_real(text, "bandwidth", 1e-9 * (double)result->bytes / elapsed_s);
@@ -179,16 +205,16 @@ static void print_epoch(bgi_text *text, const feed *f, uint64_t count, uint64_t 
     add_real(text, "latency_p99", percentile_s(latencies, count, 99));
     add_real(text, "latency_max", percentile_s(latencies, count, 100));
     if (f->loader != NULL) {
-        bgi_text_add(text, ",\"misses\":%" PRIu64, result->after.miss_count - result->before.miss_count);
+        bgi_string_add(text, ",\"misses\":%" PRIu64, result->after.miss_count - result->before.miss_count);
         add_real(text, "wait_time", 1e-9 * (double)(result->after.wait_ns - result->before.wait_ns));
     }
-    bgi_text_add(text, "}");
+    bgi_string_add(text, "}");
 }
 
-static bg_status run_epochs(feed *f, const bg_benchmark_options *options, uint64_t *latencies, bgi_text *text,
+static bg_status run_epochs(feed *f, const bg_benchmark_options *options, uint64_t *latencies, bgi_string *text,
                             bg_error *error)
 {
-    bgi_text_add(text, "{\"epochs\":[");
+    bgi_string_add(text, "{\"epochs\":[");
     for (uint64_t epoch = 0; epoch < options->epoch_count; epoch++) {
         const bg_loader_statistics before =
             f->loader != NULL ? bg_loader_statistics_of(f->loader) : (bg_loader_statistics){0};
@@ -197,15 +223,17 @@ static bg_status run_epochs(feed *f, const bg_benchmark_options *options, uint64
         BGI_TRY(run_epoch(f, options, latencies, &result, error));
         result.before = before;
         result.after = f->loader != NULL ? bg_loader_statistics_of(f->loader) : before;
-        bgi_text_add(text, epoch > 0 ? "," : "");
+        bgi_string_add(text, epoch > 0 ? "," : "");
         print_epoch(text, f, options->elements_per_epoch, latencies, &result);
     }
-    bgi_text_add(text, "]}");
+    bgi_string_add(text, "]}");
     return BG_OK;
 }
 
 static bg_status check_benchmark(const bg_benchmark_options *options, bg_error *error)
 {
+    BGI_TRY(bgi_require(options, "options", "benchmark", error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_benchmark_options", NULL, error));
     if (options->epoch_count == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "benchmark: 0 epochs, expected at least 1");
     if (options->elements_per_epoch == 0 || options->elements_per_epoch > UINT32_MAX)
@@ -218,7 +246,7 @@ static bg_status check_benchmark(const bg_benchmark_options *options, bg_error *
 static bg_status run_benchmark(feed *f, const bg_benchmark_options *options, char **out_json, bg_error *error)
 {
     uint64_t *latencies = malloc(options->elements_per_epoch * sizeof *latencies);
-    bgi_text text = {.data = NULL};
+    bgi_string text = {.data = NULL};
     bg_status status = BG_OK;
 
     if (latencies == NULL)
@@ -231,44 +259,79 @@ static bg_status run_benchmark(feed *f, const bg_benchmark_options *options, cha
     if (status == BG_OK)
         status = run_epochs(f, options, latencies, &text, error);
     if (status == BG_OK)
-        status = bgi_text_finish(&text, out_json, error);
-    bgi_text_clear(&text);
+        status = bgi_string_finish(&text, out_json, error);
+    bgi_string_clear(&text);
     for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
         free(f->copies[t]);
     free(latencies);
     return status;
 }
 
+/* With a place in memory for each tensor of an element of one sample. */
+static bg_status run_with_places(feed *f, const bg_benchmark_options *options, char **out_json, bg_error *error)
+{
+    bg_status status = BG_OK;
+
+    f->sample_count = f->largest_samples = 1;
+    for (uint32_t t = 0; status == BG_OK && t < f->tensor_count; t++) {
+        const size_t size = bg_type_size_bytes(&f->types[t]);
+
+        f->tensors[t] = f->places[t] = malloc(size > 0 ? size : 1);
+        if (f->places[t] == NULL)
+            status = bgi_error_memory(error, "an element", size);
+    }
+    if (status == BG_OK)
+        status = run_benchmark(f, options, out_json, error);
+    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
+        free(f->places[t]);
+    return status;
+}
+
 bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchmark_options *options, char **out_json,
                                bg_error *error)
 {
-    feed f = {.next = next_sample,
-              .tensor_count = dataset->tensor_count,
-              .types = dataset->types,
-              .sample_count = 1,
-              .largest_samples = 1,
-              .dataset = dataset};
-    bg_status status = BG_OK;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(dataset, "dataset", __func__, error));
+    BGI_TRY(bgi_require(out_json, "out_json", __func__, error));
+
+    feed f = {.next = next_sample, .tensor_count = dataset->tensor_count, .types = dataset->types, .dataset = dataset};
+    bg_status status;
 
     BGI_TRY(check_benchmark(options, error));
     f.scratch = bgi_dataset_scratch(dataset);
     if (f.scratch == NULL)
         return bgi_error_memory(error, "a scratch", dataset->scratch_bytes);
-    for (uint32_t t = 0; status == BG_OK && t < dataset->tensor_count; t++) {
-        f.tensors[t] = f.places[t] = malloc(dataset->sample_bytes[t]);
-        if (f.places[t] == NULL)
-            status = bgi_error_memory(error, "a sample", dataset->sample_bytes[t]);
-    }
-    if (status == BG_OK)
-        status = run_benchmark(&f, options, out_json, error);
-    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
-        free(f.places[t]);
+    status = run_with_places(&f, options, out_json, error);
     free(f.scratch);
     return status;
 }
 
+bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,
+                                     const bg_benchmark_options *options, char **out_json, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(types, "types", __func__, error));
+    BGI_TRY(bgi_require(out_json, "out_json", __func__, error));
+
+    feed f = {.next = next_of_source, .tensor_count = tensor_count, .types = types, .source = source, .user = user};
+
+    if (source == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: no source");
+    if (tensor_count < 1 || tensor_count > BG_DATASET_MAX_TENSORS)
+        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: elements of %" PRIu32 " tensors, expected 1 to %d",
+                            tensor_count, BG_DATASET_MAX_TENSORS);
+    for (uint32_t t = 0; t < tensor_count; t++)
+        BGI_TRY(bg_type_validate(&types[t], error));
+    BGI_TRY(check_benchmark(options, error));
+    return run_with_places(&f, options, out_json, error);
+}
+
 bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(loader, "loader", __func__, error));
+    BGI_TRY(bgi_require(out_json, "out_json", __func__, error));
+
     feed f = {.next = next_batch, .largest_samples = bg_loader_batch_size(loader), .loader = loader};
 
     BGI_TRY(check_benchmark(options, error));

@@ -116,6 +116,9 @@ static void join(bg_dataset *dataset, chain *c, bg_dataset *const *sources, uint
 
 bg_status bg_dataset_concatenate(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_dataset *dataset = NULL;
     uint64_t samples;
     chain *c;

@@ -61,7 +61,7 @@ bg_status bgi_dataset_derive(bg_dataset *source, uint64_t sample_count, bg_datas
 /* ---- samples from a callback ---- */
 
 typedef struct callback {
-    bg_dataset_get get;
+    bg_status (*get)(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[], bg_error *error);
     void *user;
 } callback;
 
@@ -80,8 +80,7 @@ static bg_status gather_called(const bg_dataset *dataset, uint64_t epoch, const 
         status = c->get(c->user, epoch, indices[i], outputs, error);
         if (status != BG_OK) {
             *out_failed = i;
-            if (error != NULL && error->status == BG_OK)
-                bg_error_set(error, status, "the data set reported '%s' without a message", bg_status_name(status));
+            bgi_error_unexplained(error, status, "the data set");
             return bg_error_context(error, status, "sample %" PRIu32, indices[i]);
         }
     }
@@ -90,6 +89,11 @@ static bg_status gather_called(const bg_dataset *dataset, uint64_t epoch, const 
 
 bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_dataset_options", NULL, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_dataset *dataset = NULL;
     callback *c;
 
@@ -150,12 +154,17 @@ static bg_status gather_copied(const bg_dataset *dataset, uint64_t epoch, const 
 {
     (void)epoch, (void)scratch, (void)out_failed, (void)error;
     for (uint32_t t = 0; t < dataset->tensor_count; t++)
-        bgi_dataset_gather_rows(dataset->rows[t], dataset->sample_bytes[t], indices, count, tensors[t]);
+        if (tensors[t] != NULL)
+            bgi_dataset_gather_rows(dataset->rows[t], dataset->sample_bytes[t], indices, count, tensors[t]);
     return BG_OK;
 }
 
 bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(arrays, "arrays", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_type types[BG_DATASET_MAX_TENSORS];
     bg_dataset *dataset = NULL;
 
@@ -169,7 +178,7 @@ bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count,
     for (uint32_t t = 0; t < array_count; t++)
         dataset->rows[t] = arrays[t].data;
     dataset->gather = gather_copied;
-    dataset->is_copied = true;
+    dataset->is_copied = dataset->may_skip = true;
     *out = dataset;
     return BG_OK;
 }
@@ -247,12 +256,12 @@ void *bgi_dataset_scratch(const bg_dataset *dataset)
 {
     enum { ALIGNMENT = 64 };
 
-    return bgi_aligned_take(ALIGNMENT, dataset->scratch_bytes + ALIGNMENT);
+    return bgi_aligned_allocate(ALIGNMENT, dataset->scratch_bytes + ALIGNMENT);
 }
 
 void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[], size_t count,
                         unsigned char *places[BG_DATASET_MAX_TENSORS])
 {
     for (uint32_t t = 0; t < dataset->tensor_count; t++)
-        places[t] = tensors[t] + count * dataset->sample_bytes[t];
+        places[t] = tensors[t] != NULL ? tensors[t] + count * dataset->sample_bytes[t] : NULL;
 }

@@ -22,6 +22,7 @@ struct bg_dataset {
     bgi_gather gather;
     size_t scratch_bytes;      /* that one call of gather needs, those below included; a multiple of 64 */
     bool is_copied;            /* a sample costs about what copying it costs */
+    bool may_skip;             /* gather leaves out tensors[t] that are NULL; else all must be there */
     struct bg_dataset *source; /* NULL: the samples begin here */
     void *state;               /* of this kind of data set */
     void (*release)(void *state);
@@ -51,7 +52,7 @@ bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const ui
 /* Scratch for bgi_dataset_gather, released with free(); never NULL but when memory is out. */
 void *bgi_dataset_scratch(const bg_dataset *dataset);
 
-/* The place of one sample's tensors behind `count` others. */
+/* The place of one sample's tensors behind `count` others; NULL stays NULL. */
 void bgi_dataset_places(const bg_dataset *dataset, unsigned char *const tensors[], size_t count,
                         unsigned char *places[BG_DATASET_MAX_TENSORS]);
 

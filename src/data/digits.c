@@ -222,7 +222,7 @@ static void bend(bgi_random *random, pen_line *line)
 }
 
 /* Turned, slanted, stretched, then moved so that the middle of the line's length is near the middle of the picture: as
- * in MNIST, which centres the ink's mass. */
+ * in MNIST, which centers the ink's mass. */
 static void place(bgi_random *random, const bgi_digit_style *style, pen_line *line)
 {
     const float height = draw_between(random, hand.height_low, hand.height_high);
@@ -318,14 +318,14 @@ static void ink_line(float picture[ROWS][COLUMNS], const pen_line *line, const p
 }
 
 /* A blot of ink, or (negative) a place that took none: a soft round spot. */
-static void spot(float picture[ROWS][COLUMNS], point centre, float radius, float strength)
+static void spot(float picture[ROWS][COLUMNS], point center, float radius, float strength)
 {
-    const int left = clamp(centre.x - radius, COLUMNS - 1), right = clamp(centre.x + radius + 1, COLUMNS - 1);
-    const int top = clamp(centre.y - radius, ROWS - 1), bottom = clamp(centre.y + radius + 1, ROWS - 1);
+    const int left = clamp(center.x - radius, COLUMNS - 1), right = clamp(center.x + radius + 1, COLUMNS - 1);
+    const int top = clamp(center.y - radius, ROWS - 1), bottom = clamp(center.y + radius + 1, ROWS - 1);
 
     for (int row = top; row <= bottom; row++)
         for (int column = left; column <= right; column++) {
-            const float dx = (float)column - centre.x, dy = (float)row - centre.y;
+            const float dx = (float)column - center.x, dy = (float)row - center.y;
             const float nearness = 1 - (dx * dx + dy * dy) / (radius * radius);
 
             if (nearness > 0) {
@@ -386,6 +386,11 @@ void bg_digits_generate(const bg_digits_options *options, uint8_t *images, uint8
 
 bg_status bg_digits_create(const bg_digits_options *options, bg_image_set *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_digits_options", NULL, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     enum { SOURCE_BYTES = 64 };
     bg_image_set set = {.class_count = BG_DIGITS_CLASSES};
     bg_type images, labels;
@@ -409,4 +414,12 @@ bg_status bg_digits_create(const bg_digits_options *options, bg_image_set *out, 
 cleanup:
     bg_image_set_clear(&set);
     return status;
+}
+
+void bg_image_set_clear(bg_image_set *set)
+{
+    bg_array_clear(&set->images);
+    bg_array_clear(&set->labels);
+    free(set->source);
+    memset(set, 0, sizeof *set);
 }

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/dataset.h"
-#include "data/png.h"
+#include "formats/png.h"
 
 #include <brigade/readers.h>
 
@@ -25,7 +25,7 @@ static bg_status check_channels(const char *name, uint32_t channels, bg_error *e
     if (channels == 1 || channels == 3 || channels == 4)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: %" PRIu32 " channels, expected 1 (grey), 3 (RGB), 4 (RGBA), or 0 for what the file has",
+                        "%s: %" PRIu32 " channels, expected 1 (gray), 3 (RGB), 4 (RGBA), or 0 for what the file has",
                         name, channels);
 }
 
@@ -41,6 +41,10 @@ static bg_type image_type(const bgi_png_size *size, uint32_t channels)
 
 bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_array array = {.data = NULL};
     char *content = NULL;
     size_t size_bytes = 0;
@@ -236,20 +240,23 @@ static bg_status open_images(const char *folder, uint32_t channels, images *s, b
     return status == BG_OK ? measure_first(s, channels, error) : status;
 }
 
-bg_status bg_dataset_open_images(const char *folder, const bg_images_options *options, bg_dataset **out,
-                                 bg_error *error)
+bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(folder, "folder", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     images *s;
     bg_dataset *dataset = NULL;
     bg_type types[2];
     bg_status status;
 
-    if (options->channels != 0)
-        BGI_TRY(check_channels(folder, options->channels, error));
+    if (channels != 0)
+        BGI_TRY(check_channels(folder, channels, error));
     s = calloc(1, sizeof *s);
     if (s == NULL)
         return bgi_error_memory(error, "a data set", sizeof *s);
-    status = open_images(folder, options->channels, s, error);
+    status = open_images(folder, channels, s, error);
     if (status == BG_OK) {
         types[0] = image_type(&s->size, s->channels);
         types[1] = bg_scalar(BG_INT32);

@@ -17,10 +17,10 @@ static void convert_fused(const bgi_levels *levels, const unsigned char *restric
 
     for (size_t i = 0; i < count; i++) {
         const float x = (float)bytes[i], scaled = x * scale;
-        const float centred = fmaf(fmaf(-scaled, 255.0F, x), scale, scaled) - mean;
-        const float quotient = centred * reciprocal;
+        const float centered = fmaf(fmaf(-scaled, 255.0F, x), scale, scaled) - mean;
+        const float quotient = centered * reciprocal;
 
-        out[i] = fmaf(fmaf(-quotient, deviation, centred), reciprocal, quotient);
+        out[i] = fmaf(fmaf(-quotient, deviation, centered), reciprocal, quotient);
     }
 }
 #endif

@@ -12,8 +12,8 @@
  *   next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
  *   help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
  *
- * A worker that copies takes a processor from whoever computes on it, for as long as a batch is long, and those who
- * wait for that one wait as well. Where there are helpers, workers therefore leave filling to them while half of the
+ * A copying worker competes with compute threads while it fills a batch, and delays every device that waits for them.
+ * Where there are helpers, workers therefore leave filling to them while half of the
  * batches ahead are ready, and only open what is next. The first call of a helper says that there are some.
  *
  * Opening is sequential, and samples go to the place their index is written at: so the content of a batch does not
@@ -40,7 +40,6 @@
 #include <string.h>
 
 enum {
-    MAX_PREFETCH_DEPTH = 1024,
     TENSOR_ALIGNMENT = 64,
     /* A copied sample costs less than claiming does; a called-back one may cost milliseconds, and a restart waits. */
     LEAST_CHUNK_COPIED = 256,
@@ -93,7 +92,9 @@ struct bg_loader {
     bool is_paused;
     bool is_ending;
     bool is_opening;
-    uint32_t busy_count;   /* workers filling a chunk */
+    uint32_t busy_count;                             /* workers filling a chunk */
+    uint32_t (*wanted)(void *user, uint64_t sample); /* NULL: all; changes while nobody fills */
+    void *wanted_user;
     atomic_bool is_helped; /* has ever been */
     bool is_helping;       /* there is one scratch for helpers */
     size_t helped_samples;
@@ -139,11 +140,8 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
         return bg_error_set(error, BG_ERROR_INVALID, "finds no room: the lists before it fill the batch of %" PRIu64,
                             options->batch_size);
     status = options->sampler(options->sampler_user, s->epoch, list, s->indices + s->valid_count, limit, &count, error);
-    if (status != BG_OK) {
-        if (error->status == BG_OK)
-            bg_error_set(error, status, "the sampler reported '%s' without a message", bg_status_name(status));
-        return status;
-    }
+    if (status != BG_OK)
+        return bgi_error_unexplained(error, status, "the sampler");
     if (count == 0 || count > limit)
         return bg_error_set(error, BG_ERROR_INVALID, "has %" PRIu64 " samples, expected 1 to %" PRIu64, count, limit);
     for (uint64_t i = 0; i < count; i++)
@@ -219,22 +217,47 @@ static void fill_pads(const bg_loader *loader, const slot *s, size_t start, size
     }
 }
 
+static uint32_t find_wanted(const bg_loader *loader, const slot *s, size_t sample)
+{
+    const bool is_whole = s->valid_count == loader->options.batch_size;
+
+    return loader->wanted != NULL && is_whole ? loader->wanted(loader->wanted_user, sample) : UINT32_MAX;
+}
+
+/* Samples from `start` on of which the same tensors are wanted; *failed: place among them. */
+static bg_status fill_run(const bg_loader *loader, const slot *s, size_t start, size_t count, uint32_t wanted,
+                          size_t *failed, void *scratch, bg_error *error)
+{
+    unsigned char *places[BG_DATASET_MAX_TENSORS];
+
+    if (wanted == 0)
+        return BG_OK;
+    bgi_dataset_places(loader->dataset, s->tensors, start, places);
+    for (uint32_t t = 0; loader->dataset->may_skip && t < loader->dataset->tensor_count; t++)
+        if ((wanted >> t & 1) == 0)
+            places[t] = NULL;
+    return bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, count, places, scratch, failed, error);
+}
+
 /* On failure *failed_at is the sample's place in the batch. */
 static bg_status fill_chunk(const bg_loader *loader, const slot *s, size_t start, size_t count, size_t *failed_at,
                             void *scratch, bg_error *error)
 {
-    unsigned char *places[BG_DATASET_MAX_TENSORS];
     const size_t end = start + count;
     const size_t valid = start >= s->valid_count ? 0 : end > s->valid_count ? s->valid_count - start : count;
-    size_t failed = 0;
-    bg_status status;
+    bg_status status = BG_OK;
 
     fill_pads(loader, s, start + valid, count - valid);
-    if (valid == 0)
-        return BG_OK;
-    bgi_dataset_places(loader->dataset, s->tensors, start, places);
-    status = bgi_dataset_gather(loader->dataset, s->epoch, s->indices + start, valid, places, scratch, &failed, error);
-    *failed_at = start + failed;
+    for (size_t done = 0, run; done < valid && status == BG_OK; done += run) {
+        const uint32_t wanted = find_wanted(loader, s, start + done);
+        size_t failed = 0;
+
+        run = loader->wanted == NULL ? valid : 1;
+        while (done + run < valid && find_wanted(loader, s, start + done + run) == wanted)
+            run++;
+        status = fill_run(loader, s, start + done, run, wanted, &failed, scratch, error);
+        *failed_at = start + done + failed;
+    }
     return status;
 }
 
@@ -362,48 +385,18 @@ bool bg_loader_help(bg_loader *loader)
 
 /* ---- creation ---- */
 
-bg_loader_options bg_loader_options_default(void)
+void bg_loader_options_init(bg_loader_options *options, size_t struct_bytes)
 {
-    return (bg_loader_options){.batch_size = 1,
-                               .drop_last = true,
-                               .worker_count = 1,
-                               .prefetch_depth = 3,
-                               .process_count = 1,
-                               .sampler_combine = 1,
-                               .load_indefinitely = true};
-}
+    const bg_loader_options made = {.struct_bytes = struct_bytes,
+                                    .batch_size = 1,
+                                    .drop_last = true,
+                                    .worker_count = 1,
+                                    .prefetch_depth = 3,
+                                    .process_count = 1,
+                                    .sampler_combine = 1,
+                                    .load_indefinitely = true};
 
-bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
-{
-    if ((unsigned)options->mode >= BG_LOADER_MODE_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode %d, expected one of bg_loader_mode",
-                            (int)options->mode);
-    if (options->batch_size == 0 || options->batch_size > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: batch size %" PRIu64 ", expected 1 to %" PRIu32,
-                            options->batch_size, UINT32_MAX);
-    if (options->worker_count > BGI_LOADER_WORKERS)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " workers, expected 0 to %d",
-                            options->worker_count, BGI_LOADER_WORKERS);
-    if (options->prefetch_depth < 1 || options->prefetch_depth > MAX_PREFETCH_DEPTH)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: prefetch depth %" PRIu32 ", expected 1 to %d",
-                            options->prefetch_depth, MAX_PREFETCH_DEPTH);
-    if (options->process_count == 0 || options->process_index >= options->process_count)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: process %" PRIu32 " of %" PRIu32 ", expected an index below the count",
-                            options->process_index, options->process_count);
-    if (options->pad_multiple != 0 && options->drop_last)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: pad_multiple %" PRIu64 " with drop_last, which leaves nothing to fill up; turn "
-                            "one of them off",
-                            options->pad_multiple);
-    if (options->pad_multiple != 0 && options->batch_size % options->pad_multiple != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: pad_multiple %" PRIu64 " does not divide the batch size %" PRIu64,
-                            options->pad_multiple, options->batch_size);
-    if (options->shuffle_buffer != 0 && !options->shuffle)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: a shuffle buffer of %" PRIu64 " without shuffle",
-                            options->shuffle_buffer);
-    return BG_OK;
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 static bg_status check_sampler(const bg_loader_options *options, bg_error *error)
@@ -494,7 +487,7 @@ static bg_status allocate_slots(bg_loader *loader, bg_error *error)
             const size_t sample_bytes = loader->dataset->sample_bytes[t];
 
             if (sample_bytes <= SIZE_MAX / 2 / batch)
-                s->tensors[t] = bgi_aligned_take(TENSOR_ALIGNMENT, batch * sample_bytes);
+                s->tensors[t] = bgi_aligned_allocate(TENSOR_ALIGNMENT, batch * sample_bytes);
             if (s->tensors[t] == NULL)
                 return bgi_error_memory(error, "a batch", batch * sample_bytes);
             s->views[t] = s->tensors[t];
@@ -541,21 +534,15 @@ static bg_status start_workers(bg_loader *loader, bg_error *error)
     return BG_OK;
 }
 
-bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
-                            bg_error *error)
-{
-    char reason[BGI_ERRNO_TEXT_BYTES];
-    const int result = pthread_create(thread, NULL, run, argument);
-
-    if (result == 0)
-        return BG_OK;
-    return bg_error_set(error, BG_ERROR_IO, "loader: cannot start worker %" PRIu32 " of %" PRIu32 ": %s", index, count,
-                        bgi_errno_text(result, reason));
-}
-
 bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loader_options *options, bg_loader **out,
                                   bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(stream, "stream", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(stream->struct_bytes, sizeof *stream, "bg_sample_stream", NULL, error));
+
     bg_loader *loader = calloc(1, sizeof *loader);
     bg_status status;
 
@@ -598,6 +585,11 @@ static void count_batches(bg_loader *loader)
 bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *options, bg_loader **out,
                            bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(dataset, "dataset", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+
     bg_loader *loader;
     bg_status status;
 
@@ -676,6 +668,15 @@ uint64_t bg_loader_batch_count(const bg_loader *loader)
     return loader->batch_count;
 }
 
+uint64_t bg_loader_dropped_count(const bg_loader *loader)
+{
+    const bg_loader_options *options = &loader->options;
+
+    if (loader->stream != NULL || options->sampler != NULL || options->process_count > 1 || !options->drop_last)
+        return 0;
+    return loader->dataset->sample_count - loader->batch_count * options->batch_size;
+}
+
 uint64_t bg_loader_batch_size(const bg_loader *loader)
 {
     return loader->stream != NULL ? bgi_stream_loader_batch_size(loader->stream) : loader->options.batch_size;
@@ -725,6 +726,9 @@ static void empty_ring(bg_loader *loader, uint64_t epoch, uint64_t position)
 
 bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t position, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(loader, "loader", __func__, error));
+
     const bool is_at_end = position == loader->batch_count;
     const uint64_t ring_epoch = is_at_end ? epoch + 1 : epoch, ring_position = is_at_end ? 0 : position;
 
@@ -747,8 +751,23 @@ bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t positio
     return BG_OK;
 }
 
+void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uint64_t sample), void *user)
+{
+    if (loader == NULL || loader->stream != NULL)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    loader->is_held = false;
+    empty_ring(loader, 0, 0);
+    loader->is_begun = false;
+    loader->wanted = wanted;
+    loader->wanted_user = user;
+    pthread_mutex_unlock(&loader->mutex);
+}
+
 bg_status bg_loader_begin_epoch(bg_loader *loader, uint64_t epoch, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(loader, "loader", __func__, error));
     return bg_loader_begin_at(loader, epoch, 0, error);
 }
 
@@ -814,6 +833,9 @@ static bg_status take_batch(bg_loader *loader, bg_batch *out, bg_error *error)
 
 bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_status status;
 
     if (loader->stream != NULL)

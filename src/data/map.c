@@ -1,5 +1,5 @@
 /*
- * map.c: data sets whose samples are made from another one's: by a user's function, by the normalisation of images, or
+ * map.c: data sets whose samples are made from another one's: by a user's function, by the normalization of images, or
  * by remembering them (cache).
  *
  * The source's sample goes into the caller's scratch (each layer has its part of it, so nothing is allocated), or is
@@ -72,7 +72,8 @@ static bg_status derive_mapped(bg_dataset *source, uint32_t tensor_count, const 
 /* ---- a user's function ---- */
 
 typedef struct mapping {
-    bg_dataset_function map;
+    bg_status (*map)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
+                     void *const outputs[], bg_error *error);
     void *user;
 } mapping;
 
@@ -92,8 +93,7 @@ static bg_status gather_mapped(const bg_dataset *dataset, uint64_t epoch, const 
             outputs[t] = tensors[t] + i * dataset->sample_bytes[t];
         status = m->map(m->user, epoch, indices[i], inputs, outputs, error);
         if (status != BG_OK) {
-            if (error != NULL && error->status == BG_OK)
-                bg_error_set(error, status, "the function reported '%s' without a message", bg_status_name(status));
+            bgi_error_unexplained(error, status, "the function");
             return bg_error_context(error, status, "map: sample %" PRIu32, indices[i]);
         }
     }
@@ -102,6 +102,12 @@ static bg_status gather_mapped(const bg_dataset *dataset, uint64_t epoch, const 
 
 bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *options, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_dataset_map_options", NULL, error));
+
     const bool has_types = options->tensor_count > 0;
     bg_dataset *dataset = NULL;
 
@@ -116,16 +122,16 @@ bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *optio
     return BG_OK;
 }
 
-/* ---- normalisation ---- */
+/* ---- normalization ---- */
 
-typedef struct normalisation {
+typedef struct normalization {
     uint32_t tensor_index;
     uint32_t channel_count;
     size_t channel_elements;
     bgi_levels channels[]; /* [channel_count] */
-} normalisation;
+} normalization;
 
-static void normalise_sample(const normalisation *n, const unsigned char *pixels, float *out)
+static void normalize_sample(const normalization *n, const unsigned char *pixels, float *out)
 {
     for (uint32_t c = 0; c < n->channel_count; c++)
         n->channels[c].convert(&n->channels[c], pixels + c * n->channel_elements, n->channel_elements,
@@ -133,35 +139,35 @@ static void normalise_sample(const normalisation *n, const unsigned char *pixels
 }
 
 /* Of samples in memory, tensor by tensor: nothing is copied on the way. */
-static void normalise_rows(const bg_dataset *dataset, const uint32_t *indices, size_t count,
+static void normalize_rows(const bg_dataset *dataset, const uint32_t *indices, size_t count,
                            unsigned char *const tensors[])
 {
     enum { AHEAD = 4 };
-    const normalisation *n = dataset->state;
+    const normalization *n = dataset->state;
     const bg_dataset *source = dataset->source;
     const uint32_t which = n->tensor_index;
     const unsigned char *rows = source->rows[which];
     const size_t row_bytes = source->sample_bytes[which], out_bytes = dataset->sample_bytes[which];
 
     for (uint32_t t = 0; t < dataset->tensor_count; t++)
-        if (t != which)
+        if (t != which && tensors[t] != NULL)
             bgi_dataset_gather_rows(source->rows[t], source->sample_bytes[t], indices, count, tensors[t]);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; tensors[which] != NULL && i < count; i++) {
         if (i + AHEAD < count)
             bgi_dataset_prefetch_row(rows + indices[i + AHEAD] * row_bytes, row_bytes);
-        normalise_sample(n, rows + indices[i] * row_bytes, (float *)(void *)(tensors[which] + i * out_bytes));
+        normalize_sample(n, rows + indices[i] * row_bytes, (float *)(void *)(tensors[which] + i * out_bytes));
     }
 }
 
-static bg_status gather_normalised(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
+static bg_status gather_normalized(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                    unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
-    const normalisation *n = dataset->state;
+    const normalization *n = dataset->state;
     const uint32_t which = n->tensor_index;
     const void *inputs[BG_DATASET_MAX_TENSORS];
 
     if (dataset->source->rows[0] != NULL) {
-        normalise_rows(dataset, indices, count, tensors);
+        normalize_rows(dataset, indices, count, tensors);
         return BG_OK;
     }
     for (size_t i = 0; i < count; i++) {
@@ -170,41 +176,47 @@ static bg_status gather_normalised(const bg_dataset *dataset, uint64_t epoch, co
         for (uint32_t t = 0; t < dataset->tensor_count; t++)
             if (t != which)
                 memcpy(tensors[t] + i * dataset->sample_bytes[t], inputs[t], dataset->sample_bytes[t]);
-        normalise_sample(n, inputs[which], (float *)(void *)(tensors[which] + i * dataset->sample_bytes[which]));
+        normalize_sample(n, inputs[which], (float *)(void *)(tensors[which] + i * dataset->sample_bytes[which]));
     }
     return BG_OK;
 }
 
-static bg_status check_normalisation(const bg_dataset *source, const bg_normalise_options *options, bg_error *error)
+static bg_status check_normalization(const bg_dataset *source, const bg_normalize_options *options, bg_error *error)
 {
     const bg_type *type = options->tensor_index < source->tensor_count ? &source->types[options->tensor_index] : NULL;
     char text[BG_TYPE_TEXT_BYTES];
 
     if (type == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " of %" PRIu32, options->tensor_index,
+        return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " of %" PRIu32, options->tensor_index,
                             source->tensor_count);
     if (type->dtype != BG_UINT8)
-        return bg_error_set(error, BG_ERROR_INVALID, "normalise: tensor %" PRIu32 " is %s, expected uint8",
+        return bg_error_set(error, BG_ERROR_INVALID, "normalize: tensor %" PRIu32 " is %s, expected uint8",
                             options->tensor_index, bg_type_text(type, text));
     if (options->channel_count == 0 ||
         (options->channel_count > 1 && (type->rank == 0 || type->dims[0] != options->channel_count)))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "normalise: %" PRIu32 " channels for %s, expected 1 or its first dimension",
+                            "normalize: %" PRIu32 " channels for %s, expected 1 or its first dimension",
                             options->channel_count, bg_type_text(type, text));
     for (uint32_t c = 0; c < options->channel_count; c++)
         if (options->deviations[c] == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "normalise: the deviation of channel %" PRIu32 " is 0", c);
+            return bg_error_set(error, BG_ERROR_INVALID, "normalize: the deviation of channel %" PRIu32 " is 0", c);
     return BG_OK;
 }
 
-bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *options, bg_dataset **out,
+bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *options, bg_dataset **out,
                                bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_normalize_options", NULL, error));
+
     bg_type types[BG_DATASET_MAX_TENSORS];
     bg_dataset *dataset = NULL;
-    normalisation *n;
+    normalization *n;
 
-    BGI_TRY(check_normalisation(source, options, error));
+    BGI_TRY(check_normalization(source, options, error));
     memcpy(types, source->types, sizeof types);
     types[options->tensor_index].dtype = BG_FLOAT32;
     BGI_TRY(derive_mapped(source, source->tensor_count, types,
@@ -216,7 +228,8 @@ bg_status bg_dataset_normalise(bg_dataset *source, const bg_normalise_options *o
     for (uint32_t c = 0; c < options->channel_count; c++)
         bgi_levels_init(&n->channels[c], options->means[c], options->deviations[c], bgi_cpu_isa());
     dataset->is_copied = source->is_copied;
-    dataset->gather = gather_normalised;
+    dataset->may_skip = source->rows[0] != NULL;
+    dataset->gather = gather_normalized;
     *out = dataset;
     return BG_OK;
 }
@@ -271,6 +284,10 @@ static bg_status gather_cached(const bg_dataset *dataset, uint64_t epoch, const 
 
 bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_dataset *dataset = NULL;
     cache *c;
 

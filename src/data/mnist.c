@@ -67,6 +67,11 @@ static char *copy_folder_of(const char *path)
 bg_status bg_image_set_read(const char *images_path, const char *labels_path, uint32_t class_count, bg_image_set *out,
                             bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(images_path, "images_path", __func__, error));
+    BGI_TRY(bgi_require(labels_path, "labels_path", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_image_set set = {.class_count = class_count};
     bg_status status;
 
@@ -102,6 +107,10 @@ static bg_status write_into(const char *folder, const char *name, const bg_array
 bg_status bg_image_set_write_mnist(const bg_image_set *set, const char *folder, bool is_training, bool compress,
                                    bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(set, "set", __func__, error));
+    BGI_TRY(bgi_require(folder, "folder", __func__, error));
+
     const bgi_mnist_file *files = bgi_mnist_files + (is_training ? 0 : 2);
     const int form = compress ? 0 : 1;
 
@@ -149,10 +158,10 @@ static void note_miss(search_log *log, const char *folder, const char *found, co
 }
 
 /* *found tells whether the folder has the pair; if so the status is that of reading it. */
-static bg_status try_folder(const char *folder, bg_mnist_split split, search_log *log, bool *found, bg_image_set *out,
+static bg_status try_folder(const char *folder, bool is_training, search_log *log, bool *found, bg_image_set *out,
                             bg_error *error)
 {
-    const bgi_mnist_file *files = bgi_mnist_files + 2 * (int)split;
+    const bgi_mnist_file *files = bgi_mnist_files + (is_training ? 0 : 2);
     char *images_path = NULL, *labels_path = NULL;
     bg_status status;
 
@@ -185,9 +194,14 @@ static bg_status check_mnist_size(bg_image_set *set, bg_error *error)
     return status;
 }
 
-bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bg_mnist_split split, bg_image_set *out,
+bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bool is_training, bg_image_set *out,
                         bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (folder_count > 0)
+        BGI_TRY(bgi_require(folders, "folders", __func__, error));
+
     search_log log = {.text = ""};
     bg_image_set set = {0};
     bool found = false;
@@ -198,19 +212,20 @@ bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bg_mnis
 
         if (folders[i] == NULL)
             continue;
-        BGI_TRY(try_folder(folders[i], split, &log, &found, &set, error));
+        BGI_TRY(try_folder(folders[i], is_training, &log, &found, &set, error));
         if (found)
             break;
         inner = bgi_path_join(folders[i], "mnist");
         if (inner == NULL)
             return bgi_error_memory(error, "a path", strlen(folders[i]));
-        status = try_folder(inner, split, &log, &found, &set, error);
+        status = try_folder(inner, is_training, &log, &found, &set, error);
         free(inner);
         BGI_TRY(status);
     }
     if (!found)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "MNIST: no %s and its labels in any of: %s",
-                            bgi_mnist_files[2 * (int)split].names[0], log.used > 0 ? log.text : "(no folder given)");
+                            bgi_mnist_files[is_training ? 0 : 2].names[0],
+                            log.used > 0 ? log.text : "(no folder given)");
     BGI_TRY(check_mnist_size(&set, error));
     *out = set;
     return BG_OK;

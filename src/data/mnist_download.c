@@ -30,15 +30,19 @@ typedef struct transfer {
     unsigned char *data;
     size_t capacity;
     size_t size_bytes;
-    bool is_cancelled;
+    bool is_canceled;
     bool is_too_long;
     bool is_out_of_memory;
 } transfer;
 
-bg_mnist_download_options bg_mnist_download_options_default(const char *folder)
+void bg_mnist_download_options_init(bg_mnist_download_options *options, size_t struct_bytes, const char *folder)
 {
-    return (bg_mnist_download_options){
-        .folder = folder, .mirrors = public_mirrors, .mirror_count = sizeof public_mirrors / sizeof public_mirrors[0]};
+    const bg_mnist_download_options made = {.struct_bytes = struct_bytes,
+                                            .folder = folder,
+                                            .mirrors = public_mirrors,
+                                            .mirror_count = sizeof public_mirrors / sizeof public_mirrors[0]};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 /* Returning less than was offered makes curl stop. */
@@ -64,10 +68,10 @@ static int report(void *user, curl_off_t total, curl_off_t done, curl_off_t uplo
     (void)upload_total;
     (void)upload_done;
 
-    if (t->options->progress != NULL && !t->is_cancelled)
-        t->is_cancelled = !t->options->progress(t->options->user, t->file_name, done > 0 ? (uint64_t)done : 0,
-                                                total > 0 ? (uint64_t)total : 0);
-    return t->is_cancelled;
+    if (t->options->progress != NULL && !t->is_canceled)
+        t->is_canceled = !t->options->progress(t->options->user, t->file_name, done > 0 ? (uint64_t)done : 0,
+                                               total > 0 ? (uint64_t)total : 0);
+    return t->is_canceled;
 }
 
 static CURLcode configure(CURL *curl, transfer *t, const char *address, char *reason)
@@ -115,8 +119,8 @@ static bg_status fetch(transfer *t, const char *address, bg_error *error)
     curl_easy_cleanup(curl);
     if (code == CURLE_OK)
         return BG_OK;
-    if (t->is_cancelled)
-        return bg_error_set(error, BG_ERROR_CANCELLED, "download of %s cancelled", t->file_name);
+    if (t->is_canceled)
+        return bg_error_set(error, BG_ERROR_CANCELED, "download of %s canceled", t->file_name);
     if (t->is_out_of_memory)
         return bgi_error_memory(error, t->file_name, t->size_bytes);
     if (t->is_too_long)
@@ -223,6 +227,11 @@ static bg_status download_file(transfer *t, const bgi_mnist_file *file, const ch
 
 bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_mnist_download_options",
+                             "bg_mnist_download_options_defaults()", error));
+
     bg_mnist_download_options filled = *options;
     transfer t = {.options = &filled};
     bg_status status;

@@ -142,8 +142,7 @@ static void fill_piece(bgi_stream_loader *loader, uint32_t index)
     status = read_piece(loader, index, p, &p->error);
     if (status == BG_OK)
         return;
-    if (p->error.status == BG_OK)
-        bg_error_set(&p->error, status, "the stream reported '%s' without a message", bg_status_name(status));
+    bgi_error_unexplained(&p->error, status, "the stream");
     bg_error_context(&p->error, status, "loader: epoch %" PRIu64 ", shard %" PRIu32 " of %" PRIu32, s->epoch, index,
                      loader->shard_count);
 }
@@ -254,7 +253,7 @@ static bg_status allocate_piece(const bgi_stream_loader *loader, uint64_t sample
         const size_t sample_bytes = loader->sample_bytes[t];
 
         if (sample_bytes <= SIZE_MAX / 2 / samples)
-            p->tensors[t] = bgi_aligned_take(TENSOR_ALIGNMENT, samples * sample_bytes);
+            p->tensors[t] = bgi_aligned_allocate(TENSOR_ALIGNMENT, samples * sample_bytes);
         if (p->tensors[t] == NULL)
             return bgi_error_memory(error, "a batch", samples * sample_bytes);
     }

@@ -7,8 +7,7 @@
  *
  *     Example { 1: Features { 1: entry { 1: "input_ids"  2: Feature { 3: Int64List { 1: numbers, packed or not }}}}}
  *
- * An index file has a line "offset size" for each record. The file is mapped; a record is looked at when its sample is
- * asked for.
+ * An index file has a line "offset size" for each record. A record is read when its sample is asked for.
  */
 #include "data/tfrecord.h"
 
@@ -20,30 +19,31 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/input.h"
 #include "data/dataset.h"
-#include "data/mapping.h"
 
 enum { HEADER_BYTES = 12, FRAME_BYTES = 16, MOST_INDEX_BYTES = 1 << 30 };
 
+typedef struct place {
+    uint64_t offset, length; /* of the record; of its data */
+} place;
+
 typedef struct records {
-    const unsigned char *content;
-    size_t size_bytes;
-    uint64_t *offsets;
+    bgi_input input;
+    place *places;
     size_t count, capacity;
+    uint64_t longest; /* of the places' lengths */
     uint32_t sequence_length, limit;
-    char *name, *feature;
-    void *mapping; /* NULL: the content is someone else's */
-    size_t mapping_bytes;
+    char *feature;
 } records;
 
 static void release_records(void *state)
 {
     records *r = state;
 
-    bgi_mapping_close(r->mapping, r->mapping_bytes);
-    free(r->offsets);
+    bgi_input_close(&r->input);
+    free(r->places);
     free(r->feature);
-    free(r->name);
     free(r);
 }
 
@@ -60,18 +60,13 @@ static uint64_t read_little(const unsigned char *at, int bytes)
 
 static bg_status fail_at(const records *r, uint64_t offset, const char *what, bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": %s", r->name, offset, what);
+    return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": %s", r->input.name, offset, what);
 }
 
-/* The length of the data of the record at an offset, which was found to lie in the file. */
-static bg_status read_header(const records *r, uint64_t offset, uint64_t *out_length, bg_error *error)
+/* The length of the data of the record that begins with `at`, of which `left` bytes are in the file. */
+static bg_status check_header(const records *r, uint64_t offset, const unsigned char *at, uint64_t left,
+                              uint64_t *out_length, bg_error *error)
 {
-    const uint64_t left = offset <= r->size_bytes ? r->size_bytes - offset : 0;
-    const unsigned char *at;
-
-    if (left < FRAME_BYTES)
-        return fail_at(r, offset, "ends within a record", error);
-    at = r->content + offset;
     if (read_little(at + 8, 4) != bgi_crc32c_masked(at, 8))
         return fail_at(r, offset, "the checksum of a record's length is wrong: damaged, or not a TFRecord file", error);
     *out_length = read_little(at, 8);
@@ -80,20 +75,32 @@ static bg_status read_header(const records *r, uint64_t offset, uint64_t *out_le
     return BG_OK;
 }
 
-static bool add_offset(records *r, uint64_t offset)
+static bg_status read_header(const records *r, uint64_t offset, uint64_t *out_length, bg_error *error)
 {
-    if (!bgi_array_reserve((void **)&r->offsets, &r->capacity, r->count + 1, sizeof *r->offsets))
+    const uint64_t left = offset <= r->input.size_bytes ? r->input.size_bytes - offset : 0;
+    unsigned char header[HEADER_BYTES];
+
+    if (left < FRAME_BYTES)
+        return fail_at(r, offset, "ends within a record", error);
+    BGI_TRY(bgi_input_read(&r->input, offset, header, sizeof header, error));
+    return check_header(r, offset, header, left, out_length, error);
+}
+
+static bool add_place(records *r, uint64_t offset, uint64_t length)
+{
+    if (!bgi_array_reserve((void **)&r->places, &r->capacity, r->count + 1, sizeof *r->places))
         return false;
-    r->offsets[r->count++] = offset;
+    r->places[r->count++] = (place){offset, length};
+    r->longest = length > r->longest ? length : r->longest;
     return true;
 }
 
 static bg_status scan_records(records *r, bg_error *error)
 {
-    for (uint64_t offset = 0, length; offset < r->size_bytes; offset += length + FRAME_BYTES) {
+    for (uint64_t offset = 0, length; offset < r->input.size_bytes; offset += length + FRAME_BYTES) {
         BGI_TRY(read_header(r, offset, &length, error));
-        if (!add_offset(r, offset))
-            return bgi_error_memory(error, "list of records", r->count * sizeof *r->offsets);
+        if (!add_place(r, offset, length))
+            return bgi_error_memory(error, "list of records", r->count * sizeof *r->places);
     }
     return BG_OK;
 }
@@ -123,16 +130,16 @@ static bg_status read_index(records *r, const char *index, size_t index_bytes, b
         uint64_t offset, size, length;
 
         if (!read_number(&at, end, &offset) || !read_number(&at, end, &size) || (at < end && *at++ != '\n'))
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: line %zu of the index is no \"OFFSET SIZE\"", r->name,
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: line %zu of the index is no \"OFFSET SIZE\"", r->input.name,
                                 line);
         BGI_TRY(read_header(r, offset, &length, error));
         if (length + FRAME_BYTES != size)
             return bg_error_set(error, BG_ERROR_PARSE,
                                 "%s: line %zu of the index says %" PRIu64 " bytes, the record has %" PRIu64
                                 "; the index is of another file",
-                                r->name, line, size, length + FRAME_BYTES);
-        if (!add_offset(r, offset))
-            return bgi_error_memory(error, "list of records", r->count * sizeof *r->offsets);
+                                r->input.name, line, size, length + FRAME_BYTES);
+        if (!add_place(r, offset, length))
+            return bgi_error_memory(error, "list of records", r->count * sizeof *r->places);
     }
     return BG_OK;
 }
@@ -274,25 +281,39 @@ static int64_t read_list(span list, uint32_t *out, int64_t most)
 
 /* ---- samples ---- */
 
-/* The first `most` tokens of a record to `out`; *out_count: how many it has. */
-static bg_status read_record(const records *r, uint64_t offset, uint32_t *out, int64_t most, int64_t *out_count,
-                             bg_error *error)
+/* The bytes of a whole record: where they lie in memory, or read to `room` (of r->longest + FRAME_BYTES). */
+static bg_status read_frame(const records *r, const place *where, void *room, const unsigned char **out,
+                            bg_error *error)
 {
-    const unsigned char *data = r->content + offset + HEADER_BYTES;
-    uint64_t length;
+    if (r->input.content != NULL) {
+        *out = (const unsigned char *)r->input.content + where->offset;
+        return BG_OK;
+    }
+    *out = room;
+    return bgi_input_read(&r->input, where->offset, room, (size_t)where->length + FRAME_BYTES, error);
+}
+
+/* The first `most` tokens of a record to `out`; *out_count: how many it has. */
+static bg_status read_record(const records *r, const place *where, void *room, uint32_t *out, int64_t most,
+                             int64_t *out_count, bg_error *error)
+{
+    const unsigned char *frame = NULL, *data;
+    uint64_t length = 0;
     span list = {NULL, NULL};
     bool found;
 
-    BGI_TRY(read_header(r, offset, &length, error));
-    if (read_little(data + length, 4) != bgi_crc32c_masked(data, (size_t)length))
-        return fail_at(r, offset, "the checksum of a record's data is wrong: the file is damaged", error);
+    BGI_TRY(read_frame(r, where, room, &frame, error));
+    BGI_TRY(check_header(r, where->offset, frame, where->length + FRAME_BYTES, &length, error));
+    data = frame + HEADER_BYTES;
+    if (length != where->length || read_little(data + length, 4) != bgi_crc32c_masked(data, (size_t)length))
+        return fail_at(r, where->offset, "the checksum of a record's data is wrong: the file is damaged", error);
     if (!find_list(r, (span){data, data + length}, &list, &found))
-        return fail_at(r, offset, "a record's data are no tf.train.Example", error);
+        return fail_at(r, where->offset, "a record's data are no tf.train.Example", error);
     if (!found)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": a record has no list of int64 named `%s`",
-                            r->name, offset, r->feature);
+                            r->input.name, where->offset, r->feature);
     *out_count = read_list(list, out, most);
-    return *out_count >= 0 ? BG_OK : fail_at(r, offset, "a record's list of numbers is damaged", error);
+    return *out_count >= 0 ? BG_OK : fail_at(r, where->offset, "a record's list of numbers is damaged", error);
 }
 
 static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
@@ -301,24 +322,24 @@ static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const
     const records *r = dataset->state;
     const int64_t wanted = (int64_t)r->sequence_length + 1;
     uint32_t *out = (uint32_t *)(void *)tensors[0];
-    (void)epoch, (void)scratch;
+    (void)epoch;
 
     for (size_t i = 0; i < count; i++, out += wanted) {
-        const uint64_t offset = r->offsets[indices[i]];
+        const uint64_t offset = r->places[indices[i]].offset;
         int64_t has = 0;
 
         *out_failed = i;
-        BGI_TRY(read_record(r, offset, out, wanted, &has, error));
+        BGI_TRY(read_record(r, &r->places[indices[i]], scratch, out, wanted, &has, error));
         if (has < wanted)
             return bg_error_set(error, BG_ERROR_PARSE,
                                 "%s: byte %" PRIu64 ": a record has %" PRId64 " tokens, expected at least %" PRId64
                                 ": a sequence and the token behind it",
-                                r->name, offset, has, wanted);
+                                r->input.name, offset, has, wanted);
         for (int64_t t = 0; t < wanted; t++)
             if (out[t] >= r->limit)
                 return bg_error_set(error, BG_ERROR_PARSE,
                                     "%s: byte %" PRIu64 ": token %" PRId64 " of the record is not in 0 to %" PRIu32,
-                                    r->name, offset, t, r->limit - 1);
+                                    r->input.name, offset, t, r->limit - 1);
     }
     return BG_OK;
 }
@@ -326,14 +347,42 @@ static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const
 uint64_t bgi_tfrecord_length(const bg_dataset *dataset)
 {
     const records *r = dataset->state;
+    void *room = malloc((size_t)r->longest + FRAME_BYTES);
     int64_t count = 0;
 
-    return read_record(r, r->offsets[0], NULL, 0, &count, NULL) == BG_OK ? (uint64_t)count : 0;
+    if (room == NULL || read_record(r, &r->places[0], room, NULL, 0, &count, NULL) != BG_OK)
+        count = 0;
+    free(room);
+    return (uint64_t)count;
+}
+
+static bg_status read_tokens(const records *r, uint64_t index, void *room, bg_token_list *out, bg_error *error)
+{
+    int64_t count = 0;
+
+    out->count = 0;
+    BGI_TRY(read_record(r, &r->places[index], room, NULL, 0, &count, error));
+    if (!bgi_array_reserve((void **)&out->items, &out->capacity, (size_t)count, sizeof *out->items))
+        return bgi_error_memory(error, "tokens", (size_t)count * sizeof *out->items);
+    BGI_TRY(read_record(r, &r->places[index], room, out->items, (int64_t)out->capacity, &count, error));
+    out->count = (size_t)count < out->capacity ? (size_t)count : out->capacity; /* it may have changed between */
+    return BG_OK;
+}
+
+bg_status bgi_tfrecord_read(const bg_dataset *dataset, uint64_t index, bg_token_list *out, bg_error *error)
+{
+    const records *r = dataset->state;
+    void *room = malloc((size_t)r->longest + FRAME_BYTES);
+    const bg_status status = room != NULL ? read_tokens(r, index, room, out, error)
+                                          : bgi_error_memory(error, "a record", (size_t)r->longest + FRAME_BYTES);
+
+    free(room);
+    return status;
 }
 
 /* ---- files ---- */
 
-static bg_status check_options(const char *name, const bg_tfrecord_options *options, bg_error *error)
+static bg_status check_options(const char *name, const bg_tokens_options *options, bg_error *error)
 {
     if (options->sequence_length == 0 || options->sequence_length > INT32_MAX - 1)
         return bg_error_set(error, BG_ERROR_INVALID, "%s: sequences of %" PRIu32 " tokens, expected 1 to %d", name,
@@ -341,94 +390,101 @@ static bg_status check_options(const char *name, const bg_tfrecord_options *opti
     if (options->vocabulary_size > (uint32_t)INT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "%s: a vocabulary of %" PRIu32 ", expected at most %d", name,
                             options->vocabulary_size, INT32_MAX);
+    if (options->token_bytes != 0 || options->stride != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: %s is %" PRIu32 "; the samples of a TFRecord file are its records: leave it 0", name,
+                            options->token_bytes != 0 ? "token_bytes" : "stride",
+                            options->token_bytes != 0 ? options->token_bytes : options->stride);
     return BG_OK;
 }
 
-static bg_status open_records(const char *name, const void *content, size_t size_bytes, const char *index,
-                              size_t index_bytes, const bg_tfrecord_options *options, records *r, bg_error *error)
+static bg_status open_records(const char *index, size_t index_bytes, const bg_tokens_options *options, records *r,
+                              bg_error *error)
 {
-    r->name = strdup(name);
     r->feature = strdup(options->feature != NULL ? options->feature : "input_ids");
-    if (r->name == NULL || r->feature == NULL)
+    if (r->feature == NULL)
         return bgi_error_memory(error, "a data set", sizeof *r);
-    r->content = content;
-    r->size_bytes = size_bytes;
     r->sequence_length = options->sequence_length;
     r->limit = options->vocabulary_size > 0 ? options->vocabulary_size : (uint32_t)INT32_MAX + 1;
     BGI_TRY(index != NULL ? read_index(r, index, index_bytes, error) : scan_records(r, error));
     if (r->count == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has no records", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: has no records", r->input.name);
     return BG_OK;
 }
 
-bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
-                             size_t index_bytes, const bg_tfrecord_options *options, bg_dataset **out, bg_error *error)
+/* Takes the input over, also on failure. */
+static bg_status make_dataset(bgi_input *input, const char *index, size_t index_bytes, const bg_tokens_options *options,
+                              bg_dataset **out, bg_error *error)
 {
+    records *r = calloc(1, sizeof *r);
     bg_dataset *dataset = NULL;
-    records *r;
     bg_type type;
     bg_status status;
 
-    BGI_TRY(check_options(name, options, error));
-    r = calloc(1, sizeof *r);
-    if (r == NULL)
+    if (r == NULL) {
+        bgi_input_close(input);
         return bgi_error_memory(error, "a data set", sizeof *r);
-    type = bg_vector(BG_INT32, (int64_t)options->sequence_length + 1);
-    status = open_records(name, content, size_bytes, index, index_bytes, options, r, error);
-    if (status == BG_OK)
-        status = bgi_dataset_allocate(r->count, 1, &type, &dataset, error);
-    if (status != BG_OK) {
-        release_records(r);
-        return status;
     }
+    r->input = *input;
+    BGI_TRY_CLEANUP(check_options(input->name, options, error));
+    type = bg_vector(BG_INT32, (int64_t)options->sequence_length + 1);
+    BGI_TRY_CLEANUP(open_records(index, index_bytes, options, r, error));
+    BGI_TRY_CLEANUP(bgi_dataset_allocate(r->count, 1, &type, &dataset, error));
+    if (r->input.content == NULL)
+        dataset->scratch_bytes = ((size_t)r->longest + FRAME_BYTES + 63) / 64 * 64;
     dataset->state = r;
     dataset->release = release_records;
     dataset->gather = gather_records;
     *out = dataset;
     return BG_OK;
+cleanup:
+    release_records(r);
+    return status;
 }
 
-/* The index beside a file: FILE.index, or with .index instead of .tfrecord. *out NULL: there is none. */
+bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
+                             size_t index_bytes, const bg_tokens_options *options, bg_dataset **out, bg_error *error)
+{
+    bgi_input input;
+
+    BGI_TRY(bgi_input_over(&input, name, content, size_bytes, error));
+    return make_dataset(&input, index, index_bytes, options, out, error);
+}
+
+/* *out NULL: there is none. */
 static bg_status load_index(const char *path, char **out, size_t *out_bytes, bg_error *error)
 {
-    static const char extension[] = ".tfrecord", index_extension[] = ".index";
-    const size_t length = strlen(path),
-                 end = length > 9 && strcmp(path + length - 9, extension) == 0 ? length - 9 : length;
-    char *name = malloc(length + sizeof index_extension);
+    char *name = bgi_tfrecord_index_path(path);
     bg_status status = BG_OK;
 
     if (name == NULL)
-        return bgi_error_memory(error, "path", length);
-    memcpy(name, path, length);
-    memcpy(name + length, index_extension, sizeof index_extension);
-    if (!bgi_file_exists(name))
-        memcpy(name + end, index_extension, sizeof index_extension);
+        return bgi_error_memory(error, "path", strlen(path));
     if (bgi_file_exists(name))
         status = bgi_file_load(name, MOST_INDEX_BYTES, out, out_bytes, error);
     free(name);
     return status;
 }
 
-bg_status bg_dataset_open_tfrecord(const char *path, const bg_tfrecord_options *options, bg_dataset **out,
+bg_status bg_dataset_open_tfrecord(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                    bg_error *error)
 {
-    bg_dataset *dataset = NULL;
-    void *mapping = NULL;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_tokens_options", NULL, error));
+
+    bgi_input input = {.name = NULL};
     char *index = NULL;
-    size_t size_bytes = 0, index_bytes = 0;
+    size_t index_bytes = 0;
     bg_status status;
 
-    BGI_TRY(bgi_mapping_open(path, &mapping, &size_bytes, error));
+    BGI_TRY(bgi_input_open(&input, path, error));
     status = load_index(path, &index, &index_bytes, error);
     if (status == BG_OK)
-        status = bgi_tfrecord_parse(path, mapping, size_bytes, index, index_bytes, options, &dataset, error);
+        status = make_dataset(&input, index, index_bytes, options, out, error);
+    else
+        bgi_input_close(&input);
     free(index);
-    if (status != BG_OK) {
-        bgi_mapping_close(mapping, size_bytes);
-        return status;
-    }
-    ((records *)dataset->state)->mapping = mapping;
-    ((records *)dataset->state)->mapping_bytes = size_bytes;
-    *out = dataset;
-    return BG_OK;
+    return status;
 }

@@ -29,8 +29,8 @@ bg_status bgi_tokenizer_allocate(uint32_t count, uint32_t merge_count, bg_tokeni
     tokenizer->count = count;
     tokenizer->end_of_text = BGI_NO_TOKEN;
     tokenizer->merge_places = places;
-    tokenizer->pieces = bgi_arena_take(&tokenizer->arena, count, sizeof *tokenizer->pieces);
-    tokenizer->merges = bgi_arena_take(&tokenizer->arena, places, sizeof *tokenizer->merges);
+    tokenizer->pieces = bgi_arena_allocate(&tokenizer->arena, count, sizeof *tokenizer->pieces);
+    tokenizer->merges = bgi_arena_allocate(&tokenizer->arena, places, sizeof *tokenizer->merges);
     if (tokenizer->pieces == NULL || tokenizer->merges == NULL) {
         bg_tokenizer_destroy(tokenizer);
         return bgi_error_memory(error, "a tokenizer", places * sizeof *tokenizer->merges);
@@ -74,12 +74,15 @@ void bgi_tokenizer_add_merge(bg_tokenizer *tokenizer, uint32_t left, uint32_t ri
 
 bg_status bg_tokenizer_create_bytes(bg_tokenizer **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_tokenizer *tokenizer;
     char *bytes;
 
     BGI_TRY(bgi_tokenizer_allocate(257, 0, &tokenizer, error));
-    bytes = bgi_arena_take(&tokenizer->arena, 256, 1);
-    tokenizer->special = bgi_arena_take(&tokenizer->arena, 1, sizeof *tokenizer->special);
+    bytes = bgi_arena_allocate(&tokenizer->arena, 256, 1);
+    tokenizer->special = bgi_arena_allocate(&tokenizer->arena, 1, sizeof *tokenizer->special);
     if (bytes == NULL || tokenizer->special == NULL) {
         bg_tokenizer_destroy(tokenizer);
         return bgi_error_memory(error, "a tokenizer", 256);
@@ -324,6 +327,12 @@ void bgi_encoding_end(bgi_encoding *encoding)
 bg_status bg_tokenizer_encode(const bg_tokenizer *tokenizer, const void *text, size_t size_bytes, bool reads_special,
                               bg_token_list *tokens, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(tokenizer, "tokenizer", __func__, error));
+    BGI_TRY(bgi_require(tokens, "tokens", __func__, error));
+    if (size_bytes > 0)
+        BGI_TRY(bgi_require(text, "text", __func__, error));
+
     bgi_encoding encoding;
     bg_status status = bgi_encoding_begin(&encoding, tokenizer, text, size_bytes, reads_special, error);
 
@@ -344,6 +353,13 @@ const char *bg_tokenizer_token(const bg_tokenizer *tokenizer, uint32_t token, si
 bg_status bg_tokenizer_decode(const bg_tokenizer *tokenizer, const uint32_t *tokens, size_t count, char **out_text,
                               size_t *out_size_bytes, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(tokenizer, "tokenizer", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+    BGI_TRY(bgi_require(out_size_bytes, "out_size_bytes", __func__, error));
+    if (count > 0)
+        BGI_TRY(bgi_require(tokens, "tokens", __func__, error));
+
     size_t total = 0;
     char *text, *at;
 

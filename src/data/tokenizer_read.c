@@ -10,12 +10,12 @@
  */
 #include "data/tokenizer.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "formats/json_tree.h"
 #include "core/file.h"
 #include "data/unicode.h"
 
@@ -28,17 +28,6 @@ typedef struct reader {
     bg_tokenizer *tokenizer;
     bg_error *error;
 } reader;
-
-static bg_status load_json(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error)
-{
-    json_error_t problem;
-
-    *out = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &problem);
-    if (*out == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:%d:%d: not JSON: %s", name, problem.line, problem.column,
-                            problem.text);
-    return BG_OK;
-}
 
 /* ---- bytes as characters ---- */
 
@@ -305,7 +294,7 @@ bg_status bgi_tokenizer_parse_files(const char *vocab_name, const char *vocab, s
                                     bg_tokenizer **out, bg_error *error)
 {
     reader r = {.name = vocab_name, .error = error};
-    bg_status status = load_json(vocab_name, vocab, vocab_bytes, &r.vocab, error);
+    bg_status status = bgi_json_parse(vocab_name, vocab, vocab_bytes, &r.vocab, error);
 
     if (status == BG_OK)
         status = check_vocabulary(vocab_name, r.vocab, error);
@@ -412,7 +401,7 @@ static bg_status add_added(const reader *r, const json_t *added)
     size_t index;
     json_t *token;
 
-    tokenizer->special = bgi_arena_take(&tokenizer->arena, json_array_size(added), sizeof *tokenizer->special);
+    tokenizer->special = bgi_arena_allocate(&tokenizer->arena, json_array_size(added), sizeof *tokenizer->special);
     if (tokenizer->special == NULL)
         return bgi_error_memory(r->error, "added tokens", json_array_size(added));
     json_array_foreach(added, index, token)
@@ -474,7 +463,7 @@ bg_status bgi_tokenizer_parse_json(const char *name, const char *text, size_t si
     json_t *root;
     bg_status status;
 
-    BGI_TRY(load_json(name, text, size_bytes, &root, error));
+    BGI_TRY(bgi_json_parse(name, text, size_bytes, &root, error));
     status = parse_root(&r, root);
     json_decref(root);
     if (status == BG_OK)
@@ -516,6 +505,10 @@ static bg_status open_json(const char *path, bg_tokenizer **out, bg_error *error
 
 bg_status bg_tokenizer_open(const char *directory, bg_tokenizer **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(directory, "directory", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     char *json = bgi_path_join(directory, BGI_TOKENIZER_JSON), *vocab = bgi_path_join(directory, BGI_TOKENIZER_VOCAB);
     char *merges = bgi_path_join(directory, BGI_TOKENIZER_MERGES);
     bg_status status;

@@ -76,12 +76,16 @@ static bg_status create_stretch(bg_dataset *source, uint64_t first, uint64_t ste
     *s = (stretch){(uint32_t)first, (uint32_t)step};
     dataset->release = free;
     dataset->gather = gather_stretch;
+    dataset->may_skip = source->may_skip;
     *out = dataset;
     return BG_OK;
 }
 
 bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     if (count == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "data set: take 0 samples, expected at least 1");
     return create_stretch(source, 0, 1, count < source->sample_count ? count : source->sample_count, out, error);
@@ -89,6 +93,9 @@ bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset **out, 
 
 bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     if (count >= source->sample_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "data set: skip %" PRIu64 " of %" PRIu64 " samples, expected to leave at least 1", count,
@@ -99,6 +106,9 @@ bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, 
 bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t shard_count, bg_dataset **out,
                            bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     if (shard_count == 0 || shard_index >= shard_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "data set: shard %" PRIu32 " of %" PRIu32 ", expected an index below the count",
@@ -136,12 +146,17 @@ static bg_status gather_repeated(const bg_dataset *dataset, uint64_t epoch, cons
 
 bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_dataset *dataset = NULL;
 
     if (count == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "data set: repeat 0 times, expected at least 1");
     BGI_TRY(bgi_dataset_derive(source, source->sample_count * count, &dataset, error));
     dataset->gather = gather_repeated;
+    dataset->may_skip = source->may_skip;
     *out = dataset;
     return BG_OK;
 }
@@ -219,6 +234,10 @@ static bg_status gather_shuffled(const bg_dataset *dataset, uint64_t epoch, cons
 
 bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const size_t table_bytes = source->sample_count * sizeof(uint32_t);
     bg_dataset *dataset = NULL;
     shuffled *s;
@@ -241,6 +260,7 @@ bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed,
             return fail_without_memory(dataset, table_bytes, error);
     }
     dataset->gather = gather_shuffled;
+    dataset->may_skip = source->may_skip;
     *out = dataset;
     return BG_OK;
 }

@@ -32,7 +32,7 @@ static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
                           name, graph->blocks[i].device, device);
         return (uint32_t)i;
     }
-    block.name = bgi_arena_text(&graph->arena, name);
+    block.name = bgi_arena_string(&graph->arena, name);
     if (block.name == NULL || !bgi_array_reserve((void **)&graph->blocks, &graph->block_capacity,
                                                  graph->block_count + 1, sizeof *graph->blocks)) {
         bg_graph_fail(graph, BG_ERROR_MEMORY, "out of memory for block `%s`", name);

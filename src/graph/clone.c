@@ -37,15 +37,17 @@ static bool copy_owned(bg_graph *to)
 
     for (size_t i = 0; i < to->value_count && good; i++) {
         bgi_value *value = &to->values[i];
-        good = (value->name = bgi_arena_text(&to->arena, value->name)) != NULL;
+        good = (value->name = bgi_arena_string(&to->arena, value->name)) != NULL;
         if (good && value->data != NULL)
             good = (value->data = bgi_arena_copy(&to->arena, value->data, bg_type_size_bytes(&value->type))) != NULL;
         if (good && value->shard != NULL)
             good = (value->shard = bgi_arena_copy(&to->arena, value->shard, sizeof *value->shard)) != NULL;
+        if (good && value->section != NULL)
+            good = (value->section = bgi_section_copy(&to->arena, value->section)) != NULL;
     }
     for (size_t i = 0; i < to->op_count && good; i++) {
         bgi_op *op = &to->ops[i];
-        good = (op->name = bgi_arena_text(&to->arena, op->name)) != NULL &&
+        good = (op->name = bgi_arena_string(&to->arena, op->name)) != NULL &&
                (op->inputs = bgi_arena_copy(&to->arena, op->inputs, op->input_count * sizeof *op->inputs)) != NULL &&
                (op->outputs = bgi_arena_copy(&to->arena, op->outputs, op->type->output_count * sizeof *op->outputs)) !=
                    NULL;
@@ -54,11 +56,11 @@ static bool copy_owned(bg_graph *to)
     }
     for (size_t i = 0; i < to->block_count && good; i++) {
         bgi_block *block = &to->blocks[i];
-        good = (block->name = bgi_arena_text(&to->arena, block->name)) != NULL &&
-               (block->origin == NULL || (block->origin = bgi_arena_text(&to->arena, block->origin)) != NULL);
+        good = (block->name = bgi_arena_string(&to->arena, block->name)) != NULL &&
+               (block->origin == NULL || (block->origin = bgi_arena_string(&to->arena, block->origin)) != NULL);
     }
     for (size_t i = 0; i < to->output_count && good; i++)
-        good = (to->outputs[i].name = bgi_arena_text(&to->arena, to->outputs[i].name)) != NULL;
+        good = (to->outputs[i].name = bgi_arena_string(&to->arena, to->outputs[i].name)) != NULL;
     return good;
 }
 

@@ -12,10 +12,13 @@
 #include "core/error.h"
 #include "core/narrow.h"
 
-enum { MAXIMUM_OPERANDS = 64 };
+enum { MAXIMUM_OPERANDS = 64, NAME_BYTES = 256 };
 
 bg_status bg_graph_create(bg_graph **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_graph *graph = calloc(1, sizeof *graph);
     void *values = NULL, *blocks = NULL;
 
@@ -65,8 +68,30 @@ void bg_graph_fail(bg_graph *graph, bg_status status, const char *format, ...)
     bg_error_set(&graph->error, status, "%s", message);
 }
 
+static const char *automatic_name(const bg_graph *graph, const char *type_name, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "%s_%zu", type_name, graph->op_count);
+    return text;
+}
+
+void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name, bg_status status, const char *format,
+                       ...)
+{
+    char message[1024], automatic[NAME_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (name == NULL)
+        name = automatic_name(graph, type_name, automatic, sizeof automatic);
+    bg_error_set(&graph->error, status, "%s `%s`: %s", type_name, name, message);
+}
+
 bg_status bg_graph_check(const bg_graph *graph, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(graph, "graph", __func__, error));
     if (!has_failed(graph))
         return BG_OK;
     return bg_error_set(error, graph->error.status, "%s", graph->error.message);
@@ -155,7 +180,7 @@ static bg_value add_leaf(bg_graph *graph, const char *what, const char *name, co
         return (bg_value){0};
     }
     value->type = *type;
-    value->name = bgi_arena_text(&graph->arena, name);
+    value->name = bgi_arena_string(&graph->arena, name);
     if (value->name == NULL) {
         fail_memory(graph, "a name");
         return (bg_value){0};
@@ -178,9 +203,9 @@ bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *typ
     bgi_value value = {.kind = BGI_VALUE_CONSTANT};
     bg_error ignored = {0};
 
-    if (!has_failed(graph) && data == NULL)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "constant `%s` has no data", name != NULL ? name : "");
-    if (!has_failed(graph) && type != NULL && bg_type_validate(type, &ignored) == BG_OK) {
+    if (!has_failed(graph) && data == NULL && name != NULL && type != NULL)
+        bg_graph_fail(graph, BG_ERROR_INVALID, "constant `%s` has no data", name);
+    if (!has_failed(graph) && data != NULL && type != NULL && bg_type_validate(type, &ignored) == BG_OK) {
         value.data = bgi_arena_copy(&graph->arena, data, bg_type_size_bytes(type));
         if (value.data == NULL)
             fail_memory(graph, "a constant");
@@ -188,29 +213,47 @@ bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *typ
     return add_leaf(graph, "constant", name, type, &value);
 }
 
-bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
-                           const bg_initialiser *initialiser)
+bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after)
 {
-    bgi_value value = {.kind = BGI_VALUE_VARIABLE, .role = role, .variable = graph->variable_count};
-    bg_type kept = *type;
+    for (uint32_t v = after + 1; graph->has_sections && v < graph->value_count; v++)
+        if (graph->values[v].section != NULL && strcmp(graph->values[v].section->name, whole) == 0)
+            return (bg_value){v};
+    return (bg_value){0};
+}
+
+bool bgi_graph_has_whole(const bg_graph *graph, const char *name)
+{
+    return !bg_value_is_null(bgi_graph_find_section(graph, name, 0));
+}
+
+bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
+                           const bg_initializer *initializer)
+{
+    bgi_value value = {.kind = BGI_VALUE_VARIABLE, .role = role, .variable = graph->number_count};
+    bg_type kept = {0};
     bg_value added;
 
+    if (name == NULL || type == NULL)
+        return add_leaf(graph, "variable", name, type, &value);
+    kept = *type;
     if (!has_failed(graph) && (unsigned)role > BG_ROLE_TRAINING)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: role %d is none of bg_variable_role",
-                      name != NULL ? name : "", (int)role);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: role %d is none of bg_variable_role", name, (int)role);
     kept.dtype = bgi_graph_kept_dtype(graph, role, type->dtype);
-    if (initialiser != NULL)
-        value.initialiser = *initialiser;
-    if (!has_failed(graph) && (unsigned)value.initialiser.kind > BG_INITIALISE_TRUNCATED_NORMAL)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: initialiser %d is none of bg_initialiser_kind",
-                      name != NULL ? name : "", (int)value.initialiser.kind);
-    if (!has_failed(graph) && name != NULL && !bg_value_is_null(bg_graph_find_variable(graph, name)))
+    if (initializer != NULL)
+        value.initializer = *initializer;
+    if (!has_failed(graph) && (unsigned)value.initializer.kind > BG_INITIALIZE_TRUNCATED_NORMAL)
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: initializer %d is none of bg_initializer_kind", name,
+                      (int)value.initializer.kind);
+    if (!has_failed(graph) && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
+    if (!has_failed(graph) && bgi_graph_has_whole(graph, name))
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: sections of a whole of that name exist already", name);
     if (has_failed(graph) || !reserve_variable(graph))
         return (bg_value){0};
     added = add_leaf(graph, "variable", name, &kept, &value);
     if (!bg_value_is_null(added)) {
         graph->variable_count++;
+        graph->number_count++;
         *find_slot(graph, graph->values[added.id].name) = added.id;
     }
     return added;
@@ -238,21 +281,26 @@ static bg_value grow_buffer(bg_graph *graph, bg_value buffer, const bg_type *typ
 
 bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type *entry, int64_t entries)
 {
-    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
-    bg_type type = {.dtype = entry->dtype, .rank = entry->rank + 1, .dims = {entries}};
+    const bg_initializer zero = {.kind = BG_INITIALIZE_CONSTANT};
+    bgi_value none = {.kind = BGI_VALUE_VARIABLE};
+    bg_type type = {.dims = {entries}};
     bg_value buffer;
 
     if (has_failed(graph))
         return (bg_value){0};
+    if (name == NULL || entry == NULL)
+        return add_leaf(graph, "remote buffer", name, entry, &none);
+    type.dtype = entry->dtype;
+    type.rank = entry->rank + 1;
     if (entry->rank >= BG_MAX_RANK || entries < 1) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
                       "remote buffer `%s` of %lld entries of rank %u: it must have at least one, of rank %d at most",
-                      name != NULL ? name : "", (long long)entries, entry->rank, BG_MAX_RANK - 1);
+                      name, (long long)entries, entry->rank, BG_MAX_RANK - 1);
         return (bg_value){0};
     }
     for (uint32_t i = 0; i < entry->rank; i++)
         type.dims[i + 1] = entry->dims[i];
-    buffer = name != NULL ? bg_graph_find_variable(graph, name) : (bg_value){0};
+    buffer = bg_graph_find_variable(graph, name);
     if (!bg_value_is_null(buffer))
         return grow_buffer(graph, buffer, &type);
     buffer = bg_graph_variable(graph, name, &type, BG_ROLE_BUFFER, &zero);
@@ -270,9 +318,9 @@ void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype)
                       "parameters kept as %s; they can be kept as float32, bfloat16 or float16", bg_dtype_name(dtype));
 }
 
-bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initialiser *initialiser)
+bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initializer *initializer)
 {
-    return bg_graph_variable(graph, name, type, BG_ROLE_PARAMETER, initialiser);
+    return bg_graph_variable(graph, name, type, BG_ROLE_PARAMETER, initializer);
 }
 
 /* ---- ops ---- */
@@ -289,10 +337,64 @@ bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase p
     return kind == BGI_VALUE_VARIABLE || (kind == BGI_VALUE_RESULT && phase == BGI_PHASE_UPDATE);
 }
 
+/* What of the type is missing or impossible; NULL: nothing. */
+static const char *find_fault(const bg_op_type *op_type)
+{
+    if (op_type->struct_bytes != 0 && op_type->struct_bytes != sizeof *op_type)
+        return "has another size (`struct_bytes`) than in this release; compile the program for the library that it "
+               "runs "
+               "with";
+    if (op_type->infer == NULL)
+        return "has no shape rule; set `infer`";
+    if (op_type->kernel == NULL && !op_type->is_collective)
+        return "has no kernel; set `kernel`";
+    if (op_type->minimum_inputs > op_type->maximum_inputs)
+        return "takes no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
+    if (op_type->alias_input != BG_NO_OPERAND && op_type->output_count == 0)
+        return "has an alias of an operand but no output; start from BG_OP_TYPE_DEFAULTS, or set `output_count`";
+    return NULL;
+}
+
+bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type, const char *maker)
+{
+    bg_error error = {0};
+
+    if (bgi_struct_check(struct_bytes, own_bytes, type, maker, &error) == BG_OK)
+        return true;
+    bg_graph_fail(graph, error.status, "%s", error.message);
+    return false;
+}
+
+/* A user's type is seen here for the first time: what it lacks is told now, not by a crash when it runs. */
+static bool check_type(bg_graph *graph, const bg_op_type *op_type, const char *name)
+{
+    const char *fault;
+
+    if (op_type == NULL || op_type->name == NULL || op_type->name[0] == '\0') {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "op `%s`: %s", name != NULL ? name : "without a name",
+                      op_type == NULL ? "the op type is NULL" : "the op type has no name; set `name`");
+        return false;
+    }
+    fault = find_fault(op_type);
+    if (fault != NULL)
+        bgi_graph_fail_op(graph, op_type->name, name, BG_ERROR_INVALID, "the op type %s", fault);
+    else if (op_type->accumulating != NULL &&
+             (op_type->accumulating->name == NULL || find_fault(op_type->accumulating)))
+        bgi_graph_fail_op(graph, op_type->name, name, BG_ERROR_INVALID,
+                          "the op type's accumulating type must have a name, a shape rule and a kernel");
+    else
+        return true;
+    return false;
+}
+
 /* Operand count, existence and writability; on success *out_count is the count less trailing null operands. */
 static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_value *inputs, uint32_t input_count,
                          uint32_t *out_count)
 {
+    if (inputs == NULL && input_count > 0) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "`inputs` is NULL; it must hold the %u operands", input_count);
+        return false;
+    }
     while (input_count > 0 && bg_value_is_null(inputs[input_count - 1]))
         input_count--;
     if (input_count < op_type->minimum_inputs || input_count > op_type->maximum_inputs ||
@@ -329,10 +431,9 @@ static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, cons
         bg_graph_fail(graph, BG_ERROR_INVALID, "no attributes given; it takes %zu bytes", op_type->attributes_bytes);
         return false;
     }
-    op->name = name != NULL ? bgi_arena_text(&graph->arena, name)
-                            : bgi_arena_format(&graph->arena, "%s_%zu", op_type->name, graph->op_count);
-    op->inputs = bgi_arena_take(&graph->arena, op->input_count, sizeof *op->inputs);
-    op->outputs = bgi_arena_take(&graph->arena, op_type->output_count, sizeof *op->outputs);
+    op->name = bgi_arena_string(&graph->arena, name);
+    op->inputs = bgi_arena_allocate(&graph->arena, op->input_count, sizeof *op->inputs);
+    op->outputs = bgi_arena_allocate(&graph->arena, op_type->output_count, sizeof *op->outputs);
     if (op_type->attributes_bytes > 0)
         op->attributes = bgi_arena_copy(&graph->arena, attributes, op_type->attributes_bytes);
     if (op->name == NULL || op->inputs == NULL || op->outputs == NULL ||
@@ -352,7 +453,7 @@ static bool infer_outputs(bg_graph *graph, const bgi_op *op, bg_type *output_typ
     for (uint32_t i = 0; i < op->input_count; i++)
         types[i] = graph->values[op->inputs[i].id].type;
     if (op->type->infer(&signature, output_types, &graph->error) != BG_OK) {
-        bg_error_set(&graph->error, BG_ERROR_INTERNAL, "the shape rule failed without saying why");
+        bgi_error_unexplained(&graph->error, BG_ERROR_INTERNAL, "the shape rule");
         return false;
     }
     for (uint32_t i = 0; i < op->type->output_count; i++)
@@ -396,17 +497,18 @@ bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *na
     bg_type output_types[MAXIMUM_OPERANDS] = {{0}};
     bgi_op op = {.type = op_type, .phase = graph->phase, .block = graph->current_block};
 
-    if (outputs != NULL)
+    char automatic[NAME_BYTES];
+
+    if (outputs != NULL && op_type != NULL)
         for (uint32_t i = 0; i < op_type->output_count; i++)
             outputs[i] = (bg_value){0};
-    if (has_failed(graph))
+    if (has_failed(graph) || !check_type(graph, op_type, name))
         return (bg_value){0};
+    if (name == NULL) /* first of all, so that errors have it */
+        name = automatic_name(graph, op_type->name, automatic, sizeof automatic);
     if (!check_inputs(graph, op_type, inputs, input_count, &op.input_count) ||
         !fill_op(graph, &op, op_type, name, inputs, attributes) || !infer_outputs(graph, &op, output_types)) {
-        bg_error_context(&graph->error, graph->error.status, "%s `%s`", op_type->name,
-                         op.name != NULL ? op.name
-                         : name != NULL  ? name
-                                         : "?");
+        bg_error_context(&graph->error, graph->error.status, "%s `%s`", op_type->name, name);
         return (bg_value){0};
     }
     if (!bgi_array_reserve((void **)&graph->ops, &graph->op_capacity, graph->op_count + 1, sizeof *graph->ops)) {
@@ -441,7 +543,7 @@ void bg_graph_output(bg_graph *graph, const char *name, bg_value value)
             bg_graph_fail(graph, BG_ERROR_INVALID, "output `%s` exists already; names of outputs are unique", name);
             return;
         }
-    output.name = bgi_arena_text(&graph->arena, name);
+    output.name = bgi_arena_string(&graph->arena, name);
     if (output.name == NULL || !bgi_array_reserve((void **)&graph->outputs, &graph->output_capacity,
                                                   graph->output_count + 1, sizeof *graph->outputs)) {
         fail_memory(graph, "an output");

@@ -24,13 +24,19 @@ typedef struct bgi_value {
     uint32_t output;  /* of a result: which output */
     const void *data; /* of a constant */
     bg_variable_role role;
-    bg_initialiser initialiser;
-    uint32_t variable;     /* of a variable: its number, counted over the graph */
-    bg_value owner;        /* of accumulators and optimiser state: the parameter they serve */
-    bool is_remote;        /* of a variable: lives in a remote buffer */
-    bool is_checkpoint;    /* recomputation keeps it */
-    bg_value copy_of;      /* of a variable: the one of which this is another stage's copy */
-    const bg_shard *shard; /* of a variable: what it is a piece of; NULL: it is whole */
+    bg_initializer initializer;
+    uint32_t variable;  /* of a variable: its number, counted over the graph; all sections of a whole have one */
+    bg_value owner;     /* of accumulators and optimizer state: the parameter they serve */
+    bool is_remote;     /* of a variable: lives in a remote buffer */
+    bool is_partial;    /* of an accumulator: sums that wait for their other half on the same replica */
+    bool is_checkpoint; /* recomputation keeps it */
+    bool is_frozen;     /* of a parameter: no gradient, no update */
+    bool has_factors;   /* of a parameter: its learning rate and weight decay are multiplied by these */
+    double rate_factor, decay_factor;
+    bg_value copy_of;          /* of a variable: the one of which this is another stage's copy */
+    bool shares_home;          /* of a copy: it is loaded from where the remote store keeps what it copies */
+    const bg_shard *shard;     /* of a variable: what it is a piece of; NULL: it is whole */
+    const bg_section *section; /* of a variable: the range of a whole that it is; NULL: none */
     int64_t piece; /* replicas update a piece of so many elements each; 0: all of it. Types stay those of the whole */
     bool is_piece; /* each replica has its piece only */
     bool is_read_whole; /* some op of the update reads all of it although others read pieces */
@@ -84,6 +90,8 @@ struct bg_graph {
     uint32_t *variable_table;   /* value ids by hash of the name, open addressing; 0: free */
     size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
+    uint32_t number_count; /* of different numbers of variables */
+    bool has_sections;
     uint32_t random_count;
     bg_dtype parameter_dtype; /* of parameters that are added as float32; NONE: that */
     uint32_t automatic_block_count;
@@ -111,6 +119,14 @@ static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_r
 
 /* Says what the variable is a piece of (copied; NULL: nothing). */
 void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
+/* Says of which whole the variable is a section (copied; NULL: of none). */
+void bgi_graph_set_section(bg_graph *graph, bg_value variable, const bg_section *section);
+/* Whether variables are sections of a whole of that name. */
+bool bgi_graph_has_whole(const bg_graph *graph, const char *name);
+/* The next section of that whole after value `after` (0: the first); null when there is none. */
+bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after);
+/* A section in an arena, its name too; NULL: no memory. */
+const bg_section *bgi_section_copy(bgi_arena *arena, const bg_section *section);
 /* The axes along which a variable is cut into different pieces: the replicas of a group along the others have the same.
  * Of accumulators and state those of the parameter that they serve, of another stage's copy those of what it copies. */
 uint32_t bgi_graph_cut_axes(const bg_graph *graph, bg_value variable);
@@ -121,6 +137,14 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
 
     return replicas > tensor ? replicas / tensor : 1;
 }
+
+/* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
+bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,
+                            const char *maker);
+/* Makes an error about an op that is not there yet the graph's error, under the op's type and name: "reduce `sums`:
+ * axis 1 is named twice". `name` NULL: the name that bg_graph_add would make now. */
+void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name, bg_status status, const char *format,
+                       ...) BG_PRINTF(5, 6);
 
 /* A deep copy with the same ids (bigger passes start from it). The op types are shared. */
 bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error);

@@ -3,21 +3,30 @@
  */
 #include "kernels/kernels.h"
 
-#include "core/narrow.h"
+#include "kernels/cpu/variant.h"
+#include "kernels/linear/product.h"
+
+#define BGI_FAMILY_FILE(family) <kernels/family/attributes.h>
+#include "kernels/kernels.def"
 
 static const struct {
     const char *name;
     bg_kernel_function reference;
-    bgi_kernel_choice fast;
+    size_t attributes_bytes;
 } rows[BGI_KERNEL_COUNT] = {
-#define BGI_KERNEL(id, name, reference, fast) [BGI_KERNEL_##id] = {name, reference, fast},
+#define BGI_KERNEL(ID, kernel, bytes)                                                                                  \
+    [BGI_KERNEL_##ID] = {.name = #kernel, .reference = bgi_reference_##kernel, .attributes_bytes = bytes},
 #include "kernels/kernels.def"
-#undef BGI_KERNEL
 };
 
 const char *bgi_kernel_name(bgi_kernel_id id)
 {
     return (unsigned)id < BGI_KERNEL_COUNT ? rows[id].name : "unknown";
+}
+
+size_t bgi_kernel_attributes_bytes(bgi_kernel_id id)
+{
+    return (unsigned)id < BGI_KERNEL_COUNT ? rows[id].attributes_bytes : 0;
 }
 
 void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call)
@@ -32,61 +41,14 @@ void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call)
         kernel->finish(call);
 }
 
-bool bgi_no_fast_kernel(const bgi_kernel_request *request, bg_kernel *out)
-{
-    (void)request;
-    (void)out;
-    return false;
-}
-
-/* ---- what products know beside their shapes ---- */
-
-/* Whether sums are rounded, and the limit of scratch: the exponents of the powers of two that there are. */
-#define PRODUCTS(rounds)                                                                                               \
-    {                                                                                                                  \
-        {rounds, UINT64_MAX}, OF(rounds, 10), OF(rounds, 11), OF(rounds, 12), OF(rounds, 13), OF(rounds, 14),          \
-            OF(rounds, 15), OF(rounds, 16), OF(rounds, 17), OF(rounds, 18), OF(rounds, 19), OF(rounds, 20),            \
-            OF(rounds, 21), OF(rounds, 22), OF(rounds, 23), OF(rounds, 24), OF(rounds, 25), OF(rounds, 26),            \
-            OF(rounds, 27), OF(rounds, 28), OF(rounds, 29), OF(rounds, 30), OF(rounds, 31), OF(rounds, 32)             \
-    }
-#define OF(rounds, exponent)                                                                                           \
-    {                                                                                                                  \
-        rounds, (uint64_t)1 << (exponent)                                                                              \
-    }
-enum { LIMITS = 24 };
-static const bgi_product products[2][LIMITS] = {PRODUCTS(false), PRODUCTS(true)};
-
-/* The largest power of two that is no larger than the limit; 0: there is none. */
-static uint32_t find_limit(size_t limit_bytes)
-{
-    uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[0][LIMITS - 1].limit_bytes ? 0 : 1;
-
-    while (found > 0 && found + 1 < LIMITS && products[0][found + 1].limit_bytes <= limit_bytes)
-        found++;
-    return found;
-}
-
-void *bgi_product_state(const bgi_kernel_request *request)
-{
-    const bool is_matrix = request->id == BGI_KERNEL_LINEAR || request->id == BGI_KERNEL_LINEAR_BACKWARD_INPUT ||
-                           request->id == BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_MATMUL ||
-                           request->id == BGI_KERNEL_FUSED_PRODUCT;
-    const bool is_convolution = request->id == BGI_KERNEL_CONV2D || request->id == BGI_KERNEL_CONV2D_BACKWARD_INPUT ||
-                                request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS ||
-                                request->id == BGI_KERNEL_CONV2D_POOL ||
-                                request->id == BGI_KERNEL_CONV2D_POOL_BACKWARD_INPUT;
-    const bool rounds =
-        is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
-    const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
-
-    return rounds || limit != 0 ? (void *)(uintptr_t)&products[rounds][limit] : NULL;
-}
-
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     if ((unsigned)request->id >= BGI_KERNEL_COUNT)
         return bg_error_set(error, BG_ERROR_INTERNAL, "kernel %d is not in the table", (int)request->id);
-    if (policy == BG_KERNELS_FAST && rows[request->id].fast(request, out))
+    if (request->attributes == NULL && rows[request->id].attributes_bytes > 0)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "kernel `%s` reads %zu bytes of attributes: none were given",
+                            rows[request->id].name, rows[request->id].attributes_bytes);
+    if (policy == BG_KERNELS_FAST && bgi_cpu_select(request, bgi_cpu_isa(), out))
         return BG_OK;
     *out = (bg_kernel){.name = rows[request->id].name,
                        .run = rows[request->id].reference,

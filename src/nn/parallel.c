@@ -3,6 +3,8 @@
  * pieces one model: identical_inputs before it along the axis over which the result is cut, and identical_gradients
  * after it along the axis over which the terms of its sums are.
  */
+#include "core/error.h"
+#include "graph/graph.h"
 #include "nn/layers.h"
 
 #include <math.h>
@@ -23,9 +25,12 @@ static bg_mesh_axis find_other(bg_mesh_axis axis)
 
 /* ---- linear ---- */
 
-bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axis in_axis)
+void bg_parallel_linear_options_init(bg_parallel_linear_options *options, size_t struct_bytes, bg_mesh_axis in_axis)
 {
-    return (bg_parallel_linear_options){.in_axis = in_axis, .out_blocks = 1, .bias = true};
+    const bg_parallel_linear_options made = {
+        .struct_bytes = struct_bytes, .in_axis = in_axis, .out_blocks = 1, .bias = true};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 static bool check_linear(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
@@ -36,7 +41,15 @@ static bool check_linear(bg_graph *graph, const char *name, bg_value x, int64_t 
 
     if (!bgi_layer_check(graph, "parallel linear", name, x))
         return false;
-    if (type.rank < 1 || !bg_dtype_is_float(type.dtype))
+    if (options != NULL &&
+        !bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_parallel_linear_options",
+                                "bg_parallel_linear_defaults(in_axis)"))
+        return false;
+    if (options == NULL)
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "parallel linear layer `%s`: it has no options; bg_parallel_linear_defaults(in_axis) makes them",
+                      name);
+    else if (type.rank < 1 || !bg_dtype_is_float(type.dtype))
         bg_graph_fail(graph, BG_ERROR_SHAPE, "parallel linear layer `%s`: the input is %s; it must be float [..., in]",
                       name, bg_type_text(&type, text));
     else if (options->in_axis != BG_MESH_TENSOR_1 && options->in_axis != BG_MESH_TENSOR_2)
@@ -53,11 +66,12 @@ static bool check_linear(bg_graph *graph, const char *name, bg_value x, int64_t 
 bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                   const bg_parallel_linear_options *options)
 {
-    const bg_mesh_axis in_axis = options->in_axis, out_axis = find_other(in_axis);
-    const bg_shard_dim in = {.axis = in_axis}, out = {.axis = out_axis, .blocks = options->out_blocks};
+    const bg_mesh_axis in_axis = options != NULL ? options->in_axis : BG_MESH_NONE, out_axis = find_other(in_axis);
+    const bg_shard_dim in = {.axis = in_axis},
+                       out = {.axis = out_axis, .blocks = options != NULL ? options->out_blocks : 0};
     const bg_type type = bg_graph_type(graph, x);
-    bg_initialiser uniform = {.kind = BG_INITIALISE_UNIFORM};
-    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
+    bg_initializer uniform = {.kind = BG_INITIALIZE_UNIFORM};
+    const bg_initializer zero = {.kind = BG_INITIALIZE_CONSTANT};
     bg_shard shard;
     bg_value weight, bias = {0};
     int64_t in_features;
@@ -70,11 +84,11 @@ bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x,
     shard = options->in_out ? (bg_shard){bg_matrix(BG_FLOAT32, in_features, out_features), {in, out}}
                             : (bg_shard){bg_matrix(BG_FLOAT32, out_features, in_features), {out, in}};
     weight = bgi_layer_variable(graph, name, "weight", &shard, BG_ROLE_PARAMETER,
-                                options->initialiser != NULL ? options->initialiser : &uniform);
+                                options->initializer != NULL ? options->initializer : &uniform);
     shard = (bg_shard){bg_vector(BG_FLOAT32, out_features), {out}};
     if (options->bias)
         bias = bgi_layer_variable(graph, name, "bias", &shard, BG_ROLE_PARAMETER,
-                                  options->initialiser != NULL ? &zero : &uniform);
+                                  options->initializer != NULL ? &zero : &uniform);
     if (options->bias)
         bias = bgi_layer_cast(graph, bias, type.dtype); /* before the product, which takes it in */
     x = bg_identical_inputs(graph, NULL, x, (uint32_t)out_axis);
@@ -88,7 +102,7 @@ bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x,
 bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon, bg_mesh_axis axis)
 {
     const bg_type type = bg_graph_type(graph, x);
-    const bg_initialiser one = {.a = 1.0}, zero = {.a = 0.0};
+    const bg_initializer one = {.a = 1.0}, zero = {.a = 0.0};
     bg_value gamma, beta;
     bg_shard shard;
 
@@ -106,14 +120,14 @@ bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_valu
 /* ---- embedding and head ---- */
 
 bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
-                           const bg_initialiser *initialiser)
+                           const bg_initializer *initializer)
 {
     const bg_shard shard = {
         .whole = bg_matrix(BG_FLOAT32, rows, width),
         .dims = {{.axis = BG_MESH_TENSOR_1, .multiple = size_along(graph, BG_MESH_TENSOR_1) > 1 ? TABLE_MULTIPLE : 0},
                  {.axis = BG_MESH_TENSOR_2}}};
 
-    return bg_graph_sharded_parameter(graph, name, &shard, initialiser);
+    return bg_graph_sharded_parameter(graph, name, &shard, initializer);
 }
 
 bg_value bg_parallel_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids)

@@ -6,12 +6,16 @@
 
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/accumulate/attributes.h"
 #include "ops/shape.h"
 
 #include <stdio.h>
 
 BGI_OP_KERNEL(select_accumulate, ACCUMULATE)
+BGI_OP_KERNEL(select_accumulate_tree, ACCUMULATE_TREE)
 BGI_OP_KERNEL(select_add_n, ADD_N)
+BGI_OP_KERNEL(select_scaled_sum, SCALED_SUM)
 BGI_OP_KERNEL(select_total_scale, TOTAL_SCALE)
 BGI_OP_KERNEL(select_running_factors, RUNNING_FACTORS)
 BGI_OP_KERNEL(select_square_sum, SQUARE_SUM)
@@ -58,6 +62,60 @@ void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_
     const bg_value inputs[] = {accumulator, gradient, factors};
 
     bg_graph_add(graph, &bgi_op_accumulate, name, inputs, 3, NULL, NULL);
+}
+
+/* ---- accumulate_tree ---- */
+
+static bg_type find_partials(const bg_type *accumulator, uint32_t micro_batches)
+{
+    return bg_matrix(accumulator->dtype, bgi_tree_places(micro_batches) - 1, bg_type_element_count(accumulator));
+}
+
+static bg_status infer_accumulate_tree(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_accumulate_tree_attributes *attributes = op->attributes;
+    bg_type partials;
+
+    (void)outputs;
+    BGI_TRY(bgi_shape_float(&op->types[0], "the accumulator", error));
+    BGI_TRY(bgi_shape_float(&op->types[1], "the gradient", error));
+    BGI_TRY(bgi_shape_same_dims(&op->types[0], "the accumulator", &op->types[1], "the gradient's shape", error));
+    if (attributes->micro_batches < 1)
+        return bg_error_set(error, BG_ERROR_INVALID, "a tree of 0 micro-batches; it has at least 1");
+    partials = find_partials(&op->types[0], attributes->micro_batches);
+    if ((op->input_count > 2) != (partials.dims[0] > 0))
+        return bg_error_set(error, BG_ERROR_INVALID, "a tree of %u micro-batches %s partial sums",
+                            attributes->micro_batches, partials.dims[0] > 0 ? "needs" : "has no");
+    return op->input_count > 2
+               ? bgi_shape_equal(&op->types[2], "partial sums", &partials, "a row for each level but the top", error)
+               : BG_OK;
+}
+
+const bg_op_type bgi_op_accumulate_tree = {
+    .name = "accumulate_tree",
+    .minimum_inputs = 2,
+    .maximum_inputs = 3,
+    .written_inputs = 1u << 0 | 1u << 2,
+    .attributes_bytes = sizeof(bgi_accumulate_tree_attributes),
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_accumulate_tree,
+    .cost = cost_accumulate,
+    .kernel = select_accumulate_tree,
+};
+
+bool bgi_tree_partials(const bg_type *accumulator, uint32_t micro_batches, bg_type *out)
+{
+    *out = find_partials(accumulator, micro_batches);
+    return out->dims[0] > 0;
+}
+
+void bgi_accumulate_tree(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value partials,
+                         uint32_t micro_batches)
+{
+    const bgi_accumulate_tree_attributes attributes = {.micro_batches = micro_batches};
+    const bg_value inputs[] = {accumulator, gradient, partials};
+
+    bg_graph_add(graph, &bgi_op_accumulate_tree, name, inputs, 3, &attributes, NULL);
 }
 
 /* ---- add_n ---- */
@@ -109,7 +167,7 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
     bg_value sum;
 
     if (count == 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "add_n `%s`: nothing to add", name != NULL ? name : "");
+        bgi_graph_fail_op(graph, bgi_op_add_n.name, name, BG_ERROR_INVALID, "nothing to add");
         return (bg_value){0};
     }
     sum = values[0];
@@ -123,6 +181,63 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
         sum = bg_graph_add(graph, &bgi_op_add_n, name, operands, taken, NULL, NULL);
     }
     return sum;
+}
+
+/* ---- scaled_sum ---- */
+
+static bg_status infer_scaled_sum(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_scaled_sum_attributes *attributes = op->attributes;
+    const bg_type scalar = bg_scalar(BG_FLOAT32);
+
+    if (op->input_count % 2 != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "%u operands; each value must have its scale",
+                            (unsigned)op->input_count);
+    if (!bg_dtype_is_float(attributes->dtype))
+        return bg_error_set(error, BG_ERROR_INVALID, "the sum's element type is %s; it must be a float type",
+                            bg_dtype_name(attributes->dtype));
+    for (uint32_t i = 0; i < op->input_count; i += 2) {
+        char operand[32];
+
+        snprintf(operand, sizeof operand, "value %u", (unsigned)i / 2);
+        BGI_TRY(bgi_shape_float(&op->types[i], operand, error));
+        BGI_TRY(bgi_shape_same_dims(&op->types[i], operand, &op->types[0], "value 0's shape", error));
+        snprintf(operand, sizeof operand, "scale %u", (unsigned)i / 2);
+        BGI_TRY(bgi_shape_equal(&op->types[i + 1], operand, &scalar, "a factor of the value", error));
+    }
+    outputs[0] = op->types[0];
+    outputs[0].dtype = attributes->dtype;
+    return BG_OK;
+}
+
+static bg_cost cost_scaled_sum(const bg_op_signature *op)
+{
+    return bgi_cost_once(op, op->input_count * bgi_type_elements(&op->types[0]));
+}
+
+const bg_op_type bgi_op_scaled_sum = {
+    .name = "scaled_sum",
+    .minimum_inputs = 2,
+    .maximum_inputs = BGI_MAXIMUM_VARIADIC,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_scaled_sum_attributes),
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_scaled_sum,
+    .cost = cost_scaled_sum,
+    .kernel = select_scaled_sum,
+};
+
+bg_value bgi_scaled_sum(bg_graph *graph, const char *name, const bg_value *values, const bg_value *scales,
+                        uint32_t count, bg_dtype dtype)
+{
+    const bgi_scaled_sum_attributes attributes = {.dtype = dtype};
+    bg_value operands[BGI_MAXIMUM_VARIADIC];
+
+    for (uint32_t i = 0; i < count && i < BGI_MAXIMUM_VARIADIC / 2; i++) {
+        operands[2 * i] = values[i];
+        operands[2 * i + 1] = scales[i];
+    }
+    return bg_graph_add(graph, &bgi_op_scaled_sum, name, operands, 2 * count, &attributes, NULL);
 }
 
 /* ---- total_scale ---- */
@@ -191,10 +306,18 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
 
 /* ---- square_sum, gradient_norm, clip_scale ---- */
 
+/* In an update x may be one piece. */
 static bg_status infer_square_sum(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
+    const bgi_square_sum_attributes *attributes = op->attributes;
+    const int64_t elements = bg_type_element_count(&op->types[0]);
+
     BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
-    outputs[0] = bg_scalar(BG_FLOAT64);
+    if (attributes->pieces == 0 || attributes->pieces > INT32_MAX || attributes->elements > INT64_MAX / 2 ||
+        (attributes->elements != elements && bgi_piece_size(attributes->elements, attributes->pieces) != elements))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of an x of %lld", attributes->pieces,
+                            (long long)attributes->elements, (long long)elements);
+    outputs[0] = bg_vector(BG_FLOAT64, attributes->pieces);
     return BG_OK;
 }
 
@@ -208,22 +331,27 @@ const bg_op_type bgi_op_square_sum = {
     .minimum_inputs = 1,
     .maximum_inputs = 1,
     .output_count = 1,
+    .attributes_bytes = sizeof(bgi_square_sum_attributes),
     BG_OP_TYPE_DEFAULTS,
     .infer = infer_square_sum,
     .cost = cost_square_sum,
     .kernel = select_square_sum,
 };
 
-bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x)
+bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x, uint32_t pieces)
 {
-    return bg_graph_add(graph, &bgi_op_square_sum, name, &x, 1, NULL, NULL);
+    const bg_type type = bg_graph_type(graph, x);
+    const bgi_square_sum_attributes attributes = {.elements = bg_type_element_count(&type), .pieces = pieces};
+
+    return bg_graph_add(graph, &bgi_op_square_sum, name, &x, 1, &attributes, NULL);
 }
 
 static bg_status infer_norm(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    const bg_type squares = bg_scalar(BG_FLOAT64), scale = bg_scalar(BG_FLOAT32);
+    const bg_type squares = bg_vector(BG_FLOAT64, op->types[0].rank == 1 ? op->types[0].dims[0] : 1);
+    const bg_type scale = bg_scalar(BG_FLOAT32);
 
-    BGI_TRY(bgi_shape_equal(&op->types[0], "the squares", &squares, "their sum", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "the squares", &squares, "a sum for each piece", error));
     BGI_TRY(bgi_shape_equal(&op->types[1], "the scale", &scale, "a factor of the gradient", error));
     outputs[0] = scale;
     return BG_OK;

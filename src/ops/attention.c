@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/attention/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -28,10 +30,10 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
     if (!(attributes->probability >= 0.0 && attributes->probability < 1.0))
         return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g: it must be at least 0 and below 1",
                             attributes->probability);
-    if (attributes->serialisation < 1 || length % attributes->serialisation != 0)
+    if (attributes->serialization < 1 || length % attributes->serialization != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "serialisation is %lld: the queries of a sequence, %lld, must divide into as many pieces",
-                            (long long)attributes->serialisation, (long long)length);
+                            "serialization is %lld: the queries of a sequence, %lld, must divide into as many pieces",
+                            (long long)attributes->serialization, (long long)length);
     /* The random numbers of a sample are counted in 32 bits, four at a time. */
     if (attributes->probability > 0.0 &&
         (double)attributes->heads * (double)length * (double)((length + 3) / 4) > (double)UINT32_MAX)
@@ -190,9 +192,12 @@ const bg_op_type bgi_op_attention_cached = {
 
 /* ---- builders ---- */
 
-bg_attention_options bg_attention_defaults(int64_t heads)
+void bg_attention_options_init(bg_attention_options *options, size_t struct_bytes, int64_t heads)
 {
-    return (bg_attention_options){.heads = heads, .causal = true, .serialisation = 1};
+    const bg_attention_options made = {
+        .struct_bytes = struct_bytes, .heads = heads, .causal = true, .serialization = 1};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 /* What is wrong with heads and the like the shape rules say. */
@@ -206,7 +211,7 @@ static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_atten
     out->scale = options->scale;
     out->probability = options->dropout;
     out->random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
-    out->serialisation = options->serialisation;
+    out->serialization = options->serialization;
     out->axis = options->axis;
     if (out->scale == 0.0 && out->heads >= 1 && type->rank >= 1)
         out->scale = 1.0 / sqrt((double)type->dims[type->rank - 1] / (3.0 * (double)out->heads));
@@ -217,6 +222,14 @@ bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_
     const bg_type type = bg_graph_type(graph, qkv);
     bgi_attention_attributes attributes;
 
+    if (options == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_attention.name, name, BG_ERROR_INVALID,
+                          "it has no options; bg_attention_defaults(heads) makes them");
+        return (bg_value){0};
+    }
+    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
+                                "bg_attention_defaults(heads)"))
+        return (bg_value){0};
     fill_attributes(graph, &type, options, &attributes);
     if (attributes.sequence_length == 0 && type.rank == 3)
         attributes.sequence_length = type.dims[1];
@@ -230,6 +243,14 @@ bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg
     const bg_value inputs[] = {qkv, cache, positions};
     bgi_attention_attributes attributes;
 
+    if (options == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_attention_cached.name, name, BG_ERROR_INVALID,
+                          "it has no options; bg_attention_defaults(heads) makes them");
+        return (bg_value){0};
+    }
+    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_attention_options",
+                                "bg_attention_defaults(heads)"))
+        return (bg_value){0};
     fill_attributes(graph, &type, options, &attributes);
     attributes.sequence_length = type.dims[0];
     return bg_graph_add(graph, &bgi_op_attention_cached, name, inputs, 3, &attributes, NULL);

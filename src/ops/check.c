@@ -21,16 +21,19 @@
 
 enum { MAXIMUM_OPERANDS = 32 };
 
-bg_gradient_check_options bg_gradient_check_defaults(void)
+void bg_gradient_check_options_init(bg_gradient_check_options *options, size_t struct_bytes)
 {
-    return (bg_gradient_check_options){.seed = 1,
-                                       .step = 1e-5,
-                                       .absolute_tolerance = 1e-7,
-                                       .relative_tolerance = 1e-5,
-                                       .elements_per_input = 0,
-                                       .input_low = -1.0,
-                                       .input_high = 1.0,
-                                       .outputs = 1};
+    const bg_gradient_check_options made = {.struct_bytes = struct_bytes,
+                                            .seed = 1,
+                                            .step = 1e-5,
+                                            .absolute_tolerance = 1e-7,
+                                            .relative_tolerance = 1e-5,
+                                            .elements_per_input = 0,
+                                            .input_low = -1.0,
+                                            .input_high = 1.0,
+                                            .outputs = 1};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 typedef struct checker {
@@ -66,7 +69,7 @@ static bg_status fill_operand(checker *c, uint32_t i, const bg_type *given, cons
 {
     const bg_type type = bg_graph_type(c->graph, c->inputs[i]);
     const int64_t count = bg_type_element_count(&type);
-    double *data = bgi_arena_take(&c->arena, 1, bg_type_size_bytes(&type));
+    double *data = bgi_arena_allocate(&c->arena, 1, bg_type_size_bytes(&type));
 
     if (data == NULL)
         return bgi_error_memory(error, "an operand", bg_type_size_bytes(&type));
@@ -281,6 +284,13 @@ bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, c
                             const void *const *values, uint32_t input_count, const bg_gradient_check_options *options,
                             bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(op_type, "op_type", __func__, error));
+    BGI_TRY(bgi_require(types, "types", __func__, error));
+    if (options != NULL)
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_gradient_check_options",
+                                 "bg_gradient_check_defaults()", error));
+
     checker *c = calloc(1, sizeof *c);
     bg_status status;
 

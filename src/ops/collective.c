@@ -11,6 +11,8 @@
  */
 #include <brigade/ops.h>
 
+#include "graph/graph.h"
+#include "kernels/collective/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -181,9 +183,9 @@ static bg_value add_collective(bg_graph *graph, const bg_op_type *op_type, const
     const bg_mesh mesh = bg_graph_mesh(graph);
 
     if ((attributes.axes & ~(uint32_t)BG_MESH_TENSOR) != 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "%s `%s`: axes are 0x%x; replicas meet along BG_MESH_TENSOR_1, BG_MESH_TENSOR_2 or both",
-                      op_type->name, name != NULL ? name : "", attributes.axes);
+        bgi_graph_fail_op(graph, op_type->name, name, BG_ERROR_INVALID,
+                          "axes are 0x%x; replicas meet along BG_MESH_TENSOR_1, BG_MESH_TENSOR_2 or both",
+                          attributes.axes);
         return (bg_value){0};
     }
     attributes.members = bg_mesh_group_size(&mesh, attributes.axes);
@@ -201,6 +203,14 @@ bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_r
     const bgi_collective_attributes attributes = {.function = function, .axes = BG_MESH_DATA, .members = replicas};
 
     return replicas > 1 ? bg_graph_add(graph, &bgi_op_all_reduce, name, &x, 1, &attributes, NULL) : x;
+}
+
+bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint32_t replicas)
+{
+    const bgi_collective_attributes attributes = {
+        .kind = BGI_COLLECTIVE_GATHER, .axes = BG_MESH_DATA, .members = replicas};
+
+    return replicas > 1 ? bg_graph_add(graph, &bgi_op_all_gather, name, &x, 1, &attributes, NULL) : x;
 }
 
 bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes)

@@ -8,7 +8,9 @@
 
 #include <string.h>
 
+#include "kernels/conv/attributes.h"
 #include "ops/conv.h"
+#include "graph/graph.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -23,7 +25,7 @@ static bg_status check_option(const char *option, int dim, int64_t value, int64_
                         dim, (long long)value, (long long)least, (long long)largest_size);
 }
 
-static bg_status check_options(const bg_conv2d_options *options, bg_error *error)
+bg_status bgi_conv2d_check_options(const bg_conv2d_options *options, bg_error *error)
 {
     for (int dim = 0; dim < 2; dim++) {
         BGI_TRY(check_option("stride", dim, options->stride[dim], 1, error));
@@ -72,7 +74,7 @@ bg_status bgi_conv2d_output(const bg_type *x, const bg_type *weight, const bg_co
     char x_text[BG_TYPE_TEXT_BYTES], weight_text[BG_TYPE_TEXT_BYTES];
     bg_type y = {.dtype = x->dtype, .rank = 4};
 
-    BGI_TRY(check_options(options, error));
+    BGI_TRY(bgi_conv2d_check_options(options, error));
     BGI_TRY(check_image(x, "x", "[N,C,H,W]", error));
     BGI_TRY(check_image(weight, "weight", "[O,C/groups,KH,KW]", error));
     BGI_TRY(bgi_shape_same_dtype(x, "x", weight, "weight", error));
@@ -166,9 +168,12 @@ const bg_op_type bgi_op_conv2d = {
     .cost = cost_conv2d,   .kernel = select_conv2d,
 };
 
-bg_conv2d_options bg_conv2d_defaults(void)
+void bg_conv2d_options_init(bg_conv2d_options *options, size_t struct_bytes)
 {
-    return (bg_conv2d_options){.stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 1}, .groups = 1};
+    const bg_conv2d_options made = {
+        .struct_bytes = struct_bytes, .stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 1}, .groups = 1};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
@@ -177,6 +182,9 @@ bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_value weigh
     const bgi_conv2d_attributes attributes = {options != NULL ? *options : bg_conv2d_defaults()};
     bg_value inputs[] = {x, weight, bias};
 
+    if (options != NULL && !bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_conv2d_options",
+                                                   "bg_conv2d_defaults()"))
+        return (bg_value){0};
     bgi_promote(graph, inputs, 3);
     return bg_graph_add(graph, &bgi_op_conv2d, name, inputs, bg_value_is_null(bias) ? 2 : 3, &attributes, NULL);
 }

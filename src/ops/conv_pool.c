@@ -5,6 +5,7 @@
  */
 #include <brigade/ops.h>
 
+#include "kernels/conv_pool/attributes.h"
 #include "ops/accumulating.h"
 #include "ops/conv.h"
 #include "ops/ops.h"

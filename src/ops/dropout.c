@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "kernels/dropout/attributes.h"
 #include "ops/shape.h"
 
 static bg_status infer_dropout(const bg_op_signature *op, bg_type *outputs, bg_error *error)

@@ -1,12 +1,16 @@
 /*
- * elementwise.c: functions of one element, functions of two that broadcast, scale, cast and standardise.
+ * elementwise.c: functions of one element, functions of two that broadcast, scale, cast and standardize.
  *
  * The gradient of a function of one element is a function of x or of y, not of both, so its backward op is given that
  * one in both places, and only that one lives until the backward pass. A broadcast operand's gradient is summed over
  * the dims in which it was repeated.
  */
-#include "ops/ops.h"
+#include <math.h>
+#include <string.h>
+
 #include "core/narrow.h"
+#include "kernels/elementwise/attributes.h"
+#include "ops/ops.h"
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_unary, UNARY)
@@ -15,27 +19,76 @@ BGI_OP_KERNEL(select_binary, BINARY)
 BGI_OP_KERNEL(select_select_gradient, SELECT_GRADIENT)
 BGI_OP_KERNEL(select_scale, SCALE)
 BGI_OP_KERNEL(select_cast, CAST)
-BGI_OP_KERNEL(select_standardise, STANDARDISE)
+BGI_OP_KERNEL(select_standardize, STANDARDIZE)
 
 /* ---- unary ---- */
 
+/* What a function costs an element, roughly, and its parameters where nobody gives any. */
 static const struct {
-    bool derives_from_output;
-    double flops; /* roughly */
+    double flops, a, b;
 } unary_functions[BG_UNARY_COUNT] = {
-    [BG_RELU] = {true, 1},    [BG_GELU] = {false, 10},  [BG_GELU_TANH] = {false, 15}, [BG_TANH] = {true, 8},
-    [BG_SIGMOID] = {true, 8}, [BG_EXP] = {true, 6},     [BG_LOG] = {false, 6},        [BG_SQRT] = {true, 1},
-    [BG_SQUARE] = {false, 1}, [BG_NEGATE] = {false, 1}, [BG_ABS] = {false, 1},        [BG_RECIPROCAL] = {true, 1},
+    [BG_RELU] = {.flops = 1},
+    [BG_GELU] = {.flops = 10},
+    [BG_GELU_TANH] = {.flops = 15},
+    [BG_TANH] = {.flops = 8},
+    [BG_SIGMOID] = {.flops = 8},
+    [BG_EXP] = {.flops = 6},
+    [BG_LOG] = {.flops = 6},
+    [BG_SQRT] = {.flops = 1},
+    [BG_SQUARE] = {.flops = 1},
+    [BG_NEGATE] = {.flops = 1},
+    [BG_ABS] = {.flops = 1},
+    [BG_RECIPROCAL] = {.flops = 1},
+    [BG_SILU] = {.flops = 9},
+    [BG_MISH] = {.flops = 15},
+    [BG_SOFTSIGN] = {.flops = 3},
+    [BG_LOG_SIGMOID] = {.flops = 14},
+    [BG_HARD_SWISH] = {.flops = 5},
+    [BG_RSQRT] = {.flops = 2},
+    [BG_LOG1P] = {.flops = 8},
+    [BG_EXPM1] = {.flops = 8},
+    [BG_ERF] = {.flops = 10},
+    [BG_SIGN] = {.flops = 2},
+    [BG_ROUND] = {.flops = 1},
+    [BG_FLOOR] = {.flops = 2},
+    [BG_CEIL] = {.flops = 2},
+    [BG_TRUNC] = {.flops = 2},
+    [BG_SIN] = {.flops = 12},
+    [BG_COS] = {.flops = 12},
+    [BG_TAN] = {.flops = 40},
+    [BG_ASIN] = {.flops = 40},
+    [BG_ACOS] = {.flops = 40},
+    [BG_ATAN] = {.flops = 40},
+    [BG_SINH] = {.flops = 40},
+    [BG_COSH] = {.flops = 40},
+    [BG_ASINH] = {.flops = 40},
+    [BG_ACOSH] = {.flops = 40},
+    [BG_ATANH] = {.flops = 40},
+    [BG_SOFTPLUS] = {.flops = 16, .a = 1, .b = 20},
+    [BG_ELU] = {.flops = 10, .a = 1},
+    [BG_LEAKY_RELU] = {.flops = 2, .a = 0.01},
+    [BG_HARD_SIGMOID] = {.flops = 4, .a = 1.0 / 6, .b = 0.5},
+    [BG_CLAMP] = {.flops = 2, .a = 0, .b = 6},
+    [BG_POWER] = {.flops = 40, .a = 2},
 };
 
 static bg_status check_unary_function(const bg_op_signature *op, bg_error *error)
 {
-    const bg_unary function = ((const bgi_unary_attributes *)op->attributes)->function;
+    const bgi_unary_attributes *attributes = op->attributes;
+    const bg_unary function = attributes->function;
+    const double a = attributes->a, b = attributes->b;
 
-    if ((unsigned)function < BG_UNARY_COUNT)
-        return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_unary (0 to %d)", (int)function,
-                        BG_UNARY_COUNT - 1);
+    if ((unsigned)function >= BG_UNARY_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_unary (0 to %d)", (int)function,
+                            BG_UNARY_COUNT - 1);
+    if (function == BG_CLAMP && !(a <= b))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "clamp to %g .. %g: two numbers are needed, the first not above the second", a, b);
+    if (function == BG_SOFTPLUS && !(a > 0.0))
+        return bg_error_set(error, BG_ERROR_INVALID, "softplus with a = %g: it must be above 0", a);
+    if (bgi_unary_has_parameters(function) && function != BG_CLAMP && !(isfinite(a) && isfinite(b)))
+        return bg_error_set(error, BG_ERROR_INVALID, "parameters %g and %g: both must be finite", a, b);
+    return BG_OK;
 }
 
 static bg_status infer_unary(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -51,7 +104,7 @@ static bg_status derive_unary(bg_op_gradient *gradient, bg_error *error)
     const bgi_unary_attributes *attributes = gradient->op.attributes;
     const bg_value dy = gradient->output_gradients[0];
     const bg_value kept =
-        unary_functions[attributes->function].derives_from_output ? gradient->outputs[0] : gradient->inputs[0];
+        bgi_unary_derives_from_output(attributes->function) ? gradient->outputs[0] : gradient->inputs[0];
     const bg_value operands[] = {dy, kept, kept};
 
     if (!gradient->needs[0])
@@ -119,11 +172,25 @@ const bg_op_type bgi_op_unary_backward = {
     .kernel = select_unary_backward,
 };
 
+bg_value bg_elementwise_function(bg_graph *graph, const char *name, bg_unary function, double a, double b, bg_value x)
+{
+    bgi_unary_attributes attributes;
+
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.function = function;
+    if ((unsigned)function < BG_UNARY_COUNT && bgi_unary_has_parameters(function)) {
+        attributes.a = a;
+        attributes.b = b;
+    }
+    return bg_graph_add(graph, &bgi_op_unary, name, &x, 1, &attributes, NULL);
+}
+
 bg_value bg_elementwise_unary(bg_graph *graph, const char *name, bg_unary function, bg_value x)
 {
-    const bgi_unary_attributes attributes = {.function = function};
+    const bool is_known = (unsigned)function < BG_UNARY_COUNT;
 
-    return bg_graph_add(graph, &bgi_op_unary, name, &x, 1, &attributes, NULL);
+    return bg_elementwise_function(graph, name, function, is_known ? unary_functions[function].a : 0.0,
+                                   is_known ? unary_functions[function].b : 0.0, x);
 }
 
 bg_value bg_relu(bg_graph *graph, bg_value x)
@@ -151,6 +218,21 @@ bg_value bg_sigmoid(bg_graph *graph, bg_value x)
     return bg_elementwise_unary(graph, NULL, BG_SIGMOID, x);
 }
 
+bg_value bg_silu(bg_graph *graph, bg_value x)
+{
+    return bg_elementwise_unary(graph, NULL, BG_SILU, x);
+}
+
+bg_value bg_clamp(bg_graph *graph, bg_value x, double lowest, double highest)
+{
+    return bg_elementwise_function(graph, NULL, BG_CLAMP, lowest, highest, x);
+}
+
+bg_value bg_power(bg_graph *graph, bg_value x, double exponent)
+{
+    return bg_elementwise_function(graph, NULL, BG_POWER, exponent, 0.0, x);
+}
+
 /* ---- binary ---- */
 
 static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -160,7 +242,7 @@ static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_er
     if ((unsigned)function >= BG_BINARY_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_binary (0 to %d)", (int)function,
                             BG_BINARY_COUNT - 1);
-    BGI_TRY(bgi_shape_float(&op->types[0], "a", error));
+    BGI_TRY(bgi_shape_number(&op->types[0], "a", error));
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "a", &op->types[1], "b", error));
     return bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error);
 }
@@ -304,7 +386,7 @@ bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b)
 
 static bg_status infer_scale(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
+    BGI_TRY(bgi_shape_number(&op->types[0], "x", error));
     outputs[0] = op->types[0];
     return BG_OK;
 }
@@ -355,7 +437,8 @@ static bg_status infer_cast(const bg_op_signature *op, bg_type *outputs, bg_erro
 
     if (bg_dtype_size_bytes(dtype) == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "element type %d is none of float32, bfloat16, float16, float64, int32, uint8", (int)dtype);
+                            "element type %d is none of float32, bfloat16, float16, float64, int32, int64, uint8",
+                            (int)dtype);
     outputs[0] = op->types[0];
     outputs[0].dtype = dtype;
     return BG_OK;
@@ -410,11 +493,11 @@ void bgi_promote(bg_graph *graph, bg_value *operands, uint32_t count)
             operands[i] = bg_cast(graph, NULL, operands[i], BG_FLOAT32);
 }
 
-/* ---- standardise ---- */
+/* ---- standardize ---- */
 
-static bg_status infer_standardise(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+static bg_status infer_standardize(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    const bgi_standardise_attributes *attributes = op->attributes;
+    const bgi_standardize_attributes *attributes = op->attributes;
 
     if (!bg_dtype_is_float(attributes->dtype))
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -428,9 +511,9 @@ static bg_status infer_standardise(const bg_op_signature *op, bg_type *outputs, 
     return BG_OK;
 }
 
-static bg_status derive_standardise(bg_op_gradient *gradient, bg_error *error)
+static bg_status derive_standardize(bg_op_gradient *gradient, bg_error *error)
 {
-    const bgi_standardise_attributes *attributes = gradient->op.attributes;
+    const bgi_standardize_attributes *attributes = gradient->op.attributes;
     const double slope = 1.0 / ((double)attributes->divisor * (double)attributes->deviation);
     const bg_dtype dtype = gradient->op.types[0].dtype;
 
@@ -440,29 +523,29 @@ static bg_status derive_standardise(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-static bg_cost cost_standardise(const bg_op_signature *op)
+static bg_cost cost_standardize(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 3.0 * bgi_type_elements(&op->types[0]));
 }
 
-const bg_op_type bgi_op_standardise = {
-    .name = "standardise",
+const bg_op_type bgi_op_standardize = {
+    .name = "standardize",
     .minimum_inputs = 1,
     .maximum_inputs = 1,
     .output_count = 1,
-    .attributes_bytes = sizeof(bgi_standardise_attributes),
+    .attributes_bytes = sizeof(bgi_standardize_attributes),
     BG_OP_TYPE_DEFAULTS,
-    .infer = infer_standardise,
-    .gradient = derive_standardise,
-    .cost = cost_standardise,
-    .kernel = select_standardise,
+    .infer = infer_standardize,
+    .gradient = derive_standardize,
+    .cost = cost_standardize,
+    .kernel = select_standardize,
 };
 
-bg_value bg_standardise(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype, float divisor, float mean,
+bg_value bg_standardize(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype, float divisor, float mean,
                         float deviation)
 {
-    const bgi_standardise_attributes attributes = {
+    const bgi_standardize_attributes attributes = {
         .divisor = divisor, .mean = mean, .deviation = deviation, .dtype = dtype};
 
-    return bg_graph_add(graph, &bgi_op_standardise, name, &x, 1, &attributes, NULL);
+    return bg_graph_add(graph, &bgi_op_standardize, name, &x, 1, &attributes, NULL);
 }

@@ -16,8 +16,8 @@ static bg_status evaluate_op(const bg_graph *graph, const bgi_op *op, const bg_k
                              bgi_arena *arena, bg_error *error)
 {
     const uint32_t operand_count = bgi_op_operand_count(op);
-    bg_type *types = bgi_arena_take(arena, operand_count, sizeof *types);
-    void **operands = bgi_arena_take(arena, operand_count, sizeof *operands);
+    bg_type *types = bgi_arena_allocate(arena, operand_count, sizeof *types);
+    void **operands = bgi_arena_allocate(arena, operand_count, sizeof *operands);
     bg_kernel kernel = {0};
     bg_op_signature signature;
     bg_kernel_call call;
@@ -31,7 +31,7 @@ static bg_status evaluate_op(const bg_graph *graph, const bgi_op *op, const bg_k
     for (uint32_t i = 0; i < op->output_count; i++)
         operands[op->input_count + i] = buffers[op->outputs[i].id];
     BGI_TRY(op->type->kernel(&signature, BG_KERNELS_REFERENCE, &kernel, error));
-    scratch = bgi_aligned_take(BUFFER_ALIGNMENT, kernel.scratch_bytes);
+    scratch = bgi_aligned_allocate(BUFFER_ALIGNMENT, kernel.scratch_bytes);
     if (scratch != NULL) {
         call = (bg_kernel_call){.types = types,
                                 .operands = operands,
@@ -84,7 +84,7 @@ bg_status bgi_evaluate_create_buffers(const bg_graph *graph, void ***out, bg_err
         const bgi_value *value = &graph->values[i];
         const size_t size = bg_type_size_bytes(&value->type);
 
-        buffers[i] = bgi_aligned_take(BUFFER_ALIGNMENT, size);
+        buffers[i] = bgi_aligned_allocate(BUFFER_ALIGNMENT, size);
         if (buffers[i] == NULL) {
             bgi_evaluate_destroy_buffers(graph, buffers);
             return bgi_error_memory(error, value->name, size);

@@ -4,6 +4,7 @@
  * The gradients of linear are two ops, so that a schedule may run them apart: the one for x, which earlier stages wait
  * for, and the one for the weights, which nobody does.
  */
+#include "kernels/linear/attributes.h"
 #include "ops/accumulating.h"
 #include "ops/ops.h"
 #include "ops/shape.h"

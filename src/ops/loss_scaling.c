@@ -3,6 +3,8 @@
  */
 #include <string.h>
 
+#include "kernels/loss_scaling/attributes.h"
+#include "kernels/optimizer/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 

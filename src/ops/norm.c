@@ -1,9 +1,10 @@
 /*
- * norm.c: layer and batch normalisation and their gradients. The forward ops keep mean and 1 / standard deviation for
+ * norm.c: layer and batch normalization and their gradients. The forward ops keep mean and 1 / standard deviation for
  * the backward, in float32 (float64 for float64 operands).
  */
 #include <brigade/ops.h>
 
+#include "kernels/norm/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -195,6 +196,7 @@ const bg_op_type bgi_op_batch_norm = {
     .output_count = 3,
     .attributes_bytes = sizeof(bgi_norm_attributes),
     .written_inputs = 1u << 3 | 1u << 4,
+    .training_writes = 1u << 3 | 1u << 4,
     .infer = infer_batch_norm,
     .gradient = differentiate_batch_norm,
     .cost = cost_forward,
@@ -234,10 +236,158 @@ const bg_op_type bgi_op_batch_norm_backward = {
     .kernel = select_batch_norm_backward,
 };
 
+/* ---- batch norm over replicas ---- */
+
+/* Two numbers for each channel, of one replica or one after the other of several. */
+static bg_type pairs_type(const bg_type *x, uint64_t members)
+{
+    return bg_matrix(BG_FLOAT64, (int64_t)members * x->dims[1], 2);
+}
+
+static bg_status check_channels(const bg_type *x, bg_error *error)
+{
+    BGI_TRY(bgi_shape_float(x, "x", error));
+    return bgi_shape_minimum_rank(x, "x", 2, "[N,C] or [N,C,H,W]", error);
+}
+
+static bg_status infer_moments(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    BGI_TRY(check_channels(&op->types[0], error));
+    outputs[0] = pairs_type(&op->types[0], 1);
+    return BG_OK;
+}
+
+static bg_status infer_sync_batch_norm(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_sync_norm_attributes *attributes = op->attributes;
+    const bgi_norm_attributes plain = {.epsilon = attributes->epsilon, .momentum = attributes->momentum};
+    bg_op_signature signature = *op;
+    bg_type moments;
+
+    if (attributes->members == 0 || attributes->members > INT32_MAX)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "statistics of %llu replicas",
+                            (unsigned long long)attributes->members);
+    signature.attributes = &plain;
+    BGI_TRY(infer_batch_norm(&signature, outputs, error));
+    moments = pairs_type(&op->types[0], attributes->members);
+    return bgi_shape_equal(&op->types[5], "moments", &moments, "two for each channel and replica", error);
+}
+
+/* dy, x, mean, rstd */
+static bg_status check_sums_operands(const bg_op_signature *op, bg_error *error)
+{
+    const bg_type *x = &op->types[1];
+    const bg_dtype statistics = bgi_statistics_dtype(x->dtype);
+
+    BGI_TRY(check_channels(x, error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", x, "x's type", error));
+    BGI_TRY(check_vector(&op->types[2], "mean", statistics, x->dims[1], "the forward op's", error));
+    return check_vector(&op->types[3], "rstd", statistics, x->dims[1], "the forward op's", error);
+}
+
+static bg_status infer_gradient_sums(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    BGI_TRY(check_sums_operands(op, error));
+    outputs[0] = pairs_type(&op->types[1], 1);
+    return BG_OK;
+}
+
+static bg_status infer_sync_batch_norm_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type *x = &op->types[1];
+    bg_type sums;
+
+    BGI_TRY(check_sums_operands(op, error));
+    sums = pairs_type(x, 1);
+    BGI_TRY(check_vector(&op->types[4], "gamma", x->dtype, x->dims[1], "C of x", error));
+    BGI_TRY(bgi_shape_equal(&op->types[5], "sums", &sums, "two for each channel", error));
+    BGI_TRY(bgi_shape_equal(&op->types[6], "sums of all", &sums, "two for each channel", error));
+    outputs[0] = *x;
+    outputs[1] = outputs[2] = op->types[4];
+    return BG_OK;
+}
+
+/* Of the whole chain, from x to the result: no gradient flows through the moments. */
+static bg_status differentiate_sync_batch_norm(bg_op_gradient *gradient, bg_error *error)
+{
+    const bgi_sync_norm_attributes *attributes = gradient->op.attributes;
+    const bg_value *values = gradient->inputs;
+    bg_value inputs[7] = {{0}, values[0], gradient->outputs[1], gradient->outputs[2], values[1]};
+    bg_value outputs[3];
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
+    inputs[5] = bg_graph_add(gradient->graph, &bgi_op_batch_norm_gradient_sums, NULL, inputs, 4, NULL, NULL);
+    inputs[6] = bgi_all_reduce_data(gradient->graph, NULL, inputs[5], BG_REDUCE_SUM, (uint32_t)attributes->members);
+    bg_graph_add(gradient->graph, &bgi_op_sync_batch_norm_backward, NULL, inputs, 7, attributes, outputs);
+    for (uint32_t i = 0; i < 3; i++)
+        if (gradient->needs[i])
+            gradient->input_gradients[i] = outputs[i];
+    return bg_graph_check(gradient->graph, error);
+}
+
+static bg_cost cost_moments(const bg_op_signature *op)
+{
+    return bgi_cost_once(op, 4.0 * bgi_type_elements(&op->types[0]));
+}
+
+BGI_OP_KERNEL(select_moments, BATCH_NORM_MOMENTS)
+BGI_OP_KERNEL(select_sync_batch_norm, SYNC_BATCH_NORM)
+BGI_OP_KERNEL(select_gradient_sums, BATCH_NORM_GRADIENT_SUMS)
+BGI_OP_KERNEL(select_sync_batch_norm_backward, SYNC_BATCH_NORM_BACKWARD)
+
+const bg_op_type bgi_op_batch_norm_moments = {
+    BG_OP_TYPE_DEFAULTS, .name = "batch_norm_moments", .minimum_inputs = 1,  .maximum_inputs = 1,
+    .output_count = 1,   .infer = infer_moments,       .cost = cost_moments, .kernel = select_moments,
+};
+
+const bg_op_type bgi_op_sync_batch_norm = {
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = 0,
+    .weight_output = BG_NO_OPERAND,
+    .name = "sync_batch_norm",
+    .minimum_inputs = 6,
+    .maximum_inputs = 6,
+    .output_count = 3,
+    .attributes_bytes = sizeof(bgi_sync_norm_attributes),
+    .written_inputs = 1u << 3 | 1u << 4,
+    .infer = infer_sync_batch_norm,
+    .gradient = differentiate_sync_batch_norm,
+    .cost = cost_forward,
+    .kernel = select_sync_batch_norm,
+};
+
+const bg_op_type bgi_op_batch_norm_gradient_sums = {
+    BG_OP_TYPE_DEFAULTS, .name = "batch_norm_gradient_sums", .minimum_inputs = 4,  .maximum_inputs = 4,
+    .output_count = 1,   .infer = infer_gradient_sums,       .cost = cost_moments, .kernel = select_gradient_sums,
+};
+
+const bg_op_type bgi_op_sync_batch_norm_backward = {
+    .alias_input = BG_NO_OPERAND,
+    .reuse_input = 0,
+    .weight_output = BG_NO_OPERAND,
+    .name = "sync_batch_norm_backward",
+    .minimum_inputs = 7,
+    .maximum_inputs = 7,
+    .output_count = 3,
+    .attributes_bytes = sizeof(bgi_sync_norm_attributes),
+    .infer = infer_sync_batch_norm_backward,
+    .cost = cost_backward,
+    .kernel = select_sync_batch_norm_backward,
+};
+
 bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                        bg_value running_mean, bg_value running_variance, double momentum, double epsilon)
 {
     const bgi_norm_attributes attributes = {.epsilon = epsilon, .momentum = momentum};
+    const bg_value inputs[] = {x, gamma, beta, running_mean, running_variance};
+
+    return bg_graph_add(graph, &bgi_op_batch_norm, name, inputs, 5, &attributes, NULL);
+}
+
+bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
+                            bg_value running_mean, bg_value running_variance, double momentum, double epsilon)
+{
+    const bgi_norm_attributes attributes = {.epsilon = epsilon, .momentum = momentum, .is_synchronized = 1};
     const bg_value inputs[] = {x, gamma, beta, running_mean, running_variance};
 
     return bg_graph_add(graph, &bgi_op_batch_norm, name, inputs, 5, &attributes, NULL);

@@ -7,7 +7,8 @@
 
 #include <brigade/ops.h>
 
-#include "kernels/attributes.h"
+#include "kernels/loss_scaling/attributes.h"
+#include "kernels/optimizer/attributes.h"
 
 /* The most operands of an op that takes any number: within the graph's limit. */
 enum { BGI_MAXIMUM_VARIADIC = 60 };
@@ -21,14 +22,26 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* fused_product.c: one of these and what follows it, which plans make of graphs */ \
     OP(fused_product) \
     /* elementwise.c */ \
-    OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardise) \
+    OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardize) \
+    /* compare.c */ \
+    OP(compare) OP(where) OP(where_gradient) \
     /* reduce.c */ \
     OP(reduce) OP(reduce_max_backward) OP(broadcast) OP(argmax) \
     /* reshape.c */ \
     OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) \
-    /* accumulate.c, optimiser.c */ \
-    OP(accumulate) OP(add_n) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(lamb_moments) OP(lamb_update) OP(total_scale) OP(running_factors) OP(square_sum) \
+    /* index.c */ \
+    OP(gather) OP(scatter) OP(gather_elements) OP(scatter_elements) OP(top_k) \
+    /* rms_norm.c */ \
+    OP(rms_norm) OP(rms_norm_backward) \
+    /* pad.c, cumulative.c */ \
+    OP(pad) OP(pad_backward) OP(cumulative_sum) \
+    /* accumulate.c, optimizer.c */ \
+    OP(accumulate) OP(accumulate_tree) OP(add_n) OP(scaled_sum) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(lamb_moments) OP(lamb_update) OP(total_scale) OP(running_factors) OP(square_sum) \
     OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) \
+    /* conv_transpose.c */ \
+    OP(conv_transpose2d) \
+    /* resample.c */ \
+    OP(resample) \
     /* conv.c, conv_pool.c, pool.c; conv2d, max_pool2d and relu as one are conv2d_pool: fusion makes it */ \
     OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
     OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
@@ -36,11 +49,17 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(avg_pool2d_backward) \
     /* softmax.c, norm.c, embedding.c; dropout.c, whose gradient is itself */ \
     OP(softmax) OP(softmax_backward) OP(log_softmax) OP(log_softmax_backward) OP(layer_norm) \
-    OP(layer_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(embedding) OP(embedding_backward) \
+    OP(layer_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(batch_norm_moments) OP(sync_batch_norm) OP(batch_norm_gradient_sums) \
+    OP(sync_batch_norm_backward) OP(embedding) OP(embedding_backward) OP(embedding_slots) OP(embedding_rows) \
+    OP(embedding_rows_add) \
     OP(dropout) \
     /* attention.c, loss.c */ \
     OP(attention) OP(attention_backward) OP(attention_cached) \
-    OP(cross_entropy) OP(cross_entropy_backward) OP(mse) OP(mse_backward) OP(correct_count) \
+    /* dot_product_attention.c; rotary.c, whose gradient is itself */ \
+    OP(dot_product_attention) OP(dot_product_attention_backward) OP(dot_product_attention_bias_backward) OP(rotary) \
+    /* recurrent.c */ \
+    OP(lstm) OP(lstm_backward) OP(gru) OP(gru_backward) \
+    OP(cross_entropy) OP(cross_entropy_backward) OP(pointwise_loss) OP(pointwise_loss_backward) OP(correct_count) \
     /* remote.c */ \
     OP(remote_load) OP(remote_store) \
     /* collective.c */ \
@@ -72,13 +91,23 @@ bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
 /* The same bytes in a buffer of their own. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
-/* ---- accumulate.c, optimiser.c ---- */
+/* ---- accumulate.c, optimizer.c ---- */
 
 /* values[0] + values[1] + ..., in order; one value is returned as it is. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
 /* The accumulator variable takes the gradient at the first micro-batch of a step, and adds it at later ones. With
  * `factors` (else null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
 void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value factors);
+/* The same in a tree over the step's micro-batches (bgi_accumulate_tree_attributes); the accumulator has the sum after
+ * the last of them. `partials`: a variable of the type that bgi_tree_partials gives, null where that is false: a tree
+ * with nothing between its leaves and its top. */
+void bgi_accumulate_tree(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value partials,
+                         uint32_t micro_batches);
+bool bgi_tree_partials(const bg_type *accumulator, uint32_t micro_batches, bg_type *out);
+/* values[0] scales[0] + values[1] scales[1] + ... as `dtype`, with float32 scalars; a value whose scale is 0 adds
+ * nothing. At most BGI_MAXIMUM_VARIADIC / 2. */
+bg_value bgi_scaled_sum(bg_graph *graph, const char *name, const bg_value *values, const bg_value *scales,
+                        uint32_t count, bg_dtype dtype);
 /* A scalar -> float32 scalar factor / total; 0 when total is 0. */
 bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total, double factor);
 /* The factors of a running mean: total is a float32 scalar variable to which weight (float32 scalar; null: 1) is added,
@@ -86,9 +115,9 @@ bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total, doub
  * times the total. */
 bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, bg_value weight, uint32_t micro_batches,
                              bool ends_in_sum);
-/* The sum of x's squares: a float64 scalar. */
-bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x);
-/* |scale| sqrt(squares); float32 scalar. */
+/* The sum of the squares of each of x's pieces, of as many replicas: float64 [pieces]. */
+bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x, uint32_t pieces);
+/* |scale| sqrt(the sum of the squares, in their order); float32 scalar. */
 bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale);
 /* scale x maximum / max(norm, maximum), with that norm in float64; float32 scalar. */
 bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
@@ -97,7 +126,7 @@ void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_va
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
-/* square: the mean (AdaGrad: sum) of squares; mean: of a centred one, AdaDelta's of the changes' squares; velocity
+/* square: the mean (AdaGrad: sum) of squares; mean: of a centered one, AdaDelta's of the changes' squares; velocity
  * null: no momentum. */
 void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                         bg_value scale, bg_value square, bg_value mean, bg_value velocity,
@@ -112,8 +141,20 @@ bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces,
 
 /* ---- collective.c ---- */
 
-/* Over the replicas with data of their own, of which there are so many; in an update. */
+/* Over the replicas with data of their own, of which there are so many. One replica: x itself. */
 bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas);
+/* Their x, one after the other along the first dimension. */
+bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint32_t replicas);
+
+/* ---- embedding.c ---- */
+
+/* Of embedding_slots (kernels/embedding/attributes.h): its accumulator, and its result. */
+bg_type bgi_embedding_slots_type(const bg_type *table);
+bg_type bgi_embedding_uses_type(const bg_type *ids);
+/* Adds what embedding_backward makes of dy to the accumulator `rows`, float32 [S, H], row by row. */
+void bgi_embedding_rows(bg_graph *graph, const char *name, bg_value dy, bg_value uses, bg_value rows);
+/* Adds all rows to the accumulator `gradient`, float32 [V, H]: once a step, to its bits with the dense sum. */
+void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient, bg_value rows, bg_value slots);
 
 /* ---- loss_scaling.c ---- */
 

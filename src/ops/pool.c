@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/pool/attributes.h"
 #include "ops/shape.h"
 
 static const int64_t largest_size = INT32_MAX;
@@ -241,10 +243,15 @@ const bg_op_type bgi_op_avg_pool2d_backward = {
 
 /* ---- builders ---- */
 
-bg_pool2d_options bg_pool2d_defaults(int64_t kernel_size)
+void bg_pool2d_options_init(bg_pool2d_options *options, size_t struct_bytes, int64_t kernel_size)
 {
-    return (bg_pool2d_options){
-        .kernel = {kernel_size, kernel_size}, .dilation = {1, 1}, .ceil_mode = false, .count_include_pad = true};
+    const bg_pool2d_options made = {.struct_bytes = struct_bytes,
+                                    .kernel = {kernel_size, kernel_size},
+                                    .dilation = {1, 1},
+                                    .ceil_mode = false,
+                                    .count_include_pad = true};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 static bg_value add_pool(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x,
@@ -254,10 +261,13 @@ static bg_value add_pool(bg_graph *graph, const bg_op_type *op_type, const char 
     bg_pool2d_options *own = &attributes.options;
 
     if (options == NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s `%s`: options is NULL; start from bg_pool2d_defaults(kernel)",
-                      op_type->name, name != NULL ? name : "");
+        bgi_graph_fail_op(graph, op_type->name, name, BG_ERROR_INVALID,
+                          "options is NULL; start from bg_pool2d_defaults(kernel)");
         return (bg_value){0};
     }
+    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_pool2d_options",
+                                "bg_pool2d_defaults(kernel)"))
+        return (bg_value){0};
     memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
     for (int dim = 0; dim < 2; dim++) {
         own->kernel[dim] = options->kernel[dim];

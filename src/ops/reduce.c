@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/reduce/attributes.h"
+#include "kernels/reshape/attributes.h"
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_reduce, REDUCE)
@@ -37,7 +40,7 @@ static bg_status check_reduce(const bg_op_signature *op, const bg_type *x, bg_er
     if ((unsigned)attributes->function >= BG_REDUCTION_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_reduction (0 to %d)",
                             (int)attributes->function, BG_REDUCTION_COUNT - 1);
-    if (x->dtype != BG_INT32 || attributes->function == BG_REDUCE_MEAN)
+    if ((x->dtype != BG_INT32 && x->dtype != BG_INT64) || attributes->function == BG_REDUCE_MEAN)
         BGI_TRY(bgi_shape_float(x, "x", error));
     if (attributes->axes >> x->rank != 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
@@ -102,6 +105,11 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
 {
     bgi_reduce_attributes attributes;
 
+    if (axis_count > 0 && axes == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_reduce.name, name, BG_ERROR_INVALID, "the list of %u axes is missing",
+                          axis_count);
+        return (bg_value){0};
+    }
     memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
     attributes.function = function;
     attributes.keep_dims = keep_dims;
@@ -113,8 +121,7 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
         if (!bgi_graph_axis(graph, &bgi_op_reduce, name, x, axes[i], &axis))
             return (bg_value){0};
         if ((attributes.axes >> axis & 1u) != 0) {
-            bg_graph_fail(graph, BG_ERROR_INVALID, "reduce `%s`: axis %u is named twice", name != NULL ? name : "?",
-                          axis);
+            bgi_graph_fail_op(graph, bgi_op_reduce.name, name, BG_ERROR_INVALID, "axis %u is named twice", axis);
             return (bg_value){0};
         }
         attributes.axes |= 1u << axis;
@@ -212,6 +219,11 @@ bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t ra
 {
     bgi_dims_attributes attributes;
 
+    if (rank > 0 && dims == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_broadcast.name, name, BG_ERROR_INVALID, "the list of %u dimensions is missing",
+                          rank);
+        return (bg_value){0};
+    }
     memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/reshape/attributes.h"
 #include "ops/shape.h"
 
 #include <stdio.h>
@@ -101,6 +103,11 @@ bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank
 {
     bgi_dims_attributes attributes;
 
+    if (rank > 0 && dims == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_reshape.name, name, BG_ERROR_INVALID, "the list of %u dimensions is missing",
+                          rank);
+        return (bg_value){0};
+    }
     memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
@@ -213,8 +220,8 @@ bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint3
     bgi_transpose_attributes attributes = {{0}};
 
     if (permutation == NULL && rank > 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "transpose `%s`: a permutation of the %u dimensions is missing",
-                      name != NULL ? name : "?", rank);
+        bgi_graph_fail_op(graph, bgi_op_transpose.name, name, BG_ERROR_INVALID,
+                          "a permutation of the %u dimensions is missing", rank);
         return (bg_value){0};
     }
     for (uint32_t i = 0; i < rank; i++)
@@ -392,6 +399,10 @@ bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, ui
 {
     bgi_axis_attributes attributes = {0};
 
+    if (count > 0 && values == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_concat.name, name, BG_ERROR_INVALID, "the list of %u values is missing", count);
+        return (bg_value){0};
+    }
     if (count > 0 && !bgi_graph_axis(graph, &bgi_op_concat, name, values[0], axis, &attributes.axis))
         return (bg_value){0};
     return bg_graph_add(graph, &bgi_op_concat, name, values, count, &attributes, NULL);

@@ -2,6 +2,7 @@
  * shape.c: the checks that shape rules share, and their wording.
  */
 #include "ops/shape.h"
+#include "graph/graph.h"
 
 bg_status bgi_shape_float(const bg_type *type, const char *operand, bg_error *error)
 {
@@ -11,6 +12,17 @@ bg_status bgi_shape_float(const bg_type *type, const char *operand, bg_error *er
         return BG_OK;
     return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its elements must be float32, bfloat16, float16 or float64",
                         operand, bg_type_text(type, text));
+}
+
+bg_status bgi_shape_number(const bg_type *type, const char *operand, bg_error *error)
+{
+    char text[BG_TYPE_TEXT_BYTES];
+
+    if (bg_dtype_is_float(type->dtype) || type->dtype == BG_INT32 || type->dtype == BG_INT64)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_SHAPE,
+                        "%s is %s: its elements must be float32, bfloat16, float16, float64, int32 or int64", operand,
+                        bg_type_text(type, text));
 }
 
 bg_status bgi_shape_dtype(const bg_type *type, const char *operand, bg_dtype wanted, const char *because,
@@ -184,6 +196,14 @@ bool bgi_graph_axis(bg_graph *graph, const bg_op_type *op_type, const char *name
     *out_axis = 0;
     if (bg_value_is_null(x) || bgi_shape_axis(&type, "x", axis, out_axis, &error) == BG_OK)
         return true;
-    bg_graph_fail(graph, error.status, "%s `%s`: %s", op_type->name, name != NULL ? name : "", error.message);
+    bgi_graph_fail_op(graph, op_type->name, name, error.status, "%s", error.message);
     return false;
+}
+
+bg_status bgi_shape_reduction(bg_loss_reduction reduction, bg_error *error)
+{
+    if ((unsigned)reduction <= BG_LOSS_NONE)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "reduction is %d: it must be BG_LOSS_MEAN, BG_LOSS_SUM or BG_LOSS_NONE", (int)reduction);
 }

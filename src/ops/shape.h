@@ -7,11 +7,14 @@
 #define BGI_OPS_SHAPE_H
 
 #include <brigade/graph.h>
+#include <brigade/ops.h>
 
 #include "core/error.h"
 #include "kernels/kernels.h"
 
 bg_status bgi_shape_float(const bg_type *type, const char *operand, bg_error *error);
+/* A float type, int32 or int64. */
+bg_status bgi_shape_number(const bg_type *type, const char *operand, bg_error *error);
 bg_status bgi_shape_dtype(const bg_type *type, const char *operand, bg_dtype wanted, const char *because,
                           bg_error *error);
 bg_status bgi_shape_same_dtype(const bg_type *a, const char *operand_a, const bg_type *b, const char *operand_b,
@@ -29,6 +32,7 @@ bg_status bgi_shape_same_dims(const bg_type *type, const char *operand, const bg
                               bg_error *error);
 /* Logits [..., C] and integer labels [...]; in loss.c. */
 bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_error *error);
+bg_status bgi_shape_reduction(bg_loss_reduction reduction, bg_error *error);
 /* An axis that may count from the end, as 0 .. rank-1. */
 bg_status bgi_shape_axis(const bg_type *type, const char *operand, int32_t axis, uint32_t *out_axis, bg_error *error);
 /* NumPy's rule over the leading dims of both types, all but the last `kept` ones: *out gets a's dtype and the broadcast

@@ -11,6 +11,11 @@
 
 #include <string.h>
 
+#include "graph/graph.h"
+#include "kernels/dropout/attributes.h"
+#include "kernels/embedding/attributes.h"
+#include "kernels/loss/attributes.h"
+#include "kernels/norm/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -26,8 +31,8 @@ static bool is_axis(bg_graph *graph, const char *op, const char *name, bg_mesh_a
 {
     if (axis == BG_MESH_NONE || axis == BG_MESH_TENSOR_1 || axis == BG_MESH_TENSOR_2)
         return true;
-    bg_graph_fail(graph, BG_ERROR_INVALID, "%s `%s`: the axis is %d; it must be BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2",
-                  op, name != NULL ? name : "", (int)axis);
+    bgi_graph_fail_op(graph, op, name, BG_ERROR_INVALID,
+                      "the axis is %d; it must be BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2", (int)axis);
     return false;
 }
 
@@ -193,7 +198,7 @@ bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg
     bgi_sharded_norm_attributes attributes;
     bg_value inputs[] = {x, gamma, beta, {0}};
 
-    if (!is_axis(graph, "layer norm", name, axis))
+    if (!is_axis(graph, "layer_norm", name, axis))
         return (bg_value){0};
     if (count_pieces(graph, axis) == 1 || type.rank == 0) /* of what is no row the plain op says so */
         return bg_layer_norm(graph, name, x, gamma, beta, epsilon);
@@ -306,7 +311,7 @@ bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value lo
     const bg_type type = bg_graph_type(graph, logits);
     bg_value operands[5] = {logits, labels}, sums[2];
 
-    if (!is_axis(graph, "cross-entropy", name, axis))
+    if (!is_axis(graph, "cross_entropy", name, axis))
         return (bg_value){0};
     if (count_pieces(graph, axis) == 1 && type.rank > 0 && type.dims[type.rank - 1] == classes)
         return bg_cross_entropy(graph, name, logits, labels, reduction, ignore_index);

@@ -3,6 +3,8 @@
  */
 #include <brigade/ops.h>
 
+#include "graph/graph.h"
+#include "kernels/softmax/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -128,7 +130,7 @@ static bg_value add_forward(bg_graph *graph, const bg_op_type *op_type, const ch
 
     /* After an earlier error there is no x: bg_graph_add sees to it. */
     if (!bg_value_is_null(x) && bgi_shape_axis(&type, "x", axis, &attributes.axis, &error) != BG_OK)
-        bg_graph_fail(graph, error.status, "%s `%s`: %s", op_type->name, name != NULL ? name : "", error.message);
+        bgi_graph_fail_op(graph, op_type->name, name, error.status, "%s", error.message);
     return bg_graph_add(graph, op_type, name, &x, 1, &attributes, NULL);
 }
 

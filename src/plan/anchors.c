@@ -24,14 +24,14 @@ bg_value bgi_find_output(const bg_graph *graph, const char *name)
 
 bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *error)
 {
-    bgi_text names = {0};
+    bgi_string names = {0};
 
     for (size_t i = 0; i < graph->output_count; i++)
-        bgi_text_add(&names, "%s`%s`", i == 0 ? "" : ", ", graph->outputs[i].name);
+        bgi_string_add(&names, "%s`%s`", i == 0 ? "" : ", ", graph->outputs[i].name);
     bg_error_set(error, BG_ERROR_NOT_FOUND,
                  "output request: the graph has no output `%s`; it has %s; and no op of that name", name,
                  names.data != NULL ? names.data : "none");
-    bgi_text_clear(&names);
+    bgi_string_clear(&names);
     return BG_ERROR_NOT_FOUND;
 }
 
@@ -57,14 +57,14 @@ static bg_status find_value(const bg_graph *graph, const char *name, bg_value *o
 bg_status bgi_mark_anchors(bgi_compiler *c, const bg_graph *graph, bg_graph **out, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
-    bool *is_anchor = bgi_arena_take(&c->scratch, options->output_request_count, sizeof *is_anchor);
+    bool *is_anchor = bgi_arena_allocate(&c->scratch, options->reporting.output_request_count, sizeof *is_anchor);
     bg_graph *marked = NULL;
     bg_status status = BG_OK;
 
     if (is_anchor == NULL)
-        return bgi_error_memory(error, "anchors", options->output_request_count);
-    for (uint32_t i = 0; status == BG_OK && i < options->output_request_count; i++) {
-        const char *name = options->output_requests[i].output;
+        return bgi_error_memory(error, "anchors", options->reporting.output_request_count);
+    for (uint32_t i = 0; status == BG_OK && i < options->reporting.output_request_count; i++) {
+        const char *name = options->reporting.output_requests[i].output;
         bg_value value = {0};
 
         if (!bg_value_is_null(bgi_find_output(graph, name)))
@@ -94,8 +94,8 @@ bg_status bgi_mark_anchors(bgi_compiler *c, const bg_graph *graph, bg_graph **ou
 
 bool bgi_is_anchor(const bgi_compiler *c, const char *output)
 {
-    for (uint32_t i = 0; c->is_anchor != NULL && i < c->plan->options.output_request_count; i++)
-        if (c->is_anchor[i] && strcmp(c->plan->options.output_requests[i].output, output) == 0)
+    for (uint32_t i = 0; i < c->plan->options.reporting.output_request_count; i++)
+        if (c->is_anchor[i] && strcmp(c->plan->options.reporting.output_requests[i].output, output) == 0)
             return true;
     return false;
 }

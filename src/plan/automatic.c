@@ -57,7 +57,7 @@ bool bgi_stages_are_automatic(const char *text)
 
 static bg_status read_text(bgi_chooser *c, bg_error *error)
 {
-    const char *text = c->options->stages, *digits;
+    const char *text = c->options->execution.stages, *digits;
     char *end = NULL;
     unsigned long count;
 
@@ -79,10 +79,10 @@ static bg_status read_text(bgi_chooser *c, bg_error *error)
 static bg_status rank_ops(bgi_chooser *c, bg_error *error)
 {
     const bg_graph *graph = c->graph;
-    uint32_t *ranks = bgi_arena_take(&c->scratch, graph->block_count, sizeof *ranks);
+    uint32_t *ranks = bgi_arena_allocate(&c->scratch, graph->block_count, sizeof *ranks);
     bool has_blocks = false;
 
-    c->op_items = bgi_arena_take(&c->scratch, graph->op_count, sizeof *c->op_items);
+    c->op_items = bgi_arena_allocate(&c->scratch, graph->op_count, sizeof *c->op_items);
     if (ranks == NULL || c->op_items == NULL)
         return bgi_error_memory(error, "automatic stages", graph->op_count * sizeof *c->op_items);
     for (size_t o = 0; o < graph->op_count; o++) {
@@ -133,14 +133,14 @@ static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool
 static bg_status join_variables(bgi_chooser *c, bg_error *error)
 {
     const bg_graph *graph = c->graph;
-    bool *changes = bgi_arena_take(&c->scratch, graph->value_count, sizeof *changes);
-    uint32_t *newest = bgi_arena_take(&c->scratch, graph->value_count, sizeof *newest);
+    bool *changes = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *changes);
+    uint32_t *newest = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *newest);
     uint32_t use_count = 0;
     bgi_use *uses;
 
     for (size_t o = 0; o < graph->op_count; o++)
         use_count += graph->ops[o].input_count;
-    uses = bgi_arena_take(&c->scratch, use_count, sizeof *uses);
+    uses = bgi_arena_allocate(&c->scratch, use_count, sizeof *uses);
     if (changes == NULL || newest == NULL || uses == NULL)
         return bgi_error_memory(error, "automatic stages", use_count * sizeof *uses);
     for (size_t o = 0; o < graph->op_count; o++)
@@ -176,8 +176,8 @@ static bg_status make_items(bgi_chooser *c, bg_error *error)
     const uint32_t rank_count = c->item_count;
     uint32_t *items, open = 0;
 
-    c->joins = bgi_arena_take(&c->scratch, rank_count + 1, sizeof *c->joins);
-    items = bgi_arena_take(&c->scratch, rank_count, sizeof *items);
+    c->joins = bgi_arena_allocate(&c->scratch, rank_count + 1, sizeof *c->joins);
+    items = bgi_arena_allocate(&c->scratch, rank_count, sizeof *items);
     if (c->joins == NULL || items == NULL)
         return bgi_error_memory(error, "automatic stages", rank_count * sizeof *items);
     join_cycles(c);
@@ -193,7 +193,7 @@ static bg_status make_items(bgi_chooser *c, bg_error *error)
     if (c->stage_count > c->item_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "stages `%s`: the model can be cut into at most %u stages%s; ask for fewer",
-                            c->options->stages, c->item_count,
+                            c->options->execution.stages, c->item_count,
                             c->cuts_blocks ? "" : " at block borders (auto-ops cuts inside blocks too)");
     return BG_OK;
 }
@@ -212,7 +212,7 @@ static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_erro
     const bg_plan *plan = c->compiler->plan;
     bg_options quiet = plan->options;
 
-    bgi_silence(&quiet);
+    bgi_disable_log(&quiet);
     BGI_TRY(bgi_graph_clone(c->graph, &t->graph, error));
     if (c->cuts_blocks)
         BGI_TRY(bgi_split_blocks(t->graph, c->op_items, c->item_count, error));
@@ -227,10 +227,10 @@ static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_erro
         t->stages.block_stages[t->graph->ops[o].block] = c->op_items[o];
     t->stages.block_stages[0] = 0;
     if (plan->training)
-        BGI_TRY(bgi_make_training(t->graph, loss, &plan->optimiser, &quiet, error));
-    if (plan->training && !quiet.no_fusion)
+        BGI_TRY(bgi_make_training(t->graph, loss, &plan->optimizer, &quiet, error));
+    if (plan->training && !quiet.numerics.no_fusion)
         BGI_TRY(bgi_fuse_accumulation(&t->graph, error));
-    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, error));
+    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, NULL, error));
     return bgi_cut_segments(t->graph, &t->stages, plan->training, false, &t->partition, error);
 }
 
@@ -243,9 +243,9 @@ static void clear_trial(bgi_trial *t)
 
 static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
-    bg_stage_cost *costs = bgi_arena_take(&c->scratch, c->item_count, sizeof *costs);
+    bg_stage_cost *costs = bgi_arena_allocate(&c->scratch, c->item_count, sizeof *costs);
 
-    c->items = bgi_arena_take(&c->scratch, c->item_count, sizeof *c->items);
+    c->items = bgi_arena_allocate(&c->scratch, c->item_count, sizeof *c->items);
     if (costs == NULL || c->items == NULL)
         return bgi_error_memory(error, "automatic stages", c->item_count * sizeof *costs);
     BGI_TRY(bgi_estimate_costs(t->graph, &t->partition, c->options, costs, NULL, error));
@@ -258,8 +258,8 @@ static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error
 static bg_status add_variables(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bg_graph *graph = t->graph;
-    uint32_t *writers = bgi_arena_take(&c->scratch, graph->value_count, sizeof *writers); /* item + 1 */
-    uint32_t *counted = bgi_arena_take(&c->scratch, graph->value_count, sizeof *counted); /* the last item + 1 */
+    uint32_t *writers = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *writers); /* item + 1 */
+    uint32_t *counted = bgi_arena_allocate(&c->scratch, graph->value_count, sizeof *counted); /* the last item + 1 */
 
     if (writers == NULL || counted == NULL)
         return bgi_error_memory(error, "automatic stages", graph->value_count * sizeof *writers);
@@ -291,7 +291,7 @@ static bool is_kept(const bgi_trial *t, const bgi_crossing *crossing)
 static bg_status add_kept(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bgi_partition *partition = &t->partition;
-    bgi_kept *kept = bgi_arena_take(&c->scratch, partition->crossing_count, sizeof *kept);
+    bgi_kept *kept = bgi_arena_allocate(&c->scratch, partition->crossing_count, sizeof *kept);
     bgi_kept *end = kept;
 
     if (kept == NULL)
@@ -342,9 +342,9 @@ cleanup:
 static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error *error)
 {
     const uint32_t stage_count = c->stage_count;
-    double *speeds = bgi_arena_take(&c->scratch, stage_count, sizeof *speeds);
-    size_t *budgets = bgi_arena_take(&c->scratch, stage_count, sizeof *budgets);
-    uint32_t *depths = bgi_arena_take(&c->scratch, stage_count, sizeof *depths);
+    double *speeds = bgi_arena_allocate(&c->scratch, stage_count, sizeof *speeds);
+    size_t *budgets = bgi_arena_allocate(&c->scratch, stage_count, sizeof *budgets);
+    uint32_t *depths = bgi_arena_allocate(&c->scratch, stage_count, sizeof *depths);
     bgi_stages stages = {0};
     bg_status status = BG_OK;
 
@@ -353,7 +353,7 @@ static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error
     for (uint32_t s = 0; s < stage_count; s++)
         if (!bgi_stages_add(&stages, BG_DEVICE_NONE, s, s))
             BGI_TRY_CLEANUP(bgi_error_memory(error, "automatic stages", 0));
-    BGI_TRY_CLEANUP(bgi_place_stages(c->options, c->compiler->generator, &stages, error));
+    BGI_TRY_CLEANUP(bgi_place_stages(c->options, c->compiler->scheduling->generator, &stages, error));
     for (uint32_t s = 0; s < stage_count; s++) {
         const uint32_t device = stages.stage_devices[s], micro_batches = c->compiler->plan->micro_batches;
         uint32_t sharing = 0;
@@ -366,7 +366,7 @@ static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error
             budgets[s] = share > missed ? share - missed : 1; /* 0 would be no limit */
         }
         c->cuts->stage_devices[s] = device;
-        depths[s] = c->options->strategy != BG_STRATEGY_PIPELINED ? 1 : stage_count - s;
+        depths[s] = c->options->execution.strategy != BG_STRATEGY_PIPELINED ? 1 : stage_count - s;
         if (depths[s] > micro_batches)
             depths[s] = micro_batches;
     }
@@ -391,8 +391,9 @@ static uint32_t stage_of_item(const bgi_chooser *c, uint32_t item)
 static bg_status write_text(bgi_chooser *c, bg_error *error)
 {
     bg_plan *plan = c->compiler->plan;
-    uint32_t *block_stages = bgi_arena_take(&c->scratch, c->graph->block_count, sizeof *block_stages); /* stage + 1 */
-    bgi_text text = {0};
+    uint32_t *block_stages =
+        bgi_arena_allocate(&c->scratch, c->graph->block_count, sizeof *block_stages); /* stage + 1 */
+    bgi_string text = {0};
 
     if (block_stages == NULL)
         return bgi_error_memory(error, "automatic stages", c->graph->block_count * sizeof *block_stages);
@@ -402,29 +403,29 @@ static bg_status write_text(bgi_chooser *c, bg_error *error)
         const char *separator = stage == 0 ? "" : "|";
         for (size_t b = 1; b < c->graph->block_count; b++)
             if (block_stages[b] == stage + 1) {
-                bgi_text_add(&text, "%s%s", separator, c->graph->blocks[b].name);
+                bgi_string_add(&text, "%s%s", separator, c->graph->blocks[b].name);
                 separator = ",";
             }
     }
-    plan->options.stages = text.failed ? NULL : bgi_arena_text(&plan->arena, text.data);
-    bgi_text_clear(&text);
-    return plan->options.stages != NULL ? BG_OK : bgi_error_memory(error, "automatic stages", 0);
+    plan->options.execution.stages = text.failed ? NULL : bgi_arena_string(&plan->arena, text.data);
+    bgi_string_clear(&text);
+    return plan->options.execution.stages != NULL ? BG_OK : bgi_error_memory(error, "automatic stages", 0);
 }
 
 static void report(const bgi_chooser *c, const bgi_balance *balance, double longest)
 {
     double sum = 0, speed = 0;
-    bgi_text text = {0};
+    bgi_string text = {0};
 
     for (uint32_t item = 0; item < c->item_count; item++)
         sum += c->items[item].ns;
     for (uint32_t s = 0; s < c->stage_count; s++)
         speed += balance->stage_speeds[s];
-    bgi_text_add(&text, "automatic stages: %s; the longest takes %.2f times an even share",
-                 c->compiler->plan->options.stages, sum > 0 ? longest * speed / sum : 1.0);
+    bgi_string_add(&text, "automatic stages: %s; the longest takes %.2f times an even share",
+                   c->compiler->plan->options.execution.stages, sum > 0 ? longest * speed / sum : 1.0);
     if (!text.failed)
-        bgi_say(c->options, BG_LOG_INFO, text.data);
-    bgi_text_clear(&text);
+        bgi_log(c->options, BG_LOG_INFO, text.data);
+    bgi_string_clear(&text);
 }
 
 /* Room for what cuts teach, on the first one. */
@@ -436,11 +437,11 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
     if (cuts->first == NULL) {
         cuts->stage_count = stages;
         cuts->most_tries = c->item_count < MOST_TRIES ? c->item_count : MOST_TRIES;
-        cuts->stage_devices = bgi_arena_take(&cuts->arena, stages, sizeof *cuts->stage_devices);
-        cuts->counted_bytes = bgi_arena_take(&cuts->arena, stages, sizeof *cuts->counted_bytes);
-        cuts->missed_bytes = bgi_arena_take(&cuts->arena, stages, sizeof *cuts->missed_bytes);
-        cuts->refused = bgi_arena_take(&cuts->arena, (size_t)cuts->most_tries * stages, sizeof *cuts->refused);
-        cuts->first = bgi_arena_take(&cuts->arena, (size_t)stages + 1, sizeof *cuts->first);
+        cuts->stage_devices = bgi_arena_allocate(&cuts->arena, stages, sizeof *cuts->stage_devices);
+        cuts->counted_bytes = bgi_arena_allocate(&cuts->arena, stages, sizeof *cuts->counted_bytes);
+        cuts->missed_bytes = bgi_arena_allocate(&cuts->arena, stages, sizeof *cuts->missed_bytes);
+        cuts->refused = bgi_arena_allocate(&cuts->arena, (size_t)cuts->most_tries * stages, sizeof *cuts->refused);
+        cuts->first = bgi_arena_allocate(&cuts->arena, (size_t)stages + 1, sizeof *cuts->first);
         if (cuts->stage_devices == NULL || cuts->counted_bytes == NULL || cuts->missed_bytes == NULL ||
             cuts->refused == NULL || cuts->first == NULL)
             return bgi_error_memory(error, "automatic stages", stages * sizeof *cuts->counted_bytes);
@@ -504,7 +505,7 @@ cleanup:
 /* ---- after a plan ---- */
 
 /* A device has one stage, as a rule. Of several, that which takes most is the one to be made smaller. */
-static void learn_device(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
+static void record_device_overrun(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
 {
     uint32_t largest = UINT32_MAX, sharing = 0;
     size_t counted = 0;
@@ -527,7 +528,7 @@ static void learn_device(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
             (bgi_refused_stage){.stage = largest, .first = cuts->first[largest], .end = cuts->first[largest + 1]};
 }
 
-bool bgi_cuts_learn(bgi_cuts *cuts, const bg_plan *plan)
+bool bgi_cuts_record_overrun(bgi_cuts *cuts, const bg_plan *plan)
 {
     const uint32_t known = cuts->refused_count;
 
@@ -536,7 +537,7 @@ bool bgi_cuts_learn(bgi_cuts *cuts, const bg_plan *plan)
     for (uint32_t d = 0; d < plan->device_count; d++) {
         const size_t budget = bgi_options_budget(&plan->options, d), need = plan->devices[d].arena_bytes;
         if (budget != 0 && need > budget)
-            learn_device(cuts, d, need);
+            record_device_overrun(cuts, d, need);
     }
     return cuts->refused_count > known;
 }

@@ -25,15 +25,15 @@ typedef struct bgi_cuts {
 } bgi_cuts;
 
 /* From a plan that is over its budgets: true when another cut may be tried. */
-bool bgi_cuts_learn(bgi_cuts *cuts, const bg_plan *plan);
+bool bgi_cuts_record_overrun(bgi_cuts *cuts, const bg_plan *plan);
 void bgi_cuts_clear(bgi_cuts *cuts);
 
 /* Whether the text asks for automatic stages. */
 bool bgi_stages_are_automatic(const char *text);
 
-/* Replaces compiler->plan->options.stages by the stages as a text ("B1|B2,B3|B4"); splits blocks of compiler->graph (a
- * forward graph) where stages begin inside them. `loss` as for bgi_make_training. A cut that `cuts` knows not to fit is
- * not chosen again. */
+/* Replaces compiler->plan->options.execution.stages by the stages as a text ("B1|B2,B3|B4"); splits blocks of
+ * compiler->graph (a forward graph) where stages begin inside them. `loss` as for bgi_make_training. A cut that `cuts`
+ * knows not to fit is not chosen again. */
 bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bgi_cuts *cuts, bg_error *error);
 
 #endif

@@ -17,8 +17,8 @@
 
 typedef struct bgi_balancer {
     const bgi_balance *balance;
-    bool minimises_bytes;  /* instead of time, and without budgets */
-    bool minimises_excess; /* the same, of bytes over the budget */
+    bool minimizes_bytes;  /* instead of time, and without budgets */
+    bool minimizes_excess; /* the same, of bytes over the budget */
     double *best;          /* of the stages so far, by end */
     double *next;
     uint32_t *first; /* [stage * (item_count + 1) + end] */
@@ -55,7 +55,7 @@ static size_t budget_of(const bgi_balancer *b, uint32_t stage)
 {
     const size_t *budgets = b->balance->stage_budgets;
 
-    return b->minimises_bytes || budgets == NULL || budgets[stage] == 0 ? SIZE_MAX : budgets[stage];
+    return b->minimizes_bytes || budgets == NULL || budgets[stage] == 0 ? SIZE_MAX : budgets[stage];
 }
 
 static bool is_refused(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end)
@@ -71,9 +71,9 @@ static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t
 {
     const size_t budget = budget_of(b, stage);
 
-    if (b->minimises_excess)
+    if (b->minimizes_excess)
         return bytes > budget ? (double)(bytes - budget) : 0.0;
-    return b->minimises_bytes ? (double)bytes : ns / speed_of(b->balance, stage);
+    return b->minimizes_bytes ? (double)bytes : ns / speed_of(b->balance, stage);
 }
 
 /* Stage `stage` ends at `end`: where does it begin best? */
@@ -89,7 +89,7 @@ static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
         ns += balance->items[first].ns;
         bytes += added_bytes(balance, stage, first, end);
         cost = find_cost(b, stage, ns, bytes);
-        if (cost >= best || (!b->minimises_excess && bytes > budget_of(b, stage)))
+        if (cost >= best || (!b->minimizes_excess && bytes > budget_of(b, stage)))
             break;
         if (is_refused(balance, stage, first, end))
             continue;
@@ -136,7 +136,7 @@ static void clear(bgi_balancer *b)
 bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes, bg_error *error)
 {
     bgi_balance whole = *balance;
-    bgi_balancer b = {.balance = &whole, .minimises_bytes = true};
+    bgi_balancer b = {.balance = &whole, .minimizes_bytes = true};
     bg_status status;
 
     whole.refused_count = 0;
@@ -198,7 +198,7 @@ bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, doubl
 
 bg_status bgi_balance_cut_tightly(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error)
 {
-    bgi_balancer b = {.balance = balance, .minimises_excess = true};
+    bgi_balancer b = {.balance = balance, .minimizes_excess = true};
 
     return cut(&b, out_first, out_longest, error);
 }

@@ -23,46 +23,46 @@
 #include "core/text.h"
 #include "plan/store.h"
 
-enum { MAGIC_BYTES = 8, HEAD_BYTES = 28, VERSION = 3 };
+enum { MAGIC_BYTES = 8, HEAD_BYTES = 28, VERSION = 6 };
 static const unsigned char magic[MAGIC_BYTES] = {'B', 'R', 'G', 'P', 'L', 'A', 'N', '\n'};
 static const size_t limit_bytes = (size_t)1 << 30;
 
 /* ---- notes ---- */
 
-static void say(const bgi_cache *cache, bg_log_level level, const char *format, ...) BG_PRINTF(3, 4);
+static void log_format(const bgi_cache *cache, bg_log_level level, const char *format, ...) BG_PRINTF(3, 4);
 
-static void say(const bgi_cache *cache, bg_log_level level, const char *format, ...)
+static void log_format(const bgi_cache *cache, bg_log_level level, const char *format, ...)
 {
     const bg_options *options = cache->request->options;
     char text[BG_ERROR_MESSAGE_BYTES];
     va_list arguments;
 
-    if (!bgi_is_heard(options))
+    if (!bgi_log_is_enabled(options))
         return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    bgi_say(options, level, text);
+    bgi_log(options, level, text);
 }
 
-/* The file, if there is one, is the plan's too and has it already. */
-static void hear(void *user, bg_log_level level, const char *text)
+/* Logs and keeps a message. The log file, if there is one, is the plan's too and has the message already. */
+static void keep_message(void *user, bg_log_level level, const char *text)
 {
     bgi_cache *cache = user;
     const bg_options *options = cache->request->options;
 
-    if (options->log != NULL)
-        options->log(options->log_user, level, text);
+    if (options->reporting.log != NULL)
+        options->reporting.log(options->reporting.log_user, level, text);
     if (bgi_array_reserve((void **)&cache->notes, &cache->note_capacity, cache->note_count + 1, sizeof *cache->notes))
-        cache->notes[cache->note_count++] = (bgi_cache_note){level, bgi_arena_text(&cache->arena, text)};
+        cache->notes[cache->note_count++] = (bgi_cache_note){level, bgi_arena_string(&cache->arena, text)};
 }
 
-void bgi_cache_listen(bgi_cache *cache, bg_plan *plan)
+void bgi_cache_record_log(bgi_cache *cache, bg_plan *plan)
 {
     if (cache->path == NULL)
         return;
-    plan->options.log = hear;
-    plan->options.log_user = cache;
+    plan->options.reporting.log = keep_message;
+    plan->options.reporting.log_user = cache;
 }
 
 static void visit_notes(bgi_archive *a, bgi_cache_note **notes, uint32_t *count)
@@ -88,19 +88,19 @@ static uint64_t checksum(const void *data, size_t size_bytes)
 
 bg_status bgi_cache_begin(bgi_cache *cache, const bgi_request *request, bg_error *error)
 {
-    const char *folder = request->options->cache_dir;
+    const char *folder = request->options->files.cache_dir;
     bg_error reason = {0};
     bg_status status;
     char name[40];
 
     memset(cache, 0, sizeof *cache);
     cache->request = request;
-    if (folder == NULL || folder[0] == '\0')
+    if (folder == NULL || folder[0] == '\0' || request->options->reporting.dump_after != NULL)
         return BG_OK;
     bgi_archive_begin_writing(&cache->key);
     status = bgi_cache_write_key(request, &cache->key, &reason);
     if (status == BG_ERROR_UNSUPPORTED)
-        say(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
     if (status == BG_OK) {
         snprintf(name, sizeof name, "%016" PRIx64 ".plan", checksum(cache->key.data, cache->key.size_bytes));
         cache->path = bgi_path_join(folder, name);
@@ -173,7 +173,7 @@ static bg_status read_content(bgi_cache *cache, bgi_archive *a, bg_plan *plan, b
     BGI_TRY(bgi_plan_visit(a, plan, cache->request->graph, error));
     for (uint32_t i = 0; i < note_count; i++)
         if (notes[i].text != NULL)
-            say(cache, notes[i].level, "%s", notes[i].text);
+            log_format(cache, notes[i].level, "%s", notes[i].text);
     return BG_OK;
 }
 
@@ -230,7 +230,8 @@ bool bgi_cache_load(bgi_cache *cache, bg_plan *plan)
         status = bgi_cache_read(cache, data, size_bytes, plan, &reason);
     free(data);
     if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* somebody may have deleted it a moment ago */
-        say(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is made anew: %s", cache->path, reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is made anew: %s", cache->path,
+                   reason.message);
     return status == BG_OK;
 }
 
@@ -244,16 +245,16 @@ void bgi_cache_store(bgi_cache *cache, bg_plan *plan)
 
     if (cache->path == NULL)
         return;
-    plan->options.log = options->log;
-    plan->options.log_user = options->log_user;
+    plan->options.reporting.log = options->reporting.log;
+    plan->options.reporting.log_user = options->reporting.log_user;
     status = bgi_cache_write(cache, plan, &data, &size_bytes, &reason);
     if (status == BG_OK)
-        status = bgi_folder_create(options->cache_dir, &reason);
+        status = bgi_folder_create(options->files.cache_dir, &reason);
     if (status == BG_OK)
         status = bgi_file_save(cache->path, data, size_bytes, &reason);
     free(data);
     if (status == BG_OK)
-        say(cache, BG_LOG_INFO, "cache: the plan is kept in %s, %zu bytes", cache->path, size_bytes);
+        log_format(cache, BG_LOG_INFO, "cache: the plan is kept in %s, %zu bytes", cache->path, size_bytes);
     else
-        say(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
 }

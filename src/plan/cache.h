@@ -1,27 +1,17 @@
 /*
- * cache.h: compiled plans in a folder (options.cache_dir). The same request finds its plan again; whatever is wrong
- * with a file, or with the folder, is a note for the log, and the plan is made as ever.
+ * cache.h: compiled plans in a folder (options.files.cache_dir). The same request finds its plan again; whatever is
+ * wrong with a file, or with the folder, is a note for the log, and the plan is made as ever.
  *
  *     begin --> load --+-- true: the plan is complete
- *                      +-- false: listen, compile, store --> end
+ *                      +-- false: record the log, compile, store --> end
  */
 #ifndef BGI_PLAN_CACHE_H
 #define BGI_PLAN_CACHE_H
 
 #include "core/archive.h"
-#include "plan/compile.h"
+#include "plan/request.h"
 
-/* What a plan is made from. */
-typedef struct bgi_request {
-    const bg_graph *graph;
-    bool training;
-    bg_value loss;
-    const bg_optimiser *optimiser; /* NULL: none */
-    const bg_loop *loop;           /* NULL: none */
-    const bg_options *options;
-} bgi_request;
-
-/* What the compiler said while it made the plan: said again when the plan is loaded. */
+/* A log message of the compilation, logged again when the plan is loaded. */
 typedef struct bgi_cache_note {
     bg_log_level level;
     const char *text;
@@ -41,9 +31,9 @@ typedef struct bgi_cache {
 bg_status bgi_cache_begin(bgi_cache *cache, const bgi_request *request, bg_error *error);
 /* Into a plan that was begun for the request. After false the plan may be good for nothing but bg_plan_destroy. */
 bool bgi_cache_load(bgi_cache *cache, bg_plan *plan);
-/* From now on what the plan's options log is remembered too. */
-void bgi_cache_listen(bgi_cache *cache, bg_plan *plan);
-/* Ends the listening and writes a plan that is complete. */
+/* From now on messages that the plan's options log are kept too. */
+void bgi_cache_record_log(bgi_cache *cache, bg_plan *plan);
+/* Stops keeping messages and writes a plan that is complete. */
 void bgi_cache_store(bgi_cache *cache, bg_plan *plan);
 void bgi_cache_end(bgi_cache *cache);
 

@@ -1,10 +1,10 @@
 /*
  * cache_key.c: what a plan depends on, as bytes: equal bytes mean equal plans.
  *
- *     library (version, build), instruction set | graph, loop, condition | loss, optimiser | options
+ *     library (version, build), instruction set | graph, loop, condition | loss, optimizer | options
  *
- * Not in it is what shapes no plan: seed, cores, threads, traces, limits of waits, the log, the folder. An option that
- * is new belongs to one of the two; tests/plan/test_cache.c knows the size of the struct.
+ * The options' rows say which of them shape a plan (options/options.def). Seed, cores, traces, the log and the like do
+ * not, and are left out.
  */
 #include "plan/cache.h"
 
@@ -12,7 +12,10 @@
 
 #include "core/error.h"
 #include "core/isa.h"
+#include "graph/graph.h"
+#include "options/optimizer.h"
 #include "plan/op_types.h"
+#include "plan/options.h"
 
 /* ---- what archives write from constants ---- */
 
@@ -52,7 +55,7 @@ static void put_machine(bgi_archive *key)
 {
     const uint32_t one = 1;
 
-    put_text(key, BGI_VERSION);
+    put_text(key, bg_version());
     put_text(key, BGI_BUILD_ID);
     put_u64(key, (uint64_t)bgi_cpu_isa());
     put_u64(key, sizeof(void *));
@@ -71,6 +74,15 @@ static void put_shard(bgi_archive *key, const bg_shard *shard)
     }
 }
 
+static void put_section(bgi_archive *key, const bg_section *section)
+{
+    put_text(key, section->name);
+    put_type(key, &section->whole);
+    put_u64(key, section->axis);
+    put_u64(key, (uint64_t)section->first);
+    put_u64(key, (uint64_t)section->count);
+}
+
 static void put_value(bgi_archive *key, const bgi_value *value)
 {
     put_u64(key, (uint64_t)value->kind);
@@ -84,12 +96,18 @@ static void put_value(bgi_archive *key, const bgi_value *value)
     put_u64(key, (uint64_t)value->role);
     put_u64(key, value->variable);
     put_u64(key, value->is_remote);
-    put_u64(key, (uint64_t)value->initialiser.kind);
-    put_double(key, value->initialiser.a);
-    put_double(key, value->initialiser.b);
+    put_u64(key, (uint64_t)value->initializer.kind);
+    put_double(key, value->initializer.a);
+    put_double(key, value->initializer.b);
+    put_u64(key, value->is_frozen);
+    put_double(key, value->has_factors ? value->rate_factor : 1.0);
+    put_double(key, value->has_factors ? value->decay_factor : 1.0);
     put_u64(key, value->shard != NULL);
     if (value->shard != NULL)
         put_shard(key, value->shard);
+    put_u64(key, value->section != NULL);
+    if (value->section != NULL)
+        put_section(key, value->section);
 }
 
 static void put_op(bgi_archive *key, const bgi_op *op)
@@ -134,6 +152,7 @@ static bg_status put_graph(bgi_archive *key, const bg_graph *graph, bg_error *er
         put_u64(key, graph->outputs[i].value.id);
     }
     put_u64(key, graph->variable_count);
+    put_u64(key, graph->number_count);
     put_u64(key, graph->random_count);
     put_u64(key, graph->automatic_block_count);
     return BG_OK;
@@ -156,179 +175,43 @@ static bg_status put_loop(bgi_archive *key, const bg_loop *loop, bg_error *error
 
 /* ---- options ---- */
 
-static void put_optimiser(bgi_archive *key, const bg_optimiser *optimiser)
+static void put_optimizer(bgi_archive *key, const bg_optimizer *optimizer)
 {
-    put_u64(key, optimiser != NULL);
-    if (optimiser == NULL)
+    const bgi_setting *setting;
+
+    put_u64(key, optimizer != NULL);
+    if (optimizer == NULL)
         return;
-    put_u64(key, (uint64_t)optimiser->kind);
-    put_double(key, optimiser->learning_rate);
-    put_double(key, optimiser->weight_decay);
-    put_double(key, optimiser->momentum);
-    put_double(key, optimiser->dampening);
-    put_u64(key, optimiser->nesterov);
-    put_u64(key, optimiser->combined);
-    put_double(key, optimiser->velocity_scaling);
-    put_double(key, optimiser->beta1);
-    put_double(key, optimiser->beta2);
-    put_double(key, optimiser->alpha);
-    put_double(key, optimiser->max_weight_norm);
-    put_double(key, optimiser->epsilon);
-    put_u64(key, optimiser->uncorrected);
-    put_u64(key, optimiser->centred);
-    put_u64(key, optimiser->tf_variant);
-    put_u64(key, optimiser->decay_matrices_only);
-}
-
-static void put_division(bgi_archive *key, const bg_options *options)
-{
-    put_u64(key, (uint64_t)options->strategy);
-    put_text(key, options->schedule);
-    put_text(key, options->stages);
-    put_u64(key, (uint64_t)options->auto_stage);
-    put_u64(key, options->device_mapping_count);
-    for (uint32_t i = 0; i < options->device_mapping_count; i++)
-        put_u64(key, options->device_mapping[i]);
-    put_u64(key, options->device_count);
-    put_u64(key, options->phases_parallel);
-    put_u64(key, options->device_model_count);
-    for (uint32_t i = 0; i < options->device_model_count; i++) {
-        put_double(key, options->devices[i].speed);
-        put_u64(key, options->devices[i].memory_bytes);
-    }
-    put_u64(key, options->device_memory_bytes);
-}
-
-static void put_costs(bgi_archive *key, const bg_options *options)
-{
-    put_u64(key, options->stage_cost_count);
-    for (uint32_t i = 0; i < options->stage_cost_count; i++) {
-        const bg_stage_cost *cost = &options->stage_costs[i];
-        put_double(key, cost->forward_ns);
-        put_double(key, cost->backward_ns);
-        put_double(key, cost->weights_ns);
-        put_double(key, cost->update_ns);
-        put_double(key, cost->recompute_ns);
-    }
-    put_double(key, options->message_bytes_per_ns);
-    put_u64(key, options->block_cost_count);
-    for (uint32_t i = 0; i < options->block_cost_count; i++) {
-        put_text(key, options->block_costs[i].name);
-        put_double(key, options->block_costs[i].forward_ns);
-        put_double(key, options->block_costs[i].backward_ns);
-        put_double(key, options->block_costs[i].weights_ns);
-    }
-}
-
-static void put_batches(bgi_archive *key, const bg_options *options)
-{
-    put_u64(key, options->device_iterations);
-    put_u64(key, options->gradient_accumulation);
-    put_u64(key, options->replicas);
-    put_u64(key, options->total_devices);
-    put_u64(key, options->input_group_size);
-    put_u64(key, (uint64_t)options->input_grouping);
-    put_u64(key, (uint64_t)options->output_mode);
-    put_u64(key, options->output_period);
-    put_u64(key, options->output_request_count);
-    for (uint32_t i = 0; i < options->output_request_count; i++) {
-        const bg_output_request *request = &options->output_requests[i];
-        put_text(key, request->output);
-        put_text(key, request->name);
-        put_u64(key, (uint64_t)request->mode);
-        put_u64(key, request->period);
-    }
-    put_u64(key, options->requests_only);
-}
-
-static void put_auto_loss_scaling(bgi_archive *key, const bg_auto_loss_scaling *scaling)
-{
-    put_u64(key, scaling->enabled);
-    put_u64(key, scaling->output);
-    put_double(key, scaling->bin_edge);
-    put_double(key, scaling->threshold);
-    put_u64(key, scaling->period);
-    put_double(key, scaling->increase);
-    put_double(key, scaling->decrease);
-    put_double(key, scaling->minimum);
-    put_double(key, scaling->maximum);
+    put_u64(key, (uint64_t)optimizer->kind);
+    put_double(key, optimizer->learning_rate);
+    for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++)
+        put_double(key, bgi_setting_get(setting, optimizer));
 }
 
 /* A callback is known by its answers. */
-static void put_gradients(bgi_archive *key, const bgi_request *request)
+static void put_answers(bgi_archive *key, const bgi_request *request)
 {
     const bg_options *options = request->options;
 
-    put_u64(key, (uint64_t)options->accumulation);
-    put_u64(key, (uint64_t)options->replica_reduction);
-    put_u64(key, (uint64_t)options->accumulator_type);
-    put_u64(key, (uint64_t)options->accumulator_dtype);
-    for (size_t v = 1; options->accumulator_type == BG_ACCUMULATOR_CALLBACK && options->choose_accumulator != NULL &&
-                       v < request->graph->value_count;
+    for (size_t v = 1; options->numerics.accumulator_type == BG_ACCUMULATOR_CALLBACK &&
+                       options->numerics.choose_accumulator != NULL && v < request->graph->value_count;
          v++) {
         const bgi_value *value = &request->graph->values[v];
         if (value->kind == BGI_VALUE_VARIABLE && value->role == BG_ROLE_PARAMETER)
-            put_u64(key,
-                    (uint64_t)options->choose_accumulator(options->choose_accumulator_user, value->name, &value->type));
+            put_u64(key, (uint64_t)options->numerics.choose_accumulator(options->numerics.choose_accumulator_user,
+                                                                        value->name, &value->type));
     }
-    put_u64(key, options->cast_gradients);
-    put_double(key, options->max_gradient_norm);
-    put_u64(key, options->output_gradient_norm);
-    put_double(key, options->loss_scaling);
-    put_auto_loss_scaling(key, &options->auto_loss_scaling);
-    put_u64(key, (uint64_t)options->first_moment_dtype);
-    put_u64(key, options->stochastic_rounding);
-    put_u64(key, (uint64_t)options->second_moment_dtype);
-}
-
-static void put_location(bgi_archive *key, const bg_tensor_location *location)
-{
-    put_u64(key, (uint64_t)location->place);
-    put_u64(key, location->sharded);
-    put_u64(key, location->minimum_elements_remote);
-    put_u64(key, location->minimum_elements_sharded);
-    put_u64(key, location->on_demand);
-}
-
-static void put_memory(bgi_archive *key, const bg_options *options)
-{
-    put_u64(key, options->offload_optimiser);
-    for (int i = 0; i < BG_LOCATION_COUNT; i++)
-        put_location(key, &options->locations[i]);
-    put_u64(key, options->location_rule_count);
-    for (uint32_t i = 0; i < options->location_rule_count; i++) {
-        put_u64(key, options->location_rules[i].classes);
-        put_text(key, options->location_rules[i].pattern);
-        put_location(key, &options->location_rules[i].location);
-    }
-    put_u64(key, (uint64_t)options->phase_liveness);
-    put_u64(key, (uint64_t)options->recompute);
-    put_double(key, options->recompute_fraction);
-    put_u64(key, (uint64_t)options->recompute_order);
 }
 
 bg_status bgi_cache_write_key(const bgi_request *request, bgi_archive *key, bg_error *error)
 {
-    const bg_options *options = request->options;
-
     put_machine(key);
     BGI_TRY(put_graph(key, request->graph, error));
     BGI_TRY(put_loop(key, request->loop, error));
     put_u64(key, request->training);
     put_u64(key, request->loss.id);
-    put_optimiser(key, request->optimiser);
-    put_division(key, options);
-    put_costs(key, options);
-    put_batches(key, options);
-    put_gradients(key, request);
-    put_memory(key, options);
-    put_u64(key, options->ipu_limits);
-    put_u64(key, options->auto_round_devices);
-    put_u64(key, (uint64_t)options->kernels);
-    put_u64(key, (uint64_t)options->partials);
-    put_u64(key, options->no_fusion);
-    put_u64(key, options->matmul_proportion_count);
-    for (uint32_t i = 0; i < options->matmul_proportion_count; i++)
-        put_double(key, options->matmul_proportions[i]);
+    put_optimizer(key, request->optimizer);
+    bgi_options_write_key(request->options, key);
+    put_answers(key, request);
     return key->out_of_memory ? bgi_error_memory(error, "the key of a plan", key->size_bytes) : BG_OK;
 }

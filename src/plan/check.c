@@ -5,27 +5,55 @@
  */
 #include "plan/plan.h"
 
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "core/threads.h"
-#include "kernels/attributes.h"
+#include "kernels/collective/attributes.h"
 #include "kernels/kernels.h"
 
-/* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside its memory. */
-static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bg_error *error)
+static const char *const memory_names[BGI_MEMORY_COUNT] = {"arena", "remote store", "window"};
+
+static size_t memory_size(const bg_plan *plan, uint32_t device, bgi_memory memory)
+{
+    return memory == BGI_MEMORY_REMOTE ? plan->devices[device].remote_bytes : plan->devices[device].arena_bytes;
+}
+
+/* A device names slots of its own, and messages that it sends to another. */
+static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_operand *operand, bg_error *error)
+{
+    const bool is_window = operand->memory == BGI_MEMORY_WINDOW;
+    const bgi_plan_edge *edge;
+
+    if (operand->edge == BGI_NO_EDGE && !is_window)
+        return BG_OK;
+    if (operand->edge >= plan->edge_count)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "operand in edge %u of %u", operand->edge, plan->edge_count);
+    edge = &plan->edges[operand->edge];
+    if (is_window ? edge->from_device != device || edge->to_device == device
+                  : edge->to_device != device || edge->is_remote != (operand->memory == BGI_MEMORY_REMOTE))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%s of edge %u from device %u to device %u used by device %u",
+                            is_window ? "a window" : "slots", operand->edge, edge->from_device, edge->to_device,
+                            device);
+    return BG_OK;
+}
+
+/* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside memory that the device may name.
+ */
+static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
+                               bg_error *error)
 {
     const size_t strides = bgi_plan_data_replicas(plan) - 1;
     size_t memory_bytes, last_bytes = size_bytes;
 
-    if (operand->device >= plan->device_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "operand on device %u of %u", operand->device,
-                            plan->device_count);
-    memory_bytes =
-        operand->is_remote ? plan->devices[operand->device].remote_bytes : plan->devices[operand->device].arena_bytes;
-    if (operand->edge != BGI_NO_EDGE) {
-        if (operand->edge >= plan->edge_count)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "operand in edge %u of %u", operand->edge, plan->edge_count);
+    if ((unsigned)operand->memory >= BGI_MEMORY_COUNT)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "operand in memory %d of %d", (int)operand->memory,
+                            BGI_MEMORY_COUNT);
+    BGI_TRY(check_slots(plan, device, operand, error));
+    memory_bytes = operand->memory == BGI_MEMORY_WINDOW ? plan->edges[operand->edge].slot_bytes
+                                                        : memory_size(plan, device, operand->memory);
+    if (operand->edge != BGI_NO_EDGE && operand->memory != BGI_MEMORY_WINDOW)
         last_bytes += (plan->edges[operand->edge].depth - 1) * plan->edges[operand->edge].slot_bytes;
-    }
     if (strides > 0 && operand->stride > memory_bytes / strides)
         return bg_error_set(error, BG_ERROR_INTERNAL, "pieces of %zu bytes for %zu replicas in a memory of %zu bytes",
                             operand->stride, strides + 1, memory_bytes);
@@ -34,9 +62,25 @@ static bg_status check_operand(const bg_plan *plan, const bgi_operand *operand, 
         return bg_error_set(error, BG_ERROR_INTERNAL,
                             "operand at %zu of %zu bytes (slots included) passes the end of "
                             "device %u's %s of %zu bytes",
-                            operand->offset, last_bytes, operand->device, operand->is_remote ? "remote store" : "arena",
-                            memory_bytes);
+                            operand->offset, last_bytes, device, memory_names[operand->memory], memory_bytes);
     return BG_OK;
+}
+
+/* The same for what is read or written when messages may have left, and for what the host touches: no window. */
+static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
+                           bg_error *error)
+{
+    if (operand->memory == BGI_MEMORY_WINDOW)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "the window of edge %u, of which nothing is left here",
+                            operand->edge);
+    return check_operand(plan, device, operand, size_bytes, error);
+}
+
+static bg_status check_place(const bg_plan *plan, const bgi_place *place, size_t size_bytes, bg_error *error)
+{
+    if (place->device >= plan->device_count)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a place on device %u of %u", place->device, plan->device_count);
+    return check_own(plan, place->device, &place->operand, size_bytes, error);
 }
 
 /* One operand each way, of the sizes that the group makes of each other. */
@@ -63,31 +107,49 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
     return BG_OK;
 }
 
-static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_call *call, bg_error *error)
+static bool is_acquired(const bgi_instruction *instruction, uint32_t edge)
+{
+    for (uint32_t i = 0; i < instruction->acquire_count; i++)
+        if (instruction->acquires[i] == edge)
+            return true;
+    return false;
+}
+
+static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_instruction *instruction,
+                            const bgi_call *call, bg_error *error)
 {
     if (call->is_collective)
         BGI_TRY(check_collective(plan, call, error));
     else if (!bgi_kernel_is_complete(&call->kernel))
         return bg_error_set(error, BG_ERROR_INTERNAL, "a kernel needs a function and at least one part");
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
-        const bg_status status = check_operand(plan, &call->operands[i], bg_type_size_bytes(&call->types[i]), error);
+        const bg_status status =
+            check_operand(plan, device, &call->operands[i], bg_type_size_bytes(&call->types[i]), error);
         if (status != BG_OK)
             return bg_error_context(error, status, "operand %u", i);
+        if (call->operands[i].memory == BGI_MEMORY_WINDOW && !is_acquired(instruction, call->operands[i].edge))
+            return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u in a window of edge %u, which is not acquired", i,
+                                call->operands[i].edge);
         if (call->operands[i].offset % BGI_CACHE_LINE_BYTES != 0)
             return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u at offset %zu, which is not a multiple of %d", i,
                                 call->operands[i].offset, BGI_CACHE_LINE_BYTES);
     }
-    return check_operand(plan, &(bgi_operand){.device = device, .edge = BGI_NO_EDGE, .offset = call->scratch_offset},
+    return check_operand(plan, device, &(bgi_operand){.edge = BGI_NO_EDGE, .offset = call->scratch_offset},
                          call->kernel.scratch_bytes, error);
 }
 
-static bg_status check_copy(const bg_plan *plan, bg_action_kind kind, const bgi_copy *copy, bg_error *error)
+static bg_status check_copy(const bg_plan *plan, uint32_t device, const bg_action *action, const bgi_copy *copy,
+                            bg_error *error)
 {
+    const bg_action_kind kind = action->kind;
     size_t stream_bytes = copy->size_bytes;
 
-    BGI_TRY(check_operand(plan, &copy->operand, copy->size_bytes, error));
+    BGI_TRY(check_own(plan, device, &copy->operand, copy->size_bytes, error));
+    if (kind == BG_ACTION_SEND && (copy->to.memory != BGI_MEMORY_WINDOW || copy->to.edge != action->index))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a copy that does not end in the message of edge %u",
+                            action->index);
     if (kind == BG_ACTION_SEND)
-        return check_operand(plan, &copy->to, copy->size_bytes, error);
+        return check_operand(plan, device, &copy->to, copy->size_bytes, error);
     if (copy->stream >= (kind == BG_ACTION_HOST_IN ? plan->input_count : plan->output_count))
         return bg_error_set(error, BG_ERROR_INTERNAL, "stream %u does not exist", copy->stream);
     stream_bytes = bg_type_size_bytes(kind == BG_ACTION_HOST_IN ? &plan->inputs[copy->stream].type
@@ -113,7 +175,8 @@ static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_
     return BG_OK;
 }
 
-static bg_status check_reduced(const bg_plan *plan, bg_action_kind kind, const bgi_reduced *reduced, bg_error *error)
+static bg_status check_reduced(const bg_plan *plan, uint32_t device, bg_action_kind kind, const bgi_reduced *reduced,
+                               bg_error *error)
 {
     const bool is_sum = kind == BG_ACTION_REDUCE, has_pieces = reduced->piece_count > 0;
 
@@ -129,8 +192,8 @@ static bg_status check_reduced(const bg_plan *plan, bg_action_kind kind, const b
     if (bg_dtype_size_bytes(reduced->dtype) == 0 || (uint64_t)reduced->element_count > SIZE_MAX / 8)
         return bg_error_set(error, BG_ERROR_INTERNAL, "%lld elements of %s", (long long)reduced->element_count,
                             bg_dtype_name(reduced->dtype));
-    return check_operand(plan, &reduced->operand, (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype),
-                         error);
+    return check_own(plan, device, &reduced->operand,
+                     (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype), error);
 }
 
 /* Micro-batches share the calls of a stage: whether an instruction shortly before has the same. */
@@ -150,7 +213,7 @@ static bg_status check_calls(const bg_plan *plan, uint32_t device, const bgi_ins
     if (shares_calls(&plan->devices[device], instruction))
         return BG_OK;
     for (uint32_t i = 0; i < instruction->call_count; i++) {
-        const bg_status status = check_call(plan, device, &instruction->calls[i], error);
+        const bg_status status = check_call(plan, device, instruction, &instruction->calls[i], error);
         if (status != BG_OK)
             return bg_error_context(error, status, "op `%s`", instruction->calls[i].name);
     }
@@ -173,13 +236,21 @@ static bg_status check_instruction(const bg_plan *plan, uint32_t device, const b
     BGI_TRY(check_edges(plan, device, instruction->releases, instruction->release_count, false, error));
     BGI_TRY(check_calls(plan, device, instruction, error));
     for (uint32_t i = 0; i < instruction->copy_count; i++)
-        BGI_TRY(check_copy(plan, action->kind, &instruction->copies[i], error));
+        BGI_TRY(check_copy(plan, device, action, &instruction->copies[i], error));
     for (uint32_t i = 0; i < instruction->reduced_count; i++)
-        BGI_TRY(check_reduced(plan, action->kind, &instruction->reduced[i], error));
+        BGI_TRY(check_reduced(plan, device, action->kind, &instruction->reduced[i], error));
     return BG_OK;
 }
 
-/* What leaves early leaves in the middle of the action before it. */
+static bool touches_window(const bgi_call *call, uint32_t edge)
+{
+    for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
+        if (call->operands[i].memory == BGI_MEMORY_WINDOW && call->operands[i].edge == edge)
+            return true;
+    return false;
+}
+
+/* What leaves early leaves in the middle of the action before it, which then leaves its window alone. */
 static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_error *error)
 {
     const bgi_instruction *send = &on->instructions[number], *maker = send;
@@ -192,7 +263,38 @@ static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_erro
         maker->action.stage != send->action.stage || maker->action.micro_batch != send->action.micro_batch)
         return bg_error_set(error, BG_ERROR_INTERNAL, "a message after call %u of the %u before it", send->after_calls,
                             maker->call_count);
+    for (uint32_t i = send->after_calls; i < maker->call_count; i++)
+        if (touches_window(&maker->calls[i], send->action.index))
+            return bg_error_set(error, BG_ERROR_INTERNAL, "call %u touches the message of edge %u, which left before",
+                                i, send->action.index);
     return BG_OK;
+}
+
+/* Of a strict plan: each turn is one instruction's, and a device's turns ascend. */
+static bg_status check_turns(const bg_plan *plan, bg_error *error)
+{
+    uint32_t total = 0;
+    bool *is_taken;
+    bg_status status = BG_OK;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        total += plan->devices[d].instruction_count;
+    is_taken = calloc((size_t)total + 1, sizeof *is_taken);
+    if (is_taken == NULL)
+        return bgi_error_memory(error, "turns", total);
+    for (uint32_t d = 0; d < plan->device_count && status == BG_OK; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count && status == BG_OK; i++) {
+            const bgi_instruction *instruction = &plan->devices[d].instructions[i];
+            const uint32_t turn = instruction->turn;
+            if (turn >= total || is_taken[turn] || (i > 0 && turn <= instruction[-1].turn))
+                status = bg_error_set(error, BG_ERROR_INTERNAL,
+                                      "device %u, instruction %u: turn %u of %u is not its own, or too early", d, i,
+                                      turn, total);
+            else
+                is_taken[turn] = true;
+        }
+    free(is_taken);
+    return status;
 }
 
 /* Transfers inside their memory; as many issued as there are; nobody waits for one that is not issued before. */
@@ -204,15 +306,14 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
 
     for (uint32_t i = 0; i < on->transfer_count; i++) {
         const bgi_transfer *transfer = &on->transfers[i];
-        const bgi_operand near = {.device = device, .edge = BGI_NO_EDGE, .offset = transfer->arena_offset};
-        const bgi_operand far = {
-            .device = device, .is_remote = true, .edge = BGI_NO_EDGE, .offset = transfer->remote_offset};
+        const bgi_operand near = {.edge = BGI_NO_EDGE, .offset = transfer->arena_offset};
+        const bgi_operand far = {.memory = BGI_MEMORY_REMOTE, .edge = BGI_NO_EDGE, .offset = transfer->remote_offset};
         const uint32_t pieces = bg_mesh_group_size(&mesh, transfer->piece_axes & (uint32_t)BG_MESH_ALL);
         const size_t far_bytes = transfer->piece_bytes > 0 ? transfer->piece_bytes : transfer->size_bytes;
         if (transfer->action.kind != BG_ACTION_LOAD && transfer->action.kind != BG_ACTION_STORE)
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
-        BGI_TRY(check_operand(plan, &near, transfer->size_bytes, error));
-        BGI_TRY(check_operand(plan, &far, far_bytes, error));
+        BGI_TRY(check_operand(plan, device, &near, transfer->size_bytes, error));
+        BGI_TRY(check_operand(plan, device, &far, far_bytes, error));
         if ((transfer->piece_axes & ~(uint32_t)BG_MESH_ALL) != 0 ||
             (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < pieces))
             return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes in %zu bytes", i, pieces,
@@ -240,15 +341,46 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
     return BG_OK;
 }
 
+/* What is being summed is left alone until it is done, and that is before the step ends. */
+static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *error)
+{
+    const bgi_plan_device *on = &plan->devices[device];
+    uint32_t transfers = 0;
+
+    for (uint32_t i = 0; i < on->instruction_count; i++) {
+        uint32_t touch, need = i + 1;
+        bool has_work;
+        for (uint32_t c = 0; c < on->instructions[i].call_count; c++)
+            transfers += on->instructions[i].calls[c].is_transfer;
+        transfers += on->instructions[i].issues;
+        if (!on->instructions[i].is_beside)
+            continue;
+        touch = bgi_find_first_touch(plan, device, i, transfers, &has_work);
+        while (need < on->instruction_count && !on->instructions[need].needs_sum)
+            need++;
+        if (on->instructions[i].action.kind != BG_ACTION_REDUCE || touch == BGI_NO_INSTRUCTION || need > touch ||
+            bgi_plan_is_strict(plan))
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "instruction %u goes on beside what follows, which touches it before it is done", i);
+    }
+    return BG_OK;
+}
+
 static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *error)
 {
     const bgi_plan_edge *edge = &plan->edges[number];
+    size_t memory_bytes;
 
     if (edge->from_device >= plan->device_count || edge->to_device >= plan->device_count || edge->depth == 0 ||
         edge->slot_bytes % BGI_CACHE_LINE_BYTES != 0 ||
         (edge->depth > 1 && edge->slot_bytes > SIZE_MAX / 4 / edge->depth))
         return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u: device %u to %u, %u slots of %zu bytes", number,
                             edge->from_device, edge->to_device, edge->depth, edge->slot_bytes);
+    memory_bytes = memory_size(plan, edge->to_device, edge->is_remote ? BGI_MEMORY_REMOTE : BGI_MEMORY_ARENA);
+    if (edge->offset > memory_bytes || edge->slot_bytes * edge->depth > memory_bytes - edge->offset)
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "edge %u: %u slots of %zu bytes at %zu pass the end of device %u's %zu bytes", number,
+                            edge->depth, edge->slot_bytes, edge->offset, edge->to_device, memory_bytes);
     return BG_OK;
 }
 
@@ -276,12 +408,11 @@ static bg_status check_tables(const bg_plan *plan, bg_error *error)
     for (uint32_t i = 0; i < plan->output_count; i++)
         BGI_TRY(check_output(&plan->outputs[i], error));
     for (uint32_t i = 0; i < plan->constant_count; i++)
-        BGI_TRY(check_operand(plan, &plan->constants[i].place, plan->constants[i].size_bytes, error));
+        BGI_TRY(check_place(plan, &plan->constants[i].place, plan->constants[i].size_bytes, error));
     for (uint32_t i = 0; i < plan->variable_count; i++) {
         const bgi_plan_variable *variable = &plan->variables[i];
         for (uint32_t p = 0; p < variable->place_count; p++) {
-            const bg_status status =
-                check_operand(plan, &variable->places[p], bgi_plan_variable_bytes(variable), error);
+            const bg_status status = check_place(plan, &variable->places[p], bgi_plan_variable_bytes(variable), error);
             if (status != BG_OK)
                 return bg_error_context(error, status, "variable `%s`", variable->name);
         }
@@ -302,6 +433,9 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
 {
     bg_status status = check_tables(plan, error);
 
+    if (status == BG_OK && bgi_plan_is_strict(plan))
+        status = check_turns(plan, error);
+
     if (status != BG_OK)
         return bg_error_context(error, status, "plan");
     for (uint32_t d = 0; d < plan->device_count; d++) {
@@ -316,6 +450,9 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
                 return bg_error_context(error, status, "plan: device %u, instruction %u (%s)", d, i,
                                         bg_action_kind_name(plan->devices[d].instructions[i].action.kind));
         }
+        status = check_sums(plan, d, error);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "plan: device %u", d);
     }
     return BG_OK;
 }

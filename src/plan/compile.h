@@ -1,90 +1,95 @@
 /*
  * compile.h: what the files of this room share while a plan is made.
  *
- *     compile.c   drives the passes
+ *     compile.c   from a request to a plan: options, cache, attempts
+ *     plan.c      a plan that holds the request alone; its end
+ *     attempts.c  compiles a request until automatic stages fit the budgets
+ *     passes.c    runs the passes that passes.def lists, verifies and prints what they make; results.h: what that is
+ *     forward.c, graph_passes.c   passes over the graph
  *     automatic.c stages that nobody lists; balance.c cuts, costs.c prices, devices.c places
  *     problem.c   the schedule problem, the choice of a schedule
- *     trial.c     copies that are compiled to see what comes of a choice; what `auto` searches with
+ *     trial.c     copies that are compiled to see what comes of a choice
+ *     search.c    what the schedule `auto` searches with
  *     recompute.c what is computed again
- *     offload.c   what is remote: buffers of the schedule, windows and rings
- *     layout.c    where every value lives: variables, slots of edges, transients (pack.c)
+ *     offload.c   what is remote: buffers of the schedule
+ *     edges.c     crossings with the same ends as edges, and their slots
+ *     kernels.c   the kernel of each op
+ *     layout.c    where every value lives: variables, slots of edges, transients (pack.c); windows.c: what is remote
  *     program.c   instructions and calls
  *     transfers.c loads and stores beside them, and who waits for which
+ *     outputs.c, leaves.c   what goes in and out; variables, constants, blocks
  *     phases.c    what each pass over a stage holds of that
+ *     budget.c    the summary; whether devices are within their memory
  *     describe.c  tables and listings of a finished plan
  */
 #ifndef BGI_PLAN_COMPILE_H
 #define BGI_PLAN_COMPILE_H
 
 #include "plan/options.h"
-#include "plan/plan.h"
-#include "schedule/layout.h"
-#include "transform/transform.h"
+#include "plan/results.h"
 
-/* How a crossing is remote. */
-enum {
-    BGI_MOVES_STASH = 1,   /* what its receiver keeps for the backward is an edge of its own, and remote */
-    BGI_MOVES_MESSAGE = 2, /* the (rest of the) edge is remote */
-    BGI_KEEPS_STASH = 4 /* what its receiver keeps is an edge of its own, on the device: few micro-batches at a time */
-};
-
-/* What the compiler knows of an edge beside the schedule's and the plan's view. */
-typedef struct bgi_edge_facts {
-    bool is_remote, is_preloaded;
-    uint8_t shard_axes; /* of remote ones: tensor axes over whose replicas each keeps a piece; 0: all of it */
-    uint32_t buffer;    /* of remote ones: in the schedule problem */
-    uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
-} bgi_edge_facts;
+struct bgi_cuts;
 
 typedef struct bgi_compiler {
     bg_plan *plan;
-    bg_graph *graph;     /* after all passes */
-    const bg_loop *loop; /* or NULL */
-    const bg_schedule_generator *generator;
-    bool splits_weights;             /* W apart from B */
-    bg_schedule *found;              /* what the generator gives, when a trial has it already; or NULL */
-    const size_t *device_slot_bytes; /* what budgets leave for slots, in the plan's memory; NULL: no limit */
-    bgi_stages stages;
-    bgi_partition partition;
-    const bool *stage_recomputes; /* by stage; NULL: none */
+    /* what it is asked for */
+    const bg_graph *source; /* the user's; NULL in trials */
+    bg_value loss;          /* in `graph` from the pass that makes that one */
+    const bg_loop *loop;    /* or NULL */
+    struct bgi_cuts *cuts;  /* of automatic stages */
+    bool is_trial;          /* compiled to see what comes of a choice */
+    /* Runs the passes of a trial as far as its memory layout; for passes that try choices. */
+    bg_status (*lower)(struct bgi_compiler *trial, bg_error *error);
     bgi_arena scratch;
-    /* by crossing */
-    uint32_t *crossing_edges;   /* BGI_NO_EDGE: none is needed (a variable on the same device) */
-    size_t *crossing_offsets;   /* inside a slot */
-    uint8_t *crossing_moves;    /* BGI_MOVES_... */
-    uint32_t *stash_edges;      /* the edge for what is kept for the backward, when it is cut off; else BGI_NO_EDGE */
-    size_t *stash_offsets;      /* inside its slot */
-    bg_schedule_edge *edges;    /* of the schedule problem; same numbers as plan->edges, which has rings behind them */
-    bgi_edge_facts *edge_facts; /* the same numbers */
-    uint32_t edge_count;
-    /* remote buffers of the schedule: of variables, then of edges */
-    bg_schedule_buffer *buffers;
-    uint32_t buffer_count, variable_buffer_count;
-    uint32_t *buffer_of;  /* by value: buffer of a variable, BGI_NO_BUFFER */
-    bgi_operand *windows; /* by value: where a variable with a buffer is when that is loaded */
-    /* by value: elements of the piece that a replica keeps of a remote parameter; 0: all. Its window has all pieces. */
-    int64_t *home_pieces;
-    uint8_t *equal_axes; /* by value: tensor axes along which replicas have the same bits; NULL: nobody asks */
-    /* by value: storage of roots. Variables and constants by device: see bgi_variable_place. */
-    bgi_operand *storage; /* of results: where their producer writes */
-    bool *is_transient;
-    uint32_t *writer_stage;    /* of variables; UINT32_MAX */
-    bgi_operand *places;       /* [value * device_count + device] of variables and constants; valid when placed */
-    bool *is_placed;           /* the same index */
-    bgi_operand *input_places; /* [value * stage_count + stage] of inputs */
-    bool *input_is_used;       /* the same index */
-    size_t *segment_peaks;     /* transient bytes, by segment */
-    size_t *scratch_offsets;   /* by op */
-    bg_kernel *kernels;        /* by op */
-    const bool *is_anchor;     /* by request: its value is an output of the graph for its sake only; NULL: none is */
-    /* what outputs of the plan are */
-    bg_value *output_values;
+
+    /* Results of passes (results.h): NULL until they are made, and in builds that verify passes NULL to a pass whose
+     * row does not name them. */
+    uint32_t made;         /* bits of bgi_result */
+    const bool *is_anchor; /* by request: its value is an output of the graph for its sake only */
+    bg_graph *graph;       /* before GRAPH is made: NULL until a pass changes the source */
+    bgi_scheduling *scheduling;
+    bgi_stages *stages;
+    bgi_partition *partition;
+    bg_value *output_values; /* by output of the plan */
+    bgi_residency *residency;
+    bgi_edges *edges;
+    bg_kernel *kernels; /* by op */
+    bgi_placement *placement;
 } bgi_compiler;
 
-/* problem.c, in this order. bgi_give_up_pipeline: with one device there is nothing to overlap. */
+/* ---- passes: see passes.def ---- */
+
+/* forward.c */
+bg_status bgi_mark_requests(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_copy_outputs(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_enter_loop(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_prune_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_fuse_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_ensure_own_graph(bgi_compiler *compiler, bg_error *error);
+
+/* graph_passes.c */
+bg_status bgi_cut_stages(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_assign_graph_stages(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_check_limits(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_synchronize_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_train_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_accumulate_in_place(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_share_variables(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_shard_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_fuse_graph_products(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_partition_graph(bgi_compiler *compiler, bg_error *error);
+
+/* outputs.c, leaves.c, budget.c */
+bg_status bgi_list_streams(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
+
+/* problem.c. bgi_adapt_generator runs when the devices of stages are known: a schedule that the options leave open must
+ * accept stages that share devices, and on one device there is nothing to overlap. */
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
-void bgi_give_up_pipeline(bgi_compiler *compiler);
-bg_status bgi_make_schedule(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
 
 /* anchors.c: a copy of the graph whose outputs are also the values that requests name; NULL when it marks all. */
 bg_status bgi_mark_anchors(bgi_compiler *compiler, const bg_graph *graph, bg_graph **out, bg_error *error);
@@ -94,18 +99,16 @@ bg_value bgi_find_output(const bg_graph *graph, const char *name);
 bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *error);
 
 /* replicas.c: how many there are, and which get the same data; needs the stages' devices. */
-bg_status bgi_find_replicas(bgi_compiler *compiler, bg_error *error);
-
-/* compile.c: from a training graph with all ops to the memory layout. */
-bg_status bgi_lower(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_count_replicas(bgi_compiler *compiler, bg_error *error);
 
 /* trial.c */
-/* A compiler with a plan and a graph of its own and the same stages, for bgi_lower. On failure too it is to be ended;
- * `plan` may be taken out of it before that. */
+/* A compiler with a plan and a graph of its own and the same stages, for compiler->lower. On failure too it is to be
+ * ended; `plan` may be taken out of it before that. */
 bg_status bgi_trial_begin(const bgi_compiler *compiler, bgi_compiler *out, bg_error *error);
 void bgi_trial_end(bgi_compiler *trial);
-/* For the schedule `auto`: room for slots, and whether W is apart. */
-bg_status bgi_prepare_search(bgi_compiler *compiler, bg_error *error);
+
+/* search.c: for the schedule `auto`: room for slots, and whether W is apart. */
+bg_status bgi_search_schedule(bgi_compiler *compiler, bg_error *error);
 
 /* recompute.c: adds the ops that the options have run again. */
 bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
@@ -121,23 +124,48 @@ bg_status bgi_hoist_loads(bgi_compiler *compiler, bg_error *error);
 void bgi_add_edge_buffers(bgi_compiler *compiler);
 /* With a schedule: marks crossings that are worth it; true when there are new ones, edges are then grouped again. */
 bool bgi_decide_remote_edges(bgi_compiler *compiler);
+/* With a schedule: of which accumulators each replica stores the piece that it updates. */
+bg_status bgi_decide_gradient_pieces(bgi_compiler *compiler, bg_error *error);
 bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
 /* Over which tensor axes the remote store of a crossing is in pieces. */
 uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing);
 /* Then the device holds fewer micro-batches of them than the order keeps. */
 bool bgi_activations_may_be_remote(const bg_options *options);
+
+/* edges.c */
+/* Anew each time. */
+bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
+/* Slot of a crossing for its readers, and for who writes it. */
+bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
+bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
+/* The same for what is kept for the backward, when that has an edge of its own. */
+bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
+bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
+
+/* kernels.c */
+bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
+/* The op as its kernel sees it: with pieces where the op works on them. `types` has room for all operands. */
+bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
+
+/* windows.c: adds rings to the plan's edges; gives windows and rings their offsets. */
 bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *remote_offsets, bg_error *error);
+
+/* Slots of what R makes for its B: a device's share memory where they are not in use at the same time (repeats.c). */
+bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge);
+bg_status bgi_lay_out_repeats(bgi_compiler *c, uint32_t device, size_t *offset, bg_error *error);
+
+/* layout.c */
+bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
+/* What a variable or constant is to a device that holds it, or a window of it. */
+bg_memory_class bgi_leaf_class(const bgi_value *value);
+/* The same among the classes of what may be remote. */
+bg_location_class bgi_leaf_location(const bgi_value *value);
 
 /* transfers.c */
 bg_status bgi_write_transfers(bgi_compiler *compiler, bg_error *error);
 
-/* layout.c, in this order */
-bg_action_kind bgi_action_of_segment(bgi_segment_kind kind);
-void bgi_find_writers(bgi_compiler *compiler);
-/* Anew each time. */
-bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
-bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
-bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
+/* beside.c: which sums over replicas the device does not wait for. */
+bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
 
 /* phases.c, with all places */
 bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);
@@ -148,24 +176,26 @@ bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
 bg_kernel bgi_slot_copy_kernel(void);
 /* Whether calls of the type (NULL: of none) have nothing to run but issue a transfer. */
 bool bgi_op_type_is_transfer(const bg_op_type *type);
-/* Slot of a crossing for its readers, and for who writes it. */
-bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
-bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
-/* The same for what is kept for the backward, when that has an edge of its own. */
-bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
-bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
 /* Where an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
-bool bgi_op_is_alias(const bgi_compiler *compiler, const bgi_op *op);
-/* layout.c: what a variable or constant is to a device that holds it, or a window of it. */
-bg_memory_class bgi_leaf_class(const bgi_value *value);
+/* ---- small things ---- */
 
-/* layout.c: the op as its kernel sees it: with pieces where the op works on them. `types` has room for all operands. */
-bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
+static inline bg_action_kind bgi_action_of_segment(bgi_segment_kind kind)
+{
+    static const bg_action_kind action_of[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
+                                               BG_ACTION_WEIGHTS, BG_ACTION_UPDATE};
+
+    return action_of[kind];
+}
 
 static inline uint32_t bgi_stage_device(const bgi_compiler *compiler, uint32_t stage)
 {
-    return compiler->stages.stage_devices[stage];
+    return compiler->stages->stage_devices[stage];
+}
+
+static inline bool bgi_reduces_in_backward(const bg_plan *plan)
+{
+    return plan->options.replicas.reduce_time != BG_REDUCE_IN_UPDATE;
 }
 
 /* ---- pieces (transform/sharding.c) ---- */
@@ -175,16 +205,16 @@ static inline size_t bgi_piece_bytes(const bgi_value *value)
     return (size_t)value->piece * bg_dtype_size_bytes(value->type.dtype);
 }
 
-/* What a value takes where it lives: whole, whole with room for the last replicas' padding, or one piece. */
-static inline size_t bgi_stored_bytes(const bgi_compiler *compiler, const bgi_value *value)
+/* Bytes of a value where it lives: whole, whole with room for the last replicas' padding, or one piece. */
+static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *value)
 {
     const size_t whole = bg_type_size_bytes(&value->type);
-    const size_t pieces = bgi_piece_bytes(value) * (value->is_piece ? 1 : bgi_plan_data_replicas(compiler->plan));
+    const size_t pieces = bgi_piece_bytes(value) * (value->is_piece ? 1 : bgi_plan_data_replicas(plan));
 
     return value->is_piece || pieces > whole ? pieces : whole;
 }
 
-/* Between devices only a piece travels, unless somebody reads the whole. */
+/* Between devices only a piece travels, unless an op reads the whole. */
 static inline bool bgi_travels_as_piece(const bgi_value *value)
 {
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);
@@ -192,21 +222,22 @@ static inline bool bgi_travels_as_piece(const bgi_value *value)
 
 static inline size_t bgi_home_piece_bytes(const bgi_compiler *compiler, uint32_t id)
 {
-    return (size_t)compiler->home_pieces[id] * bg_dtype_size_bytes(compiler->graph->values[id].type.dtype);
+    return (size_t)compiler->residency->home_pieces[id] * bg_dtype_size_bytes(compiler->graph->values[id].type.dtype);
 }
 
-/* What a variable takes in its remote store. */
+/* Bytes of a variable in its remote store. */
 static inline size_t bgi_home_bytes(const bgi_compiler *compiler, uint32_t id)
 {
-    return compiler->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id)
-                                         : bgi_stored_bytes(compiler, &compiler->graph->values[id]);
+    return compiler->residency->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id)
+                                                    : bgi_stored_bytes(compiler->plan, &compiler->graph->values[id]);
 }
 
-/* What it takes on the device: with room for the last replicas' padding when it comes in pieces. */
+/* Bytes of its window on the device: with room for the last replicas' padding when it comes in pieces. */
 static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
 {
-    return compiler->home_pieces[id] > 0 ? bgi_home_piece_bytes(compiler, id) * bgi_plan_data_replicas(compiler->plan)
-                                         : bgi_stored_bytes(compiler, &compiler->graph->values[id]);
+    return compiler->residency->home_pieces[id] > 0
+               ? bgi_home_piece_bytes(compiler, id) * bgi_plan_data_replicas(compiler->plan)
+               : bgi_stored_bytes(compiler->plan, &compiler->graph->values[id]);
 }
 
 /* A parameter of which each replica updates a piece: gathered after that, unless the next load does. */
@@ -215,7 +246,7 @@ static inline bool bgi_is_gathered(const bgi_compiler *compiler, uint32_t id)
     const bgi_value *value = &compiler->graph->values[id];
 
     return value->kind == BGI_VALUE_VARIABLE && value->role != BG_ROLE_ACCUMULATOR && value->piece > 0 &&
-           !value->is_piece && compiler->home_pieces[id] == 0;
+           !value->is_piece && compiler->residency->home_pieces[id] == 0;
 }
 
 #endif

@@ -98,8 +98,8 @@ static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bo
 /* A block that automatic stages cut is measured as the whole that it was. */
 static bg_status scale_measured(bgi_estimate *e, const bg_options *options, bool *is_part, bg_error *error)
 {
-    for (uint32_t i = 0; i < options->block_cost_count; i++) {
-        const bg_block_cost *measured = &options->block_costs[i];
+    for (uint32_t i = 0; i < options->execution.block_cost_count; i++) {
+        const bg_block_cost *measured = &options->execution.block_costs[i];
         bool is_known = false;
         for (uint32_t b = 1; b < e->graph->block_count; b++) {
             const bgi_block *block = &e->graph->blocks[b];
@@ -140,14 +140,14 @@ bg_status bgi_estimate_costs(const bg_graph *graph, const bgi_partition *partiti
     bool *is_part;
     bg_status status = BG_OK;
 
-    e.sums = bgi_arena_take(&scratch, graph->block_count * KIND_COUNT, sizeof *e.sums);
-    e.factors = bgi_arena_take(&scratch, graph->block_count * KIND_COUNT, sizeof *e.factors);
-    is_part = bgi_arena_take(&scratch, graph->block_count, sizeof *is_part);
+    e.sums = bgi_arena_allocate(&scratch, graph->block_count * KIND_COUNT, sizeof *e.sums);
+    e.factors = bgi_arena_allocate(&scratch, graph->block_count * KIND_COUNT, sizeof *e.factors);
+    is_part = bgi_arena_allocate(&scratch, graph->block_count, sizeof *is_part);
     if (e.sums == NULL || e.factors == NULL || is_part == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "costs", graph->block_count * KIND_COUNT * sizeof *e.sums));
     for (size_t i = 0; i < graph->block_count * KIND_COUNT; i++)
         e.factors[i] = 1.0;
-    if (options->block_cost_count > 0)
+    if (options->execution.block_cost_count > 0)
         sum_blocks(&e);
     BGI_TRY_CLEANUP(scale_measured(&e, options, is_part, error));
     add_costs(&e, costs, flops);

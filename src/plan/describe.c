@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/transport.h>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "plan/options.h"
@@ -20,9 +22,39 @@ const char *bg_memory_class_name(bg_memory_class memory_class)
     return (unsigned)memory_class < BG_MEMORY_CLASS_COUNT ? names[memory_class] : "unknown";
 }
 
-bg_plan_summary bg_plan_summarise(const bg_plan *plan)
+const bg_options *bg_plan_options(const bg_plan *plan)
 {
-    return plan->summary;
+    return &plan->options;
+}
+
+const bg_optimizer *bg_plan_optimizer(const bg_plan *plan)
+{
+    return plan->training ? &plan->optimizer : NULL;
+}
+
+bg_plan_summary bg_plan_summarize(const bg_plan *plan)
+{
+    const bg_transport *transport = plan->options.execution.transport;
+    bg_plan_summary summary = plan->summary;
+
+    /* A plan is the same for any number of them, so it is not part of what is kept. */
+    summary.ranks = transport != NULL ? transport->rank_count : 1;
+    summary.variable_count = plan->variable_count;
+    summary.block_count = plan->block_count;
+    summary.edge_count = plan->edge_count;
+    summary.update_levels = plan->training ? plan->problem.update_level_count : 0;
+    summary.data_replicas = plan->training ? bgi_plan_data_replicas(plan) : 1;
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
+            summary.sums += plan->devices[d].instructions[i].reduced_count > 0 &&
+                            plan->devices[d].instructions[i].action.kind == BG_ACTION_REDUCE;
+            summary.sums_beside += plan->devices[d].instructions[i].is_beside;
+        }
+    for (uint32_t v = 0; v < plan->variable_count; v++)
+        if (plan->variables[v].role == BG_ROLE_ACCUMULATOR && plan->variables[v].piece_count > 0)
+            summary.bytes_not_stored +=
+                bg_type_size_bytes(&plan->variables[v].type) - bgi_plan_variable_bytes(&plan->variables[v]);
+    return summary;
 }
 
 size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class)
@@ -44,11 +76,14 @@ const bg_schedule *bg_plan_schedule(const bg_plan *plan)
 
 bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
     return bg_schedule_timetable(plan->schedule, &plan->problem, out_text, error);
 }
 
 /* "1.23 MB": thousands, three figures. */
-static const char *bytes_text(size_t bytes, char text[32])
+const char *bgi_bytes_text(uint64_t bytes, char *text)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     double value = (double)bytes;
@@ -56,7 +91,7 @@ static const char *bytes_text(size_t bytes, char text[32])
 
     while (value >= 1000.0 && unit + 1 < sizeof units / sizeof units[0])
         value /= 1000.0, unit++;
-    snprintf(text, 32,
+    snprintf(text, BGI_BYTES_TEXT_BYTES,
              unit == 0       ? "%.0f %s"
              : value < 10.0  ? "%.2f %s"
              : value < 100.0 ? "%.1f %s"
@@ -77,34 +112,38 @@ static bool has_column(const bg_plan *plan, int memory_class)
     return memory_class != BG_MEMORY_REMOTE && (memory_class != BG_MEMORY_WINDOW || has_windows);
 }
 
-static void add_memory_rows(bgi_text *text, const bg_plan *plan)
+static void add_memory_rows(bgi_string *text, const bg_plan *plan)
 {
-    bgi_text_add(text, "%-8s", "bytes");
+    bgi_string_add(text, "%-8s", "bytes");
     for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
         if (has_column(plan, k))
-            bgi_text_add(text, " %11s", bg_memory_class_name((bg_memory_class)k));
-    bgi_text_add(text, " %11s %11s %11s\n", "device", "budget", "remote");
+            bgi_string_add(text, " %11s", bg_memory_class_name((bg_memory_class)k));
+    bgi_string_add(text, " %11s %11s %11s\n", "device", "budget", "remote");
     for (uint32_t d = 0; d < plan->device_count; d++) {
         const bgi_plan_device *device = &plan->devices[d];
-        bgi_text_add(text, "device %u", d);
+        bgi_string_add(text, "device %u", d);
         for (int k = 0; k < BG_MEMORY_CLASS_COUNT; k++)
             if (has_column(plan, k))
-                bgi_text_add(text, " %11zu", device->class_bytes[k]);
-        bgi_text_add(text, " %11zu", device->arena_bytes);
+                bgi_string_add(text, " %11zu", device->class_bytes[k]);
+        bgi_string_add(text, " %11zu", device->arena_bytes);
         if (bgi_options_budget(&plan->options, d) != 0)
-            bgi_text_add(text, " %11zu", bgi_options_budget(&plan->options, d));
+            bgi_string_add(text, " %11zu", bgi_options_budget(&plan->options, d));
         else
-            bgi_text_add(text, " %11s", "unlimited");
-        bgi_text_add(text, " %11zu\n", device->remote_bytes);
+            bgi_string_add(text, " %11s", "unlimited");
+        bgi_string_add(text, " %11zu\n", device->remote_bytes);
     }
 }
 
 bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
 
     add_memory_rows(&text, plan);
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }
 
 /* The largest class on a device and what would make it smaller. */
@@ -118,11 +157,11 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     *out_class = largest;
     switch (largest) {
     case BG_MEMORY_STATE:
-        return "offload the optimiser's state (--offload-optimiser), or use more stages";
+        return "offload the optimizer's state (--offload-optimizer), or use more stages";
     case BG_MEMORY_WINDOW:
         return "use more stages, or load on demand";
     case BG_MEMORY_STASH:
-        if (plan->options.recompute == BG_RECOMPUTE_NONE)
+        if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
             return "recompute activations instead of keeping them (--recompute auto), use a schedule that keeps fewer "
                    "micro-batches in flight, more stages, or a smaller micro-batch";
         return plan->device_count > 1 ? "use schedule `interleaved` or `sequential`, which keep fewer micro-batches in "
@@ -133,13 +172,13 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
         return "use a smaller micro-batch, or more stages";
     default:
         return plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0
-                   ? "use more stages, or offload the optimiser's state (--offload-optimiser)"
+                   ? "use more stages, or offload the optimizer's state (--offload-optimizer)"
                    : "use more stages";
     }
 }
 
 /* The variable or edge that takes most of a device's arena. */
-static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
+static void add_largest(bgi_string *text, const bg_plan *plan, uint32_t device)
 {
     size_t most = 0;
     char size[32];
@@ -148,7 +187,8 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
 
     for (uint32_t v = 0; v < plan->variable_count; v++)
         for (uint32_t p = 0; p < plan->variables[v].place_count; p++)
-            if (plan->variables[v].places[p].device == device && !plan->variables[v].places[p].is_remote &&
+            if (plan->variables[v].places[p].device == device &&
+                plan->variables[v].places[p].operand.memory == BGI_MEMORY_ARENA &&
                 bgi_plan_variable_bytes(&plan->variables[v]) > most) {
                 most = bgi_plan_variable_bytes(&plan->variables[v]);
                 name = plan->variables[v].name;
@@ -160,11 +200,11 @@ static void add_largest(bgi_text *text, const bg_plan *plan, uint32_t device)
             edge = e;
         }
     if (edge != BGI_NO_EDGE)
-        bgi_text_add(text, ", the largest single part %s of stage %u, %u slots of %zu bytes, %s",
-                     plan->edges[edge].is_stash ? "the stash" : "the stream", plan->problem.edges[edge].to_stage,
-                     plan->edges[edge].depth, plan->edges[edge].slot_bytes, bytes_text(most, size));
+        bgi_string_add(text, ", the largest single part %s of stage %u, %u slots of %zu bytes, %s",
+                       plan->edges[edge].is_stash ? "the stash" : "the stream", plan->problem.edges[edge].to_stage,
+                       plan->edges[edge].depth, plan->edges[edge].slot_bytes, bgi_bytes_text(most, size));
     else if (most > 0)
-        bgi_text_add(text, ", the largest single part variable `%s`, %s", name, bytes_text(most, size));
+        bgi_string_add(text, ", the largest single part variable `%s`, %s", name, bgi_bytes_text(most, size));
 }
 
 static size_t bytes_over(const bg_plan *plan, uint32_t device)
@@ -176,7 +216,7 @@ static size_t bytes_over(const bg_plan *plan, uint32_t device)
 
 bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
 {
-    bgi_text text = {0};
+    bgi_string text = {0};
     char need[32], have[32], part[32];
     uint32_t worst = 0;
     bg_memory_class largest;
@@ -188,17 +228,17 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
             worst = d;
     budget = bgi_options_budget(&plan->options, worst);
     remedy = remedy_for(plan, worst, &largest);
-    bgi_text_add(&text, "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s)", worst,
-                 bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
-                 bytes_text(budget, have), budget, bg_memory_class_name(largest),
-                 bytes_text(plan->devices[worst].class_bytes[largest], part));
+    bgi_string_add(&text, "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s)", worst,
+                   bgi_bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
+                   bgi_bytes_text(budget, have), budget, bg_memory_class_name(largest),
+                   bgi_bytes_text(plan->devices[worst].class_bytes[largest], part));
     add_largest(&text, plan, worst);
-    bgi_text_add(&text, "; %s\n", remedy);
+    bgi_string_add(&text, "; %s\n", remedy);
     add_memory_rows(&text, plan);
     if (text.length > 0 && !text.failed)
         text.data[text.length - 1] = '\0'; /* no newline at the end of an error */
     bg_error_set(error, BG_ERROR_BUDGET, "%s", text.data != NULL ? text.data : "a device is over its budget");
-    bgi_text_clear(&text);
+    bgi_string_clear(&text);
     return BG_ERROR_BUDGET;
 }
 
@@ -206,93 +246,112 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
 
 bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
 
     for (uint32_t b = 0; b < plan->block_count; b++)
-        bgi_text_add(&text, "block %s: stage %u, device %u\n", plan->blocks[b].name, plan->blocks[b].stage,
-                     plan->stage_devices[plan->blocks[b].stage]);
-    return bgi_text_finish(&text, out_text, error);
+        bgi_string_add(&text, "block %s: stage %u, device %u\n", plan->blocks[b].name, plan->blocks[b].stage,
+                       plan->stage_devices[plan->blocks[b].stage]);
+    return bgi_string_finish(&text, out_text, error);
 }
 
 /* ---- programs ---- */
 
-static void add_operand(bgi_text *text, const bgi_operand *operand)
+/* "d0+64" in the arena of device 0, "d0+64[e2]" in slots there, "remote 0+64", and "e1+64" in a message of edge 1. */
+static void add_operand(bgi_string *text, uint32_t device, const bgi_operand *operand)
 {
-    bgi_text_add(text, "%s%u+%zu", operand->is_remote ? "remote " : "d", operand->device, operand->offset);
+    const bool is_window = operand->memory == BGI_MEMORY_WINDOW;
+
+    bgi_string_add(text, "%s%u+%zu",
+                   is_window                              ? "e"
+                   : operand->memory == BGI_MEMORY_REMOTE ? "remote "
+                                                          : "d",
+                   is_window ? operand->edge : device, operand->offset);
     if (operand->stride != 0)
-        bgi_text_add(text, "+r*%zu", operand->stride);
-    if (operand->edge != BGI_NO_EDGE)
-        bgi_text_add(text, "[e%u]", operand->edge);
+        bgi_string_add(text, "+r*%zu", operand->stride);
+    if (operand->edge != BGI_NO_EDGE && !is_window)
+        bgi_string_add(text, "[e%u]", operand->edge);
 }
 
-static void add_call(bgi_text *text, const bgi_call *call)
+static void add_call(bgi_string *text, uint32_t device, const bgi_call *call)
 {
-    bgi_text_add(text, "    %s `%s`", call->kernel.name, call->name);
+    bgi_string_add(text, "    %s `%s`", call->kernel.name, call->name);
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
-        bgi_text_add(text, "%s", i == call->input_count ? " -> " : i == 0 ? " " : ", ");
-        add_operand(text, &call->operands[i]);
+        bgi_string_add(text, "%s", i == call->input_count ? " -> " : i == 0 ? " " : ", ");
+        add_operand(text, device, &call->operands[i]);
     }
-    bgi_text_add(text, "\n");
+    bgi_string_add(text, "\n");
 }
 
-static void add_instruction(bgi_text *text, const bgi_instruction *instruction)
+static void add_instruction(bgi_string *text, uint32_t device, const bgi_instruction *instruction)
 {
     const bg_action *action = &instruction->action;
 
-    bgi_text_add(text, "  %s stage %u micro-batch %u", bg_action_kind_name(action->kind), action->stage,
-                 action->micro_batch);
+    bgi_string_add(text, "  %s stage %u micro-batch %u", bg_action_kind_name(action->kind), action->stage,
+                   action->micro_batch);
     if (action->kind == BG_ACTION_SEND || action->kind == BG_ACTION_RECEIVE)
-        bgi_text_add(text, " edge %u", action->index);
+        bgi_string_add(text, " edge %u", action->index);
     if (instruction->after_calls > 0)
-        bgi_text_add(text, " after call %u", instruction->after_calls);
+        bgi_string_add(text, " after call %u", instruction->after_calls);
     if (action->kind == BG_ACTION_UPDATE)
-        bgi_text_add(text, " level %u", action->index);
+        bgi_string_add(text, " level %u", action->index);
     for (uint32_t i = 0; i < instruction->acquire_count; i++)
-        bgi_text_add(text, " acquire e%u", instruction->acquires[i]);
+        bgi_string_add(text, " acquire e%u", instruction->acquires[i]);
     for (uint32_t i = 0; i < instruction->release_count; i++)
-        bgi_text_add(text, " release e%u", instruction->releases[i]);
+        bgi_string_add(text, " release e%u", instruction->releases[i]);
     if (instruction->issues > 0)
-        bgi_text_add(text, " buffer %u, %u transfers", action->index, instruction->issues);
+        bgi_string_add(text, " buffer %u, %u transfers", action->index, instruction->issues);
     if (instruction->io_wait > 0)
-        bgi_text_add(text, " after transfer %u", instruction->io_wait);
-    bgi_text_add(text, "\n");
+        bgi_string_add(text, " after transfer %u", instruction->io_wait);
+    if (instruction->is_beside)
+        bgi_string_add(text, " beside what follows");
+    if (instruction->needs_sum)
+        bgi_string_add(text, " after the sum");
+    bgi_string_add(text, "\n");
     for (uint32_t i = 0; i < instruction->call_count; i++) {
         if (instruction->call_waits != NULL && instruction->call_waits[i] > 0)
-            bgi_text_add(text, "    after transfer %u\n", instruction->call_waits[i]);
-        add_call(text, &instruction->calls[i]);
+            bgi_string_add(text, "    after transfer %u\n", instruction->call_waits[i]);
+        add_call(text, device, &instruction->calls[i]);
     }
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
-        bgi_text_add(text, "    copy %zu bytes ", instruction->copies[i].size_bytes);
-        add_operand(text, &instruction->copies[i].operand);
-        bgi_text_add(text, "\n");
+        bgi_string_add(text, "    copy %zu bytes ", instruction->copies[i].size_bytes);
+        add_operand(text, device, &instruction->copies[i].operand);
+        bgi_string_add(text, "\n");
     }
     for (uint32_t i = 0; i < instruction->reduced_count; i++) {
         const bgi_reduced *reduced = &instruction->reduced[i];
-        bgi_text_add(text, "    %" PRId64 " elements ", reduced->element_count);
-        add_operand(text, &reduced->operand);
+        bgi_string_add(text, "    %" PRId64 " elements ", reduced->element_count);
+        add_operand(text, device, &reduced->operand);
         if (reduced->piece_count > 0)
-            bgi_text_add(text, ", pieces of %" PRId64, reduced->piece_count);
-        bgi_text_add(text, "\n");
+            bgi_string_add(text, ", pieces of %" PRId64, reduced->piece_count);
+        bgi_string_add(text, "\n");
     }
 }
 
 bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
 
     for (uint32_t e = 0; e < plan->edge_count; e++)
-        bgi_text_add(&text, "edge %u: device %u -> %u, %u slots of %zu bytes at %zu%s%s\n", e,
-                     plan->edges[e].from_device, plan->edges[e].to_device, plan->edges[e].depth,
-                     plan->edges[e].slot_bytes, plan->edges[e].offset, plan->edges[e].is_stash ? ", stash" : "",
-                     plan->edges[e].per_step    ? ", once a step"
-                     : plan->edges[e].is_remote ? ", remote"
-                     : plan->edges[e].is_ring   ? ", ring"
-                                                : "");
+        bgi_string_add(&text, "edge %u: device %u -> %u, %u slots of %zu bytes at %zu%s%s\n", e,
+                       plan->edges[e].from_device, plan->edges[e].to_device, plan->edges[e].depth,
+                       plan->edges[e].slot_bytes, plan->edges[e].offset, plan->edges[e].is_stash ? ", stash" : "",
+                       plan->edges[e].per_step    ? ", once a step"
+                       : plan->edges[e].is_remote ? ", remote"
+                       : plan->edges[e].is_ring   ? ", ring"
+                                                  : "");
     for (uint32_t d = 0; d < plan->device_count; d++) {
-        bgi_text_add(&text, "device %u: %zu bytes, %zu remote\n", d, plan->devices[d].arena_bytes,
-                     plan->devices[d].remote_bytes);
+        bgi_string_add(&text, "device %u: %zu bytes, %zu remote\n", d, plan->devices[d].arena_bytes,
+                       plan->devices[d].remote_bytes);
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
-            add_instruction(&text, &plan->devices[d].instructions[i]);
+            add_instruction(&text, d, &plan->devices[d].instructions[i]);
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }

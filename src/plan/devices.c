@@ -1,7 +1,7 @@
 /*
  * devices.c: which device each stage is on, and the rules about devices.
  *
- *     device_mapping        as given; neighbours on one device stay two stages
+ *     device_mapping        as given; neighbors on one device stay two stages
  *     @ or device ids       as given; a stage without one is on the device of its own number
  *     nothing               the schedule's placement (line, loop, fold); phases: stage i of each phase on device i,
  * with two groups on device 2 i (even phases) or 2 i + 1 (odd ones)
@@ -18,13 +18,14 @@
 #include "core/error.h"
 #include "plan/log.h"
 #include "core/text.h"
+#include "options/choices.h"
 #include "plan/options.h"
 
 enum { MOST_IDLE_DEVICES = 64 };
 
-bool bgi_merges_neighbours(const bg_options *options, const bg_schedule_generator *generator)
+bool bgi_merges_neighbors(const bg_options *options, const bg_schedule_generator *generator)
 {
-    return options->strategy != BG_STRATEGY_PHASED && options->device_mapping == NULL &&
+    return options->execution.strategy != BG_STRATEGY_PHASED && options->execution.device_mapping == NULL &&
            generator->placement != BG_PLACEMENT_FOLD;
 }
 
@@ -34,12 +35,14 @@ static bg_status apply_mapping(const bg_options *options, bgi_stages *stages, bg
 {
     if (stages->has_text_devices)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "device_mapping and @ in stages `%s` both give devices; use one of them", options->stages);
-    if (options->device_mapping_count != stages->stage_count)
+                            "device_mapping and @ in stages `%s` both give devices; use one of them",
+                            options->execution.stages);
+    if (options->execution.device_mapping_count != stages->stage_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "device_mapping has %u devices, there are %u stages; give one device for each stage",
-                            options->device_mapping_count, stages->stage_count);
-    memcpy(stages->stage_devices, options->device_mapping, stages->stage_count * sizeof *stages->stage_devices);
+                            options->execution.device_mapping_count, stages->stage_count);
+    memcpy(stages->stage_devices, options->execution.device_mapping,
+           stages->stage_count * sizeof *stages->stage_devices);
     return BG_OK;
 }
 
@@ -65,15 +68,16 @@ static void place_phases(const bg_options *options, bgi_stages *stages)
     for (uint32_t s = 0; s < stages->stage_count; s++) {
         const uint32_t phase = stages->stage_phases[s];
         number = s > 0 && stages->stage_phases[s - 1] == phase ? number + 1 : 0;
-        stages->stage_devices[s] = options->phases_parallel ? 2 * number + phase % 2 : number;
+        stages->stage_devices[s] = options->execution.phases_parallel ? 2 * number + phase % 2 : number;
     }
 }
 
 static bg_status place_by_schedule(const bg_options *options, const bg_schedule_generator *generator,
                                    bgi_stages *stages, bg_error *error)
 {
-    const uint32_t count = options->device_count != 0 ? options->device_count
-                                                      : bg_schedule_default_devices(generator, stages->stage_count);
+    const uint32_t count = options->execution.device_count != 0
+                               ? options->execution.device_count
+                               : bg_schedule_default_devices(generator, stages->stage_count);
 
     return bg_schedule_place(generator, stages->stage_count, count, stages->stage_devices, error);
 }
@@ -103,7 +107,7 @@ static bg_status check_idle(const bg_options *options, const bgi_stages *stages,
                             "number the devices from 0 without gaps",
                             first, count - 1, idle, MOST_IDLE_DEVICES);
     snprintf(text, sizeof text, "devices without a stage are idle: %u of %u, first device %u", idle, count, first);
-    bgi_say(options, BG_LOG_WARNING, text);
+    bgi_log(options, BG_LOG_WARNING, text);
     return BG_OK;
 }
 
@@ -116,20 +120,20 @@ static bg_status check_numbers(const bg_options *options, bgi_stages *stages, bg
             count = stages->stage_devices[s] + 1;
     BGI_TRY(check_idle(options, stages, count, error));
     stages->device_count = count;
-    if (options->device_count != 0 && options->device_count != count)
+    if (options->execution.device_count != 0 && options->execution.device_count != count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "device_count is %u, the stages are on %u devices; leave it 0, or change the stages",
-                            options->device_count, count);
-    if (options->device_model_count != 0 && options->device_model_count != count)
+                            options->execution.device_count, count);
+    if (options->execution.device_model_count != 0 && options->execution.device_model_count != count)
         return bg_error_set(
             error, BG_ERROR_INVALID,
             "devices: speed or memory is given for %u devices, the stages are on %u; give one entry for each device",
-            options->device_model_count, count);
-    if (options->matmul_proportion_count > 1 && options->matmul_proportion_count != count)
+            options->execution.device_model_count, count);
+    if (options->memory.matmul_proportion_count > 1 && options->memory.matmul_proportion_count != count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "matmul_proportions has %u shares, the stages are on %u devices; give one for all, or one "
                             "for each device",
-                            options->matmul_proportion_count, count);
+                            options->memory.matmul_proportion_count, count);
     return BG_OK;
 }
 
@@ -148,14 +152,14 @@ static bg_status check_concurrent(const bgi_stages *stages, bg_error *error)
 /* Parallel phases: even phases on even devices, odd phases on odd ones. Names every stage that is not. */
 static bg_status check_parity(const bgi_stages *stages, bg_error *error)
 {
-    bgi_text wrong = {0};
+    bgi_string wrong = {0};
     bg_status status = BG_OK;
 
     for (uint32_t s = 0; s < stages->stage_count; s++) {
         const uint32_t phase = stages->stage_phases[s], device = stages->stage_devices[s];
         if (phase % 2 != device % 2)
-            bgi_text_add(&wrong, "%sstage %u of phase %u (%s) is on device %u", wrong.length > 0 ? ", " : "", s, phase,
-                         phase % 2 == 0 ? "even" : "odd", device);
+            bgi_string_add(&wrong, "%sstage %u of phase %u (%s) is on device %u", wrong.length > 0 ? ", " : "", s,
+                           phase, phase % 2 == 0 ? "even" : "odd", device);
     }
     if (wrong.failed)
         status = bgi_error_memory(error, "phases", 0);
@@ -164,28 +168,28 @@ static bg_status check_parity(const bgi_stages *stages, bg_error *error)
                               "parallel phases: %s; even phases are on even devices and odd phases on odd ones, or run "
                               "the phases serially",
                               wrong.data);
-    bgi_text_clear(&wrong);
+    bgi_string_clear(&wrong);
     return status;
 }
 
 static bg_status check_phases(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
-    if (stages->has_phases && options->strategy != BG_STRATEGY_PHASED)
+    if (stages->has_phases && options->execution.strategy != BG_STRATEGY_PHASED)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "stages `%s` have phases (;) and the strategy is %s; part stages with |, or take the "
                             "phased strategy",
-                            options->stages, bg_strategy_name(options->strategy));
-    return options->phases_parallel ? check_parity(stages, error) : BG_OK;
+                            options->execution.stages, bgi_strategy_name(options->execution.strategy));
+    return options->execution.phases_parallel ? check_parity(stages, error) : BG_OK;
 }
 
 bg_status bgi_place_stages(const bg_options *options, const bg_schedule_generator *generator, bgi_stages *stages,
                            bg_error *error)
 {
-    if (options->device_mapping != NULL)
+    if (options->execution.device_mapping != NULL)
         BGI_TRY(apply_mapping(options, stages, error));
     else if (has_given_device(stages))
         fill_by_number(stages);
-    else if (options->strategy == BG_STRATEGY_PHASED)
+    else if (options->execution.strategy == BG_STRATEGY_PHASED)
         place_phases(options, stages);
     else
         BGI_TRY(place_by_schedule(options, generator, stages, error));
@@ -198,7 +202,8 @@ bg_status bgi_place_stages(const bg_options *options, const bg_schedule_generato
 
 static bg_status check_stage_count(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
-    if (!options->ipu_limits || options->strategy != BG_STRATEGY_PIPELINED || stages->stage_count >= 2)
+    if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PIPELINED ||
+        stages->stage_count >= 2)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "the pipeline has %u stage; on IPUs it needs at least 2: give more stages, or take the single "
@@ -209,8 +214,8 @@ static bg_status check_stage_count(const bg_options *options, const bgi_stages *
 /* same_as_ipu numbers stages by devices: coming back to a device is coming back to its stage. */
 static bg_status check_ascending(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
-    if (!options->ipu_limits || options->stages != NULL || options->auto_stage != BG_AUTO_STAGE_SAME_AS_IPU ||
-        options->device_mapping != NULL)
+    if (!options->execution.ipu_limits || options->execution.stages != NULL ||
+        options->execution.auto_stage != BG_AUTO_STAGE_SAME_AS_IPU || options->execution.device_mapping != NULL)
         return BG_OK;
     for (uint32_t s = 1; s < stages->stage_count; s++)
         if (stages->stage_devices[s] < stages->stage_devices[s - 1])
@@ -223,7 +228,7 @@ static bg_status check_ascending(const bg_options *options, const bgi_stages *st
 
 static bg_status check_phases_given(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
-    if (!options->ipu_limits || options->strategy != BG_STRATEGY_PHASED || stages->has_phases)
+    if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PHASED || stages->has_phases)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; parts phases)");
@@ -232,24 +237,24 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
 /* IPUs come in powers of two. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
-    const uint64_t total = (uint64_t)stages->device_count * options->replicas;
+    const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;
     uint64_t rounded = 1;
     char text[160];
 
     while (rounded < total)
         rounded *= 2;
-    if (!options->ipu_limits || rounded == total)
+    if (!options->execution.ipu_limits || rounded == total)
         return BG_OK;
-    if (!options->auto_round_devices)
+    if (!options->execution.auto_round_devices)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%u devices x %u replicas = %llu devices; IPUs come in powers of two: take %llu, or let "
                             "auto_round_devices reserve them",
-                            stages->device_count, options->replicas, (unsigned long long)total,
+                            stages->device_count, options->replicas.count, (unsigned long long)total,
                             (unsigned long long)rounded);
     snprintf(text, sizeof text, "%llu devices are reserved for %llu: %llu of them are idle (%.0f%%)",
              (unsigned long long)rounded, (unsigned long long)total, (unsigned long long)(rounded - total),
              100.0 * (double)(rounded - total) / (double)rounded);
-    bgi_say(options, BG_LOG_WARNING, text);
+    bgi_log(options, BG_LOG_WARNING, text);
     return BG_OK;
 }
 
@@ -261,9 +266,9 @@ static bg_status check_shared(const bg_graph *graph, const bg_options *options, 
     uint32_t *users; /* by value: 1 + a stage that uses it */
     bg_status status = BG_OK;
 
-    if (!options->ipu_limits)
+    if (!options->execution.ipu_limits)
         return BG_OK;
-    users = bgi_arena_take(&scratch, graph->value_count, sizeof *users);
+    users = bgi_arena_allocate(&scratch, graph->value_count, sizeof *users);
     if (users == NULL)
         return bgi_error_memory(error, "shared variables", graph->value_count * sizeof *users);
     for (size_t o = 0; status == BG_OK && o < graph->op_count; o++)

@@ -8,9 +8,9 @@
 
 #include "transform/transform.h"
 
-/* Whether neighbours on one device are one stage: not where a schedule folds the line of stages back on itself, nor
+/* Whether neighbors on one device are one stage: not where a schedule folds the line of stages back on itself, nor
  * between phases. */
-bool bgi_merges_neighbours(const bg_options *options, const bg_schedule_generator *generator);
+bool bgi_merges_neighbors(const bg_options *options, const bg_schedule_generator *generator);
 
 /* Gives each stage its device: by device_mapping, else what text and blocks gave (the others: their own number), else
  * where the strategy places it. Checks numbers, phases and concurrent stages. */

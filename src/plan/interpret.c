@@ -13,7 +13,7 @@ enum { ALIGNMENT = 64, MOST_OPERANDS = 64 };
 
 void *bgi_interpret_memory(const bg_plan *plan)
 {
-    void *memory = bgi_aligned_take(ALIGNMENT, plan->devices[0].arena_bytes + ALIGNMENT);
+    void *memory = bgi_aligned_allocate(ALIGNMENT, plan->devices[0].arena_bytes + ALIGNMENT);
 
     if (memory != NULL)
         bgi_interpret_begin(plan, memory);
@@ -23,7 +23,7 @@ void *bgi_interpret_memory(const bg_plan *plan)
 void bgi_interpret_begin(const bg_plan *plan, void *memory)
 {
     for (uint32_t i = 0; i < plan->constant_count; i++)
-        memcpy((char *)memory + plan->constants[i].place.offset, plan->constants[i].data,
+        memcpy((char *)memory + plan->constants[i].place.operand.offset, plan->constants[i].data,
                plan->constants[i].size_bytes);
 }
 
@@ -66,7 +66,7 @@ void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *in
 
 void bgi_interpret_condition(const bg_plan *condition, void *memory, const void *const *values, double *out_value)
 {
-    const bg_kernel_env env = {.seed = condition->options.seed};
+    const bg_kernel_env env = {.seed = condition->options.numerics.seed};
 
     bgi_interpret_step(condition, memory, values, &env, 0, out_value);
 }

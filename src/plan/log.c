@@ -1,7 +1,7 @@
 /*
- * log.c: what the library has to say: to the caller's function (options.log), and to a file (options.log_dir). The file
- * is opened for each message and written at its end: nothing is kept between messages, several processes may share it,
- * and a run allocates nothing for it.
+ * log.c: what the library has to say: to the caller's function (options.reporting.log), and to a file
+ * (options.files.log_dir). The file is opened for each message and written at its end: nothing is kept between
+ * messages, several processes may share it, and a run allocates nothing for it.
  */
 #include "plan/log.h"
 
@@ -21,14 +21,14 @@ enum { PATH_BYTES = 4096, LINE_BYTES = BG_ERROR_MESSAGE_BYTES + 64 };
 
 static bool has_folder(const bg_options *options)
 {
-    return options->log_dir != NULL && options->log_dir[0] != '\0';
+    return options->files.log_dir != NULL && options->files.log_dir[0] != '\0';
 }
 
 /* -1: there is no such file, see errno. */
 static int open_file(const bg_options *options)
 {
     char path[PATH_BYTES];
-    const int length = snprintf(path, sizeof path, "%s/%s", options->log_dir, BGI_LOG_NAME);
+    const int length = snprintf(path, sizeof path, "%s/%s", options->files.log_dir, BGI_LOG_NAME);
 
     if (length < 0 || (size_t)length >= sizeof path) {
         errno = ENAMETOOLONG;
@@ -52,7 +52,7 @@ static void append(const bg_options *options, const char *text, size_t size_byte
         close(file);
 }
 
-void bgi_say(const bg_options *options, bg_log_level level, const char *text)
+void bgi_log(const bg_options *options, bg_log_level level, const char *text)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     const time_t now = time(NULL);
@@ -60,8 +60,8 @@ void bgi_say(const bg_options *options, bg_log_level level, const char *text)
     struct tm parts;
     int length;
 
-    if (options->log != NULL)
-        options->log(options->log_user, level, text);
+    if (options->reporting.log != NULL)
+        options->reporting.log(options->reporting.log_user, level, text);
     if (!has_folder(options))
         return;
     if (gmtime_r(&now, &parts) != NULL)
@@ -75,15 +75,15 @@ void bgi_say(const bg_options *options, bg_log_level level, const char *text)
     append(options, line, (size_t)length + 1);
 }
 
-bool bgi_is_heard(const bg_options *options)
+bool bgi_log_is_enabled(const bg_options *options)
 {
-    return options->log != NULL || has_folder(options);
+    return options->reporting.log != NULL || has_folder(options);
 }
 
-void bgi_silence(bg_options *options)
+void bgi_disable_log(bg_options *options)
 {
-    options->log = NULL;
-    options->log_dir = NULL;
+    options->reporting.log = NULL;
+    options->files.log_dir = NULL;
 }
 
 bg_status bgi_log_begin(const bg_options *options, bg_error *error)
@@ -94,13 +94,13 @@ bg_status bgi_log_begin(const bg_options *options, bg_error *error)
 
     if (!has_folder(options))
         return BG_OK;
-    status = bgi_folder_create(options->log_dir, error);
+    status = bgi_folder_create(options->files.log_dir, error);
     if (status != BG_OK)
         return bg_error_context(error, status, "log_dir");
     file = open_file(options);
     if (file < 0)
-        return bg_error_set(error, BG_ERROR_IO, "log_dir: %s/%s cannot be written: %s", options->log_dir, BGI_LOG_NAME,
-                            bgi_errno_text(errno, reason));
+        return bg_error_set(error, BG_ERROR_IO, "log_dir: %s/%s cannot be written: %s", options->files.log_dir,
+                            BGI_LOG_NAME, bgi_errno_text(errno, reason));
     close(file);
     return BG_OK;
 }
@@ -110,7 +110,7 @@ bg_status bgi_log_plan(const bg_plan *plan, bg_error *error)
     static bg_status (*const prints[])(const bg_plan *, char **, bg_error *) = {
         bg_plan_print_placement, bg_plan_print_memory, bg_plan_print_timetable};
     static const char *const titles[] = {"Stages", "Memory", "Timetable"};
-    bgi_text text = {0};
+    bgi_string text = {0};
     char *whole = NULL;
     bg_status status;
 
@@ -119,13 +119,13 @@ bg_status bgi_log_plan(const bg_plan *plan, bg_error *error)
     for (size_t i = 0; i < sizeof prints / sizeof prints[0]; i++) {
         char *part = NULL;
         BGI_TRY_CLEANUP(prints[i](plan, &part, error));
-        bgi_text_add(&text, "%s:\n%s%s", titles[i], part, i + 1 < sizeof prints / sizeof prints[0] ? "\n" : "");
+        bgi_string_add(&text, "%s:\n%s%s", titles[i], part, i + 1 < sizeof prints / sizeof prints[0] ? "\n" : "");
         free(part);
     }
-    BGI_TRY_CLEANUP(bgi_text_finish(&text, &whole, error));
+    BGI_TRY_CLEANUP(bgi_string_finish(&text, &whole, error));
     append(&plan->options, whole, strlen(whole));
 cleanup:
-    bgi_text_clear(&text);
+    bgi_string_clear(&text);
     free(whole);
     return status;
 }

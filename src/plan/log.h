@@ -1,6 +1,6 @@
 /*
- * log.h: what the library has to say to the caller's function and to the file in options.log_dir (log.c); bgi_say is in
- * plan.h, as runs have something to say too.
+ * log.h: messages for the caller's function and the file in options.files.log_dir (log.c). bgi_log is in plan.h,
+ * because runs log too.
  */
 #ifndef BGI_PLAN_LOG_H
 #define BGI_PLAN_LOG_H
@@ -9,10 +9,10 @@
 
 #define BGI_LOG_NAME "brigade.log"
 
-/* Whether anybody hears it: texts that cost something to make are made then only. */
-bool bgi_is_heard(const bg_options *options);
-/* For plans that are only tried. */
-void bgi_silence(bg_options *options);
+/* Whether a message goes anywhere: costly texts are made only then. */
+bool bgi_log_is_enabled(const bg_options *options);
+/* For trials, which log nothing. */
+void bgi_disable_log(bg_options *options);
 
 /* Makes the folder and the file. BG_ERROR_IO. */
 bg_status bgi_log_begin(const bg_options *options, bg_error *error);

@@ -61,7 +61,7 @@ static void destroy_state(void *state)
 
 static void *find_carried(const loop_state *loop, char *memory, uint32_t i)
 {
-    return memory + loop->plan->variables[loop->plan->carried[i]].places[0].offset;
+    return memory + loop->plan->variables[loop->plan->carried[i]].places[0].operand.offset;
 }
 
 /* Whether a first iteration follows. The condition's own plan works behind the body's memory. */
@@ -190,8 +190,8 @@ static bg_status select_loop(const bg_op_signature *op, bg_kernel_policy policy,
 
     if (state == NULL)
         return bgi_error_memory(error, "a loop", sizeof *state);
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.kernels = policy;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.numerics.kernels = policy;
     status = bg_plan_create_loop(attributes->body, &attributes->loop, &options, &state->plan, error);
     if (status != BG_OK) {
         free(state);

@@ -1,17 +1,19 @@
 /*
- * offload.c: what is remote in a plan, and where its windows are. Knows no transfers: they are transfers.c's.
+ * offload.c: what is remote in a plan. Knows no places in arenas, which windows.c gives, and no transfers, which
+ * transfers.c writes.
  *
- *     weights, accumulators   of a stage and class: one buffer of the schedule. Its window is a place in the arena that
- *                             the variables have whenever the buffer is loaded; windows (and rings) share memory when
- *                             no two of them are needed at the same time in the order of the device. Of sharded
- *                             weights each replica's store has a piece, and the window all pieces one after the other.
+ *     weights, accumulators   of a stage and class: one buffer of the schedule. Of sharded weights each replica's store
+ *                             has a piece. What a stage copies of another one's on the same device has a buffer that is
+ *                             loaded from there, and never stored.
  *     activations             edges on one device that hold more micro-batches than three rings of slots would. Of what
  *                             the replicas along a tensor axis have in common each may keep a piece of a slot. What
  *                             comes in, is read by the forward and kept for the backward is cut in two edges:
  *
  *                                 F(k-1) ==x==> F(k) B(k)     =>     F(k-1) ==x==> F(k) ==x==> B(k)
  *
- *     optimiser state         needs no buffer: it is loaded and stored inside the update, one variable after another.
+ *                             and stored once: what F(k-1) stored is loaded for F(k) and again for B(k).
+ *
+ *     optimizer state         needs no buffer: it is loaded and stored inside the update, one variable after another.
  *
  * Which edges are worth it is known when the schedule is; so the schedule is made first without remote edges, and again
  * with them until nothing changes.
@@ -19,24 +21,21 @@
 #include "plan/compile.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/error.h"
-#include "plan/pack.h"
-#include "schedule/buffers.h"
 
 /* Slots of a remote edge for its producer: one to write while the other one is stored. */
 enum { PRODUCER_SLOTS = 2 };
 
 static bool is_preloaded(const bgi_compiler *c, const bg_tensor_location *location)
 {
-    return !location->on_demand && (c->plan->options.phase_liveness == BG_LIVE_ALWAYS ||
-                                    c->plan->options.phase_liveness == BG_LIVE_OFF_CHIP_AFTER_FWD);
+    return !location->on_demand && (c->plan->options.memory.phase_liveness == BG_LIVE_ALWAYS ||
+                                    c->plan->options.memory.phase_liveness == BG_LIVE_OFF_CHIP_AFTER_FWD);
 }
 
 static bg_residency find_residency(const bg_options *options)
 {
-    switch (options->phase_liveness) {
+    switch (options->memory.phase_liveness) {
     case BG_LIVE_ALWAYS:
         return BG_RESIDENCY_STEP;
     case BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE:
@@ -67,19 +66,29 @@ static bg_tensor_location location_of(const bgi_compiler *c, bg_location_class l
     return bgi_find_location(&c->plan->options, location_class, value->name, bg_type_element_count(&value->type));
 }
 
+static void find_writers(bgi_compiler *c)
+{
+    for (size_t v = 0; v < c->graph->value_count; v++)
+        c->residency->writer_stage[v] = UINT32_MAX;
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++)
+            if (bgi_op_type_writes(c->graph->ops[o].type, i))
+                c->residency->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition->op_stages[o];
+}
+
 /* A variable that nobody writes and several stages read has a place on each of their devices and stays there. */
 static void find_owners(const bgi_compiler *c, uint32_t *owners)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
-        owners[v] = c->writer_stage[v];
+        owners[v] = c->residency->writer_stage[v];
     for (uint32_t o = 0; o < c->graph->op_count; o++)
         for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++) {
-            const uint32_t root = c->partition.roots[c->graph->ops[o].inputs[i].id].id;
-            if (c->writer_stage[root] != UINT32_MAX)
+            const uint32_t root = c->partition->roots[c->graph->ops[o].inputs[i].id].id;
+            if (c->residency->writer_stage[root] != UINT32_MAX)
                 continue;
             if (owners[root] == UINT32_MAX)
-                owners[root] = c->partition.op_stages[o];
-            else if (owners[root] != c->partition.op_stages[o])
+                owners[root] = c->partition->op_stages[o];
+            else if (owners[root] != c->partition->op_stages[o])
                 owners[root] = UINT32_MAX - 1;
         }
 }
@@ -87,18 +96,26 @@ static void find_owners(const bgi_compiler *c, uint32_t *owners)
 /* The buffer of a stage's variables of one class that are loaded alike. */
 static uint32_t find_buffer(bgi_compiler *c, uint32_t stage, bool is_fresh, bool preload)
 {
-    bg_schedule_buffer *buffers = c->buffers;
+    bg_schedule_buffer *buffers = c->residency->buffers;
     uint32_t b = 0;
 
-    while (b < c->buffer_count &&
+    while (b < c->residency->buffer_count &&
            (buffers[b].stage != stage || buffers[b].starts_fresh != is_fresh || buffers[b].preload != preload))
         b++;
-    if (b == c->buffer_count)
-        buffers[c->buffer_count++] = (bg_schedule_buffer){.stage = stage,
-                                                          .starts_fresh = is_fresh,
-                                                          .preload = preload,
-                                                          .residency = find_residency(&c->plan->options)};
+    if (b == c->residency->buffer_count)
+        buffers[c->residency->buffer_count++] = (bg_schedule_buffer){.stage = stage,
+                                                                     .starts_fresh = is_fresh,
+                                                                     .preload = preload,
+                                                                     .residency = find_residency(&c->plan->options)};
     return b;
+}
+
+/* A copy is loaded from the home of what it copies: its buffer is for it alone, and nothing writes it. */
+static uint32_t add_copy_buffer(bgi_compiler *c, uint32_t stage, bool preload)
+{
+    c->residency->buffers[c->residency->buffer_count] =
+        (bg_schedule_buffer){.stage = stage, .preload = preload, .residency = find_residency(&c->plan->options)};
+    return c->residency->buffer_count++;
 }
 
 static void add_level(bg_schedule_buffer *buffer, uint32_t level)
@@ -111,12 +128,12 @@ static void add_users(bgi_compiler *c)
 {
     for (uint32_t o = 0; o < c->graph->op_count; o++)
         for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++) {
-            const uint32_t root = c->partition.roots[c->graph->ops[o].inputs[i].id].id;
-            const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[o]];
+            const uint32_t root = c->partition->roots[c->graph->ops[o].inputs[i].id].id;
+            const bgi_segment *segment = &c->partition->segments[c->partition->op_segments[o]];
             bg_schedule_buffer *buffer;
-            if (c->buffer_of[root] == BGI_NO_BUFFER)
+            if (c->residency->buffer_of[root] == BGI_NO_BUFFER)
                 continue;
-            buffer = &c->buffers[c->buffer_of[root]];
+            buffer = &c->residency->buffers[c->residency->buffer_of[root]];
             if (segment->stage != buffer->stage)
                 continue; /* by an edge */
             buffer->reads |= 1u << bgi_action_of_segment(segment->kind);
@@ -126,23 +143,25 @@ static void add_users(bgi_compiler *c)
                 buffer->writes |= 1u << bgi_action_of_segment(segment->kind);
         }
     /* Other stages get them from the update, replicas are summed before it. */
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
-        const bgi_crossing *crossing = &c->partition.crossings[i];
-        if (c->buffer_of[crossing->value.id] == BGI_NO_BUFFER)
+    for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
+        const bgi_crossing *crossing = &c->partition->crossings[i];
+        if (c->residency->buffer_of[crossing->value.id] == BGI_NO_BUFFER)
             continue;
-        c->buffers[c->buffer_of[crossing->value.id]].reads |= 1u << BG_ACTION_UPDATE;
-        add_level(&c->buffers[c->buffer_of[crossing->value.id]], c->partition.segments[crossing->from_segment].level);
+        c->residency->buffers[c->residency->buffer_of[crossing->value.id]].reads |= 1u << BG_ACTION_UPDATE;
+        add_level(&c->residency->buffers[c->residency->buffer_of[crossing->value.id]],
+                  c->partition->segments[crossing->from_segment].level);
     }
-    for (uint32_t b = 0; b < c->buffer_count; b++)
-        if (c->buffers[b].starts_fresh && bgi_plan_data_replicas(c->plan) > 1) {
-            c->buffers[b].writes |= 1u << BG_ACTION_REDUCE;
-            add_level(&c->buffers[b], 0); /* the sum stands before it */
+    for (uint32_t b = 0; b < c->residency->buffer_count; b++)
+        if (c->residency->buffers[b].starts_fresh && bgi_plan_data_replicas(c->plan) > 1) {
+            c->residency->buffers[b].writes |= 1u << BG_ACTION_REDUCE;
+            if (!bgi_reduces_in_backward(c->plan))
+                add_level(&c->residency->buffers[b], 0); /* the sum stands before it */
         }
     /* Replicas get each other's pieces after the last level. */
     for (uint32_t v = 1; v < c->graph->value_count; v++)
-        if (c->buffer_of[v] != BGI_NO_BUFFER && bgi_is_gathered(c, v)) {
-            c->buffers[c->buffer_of[v]].writes |= 1u << BG_ACTION_GATHER;
-            c->buffers[c->buffer_of[v]].update_levels = 0;
+        if (c->residency->buffer_of[v] != BGI_NO_BUFFER && bgi_is_gathered(c, v)) {
+            c->residency->buffers[c->residency->buffer_of[v]].writes |= 1u << BG_ACTION_GATHER;
+            c->residency->buffers[c->residency->buffer_of[v]].update_levels = 0;
         }
 }
 
@@ -162,11 +181,40 @@ static void keep_copies_alike(bgi_compiler *c)
             const uint32_t original = c->graph->values[v].copy_of.id;
             if (original == 0)
                 continue;
-            if (c->home_pieces[v] == 0)
-                c->home_pieces[original] = 0;
-            if (c->home_pieces[original] == 0)
-                c->home_pieces[v] = 0;
+            if (c->residency->home_pieces[v] == 0)
+                c->residency->home_pieces[original] = 0;
+            if (c->residency->home_pieces[original] == 0)
+                c->residency->home_pieces[v] = 0;
         }
+}
+
+static size_t count_shared_homes(const bgi_compiler *c)
+{
+    size_t count = 0;
+
+    for (size_t v = 1; v < c->graph->value_count; v++)
+        count += c->graph->values[v].shares_home;
+    return count;
+}
+
+/* Puts the variable into its buffer, when it is remote. */
+static void place_variable(bgi_compiler *c, uint32_t v, uint32_t owner)
+{
+    const bgi_value *value = &c->graph->values[v];
+    const bgi_value *named = value->shares_home ? bgi_graph_value(c->graph, value->copy_of) : value;
+    const bg_location_class location_class = location_class_of(value);
+    bg_tensor_location location;
+
+    if (value->kind != BGI_VALUE_VARIABLE || location_class == BG_LOCATION_COUNT || owner >= c->stages->stage_count)
+        return;
+    location = location_of(c, location_class, named);
+    if (location.place != BG_PLACE_REMOTE)
+        return;
+    c->residency->buffer_of[v] = value->shares_home ? add_copy_buffer(c, owner, is_preloaded(c, &location))
+                                                    : find_buffer(c, owner, location_class == BG_LOCATION_ACCUMULATORS,
+                                                                  is_preloaded(c, &location));
+    if (value->role == BG_ROLE_PARAMETER && location.sharded)
+        c->residency->home_pieces[v] = count_piece(c, value);
 }
 
 static void add_bytes(bg_schedule_buffer *buffer, size_t window_bytes, size_t home_bytes)
@@ -183,50 +231,47 @@ static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
     if (c->plan->tensor_1 * c->plan->tensor_2 <= 1)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "activations are sharded, and the model is on no mesh of tensor-parallel replicas, which "
-                            "alone have some in common; shard weights, accumulators or the optimiser's state");
-    return bgi_find_equal_axes(c->graph, &c->scratch, &c->equal_axes, error);
+                            "alone have some in common; shard weights, accumulators or the optimizer's state");
+    return bgi_find_equal_axes(c->graph, &c->scratch, &c->residency->equal_axes, error);
 }
 
 bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
 {
     const size_t values = c->graph->value_count;
-    uint32_t *owners = bgi_arena_take(&c->scratch, values, sizeof *owners);
+    uint32_t *owners = bgi_arena_allocate(&c->scratch, values, sizeof *owners);
 
-    c->writer_stage = bgi_arena_take(&c->scratch, values, sizeof *c->writer_stage);
-    c->buffer_of = bgi_arena_take(&c->scratch, values, sizeof *c->buffer_of);
-    c->home_pieces = bgi_arena_take(&c->scratch, values, sizeof *c->home_pieces);
-    c->crossing_moves = bgi_arena_take(&c->scratch, c->partition.crossing_count, sizeof *c->crossing_moves);
-    /* Two classes, two ways to load; an edge or two for each crossing. */
-    c->buffers =
-        bgi_arena_take(&c->plan->arena, 4 * (size_t)c->stages.stage_count + 2 * (size_t)c->partition.crossing_count,
-                       sizeof *c->buffers);
-    if (owners == NULL || c->writer_stage == NULL || c->buffer_of == NULL || c->home_pieces == NULL ||
-        c->crossing_moves == NULL || c->buffers == NULL)
+    c->residency = bgi_arena_allocate(&c->scratch, 1, sizeof *c->residency);
+    if (c->residency == NULL)
+        return bgi_error_memory(error, "remote buffers", sizeof *c->residency);
+    c->residency->writer_stage = bgi_arena_allocate(&c->scratch, values, sizeof *c->residency->writer_stage);
+    c->residency->buffer_of = bgi_arena_allocate(&c->scratch, values, sizeof *c->residency->buffer_of);
+    c->residency->home_pieces = bgi_arena_allocate(&c->scratch, values, sizeof *c->residency->home_pieces);
+    c->residency->crossing_moves =
+        bgi_arena_allocate(&c->scratch, c->partition->crossing_count, sizeof *c->residency->crossing_moves);
+    /* Two classes, two ways to load; copies; an edge or two for each crossing. */
+    c->residency->buffers = bgi_arena_allocate(&c->plan->arena,
+                                               4 * (size_t)c->stages->stage_count + count_shared_homes(c) +
+                                                   2 * (size_t)c->partition->crossing_count,
+                                               sizeof *c->residency->buffers);
+    if (owners == NULL || c->residency->writer_stage == NULL || c->residency->buffer_of == NULL ||
+        c->residency->home_pieces == NULL || c->residency->crossing_moves == NULL || c->residency->buffers == NULL)
         return bgi_error_memory(error, "remote buffers", values * sizeof *owners);
     BGI_TRY(find_equal_activations(c, error));
-    bgi_find_writers(c);
+    find_writers(c);
     find_owners(c, owners);
-    for (uint32_t v = 0; v < values; v++) {
-        const bgi_value *value = &c->graph->values[v];
-        const bg_location_class location_class = location_class_of(value);
-        bg_tensor_location location;
-        c->buffer_of[v] = BGI_NO_BUFFER;
-        if (v == 0 || value->kind != BGI_VALUE_VARIABLE || location_class == BG_LOCATION_COUNT ||
-            owners[v] >= c->stages.stage_count)
-            continue;
-        location = location_of(c, location_class, value);
-        if (location.place != BG_PLACE_REMOTE)
-            continue;
-        c->buffer_of[v] =
-            find_buffer(c, owners[v], location_class == BG_LOCATION_ACCUMULATORS, is_preloaded(c, &location));
-        if (value->role == BG_ROLE_PARAMETER && location.sharded)
-            c->home_pieces[v] = count_piece(c, value);
-    }
+    for (uint32_t v = 0; v < values; v++)
+        c->residency->buffer_of[v] = BGI_NO_BUFFER;
+    /* Copies come last, so that no other variable gets into their buffers. */
+    for (int are_copies = 0; are_copies < 2; are_copies++)
+        for (uint32_t v = 1; v < values; v++)
+            if (c->graph->values[v].shares_home == (are_copies != 0))
+                place_variable(c, v, owners[v]);
     keep_copies_alike(c);
     for (uint32_t v = 1; v < values; v++)
-        if (c->buffer_of[v] != BGI_NO_BUFFER)
-            add_bytes(&c->buffers[c->buffer_of[v]], bgi_window_bytes(c, v), bgi_home_bytes(c, v));
-    c->variable_buffer_count = c->buffer_count;
+        if (c->residency->buffer_of[v] != BGI_NO_BUFFER)
+            add_bytes(&c->residency->buffers[c->residency->buffer_of[v]], bgi_window_bytes(c, v),
+                      c->graph->values[v].shares_home ? 0 : bgi_home_bytes(c, v));
+    c->residency->variable_buffer_count = c->residency->buffer_count;
     add_users(c);
     return BG_OK;
 }
@@ -250,8 +295,8 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
     const uint32_t of_training = 1u << BG_LOCATION_ACCUMULATORS | 1u << BG_LOCATION_STATE;
     const bg_options *options = &c->plan->options;
 
-    for (uint32_t i = 0; options->log != NULL && i < options->location_rule_count; i++) {
-        const bg_location_rule *rule = &options->location_rules[i];
+    for (uint32_t i = 0; options->reporting.log != NULL && i < options->memory.location_rule_count; i++) {
+        const bg_location_rule *rule = &options->memory.location_rules[i];
         char text[256];
         if ((!c->plan->training && (rule->classes & of_training) != 0) || rule_has_match(c, rule))
             continue;
@@ -259,16 +304,95 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
                  "location_rules[%u] `%s` matches no tensor of its classes and does nothing; compare it with the "
                  "tensors' names",
                  i, rule->pattern);
-        options->log(options->log_user, BG_LOG_WARNING, text);
+        options->reporting.log(options->reporting.log_user, BG_LOG_WARNING, text);
     }
+}
+
+/* ---- gradients ---- */
+
+/* What reads a variable in the update. */
+typedef struct update_readers {
+    bool are_of_stage;   /* the writer's own, and no message */
+    uint32_t last_whole; /* 1 + the last level at which an op reads all of it; 0: all read a piece */
+} update_readers;
+
+/* By value, of all variables at once. */
+static void find_update_readers(const bgi_compiler *c, update_readers *found)
+{
+    for (uint32_t v = 0; v < c->graph->value_count; v++)
+        found[v] = (update_readers){.are_of_stage = true};
+    for (uint32_t o = 0; o < c->graph->op_count; o++) {
+        const bgi_op *op = &c->graph->ops[o];
+        const bgi_segment *segment = &c->partition->segments[c->partition->op_segments[o]];
+        for (uint32_t i = 0; op->phase == BGI_PHASE_UPDATE && i < op->input_count; i++) {
+            const uint32_t v = c->partition->roots[op->inputs[i].id].id;
+            update_readers *readers = &found[v];
+            readers->are_of_stage = readers->are_of_stage && segment->stage == c->residency->writer_stage[v];
+            if (!op->is_sharded && segment->level + 1 > readers->last_whole)
+                readers->last_whole = segment->level + 1;
+        }
+    }
+}
+
+/* From REDUCE on, and once the ops that read all of it have run, a replica needs its piece only: whether the first LOAD
+ * of the buffer in a step comes behind that. */
+static bool is_loaded_late(const bgi_compiler *c, uint32_t buffer, uint32_t last_whole)
+{
+    const bg_schedule *schedule = c->plan->schedule;
+    const uint32_t stage = c->residency->buffers[buffer].stage, device = bgi_stage_device(c, stage);
+    const bg_action *actions = bg_schedule_actions(schedule, device);
+    const uint32_t count = bg_schedule_action_count(schedule, device);
+    uint32_t still_open = 1 + (last_whole > 0);
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (actions[i].stage != stage)
+            continue;
+        if (actions[i].kind == BG_ACTION_LOAD && actions[i].index == buffer)
+            return still_open == 0;
+        still_open -= actions[i].kind == BG_ACTION_REDUCE;
+        still_open -= actions[i].kind == BG_ACTION_UPDATE && actions[i].index + 1 == last_whole;
+    }
+    return true;
+}
+
+bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
+{
+    uint32_t last_buffer = BGI_NO_BUFFER,
+             last_whole = 0; /* what was asked last: a buffer's gradients follow each other */
+    bool is_late = false;
+    update_readers *readers;
+
+    if (bgi_plan_data_replicas(c->plan) <= 1 || !bgi_reduces_in_backward(c->plan))
+        return BG_OK;
+    readers = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *readers);
+    if (readers == NULL)
+        return bgi_error_memory(error, "remote gradients", c->graph->value_count * sizeof *readers);
+    find_update_readers(c, readers);
+    for (uint32_t v = 1; v < c->graph->value_count; v++) {
+        const bgi_value *value = &c->graph->values[v];
+        const uint32_t buffer = c->residency->buffer_of[v];
+        if (buffer == BGI_NO_BUFFER || value->role != BG_ROLE_ACCUMULATOR || value->piece == 0 ||
+            !readers[v].are_of_stage)
+            continue;
+        if (buffer != last_buffer || readers[v].last_whole != last_whole)
+            is_late = is_loaded_late(c, buffer, readers[v].last_whole);
+        last_buffer = buffer;
+        last_whole = readers[v].last_whole;
+        if (!is_late)
+            continue;
+        c->residency->buffers[buffer].store_bytes -= bgi_align(bgi_home_bytes(c, v));
+        c->residency->home_pieces[v] = value->piece;
+        c->residency->buffers[buffer].store_bytes += bgi_align(bgi_home_bytes(c, v));
+    }
+    return BG_OK;
 }
 
 /* ---- edges ---- */
 
 bool bgi_activations_may_be_remote(const bg_options *options)
 {
-    for (uint32_t i = 0; i < options->location_rule_count; i++)
-        if ((options->location_rules[i].classes >> BG_LOCATION_ACTIVATIONS & 1) != 0)
+    for (uint32_t i = 0; i < options->memory.location_rule_count; i++)
+        if ((options->memory.location_rules[i].classes >> BG_LOCATION_ACTIVATIONS & 1) != 0)
             return true;
     return bgi_find_location(options, BG_LOCATION_ACTIVATIONS, "", INT64_MAX).place == BG_PLACE_REMOTE;
 }
@@ -276,7 +400,7 @@ bool bgi_activations_may_be_remote(const bg_options *options)
 bool bgi_crossing_is_preloaded(const bgi_compiler *c, uint32_t crossing)
 {
     const bg_tensor_location location =
-        location_of(c, BG_LOCATION_ACTIVATIONS, bgi_graph_value(c->graph, c->partition.crossings[crossing].value));
+        location_of(c, BG_LOCATION_ACTIVATIONS, bgi_graph_value(c->graph, c->partition->crossings[crossing].value));
 
     return is_preloaded(c, &location);
 }
@@ -284,12 +408,13 @@ bool bgi_crossing_is_preloaded(const bgi_compiler *c, uint32_t crossing)
 uint8_t bgi_crossing_shard_axes(const bgi_compiler *c, uint32_t crossing)
 {
     const bg_mesh mesh = bgi_plan_mesh(c->plan);
-    const bg_value value = c->partition.crossings[crossing].value;
+    const bg_value value = c->partition->crossings[crossing].value;
     uint32_t axes;
 
-    if (c->equal_axes == NULL || !location_of(c, BG_LOCATION_ACTIVATIONS, bgi_graph_value(c->graph, value)).sharded)
+    if (c->residency->equal_axes == NULL ||
+        !location_of(c, BG_LOCATION_ACTIVATIONS, bgi_graph_value(c->graph, value)).sharded)
         return 0;
-    axes = c->equal_axes[value.id];
+    axes = c->residency->equal_axes[value.id];
     for (uint32_t axis = BG_MESH_TENSOR_1; axis <= BG_MESH_TENSOR_2; axis *= 2)
         axes = bg_mesh_group_size(&mesh, axis) > 1 ? axes : axes & ~axis;
     return (uint8_t)axes;
@@ -304,8 +429,8 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
  */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {
-    const uint32_t edge = c->crossing_edges[i];
-    const uint32_t kept = bg_schedule_stage_in_flight(c->plan->schedule, c->partition.crossings[i].to_stage);
+    const uint32_t edge = c->edges->routes[i].edge;
+    const uint32_t kept = bg_schedule_stage_in_flight(c->plan->schedule, c->partition->crossings[i].to_stage);
 
     return c->plan->edges[edge].from_device == c->plan->edges[edge].to_device &&
            bg_schedule_edge_depth(c->plan->schedule, edge) > kept + count_ring_slots(c, i);
@@ -314,11 +439,11 @@ static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 /* True when a crossing is moved, or cut, that was not. */
 static bool decide_crossing(bgi_compiler *c, uint32_t i)
 {
-    const bgi_crossing *crossing = &c->partition.crossings[i];
+    const bgi_crossing *crossing = &c->partition->crossings[i];
     const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
     const bool is_kept = crossing->to_kind == BGI_SEGMENT_FORWARD && crossing->last_kind != BGI_SEGMENT_FORWARD;
-    const uint32_t edge = c->crossing_edges[i];
-    uint8_t *moves = &c->crossing_moves[i];
+    const uint32_t edge = c->edges->routes[i].edge;
+    uint8_t *moves = &c->residency->crossing_moves[i];
     const bool is_cut = (*moves & (BGI_MOVES_STASH | BGI_KEEPS_STASH)) != 0;
 
     if (edge == BGI_NO_EDGE || c->plan->edges[edge].per_step || value->kind == BGI_VALUE_VARIABLE ||
@@ -344,226 +469,28 @@ bool bgi_decide_remote_edges(bgi_compiler *c)
 {
     bool has_changed = false;
 
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
+    for (uint32_t i = 0; i < c->partition->crossing_count; i++)
         has_changed = decide_crossing(c, i) || has_changed;
     return has_changed;
 }
 
 void bgi_add_edge_buffers(bgi_compiler *c)
 {
-    c->buffer_count = c->variable_buffer_count;
-    for (uint32_t e = 0; e < c->edge_count; e++)
-        if (c->edge_facts[e].is_remote) {
-            c->edge_facts[e].buffer = c->buffer_count;
-            c->buffers[c->buffer_count++] = (bg_schedule_buffer){.stage = c->edges[e].to_stage,
-                                                                 .per_micro_batch = true,
-                                                                 .edge = e,
-                                                                 .slots = PRODUCER_SLOTS,
-                                                                 .preload = c->edge_facts[e].is_preloaded,
-                                                                 .size_bytes = c->edges[e].size_bytes};
+    c->residency->buffer_count = c->residency->variable_buffer_count;
+    for (uint32_t e = 0; e < c->edges->count; e++)
+        if (c->edges->facts[e].is_remote) {
+            const uint32_t stored_by = c->edges->facts[e].stored_by; /* an edge before it */
+            c->edges->facts[e].buffer = c->residency->buffer_count;
+            c->residency->buffers[c->residency->buffer_count++] =
+                (bg_schedule_buffer){.stage = c->edges->list[e].to_stage,
+                                     .per_micro_batch = true,
+                                     .edge = e,
+                                     .slots = PRODUCER_SLOTS,
+                                     .shares_store = stored_by != 0,
+                                     .store_of = stored_by != 0 ? c->edges->facts[stored_by - 1].buffer : 0,
+                                     .preload = c->edges->facts[e].is_preloaded,
+                                     .size_bytes = c->edges->list[e].size_bytes};
         }
-}
-
-/* ---- windows ---- */
-
-/* When a buffer is on its device: from LOAD (or the first user, when it starts fresh) to the last user or STORE. */
-typedef struct span {
-    uint32_t first, last;
-} span;
-
-/* The variables of a buffer, or the slots of a ring. */
-typedef struct window {
-    uint32_t buffer;
-    uint32_t ring; /* plan edge; BGI_NO_EDGE: variables */
-    bool is_out;   /* the ring of the producer */
-    span *spans;
-    uint32_t span_count;
-} window;
-
-static bool windows_meet(const void *context, const bgi_unit *a, const bgi_unit *b)
-{
-    const window *windows = context;
-    const window *x = &windows[a->first], *y = &windows[b->first]; /* `first` numbers the window here */
-
-    for (uint32_t i = 0, k = 0; i < x->span_count && k < y->span_count;) {
-        if (x->spans[i].last < y->spans[k].first)
-            i++;
-        else if (y->spans[k].last < x->spans[i].first)
-            k++;
-        else
-            return true;
-    }
-    return false;
-}
-
-/* One action of the device's list. Messages and results of an action go out behind it. */
-static void extend_spans(const bgi_compiler *c, window *w, uint32_t position, const bg_action *action, bool *is_here,
-                         uint32_t *last_user)
-{
-    const bg_schedule_buffer *buffer = &c->buffers[w->buffer];
-    const bool is_own = (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) &&
-                        action->index == w->buffer && action->stage == buffer->stage;
-    const bool is_follower = action->kind == BG_ACTION_SEND || action->kind == BG_ACTION_HOST_OUT;
-    const bool is_user = bgi_buffer_used_by(&c->plan->problem, buffer, action) != BGI_USE_NONE;
-
-    if ((is_own && action->kind == BG_ACTION_LOAD) || (is_user && !*is_here)) {
-        w->spans[w->span_count++] = (span){position, position};
-        *is_here = true;
-    }
-    if (is_own || is_user || (is_follower && *is_here && *last_user + 1 == position)) {
-        w->spans[w->span_count - 1].last = position;
-        *last_user = position;
-    }
-    if (is_own && action->kind == BG_ACTION_STORE)
-        *is_here = false;
-}
-
-/* Rings are in use from their first slot's first to their last slot's last: of the producer from what the host or the
- * producer writes to the last STORE, of the readers from the first LOAD to the last reader. */
-static void extend_ring(const bgi_compiler *c, window *w, uint32_t position, const bg_action *action)
-{
-    const bg_schedule_problem *problem = &c->plan->problem;
-    const bg_schedule_buffer *buffer = &c->buffers[w->buffer];
-    const bg_schedule_edge *edge = &c->edges[buffer->edge];
-    const bgi_buffer_use how = bgi_buffer_used_by(problem, buffer, action);
-    const bool is_own = (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) &&
-                        action->index == w->buffer && action->stage == buffer->stage;
-    const bool is_in_use = w->is_out ? (is_own && action->kind == BG_ACTION_STORE) || how == BGI_USE_WRITE ||
-                                           (action->kind == BG_ACTION_HOST_IN && action->stage == edge->from_stage)
-                                     : (is_own && action->kind == BG_ACTION_LOAD) || how == BGI_USE_READ;
-
-    if (!is_in_use)
-        return;
-    if (w->span_count == 0)
-        w->spans[w->span_count++].first = position;
-    w->spans[0].last = position;
-}
-
-static bg_status find_spans(const bgi_compiler *c, bgi_arena *arena, uint32_t device, window *w, bg_error *error)
-{
-    const uint32_t count = bg_schedule_action_count(c->plan->schedule, device);
-    const bg_action *actions = bg_schedule_actions(c->plan->schedule, device);
-    uint32_t last_user = UINT32_MAX - 1, loads = 1;
-    bool is_here = false;
-
-    for (uint32_t i = 0; w->ring == BGI_NO_EDGE && i < count; i++)
-        loads += actions[i].kind == BG_ACTION_LOAD && actions[i].index == w->buffer;
-    w->spans = bgi_arena_take(arena, loads, sizeof *w->spans);
-    if (w->spans == NULL)
-        return bgi_error_memory(error, "windows", loads * sizeof *w->spans);
-    for (uint32_t i = 0; i < count; i++)
-        if (w->ring == BGI_NO_EDGE)
-            extend_spans(c, w, i, &actions[i], &is_here, &last_user);
-        else
-            extend_ring(c, w, i, &actions[i]);
-    return BG_OK;
-}
-
-/* The variables of a buffer lie in its window, and at home, in the order of their numbers. */
-static void place_in_window(bgi_compiler *c, uint32_t buffer, uint32_t device, size_t offset)
-{
-    for (uint32_t v = 1; v < c->graph->value_count; v++)
-        if (c->buffer_of[v] == buffer) {
-            c->windows[v] = (bgi_operand){.device = device, .edge = BGI_NO_EDGE, .offset = offset};
-            offset += bgi_align(bgi_window_bytes(c, v));
-        }
-}
-
-static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
-{
-    bgi_plan_edge *ring = &c->plan->edges[c->plan->edge_count];
-
-    *ring = c->plan->edges[edge];
-    ring->depth = depth;
-    return c->plan->edge_count++;
-}
-
-/* The edge itself is the ring that the readers read. */
-static void add_rings(bgi_compiler *c, uint32_t edge, size_t *remote_offset)
-{
-    bgi_plan_edge *of = &c->plan->edges[edge];
-    bgi_edge_facts *facts = &c->edge_facts[edge];
-    const uint32_t depth = bg_schedule_edge_depth(c->plan->schedule, edge);
-    const bg_mesh mesh = bgi_plan_mesh(c->plan);
-    bgi_plan_edge *remote;
-
-    of->is_ring = true;
-    of->depth = bg_schedule_buffer_depth(c->plan->schedule, facts->buffer);
-    facts->out_ring = add_ring(c, edge, PRODUCER_SLOTS < depth ? PRODUCER_SLOTS : depth);
-    facts->remote_ring = add_ring(c, edge, depth);
-    remote = &c->plan->edges[facts->remote_ring];
-    remote->is_remote = true;
-    remote->slot_bytes /= bg_mesh_group_size(&mesh, facts->shard_axes);
-    remote->offset = *remote_offset;
-    *remote_offset += remote->slot_bytes * depth;
-    c->plan->devices[of->to_device].class_bytes[BG_MEMORY_REMOTE] += remote->slot_bytes * depth;
-}
-
-/* The windows of a device and their sizes. */
-static uint32_t list_windows(const bgi_compiler *c, uint32_t device, window *windows, bgi_unit *units)
-{
-    uint32_t count = 0;
-
-    for (uint32_t b = 0; b < c->buffer_count; b++) {
-        const bg_schedule_buffer *buffer = &c->buffers[b];
-        if (bgi_stage_device(c, buffer->stage) != device)
-            continue;
-        if (!buffer->per_micro_batch) {
-            windows[count] = (window){.buffer = b, .ring = BGI_NO_EDGE};
-            units[count] = (bgi_unit){.size = buffer->size_bytes, .first = count};
-            count++;
-            continue;
-        }
-        for (int is_out = 0; is_out < 2; is_out++) {
-            const uint32_t ring = is_out != 0 ? c->edge_facts[buffer->edge].out_ring : buffer->edge;
-            const bgi_plan_edge *slots = &c->plan->edges[ring];
-            windows[count] = (window){.buffer = b, .ring = ring, .is_out = is_out != 0};
-            units[count] = (bgi_unit){.size = slots->slot_bytes * slots->depth, .first = count};
-            count++;
-        }
-    }
-    return count;
-}
-
-static bg_status place_windows(bgi_compiler *c, uint32_t device, size_t *offset, bg_error *error)
-{
-    const size_t most = 2 * (size_t)c->buffer_count;
-    bgi_arena arena = {0};
-    window *windows = bgi_arena_take(&arena, most, sizeof *windows);
-    bgi_unit *units = bgi_arena_take(&arena, most, sizeof *units);
-    bgi_unit **order = bgi_arena_take(&arena, most, sizeof *order);
-    uint32_t count = 0;
-    size_t peak;
-    bg_status status = BG_OK;
-
-    if (windows == NULL || units == NULL || order == NULL)
-        status = bgi_error_memory(error, "windows", most * sizeof *windows);
-    else
-        count = list_windows(c, device, windows, units);
-    for (uint32_t i = 0; status == BG_OK && i < count; i++)
-        status = find_spans(c, &arena, device, &windows[i], error);
-    if (status == BG_OK) {
-        peak = bgi_pack(units, count, order, windows_meet, windows);
-        for (uint32_t i = 0; i < count; i++)
-            if (windows[i].ring == BGI_NO_EDGE)
-                place_in_window(c, windows[i].buffer, device, *offset + units[i].offset);
-            else
-                c->plan->edges[windows[i].ring].offset = *offset + units[i].offset;
-        *offset += peak;
-        c->plan->devices[device].class_bytes[BG_MEMORY_WINDOW] += peak;
-    }
-    bgi_arena_clear(&arena);
-    return status;
-}
-
-bg_status bgi_lay_out_remote(bgi_compiler *c, size_t *offsets, size_t *remote_offsets, bg_error *error)
-{
-    for (uint32_t e = 0; e < c->edge_count; e++)
-        if (c->edge_facts[e].is_remote)
-            add_rings(c, e, &remote_offsets[c->plan->edges[e].to_device]);
-    for (uint32_t d = 0; d < c->stages.device_count; d++)
-        BGI_TRY(place_windows(c, d, &offsets[d], error));
-    return BG_OK;
 }
 
 /* ---- state ---- */
@@ -612,8 +539,8 @@ static void choose_places(const bgi_compiler *c, const bgi_segment *segment, uin
 static bg_status hoist_segment(bgi_compiler *c, bgi_segment *segment, uint32_t *readers, bg_error *error)
 {
     const uint32_t count = segment->op_count;
-    uint32_t *ops = bgi_arena_take(&c->partition.arena, count, sizeof *ops);
-    uint32_t *places = bgi_arena_take(&c->scratch, count, sizeof *places);
+    uint32_t *ops = bgi_arena_allocate(&c->partition->arena, count, sizeof *ops);
+    uint32_t *places = bgi_arena_allocate(&c->scratch, count, sizeof *places);
     uint32_t at = 0, next = 0; /* next: load that may be hoisted */
 
     if (ops == NULL || places == NULL)
@@ -633,12 +560,12 @@ static bg_status hoist_segment(bgi_compiler *c, bgi_segment *segment, uint32_t *
 
 bg_status bgi_hoist_loads(bgi_compiler *c, bg_error *error)
 {
-    uint32_t *readers = bgi_arena_take(&c->scratch, c->graph->value_count, sizeof *readers);
+    uint32_t *readers = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *readers);
 
     if (readers == NULL)
         return bgi_error_memory(error, "loads of state", c->graph->value_count * sizeof *readers);
-    for (uint32_t s = 0; s < c->partition.segment_count; s++) {
-        bgi_segment *segment = &c->partition.segments[s];
+    for (uint32_t s = 0; s < c->partition->segment_count; s++) {
+        bgi_segment *segment = &c->partition->segments[s];
         bool has_loads = false;
         for (uint32_t p = 0; p < segment->op_count; p++)
             has_loads = has_loads || is_load(c, segment->ops[p]);

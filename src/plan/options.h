@@ -1,21 +1,16 @@
 /*
- * options.h: the check that every option is in its range, before anything is made of them.
+ * options.h: the check of all options, before anything is made of them.
  */
 #ifndef BGI_PLAN_OPTIONS_H
 #define BGI_PLAN_OPTIONS_H
 
 #include <brigade/options.h>
 
-#include "core/arena.h"
+#include "options/table.h"
 
 /* BG_ERROR_INVALID with every problem in one message, each with the reason and the remedy. What depends on the graph
  * (names of stages, of outputs) is not looked at. */
 bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error);
-
-/* All that the options point to is copied into the arena (options_copy.c). */
-bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options *out, bg_error *error);
-
-enum { BGI_MOST_DEVICES = 65536 };
 
 /* The schedules that there are, "single, sharded, ...", into `text`, which is returned. */
 const char *bgi_options_schedules(char *text, size_t size);

@@ -19,7 +19,7 @@ typedef bool (*bgi_units_meet)(const void *context, const bgi_unit *a, const bgi
 bool bgi_units_meet_in_time(const void *context, const bgi_unit *a, const bgi_unit *b);
 
 /* Offsets of all units; the bytes they need together. Larger ones first, each at the lowest offset at which it meets no
- * other. `order` has room for all; afterwards the units by offset. */
+ * other. `order` has room for all; afterward the units by offset. */
 size_t bgi_pack(bgi_unit *units, uint32_t count, bgi_unit **order, bgi_units_meet meet, const void *context);
 
 #endif

@@ -38,7 +38,7 @@ static void add_leaf(counter *k, uint32_t v)
 {
     const bgi_compiler *c = k->compiler;
     const bgi_value *value = &c->graph->values[v];
-    const bool has_window = c->buffer_of[v] != BGI_NO_BUFFER;
+    const bool has_window = c->residency->buffer_of[v] != BGI_NO_BUFFER;
 
     if (!is_new(k, k->leaves, v))
         return;
@@ -61,7 +61,7 @@ static void add_ring(counter *k, uint32_t edge)
 static void add_input(counter *k, uint32_t v, uint32_t stage)
 {
     const bgi_compiler *c = k->compiler;
-    const bgi_operand *place = &c->input_places[(size_t)v * c->stages.stage_count + stage];
+    const bgi_operand *place = &c->placement->input_places[(size_t)v * c->stages->stage_count + stage];
 
     if (place->edge != BGI_NO_EDGE)
         add_ring(k, place->edge);
@@ -72,8 +72,8 @@ static void add_input(counter *k, uint32_t v, uint32_t stage)
 static void add_operand(counter *k, uint32_t op, bg_value value)
 {
     const bgi_compiler *c = k->compiler;
-    const uint32_t root = c->partition.roots[value.id].id;
-    const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[op]];
+    const uint32_t root = c->partition->roots[value.id].id;
+    const bgi_segment *segment = &c->partition->segments[c->partition->op_segments[op]];
     const bgi_operand operand = bgi_find_operand(c, op, value);
 
     if (operand.edge != BGI_NO_EDGE)
@@ -87,18 +87,18 @@ static void add_operand(counter *k, uint32_t op, bg_value value)
 static void add_segment(counter *k, uint32_t index)
 {
     const bgi_compiler *c = k->compiler;
-    const bgi_segment *segment = &c->partition.segments[index];
+    const bgi_segment *segment = &c->partition->segments[index];
     size_t *transient = &k->phase->class_bytes[BG_MEMORY_TRANSIENT];
 
     for (uint32_t p = 0; p < segment->op_count; p++) {
         const bgi_op *op = &c->graph->ops[segment->ops[p]];
-        for (uint32_t i = 0; i < bgi_op_operand_count(op) && !bgi_op_is_alias(c, op); i++) {
+        for (uint32_t i = 0; i < bgi_op_operand_count(op) && !bgi_partition_is_alias(c->partition, op); i++) {
             const bg_value value = i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count];
             if (value.id != 0)
                 add_operand(k, segment->ops[p], value);
         }
     }
-    *transient = c->segment_peaks[index] > *transient ? c->segment_peaks[index] : *transient;
+    *transient = c->placement->segment_peaks[index] > *transient ? c->placement->segment_peaks[index] : *transient;
 }
 
 /* What a phase keeps for later, and hands on, beside where its ops write. */
@@ -106,12 +106,14 @@ static void add_copies(counter *k, bgi_segment_kind kind)
 {
     const bgi_compiler *c = k->compiler;
 
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
-        const bgi_crossing *crossing = &c->partition.crossings[i];
-        const bgi_segment *from = &c->partition.segments[crossing->from_segment];
-        if (from->stage == k->phase->stage && from->kind == kind && c->crossing_edges[i] != BGI_NO_EDGE)
+    for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
+        const bgi_crossing *crossing = &c->partition->crossings[i];
+        const bgi_segment *from = &c->partition->segments[crossing->from_segment];
+        if (from->stage == k->phase->stage && from->kind == kind && c->edges->routes[i].edge != BGI_NO_EDGE)
             add_ring(k, bgi_crossing_write_slot(c, i).edge);
-        if (crossing->to_stage == k->phase->stage && kind == BGI_SEGMENT_FORWARD && c->stash_edges[i] != BGI_NO_EDGE)
+        if (crossing->to_stage == k->phase->stage && kind == BGI_SEGMENT_FORWARD &&
+            c->edges->routes[i].stash_edge != BGI_NO_EDGE &&
+            c->edges->facts[c->edges->routes[i].stash_edge].stored_by == 0)
             add_ring(k, bgi_stash_write_slot(c, i).edge);
     }
 }
@@ -125,13 +127,13 @@ static bool is_same_phase(const bgi_segment *a, const bgi_segment *b)
 
 bg_status bgi_list_phases(bgi_compiler *c, bg_error *error)
 {
-    const bgi_partition *partition = &c->partition;
+    const bgi_partition *partition = c->partition;
     const size_t values = c->graph->value_count;
     counter k = {.compiler = c,
-                 .leaves = bgi_arena_take(&c->scratch, values, sizeof *k.leaves),
-                 .rings = bgi_arena_take(&c->scratch, (size_t)c->plan->edge_count + 1, sizeof *k.rings),
-                 .inputs = bgi_arena_take(&c->scratch, values, sizeof *k.inputs)};
-    bgi_plan_phase *phases = bgi_arena_take(&c->plan->arena, partition->segment_count, sizeof *phases);
+                 .leaves = bgi_arena_allocate(&c->scratch, values, sizeof *k.leaves),
+                 .rings = bgi_arena_allocate(&c->scratch, (size_t)c->plan->edge_count + 1, sizeof *k.rings),
+                 .inputs = bgi_arena_allocate(&c->scratch, values, sizeof *k.inputs)};
+    bgi_plan_phase *phases = bgi_arena_allocate(&c->plan->arena, partition->segment_count, sizeof *phases);
 
     if (k.leaves == NULL || k.rings == NULL || k.inputs == NULL || phases == NULL)
         return bgi_error_memory(error, "phases", partition->segment_count * sizeof *phases);
@@ -179,7 +181,7 @@ static bool follows(const bgi_plan_phase *phase, const bgi_plan_phase *last)
     return is_equal;
 }
 
-static void add_row(bgi_text *text, const bgi_plan_phase *first, const bgi_plan_phase *last)
+static void add_row(bgi_string *text, const bgi_plan_phase *first, const bgi_plan_phase *last)
 {
     char name[48], stages[32];
 
@@ -188,25 +190,29 @@ static void add_row(bgi_text *text, const bgi_plan_phase *first, const bgi_plan_
     else
         snprintf(stages, sizeof stages, "%" PRIu32 "-%" PRIu32, first->stage, last->stage);
     snprintf(name, sizeof name, "%s stage %s", bg_action_kind_name(first->kind), stages);
-    bgi_text_add(text, "%-18s %6" PRIu32, name, first->device);
+    bgi_string_add(text, "%-18s %6" PRIu32, name, first->device);
     for (int i = 0; i < BG_MEMORY_WINDOW; i++)
-        bgi_text_add(text, " %11zu", first->class_bytes[i]);
-    bgi_text_add(text, " %11zu\n", sum_classes(first));
+        bgi_string_add(text, " %11zu", first->class_bytes[i]);
+    bgi_string_add(text, " %11zu\n", sum_classes(first));
 }
 
 bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
 
-    bgi_text_add(&text, "%-18s %6s", "bytes", "device");
+    bgi_string text = {0};
+
+    bgi_string_add(&text, "%-18s %6s", "bytes", "device");
     for (int i = 0; i < BG_MEMORY_WINDOW; i++)
-        bgi_text_add(&text, " %11s", bg_memory_class_name((bg_memory_class)i));
-    bgi_text_add(&text, " %11s\n", "phase");
+        bgi_string_add(&text, " %11s", bg_memory_class_name((bg_memory_class)i));
+    bgi_string_add(&text, " %11s\n", "phase");
     for (uint32_t i = 0, end; i < plan->phase_count; i = end) {
         for (end = i + 1; end < plan->phase_count && follows(&plan->phases[end], &plan->phases[end - 1]);)
             end++;
         if (!is_empty(&plan->phases[i]))
             add_row(&text, &plan->phases[i], &plan->phases[end - 1]);
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }

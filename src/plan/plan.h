@@ -2,7 +2,12 @@
  * plan.h: the executable: what the runtime runs and the simulator walks. Plain data: devices with straight programs of
  * instructions; instructions with kernel calls; calls with operands that are offsets. No decision is left for run time.
  *
- *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (arena, offset, slot)
+ *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
+ *
+ * Who owns what. A device names its own memory and nothing else: its arena, its remote store, and the windows of the
+ * messages that it sends, which are wherever the transport says. What crosses from one owner to another is explicit:
+ * messages (edges between devices), REDUCE, GATHER and collective calls, and transfers of which other replicas have
+ * pieces. bgi_plan_check refuses anything else.
  *
  * Sequence numbers. Each edge has slots. At iteration i (steps since the session began) micro-batch m of a plan with M
  * micro-batches a step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
@@ -10,8 +15,11 @@
  * Transfers. What is remote comes to the device and goes back by transfers. A device has a list of them for a step, in
  * the order of its program; LOAD and STORE, and the load and store calls of an update, only issue the next ones, which
  * then run beside the program, one after the other. Where an instruction or a call touches memory that a transfer reads
- * or writes, it waits until that one is done: `io_wait` counts transfers from the beginning of the step before, so that
- * with T transfers a step, in step i (from 0), i T + io_wait - T of them must be done.
+ * or writes, it waits until that one is done: `io_wait` counts transfers from the beginning of the step before. With T
+ * transfers per step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
+ *
+ * Sums beside the program. A REDUCE may only begin a sum, which then goes on while the device does what follows: until
+ * an instruction comes that needs it (beside.c). One sum is under way at a time, and none when a step ends.
  *
  * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE moves it to the
  * remote one, LOAD from there to the one that the readers read.
@@ -21,17 +29,34 @@
 
 #include <brigade/plan.h>
 
-#include "core/arena.h"
+#include <stdatomic.h>
 
-#define BGI_NO_EDGE UINT32_MAX
+#include "core/arena.h"
+#include "kernels/collective/attributes.h"
+
+#define BGI_NO_EDGE        UINT32_MAX
+#define BGI_NO_INSTRUCTION UINT32_MAX
+
+/* Of the device that has the instruction. */
+typedef enum bgi_memory {
+    BGI_MEMORY_ARENA = 0,
+    BGI_MEMORY_REMOTE, /* the remote store */
+    BGI_MEMORY_WINDOW, /* the message that goes out on `edge`: written, and read back, until it is sent */
+    BGI_MEMORY_COUNT
+} bgi_memory;
 
 typedef struct bgi_operand {
-    uint32_t device; /* whose memory, within the replica */
-    bool is_remote;  /* in the device's remote store instead of its arena */
-    uint32_t edge;   /* slots of this edge, or BGI_NO_EDGE for a fixed place */
-    size_t offset;   /* bytes; of slot 0 for edges */
+    bgi_memory memory;
+    uint32_t edge; /* slots of this edge, or BGI_NO_EDGE for a fixed place */
+    size_t offset; /* bytes: of slot 0 in the arena or the store; within the message in a window */
     size_t stride; /* bytes: the replica with data coordinate r finds its piece so many times r further on; 0: whole */
 } bgi_operand;
+
+/* A fixed place that the host writes or reads. */
+typedef struct bgi_place {
+    uint32_t device; /* within the replica */
+    bgi_operand operand;
+} bgi_place;
 
 /* Memory that lives across actions, and the channel that guards it when it crosses devices. */
 typedef struct bgi_plan_edge {
@@ -64,18 +89,21 @@ typedef struct bgi_call {
 
 /* A copy between a device's arena and its remote store. Of what replicas keep in pieces a LOAD brings all of them, one
  * after the other, and a STORE takes the replica's own one away; each of the two waits for what the other replicas did
- * before it in their programs: `peer_wait` counts their transfers as `io_wait` does. */
+ * before it in their programs: `peer_wait` counts their transfers as `io_wait` does. Where a replica uses its own piece
+ * only (is_own) a LOAD brings just that, to its place among the others. */
 typedef struct bgi_transfer {
     bg_action action;                               /* LOAD or STORE, as it is traced */
     size_t arena_offset, remote_offset, size_bytes; /* bytes in the arena */
+    bg_location_class location_class;               /* of what it moves */
     size_t piece_bytes;                             /* 0: the replica has all */
+    bool is_own;                                    /* LOAD of the replica's own piece */
     uint32_t piece_axes;                            /* of the mesh: those along which the others with pieces are */
     uint32_t peer_wait;
 } bgi_transfer;
 
 typedef struct bgi_copy {
     bgi_operand operand; /* SEND: source. HOST_IN: destination. HOST_OUT, U: source */
-    bgi_operand to;      /* SEND: destination */
+    bgi_operand to;      /* SEND: destination, in the window of its edge */
     uint32_t stream;     /* HOST_IN: input. HOST_OUT, U: output (of plan->outputs) */
     size_t size_bytes;
 } bgi_copy;
@@ -105,9 +133,12 @@ typedef struct bgi_instruction {
     const bgi_copy *copies;
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
+    bool is_beside; /* REDUCE: begins the sum and does not wait for it */
+    bool needs_sum; /* the sum that is under way must be done before it begins */
     /* SEND of a message that is whole before the action that makes it ends, the last one with calls before it: it
      * leaves after so many of that action's calls. 0: in its turn. */
     uint32_t after_calls;
+    uint32_t turn;              /* of a strict plan: its place among the instructions of a step on all devices */
     size_t transient_bytes;     /* the most that is live inside the action */
     uint32_t issues;            /* LOAD, STORE: transfers */
     uint32_t io_wait;           /* before it begins */
@@ -117,8 +148,9 @@ typedef struct bgi_instruction {
 typedef struct bgi_plan_device {
     size_t arena_bytes;
     size_t remote_bytes;
-    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* sums (without REMOTE) to arena_bytes */
-    uint32_t instruction_count;                /* one step */
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT];    /* sums (without REMOTE) to arena_bytes */
+    size_t remote_class_bytes[BG_LOCATION_COUNT]; /* sums to remote_bytes */
+    uint32_t instruction_count;                   /* one step */
     const bgi_instruction *instructions;
     uint32_t transfer_count; /* one step */
     const bgi_transfer *transfers;
@@ -134,21 +166,30 @@ typedef struct bgi_plan_phase {
 
 typedef struct bgi_plan_variable {
     const char *name;
-    bg_type type;          /* on a replica: of its piece when a mesh cuts it */
-    const bg_shard *shard; /* how the mesh cuts the whole; NULL: it does not */
+    bg_type type;              /* on a replica: of its piece when a mesh cuts it */
+    const bg_shard *shard;     /* how the mesh cuts the whole; NULL: it does not */
+    const bg_section *section; /* the range that it is of a weight that the host has whole; NULL: it is all of one */
     bg_variable_role role;
-    bg_initialiser initialiser;
-    uint32_t number;     /* identity for initialisation */
+    bg_initializer initializer;
+    uint32_t number;     /* identity for initialization */
     int64_t piece_count; /* the replica with data coordinate r keeps its r-th piece of so many elements only; 0: all */
     bool is_written;     /* by an op: inference changes it too */
     uint32_t place_count;
-    const bgi_operand *places; /* the first is home: read back from there; all are written at upload */
+    const bgi_place *places; /* the first is home: read back from there; all are written at upload */
 } bgi_plan_variable;
 
 /* What the host has of it. */
 static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *variable)
 {
-    return variable->shard != NULL ? &variable->shard->whole : &variable->type;
+    return variable->section != NULL ? &variable->section->whole
+           : variable->shard != NULL ? &variable->shard->whole
+                                     : &variable->type;
+}
+
+/* And under which name. */
+static inline const char *bgi_plan_variable_weight(const bgi_plan_variable *variable)
+{
+    return variable->section != NULL ? variable->section->name : variable->name;
 }
 
 /* What one place of a variable takes. */
@@ -159,7 +200,7 @@ static inline size_t bgi_plan_variable_bytes(const bgi_plan_variable *variable)
 }
 
 typedef struct bgi_plan_constant {
-    bgi_operand place;
+    bgi_place place;
     size_t size_bytes;
     const void *data;
 } bgi_plan_constant;
@@ -179,9 +220,10 @@ typedef struct bgi_plan_output {
 
 struct bg_plan {
     bgi_arena arena;
-    bg_options options; /* strings copied */
+    _Atomic uint32_t keepers; /* that bg_plan_destroy waits for, beside its caller (bgi_plan_keep) */
+    bg_options options;       /* strings copied */
     bool training;
-    bg_optimiser optimiser;
+    bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;
     uint32_t device_count; /* of one replica */
@@ -201,13 +243,14 @@ struct bg_plan {
     bgi_plan_constant *constants;
     uint32_t input_count;
     bgi_plan_input *inputs;
-    uint32_t output_count;
+    uint32_t output_count; /* with a while loop's condition, the last one */
     bgi_plan_output *outputs;
     const char *loss_output; /* name of the output that is the loss; NULL: none */
     /* Loops. */
-    bool is_loop;             /* iterations are of the body, one micro-batch each */
-    bool is_endless;          /* `iterations` is no limit */
-    uint64_t loop_iterations; /* the limit; may be 0 */
+    bool has_library_ops_only; /* kernels of the caller may hang, the library's return; false when unknown */
+    bool is_loop;              /* iterations are of the body, one micro-batch each */
+    bool is_endless;           /* `iterations` is no limit */
+    uint64_t loop_iterations;  /* the limit; may be 0 */
     uint32_t carried_count;
     uint32_t *carried;  /* variables */
     bg_plan *condition; /* of a while loop: the same for the first iteration, run by bgi_plan_interpret; or NULL */
@@ -226,6 +269,9 @@ struct bg_plan {
     bg_plan_summary summary;
 };
 
+/* One more bg_plan_destroy is needed until the plan is gone. Any thread. */
+void bgi_plan_keep(bg_plan *plan);
+
 /* The replicas as a grid. */
 static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
 {
@@ -241,6 +287,18 @@ static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
     return bgi_plan_mesh(plan).data;
 }
 
+/* Those that a caller knows. */
+static inline uint32_t bgi_plan_output_count(const bg_plan *plan)
+{
+    return plan->output_count - (plan->condition != NULL);
+}
+
+/* Whether instructions take turns: only one device of a replica has one at a time. */
+static inline bool bgi_plan_is_strict(const bg_plan *plan)
+{
+    return plan->problem.is_strict;
+}
+
 /* What the host brings for one micro-batch of all replicas: a row for each group of replicas; and the row that a
  * replica reads. */
 static inline uint32_t bgi_plan_input_rows(const bg_plan *plan)
@@ -254,6 +312,48 @@ static inline uint32_t bgi_plan_input_row(const bg_plan *plan, uint32_t replica)
                                                           : replica / plan->input_group_size;
 }
 
+/* Whether gradients are added up in one tree over an update's micro-batches, of which each replica has a stretch. */
+static inline bool bgi_plan_is_canonical(const bg_plan *plan)
+{
+    return plan->training && plan->options.numerics.canonical_reductions;
+}
+
+/* Where micro-batch `micro_batch` of a row of inputs is among those of a step. */
+static inline uint64_t bgi_plan_input_place(const bg_plan *plan, uint32_t micro_batch, uint32_t row)
+{
+    return bgi_plan_is_canonical(plan) ? (uint64_t)row * plan->micro_batches + micro_batch
+                                       : (uint64_t)micro_batch * bgi_plan_input_rows(plan) + row;
+}
+
+/* Elements of inputs that follow each other for one row. */
+static inline uint32_t bgi_plan_row_elements(const bg_plan *plan)
+{
+    return bgi_plan_is_canonical(plan) ? plan->micro_batches : 1;
+}
+
+/* The row that reads the element which is there; `place` counts on over steps. */
+static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
+{
+    return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
+}
+
+/* Where value `number` of a replica (of which it has `per_step` a step) is among those of all replicas. */
+static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
+{
+    const uint32_t group = plan->input_group_size;
+
+    if (!bgi_plan_is_canonical(plan))
+        return number * plan->replicas + replica;
+    return number / per_step * per_step * plan->replicas +
+           ((uint64_t)(replica / group) * per_step + number % per_step) * group + replica % group;
+}
+
+/* Whether the values of an output lie in the order of the whole batch instead of by replica. */
+static inline bool bgi_plan_has_stretches(const bg_plan *plan, const bgi_plan_output *output)
+{
+    return bgi_plan_is_canonical(plan) && (output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N);
+}
+
 /* Whether device iterations are steps (training, loops) or the micro-batches of one step (inference). */
 static inline bool bgi_plan_counts_steps(const bg_plan *plan)
 {
@@ -263,6 +363,12 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
 /* check.c: everything that whoever runs a plan relies on: indices in range, operands inside their memory, kernels
  * present. */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
+
+/* beside.c: the first instruction of the step behind a REDUCE (an instruction's number) that touches what is being
+ * summed; BGI_NO_INSTRUCTION: none. `transfers_before` it have been issued, the REDUCE's step so far. *out_has_work:
+ * there are calls between them. */
+uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
+                              bool *out_has_work);
 
 /* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the thread that asks ----
  */
@@ -278,7 +384,13 @@ void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *in
 /* The condition of a while loop for carried values. */
 void bgi_interpret_condition(const bg_plan *condition, void *memory, const void *const *values, double *out_value);
 
-/* A message for options.log and the file in options.log_dir (log.c). Allocates nothing. */
-void bgi_say(const bg_options *options, bg_log_level level, const char *text);
+/* ---- describe.c ---- */
+
+#define BGI_BYTES_TEXT_BYTES 32
+/* Writes "1.50 GB" into `text` (BGI_BYTES_TEXT_BYTES) and returns `text`. */
+const char *bgi_bytes_text(uint64_t bytes, char *text);
+
+/* A message for options.reporting.log and the file in options.files.log_dir (log.c). Allocates nothing. */
+void bgi_log(const bg_options *options, bg_log_level level, const char *text);
 
 #endif

@@ -6,56 +6,57 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "schedule/schedule.h"
 
 /* ---- operands ---- */
 
 /* The crossing by which a value reaches a stage; UINT32_MAX: none. Updates are told apart by level. */
 static uint32_t find_crossing(const bgi_compiler *c, bg_value root, uint32_t to_stage, uint32_t level)
 {
-    for (uint32_t i = c->partition.first_crossings[root.id]; i != 0; i = c->partition.crossings[i - 1].next)
-        if (c->partition.crossings[i - 1].to_stage == to_stage && c->partition.crossings[i - 1].to_level == level)
+    for (uint32_t i = c->partition->first_crossings[root.id]; i != 0; i = c->partition->crossings[i - 1].next)
+        if (c->partition->crossings[i - 1].to_stage == to_stage && c->partition->crossings[i - 1].to_level == level)
             return i - 1;
     return UINT32_MAX;
 }
 
 static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t stage)
 {
-    if (c->buffer_of[leaf.id] != BGI_NO_BUFFER)
-        return c->windows[leaf.id];
-    return c->places[(size_t)leaf.id * c->stages.device_count + bgi_stage_device(c, stage)];
+    if (c->residency->buffer_of[leaf.id] != BGI_NO_BUFFER)
+        return c->placement->windows[leaf.id];
+    return c->placement->places[(size_t)leaf.id * c->stages->device_count + bgi_stage_device(c, stage)];
 }
 
 /* Where the op finds the value, and whether only a piece of it is there. */
 static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value, bool *out_is_piece)
 {
-    const bg_value root = c->partition.roots[value.id];
+    const bg_value root = c->partition->roots[value.id];
     const bgi_value *v = bgi_graph_value(c->graph, root);
-    const uint32_t stage = c->partition.op_stages[op];
-    const bgi_segment *segment = &c->partition.segments[c->partition.op_segments[op]];
+    const uint32_t stage = c->partition->op_stages[op];
+    const bgi_segment *segment = &c->partition->segments[c->partition->op_segments[op]];
     uint32_t crossing;
 
     *out_is_piece = v->is_piece;
     if (v->kind == BGI_VALUE_INPUT && segment->kind != BGI_SEGMENT_FORWARD)
         return bgi_crossing_slot(c, find_crossing(c, root, stage, 0));
     if (v->kind == BGI_VALUE_INPUT)
-        return c->input_places[(size_t)root.id * c->stages.stage_count + stage];
+        return c->placement->input_places[(size_t)root.id * c->stages->stage_count + stage];
     if (v->kind == BGI_VALUE_CONSTANT)
         return leaf_place(c, root, stage);
     if (v->kind == BGI_VALUE_VARIABLE) {
-        const uint32_t home = c->writer_stage[root.id];
+        const uint32_t home = c->residency->writer_stage[root.id];
         if (home == UINT32_MAX || home == stage)
             return leaf_place(c, root, stage);
         crossing = find_crossing(c, root, stage, segment->level);
-        if (crossing == UINT32_MAX || c->crossing_edges[crossing] == BGI_NO_EDGE)
+        if (crossing == UINT32_MAX || c->edges->routes[crossing].edge == BGI_NO_EDGE)
             return leaf_place(c, root, home);
         *out_is_piece = bgi_travels_as_piece(v);
         return bgi_crossing_slot(c, crossing);
     }
-    if (c->partition.op_segments[v->op] == c->partition.op_segments[op])
-        return c->storage[root.id];
+    if (c->partition->op_segments[v->op] == c->partition->op_segments[op])
+        return c->placement->storage[root.id];
     *out_is_piece = bgi_travels_as_piece(v);
     crossing = find_crossing(c, root, stage, segment->kind == BGI_SEGMENT_UPDATE ? segment->level : 0);
-    return segment->kind != BGI_SEGMENT_FORWARD && c->stash_edges[crossing] != BGI_NO_EDGE
+    return segment->kind != BGI_SEGMENT_FORWARD && c->edges->routes[crossing].stash_edge != BGI_NO_EDGE
                ? bgi_stash_slot(c, crossing)
                : bgi_crossing_slot(c, crossing);
 }
@@ -102,8 +103,8 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
     bgi_arena *arena = &c->plan->arena;
     const bgi_op *op = &c->graph->ops[op_index];
     const uint32_t count = bgi_op_operand_count(op);
-    bg_type *types = bgi_arena_take(arena, count, sizeof *types);
-    bgi_operand *operands = bgi_arena_take(arena, count, sizeof *operands);
+    bg_type *types = bgi_arena_allocate(arena, count, sizeof *types);
+    bgi_operand *operands = bgi_arena_allocate(arena, count, sizeof *operands);
     bg_op_signature signature;
 
     if (types == NULL || operands == NULL)
@@ -112,20 +113,20 @@ static bool write_call(bgi_compiler *c, uint32_t op_index, bg_action_kind kind, 
     for (uint32_t i = 0; i < count; i++)
         operands[i] =
             bgi_find_operand(c, op_index, i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count]);
-    *call =
-        (bgi_call){.type = op->type,
-                   .kernel = c->kernels[op_index],
-                   .name = bgi_arena_text(arena, op->name),
-                   .block = bgi_arena_text(arena, op->block == BGI_BLOCK_NONE ? "" : c->graph->blocks[op->block].name),
-                   .input_count = op->input_count,
-                   .output_count = op->output_count,
-                   .operands = operands,
-                   .types = types,
-                   .scratch_offset = c->scratch_offsets[op_index],
-                   .cost = cost_of(&signature, op->type),
-                   .is_transfer = bgi_op_type_is_transfer(op->type),
-                   .is_collective = op->type->is_collective,
-                   .traced_as = traced_kind(op, kind)};
+    *call = (bgi_call){.type = op->type,
+                       .kernel = c->kernels[op_index],
+                       .name = bgi_arena_string(arena, op->name),
+                       .block =
+                           bgi_arena_string(arena, op->block == BGI_BLOCK_NONE ? "" : c->graph->blocks[op->block].name),
+                       .input_count = op->input_count,
+                       .output_count = op->output_count,
+                       .operands = operands,
+                       .types = types,
+                       .scratch_offset = c->placement->scratch_offsets[op_index],
+                       .cost = cost_of(&signature, op->type),
+                       .is_transfer = bgi_op_type_is_transfer(op->type),
+                       .is_collective = op->type->is_collective,
+                       .traced_as = traced_kind(op, kind)};
     if (op->type->attributes_bytes > 0)
         call->attributes = bgi_arena_copy(arena, op->attributes, op->type->attributes_bytes);
     return call->name != NULL && call->block != NULL && (op->type->attributes_bytes == 0 || call->attributes != NULL);
@@ -148,8 +149,8 @@ static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_op
 {
     bgi_arena *arena = &c->plan->arena;
     const bgi_value *v = bgi_graph_value(c->graph, value);
-    bg_type *types = bgi_arena_take(arena, 2, sizeof *types);
-    bgi_operand *operands = bgi_arena_take(arena, 2, sizeof *operands);
+    bg_type *types = bgi_arena_allocate(arena, 2, sizeof *types);
+    bgi_operand *operands = bgi_arena_allocate(arena, 2, sizeof *operands);
 
     if (types == NULL || operands == NULL)
         return false;
@@ -157,20 +158,21 @@ static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_op
     operands[0] = from;
     operands[1] = to;
     *call = (bgi_call){.kernel = bgi_slot_copy_kernel(),
-                       .name = bgi_arena_text(arena, v->name),
+                       .name = bgi_arena_string(arena, v->name),
                        .block = "",
                        .input_count = 1,
                        .output_count = 1,
                        .operands = operands,
                        .types = types,
+                       .cost = {.bytes_read = (double)bg_type_size_bytes(&types[0]),
+                                .bytes_written = (double)bg_type_size_bytes(&types[0])},
                        .traced_as = kind};
     return call->name != NULL;
 }
 
 static bool same_operand(const bgi_operand *a, const bgi_operand *b)
 {
-    return a->device == b->device && a->is_remote == b->is_remote && a->edge == b->edge && a->offset == b->offset &&
-           a->stride == b->stride;
+    return a->memory == b->memory && a->edge == b->edge && a->offset == b->offset && a->stride == b->stride;
 }
 
 /* Where who makes a crossing value, or sends it, has it. */
@@ -180,65 +182,133 @@ static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing
     bgi_operand source;
 
     if (value->kind != BGI_VALUE_VARIABLE)
-        return c->storage[crossing->value.id];
-    source = leaf_place(c, crossing->value, c->partition.segments[crossing->from_segment].stage);
+        return c->placement->storage[crossing->value.id];
+    source = leaf_place(c, crossing->value, c->partition->segments[crossing->from_segment].stage);
     if (bgi_travels_as_piece(value) && !value->is_piece)
         source.stride = bgi_piece_bytes(value);
     return source;
 }
 
-/* Crossings of a segment's values to other slots of the same device than the one the producer writes. */
-static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing, uint32_t segment)
+/* Nothing of a window is left once its message has gone, nor of a transient after the action: what other messages need
+ * of a value that is kept there and nowhere else is copied by its maker, as soon as it is made. */
+static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossing)
 {
-    const bgi_crossing *crossed = &c->partition.crossings[crossing];
+    const bg_value value = crossing->value;
+
+    return bgi_graph_value(c->graph, value)->kind == BGI_VALUE_RESULT &&
+           (c->placement->is_transient[value.id] || c->placement->storage[value.id].memory == BGI_MEMORY_WINDOW);
+}
+
+/* Messages with a value that its maker has to copy into them. */
+static bool needs_window_copy(const bgi_compiler *c, uint32_t crossing)
+{
+    const bgi_crossing *crossed = &c->partition->crossings[crossing];
     bgi_operand from, to;
 
-    if (crossed->from_segment != segment || c->crossing_edges[crossing] == BGI_NO_EDGE ||
+    if (c->edges->routes[crossing].edge == BGI_NO_EDGE || !is_copied_by_maker(c, crossed))
+        return false;
+    from = source_of(c, crossed);
+    to = bgi_crossing_write_slot(c, crossing);
+    return to.memory == BGI_MEMORY_WINDOW && !same_operand(&from, &to);
+}
+
+/* Crossings to other slots of the same device than the one the producer writes. */
+static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing)
+{
+    const bgi_crossing *crossed = &c->partition->crossings[crossing];
+    const uint32_t from_stage = c->partition->segments[crossed->from_segment].stage;
+    bgi_operand from, to;
+
+    if (c->edges->routes[crossing].edge == BGI_NO_EDGE ||
         bgi_graph_value(c->graph, crossed->value)->kind == BGI_VALUE_INPUT ||
-        bgi_stage_device(c, crossed->to_stage) != bgi_stage_device(c, c->partition.segments[segment].stage))
+        bgi_stage_device(c, crossed->to_stage) != bgi_stage_device(c, from_stage))
         return false;
     from = source_of(c, crossed);
     to = bgi_crossing_write_slot(c, crossing);
     return !same_operand(&from, &to);
 }
 
-/* What a forward reads is kept for the backward in another slot than it came in. */
-static bool needs_stash_copy(const bgi_compiler *c, uint32_t crossing, uint32_t segment)
+/* What a forward reads is kept for the backward in another slot than it came in, unless it comes again. */
+static bool needs_stash_copy(const bgi_compiler *c, uint32_t index, const bgi_segment *reader)
 {
-    const bgi_segment *reader = &c->partition.segments[segment];
+    const bgi_crossing *crossing = &c->partition->crossings[index];
+    const bgi_route *route = &c->edges->routes[index];
 
-    return c->stash_edges[crossing] != BGI_NO_EDGE && reader->kind == BGI_SEGMENT_FORWARD &&
-           reader->stage == c->partition.crossings[crossing].to_stage;
+    return route->stash_edge != BGI_NO_EDGE && c->edges->facts[route->stash_edge].stored_by == 0 &&
+           reader->kind == BGI_SEGMENT_FORWARD && reader->stage == crossing->to_stage;
+}
+
+/* What other messages need of the op's results. */
+static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, bg_action_kind kind, bgi_call *calls,
+                                uint32_t *count)
+{
+    for (uint32_t o = 0; o < c->graph->ops[op].output_count; o++) {
+        const bg_value value = c->graph->ops[op].outputs[o];
+        uint32_t next;
+        for (uint32_t i = c->partition->first_crossings[value.id]; i != 0; i = next) {
+            const bgi_crossing *crossing = &c->partition->crossings[i - 1];
+            next = crossing->next;
+            if (crossing->from_segment == segment && needs_window_copy(c, i - 1) &&
+                !write_copy(c, value, source_of(c, crossing), bgi_crossing_write_slot(c, i - 1), kind,
+                            &calls[(*count)++]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Copies that go with the segment's ops: of its own values to further places, and of what its stage keeps. */
+static uint32_t count_copies(const bgi_compiler *c, uint32_t segment)
+{
+    const bgi_partition *partition = c->partition;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < partition->crossing_count; i++) {
+        const bgi_crossing *crossing = &partition->crossings[i];
+        count += needs_stash_copy(c, i, &partition->segments[segment]);
+        if (crossing->from_segment == segment)
+            count += needs_slot_copy(c, i) + needs_window_copy(c, i);
+    }
+    return count;
+}
+
+static bool write_copies(bgi_compiler *c, uint32_t segment, bg_action_kind kind, bgi_call *calls, uint32_t *count)
+{
+    const bgi_partition *partition = c->partition;
+
+    for (uint32_t i = 0; i < partition->crossing_count; i++) {
+        const bgi_crossing *crossing = &partition->crossings[i];
+        if (crossing->from_segment == segment && needs_slot_copy(c, i) &&
+            !write_copy(c, crossing->value, source_of(c, crossing), bgi_crossing_write_slot(c, i), kind,
+                        &calls[(*count)++]))
+            return false;
+        if (needs_stash_copy(c, i, &partition->segments[segment]) &&
+            !write_copy(c, crossing->value, bgi_crossing_slot(c, i), bgi_stash_write_slot(c, i), kind,
+                        &calls[(*count)++]))
+            return false;
+    }
+    return true;
 }
 
 static bool write_calls(bgi_compiler *c, uint32_t segment_index, bg_action_kind kind, bgi_instruction *out)
 {
-    const bgi_segment *segment = &c->partition.segments[segment_index];
-    bgi_call *calls;
+    const bgi_segment *segment = &c->partition->segments[segment_index];
+    bgi_call *calls =
+        bgi_arena_allocate(&c->plan->arena, segment->op_count + count_copies(c, segment_index), sizeof *calls);
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
-        count += needs_slot_copy(c, i, segment_index) + needs_stash_copy(c, i, segment_index);
-    calls = bgi_arena_take(&c->plan->arena, segment->op_count + count, sizeof *calls);
     if (calls == NULL)
         return false;
-    count = 0;
     for (uint32_t p = 0; p < segment->op_count; p++)
-        if (!bgi_op_is_alias(c, &c->graph->ops[segment->ops[p]]) &&
-            !write_call(c, segment->ops[p], kind, &calls[count++]))
+        if (!bgi_partition_is_alias(c->partition, &c->graph->ops[segment->ops[p]]) &&
+            (!write_call(c, segment->ops[p], kind, &calls[count++]) ||
+             !write_window_copies(c, segment->ops[p], segment_index, kind, calls, &count)))
             return false;
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
-        const bgi_crossing *crossing = &c->partition.crossings[i];
-        if (needs_slot_copy(c, i, segment_index) && !write_copy(c, crossing->value, source_of(c, crossing),
-                                                                bgi_crossing_write_slot(c, i), kind, &calls[count++]))
-            return false;
-        if (needs_stash_copy(c, i, segment_index) &&
-            !write_copy(c, crossing->value, bgi_crossing_slot(c, i), bgi_stash_write_slot(c, i), kind, &calls[count++]))
-            return false;
-    }
+    if (!write_copies(c, segment_index, kind, calls, &count))
+        return false;
     out->calls = calls;
     out->call_count = count;
-    out->transient_bytes = c->segment_peaks[segment_index];
+    out->transient_bytes = c->placement->segment_peaks[segment_index];
     return true;
 }
 
@@ -267,14 +337,14 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action,
 {
     uint32_t *edges, count = 0;
 
-    for (uint32_t e = 0; e < c->edge_count; e++)
-        count += crosses_devices(c, e) && matches(&c->edges[e], action);
-    edges = bgi_arena_take(&c->plan->arena, count, sizeof *edges);
+    for (uint32_t e = 0; e < c->edges->count; e++)
+        count += crosses_devices(c, e) && matches(&c->edges->list[e], action);
+    edges = bgi_arena_allocate(&c->plan->arena, count, sizeof *edges);
     if (edges == NULL)
         return false;
     count = 0;
-    for (uint32_t e = 0; e < c->edge_count; e++)
-        if (crosses_devices(c, e) && matches(&c->edges[e], action))
+    for (uint32_t e = 0; e < c->edges->count; e++)
+        if (crosses_devices(c, e) && matches(&c->edges->list[e], action))
             edges[count++] = e;
     *out_edges = edges;
     *out_count = count;
@@ -318,21 +388,21 @@ static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
     bgi_copy *copies;
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++)
-        count += c->crossing_edges[i] == edge;
-    copies = bgi_arena_take(&c->plan->arena, count, sizeof *copies);
+    for (uint32_t i = 0; i < c->partition->crossing_count; i++)
+        count += c->edges->routes[i].edge == edge;
+    copies = bgi_arena_allocate(&c->plan->arena, count, sizeof *copies);
     if (copies == NULL)
         return false;
     count = 0;
-    for (uint32_t i = 0; i < c->partition.crossing_count; i++) {
-        const bgi_crossing *crossing = &c->partition.crossings[i];
+    for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
+        const bgi_crossing *crossing = &c->partition->crossings[i];
         const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
         bgi_operand from, to;
-        if (c->crossing_edges[i] != edge)
+        if (c->edges->routes[i].edge != edge)
             continue;
         from = source_of(c, crossing);
-        to = bgi_crossing_slot(c, i);
-        if (!same_operand(&from, &to))
+        to = bgi_crossing_write_slot(c, i);
+        if (!same_operand(&from, &to) && !is_copied_by_maker(c, crossing))
             copies[count++] = (bgi_copy){.operand = from,
                                          .to = to,
                                          .size_bytes = bgi_travels_as_piece(value) ? bgi_piece_bytes(value)
@@ -345,17 +415,17 @@ static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
 
 static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
 {
-    bgi_copy *copies = bgi_arena_take(&c->plan->arena, c->plan->input_count, sizeof *copies);
+    bgi_copy *copies = bgi_arena_allocate(&c->plan->arena, c->plan->input_count, sizeof *copies);
     uint32_t count = 0, stream = 0;
 
     if (copies == NULL)
         return false;
     for (uint32_t v = 1; v < c->graph->value_count; v++) {
-        const size_t index = (size_t)v * c->stages.stage_count + stage;
+        const size_t index = (size_t)v * c->stages->stage_count + stage;
         if (c->graph->values[v].kind != BGI_VALUE_INPUT)
             continue;
-        if (c->input_is_used[index])
-            copies[count++] = (bgi_copy){.operand = c->input_places[index],
+        if (c->placement->input_is_used[index])
+            copies[count++] = (bgi_copy){.operand = c->placement->input_places[index],
                                          .stream = stream,
                                          .size_bytes = bg_type_size_bytes(&c->graph->values[v].type)};
         stream++;
@@ -369,18 +439,18 @@ static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
 static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruction *out)
 {
     const bool is_update = action->kind == BG_ACTION_UPDATE;
-    bgi_copy *copies = bgi_arena_take(&c->plan->arena, c->plan->output_count, sizeof *copies);
+    bgi_copy *copies = bgi_arena_allocate(&c->plan->arena, c->plan->output_count, sizeof *copies);
     uint32_t count = 0;
 
     if (copies == NULL)
         return false;
     for (uint32_t i = 0; i < c->plan->output_count; i++) {
-        const bg_value root = c->partition.roots[c->output_values[i].id];
+        const bg_value root = c->partition->roots[c->output_values[i].id];
         const bgi_value *value = bgi_graph_value(c->graph, root);
-        const bgi_segment *maker = &c->partition.segments[c->partition.op_segments[value->op]];
+        const bgi_segment *maker = &c->partition->segments[c->partition->op_segments[value->op]];
         if (maker->stage == action->stage && c->plan->outputs[i].is_per_update == is_update &&
             (!is_update || maker->level == action->index))
-            copies[count++] = (bgi_copy){.operand = c->storage[root.id],
+            copies[count++] = (bgi_copy){.operand = c->placement->storage[root.id],
                                          .stream = i,
                                          .size_bytes = bg_type_size_bytes(&c->plan->outputs[i].type)};
     }
@@ -389,30 +459,60 @@ static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruct
     return true;
 }
 
-/* What the replicas add up, or have pieces of, on a stage. */
-static bool is_shared(const bgi_compiler *c, uint32_t v, uint32_t stage, bg_action_kind kind)
+/* The variables that a stage writes, stage by stage, in the order of their numbers. */
+typedef struct bgi_written_variables {
+    uint32_t *begins; /* by stage; one more for the end */
+    uint32_t *variables;
+} bgi_written_variables;
+
+static bool is_written_variable(const bgi_compiler *c, uint32_t v)
+{
+    return c->graph->values[v].kind == BGI_VALUE_VARIABLE && c->residency->writer_stage[v] < c->stages->stage_count;
+}
+
+static bg_status list_written_variables(bgi_compiler *c, bgi_written_variables *out, bg_error *error)
+{
+    const size_t begins = (size_t)c->stages->stage_count + 2;
+
+    out->begins = bgi_arena_allocate(&c->scratch, begins, sizeof *out->begins);
+    out->variables = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *out->variables);
+    if (out->begins == NULL || out->variables == NULL)
+        return bgi_error_memory(error, "a program", c->graph->value_count * sizeof *out->variables);
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        if (is_written_variable(c, v))
+            out->begins[c->residency->writer_stage[v] + 2]++;
+    for (uint32_t s = 0; s < c->stages->stage_count; s++)
+        out->begins[s + 2] += out->begins[s + 1];
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        if (is_written_variable(c, v))
+            out->variables[out->begins[c->residency->writer_stage[v] + 1]++] = v;
+    return BG_OK;
+}
+
+/* What the replicas add up, or have pieces of, of the variables that a stage writes. */
+static bool is_shared(const bgi_compiler *c, uint32_t v, bg_action_kind kind)
 {
     const bgi_value *value = &c->graph->values[v];
 
-    if (value->kind != BGI_VALUE_VARIABLE || c->writer_stage[v] != stage)
-        return false;
-    return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR : bgi_is_gathered(c, v);
+    return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR && !value->is_partial : bgi_is_gathered(c, v);
 }
 
-static bool write_collective(bgi_compiler *c, uint32_t stage, bg_action_kind kind, bgi_instruction *out)
+static bool write_collective(bgi_compiler *c, const bgi_written_variables *variables, uint32_t stage,
+                             bg_action_kind kind, bgi_instruction *out)
 {
     bgi_reduced *reduced;
     uint32_t count = 0;
 
-    for (uint32_t v = 1; v < c->graph->value_count; v++)
-        count += is_shared(c, v, stage, kind);
-    reduced = bgi_arena_take(&c->plan->arena, count, sizeof *reduced);
+    for (uint32_t i = variables->begins[stage]; i < variables->begins[stage + 1]; i++)
+        count += is_shared(c, variables->variables[i], kind);
+    reduced = bgi_arena_allocate(&c->plan->arena, count, sizeof *reduced);
     if (reduced == NULL)
         return false;
     count = 0;
-    for (uint32_t v = 1; v < c->graph->value_count; v++) {
+    for (uint32_t i = variables->begins[stage]; i < variables->begins[stage + 1]; i++) {
+        const uint32_t v = variables->variables[i];
         const bgi_value *value = &c->graph->values[v];
-        if (is_shared(c, v, stage, kind))
+        if (is_shared(c, v, kind))
             reduced[count++] = (bgi_reduced){.operand = leaf_place(c, (bg_value){v}, stage),
                                              .dtype = value->type.dtype,
                                              .element_count = bg_type_element_count(&value->type),
@@ -436,7 +536,8 @@ static bool is_same_kind_of_action(const bg_action *a, const bg_action *b)
     return a->kind == b->kind && a->stage == b->stage && a->index == b->index;
 }
 
-static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi_instruction *out, bg_error *error)
+static bg_status write_instruction(bgi_compiler *c, const bgi_written_variables *variables, const bg_action *action,
+                                   bgi_instruction *out, bg_error *error)
 {
     bgi_segment_kind kind = BGI_SEGMENT_FORWARD;
     bool good = true;
@@ -457,7 +558,7 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
         break;
     case BG_ACTION_REDUCE:
     case BG_ACTION_GATHER:
-        good = write_collective(c, action->stage, action->kind, out);
+        good = write_collective(c, variables, action->stage, action->kind, out);
         break;
     case BG_ACTION_UPDATE:
     case BG_ACTION_FORWARD:
@@ -470,7 +571,7 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
                : action->kind == BG_ACTION_WEIGHTS   ? BGI_SEGMENT_WEIGHTS
                                                      : BGI_SEGMENT_UPDATE;
         good =
-            write_calls(c, bgi_partition_find(&c->partition, kind, action->stage, action->index), action->kind, out) &&
+            write_calls(c, bgi_partition_find(c->partition, kind, action->stage, action->index), action->kind, out) &&
             write_edge_list(c, action, makes, &out->acquires, &out->acquire_count) &&
             write_edge_list(c, action, uses_last, &out->releases, &out->release_count) &&
             (kind != BGI_SEGMENT_UPDATE || write_outputs(c, action, out));
@@ -482,36 +583,67 @@ static bg_status write_instruction(bgi_compiler *c, const bg_action *action, bgi
     return good ? BG_OK : bgi_error_memory(error, "a program", 0);
 }
 
-static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
+static size_t hash_action(const bg_action *action)
+{
+    return ((size_t)action->stage * 31 + (size_t)action->kind) * 2654435761u + (size_t)action->index * 40503u;
+}
+
+static bg_status write_device(bgi_compiler *c, const bgi_written_variables *variables, uint32_t device, bg_error *error)
 {
     const uint32_t count = bg_schedule_action_count(c->plan->schedule, device);
     const bg_action *actions = bg_schedule_actions(c->plan->schedule, device);
-    bgi_instruction *instructions = bgi_arena_take(&c->plan->arena, count, sizeof *instructions);
-    bgi_written *written = bgi_arena_take(&c->scratch, count, sizeof *written);
-    uint32_t written_count = 0;
+    bgi_instruction *instructions = bgi_arena_allocate(&c->plan->arena, count, sizeof *instructions);
+    bgi_written *written = bgi_arena_allocate(&c->scratch, count, sizeof *written);
+    uint32_t *table, written_count = 0; /* 1 + index in `written`, by hash; open addressing */
+    size_t size = 16;
 
-    if (instructions == NULL || written == NULL)
+    while (size < 2 * (size_t)count)
+        size *= 2;
+    table = bgi_arena_allocate(&c->scratch, size, sizeof *table);
+    if (instructions == NULL || written == NULL || table == NULL)
         return bgi_error_memory(error, "a program", count * sizeof *instructions);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t w = 0;
-        while (w < written_count && !is_same_kind_of_action(&written[w].action, &actions[i]))
-            w++;
-        if (w == written_count) {
-            written[written_count++].action = actions[i];
-            BGI_TRY(write_instruction(c, &actions[i], &written[w].instruction, error));
+        size_t slot = hash_action(&actions[i]) & (size - 1);
+        while (table[slot] != 0 && !is_same_kind_of_action(&written[table[slot] - 1].action, &actions[i]))
+            slot = (slot + 1) & (size - 1);
+        if (table[slot] == 0) {
+            written[written_count].action = actions[i];
+            BGI_TRY(write_instruction(c, variables, &actions[i], &written[written_count].instruction, error));
+            table[slot] = ++written_count;
         }
-        instructions[i] = written[w].instruction;
+        instructions[i] = written[table[slot] - 1].instruction;
         instructions[i].action = actions[i];
     }
-    send_early(instructions, count);
+    if (!bgi_plan_is_strict(c->plan))
+        send_early(instructions, count);
     c->plan->devices[device].instructions = instructions;
     c->plan->devices[device].instruction_count = count;
     return BG_OK;
 }
 
+/* The schedule says whose instruction each turn is; a device takes its own in order. */
+static bg_status number_turns(bgi_compiler *c, bg_error *error)
+{
+    const bg_schedule *schedule = c->plan->schedule;
+    const size_t total = bgi_schedule_total(schedule);
+    uint32_t *next = bgi_arena_allocate(&c->scratch, c->stages->device_count, sizeof *next);
+
+    if (next == NULL)
+        return bgi_error_memory(error, "turns", c->stages->device_count * sizeof *next);
+    for (uint32_t turn = 0; turn < total; turn++) {
+        const uint32_t device = schedule->turns[turn];
+        bgi_instruction *instructions = (bgi_instruction *)(uintptr_t)c->plan->devices[device].instructions;
+        instructions[next[device]++].turn = turn;
+    }
+    return BG_OK;
+}
+
 bg_status bgi_write_programs(bgi_compiler *c, bg_error *error)
 {
-    for (uint32_t d = 0; d < c->stages.device_count; d++)
-        BGI_TRY(write_device(c, d, error));
-    return BG_OK;
+    bgi_written_variables variables;
+
+    BGI_TRY(list_written_variables(c, &variables, error));
+    for (uint32_t d = 0; d < c->stages->device_count; d++)
+        BGI_TRY(write_device(c, &variables, d, error));
+    return bgi_plan_is_strict(c->plan) ? number_turns(c, error) : BG_OK;
 }

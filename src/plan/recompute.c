@@ -60,13 +60,13 @@ static bg_status try_choice(bgi_chooser *s, bg_plan **out, bg_error *error)
     bg_status status;
 
     BGI_TRY_CLEANUP(bgi_trial_begin(s->c, &trial, error));
-    recomputed.stages = bgi_arena_take(&trial.plan->arena, s->c->stages.stage_count, sizeof *recomputed.stages);
+    recomputed.stages = bgi_arena_allocate(&trial.plan->arena, s->c->stages->stage_count, sizeof *recomputed.stages);
     if (recomputed.stages == NULL)
-        BGI_TRY_CLEANUP(bgi_error_memory(error, "stages", s->c->stages.stage_count * sizeof *recomputed.stages));
-    trial.stage_recomputes = recomputed.stages;
-    BGI_TRY_CLEANUP(
-        bgi_recompute_apply(&s->r, trial.graph, s->is_kept, s->c->plan->options.recompute_order, &recomputed, error));
-    BGI_TRY_CLEANUP(bgi_lower(&trial, error));
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "stages", s->c->stages->stage_count * sizeof *recomputed.stages));
+    trial.scheduling->stage_recomputes = recomputed.stages;
+    BGI_TRY_CLEANUP(bgi_recompute_apply(&s->r, trial.graph, s->is_kept, s->c->plan->options.memory.recompute_order,
+                                        &recomputed, error));
+    BGI_TRY_CLEANUP(trial.lower(&trial, error));
     *out = trial.plan;
     trial.plan = NULL;
 cleanup:
@@ -82,13 +82,13 @@ static bool fits(const bgi_chooser *s, uint32_t device, size_t bytes)
 }
 
 /* What all choices have in common, from the plan that keeps everything. */
-static bg_status learn(bgi_chooser *s, const bg_plan *plan, bg_error *error)
+static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_error *error)
 {
-    const bgi_stages *stages = &s->c->stages;
+    const bgi_stages *stages = s->c->stages;
 
-    s->fixed_bytes = bgi_arena_take(&s->arena, stages->device_count, sizeof *s->fixed_bytes);
-    s->in_flight = bgi_arena_take(&s->arena, stages->stage_count, sizeof *s->in_flight);
-    s->searches = bgi_arena_take(&s->arena, stages->device_count, sizeof *s->searches);
+    s->fixed_bytes = bgi_arena_allocate(&s->arena, stages->device_count, sizeof *s->fixed_bytes);
+    s->in_flight = bgi_arena_allocate(&s->arena, stages->stage_count, sizeof *s->in_flight);
+    s->searches = bgi_arena_allocate(&s->arena, stages->device_count, sizeof *s->searches);
     if (s->fixed_bytes == NULL || s->in_flight == NULL || s->searches == NULL)
         return bgi_error_memory(error, "recomputation", 0);
     for (uint32_t d = 0; d < stages->device_count; d++)
@@ -118,7 +118,7 @@ static bg_status propose(bgi_chooser *s, bgi_search *search, const bool *is_give
     bgi_proposal *grown;
 
     set_choice(s, search, is_given_up);
-    for (uint32_t stage = 0; stage < s->c->stages.stage_count; stage++)
+    for (uint32_t stage = 0; stage < s->c->stages->stage_count; stage++)
         if (bgi_stage_device(s->c, stage) == search->device) {
             const bgi_recompute_effect effect = bgi_recompute_measure(&s->r, stage, s->is_kept, s->is_repeated);
             proposal.ns += effect.ns;
@@ -129,7 +129,7 @@ static bg_status propose(bgi_chooser *s, bgi_search *search, const bool *is_give
             return BG_OK;
     if (search->count == search->capacity) {
         search->capacity = search->capacity == 0 ? 64 : 2 * search->capacity;
-        grown = bgi_arena_take(&s->arena, search->capacity, sizeof *grown);
+        grown = bgi_arena_allocate(&s->arena, search->capacity, sizeof *grown);
         if (grown == NULL)
             return bgi_error_memory(error, "recomputation", search->capacity * sizeof *grown);
         if (search->count > 0)
@@ -222,18 +222,18 @@ static bg_status list_proposals(bgi_chooser *s, bgi_search *search, bg_error *er
     const bg_graph *graph = s->c->graph;
     bool *is_given_up;
 
-    search->ops = bgi_arena_take(&s->arena, graph->op_count, sizeof *search->ops);
-    is_given_up = bgi_arena_take(&s->arena, graph->op_count, sizeof *is_given_up);
+    search->ops = bgi_arena_allocate(&s->arena, graph->op_count, sizeof *search->ops);
+    is_given_up = bgi_arena_allocate(&s->arena, graph->op_count, sizeof *is_given_up);
     if (search->ops == NULL || is_given_up == NULL)
         return bgi_error_memory(error, "recomputation", graph->op_count);
     /* What runs again when nothing is kept is all that can be chosen. */
     for (size_t o = 0; o < graph->op_count; o++)
         s->is_kept[o] = s->r.is_checkpoint[o];
-    for (uint32_t stage = 0; stage < s->c->stages.stage_count; stage++)
+    for (uint32_t stage = 0; stage < s->c->stages->stage_count; stage++)
         bgi_recompute_measure(&s->r, stage, s->is_kept, s->is_repeated);
     for (uint32_t o = 0; o < graph->op_count; o++) {
         s->is_kept[o] = true;
-        if (s->is_repeated[o] && bgi_stage_device(s->c, bgi_op_stage(&s->c->stages, &graph->ops[o])) == search->device)
+        if (s->is_repeated[o] && bgi_stage_device(s->c, bgi_op_stage(s->c->stages, &graph->ops[o])) == search->device)
             search->ops[search->op_count++] = o;
     }
     if (search->op_count <= EXACT_OPS)
@@ -249,7 +249,7 @@ static bg_status list_proposals(bgi_chooser *s, bgi_search *search, bg_error *er
 /* ---- the search ---- */
 
 /* The device's next choice that may fit; false at the end of its list. */
-static bool advance(const bgi_chooser *s, bgi_search *search)
+static bool next_choice(const bgi_chooser *s, bgi_search *search)
 {
     while (++search->current < search->count)
         if (fits(s, search->device, search->proposals[search->current].least_bytes))
@@ -259,12 +259,12 @@ static bool advance(const bgi_chooser *s, bgi_search *search)
 
 static void set_choices(bgi_chooser *s)
 {
-    for (uint32_t d = 0; d < s->c->stages.device_count; d++)
+    for (uint32_t d = 0; d < s->c->stages->device_count; d++)
         set_choice(s, &s->searches[d], s->searches[d].proposals[s->searches[d].current].is_given_up);
 }
 
 /* No choice fits on one device: shows the memory with its smallest. */
-static bg_status give_up(bgi_chooser *s, bgi_search *search, bg_error *error)
+static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_error *error)
 {
     bg_plan *plan = NULL;
     bg_status status;
@@ -290,14 +290,14 @@ static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
     static const bg_recompute rules[] = {BG_RECOMPUTE_STAGE, BG_RECOMPUTE_FRACTION};
     bg_options options = s->c->plan->options;
 
-    options.recompute_fraction = 1.0;
+    options.memory.recompute_fraction = 1.0;
     for (size_t i = 0; !*is_done && i < sizeof rules / sizeof rules[0]; i++) {
         bg_plan *plan = NULL;
-        options.recompute = rules[i];
+        options.memory.recompute = rules[i];
         BGI_TRY(bgi_recompute_choose(&s->r, &options, s->is_kept, error));
         BGI_TRY(try_choice(s, &plan, error));
         *is_done = true;
-        for (uint32_t d = 0; d < s->c->stages.device_count; d++)
+        for (uint32_t d = 0; d < s->c->stages->device_count; d++)
             *is_done &= fits(s, d, plan->devices[d].arena_bytes);
         bg_plan_destroy(plan);
     }
@@ -312,7 +312,7 @@ static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
     set_choices(s);
     BGI_TRY(try_choice(s, &plan, error));
     *is_done = true;
-    for (uint32_t d = 0; d < s->c->stages.device_count; d++) {
+    for (uint32_t d = 0; d < s->c->stages->device_count; d++) {
         bgi_search *search = &s->searches[d];
         const size_t bytes = plan->devices[d].arena_bytes;
         if (search->best_bytes == 0 || bytes < search->best_bytes) {
@@ -322,10 +322,10 @@ static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
         if (fits(s, d, bytes))
             continue;
         *is_done = false;
-        if (!advance(s, search)) {
+        if (!next_choice(s, search)) {
             bg_plan_destroy(plan);
             BGI_TRY(try_rules(s, is_done, error));
-            return *is_done ? BG_OK : give_up(s, search, error);
+            return *is_done ? BG_OK : report_smallest_choice(s, search, error);
         }
     }
     bg_plan_destroy(plan);
@@ -341,16 +341,62 @@ static bg_status search(bgi_chooser *s, bg_error *error)
     for (size_t o = 0; o < s->c->graph->op_count; o++)
         s->is_kept[o] = true;
     BGI_TRY(try_choice(s, &plan, error));
-    for (uint32_t d = 0; d < s->c->stages.device_count; d++)
+    for (uint32_t d = 0; d < s->c->stages->device_count; d++)
         is_done &= fits(s, d, plan->devices[d].arena_bytes);
-    status = is_done ? BG_OK : learn(s, plan, error);
+    status = is_done ? BG_OK : record_fixed_bytes(s, plan, error);
     bg_plan_destroy(plan);
-    for (uint32_t d = 0; status == BG_OK && !is_done && d < s->c->stages.device_count; d++) {
+    for (uint32_t d = 0; status == BG_OK && !is_done && d < s->c->stages->device_count; d++) {
         s->searches[d].device = d;
         status = list_proposals(s, &s->searches[d], error);
     }
     while (status == BG_OK && !is_done)
         status = step(s, &is_done, error);
+    return status;
+}
+
+/* ---- the order THEN ---- */
+
+/* What R makes lives until B has read it, beside what was kept: with one micro-batch in flight that may be more than
+ * keeping everything. */
+static bool saves_nothing(const bg_plan *plan, const bg_plan *keeps_all, uint32_t device)
+{
+    return plan->devices[device].arena_bytes >= keeps_all->devices[device].arena_bytes &&
+           plan->devices[device].remote_bytes >= keeps_all->devices[device].remote_bytes;
+}
+
+/* Keeps everything on devices on which running again saves nothing. One device's choice can cost another one slots, so
+ * what is left is tried again. */
+static bg_status keep_where_nothing_is_saved(bgi_chooser *s, bg_error *error)
+{
+    const bg_graph *graph = s->c->graph;
+    const bgi_stages *stages = s->c->stages;
+    bool *is_chosen = bgi_arena_copy(&s->arena, s->is_kept, graph->op_count * sizeof *is_chosen);
+    bool *keeps_all = bgi_arena_allocate(&s->arena, stages->device_count, sizeof *keeps_all);
+    bg_plan *most = NULL, *plan = NULL;
+    bool is_done = false;
+    bg_status status;
+
+    if (is_chosen == NULL || keeps_all == NULL)
+        return bgi_error_memory(error, "recomputation", graph->op_count);
+    for (size_t o = 0; o < graph->op_count; o++)
+        s->is_kept[o] = true;
+    BGI_TRY(try_choice(s, &most, error));
+    while (!is_done) {
+        for (size_t o = 0; o < graph->op_count; o++)
+            s->is_kept[o] = is_chosen[o] || keeps_all[bgi_stage_device(s->c, bgi_op_stage(stages, &graph->ops[o]))];
+        BGI_TRY_CLEANUP(try_choice(s, &plan, error));
+        is_done = true;
+        for (uint32_t d = 0; d < stages->device_count; d++)
+            if (!keeps_all[d] && saves_nothing(plan, most, d)) {
+                keeps_all[d] = true;
+                is_done = false;
+            }
+        bg_plan_destroy(plan);
+        plan = NULL;
+    }
+    status = BG_OK;
+cleanup:
+    bg_plan_destroy(most);
     return status;
 }
 
@@ -365,8 +411,8 @@ static bg_status check_limits(const bgi_compiler *c, bg_error *error)
     for (size_t v = 1; v < c->graph->value_count && marked == NULL; v++)
         if (c->graph->values[v].is_checkpoint)
             marked = c->graph->values[v].name;
-    if (!options->ipu_limits || marked == NULL || options->schedule == NULL ||
-        strcmp(options->schedule, "interleaved") != 0)
+    if (!options->execution.ipu_limits || marked == NULL || options->execution.schedule == NULL ||
+        strcmp(options->execution.schedule, "interleaved") != 0)
         return BG_OK;
     return bg_error_set(
         error, BG_ERROR_INVALID,
@@ -377,7 +423,7 @@ static bg_status check_limits(const bgi_compiler *c, bg_error *error)
 
 static bg_status cost_ops(bgi_compiler *c, double **out, double *out_total, bg_error *error)
 {
-    double *op_ns = bgi_arena_take(&c->scratch, c->graph->op_count, sizeof *op_ns);
+    double *op_ns = bgi_arena_allocate(&c->scratch, c->graph->op_count, sizeof *op_ns);
 
     if (op_ns == NULL)
         return bgi_error_memory(error, "costs", c->graph->op_count * sizeof *op_ns);
@@ -399,17 +445,21 @@ static bg_status choose_and_apply(bgi_chooser *s, double total_ns, bg_error *err
     bg_plan_summary *summary = &c->plan->summary;
     bgi_recomputed recomputed = {0};
 
-    s->is_kept = bgi_arena_take(&s->arena, c->graph->op_count, sizeof *s->is_kept);
-    s->is_repeated = bgi_arena_take(&s->arena, c->graph->op_count, sizeof *s->is_repeated);
-    recomputed.stages = bgi_arena_take(&c->plan->arena, c->stages.stage_count, sizeof *recomputed.stages);
+    s->is_kept = bgi_arena_allocate(&s->arena, c->graph->op_count, sizeof *s->is_kept);
+    s->is_repeated = bgi_arena_allocate(&s->arena, c->graph->op_count, sizeof *s->is_repeated);
+    recomputed.stages = bgi_arena_allocate(&c->plan->arena, c->stages->stage_count, sizeof *recomputed.stages);
     if (s->is_kept == NULL || s->is_repeated == NULL || recomputed.stages == NULL)
         return bgi_error_memory(error, "recomputation", c->graph->op_count);
-    if (c->plan->options.recompute == BG_RECOMPUTE_AUTO)
+    if (c->plan->options.memory.recompute == BG_RECOMPUTE_AUTO)
         BGI_TRY(search(s, error));
     else
         BGI_TRY(bgi_recompute_choose(&s->r, &c->plan->options, s->is_kept, error));
-    BGI_TRY(bgi_recompute_apply(&s->r, c->graph, s->is_kept, c->plan->options.recompute_order, &recomputed, error));
-    c->stage_recomputes = recomputed.stages;
+    if (c->plan->options.memory.recompute != BG_RECOMPUTE_AUTO &&
+        c->plan->options.memory.recompute_order == BG_RECOMPUTE_THEN)
+        BGI_TRY(keep_where_nothing_is_saved(s, error));
+    BGI_TRY(
+        bgi_recompute_apply(&s->r, c->graph, s->is_kept, c->plan->options.memory.recompute_order, &recomputed, error));
+    c->scheduling->stage_recomputes = recomputed.stages;
     summary->recomputed_op_count = recomputed.op_count;
     summary->recompute_share = recomputed.op_count > 0 ? recomputed.ns / (total_ns + recomputed.ns) : 0.0;
     return BG_OK;
@@ -422,15 +472,15 @@ bg_status bgi_recompute_plan(bgi_compiler *c, bg_error *error)
     double *op_ns = NULL, total_ns = 0.0;
     bg_status status;
 
-    if (options->recompute == BG_RECOMPUTE_NONE)
+    if (options->memory.recompute == BG_RECOMPUTE_NONE)
         return BG_OK;
     if (!c->plan->training) {
-        bgi_say(options, BG_LOG_INFO, "recomputation has no effect in inference: nothing is kept");
+        bgi_log(options, BG_LOG_INFO, "recomputation has no effect in inference: nothing is kept");
         return BG_OK;
     }
     BGI_TRY(check_limits(c, error));
     BGI_TRY(cost_ops(c, &op_ns, &total_ns, error));
-    BGI_TRY(bgi_recompute_begin(c->graph, &c->stages, op_ns, &s.r, error));
+    BGI_TRY(bgi_recompute_begin(c->graph, c->stages, op_ns, &s.r, error));
     status = choose_and_apply(&s, total_ns, error);
     bgi_recompute_clear(&s.r);
     bgi_arena_clear(&s.arena);

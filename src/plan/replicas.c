@@ -5,13 +5,14 @@
 #include "plan/compile.h"
 
 #include "core/error.h"
+#include "options/choices.h"
 
 /* Whole replicas out of all devices. */
 static bg_status count_replicas(const bg_options *options, uint32_t device_count, uint32_t *out, bg_error *error)
 {
-    const uint32_t total = options->total_devices, most = total / device_count;
+    const uint32_t total = options->replicas.total_devices, most = total / device_count;
 
-    *out = options->replicas;
+    *out = options->replicas.count;
     if (total == 0)
         return BG_OK;
     if (most == 0)
@@ -24,10 +25,10 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
                             "total_devices is %u, which is no multiple of the %u devices of a replica: %u would be "
                             "idle; take %u or %u",
                             total, device_count, total % device_count, most * device_count, (most + 1) * device_count);
-    if (options->replicas != 1 && options->replicas != most)
+    if (options->replicas.count != 1 && options->replicas.count != most)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "total_devices %u make %u replicas of %u devices, replicas is %u: give one of the two",
-                            total, most, device_count, options->replicas);
+                            total, most, device_count, options->replicas.count);
     *out = most;
     return BG_OK;
 }
@@ -52,25 +53,51 @@ static bg_status find_groups(bg_plan *plan, bg_error *error)
     const bg_options *options = &plan->options;
     const uint32_t tensor = plan->tensor_1 * plan->tensor_2;
 
-    plan->input_group_size = options->input_group_size;
+    plan->input_group_size = options->replicas.input_group_size;
     plan->input_grouping =
-        options->input_grouping == BG_GROUPING_ORTHOGONAL ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
+        options->replicas.input_grouping == BG_GROUPING_ORTHOGONAL ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
     if (tensor == 1)
         return BG_OK;
-    if (options->input_group_size == 1)
+    if (options->replicas.input_group_size == 1)
         plan->input_group_size = tensor;
     if (plan->input_group_size % tensor != 0 || plan->input_grouping == BG_GROUPING_ORTHOGONAL)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "input_group_size is %u, %s, and %u x %u tensor-parallel replicas work on the same data: "
                             "leave it 1, or take consecutive groups of a multiple of %u",
-                            options->input_group_size, bg_grouping_name(plan->input_grouping), plan->tensor_1,
+                            options->replicas.input_group_size, bgi_grouping_name(plan->input_grouping), plan->tensor_1,
                             plan->tensor_2, tensor);
     return BG_OK;
 }
 
+/* Replicas are branches of one tree over micro-batches: each must have a whole one. */
+static bg_status check_tree(const bg_plan *plan, bg_error *error)
+{
+    const uint32_t own = plan->micro_batches, replicas = bgi_plan_data_replicas(plan);
+    const uint64_t all = (uint64_t)own * replicas;
+    uint32_t branch = 1;
+
+    if (!bgi_plan_is_canonical(plan))
+        return BG_OK;
+    if (plan->input_group_size * replicas != plan->replicas)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "canonical_reductions with input_group_size %u: replicas of a group would add the same "
+                            "micro-batches up several times; leave it 1, or canonical_reductions off",
+                            plan->input_group_size);
+    while (own % (2 * branch) == 0)
+        branch *= 2;
+    if (replicas == 1 || own == branch)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "canonical_reductions with %u replicas and gradient_accumulation %u: with several replicas "
+                        "gradient_accumulation must be a power of two, so that each has a branch of the tree over all "
+                        "%llu micro-batches; take gradient_accumulation %u with %llu replicas, or 1 replica with %llu",
+                        replicas, own, (unsigned long long)all, branch, (unsigned long long)(all / branch),
+                        (unsigned long long)all);
+}
+
 static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_error *error)
 {
-    const uint32_t size = options->input_group_size;
+    const uint32_t size = options->replicas.input_group_size;
 
     if (size > replicas)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -83,13 +110,13 @@ static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_e
     return BG_OK;
 }
 
-bg_status bgi_find_replicas(bgi_compiler *c, bg_error *error)
+bg_status bgi_count_replicas(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;
     const bg_options *options = &plan->options;
     uint32_t replicas = 0;
 
-    BGI_TRY(count_replicas(options, c->stages.device_count, &replicas, error));
+    BGI_TRY(count_replicas(options, c->stages->device_count, &replicas, error));
     BGI_TRY(check_mesh(plan, replicas, error));
     BGI_TRY(check_groups(options, replicas, error));
     if ((uint64_t)plan->micro_batches * plan->iterations * replicas > UINT32_MAX)
@@ -97,6 +124,7 @@ bg_status bgi_find_replicas(bgi_compiler *c, bg_error *error)
                             "%u micro-batches x %u steps x %u replicas a run; it must be below 2^32: use fewer device "
                             "iterations and more runs",
                             plan->micro_batches, plan->iterations, replicas);
-    plan->options.replicas = plan->replicas = replicas;
-    return find_groups(plan, error);
+    plan->options.replicas.count = plan->replicas = replicas;
+    BGI_TRY(find_groups(plan, error));
+    return check_tree(plan, error);
 }

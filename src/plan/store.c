@@ -176,7 +176,7 @@ static bool select_kernel(store *s, form *f)
                                        .input_count = f->input_count,
                                        .output_count = f->output_count,
                                        .attributes = f->attributes,
-                                       .partials = options->partials,
+                                       .partials = options->numerics.partials,
                                        .scratch_limit = f->scratch_limit};
 
     if (!is_well_typed(f))
@@ -186,7 +186,7 @@ static bool select_kernel(store *s, form *f)
         return true;
     }
     if (!bgi_array_reserve((void **)&s->kernels, &s->kernel_capacity, s->kernel_count + 1, sizeof *s->kernels) ||
-        f->type->kernel == NULL || f->type->kernel(&signature, options->kernels, &f->kernel, NULL) != BG_OK)
+        f->type->kernel == NULL || f->type->kernel(&signature, options->numerics.kernels, &f->kernel, NULL) != BG_OK)
         return false;
     s->kernels[s->kernel_count++] = f->kernel;
     return true;
@@ -407,7 +407,10 @@ static void visit_instruction(store *s, bgi_instruction *instruction)
     visit_shared_numbers(a, &instruction->releases, &instruction->release_count);
     visit_copies(a, &instruction->copies, &instruction->copy_count);
     visit_reduced(a, &instruction->reduced, &instruction->reduced_count);
+    bgi_archive_bool(a, &instruction->is_beside);
+    bgi_archive_bool(a, &instruction->needs_sum);
     bgi_archive_u32(a, &instruction->after_calls);
+    bgi_archive_u32(a, &instruction->turn);
     bgi_archive_size(a, &instruction->transient_bytes);
     bgi_archive_u32(a, &instruction->issues);
     bgi_archive_u32(a, &instruction->io_wait);
@@ -425,7 +428,9 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_size(a, &transfer->arena_offset);
     bgi_archive_size(a, &transfer->remote_offset);
     bgi_archive_size(a, &transfer->size_bytes);
+    BGI_ARCHIVE_ENUM(a, transfer->location_class, BG_LOCATION_COUNT);
     bgi_archive_size(a, &transfer->piece_bytes);
+    bgi_archive_bool(a, &transfer->is_own);
     bgi_archive_u32(a, &transfer->piece_axes);
     bgi_archive_u32(a, &transfer->peer_wait);
 }
@@ -443,6 +448,8 @@ static void visit_device(store *s, uint32_t number)
     bgi_archive_size(a, &device->remote_bytes);
     for (uint32_t i = 0; i < BG_MEMORY_CLASS_COUNT; i++)
         bgi_archive_size(a, &device->class_bytes[i]);
+    for (uint32_t i = 0; i < BG_LOCATION_COUNT; i++)
+        bgi_archive_size(a, &device->remote_class_bytes[i]);
     bgi_archive_u32(a, &device->piece_axes);
     device->transfers = transfers = bgi_archive_list(a, device->transfers, &device->transfer_count, sizeof *transfers);
     for (uint32_t i = 0; i < device->transfer_count; i++)

@@ -5,6 +5,7 @@
 #include "plan/store_tables.h"
 
 #include "core/error.h"
+#include "core/section.h"
 #include "plan/compile.h"
 #include "schedule/schedule.h"
 
@@ -41,12 +42,17 @@ void bgi_store_operand(bgi_archive *a, bgi_operand *operand)
 {
     uint32_t edge = operand->edge + 1u; /* none: 0 */
 
-    bgi_archive_u32(a, &operand->device);
-    bgi_archive_bool(a, &operand->is_remote);
+    BGI_ARCHIVE_ENUM(a, operand->memory, BGI_MEMORY_COUNT);
     bgi_archive_u32(a, &edge);
     bgi_archive_size(a, &operand->offset);
     bgi_archive_size(a, &operand->stride);
     operand->edge = edge - 1u;
+}
+
+static void visit_place(bgi_archive *a, bgi_place *place)
+{
+    bgi_archive_u32(a, &place->device);
+    bgi_store_operand(a, &place->operand);
 }
 
 void bgi_store_action(bgi_archive *a, bg_action *action)
@@ -102,6 +108,8 @@ static void visit_schedule_buffer(bgi_archive *a, bg_schedule_buffer *buffer)
     BGI_ARCHIVE_ENUM(a, buffer->residency, BG_RESIDENCY_VISIT + 1);
     bgi_archive_bool(a, &buffer->preload);
     bgi_archive_bool(a, &buffer->per_micro_batch);
+    bgi_archive_bool(a, &buffer->shares_store);
+    bgi_archive_u32(a, &buffer->store_of);
     bgi_archive_u32(a, &buffer->edge);
     bgi_archive_u32(a, &buffer->slots);
     bgi_archive_size(a, &buffer->size_bytes);
@@ -143,6 +151,7 @@ static void visit_problem_lists(bgi_archive *a, bg_schedule_problem *problem)
 
 static void visit_problem(bgi_archive *a, bg_schedule_problem *problem)
 {
+    problem->struct_bytes = sizeof *problem; /* a file's is made here */
     bgi_archive_u32(a, &problem->stage_count);
     bgi_archive_u32(a, &problem->device_count);
     problem->stage_devices = visit_numbers(a, problem->stage_devices, problem->stage_count);
@@ -152,6 +161,9 @@ static void visit_problem(bgi_archive *a, bg_schedule_problem *problem)
     bgi_archive_bool(a, &problem->training);
     bgi_archive_bool(a, &problem->splits_weights);
     bgi_archive_bool(a, &problem->merges_loss);
+    bgi_archive_bool(a, &problem->is_strict);
+    bgi_archive_bool(a, &problem->reduces_in_backward);
+    bgi_archive_bool(a, &problem->keeps_for_sums);
     bgi_archive_u32(a, &problem->update_level_count);
     bgi_archive_bool(a, &problem->reduces_gradients);
     problem->stage_gathers = visit_flags(a, problem->stage_gathers, problem->stage_count);
@@ -230,23 +242,55 @@ static void visit_shard(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *
         bgi_archive_fail(a);
 }
 
+/* The range that a variable is of its whole: of the variable's type. */
+static void visit_section(bgi_archive *a, bgi_plan_variable *variable)
+{
+    bool is_section = variable->section != NULL;
+    bg_section *section;
+    bg_type type;
+
+    bgi_archive_bool(a, &is_section);
+    if (!is_section || a->has_failed)
+        return;
+    variable->section = section = bgi_archive_table(a, variable->section, 1, sizeof *section);
+    if (section == NULL) {
+        bgi_archive_fail(a);
+        return;
+    }
+    bgi_store_name(a, &section->name);
+    bgi_store_present_type(a, &section->whole);
+    bgi_archive_u32(a, &section->axis);
+    bgi_archive_i64(a, &section->first);
+    bgi_archive_i64(a, &section->count);
+    if (!a->is_reading || a->has_failed)
+        return;
+    if (variable->shard != NULL || bgi_section_validate(section, NULL) != BG_OK) {
+        bgi_archive_fail(a);
+        return;
+    }
+    type = bgi_section_type(section);
+    if (!bg_type_equal(&type, &variable->type))
+        bgi_archive_fail(a);
+}
+
 static void visit_variable(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *variable)
 {
-    bgi_operand *places;
+    bgi_place *places;
 
     bgi_store_name(a, &variable->name);
     bgi_store_present_type(a, &variable->type);
     visit_shard(a, plan, variable);
+    visit_section(a, variable);
     BGI_ARCHIVE_ENUM(a, variable->role, BG_ROLE_TRAINING + 1);
-    BGI_ARCHIVE_ENUM(a, variable->initialiser.kind, BG_INITIALISE_TRUNCATED_NORMAL + 1);
-    bgi_archive_double(a, &variable->initialiser.a);
-    bgi_archive_double(a, &variable->initialiser.b);
+    BGI_ARCHIVE_ENUM(a, variable->initializer.kind, BG_INITIALIZE_TRUNCATED_NORMAL + 1);
+    bgi_archive_double(a, &variable->initializer.a);
+    bgi_archive_double(a, &variable->initializer.b);
     bgi_archive_u32(a, &variable->number);
     bgi_archive_i64(a, &variable->piece_count);
     bgi_archive_bool(a, &variable->is_written);
     variable->places = places = bgi_archive_list(a, variable->places, &variable->place_count, sizeof *places);
     for (uint32_t i = 0; i < variable->place_count; i++)
-        bgi_store_operand(a, &places[i]);
+        visit_place(a, &places[i]);
 }
 
 static void visit_leaves(bgi_archive *a, bg_plan *plan)
@@ -257,7 +301,7 @@ static void visit_leaves(bgi_archive *a, bg_plan *plan)
     bgi_archive_u32(a, &plan->hyper_variable);
     plan->constants = bgi_archive_list(a, plan->constants, &plan->constant_count, sizeof *plan->constants);
     for (uint32_t i = 0; i < plan->constant_count; i++) {
-        bgi_store_operand(a, &plan->constants[i].place);
+        visit_place(a, &plan->constants[i].place);
         bgi_archive_size(a, &plan->constants[i].size_bytes);
         bgi_archive_bytes(a, &plan->constants[i].data, plan->constants[i].size_bytes);
     }
@@ -314,8 +358,8 @@ static void visit_phases(bgi_archive *a, bg_plan *plan)
 /* What the compiler found out, and did not take from the options. */
 static void visit_choices(bgi_archive *a, bg_plan *plan)
 {
-    bgi_archive_text(a, &plan->options.stages);
-    bgi_archive_u32(a, &plan->options.replicas);
+    bgi_archive_text(a, &plan->options.execution.stages);
+    bgi_archive_u32(a, &plan->options.replicas.count);
     bgi_archive_u32(a, &plan->replicas);
     bgi_archive_u32(a, &plan->tensor_1);
     bgi_archive_u32(a, &plan->tensor_2);

@@ -37,11 +37,14 @@ static size_t slot_offset(const bg_plan *plan, uint32_t ring, uint32_t micro_bat
     return plan->edges[ring].offset + micro_batch % plan->edges[ring].depth * plan->edges[ring].slot_bytes;
 }
 
-static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind, size_t arena_offset,
-                         size_t remote_offset, size_t size_bytes)
+static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind, bg_location_class location_class,
+                         size_t arena_offset, size_t remote_offset, size_t size_bytes)
 {
-    w->transfers[w->transfer_count] = (bgi_transfer){
-        .action = *action, .arena_offset = arena_offset, .remote_offset = remote_offset, .size_bytes = size_bytes};
+    w->transfers[w->transfer_count] = (bgi_transfer){.action = *action,
+                                                     .arena_offset = arena_offset,
+                                                     .remote_offset = remote_offset,
+                                                     .size_bytes = size_bytes,
+                                                     .location_class = location_class};
     w->transfers[w->transfer_count++].action.kind = kind;
 }
 
@@ -55,31 +58,46 @@ static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_
     w->shared_things[w->transfer_count - 1] = thing;
 }
 
+/* And uses its own only: nobody waits for the others. */
+static void own_transfer(walker *w)
+{
+    bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
+
+    transfer->is_own = transfer->piece_bytes > 0;
+    w->shared_things[w->transfer_count - 1] = 0;
+}
+
 static void add_edge_transfer(walker *w, const bg_action *action)
 {
     const bgi_compiler *c = w->compiler;
-    const uint32_t edge = c->buffers[action->index].edge;
-    const bgi_edge_facts *facts = &c->edge_facts[edge];
+    const uint32_t edge = c->residency->buffers[action->index].edge;
+    const bgi_edge_facts *facts = &c->edges->facts[edge];
 
-    add_transfer(w, action, action->kind,
+    add_transfer(w, action, action->kind, BG_LOCATION_ACTIVATIONS,
                  slot_offset(c->plan, action->kind == BG_ACTION_LOAD ? edge : facts->out_ring, action->micro_batch),
                  slot_offset(c->plan, facts->remote_ring, action->micro_batch), c->plan->edges[edge].slot_bytes);
     if (facts->shard_axes != 0)
         share_transfer(w, c->plan->edges[facts->remote_ring].slot_bytes, facts->shard_axes,
-                       w->first_slots[edge] + action->micro_batch % c->plan->edges[facts->remote_ring].depth);
+                       w->first_slots[facts->stored_by != 0 ? facts->stored_by - 1 : edge] +
+                           action->micro_batch % c->plan->edges[facts->remote_ring].depth);
 }
 
 static void add_variable_transfers(walker *w, const bg_action *action)
 {
     const bgi_compiler *c = w->compiler;
+    const uint32_t *buffer_of = c->residency->buffer_of, count = (uint32_t)c->graph->value_count;
 
-    for (uint32_t v = 1; v < c->graph->value_count; v++) {
-        if (c->buffer_of[v] != action->index)
+    for (uint32_t v = 1; v < count; v++) {
+        if (buffer_of[v] != action->index)
             continue;
-        add_transfer(w, action, action->kind, c->windows[v].offset,
-                     c->places[(size_t)v * c->stages.device_count + w->device].offset, bgi_window_bytes(c, v));
-        if (c->home_pieces[v] > 0)
-            share_transfer(w, bgi_home_piece_bytes(c, v), BG_MESH_DATA, v);
+        add_transfer(w, action, action->kind, bgi_leaf_location(&c->graph->values[v]), c->placement->windows[v].offset,
+                     c->placement->places[(size_t)v * c->stages->device_count + w->device].offset,
+                     bgi_window_bytes(c, v));
+        if (c->residency->home_pieces[v] > 0)
+            share_transfer(w, bgi_home_piece_bytes(c, v), BG_MESH_DATA,
+                           c->graph->values[v].shares_home ? c->graph->values[v].copy_of.id : v);
+        if (c->graph->values[v].role == BG_ROLE_ACCUMULATOR)
+            own_transfer(w);
     }
 }
 
@@ -92,7 +110,7 @@ static size_t find_reach(const walker *w, const bgi_operand *operand, size_t siz
 /* The operands of a load are (remote, device), of a store (remote, device) too. */
 static void add_call_transfer(walker *w, const bg_action *action, const bgi_call *call)
 {
-    add_transfer(w, action, call->traced_as, call->operands[1].offset, call->operands[0].offset,
+    add_transfer(w, action, call->traced_as, BG_LOCATION_STATE, call->operands[1].offset, call->operands[0].offset,
                  find_reach(w, &call->operands[0], bg_type_size_bytes(&call->types[0])));
 }
 
@@ -102,7 +120,7 @@ static void list_transfers(walker *w, bgi_instruction *instruction)
     const uint32_t before = w->transfer_count;
 
     if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
-        if (w->compiler->buffers[action->index].per_micro_batch)
+        if (w->compiler->residency->buffers[action->index].per_micro_batch)
             add_edge_transfer(w, action);
         else
             add_variable_transfers(w, action);
@@ -116,15 +134,16 @@ static void list_transfers(walker *w, bgi_instruction *instruction)
 
 static uint32_t count_transfers(const walker *w, const bgi_instruction *instruction)
 {
-    const bgi_compiler *c = w->compiler;
+    const bgi_residency *residency = w->compiler->residency;
+    const size_t value_count = w->compiler->graph->value_count;
     const bg_action *action = &instruction->action;
     uint32_t count = 0;
 
     if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
-        if (c->buffers[action->index].per_micro_batch)
+        if (residency->buffers[action->index].per_micro_batch)
             return 1;
-        for (size_t v = 1; v < c->graph->value_count; v++)
-            count += c->buffer_of[v] == action->index;
+        for (size_t v = 1; v < value_count; v++)
+            count += residency->buffer_of[v] == action->index;
         return count;
     }
     for (uint32_t i = 0; i < instruction->call_count; i++)
@@ -145,8 +164,8 @@ static bg_status cut_pieces(walker *w, bgi_arena *arena)
 {
     uint32_t count = 0;
 
-    w->bounds = bgi_arena_take(arena, 2 * (size_t)w->transfer_count, sizeof *w->bounds);
-    w->latest = bgi_arena_take(arena, 2 * (size_t)w->transfer_count, sizeof *w->latest);
+    w->bounds = bgi_arena_allocate(arena, 2 * (size_t)w->transfer_count, sizeof *w->bounds);
+    w->latest = bgi_arena_allocate(arena, 2 * (size_t)w->transfer_count, sizeof *w->latest);
     if (w->bounds == NULL || w->latest == NULL)
         return bgi_error_memory(w->error, "transfers", 2 * w->transfer_count * sizeof *w->bounds);
     for (uint32_t i = 0; i < w->transfer_count; i++) {
@@ -208,7 +227,7 @@ static uint32_t find_operand_wait(const walker *w, const bgi_operand *operand, u
     const bg_plan *plan = w->compiler->plan;
     size_t offset = operand->offset;
 
-    if (operand->is_remote || operand->device != w->device)
+    if (operand->memory != BGI_MEMORY_ARENA)
         return 0;
     if (operand->edge != BGI_NO_EDGE) {
         const bgi_plan_edge *edge = &plan->edges[operand->edge];
@@ -265,7 +284,8 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
             uint32_t *call_waits = (uint32_t *)(uintptr_t)instructions[i].call_waits;
             if (call_waits == NULL && instructions[i].action.kind == BG_ACTION_UPDATE &&
                 instructions[i].call_count > 0) {
-                call_waits = bgi_arena_take(&w->compiler->plan->arena, instructions[i].call_count, sizeof *call_waits);
+                call_waits =
+                    bgi_arena_allocate(&w->compiler->plan->arena, instructions[i].call_count, sizeof *call_waits);
                 if (call_waits == NULL)
                     return bgi_error_memory(w->error, "transfers", instructions[i].call_count * sizeof *call_waits);
                 instructions[i].call_waits = call_waits;
@@ -282,8 +302,9 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
 static bg_status find_peer_waits(walker *w, bgi_arena *arena)
 {
     bgi_plan_device *device = &w->compiler->plan->devices[w->device];
-    uint32_t *loads = bgi_arena_take(arena, w->thing_count, sizeof *loads); /* 1 + number of the last one; 0: none */
-    uint32_t *stores = bgi_arena_take(arena, w->thing_count, sizeof *stores);
+    uint32_t *loads =
+        bgi_arena_allocate(arena, w->thing_count, sizeof *loads); /* 1 + number of the last one; 0: none */
+    uint32_t *stores = bgi_arena_allocate(arena, w->thing_count, sizeof *stores);
 
     if (loads == NULL || stores == NULL)
         return bgi_error_memory(w->error, "transfers", w->thing_count * sizeof *loads);
@@ -304,10 +325,10 @@ static void number_things(walker *w)
     const bgi_compiler *c = w->compiler;
 
     w->thing_count = (uint32_t)c->graph->value_count;
-    for (uint32_t e = 0; e < c->edge_count; e++) {
+    for (uint32_t e = 0; e < c->edges->count; e++) {
         w->first_slots[e] = w->thing_count;
-        if (c->edge_facts[e].shard_axes != 0)
-            w->thing_count += c->plan->edges[c->edge_facts[e].remote_ring].depth;
+        if (c->edges->facts[e].shard_axes != 0 && c->edges->facts[e].stored_by == 0)
+            w->thing_count += c->plan->edges[c->edges->facts[e].remote_ring].depth;
     }
 }
 
@@ -326,10 +347,10 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
         return BG_OK;
     if (total > INT32_MAX / 2)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "device %u: %zu loads and stores a step", device, total);
-    w.transfers = bgi_arena_take(&c->plan->arena, total, sizeof *w.transfers);
-    w.shared_things = bgi_arena_take(&c->scratch, total, sizeof *w.shared_things);
-    w.first_slots = bgi_arena_take(&c->scratch, c->edge_count, sizeof *w.first_slots);
-    if (w.transfers == NULL || w.shared_things == NULL || (w.first_slots == NULL && c->edge_count > 0))
+    w.transfers = bgi_arena_allocate(&c->plan->arena, total, sizeof *w.transfers);
+    w.shared_things = bgi_arena_allocate(&c->scratch, total, sizeof *w.shared_things);
+    w.first_slots = bgi_arena_allocate(&c->scratch, c->edges->count, sizeof *w.first_slots);
+    if (w.transfers == NULL || w.shared_things == NULL || (w.first_slots == NULL && c->edges->count > 0))
         return bgi_error_memory(error, "transfers", total * sizeof *w.transfers);
     number_things(&w);
     for (uint32_t i = 0; i < to->instruction_count; i++)
@@ -347,7 +368,7 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
 
 bg_status bgi_write_transfers(bgi_compiler *c, bg_error *error)
 {
-    for (uint32_t d = 0; d < c->stages.device_count; d++)
+    for (uint32_t d = 0; d < c->stages->device_count; d++)
         BGI_TRY(write_device(c, d, error));
     return BG_OK;
 }

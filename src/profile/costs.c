@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "profile/events.h"
+#include "runtime/state.h"
 
 typedef struct samples {
     double *values;
@@ -55,18 +56,21 @@ static int find_kind(bg_action_kind kind)
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
                          double *send_bytes, bg_error *error)
 {
+    const uint32_t stage_count = bg_plan_summarize(plan).stage_count;
+
     for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
         for (uint32_t i = 0; i < events->devices[d].count; i++) {
             const bg_trace_event *event = &events->devices[d].events[i];
             const double ns = (double)(event->end_ns - event->start_ns);
             const int kind = find_kind(event->action.kind);
-            const bgi_instruction *instruction = events->devices[d].instructions[i];
+            const uint32_t at = events->devices[d].instructions[i];
             samples *set;
-            if (event->action.kind == BG_ACTION_SEND && instruction != NULL && instruction->copy_count > 0) {
+            if (event->action.kind == BG_ACTION_SEND && at != BGI_NO_INSTRUCTION &&
+                bg_plan_instruction_at(plan, d % events->device_count, at).copies) {
                 *send_ns += ns;
-                *send_bytes += (double)plan->edges[event->action.index].payload_bytes;
+                *send_bytes += (double)bg_plan_edge_at(plan, event->action.index).payload_bytes;
             }
-            if (kind == KIND_COUNT || instruction == NULL || event->action.stage >= plan->stage_count)
+            if (kind == KIND_COUNT || at == BGI_NO_INSTRUCTION || event->action.stage >= stage_count)
                 continue;
             set = &sets[event->action.stage * width + (uint32_t)kind + (kind == KIND_UPDATE ? event->action.index : 0)];
             if (!bgi_array_reserve((void **)&set->values, &set->capacity, set->count + 1, sizeof *set->values))
@@ -96,20 +100,27 @@ static bg_status take_medians(samples *sets, uint32_t width, uint32_t stage_coun
 bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
                            double *out_bytes_per_ns, bg_error *error)
 {
-    const uint32_t levels = plan->training ? plan->problem.update_level_count : 1, width = KIND_UPDATE + levels;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_costs, "out_costs", __func__, error));
+    BGI_TRY(bgi_require(out_bytes_per_ns, "out_bytes_per_ns", __func__, error));
+
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    const uint32_t levels = summary.update_levels > 0 ? summary.update_levels : 1, width = KIND_UPDATE + levels;
     double send_ns = 0.0, send_bytes = 0.0;
     bgi_events events;
     samples *sets;
     bg_status status;
 
     BGI_TRY(bgi_events_read(session, plan, &events, error));
-    sets = calloc((size_t)plan->stage_count * width, sizeof *sets);
+    sets = calloc((size_t)summary.stage_count * width, sizeof *sets);
     status = sets != NULL ? collect(&events, plan, sets, width, &send_ns, &send_bytes, error)
-                          : bgi_error_memory(error, "costs", (size_t)plan->stage_count * width * sizeof *sets);
+                          : bgi_error_memory(error, "costs", (size_t)summary.stage_count * width * sizeof *sets);
     if (status == BG_OK)
-        status = take_medians(sets, width, plan->stage_count, out_costs, error);
+        status = take_medians(sets, width, summary.stage_count, out_costs, error);
     *out_bytes_per_ns = send_ns > 0 ? send_bytes / send_ns : 0.0;
-    for (uint32_t i = 0; sets != NULL && i < plan->stage_count * width; i++)
+    for (uint32_t i = 0; sets != NULL && i < summary.stage_count * width; i++)
         free(sets[i].values);
     free(sets);
     bgi_events_clear(&events);
@@ -139,10 +150,15 @@ static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error 
 bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                              double *out_bytes_per_ns, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_costs, "out_costs", __func__, error));
+    BGI_TRY(bgi_require(out_bytes_per_ns, "out_bytes_per_ns", __func__, error));
+
     bg_session *session = NULL;
     bg_status status;
 
-    BGI_TRY(bg_session_create(plan, NULL, &session, error));
+    BGI_TRY(bgi_session_create(plan, NULL, true, &session, error));
     status = run_on_zeros(session, run_count, error);
     if (status == BG_OK)
         status = bg_profile_costs(session, plan, out_costs, out_bytes_per_ns, error);

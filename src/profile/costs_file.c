@@ -9,7 +9,6 @@
 #include "profile/costs.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +17,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "formats/json_tree.h"
+#include "formats/json_write.h"
 
 #define FORMAT "brigade costs 1"
 
@@ -99,13 +100,11 @@ static bg_status read_root(const char *name, const json_t *root, bg_costs *out, 
 
 bg_status bgi_costs_parse(const char *name, const char *data, size_t size_bytes, bg_costs *out, bg_error *error)
 {
-    json_error_t reason;
-    json_t *root = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES, &reason);
+    json_t *root = NULL;
     bg_costs costs = {0};
     bg_status status;
 
-    if (root == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:%d:%d: %s", name, reason.line, reason.column, reason.text);
+    BGI_TRY(bgi_json_parse(name, data, size_bytes, &root, error));
     status = read_root(name, root, &costs, error);
     json_decref(root);
     if (status != BG_OK)
@@ -117,6 +116,10 @@ bg_status bgi_costs_parse(const char *name, const char *data, size_t size_bytes,
 
 bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     char *data = NULL;
     size_t size_bytes;
     bg_status status;
@@ -129,35 +132,32 @@ bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error)
 
 /* ---- writing ---- */
 
-static json_t *make_stage(const bg_stage_cost *cost)
-{
-    json_t *stage = json_object();
-
-    for (size_t f = 0; f < FIELD_COUNT; f++)
-        if (json_object_set_new(stage, fields[f].name,
-                                json_real(*(const double *)((const char *)cost + fields[f].offset))) != 0) {
-            json_decref(stage);
-            return NULL;
-        }
-    return stage;
-}
-
 bg_status bg_costs_save(const bg_costs *costs, const char *path, bg_error *error)
 {
-    json_t *stages = json_array(), *root;
-    bool is_whole = stages != NULL;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(costs, "costs", __func__, error));
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+
+    bgi_json_writer w = {.indent = 1};
     char *text = NULL;
+    size_t length = 0;
     bg_status status;
 
-    for (uint32_t i = 0; is_whole && i < costs->stage_count; i++)
-        is_whole = json_array_append_new(stages, make_stage(&costs->stages[i])) == 0;
-    /* "o" takes the list over. */
-    root = json_pack("{s:s, s:f, s:o}", "format", FORMAT, "message_bytes_per_ns", costs->message_bytes_per_ns, "stages",
-                     stages);
-    if (is_whole && root != NULL)
-        text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
-    json_decref(root);
-    status = text != NULL ? bgi_file_save(path, text, strlen(text), error) : bgi_error_memory(error, "costs", 0);
+    bgi_json_open(&w, NULL, '{');
+    bgi_json_text(&w, "format", FORMAT);
+    bgi_json_real(&w, "message_bytes_per_ns", costs->message_bytes_per_ns, DIGITS);
+    bgi_json_open(&w, "stages", '[');
+    for (uint32_t i = 0; i < costs->stage_count; i++) {
+        bgi_json_open(&w, NULL, '{');
+        for (size_t f = 0; f < FIELD_COUNT; f++)
+            bgi_json_real(&w, fields[f].name, *(const double *)((const char *)&costs->stages[i] + fields[f].offset),
+                          DIGITS);
+        bgi_json_close(&w, '}');
+    }
+    bgi_json_close(&w, ']');
+    bgi_json_close(&w, '}');
+    BGI_TRY(bgi_json_finish(&w, &text, &length, error));
+    status = bgi_file_save(path, text, length, error);
     free(text);
     return status;
 }

@@ -12,18 +12,21 @@ static bool same_action(const bg_action *a, const bg_action *b)
 
 /* A device runs its program in order and again from the start, so the next event's instruction is nearly always the
  * next one: the search starts there. */
-static void match_instructions(const bgi_plan_device *device, bgi_device_events *found)
+static void match_instructions(const bg_plan *plan, uint32_t device, bgi_device_events *found)
 {
+    const uint32_t count = bg_plan_instruction_count(plan, device);
     uint32_t next = 0;
 
     for (uint32_t i = 0; i < found->count; i++) {
-        if (bgi_event_is_transfer(&found->events[i]))
+        found->instructions[i] = BGI_NO_INSTRUCTION;
+        if (found->events[i].is_beside)
             continue;
-        for (uint32_t tried = 0; tried < device->instruction_count; tried++) {
-            uint32_t at = (next + tried) % device->instruction_count;
-            if (!same_action(&device->instructions[at].action, &found->events[i].action))
+        for (uint32_t tried = 0; tried < count; tried++) {
+            const uint32_t at = (next + tried) % count;
+            const bg_plan_instruction instruction = bg_plan_instruction_at(plan, device, at);
+            if (!same_action(&instruction.action, &found->events[i].action))
                 continue;
-            found->instructions[i] = &device->instructions[at];
+            found->instructions[i] = at;
             next = at + 1;
             break;
         }
@@ -34,14 +37,13 @@ static void match_instructions(const bgi_plan_device *device, bgi_device_events 
  * counted from the end. A pass begins where the place in the program falls. */
 static void count_passes(bgi_device_events *found, bgi_events *all)
 {
-    const bgi_instruction *later = NULL;
-    uint32_t passes = 0;
+    uint32_t later = BGI_NO_INSTRUCTION, passes = 0;
 
     for (uint32_t i = found->count; i > 0; i--) {
-        const bgi_instruction *own = found->instructions[i - 1];
-        if (own != NULL && later != NULL && own > later)
+        const uint32_t own = found->instructions[i - 1];
+        if (own != BGI_NO_INSTRUCTION && later != BGI_NO_INSTRUCTION && own > later)
             passes++;
-        if (own != NULL)
+        if (own != BGI_NO_INSTRUCTION)
             later = own;
         found->passes_after[i - 1] = passes;
     }
@@ -54,10 +56,10 @@ static bg_status read_device(const bg_session *session, const bg_plan *plan, uin
 {
     bgi_device_events *found = &all->devices[replica * all->device_count + device];
     uint32_t count = bg_session_trace_count(session, replica, device);
-    bg_trace_event *events = bgi_arena_take(&all->arena, count, sizeof *events);
+    bg_trace_event *events = bgi_arena_allocate(&all->arena, count, sizeof *events);
 
-    found->instructions = bgi_arena_take(&all->arena, count, sizeof *found->instructions);
-    found->passes_after = bgi_arena_take(&all->arena, count, sizeof *found->passes_after);
+    found->instructions = bgi_arena_allocate(&all->arena, count, sizeof *found->instructions);
+    found->passes_after = bgi_arena_allocate(&all->arena, count, sizeof *found->passes_after);
     if (events == NULL || found->instructions == NULL || found->passes_after == NULL)
         return bgi_error_memory(error, "trace events", count * sizeof *events);
     for (uint32_t i = 0; i < count; i++) {
@@ -69,19 +71,22 @@ static bg_status read_device(const bg_session *session, const bg_plan *plan, uin
     }
     found->count = count;
     found->events = events;
-    match_instructions(&plan->devices[device], found);
+    match_instructions(plan, device, found);
     count_passes(found, all);
     return BG_OK;
 }
 
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error)
 {
-    bgi_events events = {.replica_count = plan->replicas, .device_count = plan->device_count, .start_ns = UINT64_MAX};
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    bgi_events events = {
+        .replica_count = summary.replicas, .device_count = summary.device_count, .start_ns = UINT64_MAX};
     bg_status status = BG_OK;
 
-    if (!plan->options.trace)
+    if (!bg_plan_options(plan)->reporting.trace)
         return bg_error_set(error, BG_ERROR_INVALID, "profile: the session recorded nothing; set options.trace");
-    events.devices = bgi_arena_take(&events.arena, (size_t)plan->replicas * plan->device_count, sizeof *events.devices);
+    events.devices =
+        bgi_arena_allocate(&events.arena, (size_t)events.replica_count * events.device_count, sizeof *events.devices);
     if (events.devices == NULL)
         return bgi_error_memory(error, "trace events", 0);
     for (uint32_t replica = 0; status == BG_OK && replica < events.replica_count; replica++)

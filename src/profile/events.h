@@ -4,16 +4,18 @@
 #ifndef BGI_PROFILE_EVENTS_H
 #define BGI_PROFILE_EVENTS_H
 
+#include <brigade/plan_view.h>
 #include <brigade/session.h>
 
 #include "core/arena.h"
-#include "plan/plan.h"
+
+#define BGI_NO_INSTRUCTION UINT32_MAX
 
 typedef struct bgi_device_events {
     uint32_t count;
     const bg_trace_event *events; /* oldest first */
-    /* The instruction that each event is a run of, or NULL (a nested LOAD or STORE). */
-    const bgi_instruction **instructions;
+    /* Which of the device's instructions each event is a run of; BGI_NO_INSTRUCTION: what ran beside the program. */
+    uint32_t *instructions;
     /* How many passes through the device's program come after the event's: 0 for the last pass. */
     uint32_t *passes_after;
 } bgi_device_events;
@@ -29,11 +31,5 @@ typedef struct bgi_events {
 /* BG_ERROR_INVALID when there is no event at all. */
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
 void bgi_events_clear(bgi_events *events);
-
-/* Runs beside the device's program, on a track of its own. */
-static inline bool bgi_event_is_transfer(const bg_trace_event *event)
-{
-    return event->action.kind == BG_ACTION_LOAD || event->action.kind == BG_ACTION_STORE;
-}
 
 #endif

@@ -39,32 +39,6 @@ static bg_status add_span(bgi_memory_track *track, uint64_t start_ns, uint64_t e
     return add_change(track, end_ns, -(int64_t)size_bytes, error);
 }
 
-static void touch_operand(const bgi_operand *operand, bool *touched)
-{
-    if (operand->edge != BGI_NO_EDGE && !operand->is_remote)
-        touched[operand->edge] = true;
-}
-
-/* Marks the edges that an instruction writes or reads. */
-static void find_touched(const bgi_instruction *instruction, bool *touched, uint32_t edge_count)
-{
-    memset(touched, 0, edge_count * sizeof *touched);
-    for (uint32_t i = 0; i < instruction->acquire_count; i++)
-        touched[instruction->acquires[i]] = true;
-    for (uint32_t i = 0; i < instruction->release_count; i++)
-        touched[instruction->releases[i]] = true;
-    for (uint32_t i = 0; i < instruction->call_count; i++) {
-        const bgi_call *call = &instruction->calls[i];
-        for (uint32_t k = 0; k < call->input_count + call->output_count; k++)
-            touch_operand(&call->operands[k], touched);
-    }
-    for (uint32_t i = 0; i < instruction->copy_count; i++) {
-        touch_operand(&instruction->copies[i].operand, touched);
-        if (instruction->action.kind == BG_ACTION_SEND)
-            touch_operand(&instruction->copies[i].to, touched);
-    }
-}
-
 static void widen(occupancy *slot, const bg_trace_event *event)
 {
     if (slot->end_ns == 0 || event->start_ns < slot->start_ns)
@@ -74,39 +48,39 @@ static void widen(occupancy *slot, const bg_trace_event *event)
 }
 
 /* occupancies[edge][pass from the end][micro-batch], flat; an edge that is touched once a step uses micro-batch 0. */
-static void collect_occupancies(const bgi_events *events, const bg_plan *plan, uint32_t replica, bool *touched,
-                                occupancy *occupancies)
+static void collect_occupancies(const bgi_events *events, const bg_plan *plan, const bg_plan_summary *summary,
+                                uint32_t replica, bool *touched, occupancy *occupancies)
 {
-    size_t passes = events->pass_count;
+    const size_t passes = events->pass_count, micro_batches = summary->micro_batches_per_step;
 
-    for (uint32_t device = 0; device < plan->device_count; device++) {
-        const bgi_device_events *own = &events->devices[replica * plan->device_count + device];
+    for (uint32_t device = 0; device < summary->device_count; device++) {
+        const bgi_device_events *own = &events->devices[replica * summary->device_count + device];
         for (uint32_t i = 0; i < own->count; i++) {
             const bg_trace_event *event = &own->events[i];
-            if (own->instructions[i] == NULL)
+            if (own->instructions[i] == BGI_NO_INSTRUCTION)
                 continue;
-            find_touched(own->instructions[i], touched, plan->edge_count);
-            for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
-                size_t micro_batch = plan->edges[edge].per_step ? 0 : event->action.micro_batch;
-                if (touched[edge] && micro_batch < plan->micro_batches)
-                    widen(&occupancies[(edge * passes + own->passes_after[i]) * plan->micro_batches + micro_batch],
-                          event);
+            memset(touched, 0, summary->edge_count * sizeof *touched);
+            bg_plan_mark_edges(plan, device, own->instructions[i], touched);
+            for (uint32_t edge = 0; edge < summary->edge_count; edge++) {
+                const size_t micro_batch = bg_plan_edge_at(plan, edge).per_step ? 0 : event->action.micro_batch;
+                if (touched[edge] && micro_batch < micro_batches)
+                    widen(&occupancies[(edge * passes + own->passes_after[i]) * micro_batches + micro_batch], event);
             }
         }
     }
 }
 
-static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const occupancy *occupancies,
-                           bgi_memory_track *tracks, bg_error *error)
+static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const bg_plan_summary *summary,
+                           const occupancy *occupancies, bgi_memory_track *tracks, bg_error *error)
 {
-    size_t per_edge = (size_t)events->pass_count * plan->micro_batches;
+    const size_t per_edge = (size_t)events->pass_count * summary->micro_batches_per_step;
 
-    for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
-        const bgi_plan_edge *of = &plan->edges[edge];
+    for (uint32_t edge = 0; edge < summary->edge_count; edge++) {
+        const bg_plan_edge of = bg_plan_edge_at(plan, edge);
         for (size_t i = 0; i < per_edge; i++) {
             const occupancy *slot = &occupancies[edge * per_edge + i];
-            if (slot->end_ns != 0 && !of->is_ring)
-                BGI_TRY(add_span(&tracks[of->to_device], slot->start_ns, slot->end_ns, of->slot_bytes, error));
+            if (slot->end_ns != 0 && !of.is_ring)
+                BGI_TRY(add_span(&tracks[of.to_device], slot->start_ns, slot->end_ns, of.slot_bytes, error));
         }
     }
     return BG_OK;
@@ -114,30 +88,33 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
 
 /* Weights, gradients, state, windows and the host's buffers: what is left of the arena without slots and transient
  * memory. */
-static size_t find_constant_bytes(const bg_plan *plan, uint32_t device)
+static size_t find_constant_bytes(const bg_plan *plan, uint32_t device, uint32_t edge_count)
 {
-    const size_t *classes = plan->devices[device].class_bytes;
-    size_t streams = classes[BG_MEMORY_STREAM];
+    size_t streams = bg_plan_memory_bytes(plan, device, BG_MEMORY_STREAM);
 
-    for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
-        size_t slots = plan->edges[edge].slot_bytes * plan->edges[edge].depth;
-        if (plan->edges[edge].to_device == device && !plan->edges[edge].is_stash && !plan->edges[edge].is_ring)
+    for (uint32_t e = 0; e < edge_count; e++) {
+        const bg_plan_edge edge = bg_plan_edge_at(plan, e);
+        const size_t slots = edge.slot_bytes * edge.depth;
+        if (edge.to_device == device && !edge.is_stash && !edge.is_ring)
             streams = streams > slots ? streams - slots : 0;
     }
-    return classes[BG_MEMORY_WEIGHTS] + classes[BG_MEMORY_GRADIENTS] + classes[BG_MEMORY_STATE] +
-           classes[BG_MEMORY_WINDOW] + streams;
+    return bg_plan_memory_bytes(plan, device, BG_MEMORY_WEIGHTS) +
+           bg_plan_memory_bytes(plan, device, BG_MEMORY_GRADIENTS) +
+           bg_plan_memory_bytes(plan, device, BG_MEMORY_STATE) + bg_plan_memory_bytes(plan, device, BG_MEMORY_WINDOW) +
+           streams;
 }
 
-static bg_status add_device(const bgi_events *events, const bg_plan *plan, uint32_t replica, uint32_t device,
-                            bgi_memory_track *track, bg_error *error)
+static bg_status add_device(const bgi_events *events, const bg_plan *plan, const bg_plan_summary *summary,
+                            uint32_t replica, uint32_t device, bgi_memory_track *track, bg_error *error)
 {
-    const bgi_device_events *own = &events->devices[replica * plan->device_count + device];
+    const bgi_device_events *own = &events->devices[replica * summary->device_count + device];
 
-    BGI_TRY(add_change(track, events->start_ns, (int64_t)find_constant_bytes(plan, device), error));
+    BGI_TRY(
+        add_change(track, events->start_ns, (int64_t)find_constant_bytes(plan, device, summary->edge_count), error));
     for (uint32_t i = 0; i < own->count; i++)
-        if (own->instructions[i] != NULL)
+        if (own->instructions[i] != BGI_NO_INSTRUCTION)
             BGI_TRY(add_span(track, own->events[i].start_ns, own->events[i].end_ns,
-                             own->instructions[i]->transient_bytes, error));
+                             bg_plan_instruction_at(plan, device, own->instructions[i]).transient_bytes, error));
     return BG_OK;
 }
 
@@ -154,21 +131,21 @@ static int compare_changes(const void *a, const void *b)
 bg_status bgi_memory_trace(const bgi_events *events, const bg_plan *plan, uint32_t replica, bgi_memory_track *tracks,
                            bg_error *error)
 {
-    size_t passes = events->pass_count;
-    size_t count = passes * plan->micro_batches * plan->edge_count;
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    const size_t count = (size_t)events->pass_count * summary.micro_batches_per_step * summary.edge_count;
     occupancy *occupancies = calloc(count > 0 ? count : 1, sizeof *occupancies);
-    bool *touched = calloc(plan->edge_count + 1, sizeof *touched);
+    bool *touched = calloc((size_t)summary.edge_count + 1, sizeof *touched);
     bg_status status = BG_OK;
 
     if (occupancies == NULL || touched == NULL) {
         status = bgi_error_memory(error, "memory trace", count * sizeof *occupancies);
         goto cleanup;
     }
-    collect_occupancies(events, plan, replica, touched, occupancies);
-    for (uint32_t device = 0; device < plan->device_count; device++)
-        BGI_TRY_CLEANUP(add_device(events, plan, replica, device, &tracks[device], error));
-    BGI_TRY_CLEANUP(add_slots(events, plan, occupancies, tracks, error));
-    for (uint32_t device = 0; device < plan->device_count; device++)
+    collect_occupancies(events, plan, &summary, replica, touched, occupancies);
+    for (uint32_t device = 0; device < summary.device_count; device++)
+        BGI_TRY_CLEANUP(add_device(events, plan, &summary, replica, device, &tracks[device], error));
+    BGI_TRY_CLEANUP(add_slots(events, plan, &summary, occupancies, tracks, error));
+    for (uint32_t device = 0; device < summary.device_count; device++)
         if (tracks[device].count > 0)
             qsort(tracks[device].changes, tracks[device].count, sizeof *tracks[device].changes, compare_changes);
 cleanup:

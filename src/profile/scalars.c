@@ -106,14 +106,14 @@ bg_status bgi_event_file_open(bgi_event_file *file, const char *folder, double w
 {
     static const char version[] = "brain.Event:2";
     bgi_event_file opened = {.stream = NULL};
-    bgi_text path = {0};
+    bgi_string path = {0};
     buffer event;
     bg_status status;
 
     BGI_TRY(bgi_folder_create(folder, error));
-    bgi_text_add(&path, "%s/events.out.tfevents.%010" PRIu64 ".brigade.%" PRIu64, folder, (uint64_t)wall_time_s,
-                 unique);
-    BGI_TRY(bgi_text_finish(&path, &opened.path, error));
+    bgi_string_add(&path, "%s/events.out.tfevents.%010" PRIu64 ".brigade.%" PRIu64, folder, (uint64_t)wall_time_s,
+                   unique);
+    BGI_TRY(bgi_string_finish(&path, &opened.path, error));
     opened.stream = fopen(opened.path, "wbx");
     if (opened.stream == NULL) {
         status = report(&opened, errno, error);

@@ -1,7 +1,7 @@
 /*
  * summary.c: a recorded run in a few lines of text: where each device's time went, and how even the stages are.
  *
- * Loads and stores run beside a device's program: they are no part of its time.
+ * Loads, stores and some reductions run beside a device's program: they are no part of its time.
  */
 #include <brigade/profile.h>
 
@@ -11,9 +11,9 @@
 #include "core/text.h"
 #include "profile/events.h"
 
-/* Busy time by kind. */
+/* Time by kind. */
 typedef struct device_shares {
-    double kind_ns[BG_ACTION_KIND_COUNT];
+    double kind_ns[BG_ACTION_KIND_COUNT], beside_ns[BG_ACTION_KIND_COUNT];
     double busy_ns;
 } device_shares;
 
@@ -24,11 +24,12 @@ static device_shares sum_device(const bgi_device_events *own)
 
     for (uint32_t i = 0; i < own->count; i++) {
         const bg_trace_event *event = &own->events[i];
-        shares.kind_ns[event->action.kind] += (double)(event->end_ns - event->start_ns);
+        (event->is_beside ? shares.beside_ns : shares.kind_ns)[event->action.kind] +=
+            (double)(event->end_ns - event->start_ns);
     }
     for (uint32_t i = 0; i < own->count; i++) {
         const bg_trace_event *event = &own->events[i];
-        if (!bgi_event_is_transfer(event) && event->end_ns > busy_until) {
+        if (!event->is_beside && event->end_ns > busy_until) {
             uint64_t from = event->start_ns > busy_until ? event->start_ns : busy_until;
             shares.busy_ns += (double)(event->end_ns - from);
             busy_until = event->end_ns;
@@ -37,13 +38,27 @@ static device_shares sum_device(const bgi_device_events *own)
     return shares;
 }
 
+/* "; beside it LOAD 1.0 %, STORE 0.5 %", when there is anything. */
+static void print_beside(bgi_string *text, const device_shares *shares, double window_ns)
+{
+    const char *separator = "; beside it ";
+
+    for (uint32_t kind = 0; kind < BG_ACTION_KIND_COUNT; kind++) {
+        if (!(shares->beside_ns[kind] > 0.0))
+            continue;
+        bgi_string_add(text, "%s%s %.1f %%", separator, bg_action_kind_name((bg_action_kind)kind),
+                       100.0 * shares->beside_ns[kind] / window_ns);
+        separator = ", ";
+    }
+}
+
 static bool is_work(bg_action_kind kind)
 {
     return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS ||
            kind == BG_ACTION_RECOMPUTE || kind == BG_ACTION_UPDATE;
 }
 
-static void print_device(bgi_text *text, const bgi_events *events, uint32_t index)
+static void print_device(bgi_string *text, const bgi_events *events, uint32_t index)
 {
     device_shares shares = sum_device(&events->devices[index]);
     double window_ns = (double)(events->end_ns - events->start_ns);
@@ -52,28 +67,25 @@ static void print_device(bgi_text *text, const bgi_events *events, uint32_t inde
     if (window_ns <= 0.0)
         window_ns = 1.0;
     if (events->replica_count > 1)
-        bgi_text_add(text, "replica %u ", index / events->device_count);
-    bgi_text_add(text, "device %u: busy %5.1f %% (", device, 100.0 * shares.busy_ns / window_ns);
+        bgi_string_add(text, "replica %u ", index / events->device_count);
+    bgi_string_add(text, "device %u: busy %5.1f %% (", device, 100.0 * shares.busy_ns / window_ns);
     for (uint32_t kind = 0, printed = 0; kind < BG_ACTION_KIND_COUNT; kind++)
-        if (shares.kind_ns[kind] > 0.0 && kind != BG_ACTION_LOAD && kind != BG_ACTION_STORE)
-            bgi_text_add(text, "%s%s %.1f", printed++ > 0 ? ", " : "", bg_action_kind_name((bg_action_kind)kind),
-                         100.0 * shares.kind_ns[kind] / window_ns);
-    bgi_text_add(text, "), idle %5.1f %%", 100.0 - 100.0 * shares.busy_ns / window_ns);
-    if (shares.kind_ns[BG_ACTION_LOAD] + shares.kind_ns[BG_ACTION_STORE] > 0.0)
-        bgi_text_add(text, "; beside it LOAD %.1f %%, STORE %.1f %%",
-                     100.0 * shares.kind_ns[BG_ACTION_LOAD] / window_ns,
-                     100.0 * shares.kind_ns[BG_ACTION_STORE] / window_ns);
-    bgi_text_add(text, "\n");
+        if (shares.kind_ns[kind] > 0.0)
+            bgi_string_add(text, "%s%s %.1f", printed++ > 0 ? ", " : "", bg_action_kind_name((bg_action_kind)kind),
+                           100.0 * shares.kind_ns[kind] / window_ns);
+    bgi_string_add(text, "), idle %5.1f %%", 100.0 - 100.0 * shares.busy_ns / window_ns);
+    print_beside(text, &shares, window_ns);
+    bgi_string_add(text, "\n");
 }
 
 /* Adds to work_ns[stage] the time of every stage's compute, and to counts[stage] its forwards. */
-static void sum_stages(const bgi_events *events, const bg_plan *plan, double *work_ns, double *counts)
+static void sum_stages(const bgi_events *events, uint32_t stage_count, double *work_ns, double *counts)
 {
     for (uint32_t d = 0; d < events->replica_count * events->device_count; d++) {
         const bgi_device_events *own = &events->devices[d];
         for (uint32_t i = 0; i < own->count; i++) {
             const bg_trace_event *event = &own->events[i];
-            if (!is_work(event->action.kind) || event->action.stage >= plan->stage_count)
+            if (!is_work(event->action.kind) || event->action.stage >= stage_count)
                 continue;
             work_ns[event->action.stage] += (double)(event->end_ns - event->start_ns);
             if (event->action.kind == BG_ACTION_FORWARD)
@@ -82,22 +94,23 @@ static void sum_stages(const bgi_events *events, const bg_plan *plan, double *wo
     }
 }
 
-static bg_status print_stages(bgi_text *text, const bgi_events *events, const bg_plan *plan, bg_error *error)
+static bg_status print_stages(bgi_string *text, const bgi_events *events, const bg_plan *plan, bg_error *error)
 {
-    double *work_ns = calloc(plan->stage_count, sizeof *work_ns);
-    double *counts = calloc(plan->stage_count, sizeof *counts);
+    const uint32_t stage_count = bg_plan_summarize(plan).stage_count;
+    double *work_ns = calloc(stage_count, sizeof *work_ns);
+    double *counts = calloc(stage_count, sizeof *counts);
     double sum = 0.0, longest = 0.0;
     uint32_t longest_stage = 0;
 
     if (work_ns == NULL || counts == NULL) {
         free(work_ns);
         free(counts);
-        return bgi_error_memory(error, "profile summary", plan->stage_count * sizeof *work_ns);
+        return bgi_error_memory(error, "profile summary", stage_count * sizeof *work_ns);
     }
-    sum_stages(events, plan, work_ns, counts);
-    for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
+    sum_stages(events, stage_count, work_ns, counts);
+    for (uint32_t stage = 0; stage < stage_count; stage++) {
         double mean = counts[stage] > 0.0 ? work_ns[stage] / counts[stage] : 0.0;
-        bgi_text_add(text, "stage %u: %.1f us a micro-batch (update included)\n", stage, mean / 1e3);
+        bgi_string_add(text, "stage %u: %.1f us a micro-batch (update included)\n", stage, mean / 1e3);
         sum += mean;
         if (mean > longest) {
             longest = mean;
@@ -105,28 +118,33 @@ static bg_status print_stages(bgi_text *text, const bgi_events *events, const bg
         }
     }
     if (sum > 0.0)
-        bgi_text_add(text, "stage balance: the longest stage (%u) takes %.2f times the mean\n", longest_stage,
-                     longest * plan->stage_count / sum);
+        bgi_string_add(text, "stage balance: the longest stage (%u) takes %.2f times the mean\n", longest_stage,
+                       longest * stage_count / sum);
     free(work_ns);
     free(counts);
     return BG_OK;
 }
 
 /* A full ring has lost its oldest events: shares and means are of what is left. */
-static void print_dropped(bgi_text *text, const bgi_events *events, const bg_plan *plan)
+static void print_dropped(bgi_string *text, const bgi_events *events, const bg_plan *plan)
 {
     uint32_t full = 0;
 
     for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
-        full += events->devices[d].count >= plan->options.trace_events;
+        full += events->devices[d].count >= bg_plan_options(plan)->reporting.trace_events;
     if (full > 0)
-        bgi_text_add(text, "%u of %u devices kept their latest %u actions only; older ones were dropped\n", full,
-                     events->replica_count * events->device_count, plan->options.trace_events);
+        bgi_string_add(text, "%u of %u devices kept their latest %u actions only; older ones were dropped\n", full,
+                       events->replica_count * events->device_count, bg_plan_options(plan)->reporting.trace_events);
 }
 
 bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
     bgi_events events;
     bg_status status;
 
@@ -137,8 +155,8 @@ bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *pla
     print_dropped(&text, &events, plan);
     bgi_events_clear(&events);
     if (status != BG_OK) {
-        bgi_text_clear(&text);
+        bgi_string_clear(&text);
         return status;
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }

@@ -7,7 +7,6 @@
 #include <brigade/profile.h>
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,47 +17,35 @@
 #include "profile/memory.h"
 
 typedef struct trace_writer {
-    FILE *stream;
+    bgi_file_writer *file; /* remembers failures until it is committed */
     const bg_plan *plan;
     const bgi_events *events;
     bool has_items;
 } trace_writer;
 
-/* stdio remembers failures until the file is committed. */
-static void emit(FILE *stream, const char *format, ...) BG_PRINTF(2, 3);
-
-static void emit(FILE *stream, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    vfprintf(stream, format, arguments);
-    va_end(arguments);
-}
-
 /* A comma before every item but the first, one item a line. */
 static void begin_item(trace_writer *writer)
 {
-    fputs(writer->has_items ? ",\n" : "\n", writer->stream);
+    bgi_file_print(writer->file, "%s", writer->has_items ? ",\n" : "\n");
     writer->has_items = true;
 }
 
 /* With all digits of a nanosecond, without going through a double. */
-static void write_time(FILE *stream, const char *key, uint64_t time_ns)
+static void write_time(bgi_file_writer *file, const char *key, uint64_t time_ns)
 {
-    emit(stream, ",\"%s\":%" PRIu64 ".%03u", key, time_ns / 1000, (unsigned)(time_ns % 1000));
+    bgi_file_print(file, ",\"%s\":%" PRIu64 ".%03u", key, time_ns / 1000, (unsigned)(time_ns % 1000));
 }
 
-static void write_escaped(FILE *stream, const char *text)
+static void write_escaped(bgi_file_writer *file, const char *text)
 {
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\')
-            emit(stream, "\\%c", c);
+            bgi_file_print(file, "\\%c", c);
         else if (c < 0x20)
-            emit(stream, "\\u%04x", c);
+            bgi_file_print(file, "\\u%04x", c);
         else
-            fputc(c, stream);
+            bgi_file_write(file, text, 1);
     }
 }
 
@@ -66,46 +53,63 @@ static void write_escaped(FILE *stream, const char *text)
 static void write_device_name(trace_writer *writer, uint32_t device)
 {
     const bg_plan *plan = writer->plan;
-    FILE *stream = writer->stream;
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    bgi_file_writer *file = writer->file;
     bool is_first = true;
 
-    emit(stream, "device %u (", device);
-    for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
+    bgi_file_print(file, "device %u (", device);
+    for (uint32_t stage = 0; stage < summary.stage_count; stage++) {
         const char *separator = ": ";
-        if (plan->stage_devices[stage] != device)
+        if (bg_plan_stage_device(plan, stage) != device)
             continue;
-        emit(stream, "%sstage %u", is_first ? "" : "; ", stage);
+        bgi_file_print(file, "%sstage %u", is_first ? "" : "; ", stage);
         is_first = false;
-        for (uint32_t i = 0; i < plan->block_count; i++) {
-            if (plan->blocks[i].stage != stage || plan->blocks[i].name[0] == '\0')
+        for (uint32_t i = 0; i < summary.block_count; i++) {
+            const bg_plan_block block = bg_plan_block_at(plan, i);
+            if (block.stage != stage || block.name[0] == '\0')
                 continue;
-            fputs(separator, stream);
-            write_escaped(stream, plan->blocks[i].name);
+            bgi_file_print(file, "%s", separator);
+            write_escaped(file, block.name);
             separator = ", ";
         }
     }
-    fputc(')', stream);
+    bgi_file_print(file, ")");
+}
+
+/* What a device does beside its program; NULL: nothing. */
+static const char *name_beside(const bg_plan *plan, uint32_t device)
+{
+    bool has_sums = false;
+
+    for (uint32_t i = 0; i < bg_plan_instruction_count(plan, device); i++)
+        has_sums = has_sums || bg_plan_instruction_at(plan, device, i).is_beside;
+    if (bg_plan_transfer_count(plan, device) == 0)
+        return has_sums ? "reductions" : NULL;
+    return has_sums ? "loads, stores and reductions" : "loads and stores";
 }
 
 static void write_names(trace_writer *writer)
 {
-    for (uint32_t replica = 0; replica < writer->plan->replicas; replica++) {
+    for (uint32_t replica = 0; replica < writer->events->replica_count; replica++) {
         begin_item(writer);
-        emit(writer->stream, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"replica %u\"}}",
-             replica, replica);
-        for (uint32_t device = 0; device < writer->plan->device_count; device++) {
+        bgi_file_print(writer->file,
+                       "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"replica %u\"}}",
+                       replica, replica);
+        for (uint32_t device = 0; device < writer->events->device_count; device++) {
             begin_item(writer);
-            emit(writer->stream, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"",
-                 replica, device);
+            bgi_file_print(writer->file,
+                           "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"",
+                           replica, device);
             write_device_name(writer, device);
-            fputs("\"}}", writer->stream);
-            if (writer->plan->devices[device].transfer_count == 0)
+            bgi_file_print(writer->file, "\"}}");
+            if (name_beside(writer->plan, device) == NULL)
                 continue;
             begin_item(writer);
-            emit(writer->stream,
-                 "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"device %u: loads "
-                 "and stores\"}}",
-                 replica, writer->plan->device_count + device, device);
+            bgi_file_print(
+                writer->file,
+                "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"device %u: "
+                "%s\"}}",
+                replica, writer->events->device_count + device, device, name_beside(writer->plan, device));
         }
     }
 }
@@ -126,10 +130,10 @@ static uint32_t label_number(const bg_action *action)
     }
 }
 
-/* Transfers overlap the program: they have tracks of their own behind the devices'. */
+/* What runs beside the program overlaps it: it has tracks of its own behind the devices'. */
 static uint32_t find_track(const trace_writer *writer, const bg_trace_event *event)
 {
-    return bgi_event_is_transfer(event) ? writer->plan->device_count + event->device : event->device;
+    return event->is_beside ? writer->events->device_count + event->device : event->device;
 }
 
 static void write_slice(trace_writer *writer, const bg_trace_event *event)
@@ -137,12 +141,12 @@ static void write_slice(trace_writer *writer, const bg_trace_event *event)
     const char *kind = bg_action_kind_name(event->action.kind);
 
     begin_item(writer);
-    emit(writer->stream, "{\"ph\":\"X\",\"name\":\"%s %u\",\"cat\":\"%s\",\"pid\":%u,\"tid\":%u", kind,
-         label_number(&event->action), kind, event->replica, find_track(writer, event));
-    write_time(writer->stream, "ts", event->start_ns);
-    write_time(writer->stream, "dur", event->end_ns - event->start_ns);
-    emit(writer->stream, ",\"args\":{\"step\":%" PRIu64 ",\"micro_batch\":%u,\"stage\":%u,\"worker\":%u}}", event->step,
-         event->action.micro_batch, event->action.stage, event->worker);
+    bgi_file_print(writer->file, "{\"ph\":\"X\",\"name\":\"%s %u\",\"cat\":\"%s\",\"pid\":%u,\"tid\":%u", kind,
+                   label_number(&event->action), kind, event->replica, find_track(writer, event));
+    write_time(writer->file, "ts", event->start_ns);
+    write_time(writer->file, "dur", event->end_ns - event->start_ns);
+    bgi_file_print(writer->file, ",\"args\":{\"step\":%" PRIu64 ",\"micro_batch\":%u,\"stage\":%u,\"worker\":%u}}",
+                   event->step, event->action.micro_batch, event->action.stage, event->worker);
 }
 
 /* The two ends of an arrow agree in (cat, name, id). */
@@ -151,13 +155,13 @@ static void write_arrow_end(trace_writer *writer, const bg_trace_event *event)
     bool is_start = event->action.kind == BG_ACTION_SEND;
 
     begin_item(writer);
-    emit(writer->stream,
-         "{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":\"%u.%u.%" PRIu64
-         ".%u\",\"pid\":%u,\"tid\":%u",
-         is_start ? "s" : "f\",\"bp\":\"e", event->replica, event->action.index, event->step, event->action.micro_batch,
-         event->replica, event->device);
-    write_time(writer->stream, "ts", is_start ? event->start_ns : event->end_ns);
-    fputc('}', writer->stream);
+    bgi_file_print(writer->file,
+                   "{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":\"%u.%u.%" PRIu64
+                   ".%u\",\"pid\":%u,\"tid\":%u",
+                   is_start ? "s" : "f\",\"bp\":\"e", event->replica, event->action.index, event->step,
+                   event->action.micro_batch, event->replica, event->device);
+    write_time(writer->file, "ts", is_start ? event->start_ns : event->end_ns);
+    bgi_file_print(writer->file, "}");
 }
 
 /* By message, then by time. */
@@ -232,21 +236,21 @@ static void write_track(trace_writer *writer, uint32_t replica, uint32_t device,
         if (i + 1 < track->count && track->changes[i + 1].at_ns == track->changes[i].at_ns)
             continue;
         begin_item(writer);
-        emit(writer->stream, "{\"ph\":\"C\",\"name\":\"memory of device %u\",\"pid\":%u", device, replica);
-        write_time(writer->stream, "ts", track->changes[i].at_ns);
-        emit(writer->stream, ",\"args\":{\"bytes\":%" PRId64 "}}", live);
+        bgi_file_print(writer->file, "{\"ph\":\"C\",\"name\":\"memory of device %u\",\"pid\":%u", device, replica);
+        write_time(writer->file, "ts", track->changes[i].at_ns);
+        bgi_file_print(writer->file, ",\"args\":{\"bytes\":%" PRId64 "}}", live);
     }
 }
 
 static bg_status write_memory(trace_writer *writer, bg_error *error)
 {
-    uint32_t device_count = writer->plan->device_count;
+    uint32_t device_count = writer->events->device_count;
     bgi_memory_track *tracks = calloc(device_count + 1, sizeof *tracks);
     bg_status status = BG_OK;
 
     if (tracks == NULL)
         return bgi_error_memory(error, "memory trace", device_count * sizeof *tracks);
-    for (uint32_t replica = 0; status == BG_OK && replica < writer->plan->replicas; replica++) {
+    for (uint32_t replica = 0; status == BG_OK && replica < writer->events->replica_count; replica++) {
         for (uint32_t device = 0; device < device_count; device++)
             tracks[device].count = 0;
         status = bgi_memory_trace(writer->events, writer->plan, replica, tracks, error);
@@ -261,6 +265,11 @@ static bg_status write_memory(trace_writer *writer, bg_error *error)
 
 bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+
     bgi_file_writer file = {0};
     trace_writer writer = {.plan = plan};
     bgi_events events;
@@ -268,18 +277,17 @@ bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan,
 
     BGI_TRY(bgi_events_read(session, plan, &events, error));
     BGI_TRY_CLEANUP(bgi_file_writer_begin(&file, path, error));
-    writer.stream = file.stream;
+    writer.file = &file;
     writer.events = &events;
-    fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", file.stream);
+    bgi_file_print(&file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     write_names(&writer);
     write_slices(&writer);
     BGI_TRY_CLEANUP(write_arrows(&writer, error));
     BGI_TRY_CLEANUP(write_memory(&writer, error));
-    fputs("\n]}\n", file.stream);
-    /* Commit flushes, and reports what stdio could not write. */
+    bgi_file_print(&file, "\n]}\n");
     status = bgi_file_writer_commit(&file, error);
 cleanup:
-    bgi_file_writer_abandon(&file);
+    bgi_file_writer_abandon(&file, error);
     bgi_events_clear(&events);
     return status;
 }

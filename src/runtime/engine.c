@@ -4,6 +4,7 @@
 #include "runtime/engine.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,21 +12,61 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/narrow.h"
-#include "runtime/memmap.h"
+#include "runtime/agree.h"
+#include "runtime/host_memory.h"
 
-enum { PAGE_BYTES = 4096 };
+enum { LITTLE_BYTES = 64 << 20 };
+
+/* Of a value that goes from rank to rank at once. */
+enum { FETCHED_BYTES = 1 << 20 };
 
 /* How often the watching thread looks, as a share of the limit and at most. A worker that is not inside a kernel leaves
  * within microseconds; copies of streams are the longest it does elsewhere. */
 enum { LOOKS_PER_LIMIT = 16 };
 static const uint64_t longest_look_ns = 1000000000u;
 static const uint64_t leave_ns = 1000000000u;
+static const uint64_t poll_ns = 20000; /* of a caller who alone may look for what comes of other ranks */
 
 /* ---- memory ---- */
 
 static void *take_lines(size_t count, size_t element_bytes)
 {
-    return count <= SIZE_MAX / element_bytes / 2 ? bgi_aligned_take(BGI_CACHE_LINE_BYTES, count * element_bytes) : NULL;
+    return count <= SIZE_MAX / element_bytes / 2 ? bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, count * element_bytes)
+                                                 : NULL;
+}
+
+/* The memory of this rank's devices, and the tables that grow with all. */
+static uint64_t count_bytes(const bgi_engine *engine)
+{
+    const bg_plan *plan = engine->plan;
+    const size_t link_bytes = sizeof *engine->links + 2 * sizeof(bgi_counter);
+    const size_t group_bytes = sizeof *engine->groups + sizeof *engine->members + 2 * sizeof(bgi_counter);
+    uint64_t tables = (uint64_t)plan->edge_count * link_bytes +
+                      (uint64_t)plan->device_count * (sizeof *engine->runners + (BG_MESH_ALL + 1) * group_bytes);
+    double bytes = (double)tables * plan->replicas; /* sums of sizes that each fit may not fit */
+
+    for (uint32_t i = 0; i < engine->device_count; i++) {
+        const bgi_plan_device *device = &plan->devices[i % plan->device_count];
+        const bool is_file = engine->stores.address != NULL && engine->stores.address(engine->stores.user, i) != NULL;
+        const uint32_t rings = !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
+        if (!bgi_ranks_has(engine->ranks, i))
+            continue;
+        bytes += (double)device->arena_bytes + (is_file ? 0.0 : (double)device->remote_bytes);
+        bytes += (double)rings * plan->options.reporting.trace_events * (double)sizeof(bg_trace_event);
+    }
+    return bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX;
+}
+
+static bg_status check_memory(const bgi_engine *engine, bg_error *error)
+{
+    const uint64_t bytes = count_bytes(engine);
+    bgi_host_memory memory;
+
+    /* What is little is taken without a look at the machine, which costs more. */
+    if (engine->plan->options.memory.no_memory_check || bytes < LITTLE_BYTES)
+        return BG_OK;
+    memory = bgi_host_memory_read("");
+    return bgi_host_memory_check(&memory, engine->plan, bytes, error);
 }
 
 static bg_status take_memory(bgi_engine *engine, bg_error *error)
@@ -34,17 +75,11 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
         const bgi_plan_device *device = &plan->devices[i % plan->device_count];
-        engine->arenas[i] = bgi_aligned_take(PAGE_BYTES, device->arena_bytes);
-        if (engine->arenas[i] == NULL)
-            return bgi_error_memory(error, "a device's arena", device->arena_bytes);
-        if (device->remote_bytes == 0)
-            continue;
-        engine->remotes[i] = bgi_memmap_address(engine->memmap, i);
-        if (engine->remotes[i] != NULL)
-            continue;
-        engine->remotes[i] = bgi_aligned_take(PAGE_BYTES, device->remote_bytes);
-        if (engine->remotes[i] == NULL)
-            return bgi_error_memory(error, "a device's remote store", device->remote_bytes);
+        bgi_device_setup setup = {.arena_bytes = device->arena_bytes, .store_bytes = device->remote_bytes};
+        if (device->remote_bytes > 0 && engine->stores.address != NULL)
+            setup.store = engine->stores.address(engine->stores.user, i);
+        if (bgi_ranks_has(engine->ranks, i))
+            BGI_TRY(engine->device_type->create(&setup, &engine->devices[i], error));
     }
     return BG_OK;
 }
@@ -66,22 +101,58 @@ static bg_status take_sums(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
+/* By device, axes and group; there are no more groups than replicas, and no more members of all. */
+static size_t count_groups(const bg_plan *plan)
+{
+    return (size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas;
+}
+
 static bg_status take_tables(bgi_engine *engine, bg_error *error)
 {
     const bg_plan *plan = engine->plan;
-    const size_t channel_count = (size_t)plan->replicas * plan->edge_count;
+    const size_t link_count = (size_t)plan->replicas * plan->edge_count;
 
-    engine->devices = take_lines(engine->device_count, sizeof *engine->devices);
-    engine->channels = take_lines(channel_count, sizeof *engine->channels);
-    engine->barriers =
-        take_lines((size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas, sizeof *engine->barriers);
-    engine->arenas = calloc(engine->device_count, sizeof *engine->arenas);
-    engine->remotes = calloc(engine->device_count, sizeof *engine->remotes);
+    engine->runners = take_lines(engine->device_count, sizeof *engine->runners);
+    engine->local = calloc((size_t)engine->device_count + 1, sizeof(bgi_runner *));
+    engine->links = calloc(link_count + 1, sizeof *engine->links);
+    engine->groups = calloc(count_groups(plan), sizeof *engine->groups);
+    engine->members = calloc(count_groups(plan), sizeof *engine->members);
+    if (plan->options.reporting.trace)
+        engine->sent_ns = calloc(link_count + 1, sizeof *engine->sent_ns);
+    engine->devices = calloc(engine->device_count, sizeof(bgi_device *));
     engine->sum_count = plan->output_count * plan->replicas;
     engine->sums = calloc((size_t)engine->sum_count + 1, sizeof *engine->sums);
-    if (engine->devices == NULL || engine->channels == NULL || engine->barriers == NULL || engine->arenas == NULL ||
-        engine->remotes == NULL || engine->sums == NULL)
-        return bgi_error_memory(error, "the engine", engine->device_count * sizeof *engine->devices);
+    engine->output_devices = calloc((size_t)plan->output_count + 1, sizeof *engine->output_devices);
+    if (engine->ranks != NULL) {
+        engine->rank_progress = calloc(engine->ranks->carrier->rank_count, sizeof *engine->rank_progress);
+        engine->gate.ready = calloc(engine->ranks->carrier->rank_count, sizeof *engine->gate.ready);
+        engine->gate.ends = calloc(engine->ranks->carrier->rank_count, sizeof *engine->gate.ends);
+    }
+    if (engine->runners == NULL || engine->local == NULL ||
+        (engine->ranks != NULL &&
+         (engine->rank_progress == NULL || engine->gate.ready == NULL || engine->gate.ends == NULL)) ||
+        engine->links == NULL || engine->groups == NULL || engine->members == NULL ||
+        (plan->options.reporting.trace && engine->sent_ns == NULL) || engine->devices == NULL || engine->sums == NULL ||
+        engine->output_devices == NULL)
+        return bgi_error_memory(error, "the engine", engine->device_count * sizeof *engine->runners);
+    return BG_OK;
+}
+
+/* Whose turn comes when. bgi_plan_check has seen that each number is there once. */
+static bg_status take_turns(bgi_engine *engine, bg_error *error)
+{
+    const bg_plan *plan = engine->plan;
+
+    if (!bgi_plan_is_strict(plan))
+        return BG_OK;
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        engine->turn_count += plan->devices[d].instruction_count;
+    engine->turn_devices = calloc((size_t)engine->turn_count + 1, sizeof *engine->turn_devices);
+    if (engine->turn_devices == NULL)
+        return bgi_error_memory(error, "turns", engine->turn_count * sizeof *engine->turn_devices);
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            engine->turn_devices[plan->devices[d].instructions[i].turn] = d;
     return BG_OK;
 }
 
@@ -98,41 +169,116 @@ static uint32_t count_widest_call(const bgi_plan_device *device)
     return widest;
 }
 
-/* ---- devices ---- */
+/* What a device brings to a meeting: to one of a call a single tensor. */
+static size_t count_most_exchanges(const bgi_plan_device *device)
+{
+    size_t most = 1;
+
+    for (uint32_t i = 0; i < device->instruction_count; i++)
+        if (device->instructions[i].reduced_count > most)
+            most = device->instructions[i].reduced_count;
+    return most;
+}
+
+bool bgi_has_sums_beside(const bgi_plan_device *device)
+{
+    for (uint32_t i = 0; i < device->instruction_count; i++)
+        if (device->instructions[i].is_beside)
+            return true;
+    return false;
+}
+
+static size_t find_largest_output(const bg_plan *plan)
+{
+    size_t most = 1;
+
+    for (uint32_t i = 0; i < plan->output_count; i++)
+        if (bg_type_size_bytes(&plan->outputs[i].type) > most)
+            most = bg_type_size_bytes(&plan->outputs[i].type);
+    return most;
+}
+
+/* ---- runners ---- */
 
 static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t number, bg_error *error)
 {
     const bg_plan *plan = engine->plan;
     const uint32_t first = replica * plan->device_count;
-    bgi_device *device = &engine->devices[first + number];
+    bgi_runner *runner = &engine->runners[first + number];
     const uint32_t widest = count_widest_call(&plan->devices[number]);
 
-    device->engine = engine;
-    device->plan = plan;
-    device->program = &plan->devices[number];
-    if (device->program->instruction_count > 0)
-        device->instruction_share = (UINT64_C(1) << 32) / device->program->instruction_count;
-    device->replica = replica;
-    device->number = number;
-    device->arenas = &engine->arenas[first];
-    device->remotes = &engine->remotes[first];
-    device->channels = &engine->channels[(size_t)replica * plan->edge_count];
-    device->is_between_runs = true;
-    device->env.seed = plan->options.seed;
-    device->env.training = plan->training;
-    device->kernel_call.env = &device->env;
-    atomic_init(&device->wait_counter, &engine->runs);
-    atomic_init(&device->wait_target, 1);
-    atomic_init(&device->call, BGI_NO_CALL);
-    device->operands = calloc(widest, sizeof *device->operands);
-    if (device->operands == NULL)
-        return bgi_error_memory(error, "operands", widest * sizeof *device->operands);
-    device->kernel_call.operands = device->operands;
-    if (plan->options.trace)
-        BGI_TRY(bgi_trace_init(&device->trace, plan->options.trace_events, error));
-    if (plan->options.trace && device->program->transfer_count > 0)
-        BGI_TRY(bgi_trace_init(&device->io_trace, plan->options.trace_events, error));
+    runner->engine = engine;
+    runner->plan = plan;
+    runner->program = &plan->devices[number];
+    if (runner->program->instruction_count > 0)
+        runner->instruction_share = (UINT64_C(1) << 32) / runner->program->instruction_count;
+    runner->replica = replica;
+    runner->number = number;
+    runner->device = engine->devices[first + number];
+    runner->transport = engine->transport;
+    runner->index = first + number;
+    runner->first_link = replica * plan->edge_count;
+    if (engine->sent_ns != NULL)
+        runner->sent_ns = &engine->sent_ns[runner->first_link];
+    runner->is_between_runs = true;
+    runner->env.seed = plan->options.numerics.seed;
+    runner->env.training = plan->training;
+    runner->kernel_call.env = &runner->env;
+    atomic_init(&runner->wait_counter, &engine->runs);
+    atomic_init(&runner->wait_target, 1);
+    atomic_init(&runner->call, BGI_NO_CALL);
+    runner->operands = calloc(widest, sizeof *runner->operands);
+    if (runner->operands == NULL)
+        return bgi_error_memory(error, "operands", widest * sizeof *runner->operands);
+    runner->kernel_call.operands = runner->operands;
+    runner->exchanges = calloc(count_most_exchanges(runner->program), sizeof *runner->exchanges);
+    if (runner->exchanges == NULL)
+        return bgi_error_memory(error, "exchanges", count_most_exchanges(runner->program) * sizeof *runner->exchanges);
+    if (runner->device->type->map == NULL) {
+        runner->host_value = malloc(find_largest_output(plan));
+        if (runner->host_value == NULL)
+            return bgi_error_memory(error, "an output", find_largest_output(plan));
+    }
+    if (runner->program->piece_axes != 0) {
+        runner->peer_done = calloc(plan->replicas, sizeof *runner->peer_done);
+        if (runner->peer_done == NULL)
+            return bgi_error_memory(error, "replicas", plan->replicas * sizeof *runner->peer_done);
+    }
+    if (plan->options.reporting.trace)
+        BGI_TRY(bgi_trace_init(&runner->trace, plan->options.reporting.trace_events, error));
+    atomic_init(&runner->sum_counter, &engine->runs); /* for nothing, so far */
+    if (bgi_has_sums_beside(runner->program)) {
+        const size_t most = count_most_exchanges(runner->program);
+        runner->sum_exchanges = calloc(most, sizeof *runner->sum_exchanges);
+        if (runner->sum_exchanges == NULL)
+            return bgi_error_memory(error, "exchanges", most * sizeof *runner->sum_exchanges);
+    }
+    if (plan->options.reporting.trace && (runner->program->transfer_count > 0 || runner->sum_exchanges != NULL))
+        BGI_TRY(bgi_trace_init(&runner->io_trace, plan->options.reporting.trace_events, error));
     return BG_OK;
+}
+
+/* In the order in which workers look for one to take. */
+static void list_local(bgi_engine *engine)
+{
+    const bg_plan *plan = engine->plan;
+
+    for (uint32_t d = plan->device_count; d-- > 0;)
+        for (uint32_t replica = 0; replica < plan->replicas; replica++)
+            if (bgi_engine_has(engine, replica, d))
+                engine->local[engine->local_count++] = &engine->runners[replica * plan->device_count + d];
+}
+
+static void find_output_devices(bgi_engine *engine)
+{
+    const bg_plan *plan = engine->plan;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
+            const bgi_instruction *instruction = &plan->devices[d].instructions[i];
+            for (uint32_t c = 0; bgi_instruction_brings_out(instruction) && c < instruction->copy_count; c++)
+                engine->output_devices[instruction->copies[c].stream] = d;
+        }
 }
 
 static bool init_waiting(bgi_engine *engine)
@@ -157,15 +303,161 @@ clear_events:
     return false;
 }
 
-static bg_status fill(bgi_engine *engine, bg_error *error)
+/* ---- transport ---- */
+
+static void list_links(bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
 
+    for (uint32_t i = 0; i < plan->replicas * plan->edge_count; i++) {
+        const bgi_plan_edge *edge = &plan->edges[i % plan->edge_count];
+        const uint32_t first = i / plan->edge_count * plan->device_count;
+        engine->links[i] = (bgi_link){.from = first + edge->from_device,
+                                      .to = first + edge->to_device,
+                                      .depth = edge->depth,
+                                      .slot_bytes = edge->slot_bytes,
+                                      .offset = edge->offset};
+    }
+}
+
+/* Groups of one never meet. */
+static void list_groups(bgi_engine *engine)
+{
+    const bg_plan *plan = engine->plan;
+    const bg_mesh mesh = bgi_plan_mesh(plan);
+    uint32_t *next = engine->members;
+
+    for (uint32_t device = 0; device < plan->device_count; device++)
+        for (uint32_t axes = 0; axes <= BG_MESH_ALL; axes++)
+            for (uint32_t replica = 0; replica < plan->replicas; replica++) {
+                const uint32_t size = bg_mesh_group_size(&mesh, axes);
+                bgi_group *group = &engine->groups[bgi_engine_group(engine, device, axes, replica)];
+                if (size == 1 || group->size > 0)
+                    continue;
+                *group = (bgi_group){size, next};
+                for (uint32_t member = 0; member < size; member++)
+                    *next++ = bg_mesh_group_at(&mesh, axes, replica, member) * plan->device_count + device;
+            }
+}
+
+static void raise_counter(void *user, bgi_counter *counter, uint64_t value, uint32_t device)
+{
+    bgi_engine *engine = user;
+
+    bgi_counter_raise(counter, value, &engine->runners[device]);
+    if (bgi_sum_is_wanted(&engine->runners[device]))
+        bgi_io_wake(engine);
+}
+
+static void wake_all(void *user)
+{
+    bgi_engine *engine = user;
+
+    bgi_event_count_notify_all(&engine->events);
+    if (bgi_event_count_has_sleepers(&engine->io_events)) /* sums beside the program */
+        bgi_event_count_notify_all(&engine->io_events);
+}
+
+/* A device has given up, here or elsewhere: workers leave. */
+static void stop(bgi_engine *engine)
+{
+    atomic_store(&engine->has_failed, true);
+    atomic_store(&engine->is_stopping, true);
+    bgi_event_count_notify_all(&engine->events);
+    bgi_event_count_notify_all(&engine->io_events);
+    pthread_mutex_lock(&engine->mutex);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* Another rank has given up. */
+static void lose(void *user, bg_status status, const char *why)
+{
+    bgi_engine *engine = user;
+
+    snprintf(engine->lost, sizeof engine->lost, "%s", why);
+    engine->lost_status = status;
+    stop(engine);
+}
+
+/* A rank whose host has something to do with the gate. */
+static uint32_t rank_of_host(uint32_t host)
+{
+    return BGI_HOST - 1 - host;
+}
+
+void bgi_engine_told(void *user, uint32_t to, const bgi_note *note)
+{
+    bgi_engine *engine = user;
+    bgi_runner *runner = to < engine->device_count ? &engine->runners[to] : NULL;
+
+    switch (note->kind) {
+    case BGI_NOTE_TURN:
+        bgi_counter_raise(&runner->turn, note->value, runner);
+        break;
+    case BGI_NOTE_MOVED:
+        bgi_io_peer_moved(runner, note->from / engine->plan->device_count, note->value);
+        break;
+    case BGI_NOTE_GRANT:
+        bgi_gate_granted(engine, note->more);
+        atomic_store(&runner->end, note->more);
+        bgi_counter_raise(&runner->granted, note->value, runner);
+        break;
+    case BGI_NOTE_READY:
+        bgi_gate_ready(engine, rank_of_host(note->from), note->value, note->more);
+        break;
+    case BGI_NOTE_STOP:
+        bgi_gate_stop(engine);
+        break;
+    case BGI_NOTE_ALIVE:
+        atomic_store(&engine->rank_progress[rank_of_host(note->from)], note->value);
+        break;
+    case BGI_NOTE_ASK:
+        bgi_gate_ask(engine, note->more);
+        break;
+    case BGI_NOTE_VOTE:
+        bgi_gate_vote(engine, note->more, note->value != 0);
+        break;
+    case BGI_NOTE_FAILED:
+        stop(engine);
+        break;
+    }
+}
+
+static bg_status open_transport(bgi_engine *engine, const bgi_transport_type *type, bg_error *error)
+{
+    const bg_plan *plan = engine->plan;
+    const bgi_transport_setup setup = {
+        .device_count = engine->device_count,
+        .ranks = engine->ranks,
+        .link_count = plan->replicas * plan->edge_count,
+        .group_count = (uint32_t)count_groups(plan),
+        .devices = engine->devices,
+        .links = engine->links,
+        .groups = engine->groups,
+        .events = {.user = engine, .raise = raise_counter, .changed = wake_all, .told = bgi_engine_told, .lost = lose},
+    };
+
+    list_links(engine);
+    list_groups(engine);
+    return type->create(&setup, &engine->transport, error);
+}
+
+static bg_status fill(bgi_engine *engine, const bgi_transport_type *transport_type, bg_error *error)
+{
+    const bg_plan *plan = engine->plan;
+
+    BGI_TRY(check_memory(engine, error));
     BGI_TRY(take_tables(engine, error));
+    list_local(engine);
+    find_output_devices(engine);
+    BGI_TRY(take_turns(engine, error));
     BGI_TRY(take_memory(engine, error));
     BGI_TRY(take_sums(engine, error));
+    BGI_TRY(open_transport(engine, transport_type, error));
     for (uint32_t i = 0; i < engine->device_count; i++)
-        BGI_TRY(init_device(engine, i / plan->device_count, i % plan->device_count, error));
+        if (bgi_ranks_has(engine->ranks, i))
+            BGI_TRY(init_device(engine, i / plan->device_count, i % plan->device_count, error));
     for (uint32_t i = 0; i < plan->constant_count; i++)
         for (uint32_t replica = 0; replica < plan->replicas; replica++)
             bgi_engine_write(engine, replica, &plan->constants[i].place, plan->constants[i].data,
@@ -173,30 +465,55 @@ static bg_status fill(bgi_engine *engine, bg_error *error)
     return bgi_workers_start(engine, error);
 }
 
-bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *error)
+static void close_stores(const bgi_stores *stores)
+{
+    if (stores->close != NULL)
+        stores->close(stores->user);
+}
+
+/* An orphan may look at them after whoever made the engine has gone. */
+static bool copy_ranks(bgi_engine *engine, const bgi_ranks *ranks)
+{
+    engine->own_ranks = *ranks;
+    engine->own_owners = calloc((size_t)engine->device_count + 1, sizeof *engine->own_owners);
+    if (engine->own_owners == NULL)
+        return false;
+    memcpy(engine->own_owners, ranks->owners, engine->device_count * sizeof *engine->own_owners);
+    engine->own_ranks.owners = engine->own_owners;
+    engine->ranks = &engine->own_ranks;
+    return true;
+}
+
+static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out,
+                               bg_error *error)
 {
     bgi_engine *engine;
     bg_status status;
 
-    BGI_TRY(bgi_plan_check(plan, error));
     engine = take_lines(1, sizeof *engine);
     if (engine == NULL)
         return bgi_error_memory(error, "the engine", sizeof *engine);
-    status = bgi_memmap_open(plan, &engine->memmap, error);
-    if (status != BG_OK) {
-        free(engine);
-        return status;
-    }
     engine->plan = plan;
+    engine->device_type = options->device_type != NULL ? options->device_type : &bgi_device_cpu;
     engine->device_count = plan->device_count * plan->replicas;
     engine->created_ns = bgi_clock_ns();
+    if (options->ranks != NULL && !copy_ranks(engine, options->ranks)) {
+        free(engine->own_owners);
+        free(engine);
+        return bgi_error_memory(error, "the owners of devices", 0);
+    }
     if (!init_waiting(engine)) {
-        bgi_memmap_close(engine->memmap);
         free(engine);
         return bg_error_set(error, BG_ERROR_IO, "the system refused a mutex or a condition");
     }
-    status = fill(engine, error);
+    engine->stores = options->stores;
+    status = fill(engine,
+                  options->transport_type != NULL ? options->transport_type
+                  : options->ranks != NULL        ? &bgi_transport_ranks
+                                                  : &bgi_transport_threads,
+                  error);
     if (status != BG_OK) {
+        engine->stores.close = NULL; /* the caller of this does it */
         bgi_engine_destroy(engine);
         return status;
     }
@@ -204,35 +521,59 @@ bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *err
     return BG_OK;
 }
 
-/* The plan may be gone when an orphan calls this. */
+bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out, bg_error *error)
+{
+    bg_status status = bgi_plan_check(plan, error);
+
+    if (status == BG_OK)
+        status = create_engine(plan, options, out, error);
+    if (status != BG_OK)
+        close_stores(&options->stores);
+    return status;
+}
+
+/* The plan may be gone when an orphan calls this, unless it is the session's own. */
 void bgi_engine_free(bgi_engine *engine)
 {
+    if (engine->transport != NULL)
+        engine->transport->type->destroy(engine->transport);
     for (uint32_t i = 0; i < engine->device_count; i++) {
-        if (engine->arenas != NULL)
-            free(engine->arenas[i]);
-        if (engine->remotes != NULL && bgi_memmap_address(engine->memmap, i) == NULL)
-            free(engine->remotes[i]);
-        if (engine->devices != NULL) {
-            bgi_trace_clear(&engine->devices[i].trace);
-            bgi_trace_clear(&engine->devices[i].io_trace);
-            free(engine->devices[i].operands);
+        if (engine->devices != NULL)
+            engine->device_type->destroy(engine->devices[i]);
+        if (engine->runners != NULL) {
+            bgi_trace_clear(&engine->runners[i].trace);
+            bgi_trace_clear(&engine->runners[i].io_trace);
+            free(engine->runners[i].exchanges);
+            free(engine->runners[i].sum_exchanges);
+            free((void *)engine->runners[i].peer_done);
+            free(engine->runners[i].host_value);
+            free(engine->runners[i].operands);
         }
     }
     for (uint32_t i = 0; engine->sums != NULL && i < engine->sum_count; i++)
         free(engine->sums[i]);
     free(engine->sums);
-    free(engine->remotes);
-    free(engine->arenas);
-    free(engine->barriers);
-    free(engine->channels);
+    free(engine->output_devices);
     free(engine->devices);
+    free(engine->turn_devices);
+    free(engine->sent_ns);
+    free(engine->members);
+    free(engine->groups);
+    free(engine->links);
+    free((void *)engine->rank_progress);
+    free(engine->own_owners);
+    free(engine->gate.ready);
+    free(engine->gate.ends);
+    free(engine->local);
+    free(engine->runners);
     free(engine->workers);
     pthread_mutex_destroy(&engine->gate.mutex);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->mutex);
     bgi_event_count_clear(&engine->io_events);
     bgi_event_count_clear(&engine->events);
-    bgi_memmap_close(engine->memmap);
+    close_stores(&engine->stores);
+    bg_plan_destroy(engine->own_plan);
     free(engine);
 }
 
@@ -250,7 +591,9 @@ void bgi_engine_destroy(bgi_engine *engine)
     is_orphaned = engine->is_orphaned;
     /* Workers that left need the mutex no more. Once it is unlocked the last orphan may free everything. */
     for (uint32_t i = 0; i < engine->worker_count; i++)
-        if (engine->workers[i].has_exited)
+        if (engine->workers[i].is_caller)
+            continue;
+        else if (engine->workers[i].has_exited)
             pthread_join(engine->workers[i].thread, NULL);
         else
             pthread_detach(engine->workers[i].thread);
@@ -265,28 +608,76 @@ static uint64_t count_progress(const bgi_engine *engine)
 {
     uint64_t progress = 0;
 
-    for (uint32_t i = 0; i < engine->device_count; i++)
-        progress += atomic_load_explicit(&engine->devices[i].progress, memory_order_acquire) +
-                    atomic_load_explicit(&engine->devices[i].io_done.value, memory_order_relaxed);
+    for (uint32_t i = 0; i < engine->local_count; i++)
+        progress += atomic_load_explicit(&engine->local[i]->progress, memory_order_acquire) +
+                    atomic_load_explicit(&engine->local[i]->io_done.value, memory_order_relaxed) +
+                    atomic_load_explicit(&engine->local[i]->sums_done.value, memory_order_relaxed);
     return progress;
 }
 
-static bool is_over(const bgi_engine *engine)
+/* Of all ranks, as far as this one has heard. */
+static uint64_t count_all_progress(const bgi_engine *engine)
 {
-    return atomic_load(&engine->has_failed) || atomic_load(&engine->devices_left.value) == 0;
+    uint64_t progress = count_progress(engine);
+
+    for (uint32_t i = 0; engine->ranks != NULL && i < engine->ranks->carrier->rank_count; i++)
+        progress += atomic_load(&engine->rank_progress[i]);
+    return progress;
 }
 
-/* Sleeps until the run is over. Looks whether devices make progress; false when none did for the limit. */
+/* Those who wait for us would otherwise think that nobody does anything. */
+static void tell_progress(const bgi_engine *engine)
+{
+    const bgi_note note = {
+        .kind = BGI_NOTE_ALIVE, .from = bgi_host_of(engine->ranks->carrier->rank), .value = count_progress(engine)};
+
+    for (uint32_t i = 0; i < engine->ranks->carrier->rank_count; i++)
+        if (i != engine->ranks->carrier->rank)
+            engine->transport->type->tell(engine->transport, bgi_host_of(i), &note);
+}
+
+/* The only thread that may move what is between ranks. */
+static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
+{
+    const uint64_t end_ns = bgi_clock_ns() + timeout_ns;
+
+    while (!bgi_engine_is_over(engine) && bgi_clock_ns() < end_ns)
+        if (!engine->transport->type->progress(engine->transport)) {
+            pthread_mutex_lock(&engine->mutex);
+            if (!bgi_engine_is_over(engine))
+                bgi_condition_wait_ns(&engine->changed, &engine->mutex, poll_ns);
+            pthread_mutex_unlock(&engine->mutex);
+        }
+}
+
+/* Sleeps at most `timeout_ns`, or until the run is over. */
+static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
+{
+    pthread_mutex_lock(&engine->mutex);
+    if (!bgi_engine_is_over(engine))
+        bgi_condition_wait_ns(&engine->changed, &engine->mutex, timeout_ns);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* Works or sleeps until the run is over. Looks whether devices make progress; false when none did for the limit. */
 static bool watch(bgi_engine *engine, double *out_waited_s)
 {
-    const double limit_s = engine->plan->options.wait_limit_s;
-    uint64_t look_ns = longest_look_ns, progress = count_progress(engine), moved_ns = bgi_clock_ns();
+    const double limit_s = engine->plan->options.execution.wait_limit_s;
+    const bool needs_caller =
+        engine->transport->type->needs_caller != NULL && engine->transport->type->needs_caller(engine->transport);
+    uint64_t look_ns = longest_look_ns, progress = count_all_progress(engine), moved_ns = bgi_clock_ns();
+    uint64_t told_ns = moved_ns;
 
     if (limit_s > 0.0 && limit_s * 1e9 / LOOKS_PER_LIMIT < (double)longest_look_ns)
         look_ns = (uint64_t)(limit_s * 1e9 / LOOKS_PER_LIMIT) + 1;
-    pthread_mutex_lock(&engine->mutex);
-    while (!is_over(engine)) {
-        const uint64_t seen = count_progress(engine), now_ns = bgi_clock_ns();
+    if (engine->is_driven) /* most runs end here, without a look at the clock */
+        bgi_workers_drive(engine, look_ns);
+    while (!bgi_engine_is_over(engine)) {
+        const uint64_t seen = count_all_progress(engine), now_ns = bgi_clock_ns();
+        if (engine->ranks != NULL && now_ns - told_ns > look_ns) {
+            told_ns = now_ns;
+            tell_progress(engine);
+        }
         if (seen != progress) {
             progress = seen;
             moved_ns = now_ns;
@@ -294,21 +685,31 @@ static bool watch(bgi_engine *engine, double *out_waited_s)
         *out_waited_s = (double)(now_ns - moved_ns) * 1e-9;
         if (limit_s > 0.0 && *out_waited_s > limit_s)
             break;
-        bgi_condition_wait_ns(&engine->changed, &engine->mutex, look_ns);
+        if (engine->is_driven)
+            bgi_workers_drive(engine, look_ns);
+        else if (needs_caller)
+            move_while_others_work(engine, look_ns);
+        else
+            sleep_while_others_work(engine, look_ns);
     }
-    pthread_mutex_unlock(&engine->mutex);
-    return is_over(engine);
+    return bgi_engine_is_over(engine);
 }
 
 /* The failure of the lowest device. Workers have left, or cannot have written one. */
 static bg_status report_failure(const bgi_engine *engine, bg_error *error)
 {
     for (uint32_t i = 0; i < engine->device_count; i++) {
-        const bgi_device *device = &engine->devices[i];
-        if (device->failure_status != BG_OK)
-            return bg_error_set(error, device->failure_status, "replica %u, device %u: %s", device->replica,
-                                device->number, device->failure);
+        const bgi_runner *runner = &engine->runners[i];
+        if (runner->failure_status == BG_OK)
+            continue;
+        if (engine->ranks != NULL)
+            return bg_error_set(error, runner->failure_status, "rank %u, replica %u, device %u: %s",
+                                engine->ranks->carrier->rank, runner->replica, runner->number, runner->failure);
+        return bg_error_set(error, runner->failure_status, "replica %u, device %u: %s", runner->replica, runner->number,
+                            runner->failure);
     }
+    if (engine->lost[0] != '\0')
+        return bg_error_set(error, engine->lost_status, "%s", engine->lost);
     return bg_error_set(error, BG_ERROR_INTERNAL, "a run failed without a reason");
 }
 
@@ -320,9 +721,29 @@ static void end_spare(bgi_engine *engine)
         sched_yield();
 }
 
+/* All ranks come to the end, and outputs to those that want them. */
+static bg_status share_results(bgi_engine *engine, bg_error *error)
+{
+    const bgi_run *run = engine->run;
+    const uint64_t said = bgi_ranks_wanted(engine);
+    uint64_t wants_end = engine->gate.wants_end;
+
+    BGI_TRY(engine->transport->type->finish(engine->transport, said, error));
+    engine->is_asked_to_stop = bgi_ranks_ask_to_stop(engine, said);
+    /* Ranks without devices have been told nothing. */
+    if (engine->ranks->carrier->rank_count > engine->device_count)
+        BGI_TRY(bgi_ranks_share(engine->transport, 0, &engine->gate.end, sizeof engine->gate.end, error));
+    if (run->infeed != NULL && !run->is_synthetic && engine->gate.end < run->limit) {
+        BGI_TRY(bgi_ranks_share(engine->transport, 0, &wants_end, sizeof wants_end, error));
+        engine->gate.wants_end = wants_end != 0;
+    }
+    return bgi_ranks_share_outputs(engine, engine->gate.end, error);
+}
+
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status = BG_OK;
+    bg_error own = {0};
     double waited_s = 0.0;
 
     if (engine->is_dead)
@@ -330,26 +751,33 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     engine->given = *run;
     engine->run = &engine->given;
     bgi_gate_begin(engine);
+    if (engine->transport->type->begin != NULL)
+        engine->transport->type->begin(engine->transport, atomic_load(&engine->runs.value) + 1);
     if (run->infeed != NULL && !run->is_synthetic)
         bgi_infeed_attach(run->infeed, engine);
-    atomic_store(&engine->devices_left.value, engine->device_count);
+    atomic_store(&engine->devices_left.value, engine->local_count);
     atomic_store(&engine->has_spare, run->spare != NULL);
     atomic_store(&engine->runs.value, atomic_load(&engine->runs.value) + 1);
     bgi_event_count_notify_all(&engine->events);
     if (!watch(engine, &waited_s))
-        status = bgi_report_stuck(engine, waited_s, error);
+        status = bgi_report_stuck(engine, waited_s, &own);
     else if (atomic_load(&engine->has_failed))
         status = BG_ERROR_INTERNAL;
+    else if (engine->transport->type->finish != NULL)
+        status = share_results(engine, &own);
     if (status != BG_OK) {
         engine->is_dead = true;
         /* Whoever is not inside a kernel leaves now, and so stops touching the caller's arrays. */
         bgi_workers_stop(engine, leave_ns);
         if (atomic_load(&engine->has_failed))
-            status = report_failure(engine, error);
+            status = report_failure(engine, &own);
+        if (engine->transport->type->give_up != NULL)
+            engine->transport->type->give_up(engine->transport, status, own.message);
+        bg_error_set(error, status, "%s", own.message);
     }
     end_spare(engine);
     bgi_gate_end(engine);
-    *out_iterations = atomic_load(&engine->gate.end);
+    *out_iterations = engine->gate.end;
     if (run->infeed != NULL && !run->is_synthetic)
         bgi_infeed_detach(run->infeed, status == BG_OK ? *out_iterations * bgi_infeed_elements(engine->plan) : 0);
     return status;
@@ -357,22 +785,84 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
 
 /* ---- access from outside ---- */
 
-void *bgi_engine_address(const bgi_engine *engine, uint32_t replica, const bgi_operand *operand)
+static bgi_runner *runner_of(const bgi_engine *engine, uint32_t replica, const bgi_place *place)
 {
-    void *const *memory = operand->is_remote ? engine->remotes : engine->arenas;
-
-    return (char *)memory[(size_t)replica * engine->plan->device_count + operand->device] + operand->offset;
+    return &engine->runners[(size_t)replica * engine->plan->device_count + place->device];
 }
 
-void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_operand *operand, const void *data,
-                      size_t size_bytes)
+static void *address_of(const bgi_runner *runner, const bgi_place *place)
 {
-    bgi_device *device = &engine->devices[replica * engine->plan->device_count + operand->device];
+    char *base = place->operand.memory == BGI_MEMORY_REMOTE ? runner->device->store : runner->device->arena;
 
-    void *to = bgi_engine_address(engine, replica, operand);
+    return base + place->operand.offset;
+}
 
-    if (to != data)
-        memcpy(to, data, size_bytes);
-    if (!operand->is_remote && operand->offset + size_bytes > device->touched_bytes)
-        device->touched_bytes = operand->offset + size_bytes;
+void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place)
+{
+    const bgi_runner *runner = runner_of(engine, replica, place);
+
+    if (engine->ranks != NULL) /* others would not see it */
+        return NULL;
+    return runner->device->type->map != NULL ? runner->device->type->map(runner->device, address_of(runner, place))
+                                             : NULL;
+}
+
+void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_place *place, const void *data, size_t size_bytes)
+{
+    bgi_runner *runner = runner_of(engine, replica, place);
+    const size_t end = place->operand.offset + size_bytes;
+
+    if (runner->device == NULL)
+        return;
+    runner->device->type->copy_in(runner->device, address_of(runner, place), data, size_bytes);
+    if (place->operand.memory == BGI_MEMORY_ARENA && end > runner->touched_bytes)
+        runner->touched_bytes = end;
+}
+
+void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place *place, void *data, size_t size_bytes)
+{
+    const bgi_runner *runner = runner_of(engine, replica, place);
+
+    runner->device->type->copy_out(runner->device, data, address_of(runner, place), size_bytes);
+}
+
+/* A part of a place, to ranks that read it. `here`: room for it on the rank that has it, and on those that read it. */
+static bg_status share_part(const bgi_engine *engine, uint32_t replica, const bgi_place *part, const bool *readers,
+                            void *here, size_t size_bytes, bg_error *error)
+{
+    const uint32_t own = engine->ranks->carrier->rank;
+    const uint32_t from = engine->ranks->owners[replica * engine->plan->device_count + part->device];
+
+    if (own == from)
+        bgi_engine_read(engine, replica, part, here, size_bytes);
+    for (uint32_t to = 0; to < engine->ranks->carrier->rank_count; to++)
+        if (to != from && (readers == NULL || readers[to]) && (own == from || own == to))
+            BGI_TRY(bgi_ranks_hand(engine->transport, from, to, here, size_bytes, error));
+    return BG_OK;
+}
+
+bg_status bgi_engine_fetch(const bgi_engine *engine, uint32_t replica, const bgi_place *place, const bool *readers,
+                           void *data, size_t size_bytes, bg_error *error)
+{
+    const uint32_t device = replica * engine->plan->device_count + place->device;
+    void *room = NULL;
+    bg_status status = BG_OK;
+
+    if (engine->ranks == NULL) {
+        bgi_engine_read(engine, replica, place, data, size_bytes);
+        return BG_OK;
+    }
+    if (data == NULL && bgi_ranks_has(engine->ranks, device)) {
+        room = malloc(size_bytes < FETCHED_BYTES ? size_bytes + 1 : FETCHED_BYTES);
+        if (room == NULL)
+            return bgi_error_memory(error, "a part of a value", FETCHED_BYTES);
+    }
+    for (size_t at = 0; at < size_bytes && status == BG_OK; at += FETCHED_BYTES) {
+        bgi_place part = *place;
+        part.operand.offset += at;
+        status = share_part(engine, replica, &part, readers, room != NULL || data == NULL ? room : (char *)data + at,
+                            size_bytes - at < FETCHED_BYTES ? size_bytes - at : FETCHED_BYTES, error);
+    }
+    free(room);
+    return status;
 }

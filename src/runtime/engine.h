@@ -1,97 +1,110 @@
 /*
- * engine.h: runs a plan: replicas x devices on worker threads. Knows plans; knows no graphs, weights or files.
+ * engine.h: runs a plan: replicas x devices on worker threads. Knows plans; knows no graphs, weights, files,
+ * optimizers, and not how memory is allocated (device/device.h) or how devices reach each other
+ * (transport/transport.h).
  *
- * Devices and workers. A virtual device is memory and a straight program; only its order matters, not which thread runs
- * it. A worker owns at most one device at a time. It takes a device that can go on, advances it instruction by
- * instruction until the next one must wait, parks it, and takes another.
+ * Runners and workers. A runner is a device and how far its program has come; only the order of its instructions
+ * matters, not which thread carries them out. A worker owns at most one runner at a time. It takes one that can go on,
+ * advances it instruction by instruction until the next one must wait, parks it, and takes another.
  *
- *     worker --take--> device --advance--> ... --must wait--> park --> look again --> take another | help | sleep
+ *     worker --take--> runner --advance--> ... --must wait--> park --> look again --> take another | help | sleep
  *
- * Of several devices it takes the one that is least advanced in its program, and of equals the last one, which is
- * nearest the end of the pipeline and frees the most. It leaves a device that could go on, when there are fewer workers
- * than devices and another one that is ready has fallen behind by more than half a micro-batch. Keeping a device as
+ * Of several runners it takes the one that is least advanced in its program, and of equals the last one, which is
+ * nearest the end of the pipeline and frees the most. It leaves a runner that could go on, when there are fewer workers
+ * than devices and another one that is ready has fallen behind by more than half a micro-batch. Keeping a runner as
  * long as it can go on lets the devices drift apart until the last workers starve: on 4 devices and 3 workers, 1F1B
  * with B = 2 F, that keeps workers busy 88% of the time, this 99% (with 2 workers both do, within 1%).
  *
- * Waiting has one form. Whatever a device waits for is a counter that only grows, and a number it must reach:
+ * Waiting has one form. Whatever a runner waits for is a counter that only grows, and a number it must reach. All of
+ * them are on the runner's own side; those that others raise come from the transport:
  *
- *     RECEIVE          produced  of the channel      >  the message's sequence number
- *     a free slot      consumed  of the channel      >= sequence number + 1 - depth
- *     REDUCE, GATHER   arrivals  of the barrier      >= members x (how many meetings this one is)
- *     a collective     arrivals  of the barrier      likewise
- *     the next step    granted   of the gate         >= steps this device has done + 1
+ *     RECEIVE          arrived   of the link         >  the message's sequence number
+ *     a free slot      credit    of the link         >= sequence number + 1 - depth
+ *     REDUCE, GATHER   the transport says which counter, and what it must reach
+ *     a collective     likewise
+ *     the next step    granted   of the runner       >= steps it has done + 1
+ *     a turn           turn      of the runner       >= number of the instruction (strict plans)
  *     a row's place    taken     of the outfeed      >= row + 1 - capacity
- *     a transfer       io_done   of the device       >= the number of that transfer (also at the end of a run: all)
- *     a piece          io_done   of the other replicas of the device, likewise
- *     the next run     runs      of the engine       >= runs this device has done + 1
+ *     a transfer       io_done   of the runner       >= the number of that transfer (also at the end of a run: all)
+ *     a sum            sums_done of the runner       >= sums that it has begun
+ *     the next run     runs      of the engine       >= runs it has done + 1
  *
- * so a parked device is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
- * is a hint only: whoever takes the device looks again.
+ * so a parked runner is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
+ * is a hint only: whoever takes the runner looks again.
  *
  * No wake-up is lost. A parker writes the pair, gives ownership up, and looks at the counter once more; whoever raises
- * a counter then looks whether the device that may wait for it is unowned and ready, and wakes a sleeper if so.
+ * a counter then looks whether the runner that may wait for it is unowned and ready, and wakes a sleeper if so.
  * Sleepers announce themselves before their last look (core/threads.h). These stores and looks are sequentially
  * consistent, hence of any two that could miss each other one sees the other. A raised counter costs no system call
- * while nobody sleeps, and wakes nobody when its device is running or waits for something else.
+ * while nobody sleeps, and wakes nobody when its runner is at work or waits for something else. Workers never sleep
+ * long with a transport that has to be polled: nobody would wake them for what is on its way.
  *
- * Channels and credits. An edge between devices is a ring of `depth` slots in the receiver's memory and two counters.
- * The producer writes straight into slot (sequence number % depth) after it has seen that the slot is free, SEND raises
- * `produced`, the last reader raises `consumed`: flow control by credits, without locks or copies. Sequence numbers
- * count over the life of the engine, so nothing is reset between steps or runs.
- *
- * A message leaves as soon as it is written, which may be in the middle of an action: the gradient for the stage before
- * does not wait for the gradients of weights behind it. The plan says after which call; the SEND that comes in its turn
- * then has nothing left to do.
+ * Messages. A producer writes into the window of a message once the transport has credit for it, SEND posts it, the
+ * last reader releases the slot that it came in. Sequence numbers count over the life of the engine, so nothing is
+ * reset between steps or runs. A message leaves as soon as it is written, which may be in the middle of an action: the
+ * gradient for the stage before does not wait for the gradients of weights behind it. The plan says after which call;
+ * the SEND that comes in its turn then has nothing left to do.
  *
  * Helping. A kernel call is cut into parts by its shapes. Where there is more than one worker the owner of a call
- * publishes its parts in the device's ticket, one 64-bit word: (generation, end, beginning of the parts left); always,
+ * publishes its parts in the runner's ticket, one 64-bit word: (generation, end, beginning of the parts left); always,
  * because one who becomes idle in the middle of a part would otherwise wait until the owner comes to the next. A part
  * is claimed by a compare-and-swap: by the owner from the beginning, by helpers from the end, so that in one call after
  * the other the same part of the data tends to stay with the same core. A helper that read an old ticket fails, because
  * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
- * about the call is stable. Scratch that only a part that runs needs is told apart by runners: the owner is runner 0, a
+ * about the call is stable. Scratch that only a part that runs needs is told apart by who runs it: the owner is 0, a
  * helper has the number of the first part it claimed of the call. That is part 0 only when the owner claims none. The
- * owner runs `prepare`, claims parts like everyone, waits for those that others took, does the same with the parts of
- * `combine`, and runs `finish`. A helper looks after each part whether there is a device that it can take, and leaves
- * for it. With nobody idle all this is one compare-and-swap a part, on a line that is the owner's alone; with one
- * worker it is nothing. Who runs a part never changes a bit: parts write disjoint memory, sums over parts are made by
- * `combine` and `finish` in part order.
+ * device decides what a call is made of (prepare, parts, combine, finish); for each of its lists of parts the owner
+ * claims like everyone and waits for those that others took. A helper looks after each part whether there is a runner
+ * that it can take, and leaves for it. With nobody idle all this is one compare-and-swap a part, on a line that is the
+ * owner's alone; with one worker it is nothing. Who runs a part never changes a bit: parts write disjoint memory, sums
+ * over parts are made by `combine` and `finish` in part order.
  *
  * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
- * program. LOAD and STORE (and loads and stores of optimiser state inside an update) only raise `io_issued`; the
- * copying is done beside the program, in order, by whoever holds the device's queue: an I/O thread, a worker without
- * anything better to do, or the worker whose device waits for a transfer that nobody has begun. `io_done` says how far
+ * program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`; the
+ * copying is done beside the program, in order, by whoever holds the runner's queue: an I/O thread, a worker without
+ * anything better to do, or the worker whose runner waits for a transfer that nobody has begun. `io_done` says how far
  * it is. The plan knows which transfers each instruction and each call of an update needs to be done
  * (plan/transfers.c).
  *
- *     device   LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
+ *     program  LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
  *     queue      ==== 1 ====             ======= 2 =======
  *
  * A queue is held by a flag that is taken or left alone, never waited for. The holder looks again after letting go, the
- * issuer wakes a sleeper after raising `io_issued`, and a device that must wait does the transfers itself if the queue
+ * issuer wakes a sleeper after raising `io_issued`, and a runner that must wait does the transfers itself if the queue
  * is free; so no transfer is forgotten, with any number of I/O threads and with none.
  *
- * Of sharded weights each replica's store has a piece. LOAD copies all pieces into the window, STORE takes the own one
- * away: the next load gathers what the others have updated. A load must see the stores that come before it in the
- * program, of all replicas, and a store must leave alone what one of them has yet to load. So such a transfer waits for
- * `io_done` of the other replicas' queues; while it does its queue counts as having nothing to do.
+ * Of sharded weights each replica's store has a piece. LOAD fetches the others' pieces into the window, STORE takes the
+ * own one away: the next load gathers what the others have updated. A load must see the stores that come before it in
+ * the program, of all replicas, and a store must leave alone what one of them has yet to load. So runners tell each
+ * other how far their queues are, and such a transfer waits until it has been told; while it does, and while pieces are
+ * on their way, its queue counts as having nothing to do.
  *
- * Reductions over replicas meet at a barrier (parked, not blocked: one worker can run any number of replicas). Replica
- * r then adds its r-th slice over replicas 0, 1, 2, ... in this order and writes the sum into every replica's copy; a
- * second barrier ends it. Each element is thus summed once, in one order, wherever and whenever that happens. When the
- * replicas update a piece each, replica r adds up its r-th piece, in the same order, for itself alone; after the update
- * GATHER, between two such barriers, lets each replica copy the others' pieces of the new weights.
+ * Replicas meet: for sums of gradients, for pieces of new weights, and for collectives of the model, which are calls
+ * inside a forward or a backward. A runner brings what it has to a meeting, is parked, does its share when all are
+ * there, is parked again, and goes on when all have theirs (collective.c), so that one worker can run any number of
+ * replicas. Each element is summed once, in the members' order, wherever and whenever that happens. Replicas of a mesh
+ * (brigade/mesh.h) are in a group along each set of its axes. All run one program, so the members of a group come to
+ * the same meetings in the same order, and what cannot deadlock for one replica cannot for all.
  *
- * Replicas of a mesh (brigade/mesh.h) are in a group along each set of its axes, and each device has a barrier for each
- * group. Gradients, weights and pieces of them meet along the data axis. Collectives of the model are calls inside a
- * forward or a backward, along tensor axes: the device arrives, is parked and goes on with the same call when its group
- * has met, twice, as above. All replicas run one program, so the members of a group come to the same meetings in the
- * same order, and what cannot deadlock for one replica cannot for all.
+ * The caller as worker. An engine of one worker, which is not to be bound, has no thread for it: the thread in
+ * bgi_engine_run does the work itself, and looks at the limit whenever it has nothing to do. It would not come back
+ * from a kernel that hangs, so this is for plans whose kernels are all the library's.
  *
- * Failure. The thread in bgi_engine_run wakes now and then and looks whether any device made progress. If none did for
- * the limit, or a device failed, the engine is dead: workers leave, the run reports the device at fault. A worker that
- * does not come back from a kernel cannot be ended; it is detached at destroy, and the engine's memory stays until that
- * kernel returns (the last such worker frees it). The plan's memory is the caller's: keep it until then.
+ * Sums of gradients may go on beside the program: REDUCE brings what is to be summed and the device does what follows,
+ * up to the instruction that needs the sum (plan/beside.c). Who holds the device's queue of transfers does its share
+ * when all have come, and notes when all have theirs: an I/O thread, a worker without anything better to do, or the
+ * worker whose device needs it. One such sum of a device is under way at a time; other meetings of the same group wait
+ * for it.
+ *
+ * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when it has
+ * been told so many are done, and tells the device of the next one when the instruction and all transfers that it
+ * issued are done. All replicas take the same turns, so those that meet in one are there.
+ *
+ * Failure. The thread in bgi_engine_run wakes now and then and looks whether any runner made progress. If none did for
+ * the limit, or one has told the host that it failed, the engine is dead: workers leave, the run reports the device at
+ * fault. A worker that does not come back from a kernel cannot be ended; it is detached at destroy, and the engine's
+ * memory stays until that kernel returns (the last such worker frees it). The plan's memory is the caller's: keep it
+ * until then.
  */
 #ifndef BGI_RUNTIME_ENGINE_H
 #define BGI_RUNTIME_ENGINE_H
@@ -99,22 +112,16 @@
 #include <brigade/session.h>
 
 #include "core/threads.h"
+#include "device/device.h"
 #include "plan/plan.h"
 #include "runtime/feed.h"
+#include "runtime/placement.h"
+#include "transport/ranks.h"
+#include "transport/transport.h"
 
-#define BGI_NO_CALL UINT32_MAX
-#define BGI_NO_CPU  UINT32_MAX
-
-/* One (replica, edge); used when the edge joins two devices. */
-typedef struct bgi_channel {
-    bgi_counter produced, consumed; /* messages */
-    uint64_t sent_ns;               /* the sender's, while tracing: when the last message left */
-} bgi_channel;
-
-/* One plan device, axes and group of replicas along them: the device meets that of the other members here. */
-typedef struct bgi_barrier {
-    bgi_counter arrived, finished;
-} bgi_barrier;
+#define BGI_NO_CALL    UINT32_MAX
+#define BGI_NO_CPU     UINT32_MAX
+#define BGI_NO_REPLICA UINT32_MAX
 
 typedef struct bgi_trace_ring {
     bg_trace_event *events; /* NULL: not tracing */
@@ -123,12 +130,11 @@ typedef struct bgi_trace_ring {
 } bgi_trace_ring;
 
 typedef struct bgi_worker bgi_worker;
-typedef struct bgi_memmap bgi_memmap;
 
 enum { BGI_FAILURE_BYTES = 320 };
 
 /* One (replica, device). */
-struct bgi_device {
+struct bgi_runner {
     /* Read by all who look for work. The pair is written by the owner before it gives ownership up. */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
     _Atomic(bgi_counter *) wait_counter;
@@ -139,11 +145,31 @@ struct bgi_device {
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t ticket; /* generation, beginning, end of the parts left */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
 
+    /* What the host and other devices have told this one. */
+    bgi_counter granted;         /* iterations over the life of the engine that may begin; UINT64_MAX: `end` is known */
+    _Atomic uint64_t end;        /* iterations of this run; UINT64_MAX: not known yet */
+    bgi_counter turn;            /* of a strict plan: instructions that were done when it was told last */
+    _Atomic uint64_t *peer_done; /* by replica: loads and stores done there; NULL: nobody's matter */
+
     /* Transfers. Issued by the owner, done by the holder. */
     bgi_counter io_issued, io_done; /* over the life of the engine */
+    atomic_bool is_fetching;        /* the next one has begun to fetch pieces of others */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool io_is_held;
     size_t io_touched_bytes; /* the holder's, while tracing */
     bgi_trace_ring io_trace; /* the holder's */
+
+    /* A sum over replicas beside the program: begun by the owner, gone on with by the holder of the queue. The pair is
+     * a hint, as that of the program. */
+    bgi_counter sums_begun, sums_done; /* over the life of the engine */
+    _Atomic(bgi_counter *) sum_counter;
+    _Atomic uint64_t sum_target;
+    const bgi_instruction *sum;
+    bgi_exchange *sum_exchanges;
+    bgi_wait sum_meeting;
+    bool sum_is_delivered; /* the device has done its share */
+    uint64_t sum_step;     /* for the trace */
+    uint64_t sum_ns[2];    /* when the share was begun and done, while tracing */
+    uint32_t sum_worker;   /* who did it */
 
     /* Written by the owner, read at leisure by the watching thread. */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* instructions, calls and parts done */
@@ -151,34 +177,41 @@ struct bgi_device {
     _Atomic uint32_t call;                                    /* of the instruction: running; or BGI_NO_CALL */
     _Atomic uint64_t iteration;                               /* steps over the life of the engine */
 
-    /* The owner's; handed on with ownership. Helpers read some of it between parts: not on the line in which the owner
-     * counts its own. */
+    /* The owner's; handed on with ownership. Helpers read these fields between parts, so they are on another cache line
+     * than the owner's progress counters. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_engine *engine;
     const bg_plan *plan;
     const bgi_plan_device *program;
     uint64_t instruction_share; /* 2^32 / instructions */
     uint32_t replica, number;   /* number: of the device within the replica */
-    void **arenas, **remotes;   /* of all devices of the replica */
-    bgi_channel *channels;      /* of the replica */
+    bgi_device *device;
+    bgi_transport *transport;
+    uint32_t index;      /* of all replicas' devices */
+    uint32_t first_link; /* of the replica's edges */
+    uint64_t *sent_ns;   /* by edge, while tracing: when the last message left */
     bool is_between_runs;
-    uint64_t run_count;                 /* runs done */
-    uint64_t run_begin;                 /* iteration of its first step; steady while transfers are under way */
-    uint64_t run_iteration;             /* steps done in this run */
-    uint32_t micro_batch;               /* of the current instruction */
-    uint32_t phase;                     /* of REDUCE, GATHER and a collective call */
-    uint32_t next_call;                 /* of an instruction that waits between its calls; else 0 */
-    uint64_t meetings[BG_MESH_ALL + 1]; /* done, by axes of the groups */
-    size_t touched_bytes;               /* of the arena; by operands only while tracing */
+    bool is_ending;          /* of a strict plan: the instruction is done but for its transfers */
+    uint64_t run_count;      /* runs done */
+    uint64_t run_begin;      /* iteration of its first step; steady while transfers are under way */
+    uint64_t run_iteration;  /* steps done in this run */
+    uint32_t micro_batch;    /* of the current instruction */
+    uint32_t phase;          /* of REDUCE, GATHER and a collective call */
+    uint32_t next_call;      /* of an instruction that waits between its calls; else 0 */
+    bgi_wait meeting;        /* what it waits for in one */
+    bgi_exchange *exchanges; /* room for what it brings to one */
+    size_t touched_bytes;    /* of the arena; by operands only while tracing */
     bgi_trace_ring trace;
     bg_status failure_status;
     char failure[BGI_FAILURE_BYTES];
 
     /* The call that runs; read by helpers that hold a part of it. */
+    void *host_value; /* room for an output; NULL where the host can see it */
     bg_kernel_call kernel_call;
     bg_kernel_env env;
     bg_kernel_function run_part;
     uint32_t part_count;
-    void **operands; /* room for the widest call */
+    bool call_is_long; /* worth waking a sleeper for */
+    void **operands;   /* room for the widest call */
 };
 
 struct bgi_worker {
@@ -186,23 +219,55 @@ struct bgi_worker {
     pthread_t thread;
     uint32_t number;
     uint32_t cpu;    /* the system's number; BGI_NO_CPU: not bound */
+    bool is_caller;  /* no thread: the one in bgi_engine_run */
     bool does_io;    /* nothing but transfers */
     bool has_exited; /* under the engine's mutex */
 };
 
+/* Memory for remote stores that somebody else has: files, say. The engine lets go of it when its last worker has left,
+ * which may be after bgi_engine_destroy. */
+typedef struct bgi_stores {
+    void *user;
+    void *(*address)(const void *user, uint32_t device); /* of all replicas' devices; NULL: it has none for this one */
+    void (*close)(void *user);                           /* NULL: nothing to let go of */
+} bgi_stores;
+
+/* What an engine runs on. */
+typedef struct bgi_engine_options {
+    const bgi_ranks *ranks;                   /* whose devices are whose; NULL: all are of this process */
+    const bgi_device_type *device_type;       /* NULL: the CPU */
+    const bgi_transport_type *transport_type; /* NULL: threads */
+    bgi_stores stores; /* all zero: the devices' own; the engine's, also when it cannot be created */
+} bgi_engine_options;
+
 struct bgi_engine {
     const bg_plan *plan;
+    bg_plan *own_plan; /* the same, when it goes with the session and the engine (own_plan.c); else NULL */
     uint64_t created_ns;
-    uint32_t device_count; /* of all replicas */
-    bgi_device *devices;   /* [replica][device] */
-    bgi_channel *channels; /* [replica][edge] */
-    bgi_barrier *barriers; /* [device][axes][group]; see bgi_engine_barrier */
-    void **arenas;         /* [replica][device] */
-    void **remotes;        /* [replica][device]; NULL where there is none */
-    bgi_memmap *memmap;    /* the files that they are in; NULL: in memory */
-    float **sums;          /* [output][replica]: of outputs in 16 bits that are summed; else NULL */
+    uint32_t device_count;  /* of all replicas */
+    const bgi_ranks *ranks; /* NULL: one process; else the own copy */
+    bgi_ranks own_ranks;
+    uint32_t *own_owners;
+    bgi_runner *runners; /* [replica][device]; those of other ranks are empty */
+    bgi_runner **local;  /* those of this rank, from the end of the pipeline to its beginning */
+    uint32_t local_count;
+    _Atomic uint64_t *rank_progress;  /* by rank: how much it has done when it told last; NULL: one process */
+    char lost[BGI_FAILURE_BYTES * 2]; /* what another rank has said when it gave up; "": nothing */
+    bg_status lost_status;
+    bgi_transport *transport;
+    bgi_link *links;        /* [replica][edge] */
+    bgi_group *groups;      /* [device][axes][group]; see bgi_engine_group */
+    uint32_t *members;      /* of all groups */
+    uint64_t *sent_ns;      /* [replica][edge], while tracing; else NULL */
+    uint32_t turn_count;    /* instructions of a step on all devices */
+    uint32_t *turn_devices; /* [turn]: whose it is */
+    const bgi_device_type *device_type;
+    bgi_device **devices; /* [replica][device]; NULL: another rank's */
+    bgi_stores stores;    /* whose memory the remote stores are, where it is not the devices' */
+    float **sums;         /* [output][replica]: of outputs in 16 bits that are summed; else NULL */
     uint32_t sum_count;
-    void **operands; /* of all devices */
+    uint32_t *output_devices; /* [output]: who makes it */
+    void **operands;          /* of all devices */
 
     /* The run. */
     bgi_run given;      /* the run's own copy: a worker inside a kernel that never returns outlives the caller's */
@@ -212,6 +277,8 @@ struct bgi_engine {
     bgi_counter spare_count;  /* workers that are about it, or look whether there is any */
     bgi_counter runs;         /* begun */
     bgi_counter devices_left; /* not done with the run; counts down */
+    atomic_bool asks_to_stop; /* this rank would like no further run */
+    bool is_asked_to_stop;    /* some rank had said so when the last run was over */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
     bool is_dead;             /* after a failure or timeout */
@@ -228,98 +295,131 @@ struct bgi_engine {
 
     bgi_worker *workers;
     uint32_t worker_count; /* I/O threads included; they come last */
-    uint64_t tolerance;    /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
+    bool is_driven;        /* workers[0] is the caller of bgi_engine_run; there is no other but I/O threads */
+    char cpus[BGI_PLACEMENT_TEXT_BYTES]; /* that unbound workers may use: "0-3"; "": unknown */
+    uint64_t tolerance; /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
 };
 
 /* ---- groups of replicas ---- */
 
-static inline bg_mesh bgi_device_place(const bgi_device *device)
+static inline bg_mesh bgi_runner_place(const bgi_runner *runner)
 {
-    const bg_mesh mesh = bgi_plan_mesh(device->plan);
+    const bg_mesh mesh = bgi_plan_mesh(runner->plan);
 
-    return bg_mesh_coordinates(&mesh, device->replica);
+    return bg_mesh_coordinates(&mesh, runner->replica);
 }
 
-/* Where the members of the replica's group along the axes meet. */
-static inline bgi_barrier *bgi_engine_barrier(const bgi_engine *engine, uint32_t device, uint32_t axes,
-                                              uint32_t replica)
+/* The transport's number of the replica's group along the axes. */
+static inline uint32_t bgi_engine_group(const bgi_engine *engine, uint32_t device, uint32_t axes, uint32_t replica)
 {
     const bg_mesh mesh = bgi_plan_mesh(engine->plan);
 
-    return &engine->barriers[((size_t)device * (BG_MESH_ALL + 1) + axes) * engine->plan->replicas +
-                             bg_mesh_group_index(&mesh, axes, replica)];
+    return (device * (BG_MESH_ALL + 1) + axes) * engine->plan->replicas + bg_mesh_group_index(&mesh, axes, replica);
 }
 
 /* Replicas that have pieces of one variable: those that differ from this one in their data coordinate only; this one is
  * at its place among them. */
-static inline uint32_t bgi_group_size(const bgi_device *device)
+static inline uint32_t bgi_group_size(const bgi_runner *runner)
 {
-    return bgi_plan_data_replicas(device->plan);
+    return bgi_plan_data_replicas(runner->plan);
 }
-static inline uint32_t bgi_group_place(const bgi_device *device)
+static inline uint32_t bgi_group_place(const bgi_runner *runner)
 {
-    return bgi_device_place(device).data;
+    return bgi_runner_place(runner).data;
 }
-/* The same device of a member of the replica's group along the axes. */
-static inline bgi_device *bgi_group_member(const bgi_device *device, uint32_t axes, uint32_t member)
+/* The replica of a member of the replica's group along the axes; and the transport's number of the same device there.
+ */
+static inline uint32_t bgi_group_replica(const bgi_runner *runner, uint32_t axes, uint32_t member)
 {
-    const bg_mesh mesh = bgi_plan_mesh(device->plan);
-    const uint32_t replica = bg_mesh_group_at(&mesh, axes, device->replica, member);
+    const bg_mesh mesh = bgi_plan_mesh(runner->plan);
 
-    return &device->engine->devices[(size_t)replica * device->plan->device_count + device->number];
+    return bg_mesh_group_at(&mesh, axes, runner->replica, member);
+}
+static inline uint32_t bgi_group_device(const bgi_runner *runner, uint32_t axes, uint32_t member)
+{
+    return bgi_group_replica(runner, axes, member) * runner->plan->device_count + runner->number;
+}
+
+/* Whether outputs come of an instruction: a HOST_OUT, or an update that makes some. */
+static inline bool bgi_instruction_brings_out(const bgi_instruction *instruction)
+{
+    return instruction->action.kind == BG_ACTION_HOST_OUT ||
+           (instruction->action.kind == BG_ACTION_UPDATE && instruction->copy_count > 0);
 }
 
 /* ---- engine.c ---- */
 
-/* Checks the plan, takes memory, opens files, uploads constants, starts the workers. */
-bg_status bgi_engine_create(const bg_plan *plan, bgi_engine **out, bg_error *error);
+/* Checks the plan, takes memory, uploads constants, starts the workers. */
+bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out, bg_error *error);
 void bgi_engine_destroy(bgi_engine *engine);
 /* One run of the plan; *out_iterations: how many steps were done. After a failure the engine is dead. */
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* Address of a fixed place (no edge). Between runs only. */
-void *bgi_engine_address(const bgi_engine *engine, uint32_t replica, const bgi_operand *operand);
-/* Copies `data` there. Between runs only. */
-void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_operand *operand, const void *data,
+/* The host's address of a place; NULL when it cannot see there. Between runs only, as what follows. */
+void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place);
+/* Copies `data` to a place, and from there. */
+void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_place *place, const void *data,
                       size_t size_bytes);
+void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place *place, void *data, size_t size_bytes);
+/* The same of all ranks, on all ranks: `readers` (by rank; NULL: all) get what the owner of the place has. `data` may
+ * be NULL where nobody reads it. */
+bg_status bgi_engine_fetch(const bgi_engine *engine, uint32_t replica, const bgi_place *place, const bool *readers,
+                           void *data, size_t size_bytes, bg_error *error);
+/* Whether a device is this rank's. */
+static inline bool bgi_engine_has(const bgi_engine *engine, uint32_t replica, uint32_t device)
+{
+    return bgi_ranks_has(engine->ranks, replica * engine->plan->device_count + device);
+}
+/* Whether the run is done or has failed. */
+static inline bool bgi_engine_is_over(bgi_engine *engine)
+{
+    return atomic_load(&engine->has_failed) || atomic_load(&engine->devices_left.value) == 0;
+}
+/* What a transport brings: events.told. */
+void bgi_engine_told(void *user, uint32_t to, const bgi_note *note);
 /* Frees an engine whose workers are gone. */
 void bgi_engine_free(bgi_engine *engine);
 
 /* ---- worker.c ---- */
 
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);
+/* The calling thread works as workers[0] of a driven engine, until the run is over, or once it has waited at most
+ * `timeout_ns` for something to do. */
+void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
 /* The ready device that is least advanced; a hint. NULL when none is ready. */
-bgi_device *bgi_workers_find_device(const bgi_engine *engine);
+bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
 /* Tells all to leave and waits for them, at most `limit_ns` (UINT64_MAX: as long as it takes); true when all left. */
 bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
 
-/* ---- device.c ---- */
+/* ---- runner.c ---- */
 
 /* Advances an owned device until it must wait (the pair says for what), the engine stops, or another device should be
  * run first: true then. */
-bool bgi_device_advance(bgi_device *device, const bgi_worker *worker);
+bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker);
 /* Ends the engine for a reason. For the owner. */
-void bgi_device_fail(bgi_device *device, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
+void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 /* Where an operand is now. */
-void *bgi_device_address(bgi_device *device, const bgi_operand *operand, size_t size_bytes);
+void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t size_bytes);
 /* Whether the device has nothing to wait for; notes what it waits for when it has. For the owner. */
-bool bgi_device_reached(bgi_device *device, bgi_counter *counter, uint64_t target);
+bool bgi_runner_reached(bgi_runner *runner, bgi_counter *counter, uint64_t target);
+/* Tells another device, or the host. */
+void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64_t value);
 /* Raises a counter that `waiting` may wait for and sees to it that someone goes on with it. */
-void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_device *waiting);
+void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_runner *waiting);
 
 /* For the owner. Release: the watching thread that gives up on a kernel has seen all that came before it, such as the
  * reading of the caller's inputs. */
-static inline void bgi_device_add_progress(bgi_device *device)
+static inline void bgi_runner_add_progress(bgi_runner *runner)
 {
-    const uint64_t progress = atomic_load_explicit(&device->progress, memory_order_relaxed);
+    const uint64_t progress = atomic_load_explicit(&runner->progress, memory_order_relaxed);
 
-    atomic_store_explicit(&device->progress, progress + 1, memory_order_release);
+    atomic_store_explicit(&runner->progress, progress + 1, memory_order_release);
 }
 
 /* A parked device that can go on; a hint. */
-static inline bool bgi_device_is_ready(bgi_device *device)
+static inline bool bgi_runner_is_ready(bgi_runner *runner)
 {
-    return !atomic_load(&device->is_owned) &&
-           atomic_load(&atomic_load(&device->wait_counter)->value) >= atomic_load(&device->wait_target);
+    return !atomic_load(&runner->is_owned) &&
+           atomic_load(&atomic_load(&runner->wait_counter)->value) >= atomic_load(&runner->wait_target);
 }
 
 /* ---- io.c ---- */
@@ -330,38 +430,55 @@ static inline bool bgi_device_is_ready(bgi_device *device)
 
 /* Does issued transfers in order until `until` of them are done in all, when nobody else holds the queue; true when it
  * did any. */
-bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until);
+bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until);
 /* There are transfers that nobody does; a hint. */
-bool bgi_io_is_wanted(bgi_device *device);
-/* The same device of another replica, which the next transfer of the queue waits for; NULL: none. */
-const bgi_device *bgi_io_late_peer(const bgi_device *device);
+bool bgi_io_is_wanted(bgi_runner *runner);
+/* Somebody who sleeps may do them. */
+void bgi_io_wake(bgi_engine *engine);
+/* A replica of the device has come so far. */
+void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done);
+/* Another replica that the next transfer of the queue waits for; BGI_NO_REPLICA: none. */
+uint32_t bgi_io_late_replica(const bgi_runner *runner);
 /* For the owner: the next `count` transfers may run. */
-void bgi_io_issue(bgi_device *device, uint32_t count);
+void bgi_io_issue(bgi_runner *runner, uint32_t count);
 /* For the owner: whether so many are done. Does them if nobody else does; notes what it waits for if not. */
-bool bgi_io_reached(bgi_device *device, const bgi_worker *worker, uint64_t target);
+bool bgi_io_reached(bgi_runner *runner, const bgi_worker *worker, uint64_t target);
 
 /* ---- share.c ---- */
 
 /* Runs all parts of the device's call, with help when somebody is idle. `is_long`: worth waking a sleeper for. */
-void bgi_parts_run(bgi_device *device, bool is_long);
+void bgi_parts_run(bgi_runner *runner, bool is_long);
 /* Runs parts of the device's call, if it has published any, until none is left or a device is ready; the number done.
  */
-uint32_t bgi_parts_help(bgi_device *device);
-bool bgi_parts_wanted(bgi_device *device);
+uint32_t bgi_parts_help(bgi_runner *runner);
+bool bgi_parts_wanted(bgi_runner *runner);
 
 /* ---- collective.c ---- */
 
 /* One REDUCE or GATHER as far as it goes; true when it is done. */
-bool bgi_collective_advance(bgi_device *device, const bgi_instruction *instruction, const bgi_worker *worker);
+bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker);
 /* The same for a collective among an instruction's calls. */
-bool bgi_collective_call(bgi_device *device, const bgi_call *call, const bgi_worker *worker);
+bool bgi_collective_call(bgi_runner *runner, const bgi_call *call, const bgi_worker *worker);
+/* Whether any sum of the program goes on beside it (engine.c). */
+bool bgi_has_sums_beside(const bgi_plan_device *program);
+/* For the owner: begins a REDUCE that goes on beside the program. */
+void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction);
+/* For the holder of the queue: goes on with it as far as it goes; whether it did anything. */
+bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker);
+/* There is one that can go on; a hint. */
+bool bgi_sum_is_wanted(const bgi_runner *runner);
+/* For the owner: whether it is done. Goes on with it if nobody else does; notes what it waits for if not. */
+bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
+/* What members of a group of so many exchange for a variable of REDUCE or GATHER, for a call: without addresses. */
+bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
+bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
 /* ---- stream.c ---- */
 
-void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction);
-void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction);
+void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction);
+void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction);
 /* Whether outfeeds have room for what the HOST_OUT or U brings; notes what the device waits for. */
-bool bgi_stream_has_room(bgi_device *device, const bgi_instruction *instruction);
+bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction);
 /* Micro-batches of a run that the caller gives for each input, and gets of an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output);
@@ -376,13 +493,13 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
 bg_status bgi_trace_init(bgi_trace_ring *ring, uint32_t capacity, bg_error *error);
 void bgi_trace_clear(bgi_trace_ring *ring);
 /* Records an event of the device's current instruction that ends now; returns now. */
-uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
+uint64_t bgi_trace_add(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
 /* The same of an event that has ended before. */
-void bgi_trace_add_span(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
+void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
                         uint64_t end_ns);
-static inline bool bgi_trace_is_on(const bgi_device *device)
+static inline bool bgi_trace_is_on(const bgi_runner *runner)
 {
-    return device->trace.events != NULL;
+    return runner->trace.events != NULL;
 }
 
 #endif

@@ -5,11 +5,15 @@
 #include "runtime/session.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <brigade/loop.h>
 
 #include "core/error.h"
+#include "options/optimizer.h"
+#include "runtime/weights.h"
+#include "transport/ranks.h"
 
 /* ---- what is given ---- */
 
@@ -43,7 +47,7 @@ static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t li
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%llu iterations: in inference the device iterations are part of the plan",
                             (unsigned long long)run->iterations);
-    for (uint32_t i = 0; i < plan->output_count && limit > plan->iterations && !run->synthetic; i++) {
+    for (uint32_t i = 0; i < bgi_plan_output_count(plan) && limit > plan->iterations && !run->synthetic; i++) {
         const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;
         if (has_array)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -65,7 +69,7 @@ static bg_status check_rates(const bg_plan *plan, const double *rates, uint64_t 
         return BG_OK;
     if (!plan->training)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning rates for a session for inference, which has no optimiser");
+                            "learning rates for a session for inference, which has no optimizer");
     if (limit == BG_ENDLESS)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "learning rates for a run without an end; give the run iterations, or set one rate");
@@ -97,8 +101,17 @@ static const bgi_plan_variable *carried_variable(const bg_plan *plan, uint32_t i
     return &plan->variables[plan->carried[index]];
 }
 
+static void write_zeros(bg_session *session, const bgi_plan_variable *variable, void *zeros)
+{
+    memset(zeros, 0, bg_type_size_bytes(&variable->type));
+    for (uint32_t replica = 0; replica < session->plan->replicas; replica++)
+        for (uint32_t p = 0; p < variable->place_count; p++)
+            bgi_engine_write(session->engine, replica, &variable->places[p], zeros,
+                             bg_type_size_bytes(&variable->type));
+}
+
 /* First values, and whether a while loop has a first iteration at all. */
-static void give_carried(bg_session *session, const bg_run *run, bgi_run *out)
+static bg_status give_carried(bg_session *session, const bg_run *run, bgi_run *out, bg_error *error)
 {
     const bg_plan *plan = session->plan;
     const void *values[BG_LOOP_MOST_CARRIED];
@@ -109,20 +122,20 @@ static void give_carried(bg_session *session, const bg_run *run, bgi_run *out)
         if (run->carried_in != NULL && run->carried_in[i] != NULL)
             bgi_session_upload(session, variable, run->carried_in[i]);
         else
-            for (uint32_t replica = 0; replica < plan->replicas; replica++)
-                for (uint32_t p = 0; p < variable->place_count; p++)
-                    memset(bgi_engine_address(session->engine, replica, &variable->places[p]), 0,
-                           bg_type_size_bytes(&variable->type));
-        values[i] = bgi_engine_address(session->engine, 0, &variable->places[0]);
+            write_zeros(session, variable, session->carried[i]);
+        values[i] = session->carried[i];
+        BGI_TRY(bgi_engine_fetch(session->engine, 0, &variable->places[0], NULL, session->carried[i],
+                                 bg_type_size_bytes(&variable->type), error));
     }
     if (plan->condition == NULL)
-        return;
+        return BG_OK;
     bgi_interpret_condition(plan->condition, session->condition_memory, values, &goes_on);
     if (!(goes_on > 0.0))
         out->limit = 0;
+    return BG_OK;
 }
 
-static void return_carried(const bg_session *session, const bg_run *run)
+static bg_status return_carried(const bg_session *session, const bg_run *run, bg_error *error)
 {
     const bg_plan *plan = session->plan;
 
@@ -130,9 +143,10 @@ static void return_carried(const bg_session *session, const bg_run *run)
         const bgi_plan_variable *variable = carried_variable(plan, i);
         const size_t size = bg_type_size_bytes(&variable->type);
         for (uint32_t replica = 0; run->carried_out[i] != NULL && replica < plan->replicas; replica++)
-            memcpy((char *)run->carried_out[i] + replica * size,
-                   bgi_engine_address(session->engine, replica, &variable->places[0]), size);
+            BGI_TRY(bgi_engine_fetch(session->engine, replica, &variable->places[0], NULL,
+                                     (char *)run->carried_out[i] + replica * size, size, error));
     }
+    return BG_OK;
 }
 
 /* ---- a run ---- */
@@ -155,19 +169,45 @@ static bg_status begin_outfeeds(bg_session *session, const bgi_run *run, bg_erro
     return BG_OK;
 }
 
+/* Of several ranks the first whose data failed says so to all. `own`: what this one's did. */
+static bg_status share_failure(const bg_session *session, const bg_error *own, bg_error *error)
+{
+    struct {
+        uint64_t status;
+        char text[256];
+    } said;
+
+    for (uint32_t rank = 0; rank < session->engine->ranks->carrier->rank_count; rank++) {
+        memset(&said, 0, sizeof said);
+        said.status = (uint64_t)own->status;
+        snprintf(said.text, sizeof said.text, "%.*s", (int)sizeof said.text - 1, own->message);
+        BGI_TRY(bgi_ranks_share(session->engine->transport, rank, &said, sizeof said, error));
+        if (said.status != BG_OK && said.status != BG_ERROR_RANGE)
+            return bg_error_set(error, (bg_status)said.status, "rank %u: %s", rank, said.text);
+    }
+    return bg_error_set(error, own->status, "%s", own->message);
+}
+
 /* Data that ended, or failed, before the run did. */
 static bg_status check_data(const bg_session *session, const bgi_run *run, uint64_t first, uint64_t iterations,
                             bg_error *error)
 {
     const bg_plan *plan = session->plan;
 
-    if (run->infeed == NULL || run->is_synthetic || iterations >= run->limit || session->engine->gate.wants_end ||
-        bgi_infeed_end(run->infeed) >= first + (iterations + 1) * bgi_infeed_elements(plan))
+    if (run->infeed == NULL || run->is_synthetic || iterations >= run->limit || session->engine->gate.wants_end)
+        return BG_OK;
+    if (session->engine->ranks != NULL) {
+        bg_error own = {0};
+        bgi_infeed_report(run->infeed, iterations, &own);
+        return share_failure(session, &own, error);
+    }
+    if (bgi_infeed_end(run->infeed) >= first + (iterations + 1) * bgi_infeed_elements(plan))
         return BG_OK;
     return bgi_infeed_report(run->infeed, iterations, error);
 }
 
-bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
+/* Inside the session's weights. */
+static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
     const uint64_t planned = plan->is_loop ? plan->loop_iterations : plan->iterations;
@@ -181,26 +221,26 @@ bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t 
                    .limit = given->iterations != 0 ? given->iterations : planned,
                    .condition_output = plan->condition != NULL ? plan->condition_output : BGI_NO_OUTPUT,
                    .is_synthetic = given->synthetic,
-                   .learning_rates = given->learning_rates};
+                   .scalars = given->learning_rates,
+                   .scalar = BGI_OPTIMIZER_RATE};
     uint64_t iterations = 0, first = 0;
     bg_error own = {0};
     bg_status status;
 
-    if (out_iterations != NULL)
-        *out_iterations = 0;
     BGI_TRY(check_inputs(plan, given, error));
     BGI_TRY(check_limit(plan, given, run.limit, error));
     BGI_TRY(check_rates(plan, given->learning_rates, run.limit, error));
     BGI_TRY(find_stop(session, given->stop, &run.stop_output, error));
     if (plan->condition != NULL && run.limit > plan->loop_iterations)
         run.limit = plan->loop_iterations;
-    give_carried(session, given, &run);
+    BGI_TRY(give_carried(session, given, &run, error));
     BGI_TRY(begin_outfeeds(session, &run, error));
     if (run.infeed != NULL && !run.is_synthetic)
         first = bgi_infeed_first(run.infeed);
     status = bgi_session_run(session, &run, &iterations, &own);
+    if (status == BG_OK)
+        status = return_carried(session, given, &own);
     if (status == BG_OK) {
-        return_carried(session, given);
         if (out_iterations != NULL)
             *out_iterations = iterations;
         status = check_data(session, &run, first, iterations, &own);
@@ -209,11 +249,42 @@ bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t 
     return status != BG_OK ? bg_error_set(error, status, "%s", own.message) : BG_OK;
 }
 
-bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error)
+static bg_status begin(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
 
-    if ((plan->input_count > 0 && inputs == NULL) || (plan->output_count > 0 && outputs == NULL))
+    return bgi_weights_enter(session->weights, session,
+                             plan->training  ? "a training run"
+                             : plan->is_loop ? "a run of a loop"
+                                             : "an inference run",
+                             error);
+}
+
+bg_status bg_session_execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(given, "run", __func__, error));
+    BGI_TRY(bgi_struct_check(given->struct_bytes, sizeof *given, "bg_run", NULL, error));
+
+    bg_status status;
+
+    if (out_iterations != NULL)
+        *out_iterations = 0;
+    BGI_TRY(begin(session, error));
+    status = execute(session, given, out_iterations, error);
+    bgi_weights_leave(session->weights);
+    return status;
+}
+
+bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+
+    const bg_plan *plan = session->plan;
+
+    if ((plan->input_count > 0 && inputs == NULL) || (bgi_plan_output_count(plan) > 0 && outputs == NULL))
         return bg_error_set(error, BG_ERROR_INVALID, "the list of %s is missing",
                             plan->input_count > 0 && inputs == NULL ? "inputs" : "outputs");
     return bg_session_execute(session, &(bg_run){.inputs = inputs, .outputs = outputs}, NULL, error);
@@ -221,31 +292,53 @@ bg_status bg_session_run(bg_session *session, const void *const *inputs, void *c
 
 bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *const *outputs, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(infeed, "infeed", __func__, error));
     return bg_session_execute(session, &(bg_run){.infeed = infeed, .outputs = outputs}, NULL, error);
 }
 
-bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
-                                bg_error *error)
-{
-    bg_infeed_options options = bg_infeed_options_default();
+typedef bg_status (*open_infeed)(void *user, bg_infeed **out, bg_error *error);
 
-    options.first_epoch = epoch;
-    if (session->iterator == NULL || session->iterator_loader != loader || session->iterator_epoch != epoch) {
-        bg_infeed *infeed = NULL;
-        bg_status status;
-        bg_infeed_destroy(session->iterator);
-        session->iterator = NULL;
-        BGI_TRY(bg_infeed_create_loader(loader, &options, &infeed, error));
-        status = bg_infeed_start(infeed, session, error);
-        if (status != BG_OK) {
-            bg_infeed_destroy(infeed);
-            return status;
-        }
-        session->iterator = infeed;
-        session->iterator_loader = loader;
-        session->iterator_epoch = epoch;
+/* The infeed that the session keeps for a key and a number: the one it has, or a new one. */
+static bg_status open_kept(bg_session *session, const void *key, uint64_t number, open_infeed open, void *user,
+                           bg_error *error)
+{
+    bg_infeed *infeed = NULL;
+    bg_status status;
+
+    if (session->kept_infeed != NULL && session->kept_key == key && session->kept_number == number)
+        return BG_OK;
+    bg_infeed_destroy(session->kept_infeed);
+    session->kept_infeed = NULL;
+    BGI_TRY(open(user, &infeed, error));
+    status = bg_infeed_start(infeed, session, error);
+    if (status != BG_OK) {
+        bg_infeed_destroy(infeed);
+        return status;
     }
-    return bg_session_run_infeed(session, session->iterator, outputs, error);
+    session->kept_infeed = infeed;
+    session->kept_key = key;
+    session->kept_number = number;
+    return BG_OK;
+}
+
+bg_status bg_session_run_kept(bg_session *session, const void *key, uint64_t number, open_infeed open, void *user,
+                              void *const *outputs, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    if (open == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_run_kept: `open` is NULL");
+
+    bg_status status;
+
+    BGI_TRY(begin(session, error));
+    status = open_kept(session, key, number, open, user, error);
+    if (status == BG_OK)
+        status = execute(session, &(bg_run){.infeed = session->kept_infeed, .outputs = outputs}, NULL, error);
+    bgi_weights_leave(session->weights);
+    return status;
 }
 
 void bg_session_stop(bg_session *session)
@@ -257,15 +350,28 @@ void bg_session_stop(bg_session *session)
 
 bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, bg_error *error)
 {
-    return bgi_infeed_start(infeed, session->plan, error);
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(infeed, "infeed", __func__, error));
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    return bgi_infeed_start(infeed, session->engine, error);
 }
 
 bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error)
 {
-    BGI_TRY(bgi_outfeed_attach(outfeed, session->plan, error));
-    outfeed->next = session->outfeeds;
-    session->outfeeds = outfeed;
-    return BG_OK;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(outfeed, "outfeed", __func__, error));
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_outfeed_attach", error));
+    status = bgi_outfeed_attach(outfeed, session->engine, error);
+    if (status == BG_OK) {
+        outfeed->next = session->outfeeds;
+        session->outfeeds = outfeed;
+    }
+    bgi_weights_leave(session->weights);
+    return status;
 }
 
 /* ---- shapes ---- */
@@ -288,6 +394,10 @@ static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, cons
 
 bg_status bg_session_check_input(const bg_session *session, uint32_t index, const bg_type *type, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(type, "type", __func__, error));
+
     bg_stream stream;
     bg_type flat, split;
 
@@ -301,6 +411,10 @@ bg_status bg_session_check_input(const bg_session *session, uint32_t index, cons
 
 bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(stream, "stream", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const bg_type *type = &stream->micro_batch_type;
     const uint64_t transfers = stream->replicas > 0 ? stream->count / stream->replicas : stream->count;
     const uint64_t leading[] = {transfers, stream->replicas};

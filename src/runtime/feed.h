@@ -9,6 +9,9 @@
  *       freed            filled                     an element has as many readers as there are HOST_IN that copy
  *     ----|=================|-----------> element    something of it, in all replicas; the last one frees it
  *
+ * Of several ranks each has an infeed of its own, of the same elements, which takes those that its devices read and
+ * passes over the others; and outfeeds of its own, whose rows have what its devices make.
+ *
  * Outfeed. A ring of rows; devices write leaves of a row, replica by replica and stage by stage; the last writer
  * completes it. Rows are complete in order. A bounded ring has room for the rows of a step less one, and buffer_depth:
  * a step's rows wait for rows of earlier steps only, so a consumer that goes on is all it takes.
@@ -17,8 +20,10 @@
  *     ----|================|================|-----> row      device waits until taken >= row + 1 - capacity
  *
  * Gate. Iterations begin when everything that has a say about them is known: the limit, the infeed, the value that
- * stops the run or keeps a while loop going, a request to stop. A device asks at the beginning of each step. The answer
- * is one for all devices, hence every device does the same iterations.
+ * stops the run or keeps a while loop going, a request to stop. The gate is the host's: a device asks at the beginning
+ * of each step and is granted iterations, by notes of the transport. The answer is one for all devices, hence every
+ * device does the same iterations. Of several ranks rank 0 has the gate; the others pass on what their devices ask and
+ * vote and say how far their infeeds are, and where no value has a say iterations are granted some time ahead.
  *
  * Locks: a queue's own, then the gate's. Nobody holds one while a kernel or a source runs.
  */
@@ -32,15 +37,14 @@
 #include "plan/plan.h"
 
 typedef struct bgi_engine bgi_engine;
-typedef struct bgi_device bgi_device;
+typedef struct bgi_runner bgi_runner;
 
 /* ---- gate.c ---- */
 
 typedef struct bgi_gate {
-    bgi_counter granted;  /* iterations over the life of the engine that may begin; UINT64_MAX: `end` is known */
-    _Atomic uint64_t end; /* iterations of this run; UINT64_MAX: not known yet */
     pthread_mutex_t mutex;
     /* Under the mutex. */
+    uint64_t end;      /* iterations of this run; UINT64_MAX: not known yet */
     uint64_t begun_at; /* iterations of earlier runs */
     uint64_t next;     /* iterations granted in this run */
     uint64_t asked;    /* iterations that a device has come to */
@@ -48,6 +52,9 @@ typedef struct bgi_gate {
     uint32_t votes;    /* of the one after those */
     bool wants_end;    /* somebody said no */
     bool is_on;        /* a run is in progress */
+    /* Iterations of the run that have their data, and where data end; of rank 0 by rank, else only the own ones, as
+     * rank 0 was told. NULL: one process. */
+    uint64_t *ready, *ends;
 } bgi_gate;
 
 typedef enum bgi_pass { BGI_PASS_GO, BGI_PASS_WAIT, BGI_PASS_OVER } bgi_pass;
@@ -58,10 +65,16 @@ void bgi_gate_end(bgi_engine *engine);
 /* Something that the gate depends on may have changed. */
 void bgi_gate_look(bgi_engine *engine);
 void bgi_gate_stop(bgi_engine *engine);
+/* A device has come to an iteration, counted over all runs. What comes late, of an earlier run, is ignored. */
+void bgi_gate_ask(bgi_engine *engine, uint64_t iteration);
+/* What rank 0 hears of another rank's infeed. */
+void bgi_gate_ready(bgi_engine *engine, uint32_t rank, uint64_t ready, uint64_t end);
+/* Rank 0 has said where the run ends (UINT64_MAX: not yet). */
+void bgi_gate_granted(bgi_engine *engine, uint64_t end);
 /* A replica's word after an iteration. */
-void bgi_gate_vote(bgi_engine *engine, bool goes_on);
+void bgi_gate_vote(bgi_engine *engine, uint64_t iteration, bool goes_on);
 /* For the owner, at the beginning of a step; notes what the device waits for. */
-bgi_pass bgi_gate_pass(bgi_device *device);
+bgi_pass bgi_gate_pass(bgi_runner *runner);
 
 /* ---- infeed.c ---- */
 
@@ -75,12 +88,13 @@ uint64_t bgi_infeed_filled(const bg_infeed *infeed);
 uint64_t bgi_infeed_end(const bg_infeed *infeed);
 /* The first element of the run in progress. */
 uint64_t bgi_infeed_first(const bg_infeed *infeed);
-bg_status bgi_infeed_start(bg_infeed *infeed, const bg_plan *plan, bg_error *error);
+/* `engine` says which devices are here. */
+bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_infeed_check(const bg_infeed *infeed, const bg_plan *plan, bg_error *error);
 void bgi_infeed_attach(bg_infeed *infeed, bgi_engine *engine);
 void bgi_infeed_detach(bg_infeed *infeed, uint64_t used_count);
 /* Why the data ended. */
-bg_status bgi_infeed_report(const bg_infeed *infeed, uint64_t iterations, bg_error *error);
+bg_status bgi_infeed_report(bg_infeed *infeed, uint64_t iterations, bg_error *error);
 bool bgi_infeed_feeds(const bg_infeed *infeed, uint32_t input);
 /* Element `number` of the run: the tensor for an input; and that one reader needs it no more. */
 const void *bgi_infeed_tensor(const bg_infeed *infeed, uint64_t number, uint32_t input);
@@ -109,12 +123,13 @@ struct bg_outfeed {
     atomic_bool is_abandoned;
     bgi_counter taken; /* rows; what devices wait for */
 
-    /* Between runs only, but `pending`'s elements. */
+    /* Between runs only, but the elements of `written`. */
     const bg_plan *plan; /* NULL: not attached */
     uint32_t rows_per_step;
+    uint32_t writes_per_row; /* by devices of this rank: leaves and replicas */
     uint64_t capacity;
     uint64_t first_row;        /* of the run */
-    _Atomic uint32_t *pending; /* by slot: writes that its row lacks */
+    _Atomic uint32_t *written; /* by slot: writes that its row has */
     bg_outfeed *next;          /* of the session */
 
     pthread_mutex_t mutex;
@@ -127,7 +142,7 @@ struct bg_outfeed {
     bg_error error;     /* of the run that failed */
 };
 
-bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error);
+bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *error);
 /* A run of at most `iterations` begins, ends; `status` with its message when it failed. */
 bg_status bgi_outfeed_begin(bg_outfeed *outfeed, bgi_engine *engine, uint64_t iterations, bg_error *error);
@@ -135,8 +150,8 @@ void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message)
 /* The session leaves. */
 void bgi_outfeed_close(bg_outfeed *outfeed);
 /* For the device's owner: whether the row of its micro-batch can be written to; notes what it waits for. */
-bool bgi_outfeed_has_room(bgi_device *device, bg_outfeed *outfeed);
-void bgi_outfeed_write(bgi_device *device, bg_outfeed *outfeed, uint32_t leaf, const void *from);
+bool bgi_outfeed_has_room(bgi_runner *runner, bg_outfeed *outfeed);
+void bgi_outfeed_write(bgi_runner *runner, bg_outfeed *outfeed, uint32_t leaf, const void *from);
 
 /* ---- a run, as the engine gets it ---- */
 
@@ -150,13 +165,20 @@ typedef struct bgi_run {
     bg_outfeed *outfeeds;      /* the first one */
     bool (*spare)(void *user); /* or NULL */
     void *spare_user;
-    uint64_t step, optimiser_step;
+    uint64_t step, optimizer_step;
     uint64_t limit;            /* iterations */
     uint32_t stop_output;      /* ends the run when it is above 0; or BGI_NO_OUTPUT */
     uint32_t condition_output; /* ends it when it is not; or BGI_NO_OUTPUT */
     bool is_synthetic;
-    const double *learning_rates; /* by iteration, or NULL */
+    const double *scalars; /* by iteration, or NULL: what the host writes over one of the update's numbers */
+    uint32_t scalar;       /* that element of the hyper variable */
 } bgi_run;
+
+/* The caller's array for an output, or NULL. It has none for a loop's condition: its list ends before that. */
+static inline void *bgi_run_array(const bgi_run *run, uint32_t output)
+{
+    return run->outputs == NULL || run->is_synthetic || output == run->condition_output ? NULL : run->outputs[output];
+}
 
 /* How many outputs have a say after each iteration, on each replica. */
 static inline uint32_t bgi_run_voters(const bgi_run *run)

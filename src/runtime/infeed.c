@@ -1,6 +1,6 @@
 /*
- * infeed.c: elements for the devices, made ahead by a thread. See feed.h for the ring. Knows the loader by its public
- * face; what a source does is its own business.
+ * infeed.c: elements for the devices, made ahead by a thread. See feed.h for the ring. What a source
+ * does is its own business.
  */
 #include "runtime/feed.h"
 
@@ -13,31 +13,33 @@
 
 enum { MOST_PREFETCH = 255, TENSOR_ALIGNMENT = 64 };
 
+/* As many as an infeed has that makes none, because the ranks with the first stages have their own. */
+static const uint64_t IDLE_ELEMENTS = UINT64_MAX / 4;
+
 struct bg_infeed {
     bg_infeed_options options;
     bgi_arena arena;
     uint32_t tensor_count;
-    bg_type types[BG_DATASET_MAX_TENSORS]; /* of a micro-batch; of data sets and loaders, of a sample until started */
+    bg_type types[BG_INFEED_MAX_TENSORS]; /* of an element; of samples until started */
     bg_infeed_source source;
     void *user;
 
-    /* Data sets and loaders. */
-    bool has_samples;          /* else a source of the caller */
-    const bg_dataset *dataset; /* NULL: the loader is the caller's */
-    bg_loader *loader, *own_loader;
-    bg_batch batch;
-    uint64_t position; /* samples of the batch that are used */
-    uint64_t skipped;  /* of the first batch, used before the infeed began */
-    uint64_t epoch, micro_batch;
-    bool has_batch; /* of this epoch: elements were made */
+    bool has_samples; /* else elements */
+    bg_sample_source samples;
+    uint64_t micro_batch;
 
     /* Constant once started. */
     const bg_plan *plan;
-    uint32_t inputs[BG_DATASET_MAX_TENSORS]; /* of the plan, by tensor */
-    size_t sizes[BG_DATASET_MAX_TENSORS], offsets[BG_DATASET_MAX_TENSORS];
+    uint32_t inputs[BG_INFEED_MAX_TENSORS]; /* of the plan, by tensor */
+    size_t sizes[BG_INFEED_MAX_TENSORS], offsets[BG_INFEED_MAX_TENSORS];
     size_t slot_bytes;
     uint64_t slot_count;
-    uint32_t reader_count; /* of each element */
+    uint32_t row_count;       /* groups of replicas */
+    uint32_t row_elements;    /* that follow each other for one group; kept here, as the plan may go first */
+    uint32_t *row_readers;    /* by row (group of replicas): readers of each of its elements here */
+    uint32_t *row_tensors;    /* bit t: whether they read tensor t; behind row_readers */
+    bool is_idle;             /* nobody here reads: no element is made */
+    bool has_ended_elsewhere; /* another rank's data have, and ours have not */
     pthread_t thread;
 
     unsigned char *slots;
@@ -54,54 +56,11 @@ struct bg_infeed {
     bgi_engine *engine; /* while a run is on */
 };
 
-bg_infeed_options bg_infeed_options_default(void)
+void bg_infeed_options_init(bg_infeed_options *options, size_t struct_bytes)
 {
-    return (bg_infeed_options){.prefetch_depth = 1};
-}
+    const bg_infeed_options made = {.struct_bytes = struct_bytes, .prefetch_depth = 1};
 
-/* ---- sources ---- */
-
-/* The next batch that has samples left; *out_has_ended when there is none. */
-static bg_status turn_batch(bg_infeed *infeed, bool *out_has_ended, bg_error *error)
-{
-    while (infeed->position == infeed->batch.sample_count) {
-        BGI_TRY(bg_loader_next(infeed->loader, &infeed->batch, error));
-        infeed->position = infeed->skipped;
-        infeed->skipped = 0;
-        if (infeed->batch.sample_count % infeed->micro_batch != 0)
-            return bg_error_set(error, BG_ERROR_SHAPE,
-                                "a batch of %llu samples is no whole number of micro-batches of %llu: make batches a "
-                                "multiple, and drop or pad the last one (drop_last, pad_multiple)",
-                                (unsigned long long)infeed->batch.sample_count,
-                                (unsigned long long)infeed->micro_batch);
-        if (infeed->position > infeed->batch.sample_count)
-            return bg_error_set(error, BG_ERROR_INVALID, "first_element is %llu, but epoch %llu has fewer elements",
-                                (unsigned long long)infeed->options.first_element, (unsigned long long)infeed->epoch);
-        if (infeed->batch.sample_count > 0) {
-            infeed->has_batch = true;
-            continue;
-        }
-        *out_has_ended = !infeed->options.repeat || !infeed->has_batch;
-        if (*out_has_ended)
-            return BG_OK;
-        infeed->has_batch = false;
-        BGI_TRY(bg_loader_begin_epoch(infeed->loader, ++infeed->epoch, error));
-    }
-    return BG_OK;
-}
-
-static bg_status next_of_loader(void *user, void *const tensors[], bool *out_has_ended, bg_error *error)
-{
-    bg_infeed *infeed = user;
-
-    BGI_TRY(turn_batch(infeed, out_has_ended, error));
-    for (uint32_t t = 0; !*out_has_ended && t < infeed->tensor_count; t++)
-        memcpy(tensors[t],
-               (const char *)infeed->batch.tensors[t] + infeed->position / infeed->micro_batch * infeed->sizes[t],
-               infeed->sizes[t]);
-    if (!*out_has_ended)
-        infeed->position += infeed->micro_batch;
-    return BG_OK;
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 /* ---- the thread ---- */
@@ -127,31 +86,57 @@ static void tell_engine(bg_infeed *infeed)
     pthread_mutex_unlock(&infeed->mutex);
 }
 
+/* Elements are freed in order. */
+static void free_elements(bg_infeed *infeed)
+{
+    pthread_mutex_lock(&infeed->mutex);
+    while (infeed->freed < atomic_load(&infeed->filled) &&
+           atomic_load(&infeed->readers[infeed->freed % infeed->slot_count]) == 0)
+        infeed->freed++;
+    pthread_cond_signal(&infeed->space);
+    pthread_mutex_unlock(&infeed->mutex);
+}
+
+static uint32_t row_of(const bg_infeed *infeed, uint64_t element)
+{
+    return (uint32_t)(element / infeed->row_elements % infeed->row_count);
+}
+
+/* Where the source writes the element; NULL: what it may leave out. */
+static void find_tensors(const bg_infeed *infeed, uint64_t element, void *tensors[BG_INFEED_MAX_TENSORS])
+{
+    const uint32_t read = infeed->options.omit_unread ? infeed->row_tensors[row_of(infeed, element)] : UINT32_MAX;
+    unsigned char *slot = infeed->slots + element % infeed->slot_count * infeed->slot_bytes;
+
+    for (uint32_t t = 0; t < infeed->tensor_count; t++)
+        tensors[t] = (read >> t & 1) != 0 ? slot + infeed->offsets[t] : NULL;
+}
+
 static void *fill(void *argument)
 {
     bg_infeed *infeed = argument;
-    void *tensors[BG_DATASET_MAX_TENSORS];
+    void *tensors[BG_INFEED_MAX_TENSORS];
 
     for (uint64_t element = 0; wait_for_space(infeed, element); element++) {
-        const uint64_t slot = element % infeed->slot_count;
+        const uint32_t readers = infeed->row_readers[row_of(infeed, element)];
         bool has_ended = false;
         bg_status status;
 
-        for (uint32_t t = 0; t < infeed->tensor_count; t++)
-            tensors[t] = infeed->slots + slot * infeed->slot_bytes + infeed->offsets[t];
+        find_tensors(infeed, element, tensors);
         status = infeed->source(infeed->user, tensors, &has_ended, &infeed->error);
         if (status != BG_OK || has_ended) {
-            if (status != BG_OK && infeed->error.status == BG_OK)
-                bg_error_set(&infeed->error, status, "the source reported '%s' without a message",
-                             bg_status_name(status));
+            if (status != BG_OK)
+                bgi_error_unexplained(&infeed->error, status, "the source");
             infeed->error.status = status;
             atomic_store(&infeed->ended_at, element);
             tell_engine(infeed);
             return NULL;
         }
-        atomic_store(&infeed->readers[slot], infeed->reader_count);
+        atomic_store(&infeed->readers[element % infeed->slot_count], readers);
         atomic_store(&infeed->filled, element + 1);
         tell_engine(infeed);
+        if (readers == 0)
+            free_elements(infeed);
     }
     return NULL;
 }
@@ -160,12 +145,14 @@ static void *fill(void *argument)
 
 static bg_status check_options(const bg_infeed_options *options, uint32_t tensor_count, bg_error *error)
 {
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_infeed_options",
+                             "bg_infeed_options_defaults()", error));
     if (options->prefetch_depth < 1 || options->prefetch_depth > MOST_PREFETCH)
         return bg_error_set(error, BG_ERROR_INVALID, "prefetch_depth is %u; it must be 1 to %d",
                             options->prefetch_depth, MOST_PREFETCH);
-    if (tensor_count < 1 || tensor_count > BG_DATASET_MAX_TENSORS)
+    if (tensor_count < 1 || tensor_count > BG_INFEED_MAX_TENSORS)
         return bg_error_set(error, BG_ERROR_INVALID, "an element of %u tensors; it has 1 to %d", tensor_count,
-                            BG_DATASET_MAX_TENSORS);
+                            BG_INFEED_MAX_TENSORS);
     for (uint32_t t = 0; options->names != NULL && t < tensor_count; t++)
         if (options->names[t] == NULL)
             return bg_error_set(error, BG_ERROR_INVALID, "tensor %u of the dictionary has no name", t);
@@ -178,9 +165,9 @@ static bg_status copy_names(bg_infeed *infeed, bg_error *error)
 
     if (infeed->options.names == NULL)
         return BG_OK;
-    names = bgi_arena_take(&infeed->arena, infeed->tensor_count, sizeof *names);
+    names = bgi_arena_allocate(&infeed->arena, infeed->tensor_count, sizeof *names);
     for (uint32_t t = 0; names != NULL && t < infeed->tensor_count; t++)
-        if ((names[t] = bgi_arena_text(&infeed->arena, infeed->options.names[t])) == NULL)
+        if ((names[t] = bgi_arena_string(&infeed->arena, infeed->options.names[t])) == NULL)
             names = NULL;
     infeed->options.names = names;
     return names != NULL ? BG_OK : bgi_error_memory(error, "names", 0);
@@ -225,6 +212,9 @@ static bg_status create(const bg_type *types, uint32_t tensor_count, const bg_in
 bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,
                            const bg_infeed_options *options, bg_infeed **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_infeed *infeed = NULL;
 
     if (types == NULL || source == NULL || options == NULL)
@@ -232,7 +222,7 @@ bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infee
                             types == NULL    ? "types"
                             : source == NULL ? "a source"
                                              : "options");
-    for (uint32_t t = 0; t < tensor_count && t < BG_DATASET_MAX_TENSORS; t++)
+    for (uint32_t t = 0; t < tensor_count && t < BG_INFEED_MAX_TENSORS; t++)
         BGI_TRY(bg_type_validate(&types[t], error));
     if (options->first_epoch > 0 || options->first_element > 0)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -244,41 +234,25 @@ bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infee
     return BG_OK;
 }
 
-static bg_status create_over(const bg_type *types, uint32_t count, const bg_infeed_options *options, bg_infeed **out,
-                             bg_error *error)
+bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_count, const bg_sample_source *source,
+                                   const bg_infeed_options *options, bg_infeed **out, bg_error *error)
 {
-    BGI_TRY(create(types, count, options, out, error));
-    (*out)->has_samples = true;
-    (*out)->source = next_of_loader;
-    (*out)->user = *out;
-    return BG_OK;
-}
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_require(types, "types", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    if (source == NULL || source->next == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without a source");
+    BGI_TRY(bgi_struct_check(source->struct_bytes, sizeof *source, "bg_sample_source", NULL, error));
 
-bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out, bg_error *error)
-{
-    const bg_type *types;
-    uint32_t count = 0;
+    bg_infeed *infeed = NULL;
 
-    if (loader == NULL || options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without %s", loader == NULL ? "a loader" : "options");
-    types = bg_loader_sample_types(loader, &count);
-    BGI_TRY(create_over(types, count, options, out, error));
-    (*out)->loader = loader;
-    return BG_OK;
-}
-
-bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
-                                   bg_error *error)
-{
-    bg_type types[BG_DATASET_MAX_TENSORS];
-
-    if (dataset == NULL || options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without %s",
-                            dataset == NULL ? "a data set" : "options");
-    for (uint32_t t = 0; t < bg_dataset_tensor_count(dataset); t++)
-        types[t] = *bg_dataset_sample_type(dataset, t);
-    BGI_TRY(create_over(types, bg_dataset_tensor_count(dataset), options, out, error));
-    (*out)->dataset = dataset;
+    BGI_TRY(create(types, tensor_count, options, &infeed, error));
+    infeed->has_samples = true;
+    infeed->samples = *source;
+    infeed->source = source->next;
+    infeed->user = source->user;
+    *out = infeed;
     return BG_OK;
 }
 
@@ -286,18 +260,20 @@ void bg_infeed_destroy(bg_infeed *infeed)
 {
     if (infeed == NULL)
         return;
-    if (infeed->plan != NULL) {
+    if (infeed->plan != NULL && !infeed->is_idle) {
         pthread_mutex_lock(&infeed->mutex);
         infeed->is_ending = true;
         pthread_cond_broadcast(&infeed->space);
         pthread_mutex_unlock(&infeed->mutex);
         pthread_join(infeed->thread, NULL);
     }
-    bg_loader_destroy(infeed->own_loader);
+    if (infeed->samples.end != NULL)
+        infeed->samples.end(infeed->samples.user);
     pthread_cond_destroy(&infeed->space);
     pthread_mutex_destroy(&infeed->mutex);
     bgi_arena_clear(&infeed->arena);
     free((void *)infeed->readers);
+    free(infeed->row_readers);
     free(infeed->slots);
     free(infeed);
 }
@@ -314,12 +290,12 @@ const bg_plan *bg_infeed_plan(const bg_infeed *infeed)
 
 bool bg_infeed_has_ended(const bg_infeed *infeed)
 {
-    return bgi_infeed_end(infeed) != UINT64_MAX && infeed->error.status == BG_OK;
+    return infeed->has_ended_elsewhere || (bgi_infeed_end(infeed) != UINT64_MAX && infeed->error.status == BG_OK);
 }
 
 /* ---- the beginning ---- */
 
-/* Data sets and loaders know samples: the micro-batch is the input's first dimension. */
+/* Of samples: the micro-batch is the input's first dimension. */
 static bool add_micro_batch(bg_infeed *infeed, uint32_t tensor, const bg_type *input)
 {
     bg_type *type = &infeed->types[tensor];
@@ -364,22 +340,57 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     return BG_OK;
 }
 
-/* HOST_IN of one micro-batch that copy something of the infeed, on all replicas that read the same. */
-static uint32_t count_readers(const bg_infeed *infeed, const bg_plan *plan)
+/* The tensors that an instruction copies, bit by bit. */
+static uint32_t tensors_of(const bg_infeed *infeed, const bgi_instruction *instruction)
 {
-    uint32_t count = 0;
+    uint32_t found = 0;
+
+    for (uint32_t c = 0; c < instruction->copy_count; c++)
+        for (uint32_t t = 0; t < infeed->tensor_count; t++)
+            found |= (uint32_t)(infeed->inputs[t] == instruction->copies[c].stream) << t;
+    return found;
+}
+
+/* HOST_IN of one micro-batch that copy something of the infeed, on those replicas that read the same and are here. */
+static void count_readers(bg_infeed *infeed, const bgi_engine *engine)
+{
+    const bg_plan *plan = engine->plan;
 
     for (uint32_t d = 0; d < plan->device_count; d++)
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
             const bgi_instruction *instruction = &plan->devices[d].instructions[i];
-            bool reads = false;
+            const uint32_t tensors = tensors_of(infeed, instruction);
             if (instruction->action.kind != BG_ACTION_HOST_IN || instruction->action.micro_batch != 0)
                 continue;
-            for (uint32_t c = 0; c < instruction->copy_count; c++)
-                reads |= bgi_infeed_feeds(infeed, instruction->copies[c].stream);
-            count += reads;
+            for (uint32_t replica = 0; tensors != 0 && replica < plan->replicas; replica++) {
+                const uint32_t row = bgi_plan_input_row(plan, replica);
+                if (!bgi_engine_has(engine, replica, d))
+                    continue;
+                infeed->row_readers[row]++;
+                infeed->row_tensors[row] |= tensors;
+            }
         }
-    return count * plan->input_group_size;
+}
+
+static bg_status find_readers(bg_infeed *infeed, const bgi_engine *engine, bg_error *error)
+{
+    const uint32_t row_count = bgi_plan_input_rows(engine->plan);
+    uint32_t count = 0;
+
+    infeed->row_count = row_count;
+    infeed->row_elements = bgi_plan_row_elements(engine->plan);
+    free(infeed->row_readers);
+    infeed->row_readers = calloc(2 * ((size_t)row_count + 1), sizeof *infeed->row_readers);
+    if (infeed->row_readers == NULL)
+        return bgi_error_memory(error, "an infeed", row_count * sizeof *infeed->row_readers);
+    infeed->row_tensors = infeed->row_readers + row_count;
+    count_readers(infeed, engine);
+    for (uint32_t row = 0; row < row_count; row++)
+        count += infeed->row_readers[row];
+    infeed->is_idle = count == 0;
+    if (count == 0 && engine->ranks == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "infeed: nothing in the session takes from it");
+    return BG_OK;
 }
 
 static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *error)
@@ -395,42 +406,12 @@ static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *err
     }
     infeed->slot_count = slots;
     if (slots <= SIZE_MAX / 2 / infeed->slot_bytes) {
-        infeed->slots = bgi_aligned_take(TENSOR_ALIGNMENT, (size_t)slots * infeed->slot_bytes);
+        infeed->slots = bgi_aligned_allocate(TENSOR_ALIGNMENT, (size_t)slots * infeed->slot_bytes);
         infeed->readers = calloc((size_t)slots, sizeof *infeed->readers);
     }
     if (infeed->slots == NULL || infeed->readers == NULL)
         return bgi_error_memory(error, "an infeed's ring", (size_t)slots * infeed->slot_bytes);
     return BG_OK;
-}
-
-/* Behind the elements that were used before: whole batches of them, then a part of one. */
-static bg_status begin_loader(bg_infeed *infeed, bg_error *error)
-{
-    const uint64_t elements = infeed->options.first_element, batch_size = bg_loader_batch_size(infeed->loader);
-    const uint64_t samples = elements * infeed->micro_batch;
-
-    if (elements > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "first_element is %llu; it must be at most %u",
-                            (unsigned long long)elements, UINT32_MAX);
-    infeed->epoch = infeed->options.first_epoch;
-    infeed->skipped = samples % batch_size;
-    infeed->has_batch = elements > 0;
-    return bg_loader_begin_at(infeed->loader, infeed->epoch, samples / batch_size, error);
-}
-
-static bg_status open_loader(bg_infeed *infeed, bg_error *error)
-{
-    bg_loader_options options = bg_loader_options_default();
-
-    if (!infeed->has_samples)
-        return BG_OK;
-    if (infeed->loader == NULL) {
-        options.batch_size = infeed->micro_batch;
-        options.worker_count = 0; /* the infeed's thread */
-        BGI_TRY(bg_loader_create(infeed->dataset, &options, &infeed->own_loader, error));
-        infeed->loader = infeed->own_loader;
-    }
-    return begin_loader(infeed, error);
 }
 
 /* Signals are the caller's business. */
@@ -446,17 +427,23 @@ static bool start_thread(bg_infeed *infeed)
     return has_started;
 }
 
-bg_status bgi_infeed_start(bg_infeed *infeed, const bg_plan *plan, bg_error *error)
+bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error *error)
 {
+    const bg_plan *plan = engine->plan;
+
     if (infeed->plan != NULL || infeed->slots != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "an infeed is started once; make another one");
     for (uint32_t t = 0; t < infeed->tensor_count; t++)
         BGI_TRY(match_tensor(infeed, plan, t, error));
-    infeed->reader_count = count_readers(infeed, plan);
-    if (infeed->reader_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "infeed: nothing in the session takes from it");
+    BGI_TRY(find_readers(infeed, engine, error));
+    if (infeed->is_idle) {
+        atomic_store(&infeed->filled, IDLE_ELEMENTS);
+        infeed->plan = plan;
+        return BG_OK;
+    }
     BGI_TRY(take_ring(infeed, plan, error));
-    BGI_TRY(open_loader(infeed, error));
+    if (infeed->samples.begin != NULL)
+        BGI_TRY(infeed->samples.begin(infeed->samples.user, infeed->micro_batch, error));
     if (!start_thread(infeed))
         return bg_error_set(error, BG_ERROR_IO, "the system refused a thread");
     infeed->plan = plan;
@@ -504,10 +491,12 @@ void bgi_infeed_detach(bg_infeed *infeed, uint64_t used_count)
     pthread_mutex_unlock(&infeed->mutex);
 }
 
-bg_status bgi_infeed_report(const bg_infeed *infeed, uint64_t iterations, bg_error *error)
+bg_status bgi_infeed_report(bg_infeed *infeed, uint64_t iterations, bg_error *error)
 {
-    const uint64_t end = bgi_infeed_end(infeed);
+    const bool is_elsewhere = bgi_infeed_end(infeed) == UINT64_MAX; /* another rank's data have */
+    const uint64_t end = is_elsewhere ? infeed->first : bgi_infeed_end(infeed);
 
+    infeed->has_ended_elsewhere = is_elsewhere;
     if (infeed->error.status == BG_OK)
         return bg_error_set(error, BG_ERROR_RANGE,
                             "the infeed's data ended after %llu elements, %llu iterations of this run were done; "
@@ -535,17 +524,10 @@ const void *bgi_infeed_tensor(const bg_infeed *infeed, uint64_t number, uint32_t
     return NULL;
 }
 
-/* Elements are freed in order. */
 void bgi_infeed_release(bg_infeed *infeed, uint64_t number)
 {
     const uint64_t slot = (infeed->first + number) % infeed->slot_count;
 
-    if (atomic_fetch_sub(&infeed->readers[slot], 1) != 1)
-        return;
-    pthread_mutex_lock(&infeed->mutex);
-    while (infeed->freed < atomic_load(&infeed->filled) &&
-           atomic_load(&infeed->readers[infeed->freed % infeed->slot_count]) == 0)
-        infeed->freed++;
-    pthread_cond_signal(&infeed->space);
-    pthread_mutex_unlock(&infeed->mutex);
+    if (atomic_fetch_sub(&infeed->readers[slot], 1) == 1)
+        free_elements(infeed);
 }

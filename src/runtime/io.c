@@ -11,6 +11,8 @@
  * What replicas keep in pieces is loaded from all of them. Such a transfer waits for counters too, those of the other
  * replicas' queues; while it does, nobody wants its queue, and whoever raises such a counter looks whether it is wanted
  * now.
+ *
+ * A sum over replicas that goes on beside the program (collective.c) is the holder's as well.
  */
 #include "runtime/engine.h"
 
@@ -20,52 +22,69 @@
 
 /* ---- other replicas ---- */
 
-static uint32_t count_members(const bgi_device *device, uint32_t axes)
+static uint64_t find_done(const bgi_runner *runner, uint32_t replica)
 {
-    const bg_mesh mesh = bgi_plan_mesh(device->plan);
+    return replica == runner->replica ? atomic_load(&runner->io_done.value) : atomic_load(&runner->peer_done[replica]);
+}
+
+static uint32_t count_members(const bgi_runner *runner, uint32_t axes)
+{
+    const bg_mesh mesh = bgi_plan_mesh(runner->plan);
 
     return bg_mesh_group_size(&mesh, axes);
 }
 
-/* A replica that is not done with what transfer `number` waits for (plan.h says how it is counted), or NULL. */
-static const bgi_device *find_late_peer(const bgi_device *device, uint64_t number)
+/* A replica that is not done with what transfer `number` waits for (plan.h says how it is counted). */
+static uint32_t find_late_replica(const bgi_runner *runner, uint64_t number)
 {
-    const uint64_t count = device->program->transfer_count;
-    const bgi_transfer *transfer = &device->program->transfers[number % count];
+    const uint64_t count = runner->program->transfer_count;
+    const bgi_transfer *transfer = &runner->program->transfers[number % count];
     const uint64_t target = number / count * count + transfer->peer_wait;
 
     if (transfer->peer_wait == 0 || target <= count)
-        return NULL;
-    for (uint32_t member = 0; member < count_members(device, transfer->piece_axes); member++) {
-        const bgi_device *peer = bgi_group_member(device, transfer->piece_axes, member);
-        if (atomic_load(&peer->io_done.value) < target - count)
-            return peer;
+        return BGI_NO_REPLICA;
+    for (uint32_t member = 0; member < count_members(runner, transfer->piece_axes); member++) {
+        const uint32_t replica = bgi_group_replica(runner, transfer->piece_axes, member);
+        if (find_done(runner, replica) < target - count)
+            return replica;
     }
-    return NULL;
+    return BGI_NO_REPLICA;
 }
 
-static bool peers_are_done(const bgi_device *device, uint64_t number)
+static bool peers_are_done(const bgi_runner *runner, uint64_t number)
 {
-    return find_late_peer(device, number) == NULL;
+    return find_late_replica(runner, number) == BGI_NO_REPLICA;
 }
 
-const bgi_device *bgi_io_late_peer(const bgi_device *device)
+uint32_t bgi_io_late_replica(const bgi_runner *runner)
 {
-    const uint64_t done = atomic_load(&device->io_done.value);
+    const uint64_t done = atomic_load(&runner->io_done.value);
 
-    return atomic_load(&device->io_issued.value) > done ? find_late_peer(device, done) : NULL;
+    return atomic_load(&runner->io_issued.value) > done ? find_late_replica(runner, done) : BGI_NO_REPLICA;
 }
 
-bool bgi_io_is_wanted(bgi_device *device)
+static bool has_fetched(const bgi_runner *runner)
 {
-    const uint64_t done = atomic_load(&device->io_done.value);
+    const bgi_transport_type *type = runner->transport->type;
 
-    return atomic_load(&device->io_issued.value) > done && !atomic_load(&device->io_is_held) &&
-           peers_are_done(device, done);
+    return type->fetched == NULL || type->fetched(runner->transport, runner->index);
 }
 
-/* Somebody who sleeps may do transfers. */
-static void wake(bgi_engine *engine)
+/* Of the first `until` transfers one can be done. */
+static bool wants_transfer(const bgi_runner *runner, uint64_t until)
+{
+    const uint64_t done = atomic_load(&runner->io_done.value);
+
+    return done < until && atomic_load(&runner->io_issued.value) > done && peers_are_done(runner, done) &&
+           (!atomic_load(&runner->is_fetching) || has_fetched(runner));
+}
+
+bool bgi_io_is_wanted(bgi_runner *runner)
+{
+    return !atomic_load(&runner->io_is_held) && (wants_transfer(runner, UINT64_MAX) || bgi_sum_is_wanted(runner));
+}
+
+void bgi_io_wake(bgi_engine *engine)
 {
     if (bgi_event_count_has_sleepers(&engine->io_events))
         bgi_event_count_notify_one(&engine->io_events);
@@ -73,123 +92,174 @@ static void wake(bgi_engine *engine)
         bgi_event_count_notify_one(&engine->events);
 }
 
-static void note(bgi_device *device, const bgi_worker *worker, const bgi_transfer *transfer, uint64_t number,
+static void note(bgi_runner *runner, const bgi_worker *worker, const bgi_transfer *transfer, uint64_t number,
                  uint64_t start_ns)
 {
-    const bg_plan *plan = device->plan;
-    const uint64_t iteration = number / device->program->transfer_count;
+    const bg_plan *plan = runner->plan;
+    const uint64_t iteration = number / runner->program->transfer_count;
     const size_t end = transfer->arena_offset + transfer->size_bytes;
-    bg_trace_event event = {.start_ns = start_ns - device->engine->created_ns,
+    bg_trace_event event = {.start_ns = start_ns - runner->engine->created_ns,
                             .action = transfer->action,
-                            .replica = device->replica,
-                            .device = device->number,
+                            .replica = runner->replica,
+                            .device = runner->number,
                             .worker = worker->number,
-                            .step = device->engine->run->step};
+                            .step = runner->engine->run->step,
+                            .is_beside = true};
 
     if (bgi_plan_counts_steps(plan))
-        event.step += iteration - device->run_begin;
-    event.end_ns = bgi_clock_ns() - device->engine->created_ns;
-    device->io_trace.events[device->io_trace.count++ % device->io_trace.capacity] = event;
-    if (end > device->io_touched_bytes)
-        device->io_touched_bytes = end;
+        event.step += iteration - runner->run_begin;
+    event.end_ns = bgi_clock_ns() - runner->engine->created_ns;
+    runner->io_trace.events[runner->io_trace.count++ % runner->io_trace.capacity] = event;
+    if (end > runner->io_touched_bytes)
+        runner->io_touched_bytes = end;
 }
 
 /* Where a transfer finds its bytes in the remote store. */
-static char *find_far(const bgi_device *device, const bgi_transfer *transfer)
+static char *find_far(const bgi_runner *runner, const bgi_transfer *transfer)
 {
-    return (char *)device->remotes[device->number] + transfer->remote_offset;
+    return runner->device->store + transfer->remote_offset;
 }
 
-/* All that replicas know of each other's remote stores: the m-th piece is the m-th member's. */
-static void gather(const bgi_device *device, const bgi_transfer *transfer, char *near)
+/* The m-th piece is the m-th member's. */
+static void begin_gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
-    for (uint32_t member = 0; member < count_members(device, transfer->piece_axes); member++)
-        memcpy(near + member * transfer->piece_bytes,
-               find_far(bgi_group_member(device, transfer->piece_axes, member), transfer), transfer->piece_bytes);
+    for (uint32_t member = 0; member < count_members(runner, transfer->piece_axes); member++) {
+        const uint32_t peer = bgi_group_device(runner, transfer->piece_axes, member);
+        char *to = near + member * transfer->piece_bytes;
+        if (peer == runner->index)
+            runner->device->type->copy(runner->device, to, find_far(runner, transfer), transfer->piece_bytes);
+        else
+            runner->transport->type->fetch(runner->transport, runner->index, peer, transfer->remote_offset, to,
+                                           transfer->piece_bytes);
+    }
+    atomic_store(&runner->is_fetching, true);
 }
 
-static void move(bgi_device *device, const bgi_worker *worker, uint64_t number)
+/* False while pieces of others are on their way. */
+static bool gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
-    const bgi_transfer *transfer = &device->program->transfers[number % device->program->transfer_count];
-    char *near = (char *)device->arenas[device->number] + transfer->arena_offset;
-    const bg_mesh mesh = bgi_plan_mesh(device->plan);
-    const uint64_t start_ns = bgi_trace_is_on(device) ? bgi_clock_ns() : 0;
+    if (!atomic_load_explicit(&runner->is_fetching, memory_order_relaxed))
+        begin_gather(runner, transfer, near);
+    if (!has_fetched(runner))
+        return false;
+    atomic_store(&runner->is_fetching, false);
+    return true;
+}
 
-    if (transfer->action.kind == BG_ACTION_LOAD && transfer->piece_bytes > 0)
-        gather(device, transfer, near);
-    else if (transfer->action.kind == BG_ACTION_LOAD)
-        memcpy(near, find_far(device, transfer), transfer->size_bytes);
-    else if (transfer->piece_bytes > 0)
-        memcpy(find_far(device, transfer),
-               near + bg_mesh_group_member(&mesh, transfer->piece_axes, device->replica) * transfer->piece_bytes,
-               transfer->piece_bytes);
+static void store_or_load(bgi_runner *runner, const bgi_transfer *transfer, char *near)
+{
+    const bg_mesh mesh = bgi_plan_mesh(runner->plan);
+    bgi_device *device = runner->device;
+    const bool is_piece = transfer->piece_bytes > 0;
+    const size_t size_bytes = is_piece ? transfer->piece_bytes : transfer->size_bytes;
+    char *far = find_far(runner, transfer);
+
+    if (is_piece)
+        near += bg_mesh_group_member(&mesh, transfer->piece_axes, runner->replica) * size_bytes;
+    if (transfer->action.kind == BG_ACTION_LOAD)
+        device->type->copy(device, near, far, size_bytes);
     else
-        memcpy(find_far(device, transfer), near, transfer->size_bytes);
-    if (bgi_trace_is_on(device))
-        note(device, worker, transfer, number, start_ns);
+        device->type->copy(device, far, near, size_bytes);
+}
+
+/* False when it has to be looked at again. */
+static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number)
+{
+    const bgi_transfer *transfer = &runner->program->transfers[number % runner->program->transfer_count];
+    char *near = runner->device->arena + transfer->arena_offset;
+    const uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+    bool is_done = true;
+
+    bgi_device_enter(runner->device);
+    if (transfer->action.kind == BG_ACTION_LOAD && transfer->piece_bytes > 0 && !transfer->is_own)
+        is_done = gather(runner, transfer, near);
+    else
+        store_or_load(runner, transfer, near);
+    bgi_device_leave(runner->device);
+    if (!is_done)
+        return false;
+    if (bgi_trace_is_on(runner))
+        note(runner, worker, transfer, number, start_ns);
+    return true;
 }
 
 /* Replicas whose next transfer may have waited for this device's last one. */
-static void wake_peers(const bgi_device *device)
+static void tell_peers(bgi_runner *runner, uint64_t done)
 {
-    const uint32_t axes = device->program->piece_axes;
+    const uint32_t axes = runner->program->piece_axes;
 
-    for (uint32_t member = 0; member < count_members(device, axes); member++) {
-        bgi_device *peer = bgi_group_member(device, axes, member);
-        if (peer != device && bgi_io_is_wanted(peer))
-            wake(device->engine);
+    for (uint32_t member = 0; axes != 0 && member < count_members(runner, axes); member++) {
+        const uint32_t peer = bgi_group_device(runner, axes, member);
+        if (peer != runner->index)
+            bgi_runner_tell(runner, peer, BGI_NOTE_MOVED, done);
     }
 }
 
-static bool is_stopping(const bgi_device *device)
+void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done)
 {
-    return atomic_load_explicit(&device->engine->is_stopping, memory_order_relaxed);
+    atomic_store(&runner->peer_done[replica], done);
+    if (bgi_io_is_wanted(runner))
+        bgi_io_wake(runner->engine);
+}
+
+static bool is_stopping(const bgi_runner *runner)
+{
+    return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
 }
 
 /* An idle worker leaves transfers for a device that can go on. */
-static bool may_go_on(const bgi_device *device, uint64_t until)
+static bool may_go_on(const bgi_runner *runner, uint64_t until)
 {
-    return until != BGI_IO_WHILE_IDLE || bgi_workers_find_device(device->engine) == NULL;
+    return until != BGI_IO_WHILE_IDLE || bgi_workers_find_device(runner->engine) == NULL;
 }
 
-bool bgi_io_run(bgi_device *device, const bgi_worker *worker, uint64_t until)
+/* For the holder. */
+static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t until, bool has_moved)
 {
-    bool has_moved = false;
-    uint64_t done;
+    uint64_t done = atomic_load_explicit(&runner->io_done.value, memory_order_relaxed);
 
-    do {
-        if (atomic_load(&device->io_done.value) >= until || !bgi_io_is_wanted(device) ||
-            atomic_exchange(&device->io_is_held, true))
+    while (done < until && done < atomic_load_explicit(&runner->io_issued.value, memory_order_acquire) &&
+           peers_are_done(runner, done) && !is_stopping(runner) && (!has_moved || may_go_on(runner, until))) {
+        if (!move(runner, worker, done))
             break;
-        done = atomic_load_explicit(&device->io_done.value, memory_order_relaxed);
-        while (done < until && done < atomic_load_explicit(&device->io_issued.value, memory_order_acquire) &&
-               peers_are_done(device, done) && !is_stopping(device) && (!has_moved || may_go_on(device, until))) {
-            move(device, worker, done);
-            bgi_counter_raise(&device->io_done, ++done, device);
-            if (device->program->piece_axes != 0)
-                wake_peers(device);
-            has_moved = true;
-        }
-        atomic_store(&device->io_is_held, false);
-    } while (!is_stopping(device) && may_go_on(device, until));
-    if (has_moved && bgi_io_is_wanted(device))
-        wake(device->engine);
+        bgi_counter_raise(&runner->io_done, ++done, runner);
+        tell_peers(runner, done);
+        has_moved = true;
+    }
     return has_moved;
 }
 
-void bgi_io_issue(bgi_device *device, uint32_t count)
+bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until)
+{
+    bool has_moved = false;
+
+    do {
+        if ((!wants_transfer(runner, until) && !bgi_sum_is_wanted(runner)) ||
+            atomic_exchange(&runner->io_is_held, true))
+            break;
+        has_moved = move_issued(runner, worker, until, has_moved);
+        if (!is_stopping(runner))
+            has_moved = bgi_sum_advance(runner, worker) || has_moved;
+        atomic_store(&runner->io_is_held, false);
+    } while (!is_stopping(runner) && may_go_on(runner, until));
+    if (has_moved && bgi_io_is_wanted(runner))
+        bgi_io_wake(runner->engine);
+    return has_moved;
+}
+
+void bgi_io_issue(bgi_runner *runner, uint32_t count)
 {
     if (count == 0)
         return;
-    atomic_store(&device->io_issued.value,
-                 atomic_load_explicit(&device->io_issued.value, memory_order_relaxed) + count);
-    wake(device->engine);
+    atomic_store(&runner->io_issued.value,
+                 atomic_load_explicit(&runner->io_issued.value, memory_order_relaxed) + count);
+    bgi_io_wake(runner->engine);
 }
 
-bool bgi_io_reached(bgi_device *device, const bgi_worker *worker, uint64_t target)
+bool bgi_io_reached(bgi_runner *runner, const bgi_worker *worker, uint64_t target)
 {
-    if (atomic_load_explicit(&device->io_done.value, memory_order_acquire) >= target)
+    if (atomic_load_explicit(&runner->io_done.value, memory_order_acquire) >= target)
         return true;
-    bgi_io_run(device, worker, target);
-    return bgi_device_reached(device, &device->io_done, target);
+    bgi_io_run(runner, worker, target);
+    return bgi_runner_reached(runner, &runner->io_done, target);
 }

@@ -1,11 +1,11 @@
 /*
  * memmap.c: the remote stores of a plan as files of a directory. Knows the directory, its lock, and what lies where in
- * a plan's stores; a file by itself is memmap_store.c's, weights are memmap_index.c's.
+ * a plan's stores; a file by itself is device/mapped_store.c's, weights are memmap_index.c's.
  *
  *     DIR/lock                     held while a session uses the directory
  *     DIR/replica0.device0.store   a page that says what it is, then the device's remote store, byte for byte
  *     DIR/replica0.device1.store   ...
- *     DIR/index.safetensors        there when the stores hold one state, whole: which, and what is not in them
+ *     DIR/index                    there when the stores hold one state, whole: which, and what is not in them
  *
  * The index is what makes the rest worth anything. It is removed before the stores change for the first time and
  * written, atomically, when they are whole and on the disk. So whatever ends a process, its files are either without an
@@ -17,6 +17,10 @@
  * Who goes on must have the plan that the files were made for, as far as it decides what lies where: that is the
  * identity. Each store and the index carry it, and a number drawn when the files were made, so that no two of different
  * directories are ever mixed. All space is taken when a file is made, so a full disk is an error before the first run.
+ *
+ * Of several ranks each makes, opens and locks the stores of its own devices, in a directory that may be its host's.
+ * The directory's lock and the index are rank 0's: it says what is to be done, and hands out what the index says.
+ * Whatever one of them fails at is the failure of all, so that all take each of the steps above together.
  */
 #include "runtime/memmap.h"
 
@@ -33,29 +37,42 @@
 #include "core/crc64.h"
 #include "core/error.h"
 #include "core/file.h"
-
-/* Linux has locks that belong to an open file instead of a process, so that two sessions of one process exclude each
- * other too; POSIX has taken them over since. The number is part of the kernel's interface. */
-#if defined(F_OFD_SETLK)
-enum { LOCK_OF_FILE = F_OFD_SETLK };
-#elif defined(__linux__)
-enum { LOCK_OF_FILE = 37 };
-#else
-enum { LOCK_OF_FILE = F_SETLK };
-#endif
+#include "runtime/agree.h"
+#include "transport/ranks.h"
 
 struct bgi_memmap {
-    char *directory, *index_path;
+    bgi_transport *transport; /* between ranks; NULL: one process */
+    char *directory, *index_path, *old_index_path;
     bg_memmap_mode mode;
     int lock; /* file descriptor; -1: none */
     uint64_t identity, id;
-    bool is_complete; /* the index is there */
-    bool is_made;     /* by this session, and never used */
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* whose state the plan trains with; "": none */
+    bool is_complete;                              /* the index is there */
+    bool is_made;                                  /* by this session, and never used */
     bool is_continued;
     bgi_memmap_index found;
     uint32_t store_count; /* devices of all replicas */
-    bgi_memmap_store *stores;
+    bgi_mapped_store *stores;
 };
+
+/* ---- ranks ---- */
+
+/* Who has the lock and the index. */
+static bool is_first(const bgi_memmap *memmap)
+{
+    return memmap->transport == NULL || memmap->transport->setup.ranks->carrier->rank == 0;
+}
+
+static bool is_own(const bgi_memmap *memmap, uint32_t device)
+{
+    return memmap->transport == NULL || bgi_ranks_has(memmap->transport->setup.ranks, device);
+}
+
+/* What rank 0 has. */
+static bg_status share(const bgi_memmap *memmap, void *data, size_t size_bytes, bg_error *error)
+{
+    return memmap->transport != NULL ? bgi_ranks_share(memmap->transport, 0, data, size_bytes, error) : BG_OK;
+}
 
 /* ---- identity ---- */
 
@@ -85,11 +102,11 @@ static void add_variable(bgi_crc64 *crc, const bgi_plan_variable *variable)
     add_number(crc, (uint64_t)variable->piece_count);
     add_number(crc, variable->place_count);
     for (uint32_t i = 0; i < variable->place_count; i++) {
-        const bgi_operand *place = &variable->places[i];
+        const bgi_place *place = &variable->places[i];
         add_number(crc, place->device);
-        add_number(crc, place->is_remote);
+        add_number(crc, place->operand.memory == BGI_MEMORY_REMOTE);
         /* Places in arenas are filled anew by every session. */
-        add_number(crc, place->is_remote ? place->offset : 0);
+        add_number(crc, place->operand.memory == BGI_MEMORY_REMOTE ? place->operand.offset : 0);
     }
 }
 
@@ -131,15 +148,6 @@ static uint64_t draw_id(const bgi_memmap *memmap)
 
 /* ---- the lock ---- */
 
-static bool try_lock(int file, short type)
-{
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
-
-    if (fcntl(file, LOCK_OF_FILE, &lock) == 0)
-        return true;
-    return errno == EINVAL && fcntl(file, F_SETLK, &lock) == 0;
-}
-
 /* Readers share the lock. Files on a disk that cannot be written may have been copied there without one. */
 static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
 {
@@ -151,16 +159,9 @@ static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
         return bgi_error_memory(error, "a path", strlen(memmap->directory));
     memmap->lock = open(path, (is_reader ? O_RDONLY : O_RDWR | O_CREAT) | O_CLOEXEC, 0666);
     if (memmap->lock < 0 && !(is_reader && errno == ENOENT))
-        status = bgi_memmap_fail(error, path, "cannot be opened");
-    if (memmap->lock >= 0 && !try_lock(memmap->lock, is_reader ? F_RDLCK : F_WRLCK)) {
-        if (errno == EAGAIN || errno == EACCES)
-            status = bg_error_set(error, BG_ERROR_INVALID,
-                                  "memmap_dir %s is in use by another session, here or in another process; wait for "
-                                  "its end or use another directory",
-                                  memmap->directory);
-        else
-            status = bgi_memmap_fail(error, path, "cannot be locked");
-    }
+        status = bgi_mapped_store_fail(error, path, "cannot be opened");
+    if (memmap->lock >= 0)
+        status = bgi_mapped_store_lock(memmap->lock, path, memmap->directory, is_reader, error);
     free(path);
     return status;
 }
@@ -169,25 +170,21 @@ static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
 
 static bg_status remove_file(const char *path, bg_error *error)
 {
-    return unlink(path) == 0 || errno == ENOENT ? BG_OK : bgi_memmap_fail(error, path, "cannot be removed");
+    return unlink(path) == 0 || errno == ENOENT ? BG_OK : bgi_mapped_store_fail(error, path, "cannot be removed");
 }
 
 /* The index first: without it the rest is nothing. */
-static bg_status remove_files(bgi_memmap *memmap, bg_error *error)
+static bg_status remove_index(bgi_memmap *memmap, bg_error *error)
 {
     BGI_TRY(remove_file(memmap->index_path, error));
-    memmap->is_complete = false;
-    for (uint32_t i = 0; i < memmap->store_count; i++) {
-        const bgi_memmap_store *s = &memmap->stores[i];
-        if (s->path == NULL || access(s->path, F_OK) != 0)
-            continue;
-        if (!bgi_memmap_store_is_some(s->path))
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "memmap_dir: %s is no remote store of Brigade and is not overwritten; use another "
-                                "directory",
-                                s->path);
-        BGI_TRY(remove_file(s->path, error));
-    }
+    return remove_file(memmap->old_index_path, error);
+}
+
+static bg_status remove_stores(bgi_memmap *memmap, bool only_looks, bg_error *error)
+{
+    for (uint32_t i = 0; i < memmap->store_count; i++)
+        if (memmap->stores[i].path != NULL)
+            BGI_TRY(bgi_mapped_store_remove(&memmap->stores[i], only_looks, error));
     return BG_OK;
 }
 
@@ -199,73 +196,133 @@ static bool has_any_store(const bgi_memmap *memmap)
     return false;
 }
 
-static bg_status open_files(bgi_memmap *memmap, bg_error *error)
+static bg_status open_stores(bgi_memmap *memmap, bg_error *error)
 {
-    BGI_TRY(bgi_memmap_index_read(memmap->index_path, memmap->identity, &memmap->found, error));
-    memmap->id = memmap->found.id;
     for (uint32_t i = 0; i < memmap->store_count; i++)
         if (memmap->stores[i].path != NULL)
-            BGI_TRY(bgi_memmap_store_open(&memmap->stores[i], memmap->identity, memmap->id,
+            BGI_TRY(bgi_mapped_store_open(&memmap->stores[i], memmap->identity, memmap->id,
                                           memmap->mode == BG_MEMMAP_READ_ONLY, error));
+    return BG_OK;
+}
+
+static bg_status open_files(bgi_memmap *memmap, bg_error *error)
+{
+    bg_status status = BG_OK;
+
+    if (is_first(memmap))
+        status = bgi_memmap_index_read(memmap->index_path, memmap->identity, memmap->optimizer, &memmap->found, error);
+    BGI_TRY(bgi_ranks_settle(memmap->transport, status, NULL, error));
+    if (memmap->transport != NULL)
+        BGI_TRY(bgi_memmap_index_share(&memmap->found, memmap->transport, error));
+    memmap->id = memmap->found.id;
+    BGI_TRY(bgi_ranks_settle(memmap->transport, open_stores(memmap, error), NULL, error));
     memmap->is_continued = memmap->is_complete = true;
+    return BG_OK;
+}
+
+static bg_status make_stores(bgi_memmap *memmap, bg_error *error)
+{
+    for (uint32_t i = 0; i < memmap->store_count; i++)
+        if (memmap->stores[i].path != NULL)
+            BGI_TRY(bgi_mapped_store_make(&memmap->stores[i], memmap->identity, memmap->id, error));
     return BG_OK;
 }
 
 static bg_status make_files(bgi_memmap *memmap, bg_error *error)
 {
-    bg_status status = BG_OK;
-
     memmap->id = draw_id(memmap);
     memmap->is_made = true;
-    for (uint32_t i = 0; status == BG_OK && i < memmap->store_count; i++)
-        if (memmap->stores[i].path != NULL)
-            status = bgi_memmap_store_make(&memmap->stores[i], memmap->identity, memmap->id, error);
-    return status;
+    BGI_TRY(share(memmap, &memmap->id, sizeof memmap->id, error));
+    return bgi_ranks_settle(memmap->transport, make_stores(memmap, error), NULL, error);
 }
 
-/* Opens or makes the files, as the mode wants them. */
-static bg_status find_files(bgi_memmap *memmap, bg_error *error)
+/* Nothing goes that belongs to somebody else, nor what is beside it. */
+static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
+{
+    bg_status status;
+
+    BGI_TRY(bgi_ranks_settle(memmap->transport, remove_stores(memmap, true, error), NULL, error));
+    status = is_first(memmap) ? remove_index(memmap, error) : BG_OK;
+    BGI_TRY(bgi_ranks_settle(memmap->transport, status, NULL, error));
+    BGI_TRY(bgi_ranks_settle(memmap->transport, remove_stores(memmap, false, error), NULL, error));
+    return make_files(memmap, error);
+}
+
+/* An index in the form of 0.1 says nothing here, and what it speaks of is not to be taken for a run that failed. */
+static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
+{
+    if (access(memmap->old_index_path, F_OK) != 0)
+        return BG_OK;
+    return bg_error_set(
+        error, BG_ERROR_UNSUPPORTED,
+        "memmap_dir: %s is an index of Brigade 0.1, which this release does not read: save a checkpoint "
+        "with 0.1 and load it here, or use another directory",
+        memmap->old_index_path);
+}
+
+/* What is to be done with what is there. */
+typedef enum course { COURSE_MEMORY = 1, COURSE_OPEN, COURSE_OPEN_OR_RENEW, COURSE_RENEW, COURSE_MAKE } course;
+
+/* On rank 0. `has_stores`: any rank has. */
+static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out, bg_error *error)
 {
     const bool has_index = access(memmap->index_path, F_OK) == 0;
 
     if (memmap->mode == BG_MEMMAP_RENEW) {
-        if (has_index && open_files(memmap, NULL) == BG_OK)
-            return BG_OK;
-        for (uint32_t i = 0; i < memmap->store_count; i++)
-            bgi_memmap_store_unmap(&memmap->stores[i]);
-        bgi_memmap_index_clear(&memmap->found);
-        BGI_TRY(remove_files(memmap, error));
-        return make_files(memmap, error);
+        *out = has_index ? COURSE_OPEN_OR_RENEW : COURSE_RENEW;
+        return BG_OK;
     }
-    if (has_index)
-        return open_files(memmap, error);
-    if (has_any_store(memmap))
+    if (has_index || (memmap->mode == BG_MEMMAP_READ_ONLY && !has_stores)) {
+        *out = has_index ? COURSE_OPEN : COURSE_MEMORY;
+        return BG_OK;
+    }
+    BGI_TRY(refuse_old(memmap, error));
+    if (has_stores)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "memmap_dir %s has remote stores without %s: the run that used them did not end in order, "
                             "so their values are of no one step; go on from a checkpoint, or remove them to begin anew",
                             memmap->directory, BGI_MEMMAP_INDEX);
-    return make_files(memmap, error);
+    *out = COURSE_MAKE;
+    return BG_OK;
+}
+
+/* All take the same. */
+static bg_status take_course(bgi_memmap *memmap, course what, bg_error *error)
+{
+    if (what == COURSE_OPEN || what == COURSE_OPEN_OR_RENEW) {
+        bg_error why = {0};
+        const bg_status status = open_files(memmap, &why);
+        if (status == BG_OK || what == COURSE_OPEN)
+            return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", why.message);
+        for (uint32_t i = 0; i < memmap->store_count; i++)
+            bgi_mapped_store_unmap(&memmap->stores[i]);
+        bgi_memmap_index_clear(&memmap->found);
+        what = COURSE_RENEW;
+    }
+    return what == COURSE_RENEW ? renew_files(memmap, error) : make_files(memmap, error);
 }
 
 /* ---- life ---- */
 
 static bg_status name_files(bgi_memmap *memmap, const bg_plan *plan, bg_error *error)
 {
-    char name[BGI_MEMMAP_NAME_BYTES];
+    char name[BGI_MAPPED_STORE_NAME_BYTES];
 
-    memmap->directory = strdup(plan->options.memmap_dir);
-    memmap->index_path = bgi_path_join(plan->options.memmap_dir, BGI_MEMMAP_INDEX);
+    memmap->directory = strdup(plan->options.files.memmap_dir);
+    memmap->index_path = bgi_path_join(plan->options.files.memmap_dir, BGI_MEMMAP_INDEX);
+    memmap->old_index_path = bgi_path_join(plan->options.files.memmap_dir, BGI_MEMMAP_OLD);
     memmap->store_count = plan->device_count * plan->replicas;
     memmap->stores = calloc((size_t)memmap->store_count + 1, sizeof *memmap->stores);
-    if (memmap->directory == NULL || memmap->index_path == NULL || memmap->stores == NULL)
+    if (memmap->directory == NULL || memmap->index_path == NULL || memmap->old_index_path == NULL ||
+        memmap->stores == NULL)
         return bgi_error_memory(error, "remote stores", memmap->store_count * sizeof *memmap->stores);
     for (uint32_t i = 0; i < memmap->store_count; i++) {
-        bgi_memmap_store *s = &memmap->stores[i];
+        bgi_mapped_store *s = &memmap->stores[i];
         s->replica = i / plan->device_count, s->device = i % plan->device_count;
         s->store_bytes = plan->devices[s->device].remote_bytes;
-        if (s->store_bytes == 0)
+        if (s->store_bytes == 0 || !is_own(memmap, i))
             continue;
-        bgi_memmap_store_name(s->replica, s->device, name);
+        bgi_mapped_store_name(s->replica, s->device, name);
         s->path = bgi_path_join(memmap->directory, name);
         if (s->path == NULL)
             return bgi_error_memory(error, "a path", strlen(memmap->directory));
@@ -273,41 +330,84 @@ static bg_status name_files(bgi_memmap *memmap, const bg_plan *plan, bg_error *e
     return BG_OK;
 }
 
-bg_status bgi_memmap_open(const bg_plan *plan, bgi_memmap **out, bg_error *error)
+/* Names, the folder, the lock. */
+static bg_status prepare(bgi_memmap *memmap, const bg_plan *plan, bg_error *error)
 {
-    const char *directory = plan->options.memmap_dir;
+    BGI_TRY(name_files(memmap, plan, error));
+    if (memmap->mode != BG_MEMMAP_READ_ONLY)
+        BGI_TRY(bgi_folder_create(memmap->directory, error));
+    return is_first(memmap) ? lock_directory(memmap, error) : BG_OK;
+}
+
+/* *out_what is the same on all ranks. */
+static bg_status begin_files(bgi_memmap *memmap, const bg_plan *plan, uint32_t *out_what, bg_error *error)
+{
+    bg_status status = prepare(memmap, plan, error);
+    bool has_stores = status == BG_OK && has_any_store(memmap);
+
+    BGI_TRY(bgi_ranks_settle(memmap->transport, status, &has_stores, error));
+    if (is_first(memmap))
+        status = choose(memmap, has_stores, out_what, error);
+    BGI_TRY(bgi_ranks_settle(memmap->transport, status, NULL, error));
+    return share(memmap, out_what, sizeof *out_what, error);
+}
+
+static void warn_of_memory(const bgi_memmap *memmap, const bg_plan *plan)
+{
+    if (is_first(memmap))
+        bgi_log(&plan->options, BG_LOG_WARNING,
+                access(memmap->directory, F_OK) != 0
+                    ? "memmap_dir is not there, and read only: remote buffers are in memory"
+                    : "memmap_dir has no files, and is read only: remote buffers are in memory");
+}
+
+static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_is_used, bg_error *error)
+{
+    uint32_t what = 0;
+
+    memmap->lock = -1;
+    memmap->mode = plan->options.files.memmap_mode;
+    memmap->identity = find_identity(plan);
+    if (plan->training)
+        bg_optimizer_describe_state(&plan->optimizer, memmap->optimizer);
+    BGI_TRY(begin_files(memmap, plan, &what, error));
+    if (what == COURSE_MEMORY) {
+        warn_of_memory(memmap, plan);
+        return BG_OK;
+    }
+    BGI_TRY(take_course(memmap, (course)what, error));
+    *out_is_used = true;
+    return BG_OK;
+}
+
+bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_memmap **out, bg_error *error)
+{
+    const char *directory = plan->options.files.memmap_dir;
+    bool is_used = false;
     bgi_memmap *memmap;
+    bg_error why = {0};
     bg_status status;
 
     *out = NULL;
     if (directory == NULL || directory[0] == '\0')
         return BG_OK;
-    if (plan->options.memmap_mode == BG_MEMMAP_READ_ONLY && access(directory, F_OK) != 0) {
-        bgi_say(&plan->options, BG_LOG_WARNING, "memmap_dir is not there, and read only: remote buffers are in memory");
-        return BG_OK;
-    }
     memmap = calloc(1, sizeof *memmap);
     if (memmap == NULL)
         return bgi_error_memory(error, "remote stores", sizeof *memmap);
-    memmap->lock = -1;
-    memmap->mode = plan->options.memmap_mode;
-    memmap->identity = find_identity(plan);
-    BGI_TRY_CLEANUP(name_files(memmap, plan, error));
-    if (memmap->mode != BG_MEMMAP_READ_ONLY)
-        BGI_TRY_CLEANUP(bgi_folder_create(memmap->directory, error));
-    BGI_TRY_CLEANUP(lock_directory(memmap, error));
-    if (memmap->mode == BG_MEMMAP_READ_ONLY && access(memmap->index_path, F_OK) != 0 && !has_any_store(memmap)) {
-        bgi_say(&plan->options, BG_LOG_WARNING,
-                "memmap_dir has no files, and is read only: remote buffers are in "
-                "memory");
-        goto cleanup;
+    memmap->transport = transport;
+    status = open_memmap(memmap, plan, &is_used, &why);
+    if (status == BG_OK && is_used) {
+        *out = memmap;
+        return BG_OK;
     }
-    BGI_TRY_CLEANUP(find_files(memmap, error));
-    *out = memmap;
-    return BG_OK;
-cleanup:
     bgi_memmap_close(memmap);
-    return status;
+    return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", why.message);
+}
+
+void bgi_memmap_follow(bgi_memmap *memmap, bgi_transport *transport)
+{
+    if (memmap != NULL)
+        memmap->transport = transport;
 }
 
 void bgi_memmap_close(bgi_memmap *memmap)
@@ -316,15 +416,17 @@ void bgi_memmap_close(bgi_memmap *memmap)
         return;
     bgi_memmap_index_clear(&memmap->found);
     for (uint32_t i = 0; memmap->stores != NULL && i < memmap->store_count; i++) {
-        bgi_memmap_store *s = &memmap->stores[i];
-        bgi_memmap_store_unmap(s);
+        bgi_mapped_store *s = &memmap->stores[i];
+        bgi_mapped_store_unmap(s);
+        /* One that stays is nothing without an index, and is removed when the next session makes its own. */
         if (memmap->is_made && s->is_ours)
-            unlink(s->path);
+            (void)unlink(s->path);
         free(s->path);
     }
     if (memmap->lock >= 0)
         close(memmap->lock);
     free(memmap->stores);
+    free(memmap->old_index_path);
     free(memmap->index_path);
     free(memmap->directory);
     free(memmap);
@@ -334,7 +436,7 @@ void *bgi_memmap_address(const bgi_memmap *memmap, uint32_t index)
 {
     if (memmap == NULL || memmap->stores[index].mapping == NULL)
         return NULL;
-    return memmap->stores[index].mapping + BGI_MEMMAP_HEADER_BYTES;
+    return memmap->stores[index].mapping + BGI_MAPPED_STORE_HEADER_BYTES;
 }
 
 bool bgi_memmap_is_continued(const bgi_memmap *memmap)
@@ -354,28 +456,13 @@ bool bgi_memmap_is_private(const bgi_memmap *memmap)
 
 const bgi_memmap_index *bgi_memmap_found(const bgi_memmap *memmap)
 {
-    return memmap != NULL && memmap->found.file != NULL ? &memmap->found : NULL;
+    return memmap != NULL && memmap->found.note != NULL ? &memmap->found : NULL;
 }
 
 void bgi_memmap_forget(bgi_memmap *memmap)
 {
     if (memmap != NULL)
         bgi_memmap_index_clear(&memmap->found);
-}
-
-const char *bgi_memmap_index_path(const bgi_memmap *memmap)
-{
-    return memmap->index_path;
-}
-
-uint64_t bgi_memmap_identity(const bgi_memmap *memmap)
-{
-    return memmap->identity;
-}
-
-uint64_t bgi_memmap_id(const bgi_memmap *memmap)
-{
-    return memmap->id;
 }
 
 /* ---- whole or not ---- */
@@ -387,9 +474,9 @@ static bg_status flush_directory(const bgi_memmap *memmap, bg_error *error)
     bg_status status = BG_OK;
 
     if (folder < 0)
-        return bgi_memmap_fail(error, memmap->directory, "cannot be opened");
+        return bgi_mapped_store_fail(error, memmap->directory, "cannot be opened");
     if (fsync(folder) != 0 && errno != EINVAL)
-        status = bgi_memmap_fail(error, memmap->directory, "cannot be flushed");
+        status = bgi_mapped_store_fail(error, memmap->directory, "cannot be flushed");
     close(folder);
     return status;
 }
@@ -400,26 +487,68 @@ void bgi_memmap_keep(bgi_memmap *memmap)
         memmap->is_made = false;
 }
 
+static bg_status remove_index_for_good(const bgi_memmap *memmap, bg_error *error)
+{
+    BGI_TRY(remove_file(memmap->index_path, error));
+    return flush_directory(memmap, error);
+}
+
 bg_status bgi_memmap_begin(bgi_memmap *memmap, bg_error *error)
 {
+    bg_error why = {0};
+    bg_status status = BG_OK;
+
     if (memmap == NULL || memmap->mode == BG_MEMMAP_READ_ONLY)
         return BG_OK;
     if (!memmap->is_complete)
         return BG_OK;
-    BGI_TRY(remove_file(memmap->index_path, error));
+    if (is_first(memmap))
+        status = remove_index_for_good(memmap, &why);
+    status = bgi_ranks_settle(memmap->transport, status, NULL, &why);
+    if (status != BG_OK)
+        return bg_error_set(error, status, "%s", why.message);
     memmap->is_complete = false;
-    return flush_directory(memmap, error);
-}
-
-bg_status bgi_memmap_flush(bgi_memmap *memmap, bg_error *error)
-{
-    for (uint32_t i = 0; i < memmap->store_count; i++)
-        BGI_TRY(bgi_memmap_store_flush(&memmap->stores[i], error));
     return BG_OK;
 }
 
-void bgi_memmap_set_complete(bgi_memmap *memmap)
+static bg_status flush_stores(const bgi_memmap *memmap, bg_error *error)
 {
-    memmap->is_complete = true;
-    memmap->is_made = false;
+    for (uint32_t i = 0; i < memmap->store_count; i++)
+        BGI_TRY(bgi_mapped_store_flush(&memmap->stores[i], error));
+    return BG_OK;
+}
+
+/* What rank 0 writes. */
+typedef struct writing {
+    bgi_memmap *memmap;
+    bgi_memmap_index index;
+    bg_weights *weights;
+} writing;
+
+static bg_status write_index(void *user, bg_error *error)
+{
+    writing *w = user;
+
+    return bgi_memmap_index_write(w->memmap->index_path, w->memmap->identity, &w->index, w->weights, error);
+}
+
+static bg_status finish(writing *w, bg_session *session, bg_error *error)
+{
+    BGI_TRY(bgi_memmap_begin(w->memmap, error));
+    BGI_TRY(bgi_memmap_index_list(&w->index, session, error));
+    BGI_TRY(bgi_ranks_settle(w->memmap->transport, flush_stores(w->memmap, error), NULL, error));
+    BGI_TRY(bgi_session_read_weights(session, 0, write_index, w, error));
+    w->memmap->is_complete = true;
+    w->memmap->is_made = false;
+    return BG_OK;
+}
+
+bg_status bgi_memmap_finish(bgi_memmap *memmap, bg_session *session, const char *note, bg_error *error)
+{
+    writing w = {.memmap = memmap, .index = {.note = note, .id = memmap->id}, .weights = session->weights};
+    bg_error why = {0};
+    const bg_status status = finish(&w, session, &why);
+
+    bgi_memmap_index_clear(&w.index);
+    return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", why.message);
 }

@@ -1,10 +1,13 @@
 /*
  * outfeed.c: rows from the devices to a consumer. See feed.h for the ring.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+
 #include "runtime/feed.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -12,20 +15,19 @@
 #include "runtime/engine.h"
 #include "runtime/session.h"
 
-bg_outfeed_options bg_outfeed_options_default(void)
+void bg_outfeed_options_init(bg_outfeed_options *options, size_t struct_bytes)
 {
-    return (bg_outfeed_options){.buffer_depth = 1};
+    const bg_outfeed_options made = {.struct_bytes = struct_bytes, .buffer_depth = 1};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 /* ---- life ---- */
 
 static bg_status check_options(const bg_outfeed_options *options, bg_error *error)
 {
-    const bool is_last = options->mode == BG_OUTFEED_LAST;
-
-    if (options->mode != BG_OUTFEED_ALL && !is_last)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: mode is %d; it must be BG_OUTFEED_ALL or _LAST",
-                            (int)options->mode);
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_outfeed_options",
+                             "bg_outfeed_options_defaults()", error));
     if (options->buffer_depth < 1)
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: buffer_depth is 0; it must be at least 1");
     if (options->loss && options->mask != NULL)
@@ -36,10 +38,10 @@ static bg_status check_options(const bg_outfeed_options *options, bg_error *erro
                             options->loss
                                 ? "a structure and loss; with loss a row is the loss alone, so leave structure NULL"
                                 : "no structure; name an output, or several as in \"{loss, correct}\"");
-    if (options->accumulate && is_last)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate needs mode ALL");
-    if (options->bounded && is_last)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: mode LAST keeps one row; bounded is for ALL");
+    if (options->accumulate && options->newest_only)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate with newest_only; sums need every row");
+    if (options->bounded && options->newest_only)
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: bounded with newest_only, which keeps one row anyway");
     if (options->accumulate_dtype != BG_DTYPE_NONE && options->accumulate_dtype != BG_FLOAT32 &&
         options->accumulate_dtype != BG_FLOAT64)
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate_dtype is %s; it must be float32 or float64",
@@ -77,13 +79,16 @@ static bool init_waiting(bg_outfeed *outfeed)
 
 bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_outfeed *outfeed;
     bg_status status;
 
     if (options == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "an outfeed without options");
     BGI_TRY(check_options(options, error));
-    outfeed = bgi_aligned_take(BGI_CACHE_LINE_BYTES, sizeof *outfeed);
+    outfeed = bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, sizeof *outfeed);
     if (outfeed == NULL)
         return bgi_error_memory(error, "an outfeed", sizeof *outfeed);
     outfeed->options = *options;
@@ -103,15 +108,44 @@ bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out,
     return BG_OK;
 }
 
+enum { LARGE_BYTES = 1 << 20 };
+
+/* Room for `capacity` entries that are zero. Large room comes straight from the system, which backs a page when it is
+ * first written: a run that may give billions of rows needs memory for those that it gives. */
+static void *take_room(uint64_t capacity, size_t entry_bytes)
+{
+    void *room;
+
+    if (capacity > SIZE_MAX / 2 / (entry_bytes + 1))
+        return NULL;
+    if (capacity * entry_bytes < LARGE_BYTES) {
+        room = bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, (size_t)capacity * entry_bytes);
+        if (room != NULL)
+            memset(room, 0, (size_t)capacity * entry_bytes);
+        return room;
+    }
+    room = mmap(NULL, (size_t)capacity * entry_bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED ? room : NULL;
+}
+
+static void free_room(void *room, uint64_t capacity, size_t entry_bytes)
+{
+    if (room != NULL && capacity * entry_bytes >= LARGE_BYTES)
+        munmap(room, (size_t)capacity * entry_bytes);
+    else
+        free(room);
+}
+
 static void release(bg_outfeed *outfeed)
 {
     if (atomic_fetch_sub(&outfeed->references, 1) > 1)
         return;
     for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
-        free(outfeed->leaves[i].rows);
+        free_room(outfeed->leaves[i].rows, outfeed->capacity, outfeed->leaves[i].row_bytes);
         free(outfeed->leaves[i].last);
     }
-    free((void *)outfeed->pending);
+    free_room((void *)outfeed->written, outfeed->capacity, sizeof *outfeed->written);
     pthread_cond_destroy(&outfeed->changed);
     pthread_mutex_destroy(&outfeed->mutex);
     bgi_arena_clear(&outfeed->arena);
@@ -167,7 +201,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     leaf->value_type = plan->outputs[stream].type;
     leaf->from_dtype = leaf->value_type.dtype;
     if (outfeed->options.accumulate) {
-        if (!bg_dtype_is_float(leaf->from_dtype) && leaf->from_dtype != BG_INT32)
+        if (leaf->from_dtype == BG_UINT8)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED, "outfeed: output `%s`: a sum of %s; cast it first",
                                 leaf->output, bg_dtype_name(leaf->from_dtype));
         if (bg_dtype_is_float(leaf->from_dtype) && outfeed->options.accumulate_dtype != BG_DTYPE_NONE)
@@ -196,60 +230,61 @@ static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg
                         outfeed->structure, plan->micro_batches);
 }
 
-static uint32_t count_writes(const bg_outfeed *outfeed)
+/* Of a row, by devices of this rank. */
+static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine)
 {
-    return outfeed->leaf_count * outfeed->plan->replicas;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < outfeed->leaf_count; i++)
+        for (uint32_t replica = 0; replica < engine->plan->replicas; replica++)
+            count += bgi_engine_has(engine, replica, engine->output_devices[outfeed->leaves[i].stream]);
+    return count;
 }
 
 /* Room for `capacity` rows; those that wait are kept. Nobody writes. */
 static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value), waiting = outfeed->complete - taken;
-    _Atomic uint32_t *pending = NULL;
+    _Atomic uint32_t *written = take_room(capacity, sizeof *written);
 
-    if (capacity <= SIZE_MAX / sizeof *pending)
-        pending = malloc((size_t)capacity * sizeof *pending);
-    if (pending == NULL)
-        return bgi_error_memory(error, "an outfeed's ring", (size_t)capacity * sizeof *pending);
+    if (written == NULL)
+        return bgi_error_memory(error, "an outfeed's ring", (size_t)capacity * sizeof *written);
     for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
         bgi_leaf *leaf = &outfeed->leaves[i];
-        unsigned char *rows = NULL;
-        if (capacity <= SIZE_MAX / 2 / (leaf->row_bytes + 1))
-            rows = bgi_aligned_take(BGI_CACHE_LINE_BYTES, (size_t)capacity * leaf->row_bytes);
+        unsigned char *rows = take_room(capacity, leaf->row_bytes);
+
         /* What has grown already stays: a ring may be larger than it has to be, but not out of step. */
         if (rows == NULL) {
             for (uint32_t done = 0; done < i; done++) {
-                free(outfeed->leaves[done].last);
+                free_room(outfeed->leaves[done].last, capacity, outfeed->leaves[done].row_bytes);
                 outfeed->leaves[done].last = NULL;
             }
-            free((void *)pending);
+            free_room((void *)written, capacity, sizeof *written);
             return bgi_error_memory(error, leaf->output, (size_t)capacity * leaf->row_bytes);
         }
         leaf->last = rows;
     }
-    for (uint64_t s = 0; s < capacity; s++)
-        atomic_init(&pending[s], count_writes(outfeed));
     for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
         bgi_leaf *leaf = &outfeed->leaves[i];
         for (uint64_t row = taken; row < taken + waiting; row++)
             memcpy(leaf->last + row % capacity * leaf->row_bytes,
                    leaf->rows + row % outfeed->capacity * leaf->row_bytes, leaf->row_bytes);
-        free(leaf->rows);
+        free_room(leaf->rows, outfeed->capacity, leaf->row_bytes);
         leaf->rows = leaf->last;
         leaf->last = NULL;
     }
     for (uint64_t row = taken; row < taken + waiting; row++)
-        atomic_store(&pending[row % capacity], 0);
-    free((void *)outfeed->pending);
-    outfeed->pending = pending;
+        atomic_store(&written[row % capacity], outfeed->writes_per_row);
+    free_room((void *)outfeed->written, outfeed->capacity, sizeof *written);
+    outfeed->written = written;
     outfeed->capacity = capacity;
     return BG_OK;
 }
 
 static bg_status take_last(bg_outfeed *outfeed, bg_error *error)
 {
-    for (uint32_t i = 0; outfeed->options.mode == BG_OUTFEED_LAST && i < outfeed->leaf_count; i++) {
-        outfeed->leaves[i].last = bgi_aligned_take(BGI_CACHE_LINE_BYTES, outfeed->leaves[i].row_bytes);
+    for (uint32_t i = 0; outfeed->options.newest_only && i < outfeed->leaf_count; i++) {
+        outfeed->leaves[i].last = bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, outfeed->leaves[i].row_bytes);
         if (outfeed->leaves[i].last == NULL)
             return bgi_error_memory(error, "an outfeed's newest row", outfeed->leaves[i].row_bytes);
     }
@@ -261,15 +296,16 @@ static uint64_t find_capacity(const bg_outfeed *outfeed)
 {
     const bg_plan *plan = outfeed->plan;
 
-    if (outfeed->options.mode == BG_OUTFEED_LAST)
+    if (outfeed->options.newest_only)
         return (uint64_t)outfeed->rows_per_step + 1;
     if (outfeed->options.bounded || plan->is_endless)
         return (uint64_t)outfeed->rows_per_step - 1 + outfeed->options.buffer_depth;
     return (uint64_t)plan->iterations * outfeed->rows_per_step;
 }
 
-bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error)
+bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_error *error)
 {
+    const bg_plan *plan = engine->plan;
     const bg_outfeed_options *options = &outfeed->options;
     bg_status status = BG_OK;
 
@@ -277,7 +313,7 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bg_plan *plan, bg_error 
         return bg_error_set(error, BG_ERROR_INVALID,
                             "an outfeed has one place where values enter: it is attached already; make another one");
     if (!plan->training && (options->loss || options->mask != NULL || options->accumulate))
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimiser",
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimizer",
                             options->loss           ? "loss"
                             : options->mask != NULL ? "mask"
                                                     : "accumulate");
@@ -285,6 +321,7 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bg_plan *plan, bg_error 
         BGI_TRY(type_leaf(outfeed, plan, &outfeed->leaves[i], error));
     BGI_TRY(find_rows_per_step(outfeed, plan, error));
     outfeed->plan = plan;
+    outfeed->writes_per_row = count_writes(outfeed, engine);
     pthread_mutex_lock(&outfeed->mutex);
     status = resize(outfeed, find_capacity(outfeed), error);
     pthread_mutex_unlock(&outfeed->mutex);
@@ -327,6 +364,9 @@ static bg_status find_row_type(const bg_outfeed *outfeed, uint32_t leaf, bg_type
 
 bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, bg_outfeed_leaf *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(outfeed, "outfeed", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     if (index >= outfeed->leaf_count)
         return bg_error_set(error, BG_ERROR_INVALID, "leaf %u of %u", index, outfeed->leaf_count);
     *out = (bg_outfeed_leaf){.path = outfeed->leaves[index].path, .output = outfeed->leaves[index].output};
@@ -358,7 +398,7 @@ static bg_status check_attached(const bg_outfeed *outfeed, bg_error *error)
 /* All under the mutex. */
 static uint64_t count_waiting(const bg_outfeed *outfeed)
 {
-    if (outfeed->options.mode == BG_OUTFEED_LAST)
+    if (outfeed->options.newest_only)
         return outfeed->complete > outfeed->shown;
     return outfeed->complete - atomic_load(&outfeed->taken.value);
 }
@@ -374,7 +414,7 @@ static bg_status report(const bg_outfeed *outfeed, bg_error *error)
 /* Row `row` leaves the ring. */
 static void free_row(bg_outfeed *outfeed, uint64_t row)
 {
-    atomic_store(&outfeed->pending[row % outfeed->capacity], count_writes(outfeed));
+    atomic_store(&outfeed->written[row % outfeed->capacity], 0);
     set_taken(outfeed, row + 1);
 }
 
@@ -382,14 +422,14 @@ static const unsigned char *find_row(const bg_outfeed *outfeed, uint32_t leaf)
 {
     const bgi_leaf *l = &outfeed->leaves[leaf];
 
-    if (outfeed->options.mode == BG_OUTFEED_LAST)
+    if (outfeed->options.newest_only)
         return l->last;
     return l->rows + atomic_load(&outfeed->taken.value) % outfeed->capacity * l->row_bytes;
 }
 
 static void pop(bg_outfeed *outfeed)
 {
-    if (outfeed->options.mode == BG_OUTFEED_LAST)
+    if (outfeed->options.newest_only)
         outfeed->shown = outfeed->complete;
     else
         free_row(outfeed, atomic_load(&outfeed->taken.value));
@@ -397,6 +437,10 @@ static void pop(bg_outfeed *outfeed)
 
 bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool *out_has, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(outfeed, "outfeed", __func__, error));
+    BGI_TRY(bgi_require(out_has, "out_has", __func__, error));
+
     bg_status status = BG_OK;
 
     *out_has = false;
@@ -417,6 +461,9 @@ bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool *out_ha
 
 bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_has, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out_has, "out_has", __func__, error));
+
     const uint64_t begin_ns = bgi_clock_ns(), limit_ns = limit_s > 0.0 ? (uint64_t)(limit_s * 1e9) : 0;
     bg_status status = BG_OK;
 
@@ -438,11 +485,10 @@ bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_has, bg
 
 static bg_status take_array(const bg_outfeed *outfeed, uint32_t leaf, uint64_t count, bg_array *out, bg_error *error)
 {
-    const bool is_last = outfeed->options.mode == BG_OUTFEED_LAST;
     bg_type type;
 
     BGI_TRY(find_row_type(outfeed, leaf, &type, error));
-    if (!is_last && !add_dimension(&type, count))
+    if (!outfeed->options.newest_only && !add_dimension(&type, count))
         return bg_error_set(error, BG_ERROR_SHAPE, "outfeed: leaf `%s` has more than %d dimensions",
                             outfeed->leaves[leaf].path, BG_MAX_RANK);
     *out = (bg_array){.type = type};
@@ -456,7 +502,7 @@ static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
 
     for (uint32_t i = 0; i < outfeed->leaf_count; i++) {
         const bgi_leaf *leaf = &outfeed->leaves[i];
-        if (outfeed->options.mode == BG_OUTFEED_LAST) {
+        if (outfeed->options.newest_only) {
             memcpy(arrays[i].data, leaf->last, leaf->row_bytes);
             continue;
         }
@@ -464,7 +510,7 @@ static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
             memcpy((char *)arrays[i].data + r * leaf->row_bytes,
                    leaf->rows + (taken + r) % outfeed->capacity * leaf->row_bytes, leaf->row_bytes);
     }
-    if (outfeed->options.mode == BG_OUTFEED_ALL)
+    if (!outfeed->options.newest_only)
         for (uint64_t r = 0; r < count; r++)
             free_row(outfeed, taken + r);
 }
@@ -476,7 +522,7 @@ static uint64_t count_for_dequeue(bg_outfeed *outfeed, bool wait_for_completion)
     pthread_mutex_lock(&outfeed->mutex);
     while (wait_for_completion && outfeed->engine != NULL)
         pthread_cond_wait(&outfeed->changed, &outfeed->mutex);
-    count = outfeed->options.mode == BG_OUTFEED_LAST ? outfeed->complete > 0 : count_waiting(outfeed);
+    count = outfeed->options.newest_only ? outfeed->complete > 0 : count_waiting(outfeed);
     pthread_mutex_unlock(&outfeed->mutex);
     return count;
 }
@@ -484,6 +530,10 @@ static uint64_t count_for_dequeue(bg_outfeed *outfeed, bool wait_for_completion)
 bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_array *arrays, uint64_t *out_row_count,
                              bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(outfeed, "outfeed", __func__, error));
+    BGI_TRY(bgi_require(arrays, "arrays", __func__, error));
+
     bg_status status = BG_OK;
     uint64_t count;
 
@@ -494,7 +544,7 @@ bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_a
         status = report(outfeed, error);
     pthread_mutex_unlock(&outfeed->mutex);
     BGI_TRY(status);
-    if (count == 0 && outfeed->options.mode == BG_OUTFEED_LAST)
+    if (count == 0 && outfeed->options.newest_only)
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: no run has put a row into it yet");
     for (uint32_t i = 0; i < outfeed->leaf_count && status == BG_OK; i++) {
         status = take_array(outfeed, i, count, &arrays[i], error);
@@ -519,7 +569,7 @@ static bg_status make_room(bg_outfeed *outfeed, uint64_t iterations, bg_error *e
     const uint64_t waiting = outfeed->complete - atomic_load(&outfeed->taken.value);
     uint64_t needed;
 
-    if (outfeed->options.mode == BG_OUTFEED_LAST || outfeed->options.bounded)
+    if (outfeed->options.newest_only || outfeed->options.bounded)
         return BG_OK;
     if (iterations > UINT64_MAX / 2 / outfeed->rows_per_step)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -554,17 +604,17 @@ void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message)
     pthread_mutex_unlock(&outfeed->mutex);
 }
 
-static uint64_t find_device_row(const bgi_device *device, const bg_outfeed *outfeed)
+static uint64_t find_device_row(const bgi_runner *runner, const bg_outfeed *outfeed)
 {
-    return outfeed->first_row + device->run_iteration * outfeed->rows_per_step +
-           (outfeed->rows_per_step == 1 ? 0 : device->micro_batch);
+    return outfeed->first_row + runner->run_iteration * outfeed->rows_per_step +
+           (outfeed->rows_per_step == 1 ? 0 : runner->micro_batch);
 }
 
-bool bgi_outfeed_has_room(bgi_device *device, bg_outfeed *outfeed)
+bool bgi_outfeed_has_room(bgi_runner *runner, bg_outfeed *outfeed)
 {
-    const uint64_t end = find_device_row(device, outfeed) + 1;
+    const uint64_t end = find_device_row(runner, outfeed) + 1;
 
-    return end <= outfeed->capacity || bgi_device_reached(device, &outfeed->taken, end - outfeed->capacity);
+    return end <= outfeed->capacity || bgi_runner_reached(runner, &outfeed->taken, end - outfeed->capacity);
 }
 
 static void complete_rows(bg_outfeed *outfeed)
@@ -572,9 +622,9 @@ static void complete_rows(bg_outfeed *outfeed)
     pthread_mutex_lock(&outfeed->mutex);
     while (!atomic_load(&outfeed->is_abandoned) &&
            outfeed->complete < atomic_load(&outfeed->taken.value) + outfeed->capacity &&
-           atomic_load(&outfeed->pending[outfeed->complete % outfeed->capacity]) == 0) {
+           atomic_load(&outfeed->written[outfeed->complete % outfeed->capacity]) == outfeed->writes_per_row) {
         const uint64_t row = outfeed->complete++;
-        if (outfeed->options.mode == BG_OUTFEED_ALL)
+        if (!outfeed->options.newest_only)
             continue;
         for (uint32_t i = 0; i < outfeed->leaf_count; i++)
             memcpy(outfeed->leaves[i].last,
@@ -591,12 +641,18 @@ static void add(const bgi_leaf *leaf, void *to, const void *from, bool is_first)
 {
     const int64_t count = bg_type_element_count(&leaf->value_type);
 
+    if (is_first && leaf->value_type.dtype == leaf->from_dtype) {
+        memcpy(to, from, leaf->value_bytes);
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         const double term = bgi_load(leaf->from_dtype, from, i);
         if (is_first)
             bgi_store(leaf->value_type.dtype, to, i, term);
         else if (leaf->value_type.dtype == BG_INT32)
             ((uint32_t *)to)[i] += ((const uint32_t *)from)[i]; /* wraps around */
+        else if (leaf->value_type.dtype == BG_INT64)
+            ((uint64_t *)to)[i] += ((const uint64_t *)from)[i];
         else if (leaf->value_type.dtype == BG_FLOAT32)
             ((float *)to)[i] += (float)term;
         else
@@ -604,21 +660,21 @@ static void add(const bgi_leaf *leaf, void *to, const void *from, bool is_first)
     }
 }
 
-void bgi_outfeed_write(bgi_device *device, bg_outfeed *outfeed, uint32_t leaf, const void *from)
+void bgi_outfeed_write(bgi_runner *runner, bg_outfeed *outfeed, uint32_t leaf, const void *from)
 {
     const bgi_leaf *l = &outfeed->leaves[leaf];
-    const uint64_t slot = find_device_row(device, outfeed) % outfeed->capacity;
-    unsigned char *to = l->rows + slot * l->row_bytes + device->replica * l->value_bytes;
+    const uint64_t slot = find_device_row(runner, outfeed) % outfeed->capacity;
+    unsigned char *to = l->rows + slot * l->row_bytes + runner->replica * l->value_bytes;
 
     if (atomic_load(&outfeed->is_abandoned))
         return;
     if (outfeed->options.accumulate) {
-        add(l, to, from, l->is_per_update || device->micro_batch == 0);
-        if (!l->is_per_update && device->micro_batch + 1 < device->plan->micro_batches)
+        add(l, to, from, l->is_per_update || runner->micro_batch == 0);
+        if (!l->is_per_update && runner->micro_batch + 1 < runner->plan->micro_batches)
             return;
     } else {
         memcpy(to, from, l->value_bytes);
     }
-    if (atomic_fetch_sub(&outfeed->pending[slot], 1) == 1)
+    if (atomic_fetch_add(&outfeed->written[slot], 1) + 1 == outfeed->writes_per_row)
         complete_rows(outfeed);
 }

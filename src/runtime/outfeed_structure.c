@@ -19,7 +19,7 @@ enum { MOST_LEAVES = 64, MOST_DEPTH = 16 };
 typedef struct reader {
     bg_outfeed *outfeed;
     const char *text, *at;
-    bgi_text written; /* with all keys */
+    bgi_string written; /* with all keys */
     bg_error *error;
 } reader;
 
@@ -67,7 +67,7 @@ static bg_status add_leaf(reader *r, const char *path, const char *output)
     if (outfeed->leaf_count == MOST_LEAVES)
         return bg_error_set(r->error, BG_ERROR_INVALID, "outfeed structure: more than %d leaves", MOST_LEAVES);
     outfeed->leaves[outfeed->leaf_count++] = (bgi_leaf){.path = path, .output = output};
-    bgi_text_add(&r->written, "%s", output);
+    bgi_string_add(&r->written, "%s", output);
     return BG_OK;
 }
 
@@ -98,7 +98,7 @@ static bg_status read_pair(reader *r, const char *path, uint32_t depth)
         return bgi_error_memory(r->error, "a path", 0);
     if (is_taken(r->outfeed, inner))
         return complain(r, "this key is there already");
-    bgi_text_add(&r->written, "%s: ", key);
+    bgi_string_add(&r->written, "%s: ", key);
     return take(r, ':') ? read_value(r, inner, depth) : add_leaf(r, inner, key);
 }
 
@@ -121,15 +121,15 @@ static bg_status read_value(reader *r, const char *path, uint32_t depth)
     }
     if (depth == MOST_DEPTH)
         return complain(r, "nested too deep");
-    bgi_text_add(&r->written, "%c", is_tuple ? '(' : '{');
+    bgi_string_add(&r->written, "%c", is_tuple ? '(' : '{');
     do {
-        bgi_text_add(&r->written, "%s", count > 0 ? ", " : "");
+        bgi_string_add(&r->written, "%s", count > 0 ? ", " : "");
         BGI_TRY(is_tuple ? read_item(r, path, count, depth + 1) : read_pair(r, path, depth + 1));
         count++;
     } while (take(r, ','));
     if (!take(r, is_tuple ? ')' : '}'))
         return complain(r, is_tuple ? ", or ) should stand here" : ", or } should stand here");
-    bgi_text_add(&r->written, "%c", is_tuple ? ')' : '}');
+    bgi_string_add(&r->written, "%c", is_tuple ? ')' : '}');
     return BG_OK;
 }
 
@@ -138,7 +138,7 @@ bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *err
     reader r = {.outfeed = outfeed, .text = text, .at = text, .error = error};
     bg_status status;
 
-    outfeed->leaves = bgi_arena_take(&outfeed->arena, MOST_LEAVES, sizeof *outfeed->leaves);
+    outfeed->leaves = bgi_arena_allocate(&outfeed->arena, MOST_LEAVES, sizeof *outfeed->leaves);
     if (outfeed->leaves == NULL)
         return bgi_error_memory(error, "an outfeed's leaves", MOST_LEAVES * sizeof *outfeed->leaves);
     status = read_value(&r, "", 0);
@@ -146,9 +146,9 @@ bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *err
     if (status == BG_OK && *r.at != '\0')
         status = complain(&r, "the structure has ended");
     if (status == BG_OK && r.written.data != NULL)
-        outfeed->structure = bgi_arena_text(&outfeed->arena, r.written.data);
+        outfeed->structure = bgi_arena_string(&outfeed->arena, r.written.data);
     if (status == BG_OK && outfeed->structure == NULL)
         status = bgi_error_memory(error, "an outfeed's structure", 0);
-    bgi_text_clear(&r.written);
+    bgi_string_clear(&r.written);
     return status;
 }

@@ -1,101 +1,131 @@
 /*
- * placement.c: the one file that includes hwloc.
+ * placement.c: processors as the system tells of them. Their order by cores and caches is a companion's affair
+ * (src/topology/), which is asked only where threads are bound.
  */
+#define _GNU_SOURCE /* sched_getaffinity, pthread_setaffinity_np */
+
 #include "runtime/placement.h"
 
-#include <hwloc.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Processors and cores are all we ask for: looking for more takes longer. */
-static hwloc_topology_t load_topology(void)
+#include "core/threads.h"
+
+/* The calling thread's processors, in memory of CPU_ALLOC; NULL: the system does not tell. */
+static cpu_set_t *find_allowed(size_t *out_cpus)
 {
-    hwloc_topology_t topology;
+    for (size_t cpus = 1024; cpus <= (size_t)1 << 20; cpus *= 2) { /* until the set is as large as the system's */
+        cpu_set_t *set = CPU_ALLOC(cpus);
 
-    if (hwloc_topology_init(&topology) != 0)
-        return NULL;
-    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-    if (hwloc_topology_load(topology) != 0) {
-        hwloc_topology_destroy(topology);
-        return NULL;
-    }
-    return topology;
-}
-
-static bool is_allowed(hwloc_const_cpuset_t allowed, unsigned cpu)
-{
-    return hwloc_bitmap_isset(allowed, cpu) != 0;
-}
-
-/* The n-th allowed processor of every core, for n = 0, 1, ... until there are no more. */
-static void list_cpus(bgi_placement *placement, hwloc_const_cpuset_t allowed)
-{
-    const hwloc_topology_t topology = placement->topology;
-    const int core_count = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-    const int wanted = hwloc_bitmap_weight(allowed);
-
-    placement->cpus = wanted > 0 ? malloc((size_t)wanted * sizeof *placement->cpus) : NULL;
-    if (placement->cpus == NULL)
-        return;
-    for (int rank = 0, found = 1; found > 0 && core_count > 0; rank++) {
-        found = 0;
-        for (int core = 0; core < core_count; core++) {
-            const hwloc_obj_t object = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)core);
-            int seen = 0;
-            for (int cpu = hwloc_bitmap_first(object->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(object->cpuset, cpu)) {
-                if (!is_allowed(allowed, (unsigned)cpu) || seen++ != rank)
-                    continue;
-                if (placement->cpu_count < (uint32_t)wanted)
-                    placement->cpus[placement->cpu_count++] = (uint32_t)cpu;
-                found++;
-            }
+        if (set != NULL && sched_getaffinity(0, CPU_ALLOC_SIZE(cpus), set) == 0) {
+            *out_cpus = cpus;
+            return set;
         }
+        if (set != NULL)
+            CPU_FREE(set);
+        if (set == NULL || errno != EINVAL)
+            return NULL;
     }
+    return NULL;
 }
 
-void bgi_placement_init(bgi_placement *placement)
+/* An affinity that does not fit ends in "...". */
+static void print_allowed(char text[BGI_PLACEMENT_TEXT_BYTES], const cpu_set_t *set, size_t cpus)
 {
-    hwloc_bitmap_t allowed;
+    const size_t set_bytes = CPU_ALLOC_SIZE(cpus);
+    size_t length = 0;
 
+    for (size_t first = 0, end; first < cpus && length < BGI_PLACEMENT_TEXT_BYTES; first = end + 1) {
+        for (end = first; end < cpus && CPU_ISSET_S(end, set_bytes, set);)
+            end++;
+        if (end > first)
+            length += (size_t)snprintf(text + length, BGI_PLACEMENT_TEXT_BYTES - length, "%s%zu", length > 0 ? "," : "",
+                                       first);
+        if (end > first + 1 && length < BGI_PLACEMENT_TEXT_BYTES)
+            length += (size_t)snprintf(text + length, BGI_PLACEMENT_TEXT_BYTES - length, "-%zu", end - 1);
+    }
+    if (length >= BGI_PLACEMENT_TEXT_BYTES)
+        memcpy(text + BGI_PLACEMENT_TEXT_BYTES - 4, "...", 4);
+}
+
+/* The allowed processors in the order of their numbers. */
+static void list_allowed(bgi_placement *placement, const cpu_set_t *set, size_t cpus)
+{
+    uint32_t count = 0;
+
+    placement->cpus = malloc(placement->cpu_count * sizeof *placement->cpus);
+    for (size_t cpu = 0; placement->cpus != NULL && cpu < cpus && count < placement->cpu_count; cpu++)
+        if (CPU_ISSET_S(cpu, CPU_ALLOC_SIZE(cpus), set))
+            placement->cpus[count++] = (uint32_t)cpu;
+}
+
+static void find_processors(bgi_placement *placement)
+{
+    size_t cpus = 0;
+    cpu_set_t *set = find_allowed(&cpus);
+
+    if (set == NULL)
+        return;
+    placement->cpu_count = (uint32_t)CPU_COUNT_S(CPU_ALLOC_SIZE(cpus), set);
+    print_allowed(placement->text, set, cpus);
+    if (placement->pinning != BG_PINNING_NONE && placement->cpu_count > 0)
+        list_allowed(placement, set, cpus);
+    CPU_FREE(set);
+}
+
+void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_processor_order order, void *order_user)
+{
     memset(placement, 0, sizeof *placement);
-    placement->topology = load_topology();
-    allowed = placement->topology != NULL ? hwloc_bitmap_alloc() : NULL;
-    if (allowed != NULL) {
-        /* Of the process: the calling thread alone may be bound to one processor. */
-        if (hwloc_get_cpubind(placement->topology, allowed, HWLOC_CPUBIND_PROCESS) == 0 ||
-            hwloc_get_cpubind(placement->topology, allowed, HWLOC_CPUBIND_THREAD) == 0)
-            list_cpus(placement, allowed);
-        hwloc_bitmap_free(allowed);
-    }
+    placement->pinning = pinning;
+    find_processors(placement);
     if (placement->cpu_count == 0) {
-        const long online = sysconf(_SC_NPROCESSORS_ONLN);
+        const uint32_t online = bgi_processors_online();
         bgi_placement_clear(placement);
-        placement->cpu_count = online > 0 ? (uint32_t)online : 1;
+        placement->cpu_count = online > 0 ? online : 1;
     }
+    if (placement->cpus != NULL && order != NULL)
+        placement->core_count = order(order_user, pinning, placement->cpus, placement->cpu_count);
 }
 
 void bgi_placement_clear(bgi_placement *placement)
 {
-    if (placement->topology != NULL)
-        hwloc_topology_destroy(placement->topology);
     free(placement->cpus);
     memset(placement, 0, sizeof *placement);
 }
 
-bool bgi_placement_bind(const bgi_placement *placement, pthread_t thread, uint32_t index)
+uint32_t bg_processor_count(void)
 {
-    hwloc_bitmap_t set;
+    bgi_placement placement;
+    uint32_t count;
+
+    bgi_placement_init(&placement, BG_PINNING_NONE, NULL, NULL);
+    count = placement.cpu_count;
+    bgi_placement_clear(&placement);
+    return count;
+}
+
+/* SPREAD over more cores than workers leaves equal distances between them, so that caches and packages are shared out
+ * too: neighbors in the list are neighbors in the machine. */
+uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count)
+{
+    if (placement->pinning == BG_PINNING_SPREAD && count < placement->core_count)
+        return placement->cpus[(uint64_t)number * placement->core_count / count];
+    return placement->cpus[number];
+}
+
+bool bgi_placement_bind(pthread_t thread, uint32_t cpu)
+{
+    cpu_set_t *set = CPU_ALLOC(cpu + 1u);
     bool is_bound;
 
-    if (placement->topology == NULL || placement->cpus == NULL || index >= placement->cpu_count)
-        return false;
-    set = hwloc_bitmap_alloc();
     if (set == NULL)
         return false;
-    is_bound = hwloc_bitmap_set(set, placement->cpus[index]) == 0 &&
-               hwloc_set_thread_cpubind(placement->topology, thread, set, 0) == 0;
-    hwloc_bitmap_free(set);
+    CPU_ZERO_S(CPU_ALLOC_SIZE(cpu + 1u), set);
+    CPU_SET_S(cpu, CPU_ALLOC_SIZE(cpu + 1u), set);
+    is_bound = pthread_setaffinity_np(thread, CPU_ALLOC_SIZE(cpu + 1u), set) == 0;
+    CPU_FREE(set);
     return is_bound;
 }

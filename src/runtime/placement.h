@@ -1,23 +1,35 @@
 /*
- * placement.h: the processors this process may use, and threads bound to them. Where the system does not tell or does
- * not bind, threads run where the system likes.
+ * placement.h: the processors that the calling thread may use, and threads bound to some of them. Where the system does
+ * not tell or does not bind, threads run where the system likes.
  */
 #ifndef BGI_RUNTIME_PLACEMENT_H
 #define BGI_RUNTIME_PLACEMENT_H
+
+#include <brigade/session.h>
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { BGI_PLACEMENT_TEXT_BYTES = 64 };
+
+/* options.execution.processor_order. */
+typedef uint32_t (*bgi_processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
+
 typedef struct bgi_placement {
-    void *topology;     /* NULL: nothing can be bound */
-    uint32_t *cpus;     /* the system's numbers; one of every core first, then their siblings */
+    uint32_t *cpus;     /* the system's numbers, in the order in which workers get them; NULL: nothing is to be bound */
     uint32_t cpu_count; /* at least 1 */
+    uint32_t core_count; /* the first of them are on cores of their own; 0: not known */
+    bg_pinning pinning;
+    char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "" when the system does not tell */
 } bgi_placement;
 
-void bgi_placement_init(bgi_placement *placement);
+/* Of the calling thread, at the moment of the call. `order` may be NULL: by number. */
+void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_processor_order order, void *order_user);
 void bgi_placement_clear(bgi_placement *placement);
-/* Binds a thread to cpus[index]. */
-bool bgi_placement_bind(const bgi_placement *placement, pthread_t thread, uint32_t index);
+/* The processor of worker `number` out of `count`, at most cpu_count. Needs cpus. */
+uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count);
+/* Binds a thread to one processor. */
+bool bgi_placement_bind(pthread_t thread, uint32_t cpu);
 
 #endif

@@ -7,19 +7,20 @@
 #include "runtime/engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
-enum { TEXT_BYTES = 256 };
+enum { TEXT_BYTES = 256, RANK_BYTES = 32 };
 
-static const bgi_instruction *find_instruction(const bgi_device *device)
+static const bgi_instruction *find_instruction(const bgi_runner *runner)
 {
-    const uint32_t number = atomic_load_explicit(&device->instruction, memory_order_relaxed);
+    const uint32_t number = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
 
-    return number < device->program->instruction_count ? &device->program->instructions[number] : NULL;
+    return number < runner->program->instruction_count ? &runner->program->instructions[number] : NULL;
 }
 
-static uint32_t find_running_call(const bgi_device *device, const bgi_instruction *instruction)
+static uint32_t find_running_call(const bgi_runner *runner, const bgi_instruction *instruction)
 {
-    const uint32_t call = atomic_load_explicit(&device->call, memory_order_relaxed);
+    const uint32_t call = atomic_load_explicit(&runner->call, memory_order_relaxed);
 
     return instruction != NULL && call < instruction->call_count && !instruction->calls[call].is_collective
                ? call
@@ -53,48 +54,81 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* The lowest replica of the group along the axes that does not wait at the same barrier. */
-static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_device *device, uint32_t axes,
-                                     const bgi_counter *counter)
+/* Of a device that waits for a sum beside its program: what that waits for. */
+static const bgi_counter *find_awaited(const bgi_runner *runner)
 {
+    const bgi_counter *counter = atomic_load(&runner->wait_counter);
+
+    return counter == &runner->sums_done ? atomic_load(&runner->sum_counter) : counter;
+}
+
+/* The device, or a sum beside its program. */
+static bool waits_at(const bgi_runner *runner, const bgi_counter *counter)
+{
+    return atomic_load(&runner->wait_counter) == counter ||
+           (atomic_load(&runner->sums_begun.value) > atomic_load(&runner->sums_done.value) &&
+            atomic_load(&runner->sum_counter) == counter);
+}
+
+/* The lowest replica of the group along the axes that does not wait where this one does; of those of other ranks, of
+ * which that is not known, the first, when all that are here wait. */
+static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner *runner, uint32_t axes,
+                                     bool is_delivery)
+{
+    const uint32_t group = bgi_engine_group(engine, runner->number, axes, runner->replica);
     const bg_mesh mesh = bgi_plan_mesh(engine->plan);
+    uint32_t elsewhere = runner->replica;
 
     for (uint32_t member = 0; member < bg_mesh_group_size(&mesh, axes); member++) {
-        const uint32_t replica = bg_mesh_group_at(&mesh, axes, device->replica, member);
-        bgi_device *other = &engine->devices[replica * engine->plan->device_count + device->number];
-        if (atomic_load(&other->wait_counter) != counter)
+        const uint32_t replica = bg_mesh_group_at(&mesh, axes, runner->replica, member);
+        bgi_runner *other = &engine->runners[replica * engine->plan->device_count + runner->number];
+        if (!bgi_engine_has(engine, replica, runner->number))
+            elsewhere = elsewhere == runner->replica ? replica : elsewhere;
+        else if (!waits_at(other, engine->transport->type->meeting(engine->transport, group, member, is_delivery)))
             return replica;
     }
-    return device->replica;
+    return elsewhere;
 }
 
 /* What the device meets others for. */
-static void print_meeting(const bgi_device *device, char *text, size_t size)
+static void print_meeting(const bgi_runner *runner, char *text, size_t size)
 {
-    const bgi_instruction *instruction = find_instruction(device);
-    const uint32_t call = atomic_load_explicit(&device->call, memory_order_relaxed);
+    const bgi_instruction *instruction = find_instruction(runner);
+    const uint32_t call = atomic_load_explicit(&runner->call, memory_order_relaxed);
 
     if (instruction->action.kind == BG_ACTION_GATHER)
         snprintf(text, size, "gathering of weights");
-    else if (instruction->action.kind == BG_ACTION_REDUCE)
+    else if (instruction->action.kind == BG_ACTION_REDUCE || atomic_load(&runner->wait_counter) == &runner->sums_done)
         snprintf(text, size, "gradient reduction");
     else
         snprintf(text, size, "collective `%s`", call < instruction->call_count ? instruction->calls[call].name : "?");
 }
 
 /* False when the counter is of no meeting of replicas. */
-static bool print_replica_wait(const bgi_engine *engine, const bgi_device *device, const bgi_counter *counter,
+static bool print_replica_wait(const bgi_engine *engine, const bgi_runner *runner, const bgi_counter *counter,
                                char text[TEXT_BYTES])
 {
+    bgi_transport *transport = engine->transport;
+    const bg_mesh mesh = bgi_plan_mesh(engine->plan);
     char meeting[TEXT_BYTES / 2];
+    uint32_t replica;
 
     for (uint32_t axes = 0; axes <= BG_MESH_ALL; axes++) {
-        const bgi_barrier *barrier = bgi_engine_barrier(engine, device->number, axes, device->replica);
-        if (counter != &barrier->arrived && counter != &barrier->finished)
+        const uint32_t group = bgi_engine_group(engine, runner->number, axes, runner->replica);
+        const uint32_t member = bg_mesh_group_member(&mesh, axes, runner->replica);
+        bool is_delivery;
+        if (engine->groups[group].size == 0)
             continue;
-        print_meeting(device, meeting, sizeof meeting);
-        snprintf(text, TEXT_BYTES, "waits for replica %u at the %s",
-                 find_missing_replica(engine, device, axes, counter), meeting);
+        is_delivery = counter == transport->type->meeting(transport, group, member, true);
+        if (!is_delivery && counter != transport->type->meeting(transport, group, member, false))
+            continue;
+        print_meeting(runner, meeting, sizeof meeting);
+        replica = find_missing_replica(engine, runner, axes, is_delivery);
+        snprintf(text, TEXT_BYTES, "waits for replica %u", replica);
+        if (!bgi_engine_has(engine, replica, runner->number))
+            snprintf(text + strlen(text), TEXT_BYTES - strlen(text), " (rank %u)",
+                     engine->ranks->owners[replica * engine->plan->device_count + runner->number]);
+        snprintf(text + strlen(text), TEXT_BYTES - strlen(text), " at the %s", meeting);
         return true;
     }
     return false;
@@ -108,40 +142,94 @@ static bool waits_for_row(const bgi_engine *engine, const bgi_counter *counter)
     return false;
 }
 
-static void print_transfer_wait(const bgi_device *device, char text[TEXT_BYTES])
+static void print_transfer_wait(const bgi_runner *runner, char text[TEXT_BYTES])
 {
-    const bgi_device *late = bgi_io_late_peer(device);
+    const uint32_t late = bgi_io_late_replica(runner);
     const int length = snprintf(text, TEXT_BYTES, "waits for load or store %llu of its queue, of which %llu are done",
-                                (unsigned long long)atomic_load(&device->wait_target),
-                                (unsigned long long)atomic_load(&device->io_done.value));
+                                (unsigned long long)atomic_load(&runner->wait_target),
+                                (unsigned long long)atomic_load(&runner->io_done.value));
 
-    if (late != NULL)
-        snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u",
-                 late->replica);
+    if (late != BGI_NO_REPLICA)
+        snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u", late);
 }
 
-static void print_wait(const bgi_engine *engine, const bgi_device *device, char text[TEXT_BYTES])
+/* Of a strict plan: another device of the replica has the turn. */
+static bool waits_for_turn(const bgi_engine *engine, const bgi_runner *runner)
+{
+    return engine->turn_count > 0 && atomic_load(&runner->wait_counter) == &runner->turn;
+}
+
+static uint32_t find_turn(const bgi_engine *engine, const bgi_runner *runner)
+{
+    uint64_t done = 0;
+
+    for (uint32_t d = 0; d < engine->plan->device_count; d++) {
+        const bgi_runner *other = &engine->runners[runner->index - runner->number + d];
+        const uint64_t told = atomic_load(&other->turn.value);
+        done = told > done ? told : done;
+    }
+    return engine->turn_devices[done % engine->turn_count];
+}
+
+/* " of rank 3" for a device of the replica that another rank has; "" for one that is here. */
+static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, uint32_t device, char text[RANK_BYTES])
+{
+    const uint32_t number = runner->replica * engine->plan->device_count + device;
+
+    text[0] = '\0';
+    if (!bgi_ranks_has(engine->ranks, number))
+        snprintf(text, RANK_BYTES, " of rank %u", engine->ranks->owners[number]);
+    return text;
+}
+
+/* Whether it waits for a message or a slot of another rank, or to meet one. */
+static bool waits_for_rank(const bgi_engine *engine, const bgi_runner *runner)
 {
     const bg_plan *plan = engine->plan;
-    const bgi_counter *counter = atomic_load(&device->wait_counter);
+    const bgi_transport_type *type = engine->transport->type;
+    const bgi_counter *counter = find_awaited(runner);
+    char meeting[TEXT_BYTES];
 
     for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
-        if (counter == &device->channels[edge].produced) {
-            snprintf(text, TEXT_BYTES, "waits for a message on edge %u from device %u", edge,
-                     plan->edges[edge].from_device);
+        const uint32_t link = runner->first_link + edge;
+        const uint32_t from = plan->edges[edge].from_device, to = plan->edges[edge].to_device;
+        if (from != to &&
+            ((counter == type->arrived(engine->transport, link) && !bgi_engine_has(engine, runner->replica, from)) ||
+             (counter == type->credit(engine->transport, link) && !bgi_engine_has(engine, runner->replica, to))))
+            return true;
+    }
+    return counter != &runner->io_done && !waits_for_turn(engine, runner) &&
+           print_replica_wait(engine, runner, counter, meeting);
+}
+
+static void print_wait(const bgi_engine *engine, const bgi_runner *runner, char text[TEXT_BYTES])
+{
+    char rank[RANK_BYTES];
+    const bg_plan *plan = engine->plan;
+    const bgi_counter *counter = find_awaited(runner);
+
+    for (uint32_t edge = 0; edge < plan->edge_count; edge++) {
+        const uint32_t link = runner->first_link + edge;
+        if (plan->edges[edge].from_device == plan->edges[edge].to_device)
+            continue;
+        if (counter == engine->transport->type->arrived(engine->transport, link)) {
+            snprintf(text, TEXT_BYTES, "waits for a message on edge %u from device %u%s", edge,
+                     plan->edges[edge].from_device, of_rank(engine, runner, plan->edges[edge].from_device, rank));
             return;
         }
-        if (counter == &device->channels[edge].consumed) {
-            snprintf(text, TEXT_BYTES, "waits for a free slot on edge %u to device %u", edge,
-                     plan->edges[edge].to_device);
+        if (counter == engine->transport->type->credit(engine->transport, link)) {
+            snprintf(text, TEXT_BYTES, "waits for a free slot on edge %u to device %u%s", edge,
+                     plan->edges[edge].to_device, of_rank(engine, runner, plan->edges[edge].to_device, rank));
             return;
         }
     }
-    if (counter == &device->io_done)
-        print_transfer_wait(device, text);
-    else if (print_replica_wait(engine, device, counter, text))
+    if (counter == &runner->io_done)
+        print_transfer_wait(runner, text);
+    else if (waits_for_turn(engine, runner))
+        snprintf(text, TEXT_BYTES, "waits for its turn, which device %u has now", find_turn(engine, runner));
+    else if (print_replica_wait(engine, runner, counter, text))
         return;
-    else if (counter == &engine->gate.granted)
+    else if (counter == &runner->granted)
         snprintf(text, TEXT_BYTES, "waits for %s before its next iteration",
                  engine->run->infeed != NULL ? "the infeed" : "the value that ends the run");
     else if (waits_for_row(engine, counter))
@@ -150,30 +238,33 @@ static void print_wait(const bgi_engine *engine, const bgi_device *device, char 
         snprintf(text, TEXT_BYTES, "can go on, but no worker is free");
 }
 
-static bool is_done(const bgi_engine *engine, const bgi_device *device)
+static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
 {
-    return !atomic_load(&device->is_owned) && atomic_load(&device->wait_counter) == &engine->runs &&
-           atomic_load(&device->wait_target) != 0;
+    return !atomic_load(&runner->is_owned) && atomic_load(&runner->wait_counter) == &engine->runs &&
+           atomic_load(&runner->wait_target) != 0;
 }
 
 bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
 {
-    const bgi_device *waiting = NULL, *running = NULL, *stuck;
+    const bgi_runner *waiting = NULL, *running = NULL, *distant = NULL, *stuck;
     const bgi_instruction *instruction;
     char action[TEXT_BYTES] = "its program", reason[TEXT_BYTES];
+    char rank[RANK_BYTES] = "";
     uint32_t stuck_count = 0, call;
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
-        const bgi_device *device = &engine->devices[i];
-        if (is_done(engine, device))
+        const bgi_runner *runner = &engine->runners[i];
+        if (!bgi_ranks_has(engine->ranks, i) || is_done(engine, runner))
             continue;
         stuck_count++;
-        if (running == NULL && find_running_call(device, find_instruction(device)) != BGI_NO_CALL)
-            running = device;
-        if (waiting == NULL)
-            waiting = device;
+        if (running == NULL && find_running_call(runner, find_instruction(runner)) != BGI_NO_CALL)
+            running = runner;
+        if (distant == NULL && engine->ranks != NULL && waits_for_rank(engine, runner))
+            distant = runner;
+        if (waiting == NULL || (waits_for_turn(engine, waiting) && !waits_for_turn(engine, runner)))
+            waiting = runner;
     }
-    stuck = running != NULL ? running : waiting;
+    stuck = running != NULL ? running : distant != NULL ? distant : waiting;
     if (stuck == NULL)
         return bg_error_set(error, BG_ERROR_TIMEOUT, "no device made progress for %.3g s", waited_s);
     instruction = find_instruction(stuck);
@@ -185,9 +276,11 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
                  instruction->calls[call].kernel.name, instruction->calls[call].name, waited_s);
     else
         print_wait(engine, stuck, reason);
+    if (engine->ranks != NULL)
+        snprintf(rank, sizeof rank, "rank %u, ", engine->ranks->carrier->rank);
     return bg_error_set(error, BG_ERROR_TIMEOUT,
-                        "no progress for %.3g s (wait_limit_s): replica %u, device %u, %s: %s; %u other device%s not "
+                        "no progress for %.3g s (wait_limit_s): %sreplica %u, device %u, %s: %s; %u other device%s not "
                         "done either",
-                        waited_s, stuck->replica, stuck->number, action, reason, stuck_count - 1,
+                        waited_s, rank, stuck->replica, stuck->number, action, reason, stuck_count - 1,
                         stuck_count == 2 ? " is" : "s are");
 }

@@ -12,11 +12,16 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/section.h"
 #include "core/text.h"
-#include "kernels/attributes.h"
-#include "runtime/initialise.h"
+#include "options/optimizer.h"
+#include "runtime/agree.h"
+#include "runtime/initialize.h"
+#include "runtime/layout.h"
 #include "runtime/memmap.h"
 #include "runtime/weights.h"
+
+enum { LEAST_TAGS = 32768, LEAST_MESSAGE_BYTES = 4096 };
 
 /* ---- variables ---- */
 
@@ -26,25 +31,13 @@ static bool is_shared(const bgi_plan_variable *variable)
            variable->role == BG_ROLE_TRAINING;
 }
 
-/* The part that the replica with data coordinate `place` keeps of what one without such pieces has, in bytes. */
-typedef struct kept_part {
-    size_t offset, size_bytes;
-} kept_part;
-
-static kept_part find_part(const bgi_plan_variable *variable, uint32_t place)
-{
-    const size_t whole = bg_type_size_bytes(&variable->type), piece = bgi_plan_variable_bytes(variable);
-    const size_t before = variable->piece_count > 0 ? place * piece : 0;
-    const size_t offset = before < whole ? before : whole;
-
-    return (kept_part){offset, whole - offset < piece ? whole - offset : piece};
-}
-
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data)
 {
     const bg_mesh mesh = bgi_plan_mesh(session->plan);
     const uint32_t tensor = mesh.tensor_1 * mesh.tensor_2;
 
+    if (variable->section != NULL)
+        data = bgi_section_cut(variable->section, data, session->cut);
     for (uint32_t t = 0; t < tensor; t++) {
         const bg_mesh at = bg_mesh_coordinates(&mesh, t);
         const char *of_replica = data;
@@ -53,7 +46,7 @@ void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, 
             of_replica = session->cut;
         }
         for (uint32_t place = 0; place < mesh.data; place++) {
-            const kept_part part = find_part(variable, place);
+            const bgi_kept_part part = bgi_session_part(variable, place);
             for (uint32_t i = 0; i < variable->place_count; i++)
                 bgi_engine_write(session->engine, place * tensor + t, &variable->places[i], of_replica + part.offset,
                                  part.size_bytes);
@@ -62,47 +55,121 @@ void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, 
 }
 
 /* What the replicas at one place of the tensor axes have, pieces put together. */
-static void collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, char *data)
+static bg_status collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, const bool *readers,
+                         char *data, bg_error *error)
 {
     const bg_mesh mesh = bgi_plan_mesh(session->plan);
     const uint32_t places = from->piece_count > 0 ? mesh.data : 1;
 
     for (uint32_t place = 0; place < places; place++) {
-        const kept_part part = find_part(from, place);
-        memcpy(data + part.offset,
-               bgi_engine_address(session->engine, place * mesh.tensor_1 * mesh.tensor_2 + t, &from->places[0]),
-               part.size_bytes);
+        const bgi_kept_part part = bgi_session_part(from, place);
+        BGI_TRY(bgi_engine_fetch(session->engine, place * mesh.tensor_1 * mesh.tensor_2 + t, &from->places[0], readers,
+                                 data != NULL ? data + part.offset : NULL, part.size_bytes, error));
     }
+    return BG_OK;
 }
 
-void bgi_session_download(const bg_session *session, uint32_t variable, void *data)
+/* One variable's value, to where it belongs in its weight's. */
+static bg_status download_variable(const bg_session *session, uint32_t variable, const bool *readers, void *data,
+                                   bg_error *error)
 {
     const bgi_plan_variable *from = &session->plan->variables[variable];
     const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    void *cut = data != NULL ? session->cut : NULL;
 
-    if (from->shard == NULL)
-        collect(session, from, 0, data);
+    if (from->section != NULL) {
+        BGI_TRY(collect(session, from, 0, readers, cut, error));
+        if (data != NULL)
+            bgi_section_join(from->section, cut, data);
+    } else if (from->shard == NULL) {
+        BGI_TRY(collect(session, from, 0, readers, data, error));
+    }
     for (uint32_t t = 0; from->shard != NULL && t < mesh.tensor_1 * mesh.tensor_2; t++) {
         const bg_mesh at = bg_mesh_coordinates(&mesh, t);
-        collect(session, from, t, session->cut);
-        bg_shard_join(&mesh, from->shard, &at, session->cut, data, NULL);
+        BGI_TRY(collect(session, from, t, readers, cut, error));
+        if (data != NULL)
+            bg_shard_join(&mesh, from->shard, &at, cut, data, NULL);
     }
+    return BG_OK;
 }
 
-void *bgi_session_whole(const bg_session *session, uint32_t variable)
+/* The variable that follows `after` (UINT32_MAX: the first) among those of a weight; UINT32_MAX: none. */
+static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
+{
+    uint32_t i = after + 1; /* 0 after UINT32_MAX */
+
+    while (i < session->plan->variable_count && session->variables[i].weight != weight)
+        i++;
+    return i < session->plan->variable_count ? i : UINT32_MAX;
+}
+
+static bg_status download_weight(const bg_session *session, uint32_t variable, const bool *readers, void *data,
+                                 bg_error *error)
+{
+    const uint32_t weight = session->variables[variable].weight;
+
+    if (session->plan->variables[variable].section == NULL)
+        return download_variable(session, variable, readers, data, error);
+    for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
+         i = next_of_weight(session, weight, i))
+        BGI_TRY(download_variable(session, i, readers, data, error));
+    return BG_OK;
+}
+
+static void *find_whole(const bg_session *session, uint32_t variable)
 {
     const bgi_plan_variable *of = &session->plan->variables[variable];
-    const bool is_cut = of->shard != NULL || (of->piece_count > 0 && bgi_plan_data_replicas(session->plan) > 1);
+    const bool is_cut =
+        of->section != NULL || of->shard != NULL || (of->piece_count > 0 && bgi_plan_data_replicas(session->plan) > 1);
 
-    return is_cut ? NULL : bgi_engine_address(session->engine, 0, &of->places[0]);
+    return is_cut ? NULL : bgi_engine_map(session->engine, 0, &of->places[0]);
 }
 
-bg_status bgi_session_adopt(bg_session *session, uint32_t variable, const void *data, bg_error *error)
+/* The devices have the weight's newest value. */
+static void mark_current(bg_session *session, uint32_t weight)
 {
-    BGI_TRY(bgi_memmap_begin(session->engine->memmap, error));
-    bgi_session_upload(session, &session->plan->variables[variable], data);
-    session->variables[variable].version = session->weights->items[session->variables[variable].weight].version;
+    for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
+         i = next_of_weight(session, weight, i))
+        session->variables[i].version = session->weights->items[weight].version;
+}
+
+/* To all variables that are it or sections of it. */
+static void upload_weight(bg_session *session, uint32_t weight, const void *data)
+{
+    for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
+         i = next_of_weight(session, weight, i))
+        bgi_session_upload(session, &session->plan->variables[i], data);
+    mark_current(session, weight);
+}
+
+static bg_status adopt_weight(bg_session *session, uint32_t variable, const void *data, bg_error *error)
+{
+    BGI_TRY(bgi_memmap_begin(session->memmap, error));
+    upload_weight(session, session->variables[variable].weight, data);
     return BG_OK;
+}
+
+static bool is_of_ranks(const bg_session *session)
+{
+    return session->owners != NULL;
+}
+
+static const bgi_weight_holder holder = {.download = download_weight,
+                                         .whole = find_whole,
+                                         .adopt = adopt_weight,
+                                         .is_of_ranks = is_of_ranks,
+                                         .announce = bgi_session_announce};
+
+/* The newest value of a variable's weight; *out is NULL on ranks that have nothing of the variable. */
+static bg_status fetch_own(const bg_session *session, uint32_t variable, const void **out, bg_error *error)
+{
+    const bg_transport *transport = session->plan->options.execution.transport;
+    const uint32_t weight = session->variables[variable].weight;
+
+    if (session->owners == NULL)
+        return bgi_weights_fetch(session->weights, weight, out, error);
+    bgi_session_find_readers(session, &session->plan->variables[variable], session->readers);
+    return bgi_weights_fetch_for(session->weights, weight, session->readers, transport->rank, out, error);
 }
 
 /* Brings the devices up to date with the weights. */
@@ -122,10 +189,11 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
         weight = &weights->items[variable->weight];
         if (variable->version == weight->version)
             continue;
-        BGI_TRY(bgi_weights_fetch(weights, variable->weight, &data, error));
+        BGI_TRY(fetch_own(session, i, &data, error));
         if (variable->version != weight->version) { /* it may have come home */
-            BGI_TRY(bgi_memmap_begin(session->engine->memmap, error));
-            bgi_session_upload(session, &session->plan->variables[i], data);
+            BGI_TRY(bgi_memmap_begin(session->memmap, error));
+            if (data != NULL)
+                bgi_session_upload(session, &session->plan->variables[i], data);
         }
         variable->version = weight->version;
     }
@@ -148,8 +216,10 @@ static void claim_weights(bg_session *session)
         if (variable->weight == UINT32_MAX || !(session->plan->training || session->plan->variables[i].is_written))
             continue;
         weight = &weights->items[variable->weight];
-        if (weight->newest == session)
+        if (weight->newest == session) {
+            variable->version = weight->version; /* of another section */
             continue;
+        }
         weight->newest = session;
         weight->newest_variable = i;
         variable->version = ++weight->version;
@@ -187,93 +257,262 @@ static void return_weights(bg_session *session)
     for (uint32_t i = 0; i < weights->count && weights->references > 1; i++)
         if (weights->items[i].home == session)
             bgi_weights_leave_home(weights, i);
-        else if (weights->items[i].newest == session)
-            bgi_weights_pull(weights, i, NULL);
+        else if (weights->items[i].newest == session && bgi_weights_pull(weights, i, NULL) != BG_OK) {
+            weights->items[i].newest = NULL;
+            weights->items[i].is_lost = true;
+        }
 }
 
-/* Of a variable whose values are in files. */
-static bool is_at_home(const bg_session *session, const bgi_plan_variable *variable)
+/* Where sessions keep no host copy: of values in files, and on several ranks. */
+static bool is_at_home(const bg_session *session, uint32_t number)
 {
-    return session->engine->memmap != NULL && variable->places[0].is_remote;
+    return session->owners != NULL ? bgi_session_has_all(session, &session->plan->variables[number])
+                                   : bgi_session_is_in_stores(session, number);
 }
 
 /* All bits are 0. */
-static bool is_zero(const bg_initialiser *initialiser)
+static bool is_zero(const bg_initializer *initializer)
 {
-    return initialiser->kind == BG_INITIALISE_CONSTANT && initialiser->a == 0.0 && !signbit(initialiser->a);
+    return initializer->kind == BG_INITIALIZE_CONSTANT && initializer->a == 0.0 && !signbit(initializer->a);
+}
+
+/* On each rank those of its own devices. */
+static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
+{
+    const bgi_plan_variable *variables = session->plan->variables;
+
+    for (uint32_t i = number; i != UINT32_MAX; i = next_of_weight(session, index, i))
+        BGI_TRY(bgi_session_make_own(session, &variables[i], &variables[number], error));
+    mark_current(session, index);
+    return BG_OK;
 }
 
 /* The first values of a new weight, from the seed. At home they are written where they stay. */
-static bg_status initialise(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
+static bg_status initialize(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
     bgi_weight *weight = &session->weights->items[index];
-    void *data = weight->home != NULL ? bgi_session_whole(session, number) : weight->data;
+    void *data = weight->home != NULL ? find_whole(session, number) : weight->data;
 
-    if (weight->home != NULL && is_zero(&variable->initialiser) && bgi_memmap_is_new(session->engine->memmap)) {
-        session->variables[number].version = weight->version; /* a new file is zeros */
+    if (weight->home != NULL && is_zero(&variable->initializer) && bgi_memmap_is_new(session->memmap) &&
+        bgi_session_is_in_stores(session, number)) {
+        mark_current(session, index); /* a new file is zeros */
         return BG_OK;
     }
+    if (weight->home == session && session->owners != NULL)
+        return initialize_own(session, number, index, error);
     if (data == NULL)
         BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
-    bgi_initialise(&weight->type, &variable->initialiser, session->plan->options.seed, variable->number,
+    bgi_initialize(&weight->type, &variable->initializer, session->plan->options.numerics.seed, variable->number,
                    session->engine->worker_count, data);
-    if (weight->home != NULL) {
-        bgi_session_upload(session, variable, data);
-        session->variables[number].version = weight->version;
-    }
+    if (weight->home != NULL)
+        upload_weight(session, index, data);
     return BG_OK;
 }
 
-/* The values of a new weight as the files have them. What is at home is in its place already; other places that it has
- * (on devices that hold a copy) get it from there. */
+/* The value of a new weight that is in no store. */
+static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
+{
+    const bgi_weight *weight = &session->weights->items[index];
+    void *data = weight->data;
+
+    if (session->owners == NULL)
+        return bgi_memmap_index_value(bgi_memmap_found(session->memmap), session->weights, index, 0, data,
+                                      bg_type_size_bytes(&weight->type), error);
+    BGI_TRY(bgi_session_spread(session, number, &data, error));
+    if (weight->home == NULL)
+        return BG_OK;
+    for (uint32_t i = number; data != NULL && i != UINT32_MAX; i = next_of_weight(session, index, i))
+        bgi_session_upload(session, &session->plan->variables[i], data);
+    mark_current(session, index);
+    return BG_OK;
+}
+
+/* The values of a new weight as the files have them. What is in stores is in its place already; other places that it
+ * has (on devices that hold a copy) get it from there. */
 static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
-    const bgi_plan_variable *variable = &session->plan->variables[number];
+    const bool is_in_stores = session->weights->items[index].home != NULL && bgi_session_is_in_stores(session, number);
     const void *data = NULL;
 
-    BGI_TRY(bgi_memmap_index_take(bgi_memmap_found(session->engine->memmap), session->weights, index, error));
-    if (session->weights->items[index].home == NULL)
-        return BG_OK;
-    session->variables[number].version = session->weights->items[index].version;
-    if (variable->place_count > 1) {
-        BGI_TRY(bgi_weights_fetch(session->weights, index, &data, error));
-        bgi_session_upload(session, variable, data);
+    BGI_TRY(bgi_memmap_index_take(bgi_memmap_found(session->memmap), session->weights, index, is_in_stores, error));
+    if (!is_in_stores)
+        return take_from_index(session, number, index, error);
+    mark_current(session, index);
+    for (uint32_t i = number; i != UINT32_MAX; i = next_of_weight(session, index, i)) {
+        if (session->plan->variables[i].place_count == 1)
+            continue;
+        BGI_TRY(fetch_own(session, i, &data, error));
+        if (data != NULL)
+            bgi_session_upload(session, &session->plan->variables[i], data);
     }
     return BG_OK;
 }
 
-/* Finds or makes the weight of a variable. */
-static bg_status attach(bg_session *session, uint32_t number, bg_error *error)
+/* The number of an earlier variable that is a section of the same weight; UINT32_MAX when there is none. */
+static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
+{
+    const bgi_plan_variable *variable = &plan->variables[number];
+
+    for (uint32_t i = 0; variable->section != NULL && i < number; i++)
+        if (is_shared(&plan->variables[i]) && plan->variables[i].section != NULL &&
+            strcmp(plan->variables[i].section->name, variable->section->name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+/* What inference cannot make up: what it does not write itself. */
+static bool must_be_given(const bg_session *session, const bgi_plan_variable *variable)
+{
+    return !session->makes_values &&
+           (variable->role == BG_ROLE_PARAMETER || (variable->role == BG_ROLE_BUFFER && !variable->is_written));
+}
+
+/* Finds the weight of a variable, or leaves it UINT32_MAX. *out_piece: the first of the weights that can be joined to
+ * it, UINT32_MAX when there are none. */
+static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out_piece, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
     const bg_type *type = bgi_plan_variable_whole(variable);
-    bg_weights *weights = session->weights;
+    const char *name = bgi_plan_variable_weight(variable);
+    const uint32_t index = bgi_weights_index(session->weights, name);
     char wanted[BG_TYPE_TEXT_BYTES], have[BG_TYPE_TEXT_BYTES];
-    uint32_t index = bgi_weights_index(weights, variable->name);
 
-    if (index != UINT32_MAX && !bg_type_equal(&weights->items[index].type, type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, %s in the weights", variable->name,
-                            bg_type_text(type, wanted), bg_type_text(&weights->items[index].type, have));
-    if (index != UINT32_MAX) {
-        session->variables[number].weight = index;
+    *out_piece = UINT32_MAX;
+    if (index == UINT32_MAX)
+        return bgi_weights_gather(session->weights, name, type, NULL, out_piece, error);
+    if (!bg_type_equal(&session->weights->items[index].type, type))
+        return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, %s in the weights", name,
+                            bg_type_text(type, wanted), bg_type_text(&session->weights->items[index].type, have));
+    session->variables[number].weight = index;
+    return BG_OK;
+}
+
+enum { MOST_NAMES = 8 };
+
+static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *error)
+{
+    char *list = NULL;
+
+    if (count > MOST_NAMES)
+        bgi_string_add(names, " and %u more", count - MOST_NAMES);
+    BGI_TRY(bgi_string_finish(names, &list, error));
+    bg_error_set(
+        error, BG_ERROR_NOT_FOUND,
+        "the weights lack %u of the plan's parameters: %.2500s; give a session for inference weights that have "
+        "them, or set options.initialize_missing to begin with values made from the seed",
+        count, list);
+    free(list);
+    return BG_ERROR_NOT_FOUND;
+}
+
+/* Finds the weights of all variables, and refuses inference without some of them. */
+static bg_status find_weights(bg_session *session, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    const bool is_continued = bgi_memmap_found(session->memmap) != NULL;
+    bgi_string names = {0};
+    uint32_t missing = 0, piece = UINT32_MAX;
+    bg_status status;
+
+    for (uint32_t i = 0; i < plan->variable_count; i++) {
+        bgi_session_variable *variable = &session->variables[i];
+        variable->weight = UINT32_MAX;
+        if (!is_shared(&plan->variables[i]))
+            continue;
+        variable->is_repeated = find_section_before(plan, i) != UINT32_MAX;
+        status = find_weight(session, i, &piece, error);
+        if (status != BG_OK) {
+            bgi_string_clear(&names);
+            return status;
+        }
+        if (variable->weight != UINT32_MAX || variable->is_repeated || piece != UINT32_MAX || is_continued ||
+            !must_be_given(session, &plan->variables[i]))
+            continue;
+        if (missing++ < MOST_NAMES)
+            bgi_string_add(&names, "%s`%s`", missing > 1 ? ", " : "", bgi_plan_variable_weight(&plan->variables[i]));
+    }
+    return missing > 0 ? report_missing(&names, missing, error) : BG_OK;
+}
+
+/* Adds the weight of a variable that has none; it is filled later. */
+static bg_status add_weight(bg_session *session, uint32_t number, bg_error *error)
+{
+    const bgi_plan_variable *variable = &session->plan->variables[number];
+    const uint32_t before = find_section_before(session->plan, number);
+
+    if (before != UINT32_MAX) {
+        session->variables[number].weight = session->variables[before].weight;
         return BG_OK;
     }
-    session->variables[number].weight = index = weights->count;
-    BGI_TRY(bgi_weights_add(weights, variable->name, type, variable->role,
-                            is_at_home(session, variable) ? session : NULL, number, error));
-    if (bgi_memmap_found(session->engine->memmap) != NULL)
+    session->variables[number].weight = session->weights->count;
+    return bgi_weights_add(session->weights, bgi_plan_variable_weight(variable), bgi_plan_variable_whole(variable),
+                           variable->role, is_at_home(session, number) ? session : NULL, number, error);
+}
+
+/* The first value of a weight that the session has added: from files that it goes on with, from pieces that were given,
+ * or from the seed. */
+static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *error)
+{
+    const uint32_t index = session->variables[number].weight;
+    bgi_weight *weight = &session->weights->items[index];
+    uint32_t piece = UINT32_MAX;
+    void *data = weight->data;
+
+    BGI_TRY(bgi_weights_gather(session->weights, weight->name, &weight->type, NULL, &piece, error));
+    if (piece == UINT32_MAX && bgi_memmap_found(session->memmap) != NULL)
         return continue_weight(session, number, index, error);
-    return initialise(session, number, index, error);
+    if (piece == UINT32_MAX)
+        return initialize(session, number, index, error);
+    if (weight->home != NULL)
+        BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
+    BGI_TRY(bgi_weights_gather(session->weights, weight->name, &weight->type, data, &piece, error));
+    weight->is_given = session->weights->items[piece].is_given;
+    weight->updates = session->weights->items[piece].updates;
+    if (weight->home == NULL)
+        return BG_OK;
+    BGI_TRY(bgi_memmap_begin(session->memmap, error));
+    upload_weight(session, index, data);
+    return BG_OK;
+}
+
+/* State that another optimizer made has the same names and types but another meaning. */
+static bg_status check_state(const bg_session *session, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
+
+    bg_optimizer_describe_state(&plan->optimizer, own);
+    for (uint32_t i = 0; plan->training && i < plan->variable_count; i++) {
+        const uint32_t index = session->variables[i].weight;
+        const bgi_weight *weight = index != UINT32_MAX ? &session->weights->items[index] : NULL;
+
+        if (weight == NULL || plan->variables[i].role != BG_ROLE_STATE || weight->optimizer[0] == '\0' ||
+            strcmp(weight->optimizer, own) == 0)
+            continue;
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the weights have `%s` of optimizer `%s`, and the plan trains with `%s`: train with `%s`, "
+            "or give weights without this state, such as new ones into which bg_checkpoint_load_weights "
+            "loads a checkpoint with options.drop \"optimizer\"",
+            weight->name, weight->optimizer, own, weight->optimizer);
+    }
+    return BG_OK;
 }
 
 static bg_status attach_all(bg_session *session, bg_error *error)
 {
+    const uint32_t first_new = session->weights->count;
+
+    BGI_TRY(find_weights(session, error));
+    BGI_TRY(check_state(session, error));
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        session->variables[i].weight = UINT32_MAX;
+        if (is_shared(&session->plan->variables[i]) && session->variables[i].weight == UINT32_MAX)
+            BGI_TRY(add_weight(session, i, error));
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        if (is_shared(&session->plan->variables[i]))
-            BGI_TRY(attach(session, i, error));
+        if (session->variables[i].weight != UINT32_MAX && session->variables[i].weight >= first_new &&
+            !session->variables[i].is_repeated)
+            BGI_TRY(fill_weight(session, i, error));
     return BG_OK;
 }
 
@@ -282,45 +521,37 @@ static void move_home(bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
         const uint32_t index = session->variables[i].weight;
-        if (index != UINT32_MAX && session->weights->items[index].home == NULL &&
-            is_at_home(session, &session->plan->variables[i]))
+        if (index != UINT32_MAX && session->weights->items[index].home == NULL && is_at_home(session, i))
             bgi_weights_move_home(session->weights, index, session, i);
     }
 }
 
-/* The plan knows a weight's role better than the file it was read from. */
+/* The plan knows a weight's role better than the file it was read from, and whose state it is. */
 static void name_roles(bg_session *session)
 {
+    char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
+
+    bg_optimizer_describe_state(&session->plan->optimizer, own);
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        if (session->variables[i].weight != UINT32_MAX)
-            session->weights->items[session->variables[i].weight].role = session->plan->variables[i].role;
+        if (session->variables[i].weight != UINT32_MAX) {
+            bgi_weight *weight = &session->weights->items[session->variables[i].weight];
+            weight->role = session->plan->variables[i].role;
+            weight->is_attached = true;
+            if (session->plan->training && weight->role == BG_ROLE_STATE)
+                memcpy(weight->optimizer, own, sizeof own);
+        }
 }
 
-/* ---- the optimiser's numbers ---- */
+/* ---- the optimizer's numbers ---- */
 
-static void upload_optimiser(bg_session *session)
+static void upload_optimizer(bg_session *session)
 {
-    const bg_optimiser *optimiser = &session->optimiser;
-    double hyper[BGI_HYPER_COUNT] = {0};
+    double numbers[BGI_OPTIMIZER_NUMBERS];
 
     if (session->plan->hyper_variable == UINT32_MAX)
         return;
-    hyper[BGI_HYPER_LEARNING_RATE] = optimiser->learning_rate;
-    hyper[BGI_HYPER_WEIGHT_DECAY] = optimiser->weight_decay;
-    hyper[BGI_HYPER_EPSILON] = optimiser->epsilon;
-    if (optimiser->kind == BG_SGD) {
-        hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
-        hyper[BGI_HYPER_DAMPENING] = optimiser->dampening;
-        hyper[BGI_HYPER_VELOCITY_SCALING] = optimiser->velocity_scaling;
-    } else if (optimiser->kind == BG_RMSPROP || optimiser->kind == BG_ADAGRAD || optimiser->kind == BG_ADADELTA) {
-        hyper[BGI_HYPER_MOMENTUM] = optimiser->momentum;
-        hyper[BGI_HYPER_ALPHA] = optimiser->alpha;
-    } else {
-        hyper[BGI_HYPER_BETA1] = optimiser->beta1;
-        hyper[BGI_HYPER_BETA2] = optimiser->beta2;
-        hyper[BGI_HYPER_MAX_WEIGHT_NORM] = optimiser->max_weight_norm;
-    }
-    bgi_session_upload(session, &session->plan->variables[session->plan->hyper_variable], hyper);
+    bgi_optimizer_write_numbers(&session->optimizer, numbers);
+    bgi_session_upload(session, &session->plan->variables[session->plan->hyper_variable], numbers);
 }
 
 static bg_status check_hyper(const bg_plan *plan, bg_error *error)
@@ -331,57 +562,92 @@ static bg_status check_hyper(const bg_plan *plan, bg_error *error)
         return BG_OK;
     variable = plan->hyper_variable < plan->variable_count ? &plan->variables[plan->hyper_variable] : NULL;
     if (variable == NULL || variable->type.dtype != BG_FLOAT64 ||
-        bg_type_element_count(&variable->type) != BGI_HYPER_COUNT)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "plan: the optimiser's numbers are not float64[%d]",
-                            BGI_HYPER_COUNT);
+        bg_type_element_count(&variable->type) != BGI_OPTIMIZER_NUMBERS)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "plan: the optimizer's numbers are not float64[%d]",
+                            BGI_OPTIMIZER_NUMBERS);
     return BG_OK;
 }
 
-bg_status bg_session_set_optimiser(bg_session *session, const bg_optimiser *optimiser, bg_error *error)
+bg_status bgi_session_restart_state(bg_session *session, bg_error *error)
 {
-    const bg_optimiser *planned = &session->plan->optimiser;
+    const bg_plan *plan = session->plan;
 
-    if (!session->plan->training)
-        return bg_error_set(error, BG_ERROR_INVALID, "a session for inference has no optimiser");
-    BGI_TRY(bg_optimiser_validate(optimiser, error));
-    if (optimiser->kind != planned->kind || optimiser->nesterov != planned->nesterov ||
-        optimiser->combined != planned->combined || optimiser->uncorrected != planned->uncorrected ||
-        optimiser->centred != planned->centred || optimiser->tf_variant != planned->tf_variant ||
-        optimiser->decay_matrices_only != planned->decay_matrices_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "the kind of optimiser, its variant, and which parameters decay are part of the plan; make "
-                            "a new plan");
-    if (optimiser->combined && optimiser->velocity_scaling != planned->velocity_scaling)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "velocity_scaling %g: the velocities are scaled by %g, as the plan says; make a new plan",
-                            optimiser->velocity_scaling, planned->velocity_scaling);
-    if (optimiser->momentum != 0.0 && planned->momentum == 0.0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "momentum %g: the plan was made without momentum and keeps no velocities; make a new plan",
-                            optimiser->momentum);
-    session->optimiser = *optimiser;
-    upload_optimiser(session);
+    for (uint32_t i = 0; i < plan->variable_count; i++) {
+        const uint32_t index = session->variables[i].weight;
+        bgi_weight *weight = index != UINT32_MAX ? &session->weights->items[index] : NULL;
+        const size_t size_bytes = weight != NULL ? bg_type_size_bytes(&weight->type) : 0;
+        bg_status status;
+        void *data;
+
+        if (weight == NULL || plan->variables[i].role != BG_ROLE_STATE || session->variables[i].is_repeated)
+            continue;
+        data = malloc(size_bytes);
+        if (data == NULL)
+            return bgi_error_memory(error, weight->name, size_bytes);
+        bgi_initialize(&weight->type, &plan->variables[i].initializer, plan->options.numerics.seed,
+                       plan->variables[i].number, session->engine->worker_count, data);
+        status = bgi_weights_set(session->weights, weight->name, &weight->type, data, error);
+        free(data);
+        if (status != BG_OK)
+            return status;
+        weight->is_given = false;
+        weight->updates = 0;
+    }
     return BG_OK;
+}
+
+static bg_status set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error)
+{
+    if (!session->plan->training)
+        return bg_error_set(error, BG_ERROR_INVALID, "a session for inference has no optimizer");
+    BGI_TRY(bg_optimizer_validate(optimizer, error));
+    BGI_TRY(bgi_optimizer_check_change(&session->plan->optimizer, optimizer, error));
+    session->optimizer = *optimizer;
+    upload_optimizer(session);
+    return BG_OK;
+}
+
+bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(optimizer, "optimizer", __func__, error));
+
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_set_optimizer", error));
+    status = set_optimizer(session, optimizer, error);
+    bgi_weights_leave(session->weights);
+    return status;
 }
 
 bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error)
 {
-    bg_optimiser optimiser = session->optimiser;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
 
-    optimiser.learning_rate = learning_rate;
-    return bg_session_set_optimiser(session, &optimiser, error);
+    bg_optimizer optimizer;
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_set_learning_rate", error));
+    optimizer = session->optimizer;
+    optimizer.learning_rate = learning_rate;
+    status = set_optimizer(session, &optimizer, error);
+    bgi_weights_leave(session->weights);
+    return status;
 }
 
 /* ---- life ---- */
 
-/* Room for what one replica has of a variable that the mesh cuts. */
+/* Room for what one replica has of a variable that is cut out of its weight. */
 static bg_status take_cut(bg_session *session, bg_error *error)
 {
     size_t most = 0;
 
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
         const bgi_plan_variable *variable = &session->plan->variables[i];
-        const size_t size = variable->shard != NULL ? bg_type_size_bytes(&variable->type) : 0;
+        const bool is_cut = variable->shard != NULL || variable->section != NULL;
+        const size_t size = is_cut ? bg_type_size_bytes(&variable->type) : 0;
         most = size > most ? size : most;
     }
     if (most > 0)
@@ -392,7 +658,7 @@ static bg_status take_cut(bg_session *session, bg_error *error)
 /* How far the training is whose files this session goes on with. */
 static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *error)
 {
-    const bgi_memmap_index *found = bgi_memmap_found(session->engine->memmap);
+    const bgi_memmap_index *found = bgi_memmap_found(session->memmap);
     char text[192];
 
     if (found == NULL)
@@ -402,15 +668,137 @@ static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *
         return bgi_error_memory(error, "a note", strlen(found->note));
     if (weights_are_new)
         session->weights->step = found->step;
-    if (found->seed != session->plan->options.seed) {
+    if (found->seed != session->plan->options.numerics.seed) {
         snprintf(text, sizeof text,
                  "memmap_dir: the files were made with seed %" PRIu64 ", this session has %" PRIu64
                  "; random numbers (dropout) go on from the session's",
-                 found->seed, session->plan->options.seed);
-        bgi_say(&session->plan->options, BG_LOG_WARNING, text);
+                 found->seed, session->plan->options.numerics.seed);
+        bgi_log(&session->plan->options, BG_LOG_WARNING, text);
     }
-    bgi_memmap_forget(session->engine->memmap);
+    bgi_memmap_forget(session->memmap);
     return BG_OK;
+}
+
+static bg_status take_carried(bg_session *session, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+
+    session->carried = calloc((size_t)plan->carried_count + 1, sizeof *session->carried);
+    if (session->carried == NULL)
+        return bgi_error_memory(error, "carried values", plan->carried_count * sizeof *session->carried);
+    for (uint32_t i = 0; i < plan->carried_count; i++) {
+        const size_t size = bg_type_size_bytes(&plan->variables[plan->carried[i]].type);
+        session->carried[i] = calloc(size + 1, 1);
+        if (session->carried[i] == NULL)
+            return bgi_error_memory(error, "a carried value", size);
+    }
+    return BG_OK;
+}
+
+static void *find_store(const void *memmap, uint32_t device)
+{
+    return bgi_memmap_address(memmap, device);
+}
+
+static void close_stores(void *memmap)
+{
+    bgi_memmap_close(memmap);
+}
+
+/* The functions of a transport that somebody else has made. */
+static bg_status check_transport(const bg_transport *transport, bg_error *error)
+{
+    if (transport->struct_bytes != sizeof *transport)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "transport.struct_bytes is %zu; it must be sizeof(bg_transport), here %zu",
+                            transport->struct_bytes, sizeof *transport);
+    if (transport->rank >= transport->rank_count)
+        return bg_error_set(error, BG_ERROR_INVALID, "transport: rank %u of %u", transport->rank,
+                            transport->rank_count);
+    if (transport->tag_count < LEAST_TAGS || transport->message_bytes < LEAST_MESSAGE_BYTES)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "transport: %u tags and messages of %zu bytes; it must have at least %d and %d",
+                            transport->tag_count, transport->message_bytes, LEAST_TAGS, LEAST_MESSAGE_BYTES);
+    if (transport->name == NULL || transport->open == NULL || transport->close == NULL || transport->send == NULL ||
+        transport->receive == NULL || transport->poll == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "transport: it must have a name, open, close, send, receive, poll");
+    return BG_OK;
+}
+
+/* Who has which device, where there are several ranks. */
+static bg_status find_owners(bg_session *session, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    const bg_transport *transport = plan->options.execution.transport;
+
+    if (transport == NULL)
+        return BG_OK;
+    BGI_TRY(check_transport(transport, error));
+    if (transport->rank_count == 1)
+        return BG_OK;
+    session->owners = calloc((size_t)plan->device_count * plan->replicas + 1, sizeof *session->owners);
+    session->readers = calloc(transport->rank_count, sizeof *session->readers);
+    if (session->owners == NULL || session->readers == NULL)
+        return bgi_error_memory(error, "the owners of devices", 0);
+    BGI_TRY(bgi_layout_make(plan, transport, session->owners, error));
+    if (transport->rank_count > plan->device_count * plan->replicas && transport->rank == 0) {
+        char text[192];
+        snprintf(text, sizeof text,
+                 "%u ranks and %u devices (%u of each of %u replicas): ranks from %u on have nothing to do here",
+                 transport->rank_count, plan->device_count * plan->replicas, plan->device_count, plan->replicas,
+                 plan->device_count * plan->replicas);
+        bgi_log(&plan->options, BG_LOG_WARNING, text);
+    }
+    return BG_OK;
+}
+
+/* The files of remote memory are the engine's to close: a worker that is late may still write there. */
+static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
+{
+    const bgi_engine_options options = {.ranks = ranks,
+                                        .stores = {.address = find_store, .close = close_stores, .user = memmap}};
+
+    BGI_TRY(bgi_engine_create(session->plan, &options, &session->engine, error));
+    session->memmap = memmap;
+    return BG_OK;
+}
+
+/* Of several ranks. What they want is the same before any of them takes memory, and none of them goes on without the
+ * others. */
+static bg_status open_together(bg_session *session, const bgi_ranks *ranks, bgi_transport *talk, bg_error *error)
+{
+    bgi_memmap *memmap = NULL;
+    bg_error own = {0};
+    bg_status status;
+
+    BGI_TRY(bgi_ranks_agree(session->plan, talk, error));
+    BGI_TRY(bgi_memmap_open(session->plan, talk, &memmap, error));
+    status = bgi_ranks_settle(talk, make_engine(session, ranks, memmap, &own), NULL, &own);
+    if (status == BG_OK) {
+        bgi_memmap_follow(memmap, session->engine->transport);
+        status = bgi_ranks_settle(session->engine->transport, BG_OK, NULL, &own);
+    }
+    return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", own.message);
+}
+
+static bg_status open_engine(bg_session *session, bg_error *error)
+{
+    const bgi_ranks ranks = {.carrier = session->plan->options.execution.transport,
+                             .owners = session->owners,
+                             .wait_limit_s = session->plan->options.execution.wait_limit_s};
+    bgi_transport *talk = NULL;
+    bgi_memmap *memmap = NULL;
+    bg_status status;
+
+    if (session->owners == NULL) {
+        BGI_TRY(bgi_memmap_open(session->plan, NULL, &memmap, error));
+        return make_engine(session, NULL, memmap, error);
+    }
+    BGI_TRY(bgi_ranks_talk(&ranks, &talk, error));
+    status = open_together(session, &ranks, talk, error);
+    talk->type->destroy(talk);
+    return status;
 }
 
 static bg_status open_session(bg_session *session, bg_error *error)
@@ -424,7 +812,9 @@ static bg_status open_session(bg_session *session, bg_error *error)
         return bgi_error_memory(error, "variables", plan->variable_count * sizeof *session->variables);
     BGI_TRY(check_hyper(plan, error));
     BGI_TRY(take_cut(session, error));
-    BGI_TRY(bgi_engine_create(plan, &session->engine, error));
+    BGI_TRY(take_carried(session, error));
+    BGI_TRY(find_owners(session, error));
+    BGI_TRY(open_engine(session, error));
     /* Versions begin at 1, so everything is uploaded. */
     status = attach_all(session, error);
     if (status == BG_OK)
@@ -434,7 +824,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
         return status;
     }
     name_roles(session);
-    upload_optimiser(session);
+    upload_optimizer(session);
     if (plan->condition != NULL) {
         session->condition_memory = bgi_interpret_memory(plan->condition);
         if (session->condition_memory == NULL)
@@ -442,62 +832,111 @@ static bg_status open_session(bg_session *session, bg_error *error)
     }
     BGI_TRY(take_note(session, weight_count == 0, error));
     move_home(session);
+    bgi_weights_drop_pieces(session->weights);
     return BG_OK;
 }
 
-bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error)
+/* Inside the weights, if there are any. The session's own reference of them stays. */
+static void close_session(bg_session *session)
 {
-    bg_session *session;
-    bg_status status;
+    bg_plan *own_plan = session->own_plan;
 
-    if (plan == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
-    if (plan->options.compile_only)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "the plan was made with options.compile_only, to be looked at, and cannot run; make it "
-                            "again with compile_only false");
-    session = calloc(1, sizeof *session);
-
-    if (session == NULL)
-        return bgi_error_memory(error, "a session", sizeof *session);
-    session->plan = plan;
-    session->optimiser = plan->optimiser;
-    session->weights = weights;
-    if (weights != NULL)
-        weights->references++;
-    else
-        BGI_TRY_CLEANUP(bg_weights_create(&session->weights, error));
-    BGI_TRY_CLEANUP(open_session(session, error));
-    *out = session;
-    return BG_OK;
-cleanup:
-    bg_session_destroy(session);
-    return status;
-}
-
-void bg_session_destroy(bg_session *session)
-{
-    if (session == NULL)
-        return;
     if (session->weights != NULL && session->engine != NULL)
         return_weights(session);
+    bgi_session_drop_traces(session);
     bgi_engine_destroy(session->engine);
     for (bg_outfeed *outfeed = session->outfeeds, *next; outfeed != NULL; outfeed = next) {
         next = outfeed->next;
         bgi_outfeed_close(outfeed);
     }
-    bg_infeed_destroy(session->iterator);
+    bg_infeed_destroy(session->kept_infeed);
+    for (uint32_t i = 0; session->carried != NULL && i < session->plan->carried_count; i++)
+        free(session->carried[i]);
+    free(session->carried);
     free(session->condition_memory);
     free(session->cut);
+    free(session->owners);
+    free(session->readers);
     free(session->note);
-    bg_weights_destroy(session->weights);
     free(session->variables);
     free(session);
+    bg_plan_destroy(own_plan);
 }
 
-bg_weights *bg_session_weights(bg_session *session)
+/* The session takes over one reference of the weights, which the caller is inside of. */
+static bg_status create_inside(const bg_plan *plan, bg_weights *weights, bool makes_values, bg_session **out,
+                               bg_error *error)
+{
+    bg_session *session = calloc(1, sizeof *session);
+    bg_status status;
+
+    if (session == NULL)
+        return bgi_error_memory(error, "a session", sizeof *session);
+    session->plan = plan;
+    session->makes_values = makes_values;
+    session->optimizer = plan->optimizer;
+    session->weights = weights;
+    weights->holder = &holder;
+    status = open_session(session, error);
+    if (status == BG_OK)
+        *out = session;
+    else
+        close_session(session);
+    return status;
+}
+
+bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (plan == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "a session without a plan");
+    return bgi_session_create(plan, weights, plan->training || plan->options.numerics.initialize_missing, out, error);
+}
+
+bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool makes_values, bg_session **out,
+                             bg_error *error)
+{
+    bg_status status;
+
+    if (plan->options.execution.compile_only)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the plan was made with options.compile_only, to be looked at, and cannot run; make it "
+                            "again with compile_only false");
+    if (weights == NULL)
+        BGI_TRY(bg_weights_create(&weights, error));
+    else
+        atomic_fetch_add(&weights->references, 1);
+    status = bgi_weights_enter(weights, NULL, "bg_session_create", error);
+    if (status == BG_OK) {
+        status = create_inside(plan, weights, makes_values, out, error);
+        bgi_weights_leave(weights);
+    }
+    if (status != BG_OK)
+        bg_weights_destroy(weights);
+    return status;
+}
+
+void bg_session_destroy(bg_session *session)
+{
+    bg_weights *weights = session != NULL ? session->weights : NULL;
+
+    if (session == NULL)
+        return;
+    bgi_weights_enter_late(weights, session, "bg_session_destroy");
+    close_session(session);
+    bgi_weights_leave(weights);
+    bg_weights_destroy(weights);
+}
+
+bg_weights *bg_session_weights(const bg_session *session)
 {
     return session->weights;
+}
+
+const bg_plan *bg_session_plan(const bg_session *session)
+{
+    return session->plan;
 }
 
 uint64_t bg_session_step(const bg_session *session)
@@ -505,33 +944,47 @@ uint64_t bg_session_step(const bg_session *session)
     return session->weights->step;
 }
 
-void bg_session_set_step(bg_session *session, uint64_t step)
+bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_set_step", error));
     session->weights->step = step;
+    bgi_weights_leave(session->weights);
+    return BG_OK;
 }
 
 /* ---- files ---- */
 
-bool bg_session_is_continued(const bg_session *session)
-{
-    return bgi_memmap_is_continued(session->engine->memmap);
-}
-
 const char *bg_session_note(const bg_session *session)
 {
+    if (!bgi_memmap_is_continued(session->memmap))
+        return NULL;
     return session->note != NULL ? session->note : "";
+}
+
+static bg_status flush(bg_session *session, const char *note, bg_error *error)
+{
+    if (session->engine->is_dead)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "memmap_dir: a run of this session failed, so what the files hold is of no one step");
+    return bgi_memmap_finish(session->memmap, session, note != NULL ? note : "", error);
 }
 
 bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error)
 {
-    bgi_memmap *memmap = session->engine->memmap;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+
+    const bgi_memmap *memmap = session->memmap;
+    bg_status status;
 
     if (memmap == NULL || bgi_memmap_is_private(memmap))
         return BG_OK;
-    if (session->engine->is_dead)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "memmap_dir: a run of this session failed, so what the files hold is of no one step");
-    return bgi_memmap_finish(memmap, session, note != NULL ? note : "", error);
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_flush", error));
+    status = flush(session, note, error);
+    bgi_weights_leave(session->weights);
+    return status;
 }
 
 /* ---- streams ---- */
@@ -543,7 +996,7 @@ uint32_t bg_session_input_count(const bg_session *session)
 
 uint32_t bg_session_output_count(const bg_session *session)
 {
-    return session->plan->output_count;
+    return bgi_plan_output_count(session->plan);
 }
 
 static bg_stream make_stream(uint32_t replicas, const char *name, const bg_type *type, uint64_t count)
@@ -557,23 +1010,32 @@ static bg_stream make_stream(uint32_t replicas, const char *name, const bg_type 
 
 bg_status bg_session_input(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const bg_plan *plan = session->plan;
 
     if (index >= plan->input_count)
         return bg_error_set(error, BG_ERROR_INVALID, "input %u of %u", index, plan->input_count);
-    *out = make_stream(bgi_plan_input_rows(plan), plan->inputs[index].name, &plan->inputs[index].type,
-                       bgi_stream_input_count(plan));
+    *out = make_stream(bgi_plan_is_canonical(plan) ? 1 : bgi_plan_input_rows(plan), plan->inputs[index].name,
+                       &plan->inputs[index].type, bgi_stream_input_count(plan));
     return BG_OK;
 }
 
 bg_status bg_session_output(const bg_session *session, uint32_t index, bg_stream *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     const bg_plan *plan = session->plan;
 
-    if (index >= plan->output_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, plan->output_count);
-    *out = make_stream(plan->replicas, plan->outputs[index].name, &plan->outputs[index].type,
-                       bgi_stream_output_count(plan, &plan->outputs[index]));
+    if (index >= bgi_plan_output_count(plan))
+        return bg_error_set(error, BG_ERROR_INVALID, "output %u of %u", index, bgi_plan_output_count(plan));
+    *out =
+        make_stream(bgi_plan_has_stretches(plan, &plan->outputs[index]) ? 1 : plan->replicas, plan->outputs[index].name,
+                    &plan->outputs[index].type, bgi_stream_output_count(plan, &plan->outputs[index]));
     return BG_OK;
 }
 
@@ -587,7 +1049,7 @@ uint32_t bg_session_find_input(const bg_session *session, const char *name)
 
 uint32_t bg_session_find_output(const bg_session *session, const char *name)
 {
-    for (uint32_t i = 0; i < session->plan->output_count; i++)
+    for (uint32_t i = 0; i < bgi_plan_output_count(session->plan); i++)
         if (strcmp(session->plan->outputs[i].name, name) == 0)
             return i;
     return UINT32_MAX;
@@ -595,8 +1057,8 @@ uint32_t bg_session_find_output(const bg_session *session, const char *name)
 
 /* ---- runs ---- */
 
-/* Weight updates that the optimiser's state has seen; 0 when there is none. */
-static uint64_t find_optimiser_step(const bg_session *session)
+/* Weight updates that the optimizer's state has seen; 0 when there is none. */
+static uint64_t find_optimizer_step(const bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
         if (session->plan->variables[i].role == BG_ROLE_STATE && session->variables[i].weight != UINT32_MAX) {
@@ -610,7 +1072,8 @@ static void count_updates(bg_session *session, uint64_t iterations)
 {
     session->weights->step += iterations;
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        if (session->plan->variables[i].role == BG_ROLE_STATE && session->variables[i].weight != UINT32_MAX)
+        if (session->plan->variables[i].role == BG_ROLE_STATE && session->variables[i].weight != UINT32_MAX &&
+            !session->variables[i].is_repeated)
             session->weights->items[session->variables[i].weight].updates += iterations;
 }
 
@@ -618,16 +1081,16 @@ static void count_updates(bg_session *session, uint64_t iterations)
 static bg_status run_timed(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_options *options = &session->plan->options;
-    const uint64_t start_ns = options->log_cycles ? bgi_clock_ns() : 0;
+    const uint64_t start_ns = options->reporting.log_cycles ? bgi_clock_ns() : 0;
     char text[64];
 
     session->cycles = 0;
     BGI_TRY(bgi_engine_run(session->engine, run, out_iterations, error));
-    if (!options->log_cycles)
+    if (!options->reporting.log_cycles)
         return BG_OK;
     session->cycles = bgi_clock_ns() - start_ns;
     snprintf(text, sizeof text, "run took %" PRIu64 " cycles", session->cycles);
-    bgi_say(options, BG_LOG_INFO, text);
+    bgi_log(options, BG_LOG_INFO, text);
     return BG_OK;
 }
 
@@ -641,14 +1104,15 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
     const bg_plan *plan = session->plan;
     bg_status status;
 
+    bgi_session_drop_traces(session);
     BGI_TRY(pull_weights(session, error));
-    BGI_TRY(bgi_memmap_begin(session->engine->memmap, error));
-    bgi_memmap_keep(session->engine->memmap);
+    BGI_TRY(bgi_memmap_begin(session->memmap, error));
+    bgi_memmap_keep(session->memmap);
     run->step = session->weights->step;
-    run->optimiser_step = find_optimiser_step(session);
+    run->optimizer_step = find_optimizer_step(session);
     status = run_timed(session, run, out_iterations, error);
-    if (run->learning_rates != NULL)
-        upload_optimiser(session); /* what was set holds again */
+    if (run->scalars != NULL)
+        upload_optimizer(session); /* what was set holds again */
     if (status != BG_OK) {
         lose_weights(session);
         return status;
@@ -663,39 +1127,97 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
 
 bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    const char *allowed = session->engine->cpus;
+    bgi_string text = {0};
 
     for (uint32_t i = 0; i < session->engine->worker_count; i++) {
         const bgi_worker *worker = &session->engine->workers[i];
         if (worker->does_io)
-            bgi_text_add(&text, "worker %u on any core, for loads and stores\n", worker->number);
+            bgi_string_add(&text, "worker %u on any core%s%s, for loads and stores\n", worker->number,
+                           allowed[0] != '\0' ? " of " : "", allowed);
+        else if (worker->is_caller)
+            bgi_string_add(&text, "worker %u on the calling thread\n", worker->number);
         else if (worker->cpu == BGI_NO_CPU)
-            bgi_text_add(&text, "worker %u on any core\n", worker->number);
+            bgi_string_add(&text, "worker %u on any core%s%s\n", worker->number, allowed[0] != '\0' ? " of " : "",
+                           allowed);
         else
-            bgi_text_add(&text, "worker %u on core %u\n", worker->number, worker->cpu);
+            bgi_string_add(&text, "worker %u on core %u\n", worker->number, worker->cpu);
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }
 
-static bgi_device *find_device(const bg_session *session, uint32_t replica, uint32_t device)
+static bgi_runner *find_device(const bg_session *session, uint32_t replica, uint32_t device)
 {
     const bg_plan *plan = session->plan;
 
-    if (replica >= plan->replicas || device >= plan->device_count)
+    if (replica >= plan->replicas || device >= plan->device_count || !bgi_engine_has(session->engine, replica, device))
         return NULL;
-    return &session->engine->devices[replica * plan->device_count + device];
+    return &session->engine->runners[replica * plan->device_count + device];
+}
+
+void bg_session_ask_to_stop(bg_session *session)
+{
+    atomic_store(&session->engine->asks_to_stop, true);
+}
+
+bool bg_session_is_asked_to_stop(const bg_session *session)
+{
+    return session->engine->ranks != NULL ? session->engine->is_asked_to_stop
+                                          : atomic_load(&session->engine->asks_to_stop);
+}
+
+bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t device)
+{
+    return find_device(session, replica, device) != NULL;
+}
+
+/* A device reads the same inputs for every micro-batch. */
+static bool device_reads(const bgi_plan_device *device, uint32_t input)
+{
+    for (uint32_t i = 0; i < device->instruction_count; i++) {
+        const bgi_instruction *instruction = &device->instructions[i];
+
+        if (instruction->action.kind != BG_ACTION_HOST_IN || instruction->action.micro_batch != 0)
+            continue;
+        for (uint32_t c = 0; c < instruction->copy_count; c++)
+            if (instruction->copies[c].stream == input)
+                return true;
+    }
+    return false;
+}
+
+bool bg_session_reads(const bg_session *session, uint32_t input, uint64_t index)
+{
+    const bg_plan *plan = session->plan;
+    const uint32_t row = bgi_plan_place_row(plan, index);
+
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        if (!device_reads(&plan->devices[d], input))
+            continue;
+        for (uint32_t replica = 0; replica < plan->replicas; replica++)
+            if (bgi_plan_input_row(plan, replica) == row && bgi_engine_has(session->engine, replica, d))
+                return true;
+    }
+    return false;
 }
 
 size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device)
 {
-    const bgi_device *found = find_device(session, replica, device);
+    const bgi_runner *found = find_device(session, replica, device);
     size_t touched;
 
     if (found == NULL)
         return 0;
     if (!bgi_trace_is_on(found))
         return found->program->arena_bytes;
+    if (bgi_weights_enter(session->weights, session, "bg_session_device_bytes", NULL) != BG_OK)
+        return 0;
     touched = found->touched_bytes > found->io_touched_bytes ? found->touched_bytes : found->io_touched_bytes;
+    bgi_weights_leave(session->weights);
     return (touched + BGI_CACHE_LINE_BYTES - 1) / BGI_CACHE_LINE_BYTES * BGI_CACHE_LINE_BYTES;
 }
 
@@ -704,27 +1226,54 @@ static uint32_t count_events(const bgi_trace_ring *ring)
     return ring->count < ring->capacity ? (uint32_t)ring->count : ring->capacity;
 }
 
+/* Of another rank's device that has told; NULL: none. */
+static const bgi_shared_trace *find_shared(const bg_session *session, uint32_t replica, uint32_t device)
+{
+    const bg_plan *plan = session->plan;
+
+    if (session->shared_traces == NULL || replica >= plan->replicas || device >= plan->device_count)
+        return NULL;
+    return &session->shared_traces[replica * plan->device_count + device];
+}
+
+static uint32_t count_all_events(const bg_session *session, uint32_t replica, uint32_t device)
+{
+    const bgi_runner *found = find_device(session, replica, device);
+    const bgi_shared_trace *shared = find_shared(session, replica, device);
+
+    if (found == NULL)
+        return shared != NULL ? (uint32_t)shared->count : 0;
+    return bgi_trace_is_on(found) ? count_events(&found->trace) + count_events(&found->io_trace) : 0;
+}
+
 uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device)
 {
-    const bgi_device *found = find_device(session, replica, device);
+    uint32_t count;
 
-    if (found == NULL || !bgi_trace_is_on(found))
+    if (bgi_weights_enter(session->weights, session, "bg_session_trace_count", NULL) != BG_OK)
         return 0;
-    return count_events(&found->trace) + count_events(&found->io_trace);
+    count = count_all_events(session, replica, device);
+    bgi_weights_leave(session->weights);
+    return count;
 }
 
 /* The program's events, then those of transfers. */
-bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
-                                 bg_trace_event *out, bg_error *error)
+static bg_status find_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
+                            bg_trace_event *out, bg_error *error)
 {
-    const uint32_t total = bg_session_trace_count(session, replica, device);
-    const bgi_device *found = find_device(session, replica, device);
+    const uint32_t total = count_all_events(session, replica, device);
+    const bgi_runner *found = find_device(session, replica, device);
     const bgi_trace_ring *ring;
     uint32_t count;
 
     if (index >= total)
-        return bg_error_set(error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, total, replica,
-                            device, session->plan->options.trace ? "" : "; the plan's options do not ask for a trace");
+        return bg_error_set(
+            error, BG_ERROR_INVALID, "event %u of %u of replica %u, device %u%s", index, total, replica, device,
+            session->plan->options.reporting.trace ? "" : "; the plan's options do not ask for a trace");
+    if (found == NULL) {
+        *out = find_shared(session, replica, device)->events[index];
+        return BG_OK;
+    }
     ring = &found->trace;
     count = count_events(ring);
     if (index >= count) {
@@ -734,4 +1283,19 @@ bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, ui
     }
     *out = ring->events[(ring->count - count + index) % ring->capacity];
     return BG_OK;
+}
+
+bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
+                                 bg_trace_event *out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_trace_event", error));
+    status = find_event(session, replica, device, index, out, error);
+    bgi_weights_leave(session->weights);
+    return status;
 }

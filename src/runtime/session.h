@@ -7,33 +7,83 @@
 #include <brigade/feed.h>
 
 #include "runtime/engine.h"
+#include "runtime/state.h"
+
+typedef struct bgi_memmap bgi_memmap;
 
 typedef struct bgi_session_variable {
     uint32_t weight;  /* UINT32_MAX: not shared */
     uint64_t version; /* of the weight's value on the devices */
+    bool is_repeated; /* a variable before it is a section of the same weight */
 } bgi_session_variable;
+
+/* Of another rank's device: events of its program, then its transfers. */
+typedef struct bgi_shared_trace {
+    bg_trace_event *events;
+    uint64_t count;
+} bgi_shared_trace;
 
 struct bg_session {
     const bg_plan *plan;
+    bg_plan *own_plan; /* the same, when the session made it (own_plan.c); else NULL */
     bgi_engine *engine;
+    bgi_memmap *memmap; /* the files that remote memory is in; NULL: none */
     bg_weights *weights;
-    bg_optimiser optimiser;
+    bg_optimizer optimizer;
     bgi_session_variable *variables; /* of the plan */
     uint64_t epoch;                  /* of the weights when we last looked */
+    bool makes_values;               /* of parameters that the weights lack; else they are an error */
     bool has_newest;                 /* as of that epoch, all values that training changes are newest here */
     bg_outfeed *outfeeds;            /* attached; the newest first */
-    bg_infeed *iterator;             /* of bg_session_run_loader */
-    const bg_loader *iterator_loader;
-    uint64_t iterator_epoch;
-    uint64_t cycles;        /* of the last run; 0: none, or nobody asked */
-    void *condition_memory; /* of the plan's condition */
-    char *note;             /* of the files that the session goes on with; NULL: none */
-    void *cut;              /* room for what one replica has of a variable that the mesh cuts */
+    bg_infeed *kept_infeed;          /* of bg_session_run_kept, and what it was made for */
+    const void *kept_key;
+    uint64_t kept_number;
+    _Atomic uint64_t cycles;         /* of the last run; 0: none, or nobody asked */
+    void *condition_memory;          /* of the plan's condition */
+    void **carried;                  /* of a loop: room for each carried value */
+    char *note;                      /* of the files that the session goes on with; NULL: none */
+    uint32_t *owners;                /* of devices among ranks; NULL: one process */
+    bool *readers;                   /* room: ranks that have something of a variable */
+    bgi_shared_trace *shared_traces; /* by device; NULL: nobody has asked since the last run */
+    void *cut;                       /* room for what one replica has of a variable that is cut out of a weight */
 };
+
+/* The part that the replica with data coordinate `place` keeps of what one without such pieces has, in bytes. */
+typedef struct bgi_kept_part {
+    size_t offset, size_bytes;
+} bgi_kept_part;
+static inline bgi_kept_part bgi_session_part(const bgi_plan_variable *variable, uint32_t place)
+{
+    const size_t whole = bg_type_size_bytes(&variable->type), piece = bgi_plan_variable_bytes(variable);
+    const size_t before = variable->piece_count > 0 ? place * piece : 0;
+    const size_t offset = before < whole ? before : whole;
+
+    return (bgi_kept_part){offset, whole - offset < piece ? whole - offset : piece};
+}
 
 /* session.c: one run of the engine, with the weights before and after it. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* Copies a whole value to all places of a variable, to each replica its part. */
+/* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
+
+/* stores.c: whether files hold the values of a variable's weight. */
+bool bgi_session_is_in_stores(const bg_session *session, uint32_t variable);
+
+/* rank_weights.c: for sessions of several ranks. Whether the plan's variables make up the whole weight of this one. */
+bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable);
+/* readers[rank]: whether the rank has a device with this variable. */
+void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable *variable, bool *readers);
+/* Makes the first values of this rank's parts of a variable, from the seed. `first`: the weight's first variable. */
+bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
+                               bg_error *error);
+bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error);
+
+/* rank_index.c: the value of a new weight from the index of the files, which rank 0 has open: on the ranks that have
+ * variables of it, or all when it has a host copy. *out_data: where it is; NULL on others. `number`: its first
+ * variable. */
+bg_status bgi_session_spread(bg_session *session, uint32_t number, void **out_data, bg_error *error);
+
+/* rank_trace.c: forgets what bg_session_share_trace has brought. */
+void bgi_session_drop_traces(bg_session *session);
 
 #endif

@@ -28,9 +28,9 @@ static uint64_t end_of(uint64_t ticket)
     return ticket >> PART_BITS & part_mask;
 }
 
-bool bgi_parts_wanted(bgi_device *device)
+bool bgi_parts_wanted(bgi_runner *runner)
 {
-    const uint64_t ticket = atomic_load(&device->ticket);
+    const uint64_t ticket = atomic_load(&runner->ticket);
 
     return begin_of(ticket) < end_of(ticket);
 }
@@ -41,13 +41,13 @@ static uint64_t generation_of(uint64_t ticket)
 }
 
 /* Takes one part off the ticket, from its beginning or its end; false when none is left. */
-static bool claim(bgi_device *device, bool from_end, uint32_t *out_part, uint64_t *out_generation)
+static bool claim(bgi_runner *runner, bool from_end, uint32_t *out_part, uint64_t *out_generation)
 {
-    uint64_t ticket = atomic_load_explicit(&device->ticket, memory_order_acquire);
+    uint64_t ticket = atomic_load_explicit(&runner->ticket, memory_order_acquire);
 
     while (begin_of(ticket) < end_of(ticket)) {
         const uint64_t taken = from_end ? ticket - (UINT64_C(1) << PART_BITS) : ticket + 1;
-        if (atomic_compare_exchange_weak_explicit(&device->ticket, &ticket, taken, memory_order_acq_rel,
+        if (atomic_compare_exchange_weak_explicit(&runner->ticket, &ticket, taken, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             *out_part = (uint32_t)(from_end ? end_of(taken) : begin_of(ticket));
             *out_generation = generation_of(ticket);
@@ -57,9 +57,9 @@ static bool claim(bgi_device *device, bool from_end, uint32_t *out_part, uint64_
     return false;
 }
 
-static void run_part(bgi_device *device, uint32_t part)
+static void run_part(bgi_runner *runner, uint32_t part)
 {
-    device->run_part(&device->kernel_call, part);
+    runner->run_part(&runner->kernel_call, part);
 }
 
 static void wake_helpers(bgi_engine *engine, uint32_t part_count)
@@ -71,30 +71,30 @@ static void wake_helpers(bgi_engine *engine, uint32_t part_count)
 }
 
 /* All parts, together with whoever is idle, now or later. */
-static void share(bgi_device *device, bool is_long)
+static void share(bgi_runner *runner, bool is_long)
 {
-    bgi_engine *engine = device->engine;
-    const uint32_t count = device->part_count;
+    bgi_engine *engine = runner->engine;
+    const uint32_t count = runner->part_count;
     const uint64_t begin_ns = is_long || !bgi_event_count_has_sleepers(&engine->events) ? 0 : bgi_clock_ns();
-    uint64_t generation = generation_of(atomic_load_explicit(&device->ticket, memory_order_relaxed)) + 1;
+    uint64_t generation = generation_of(atomic_load_explicit(&runner->ticket, memory_order_relaxed)) + 1;
     uint32_t part, own = 0;
 
-    atomic_store_explicit(&device->helped, 0, memory_order_relaxed);
-    atomic_store(&device->ticket, generation << 2 * PART_BITS | (uint64_t)count << PART_BITS);
+    atomic_store_explicit(&runner->helped, 0, memory_order_relaxed);
+    atomic_store(&runner->ticket, generation << 2 * PART_BITS | (uint64_t)count << PART_BITS);
     if (is_long)
         wake_helpers(engine, count - 1);
-    while (claim(device, false, &part, &generation)) {
+    while (claim(runner, false, &part, &generation)) {
         if (!is_long && own > 0 && bgi_event_count_has_sleepers(&engine->events) &&
             bgi_clock_ns() - begin_ns > long_ns) {
             wake_helpers(engine, count - part - 1);
             is_long = true;
         }
-        run_part(device, part);
-        bgi_device_add_progress(device);
+        run_part(runner, part);
+        bgi_runner_add_progress(runner);
         own++;
     }
     /* Helpers hold parts now, and are running unless the system has taken their processor away. */
-    for (uint32_t spins = 0; atomic_load_explicit(&device->helped, memory_order_acquire) != count - own; spins++) {
+    for (uint32_t spins = 0; atomic_load_explicit(&runner->helped, memory_order_acquire) != count - own; spins++) {
         if (spins < SPINS_BEFORE_YIELD)
             bgi_pause();
         else
@@ -102,38 +102,40 @@ static void share(bgi_device *device, bool is_long)
     }
 }
 
-void bgi_parts_run(bgi_device *device, bool is_long)
+void bgi_parts_run(bgi_runner *runner, bool is_long)
 {
-    const uint32_t count = device->part_count;
+    const uint32_t count = runner->part_count;
 
-    if (device->engine->has_helpers && count <= part_mask) {
-        share(device, is_long);
+    if (runner->engine->has_helpers && count <= part_mask) {
+        share(runner, is_long);
         return;
     }
     for (uint32_t part = 0; part < count; part++) {
-        run_part(device, part);
-        bgi_device_add_progress(device);
+        run_part(runner, part);
+        bgi_runner_add_progress(runner);
     }
 }
 
-uint32_t bgi_parts_help(bgi_device *device)
+uint32_t bgi_parts_help(bgi_runner *runner)
 {
     bg_kernel_call call;                       /* the device's, but run by this helper */
     uint64_t generation, of_call = UINT64_MAX; /* of_call: whose call that is */
     uint32_t part, done = 0;
 
-    while (claim(device, true, &part, &generation)) {
+    while (claim(runner, true, &part, &generation)) {
         if (generation != of_call) {
-            call = device->kernel_call;
+            call = runner->kernel_call;
             call.runner = part;
             of_call = generation;
         }
-        device->run_part(&call, part);
-        atomic_fetch_add_explicit(&device->helped, 1, memory_order_release);
+        bgi_device_enter(runner->device);
+        runner->run_part(&call, part);
+        bgi_device_leave(runner->device);
+        atomic_fetch_add_explicit(&runner->helped, 1, memory_order_release);
         done++;
-        if (atomic_load_explicit(&device->engine->is_stopping, memory_order_relaxed)) /* the plan may be gone */
+        if (atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed)) /* the plan may be gone */
             break;
-        if (bgi_workers_find_device(device->engine) != NULL) /* perhaps nobody else is free for it */
+        if (bgi_workers_find_device(runner->engine) != NULL) /* perhaps nobody else is free for it */
             break;
     }
     return done;

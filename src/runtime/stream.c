@@ -1,7 +1,7 @@
 /*
  * stream.c: between the caller's arrays and the devices. Inputs lie as [step][micro-batch][group of replicas that read
- * the same]; outputs as their mode says, with the replica last. In inference a run is one step, and its micro-batches
- * are the device iterations.
+ * the same]; outputs as their mode says, with the replica last. With canonical reductions replicas have stretches of a
+ * step: [step][group][micro-batch]. In inference a run is one step, and its micro-batches are the device iterations.
  */
 #include "runtime/engine.h"
 
@@ -32,35 +32,30 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     }
 }
 
-/* Of the micro-batch in this replica's run. */
-static uint64_t find_number(const bgi_device *device)
-{
-    return device->run_iteration * device->plan->micro_batches + device->micro_batch;
-}
-
 /* Which value of the caller's array this one is; not_wanted when the mode leaves it out. An update's is the only one of
  * its step. */
-static uint64_t find_place(const bgi_device *device, const bgi_plan_output *output)
+static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *output)
 {
-    const bg_plan *plan = device->plan;
+    const bg_plan *plan = runner->plan;
     const uint32_t per_step = output->is_per_update ? 1 : plan->micro_batches;
-    const uint32_t in_step = output->is_per_update ? 0 : device->micro_batch;
-    const uint64_t device_iteration = bgi_plan_counts_steps(plan) ? device->run_iteration : device->micro_batch;
+    const uint32_t in_step = output->is_per_update ? 0 : runner->micro_batch;
+    const uint64_t device_iteration = bgi_plan_counts_steps(plan) ? runner->run_iteration : runner->micro_batch;
+    uint64_t number = runner->run_iteration * per_step + in_step;
 
     switch (output->mode) {
     case BG_OUTPUT_ALL:
-        return (device->run_iteration * per_step + in_step) * plan->replicas + device->replica;
+        return bgi_plan_output_place(plan, per_step, number, runner->replica);
     case BG_OUTPUT_EVERY_N:
         if ((device_iteration + 1) % output->period != 0)
             return not_wanted;
-        if (bgi_plan_counts_steps(plan))
-            return (device_iteration / output->period * per_step + in_step) * plan->replicas + device->replica;
-        return device_iteration / output->period * plan->replicas + device->replica;
+        number = device_iteration / output->period * (bgi_plan_counts_steps(plan) ? per_step : 1) +
+                 (bgi_plan_counts_steps(plan) ? in_step : 0);
+        return bgi_plan_output_place(plan, per_step, number, runner->replica);
     case BG_OUTPUT_SUM:
-        return device->replica;
+        return runner->replica;
     default:
         /* Nobody knows beforehand which iteration is the last one: later ones write over earlier ones. */
-        return in_step + 1 == per_step ? device->replica : not_wanted;
+        return in_step + 1 == per_step ? runner->replica : not_wanted;
     }
 }
 
@@ -75,7 +70,7 @@ static void add_narrow(bg_dtype dtype, float *sum, uint16_t *to, const uint16_t 
     }
 }
 
-/* Adds one micro-batch; the first one of a run begins the sum. int32 wraps around. */
+/* Adds one micro-batch; the first one of a run begins the sum. Integers wrap around. */
 static void add(const bg_type *type, float *wide_sum, void *to, const void *term, bool is_first)
 {
     const size_t count = (size_t)bg_type_element_count(type);
@@ -90,17 +85,22 @@ static void add(const bg_type *type, float *wide_sum, void *to, const void *term
     } else if (type->dtype == BG_FLOAT32) {
         for (size_t i = 0; i < count; i++)
             ((float *)to)[i] += ((const float *)term)[i];
+    } else if (type->dtype == BG_INT64) {
+        for (size_t i = 0; i < count; i++)
+            ((uint64_t *)to)[i] += ((const uint64_t *)term)[i];
     } else {
         for (size_t i = 0; i < count; i++)
             ((uint32_t *)to)[i] += ((const uint32_t *)term)[i];
     }
 }
 
-void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction)
+void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction)
 {
-    const bgi_run *run = device->engine->run;
-    const bg_plan *plan = device->plan;
-    const uint64_t place = find_number(device) * bgi_plan_input_rows(plan) + bgi_plan_input_row(plan, device->replica);
+    const bgi_run *run = runner->engine->run;
+    const bg_plan *plan = runner->plan;
+    const uint64_t step = runner->run_iteration * plan->micro_batches * bgi_plan_input_rows(plan);
+    const uint64_t place =
+        step + bgi_plan_input_place(plan, runner->micro_batch, bgi_plan_input_row(plan, runner->replica));
     bool has_fed = false;
 
     if (run->is_synthetic)
@@ -115,7 +115,8 @@ void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction)
             from = bgi_infeed_tensor(run->infeed, place, copy->stream);
             has_fed = true;
         }
-        memcpy(bgi_device_address(device, &copy->operand, copy->size_bytes), from, copy->size_bytes);
+        runner->device->type->copy_in(runner->device, bgi_runner_address(runner, &copy->operand, copy->size_bytes),
+                                      from, copy->size_bytes);
     }
     if (has_fed)
         bgi_infeed_release(run->infeed, place);
@@ -124,59 +125,71 @@ void bgi_stream_in(bgi_device *device, const bgi_instruction *instruction)
 /* ---- out ---- */
 
 /* After the last micro-batch of an iteration: what this replica says about going on. */
-static void vote(bgi_device *device, const bgi_plan_output *output, uint32_t stream, const void *value)
+static void vote(bgi_runner *runner, const bgi_plan_output *output, uint32_t stream, const void *value)
 {
-    const bgi_run *run = device->engine->run;
+    const bgi_run *run = runner->engine->run;
     bool is_above;
 
-    if ((!output->is_per_update && device->micro_batch + 1 < device->plan->micro_batches) ||
+    if ((!output->is_per_update && runner->micro_batch + 1 < runner->plan->micro_batches) ||
         (stream != run->stop_output && stream != run->condition_output))
         return;
     is_above = bgi_load(output->type.dtype, value, 0) > 0.0;
     if (stream == run->stop_output)
-        bgi_gate_vote(device->engine, !is_above);
+        bgi_runner_tell(runner, BGI_HOST, BGI_NOTE_VOTE, !is_above);
     if (stream == run->condition_output)
-        bgi_gate_vote(device->engine, is_above);
+        bgi_runner_tell(runner, BGI_HOST, BGI_NOTE_VOTE, is_above);
 }
 
-static void feed_out(bgi_device *device, uint32_t stream, const void *value)
+static void feed_out(bgi_runner *runner, uint32_t stream, const void *value)
 {
-    for (bg_outfeed *outfeed = device->engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
+    for (bg_outfeed *outfeed = runner->engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
         for (uint32_t leaf = 0; leaf < outfeed->leaf_count; leaf++)
             if (outfeed->leaves[leaf].stream == stream)
-                bgi_outfeed_write(device, outfeed, leaf, value);
+                bgi_outfeed_write(runner, outfeed, leaf, value);
 }
 
-bool bgi_stream_has_room(bgi_device *device, const bgi_instruction *instruction)
+bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction)
 {
-    for (bg_outfeed *outfeed = device->engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
+    for (bg_outfeed *outfeed = runner->engine->run->outfeeds; outfeed != NULL; outfeed = outfeed->next)
         for (uint32_t i = 0; i < instruction->copy_count; i++)
             for (uint32_t leaf = 0; leaf < outfeed->leaf_count; leaf++)
                 if (outfeed->leaves[leaf].stream == instruction->copies[i].stream &&
-                    !bgi_outfeed_has_room(device, outfeed))
+                    !bgi_outfeed_has_room(runner, outfeed))
                     return false;
     return true;
 }
 
-void bgi_stream_out(bgi_device *device, const bgi_instruction *instruction)
+/* What the host reads of an output: in its place where it can see that, else in a copy. */
+static const void *find_value(bgi_runner *runner, const bgi_copy *copy)
 {
-    const bgi_run *run = device->engine->run;
-    const bool is_first = device->run_iteration == 0 && device->micro_batch == 0;
+    const bgi_device_type *type = runner->device->type;
+    void *address = bgi_runner_address(runner, &copy->operand, copy->size_bytes);
+
+    if (type->map != NULL)
+        return type->map(runner->device, address);
+    type->copy_out(runner->device, runner->host_value, address, copy->size_bytes);
+    return runner->host_value;
+}
+
+void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction)
+{
+    const bgi_run *run = runner->engine->run;
+    const bool is_first = runner->run_iteration == 0 && runner->micro_batch == 0;
 
     for (uint32_t i = 0; i < instruction->copy_count; i++) {
         const bgi_copy *copy = &instruction->copies[i];
-        const bgi_plan_output *output = &device->plan->outputs[copy->stream];
-        const uint64_t place = find_place(device, output);
-        const void *from = bgi_device_address(device, &copy->operand, copy->size_bytes);
-        char *to = run->outputs != NULL && !run->is_synthetic ? run->outputs[copy->stream] : NULL;
+        const bgi_plan_output *output = &runner->plan->outputs[copy->stream];
+        const uint64_t place = find_place(runner, output);
+        const void *from = find_value(runner, copy);
+        char *to = bgi_run_array(run, copy->stream);
 
-        vote(device, output, copy->stream, from);
-        feed_out(device, copy->stream, from);
+        vote(runner, output, copy->stream, from);
+        feed_out(runner, copy->stream, from);
         if (to == NULL || place == not_wanted)
             continue;
         to += place * copy->size_bytes;
         if (output->mode == BG_OUTPUT_SUM)
-            add(&output->type, device->engine->sums[copy->stream * device->plan->replicas + device->replica], to, from,
+            add(&output->type, runner->engine->sums[copy->stream * runner->plan->replicas + runner->replica], to, from,
                 is_first);
         else
             memcpy(to, from, copy->size_bytes);

@@ -27,28 +27,29 @@ void bgi_trace_clear(bgi_trace_ring *ring)
     ring->events = NULL;
 }
 
-uint64_t bgi_trace_add(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns)
+uint64_t bgi_trace_add(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns)
 {
     const uint64_t now_ns = bgi_clock_ns();
 
-    bgi_trace_add_span(device, worker, kind, start_ns, now_ns);
+    bgi_trace_add_span(runner, worker, kind, start_ns, now_ns);
     return now_ns;
 }
 
-void bgi_trace_add_span(bgi_device *device, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
+void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
                         uint64_t end_ns)
 {
-    const bgi_engine *engine = device->engine;
-    bgi_trace_ring *ring = &device->trace;
-    const uint32_t instruction = atomic_load_explicit(&device->instruction, memory_order_relaxed);
+    const bgi_engine *engine = runner->engine;
+    bgi_trace_ring *ring = &runner->trace;
+    const uint32_t instruction = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
     bg_trace_event *event = &ring->events[ring->count++ % ring->capacity];
 
     event->start_ns = start_ns - engine->created_ns;
     event->end_ns = end_ns - engine->created_ns;
-    event->action = device->program->instructions[instruction].action;
+    event->action = runner->program->instructions[instruction].action;
     event->action.kind = kind;
-    event->replica = device->replica;
-    event->device = device->number;
+    event->replica = runner->replica;
+    event->device = runner->number;
     event->worker = worker->number;
-    event->step = engine->run->step + (bgi_plan_counts_steps(device->plan) ? device->run_iteration : 0);
+    event->is_beside = false;
+    event->step = engine->run->step + (bgi_plan_counts_steps(runner->plan) ? runner->run_iteration : 0);
 }

@@ -3,14 +3,20 @@
  */
 #include "runtime/weights.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/arena.h"
 #include "core/error.h"
+#include "core/section.h"
 
 bg_status bg_weights_create(bg_weights **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_weights *weights = calloc(1, sizeof *weights);
 
     if (weights == NULL)
@@ -22,7 +28,7 @@ bg_status bg_weights_create(bg_weights **out, bg_error *error)
 
 void bg_weights_destroy(bg_weights *weights)
 {
-    if (weights == NULL || --weights->references > 0)
+    if (weights == NULL || atomic_fetch_sub(&weights->references, 1) > 1)
         return;
     bgi_weights_truncate(weights, 0);
     free(weights->items);
@@ -30,15 +36,76 @@ void bg_weights_destroy(bg_weights *weights)
     free(weights);
 }
 
+/* ---- one thread at a time ---- */
+
+static bool try_enter(bg_weights *weights, const bg_session *session, const char *action)
+{
+    uintptr_t none = 0;
+
+    if (!atomic_compare_exchange_strong(&weights->thread, &none, (uintptr_t)pthread_self()))
+        return false;
+    atomic_store_explicit(&weights->session, session, memory_order_relaxed);
+    atomic_store_explicit(&weights->action, action, memory_order_relaxed);
+    return true;
+}
+
+static bool is_inside(bg_weights *weights)
+{
+    return atomic_load_explicit(&weights->thread, memory_order_relaxed) == (uintptr_t)pthread_self();
+}
+
+/* The other thread may leave, or begin something else, while the message is written. */
+static bg_status refuse(bg_weights *weights, const bg_session *session, const char *action, bg_error *error)
+{
+    const bg_session *other = atomic_load_explicit(&weights->session, memory_order_relaxed);
+    const char *others = atomic_load_explicit(&weights->action, memory_order_relaxed);
+
+    if (others == NULL)
+        others = "a call";
+    if (is_inside(weights))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: called within %s that uses the same weights, by a callback or a kernel of it; call "
+                            "when that has returned",
+                            action, others);
+    if (session != NULL && other == session)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: another thread uses this session, for %s; a session is used by one thread at a time: "
+                            "give each thread a session and weights of its own, or wait for the other thread",
+                            action, others);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s: another thread uses the same weights, for %s%s; weights, and all sessions that share "
+                        "them, are used by one thread at a time: give each thread weights of its own "
+                        "(bg_session_create with weights NULL), or wait for the other thread",
+                        action, others, other != NULL && session != NULL ? " of another session" : "");
+}
+
+bg_status bgi_weights_enter(bg_weights *weights, const bg_session *session, const char *action, bg_error *error)
+{
+    return try_enter(weights, session, action) ? BG_OK : refuse(weights, session, action, error);
+}
+
+void bgi_weights_enter_late(bg_weights *weights, const bg_session *session, const char *action)
+{
+    while (!try_enter(weights, session, action))
+        sched_yield();
+}
+
+void bgi_weights_leave(bg_weights *weights)
+{
+    atomic_store(&weights->thread, 0);
+}
+
+/* ---- the table ---- */
+
 uint32_t bg_weights_count(const bg_weights *weights)
 {
-    return weights->count;
+    return weights->count - weights->gone_count;
 }
 
 uint32_t bgi_weights_index(const bg_weights *weights, const char *name)
 {
     for (uint32_t i = 0; i < weights->count; i++)
-        if (strcmp(weights->items[i].name, name) == 0)
+        if (!weights->items[i].is_gone && strcmp(weights->items[i].name, name) == 0)
             return i;
     return UINT32_MAX;
 }
@@ -47,6 +114,7 @@ void bgi_weights_truncate(bg_weights *weights, uint32_t count)
 {
     while (weights->count > count) {
         bgi_weight *weight = &weights->items[--weights->count];
+        weights->gone_count -= weight->is_gone;
         free(weight->name);
         free(weight->data);
         weights->epoch++;
@@ -63,7 +131,7 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
                            sizeof *weights->items))
         return bgi_error_memory(error, "weights", sizeof weight);
     weight.name = malloc(name_bytes);
-    weight.data = home == NULL ? bgi_aligned_take(64, bg_type_size_bytes(type)) : NULL;
+    weight.data = home == NULL ? bgi_aligned_allocate(64, bg_type_size_bytes(type)) : NULL;
     if (weight.name == NULL || (home == NULL && weight.data == NULL)) {
         free(weight.name);
         free(weight.data);
@@ -81,13 +149,20 @@ bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out,
 
     if (size_bytes > weights->view_bytes) {
         free(weights->view);
-        weights->view = bgi_aligned_take(64, size_bytes);
+        weights->view = bgi_aligned_allocate(64, size_bytes);
         weights->view_bytes = weights->view != NULL ? size_bytes : 0;
         if (weights->view == NULL)
             return bgi_error_memory(error, weights->items[index].name, size_bytes);
     }
     *out = weights->view;
     return BG_OK;
+}
+
+void bgi_weights_drop_view(bg_weights *weights)
+{
+    free(weights->view);
+    weights->view = NULL;
+    weights->view_bytes = 0;
 }
 
 /* Another session than its home has the newest value: brings it home. */
@@ -97,8 +172,8 @@ static bg_status bring_home(bg_weights *weights, uint32_t index, bg_error *error
     void *view = NULL;
 
     BGI_TRY(bgi_weights_take_view(weights, index, &view, error));
-    bgi_session_download(weight->newest, weight->newest_variable, view);
-    return bgi_session_adopt(weight->home, weight->home_variable, view, error);
+    BGI_TRY(weights->holder->download(weight->newest, weight->newest_variable, NULL, view, error));
+    return weights->holder->adopt(weight->home, weight->home_variable, view, error);
 }
 
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
@@ -114,7 +189,7 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
     if (weight->newest == NULL)
         return BG_OK;
     if (weight->home == NULL)
-        bgi_session_download(weight->newest, weight->newest_variable, weight->data);
+        BGI_TRY(weights->holder->download(weight->newest, weight->newest_variable, NULL, weight->data, error));
     else if (weight->newest != weight->home)
         BGI_TRY(bring_home(weights, index, error));
     weight->newest = NULL;
@@ -122,19 +197,41 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
     return BG_OK;
 }
 
+/* Whether bringing the newest value takes other ranks. */
+static bool takes_ranks(const bg_weights *weights, const bgi_weight *weight)
+{
+    return !weight->is_lost && ((weight->newest != NULL && weights->holder->is_of_ranks(weight->newest)) ||
+                                (weight->home != NULL && weights->holder->is_of_ranks(weight->home)));
+}
+
 bg_status bgi_weights_fetch(bg_weights *weights, uint32_t index, const void **out, bg_error *error)
 {
     bgi_weight *weight = &weights->items[index];
     void *view = NULL;
 
+    if (weights->serving != NULL && takes_ranks(weights, weight))
+        BGI_TRY(weights->holder->announce(weights->serving, index, error));
     BGI_TRY(bgi_weights_pull(weights, index, error));
-    *out = weight->home != NULL ? bgi_session_whole(weight->home, weight->home_variable) : weight->data;
+    *out = weight->home != NULL ? weights->holder->whole(weight->home, weight->home_variable) : weight->data;
     if (*out != NULL)
         return BG_OK;
-    BGI_TRY(bgi_weights_take_view(weights, index, &view, error));
-    bgi_session_download(weight->home, weight->home_variable, view);
+    if (weights->readers == NULL || weights->is_reader)
+        BGI_TRY(bgi_weights_take_view(weights, index, &view, error));
+    BGI_TRY(weights->holder->download(weight->home, weight->home_variable, weights->readers, view, error));
     *out = view;
     return BG_OK;
+}
+
+bg_status bgi_weights_fetch_for(bg_weights *weights, uint32_t index, const bool *readers, uint32_t rank,
+                                const void **out, bg_error *error)
+{
+    bg_status status;
+
+    weights->readers = readers;
+    weights->is_reader = readers == NULL || readers[rank];
+    status = bgi_weights_fetch(weights, index, out, error);
+    weights->readers = NULL;
+    return status;
 }
 
 void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home, uint32_t home_variable)
@@ -153,43 +250,143 @@ void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
 {
     bgi_weight *weight = &weights->items[index];
 
-    weight->data = bgi_aligned_take(64, bg_type_size_bytes(&weight->type));
-    if (weight->data == NULL)
+    /* What is lost is not asked for: other ranks may be gone. */
+    if (!weight->is_lost)
+        weight->data = bgi_aligned_allocate(64, bg_type_size_bytes(&weight->type));
+    if (weight->data == NULL ||
+        weights->holder->download(weight->newest != NULL ? weight->newest : weight->home,
+                                  weight->newest != NULL ? weight->newest_variable : weight->home_variable, NULL,
+                                  weight->data, NULL) != BG_OK)
         weight->is_lost = true;
-    else if (weight->newest != NULL)
-        bgi_session_download(weight->newest, weight->newest_variable, weight->data);
-    else
-        bgi_session_download(weight->home, weight->home_variable, weight->data);
     weight->newest = weight->home = NULL;
     weights->epoch++;
 }
 
-bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
+/* The number among the items of what users count as `index`. */
+static uint32_t skip_gone(const bg_weights *weights, uint32_t index)
 {
+    uint32_t i = 0;
+
+    if (weights->gone_count == 0)
+        return index;
+    for (uint32_t before = 0; before < index || weights->items[i].is_gone; i++)
+        before += !weights->items[i].is_gone;
+    return i;
+}
+
+/* Item `index`, pieces that are gone included. */
+static bg_status describe(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
+{
+    const bgi_weight *weight;
     const void *data;
 
-    if (index >= weights->count)
-        return bg_error_set(error, BG_ERROR_INVALID, "weight %u of %u", index, weights->count);
     BGI_TRY(bgi_weights_fetch(weights, index, &data, error));
-    *out = (bg_weight){.name = weights->items[index].name,
-                       .type = weights->items[index].type,
-                       .role = weights->items[index].role,
-                       .data = data};
+    weight = &weights->items[index];
+    *out = (bg_weight){.name = weight->name, .type = weight->type, .role = weight->role, .data = data};
     return BG_OK;
+}
+
+/* The weight of which the name is that of a piece; UINT32_MAX when there is none. */
+static uint32_t find_whole(const bg_weights *weights, const char *name, uint32_t *out_number)
+{
+    for (uint32_t i = 0; i < weights->count; i++)
+        if (!weights->items[i].is_gone && bgi_section_is_piece(name, weights->items[i].name, out_number))
+            return i;
+    return UINT32_MAX;
+}
+
+static bg_status report_absence(const bg_weights *weights, const char *name, bg_error *error)
+{
+    uint32_t number;
+    const uint32_t whole = find_whole(weights, name, &number);
+
+    if (whole == UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`", name);
+    return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`; weights have all of it, `%s`", name,
+                        weights->items[whole].name);
+}
+
+bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(weights, NULL, "bg_weights_at", error));
+    if (index < bg_weights_count(weights))
+        status = describe(weights, skip_gone(weights, index), out, error);
+    else
+        status = bg_error_set(error, BG_ERROR_INVALID, "weight %u of %u", index, bg_weights_count(weights));
+    bgi_weights_leave(weights);
+    return status;
 }
 
 bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error)
 {
-    const uint32_t index = bgi_weights_index(weights, name);
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
 
+    bg_status status;
+    uint32_t index;
+
+    BGI_TRY(bgi_weights_enter(weights, NULL, "bg_weights_find", error));
+    index = bgi_weights_index(weights, name);
     if (index == UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_NOT_FOUND, "there is no weight `%s`", name);
-    return bg_weights_at(weights, index, out, error);
+        status = report_absence(weights, name, error);
+    else
+        status = describe(weights, index, out, error);
+    bgi_weights_leave(weights);
+    return status;
+}
+
+/* Gives a weight a new range of its value. */
+static bg_status set_piece(bg_weights *weights, uint32_t index, uint32_t number, const bg_type *type, const void *data,
+                           bg_error *error)
+{
+    bgi_weight *weight = &weights->items[index];
+    bg_section section;
+    const void *now;
+    void *whole;
+
+    BGI_TRY(bgi_section_of_piece(weight->name, &weight->type, number, type, &section, error));
+    BGI_TRY(bgi_weights_fetch(weights, index, &now, error));
+    whole = weight->data;
+    if (weight->home != NULL) {
+        BGI_TRY(bgi_weights_take_view(weights, index, &whole, error));
+        if (whole != now)
+            memcpy(whole, now, bg_type_size_bytes(&weight->type));
+    }
+    bgi_section_join(&section, data, whole);
+    weight->version++;
+    weights->epoch++;
+    if (weight->home != NULL)
+        BGI_TRY(weights->holder->adopt(weight->home, weight->home_variable, whole, error));
+    weight->is_given = true;
+    return BG_OK;
 }
 
 bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data, bg_error *error)
 {
-    uint32_t index;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(type, "type", __func__, error));
+
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(weights, NULL, "bg_weights_set", error));
+    status = bgi_weights_set(weights, name, type, data, error);
+    bgi_weights_leave(weights);
+    return status;
+}
+
+bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data, bg_error *error)
+{
+    uint32_t index, whole, number = 0;
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
     bgi_weight *weight;
 
@@ -200,6 +397,9 @@ bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *t
                                            : "value");
     index = bgi_weights_index(weights, name);
     BGI_TRY(bg_type_validate(type, error));
+    whole = index == UINT32_MAX ? find_whole(weights, name, &number) : UINT32_MAX;
+    if (whole != UINT32_MAX)
+        return set_piece(weights, whole, number, type, data, error);
     if (index == UINT32_MAX) {
         index = weights->count;
         BGI_TRY(bgi_weights_add(weights, name, type, BG_ROLE_PARAMETER, NULL, 0, error));
@@ -209,17 +409,106 @@ bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *t
         return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s; the value given is %s", name,
                             bg_type_text(&weight->type, have), bg_type_text(type, given));
     if (weight->home == NULL && weight->data == NULL)
-        weight->data = bgi_aligned_take(64, bg_type_size_bytes(type)); /* there was no memory when it left its home */
+        weight->data =
+            bgi_aligned_allocate(64, bg_type_size_bytes(type)); /* there was no memory when it left its home */
     if (weight->home == NULL && weight->data == NULL)
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     weight->version++;
     weights->epoch++;
     if (weight->home != NULL)
-        BGI_TRY(bgi_session_adopt(weight->home, weight->home_variable, data, error));
+        BGI_TRY(weights->holder->adopt(weight->home, weight->home_variable, data, error));
     else
         memcpy(weight->data, data, bg_type_size_bytes(type));
     weight->newest = NULL;
     weight->is_lost = false;
     weight->is_given = true;
     return BG_OK;
+}
+
+/* ---- for those who keep them ---- */
+
+uint32_t bgi_weights_end(const bg_weights *weights)
+{
+    return weights->count;
+}
+
+bgi_tensor bgi_weights_tensor(const bg_weights *weights, uint32_t number)
+{
+    const bgi_weight *weight = &weights->items[number];
+
+    return (bgi_tensor){.name = weight->is_gone ? NULL : weight->name,
+                        .type = weight->type,
+                        .role = weight->role,
+                        .is_given = weight->is_given,
+                        .updates = weight->updates,
+                        .optimizer = weight->optimizer};
+}
+
+bg_status bgi_weights_restore(bg_weights *weights, const bgi_tensor *tensor, bool sets_role, const void *data,
+                              bg_error *error)
+{
+    uint32_t number;
+    bgi_weight *weight;
+
+    BGI_TRY(bgi_weights_set(weights, tensor->name, &tensor->type, data, error));
+    number = bgi_weights_index(weights, tensor->name);
+    if (number == UINT32_MAX) /* a piece beside its whole */
+        return BG_OK;
+    weight = &weights->items[number];
+    weight->is_given = tensor->is_given;
+    weight->updates = tensor->updates;
+    if (sets_role)
+        weight->role = tensor->role;
+    if (tensor->role == BG_ROLE_STATE) {
+        memset(weight->optimizer, 0, sizeof weight->optimizer);
+        memcpy(weight->optimizer, tensor->optimizer, strnlen(tensor->optimizer, sizeof weight->optimizer - 1));
+    }
+    return BG_OK;
+}
+
+uint64_t bgi_weights_step(const bg_weights *weights)
+{
+    return weights->step;
+}
+
+void bgi_weights_set_step(bg_weights *weights, uint64_t step)
+{
+    weights->step = step;
+}
+
+/* ---- pieces ---- */
+
+static bgi_piece piece_at(const void *user, size_t index)
+{
+    const bgi_weight *weight = &((const bg_weights *)user)->items[index];
+    const bool is_free = !weight->is_gone && !weight->is_attached && weight->data != NULL;
+
+    return (bgi_piece){.name = is_free ? weight->name : NULL, .type = &weight->type, .data = weight->data};
+}
+
+bg_status bgi_weights_gather(const bg_weights *weights, const char *name, const bg_type *type, void *out,
+                             uint32_t *out_first, bg_error *error)
+{
+    const bgi_piece_list list = {.user = weights, .count = weights->count, .at = piece_at};
+    size_t first = SIZE_MAX;
+    bg_status status = bgi_section_gather(&list, name, type, out, &first, error);
+
+    *out_first = first < weights->count ? (uint32_t)first : UINT32_MAX;
+    return status;
+}
+
+void bgi_weights_drop_pieces(bg_weights *weights)
+{
+    uint32_t number;
+
+    for (uint32_t i = 0; i < weights->count; i++) {
+        bgi_weight *weight = &weights->items[i];
+        if (piece_at(weights, i).name == NULL || find_whole(weights, weight->name, &number) == UINT32_MAX)
+            continue;
+        free(weight->data);
+        weight->data = NULL;
+        weight->is_gone = true;
+        weights->gone_count++;
+        weights->epoch++;
+    }
 }

@@ -6,11 +6,37 @@
  * memory holds no second one of a model that is larger than memory. Its value is where the session computes with it;
  * who asks gets an address in the file, or what the replicas have put together in one buffer of the weights, which
  * the next one who asks takes over. While `newest` is neither NULL nor the home, another session has a newer value.
+ *
+ * In sessions of several ranks all weights are at home: a rank has its own devices' parts and no host copy. Whoever
+ * fetches a value does so with all ranks, and those who read it put it together in that buffer.
+ *
+ * One thread at a time uses weights and the sessions that share them. Every public function that reads or changes their
+ * state enters the weights first and is refused when another thread is inside: one compare-and-swap for a whole run.
+ * Functions of the library that are called inside do not enter again.
  */
 #ifndef BGI_RUNTIME_WEIGHTS_H
 #define BGI_RUNTIME_WEIGHTS_H
 
-#include <brigade/session.h>
+#include "runtime/state.h"
+
+#include <stdatomic.h>
+
+/* What weights ask of the sessions that have their values; given by session.c. */
+typedef struct bgi_weight_holder {
+    /* Copies the whole value of a variable's weight: all sections that the session has of it, from the homes of those
+     * replicas that have different parts. What the session does not have of the weight is left alone. Of several ranks
+     * all call it, and `readers` (by rank; NULL: all) get it; `data` is NULL on others. */
+    bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
+                          bg_error *error);
+    /* The address of the whole value of a variable's weight, when one replica has all of it in one place; else NULL. */
+    void *(*whole)(const bg_session *session, uint32_t variable);
+    /* Gives a weight that is at home there its newest value. */
+    bg_status (*adopt)(bg_session *session, uint32_t variable, const void *data, bg_error *error);
+    /* Whether several ranks share the session's devices. */
+    bool (*is_of_ranks)(const bg_session *session);
+    /* Tells the ranks that serve this one (bg_session_serve) which weight it is about to fetch. */
+    bg_status (*announce)(const bg_session *session, uint32_t weight, bg_error *error);
+} bgi_weight_holder;
 
 typedef struct bgi_weight {
     char *name;
@@ -23,44 +49,63 @@ typedef struct bgi_weight {
     bg_session *newest; /* has a newer value than `data`; NULL: nobody */
     uint32_t newest_variable;
     bool is_given;    /* set by the user: as old as the weights' step count says */
-    uint64_t updates; /* of optimiser state that a session made: weight updates since */
+    uint64_t updates; /* of optimizer state that a session made: weight updates since */
+    /* Of optimizer state: the optimizer that it belongs to (bg_optimizer_describe_state); "": not known. */
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bool is_lost;     /* the session that had the newest value failed */
+    bool is_attached; /* a session has made use of it */
+    bool is_gone;     /* pieces that were joined to a whole: the number stays, the rest is freed */
 } bgi_weight;
 
 struct bg_weights {
-    uint32_t references;
-    uint64_t step;
-    uint64_t epoch; /* grows whenever anything here changes */
-    uint32_t count;
+    /* Who is inside: the thread (0: none), what it does there ("a training run"), and with which of the sessions (NULL:
+     * with none). */
+    _Atomic uintptr_t thread;
+    _Atomic(const char *) action;
+    _Atomic(const bg_session *) session;
+    _Atomic uint32_t references;
+    _Atomic uint64_t step;              /* may be read from outside */
+    uint64_t epoch;                     /* grows whenever anything here changes */
+    _Atomic uint32_t count, gone_count; /* may be read from outside */
     size_t capacity;
     bgi_weight *items;
-    void *view; /* a value that is put together from the replicas' parts of it */
+    const bgi_weight_holder *holder; /* NULL: no session has been here */
+    void *view;                      /* a value that is put together from the replicas' parts of it */
     size_t view_bytes;
+    /* Of several ranks: who gets what is fetched. NULL: all. */
+    const bool *readers;
+    bool is_reader;            /* whether this rank is one of them */
+    const bg_session *serving; /* this rank alone asks, and the others of that session serve it; NULL: all ask */
 };
 
-/* UINT32_MAX when there is none. */
-uint32_t bgi_weights_index(const bg_weights *weights, const char *name);
+/* As bgi_weights_enter, for what cannot be refused: waits until the other thread has left. */
+void bgi_weights_enter_late(bg_weights *weights, const bg_session *session, const char *action);
+
 /* Adds a weight with undefined data, to be filled by the caller; with `home`, at home there. */
 bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                           bg_session *home, uint32_t home_variable, bg_error *error);
-/* Removes the last ones again. */
-void bgi_weights_truncate(bg_weights *weights, uint32_t count);
 /* Makes the host copy, or the home, the newest. */
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error);
-/* Pulls it and says where it is, until the next call on these weights. */
-bg_status bgi_weights_fetch(bg_weights *weights, uint32_t index, const void **out, bg_error *error);
-/* Room for a value of this weight in the weights' buffer. */
+/* bg_weights_set, inside. */
+bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
+                          bg_error *error);
+/* Room for a value of this weight in the weights' buffer; giving it back. */
 bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out, bg_error *error);
+void bgi_weights_drop_view(bg_weights *weights);
+/* bgi_weights_fetch, of all ranks, for these alone (by rank; NULL: all). *out is NULL where nobody reads it. */
+bg_status bgi_weights_fetch_for(bg_weights *weights, uint32_t index, const bool *readers, uint32_t rank,
+                                const void **out, bg_error *error);
 /* From now on at home in the session, which has its newest value. */
 void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home, uint32_t home_variable);
 /* The home is about to go: a host copy again, or lost when there is no memory for it. */
 void bgi_weights_leave_home(bg_weights *weights, uint32_t index);
 
-/* session.c: copies a variable's whole value from the homes of those replicas that have different parts of it. */
-void bgi_session_download(const bg_session *session, uint32_t variable, void *data);
-/* The address of a variable's whole value, when one replica has all of it; else NULL. */
-void *bgi_session_whole(const bg_session *session, uint32_t variable);
-/* Gives a weight that is at home there its newest value. */
-bg_status bgi_session_adopt(bg_session *session, uint32_t variable, const void *data, bg_error *error);
+/* Makes the weight `name` of the weights that are pieces of it (core/section.h): writes it to `out`, or with NULL says
+ * only whether it could be done. *out_first is the first piece, UINT32_MAX when there is none. Pieces of which a
+ * session makes use count for nothing. Errors: SHAPE when the pieces do not make up the whole. */
+bg_status bgi_weights_gather(const bg_weights *weights, const char *name, const bg_type *type, void *out,
+                             uint32_t *out_first, bg_error *error);
+/* Removes the pieces whose wholes are there. Numbers of weights stay. */
+void bgi_weights_drop_pieces(bg_weights *weights);
 
 #endif

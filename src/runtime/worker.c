@@ -14,57 +14,52 @@
 enum {
     MOST_WORKERS = 1024,
     LOOKS_PER_CLOCK = 16,
-    SPIN_NS = 40000,       /* a system's wake-up takes about this long */
-    SPIN_CROWDED_NS = 2000 /* more workers than processors: somebody else needs this one */
+    SPIN_NS = 40000,        /* a system's wake-up takes about this long */
+    SPIN_CROWDED_NS = 2000, /* more workers than processors: somebody else needs this one */
+    POLL_NS = 20000         /* the longest sleep with a transport that must be polled */
 };
+
+/* About a tenth of a millisecond on one core. */
+static const double short_run_flops = 4e6, short_run_bytes = 1e6;
 
 static bool is_stopping(const bgi_engine *engine)
 {
     return atomic_load(&engine->is_stopping);
 }
 
-/* Devices from the end of the pipeline to its beginning; visit 0 is the last device of replica 0. */
-static bgi_device *visit_device(const bgi_engine *engine, uint32_t visit)
+bgi_runner *bgi_workers_find_device(const bgi_engine *engine)
 {
-    const uint32_t replicas = engine->plan->replicas;
-    const uint32_t number = engine->plan->device_count - 1 - visit / replicas;
-
-    return &engine->devices[visit % replicas * engine->plan->device_count + number];
-}
-
-bgi_device *bgi_workers_find_device(const bgi_engine *engine)
-{
-    bgi_device *found = NULL;
+    bgi_runner *found = NULL;
     uint64_t least = UINT64_MAX;
 
-    for (uint32_t visit = 0; visit < engine->device_count; visit++) {
-        bgi_device *device = visit_device(engine, visit);
+    for (uint32_t visit = 0; visit < engine->local_count; visit++) {
+        bgi_runner *runner = engine->local[visit];
         uint64_t position;
-        if (!bgi_device_is_ready(device))
+        if (!bgi_runner_is_ready(runner))
             continue;
-        position = atomic_load_explicit(&device->position, memory_order_relaxed);
+        position = atomic_load_explicit(&runner->position, memory_order_relaxed);
         if (position < least) {
             least = position;
-            found = device;
+            found = runner;
         }
     }
     return found;
 }
 
-static bgi_device *take_device(const bgi_engine *engine)
+static bgi_runner *take_device(const bgi_engine *engine)
 {
-    bgi_device *device;
+    bgi_runner *runner;
 
     do
-        device = bgi_workers_find_device(engine);
-    while (device != NULL && atomic_exchange(&device->is_owned, true));
-    return device;
+        runner = bgi_workers_find_device(engine);
+    while (runner != NULL && atomic_exchange(&runner->is_owned, true));
+    return runner;
 }
 
 static bool help_somebody(const bgi_engine *engine)
 {
-    for (uint32_t visit = 0; visit < engine->device_count; visit++)
-        if (bgi_parts_help(visit_device(engine, visit)) > 0)
+    for (uint32_t visit = 0; visit < engine->local_count; visit++)
+        if (bgi_parts_help(engine->local[visit]) > 0)
             return true;
     return false;
 }
@@ -73,8 +68,8 @@ static bool move_something(const bgi_engine *engine, const bgi_worker *worker, u
 {
     bool has_moved = false;
 
-    for (uint32_t visit = 0; visit < engine->device_count; visit++)
-        has_moved = bgi_io_run(visit_device(engine, visit), worker, until) || has_moved;
+    for (uint32_t visit = 0; visit < engine->local_count; visit++)
+        has_moved = bgi_io_run(engine->local[visit], worker, until) || has_moved;
     return has_moved;
 }
 
@@ -93,47 +88,77 @@ static bool do_spare(bgi_engine *engine)
 
 static bool has_work(const bgi_engine *engine)
 {
-    for (uint32_t visit = 0; visit < engine->device_count; visit++) {
-        bgi_device *device = visit_device(engine, visit);
-        if (bgi_device_is_ready(device) || bgi_parts_wanted(device) || bgi_io_is_wanted(device))
+    for (uint32_t visit = 0; visit < engine->local_count; visit++) {
+        bgi_runner *runner = engine->local[visit];
+        if (bgi_runner_is_ready(runner) || bgi_parts_wanted(runner) || bgi_io_is_wanted(runner))
             return true;
     }
     return false;
 }
 
-/* Looks for a while, then sleeps; back when there may be something to do. */
-static void wait_for_work(bgi_engine *engine)
+/* Whether the transport has moved anything. */
+static bool make_progress(const bgi_engine *engine)
+{
+    bgi_transport *transport = engine->transport;
+
+    /* Between runs nothing is on its way but what the caller sees to. */
+    return transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 &&
+           transport->type->progress(transport);
+}
+
+/* Nobody wakes us for what is on its way. */
+static uint64_t longest_sleep_ns(const bgi_engine *engine)
+{
+    return engine->transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 ? POLL_NS
+                                                                                                     : UINT64_MAX;
+}
+
+static void sleep_on(bgi_event_count *events, uint64_t key, uint64_t timeout_ns)
+{
+    if (timeout_ns == UINT64_MAX)
+        bgi_event_count_wait(events, key);
+    else
+        bgi_event_count_wait_ns(events, key, timeout_ns);
+}
+
+/* Looks for a while, then sleeps, at most `timeout_ns` (UINT64_MAX: no limit); returns when there may be something to
+ * do. */
+static void wait_for_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + engine->spin_ns;
 
-    for (uint32_t look = 1; !is_stopping(engine) && !has_work(engine); look++) {
+    if (timeout_ns > longest_sleep_ns(engine))
+        timeout_ns = longest_sleep_ns(engine);
+    for (uint32_t look = 1; !is_stopping(engine) && !has_work(engine) && !make_progress(engine); look++) {
         bgi_pause();
         if (look % LOOKS_PER_CLOCK == 0 && bgi_clock_ns() > end_ns) {
             const uint64_t key = bgi_event_count_prepare(&engine->events);
             if (is_stopping(engine) || has_work(engine))
                 bgi_event_count_cancel(&engine->events);
             else
-                bgi_event_count_wait(&engine->events, key);
+                sleep_on(&engine->events, key, timeout_ns);
             break;
         }
     }
 }
 
-static bool may_take_again(const bgi_worker *worker, bgi_device *device)
+static bool may_take_again(const bgi_worker *worker, bgi_runner *runner)
 {
-    return !is_stopping(worker->engine) && bgi_device_is_ready(device) && !atomic_exchange(&device->is_owned, true);
+    return !is_stopping(worker->engine) && bgi_runner_is_ready(runner) && !atomic_exchange(&runner->is_owned, true);
 }
 
 /* What the device waited for may have come between the last look and giving the device up, when nobody else could take
  * it; so one more look. A device that we leave although it can go on is for whoever is idle. */
-static void work_on(bgi_device *device, const bgi_worker *worker)
+static void work_on(bgi_runner *runner, const bgi_worker *worker)
 {
     bool has_yielded;
 
     do {
-        has_yielded = bgi_device_advance(device, worker);
-        atomic_store(&device->is_owned, false);
-    } while (!has_yielded && may_take_again(worker, device));
+        bgi_device_enter(runner->device);
+        has_yielded = bgi_runner_advance(runner, worker);
+        bgi_device_leave(runner->device);
+        atomic_store(&runner->is_owned, false);
+    } while (!has_yielded && may_take_again(worker, runner));
     if (has_yielded)
         bgi_event_count_notify_one(&worker->engine->events);
 }
@@ -154,26 +179,43 @@ static void leave(bgi_worker *worker)
         bgi_engine_free(engine);
 }
 
+/* False when there is nothing to do. */
+static bool do_something(bgi_engine *engine, const bgi_worker *worker)
+{
+    const bool has_moved = make_progress(engine); /* also while there is always a device that can go on */
+    bgi_runner *runner = take_device(engine);
+
+    if (runner != NULL)
+        work_on(runner, worker);
+    return runner != NULL || help_somebody(engine) || move_something(engine, worker, BGI_IO_WHILE_IDLE) || has_moved ||
+           do_spare(engine);
+}
+
 static void *work(void *argument)
 {
     bgi_worker *worker = argument;
     bgi_engine *engine = worker->engine;
 
-    while (!is_stopping(engine)) {
-        bgi_device *device = take_device(engine);
-        if (device != NULL)
-            work_on(device, worker);
-        else if (!help_somebody(engine) && !move_something(engine, worker, BGI_IO_WHILE_IDLE) && !do_spare(engine))
-            wait_for_work(engine);
-    }
+    while (!is_stopping(engine))
+        if (!do_something(engine, worker))
+            wait_for_work(engine, UINT64_MAX);
     leave(worker);
     return NULL;
 }
 
+void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns)
+{
+    while (!bgi_engine_is_over(engine))
+        if (!do_something(engine, &engine->workers[0])) {
+            wait_for_work(engine, timeout_ns);
+            break;
+        }
+}
+
 static bool has_transfers(const bgi_engine *engine)
 {
-    for (uint32_t i = 0; i < engine->device_count; i++)
-        if (bgi_io_is_wanted(&engine->devices[i]))
+    for (uint32_t i = 0; i < engine->local_count; i++)
+        if (bgi_io_is_wanted(engine->local[i]))
             return true;
     return false;
 }
@@ -186,26 +228,48 @@ static void *move_all(void *argument)
 
     while (!is_stopping(engine)) {
         uint64_t key;
-        if (move_something(engine, worker, BGI_IO_ALL))
+        if (move_something(engine, worker, BGI_IO_ALL) || make_progress(engine))
             continue;
         key = bgi_event_count_prepare(&engine->io_events);
         if (is_stopping(engine) || has_transfers(engine))
             bgi_event_count_cancel(&engine->io_events);
         else
-            bgi_event_count_wait(&engine->io_events, key);
+            sleep_on(&engine->io_events, key, longest_sleep_ns(engine));
     }
     leave(worker);
     return NULL;
 }
 
+/* A run that is over in less time than it takes to wake up a second worker. The cost of a call is unknown when it is
+ * nothing at all. */
+static bool is_short_run(const bg_plan *plan)
+{
+    double flops = 0.0, bytes = 0.0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            for (uint32_t c = 0; c < plan->devices[d].instructions[i].call_count; c++) {
+                const bg_cost *cost = &plan->devices[d].instructions[i].calls[c].cost;
+                const double call_bytes = cost->bytes_read + cost->bytes_written;
+                if (!(cost->flops + call_bytes > 0.0))
+                    return false;
+                flops += cost->flops;
+                bytes += call_bytes;
+            }
+    return flops * plan->iterations * plan->replicas < short_run_flops &&
+           bytes * plan->iterations * plan->replicas < short_run_bytes;
+}
+
 /* More workers than devices are of use as long as kernels have parts for them. */
 static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
 {
-    const uint32_t asked = engine->plan->options.cores;
+    const uint32_t asked = engine->plan->options.execution.cores;
     uint64_t most_parts = 1, useful;
 
     if (asked > 0)
         return asked < MOST_WORKERS ? asked : MOST_WORKERS;
+    if (is_short_run(engine->plan))
+        return 1;
     for (uint32_t d = 0; d < engine->plan->device_count; d++) {
         const bgi_plan_device *device = &engine->plan->devices[d];
         for (uint32_t i = 0; i < device->instruction_count; i++)
@@ -213,7 +277,7 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
                 if (device->instructions[i].calls[c].kernel.part_count > most_parts)
                     most_parts = device->instructions[i].calls[c].kernel.part_count;
     }
-    useful = most_parts * engine->device_count;
+    useful = most_parts * (engine->local_count > 0 ? engine->local_count : 1);
     if (useful > MOST_WORKERS)
         useful = MOST_WORKERS;
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
@@ -222,18 +286,35 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
 /* One where workers leave a processor free: they do transfers as well, but only when they have nothing else to do. */
 static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
 {
-    const int32_t asked = engine->plan->options.io_threads;
+    const int32_t asked = engine->plan->options.execution.io_threads;
     bool has_any = false;
 
     for (uint32_t d = 0; d < engine->plan->device_count; d++)
-        has_any = has_any || engine->plan->devices[d].transfer_count > 0;
+        has_any =
+            has_any || engine->plan->devices[d].transfer_count > 0 || bgi_has_sums_beside(&engine->plan->devices[d]);
     if (!has_any)
         return 0;
     return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
 }
 
+/* A worker of its own would have to be woken up for each run while the caller sleeps. But a caller must not be bound to
+ * a processor, and must come back from a kernel that hangs. */
+static bool may_drive(const bgi_engine *engine, uint32_t wanted)
+{
+    return wanted == 1 && engine->plan->options.execution.pinning == BG_PINNING_NONE &&
+           engine->plan->has_library_ops_only;
+}
+
+/* The place of the caller among the workers: no thread, and nothing to wait for at the end. */
+static void add_caller(bgi_engine *engine)
+{
+    engine->workers[0] = (bgi_worker){.engine = engine, .cpu = BGI_NO_CPU, .is_caller = true, .has_exited = true};
+    engine->worker_count = engine->exited_count = 1;
+    engine->is_driven = true;
+}
+
 static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, const bgi_placement *placement,
-                         bool may_bind)
+                         uint32_t bind_count)
 {
     bgi_worker *worker = &engine->workers[number];
 
@@ -244,42 +325,69 @@ static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, cons
     if (pthread_create(&worker->thread, NULL, does_io ? move_all : work, worker) != 0)
         return false;
     engine->worker_count++;
-    if (may_bind && !does_io && bgi_placement_bind(placement, worker->thread, number))
-        worker->cpu = placement->cpus[number];
+    if (!does_io && number < bind_count && placement->cpus != NULL) {
+        const uint32_t cpu = bgi_placement_cpu(placement, number, bind_count);
+        if (bgi_placement_bind(worker->thread, cpu))
+            worker->cpu = cpu;
+    }
     return true;
 }
 
 /* Half a micro-batch of a program, and only where devices compete for workers. */
 static uint64_t choose_tolerance(const bgi_engine *engine, uint32_t worker_count)
 {
-    if (worker_count == 1 || worker_count >= engine->device_count)
+    if (worker_count == 1 || worker_count >= engine->local_count)
         return UINT64_MAX;
     return (UINT64_C(1) << 31) / engine->plan->micro_batches;
 }
 
-/* Signals are the caller's business: workers start with all of them blocked. */
+/* What this process has of the processors: all that it may use, unless ranks of the same host may use them too.
+ * Launchers that bind ranks leave each its own. */
+static uint32_t find_share(const bgi_engine *engine, uint32_t cpu_count, bool *out_is_crowded)
+{
+    const bg_transport *carrier = engine->ranks != NULL ? engine->ranks->carrier : NULL;
+    const uint32_t online = bgi_processors_online();
+    uint32_t here = 0;
+
+    *out_is_crowded = false;
+    for (uint32_t i = 0; carrier != NULL && i < carrier->rank_count; i++)
+        here += carrier->hosts == NULL || carrier->hosts[i] == carrier->hosts[carrier->rank];
+    if (here <= 1 || (online > 0 && (uint64_t)cpu_count * here <= online))
+        return cpu_count;
+    *out_is_crowded = here > cpu_count;
+    return cpu_count > here ? cpu_count / here : 1;
+}
+
+/* Signals are the caller's business: workers start with all of them blocked. They inherit the caller's affinity. */
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
 {
+    const bg_execution_options *execution = &engine->plan->options.execution;
     bg_status status = BG_OK;
     bgi_placement placement;
     sigset_t all, before;
-    uint32_t wanted, total;
+    uint32_t wanted, total, bind_count, share;
+    bool is_crowded;
 
-    bgi_placement_init(&placement);
-    wanted = count_workers(engine, placement.cpu_count);
-    total = wanted + count_io_threads(engine, wanted, placement.cpu_count);
+    bgi_placement_init(&placement, execution->pinning, execution->processor_order, execution->processor_order_user);
+    memcpy(engine->cpus, placement.text, sizeof engine->cpus);
+    share = find_share(engine, placement.cpu_count, &is_crowded);
+    wanted = count_workers(engine, share);
+    total = wanted + count_io_threads(engine, wanted, share);
     engine->tolerance = choose_tolerance(engine, wanted);
     engine->has_helpers = wanted > 1;
-    engine->spin_ns = wanted <= placement.cpu_count ? SPIN_NS : SPIN_CROWDED_NS;
+    engine->spin_ns = wanted <= share && !is_crowded ? SPIN_NS : SPIN_CROWDED_NS;
     engine->workers = calloc(total, sizeof *engine->workers);
     if (engine->workers == NULL) {
         status = bgi_error_memory(error, "workers", total * sizeof *engine->workers);
         goto cleanup;
     }
+    if (may_drive(engine, wanted))
+        add_caller(engine);
+    bind_count = placement.pinning != BG_PINNING_NONE && wanted <= placement.cpu_count ? wanted : 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (uint32_t i = 0; i < total && status == BG_OK; i++)
-        if (!start_worker(engine, i, i >= wanted, &placement, wanted <= placement.cpu_count))
+    for (uint32_t i = engine->worker_count; i < total && status == BG_OK; i++)
+        if (!start_worker(engine, i, i >= wanted, &placement, bind_count))
             status =
                 bg_error_set(error, BG_ERROR_IO, "the system refused thread %u of %u; set fewer cores", i + 1, total);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

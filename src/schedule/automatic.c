@@ -60,9 +60,9 @@ static bg_status prepare(automatic *a, const bg_schedule_problem *problem, bg_er
     uint64_t work;
 
     BGI_TRY(bgi_search_init(search, problem, error));
-    a->order = bgi_arena_take(&search->arena, search->layout.instance_count, sizeof *a->order);
-    a->caps = bgi_arena_take(&search->arena, problem->stage_count, sizeof *a->caps);
-    a->best_caps = bgi_arena_take(&search->arena, problem->stage_count, sizeof *a->best_caps);
+    a->order = bgi_arena_allocate(&search->arena, search->layout.instance_count, sizeof *a->order);
+    a->caps = bgi_arena_allocate(&search->arena, problem->stage_count, sizeof *a->caps);
+    a->best_caps = bgi_arena_allocate(&search->arena, problem->stage_count, sizeof *a->best_caps);
     if (a->order == NULL || a->caps == NULL || a->best_caps == NULL)
         return bgi_error_memory(error, "searching a schedule", search->layout.instance_count * sizeof *a->order);
     work = (uint64_t)WORK_ORDERS * search->action_count;
@@ -77,18 +77,9 @@ static bg_status try_generators(automatic *a, bg_error *error)
     const bg_schedule_problem *problem = a->search.problem;
     const bg_schedule_generator *generator;
 
-    for (uint32_t i = 0; (generator = bg_schedule_generator_at(i)) != NULL; i++) {
-        bg_schedule *schedule = NULL;
-        bg_status status;
-        if (generator == &bgi_schedule_automatic || (generator->splits_weights && !problem->splits_weights))
-            continue;
-        status = bg_schedule_create(problem, generator, &schedule, NULL);
-        if (status == BG_OK)
-            status = bgi_search_consider_schedule(&a->search, schedule, error);
-        bg_schedule_destroy(schedule);
-        if (status == BG_ERROR_MEMORY)
-            return bgi_error_memory(error, "searching a schedule", 0);
-    }
+    for (uint32_t i = 0; (generator = bg_schedule_generator_at(i)) != NULL && !a->search.is_stopped; i++)
+        if (generator != &bgi_schedule_automatic && (!generator->splits_weights || problem->splits_weights))
+            BGI_TRY(bgi_search_consider_generator(&a->search, generator, a->order, error));
     return BG_OK;
 }
 
@@ -255,6 +246,8 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
 
     BGI_TRY_CLEANUP(prepare(&a, problem, error));
     BGI_TRY_CLEANUP(search_orders(&a, error));
+    if (a.search.is_stopped)
+        BGI_TRY_CLEANUP(bgi_schedule_check_stop(problem, error));
     status =
         isfinite(a.search.best_ns) ? bgi_search_emit(&a.search, a.search.best, schedule, error) : explain(&a, error);
 

@@ -31,6 +31,7 @@ typedef struct bgi_search {
     double *tails;         /* by row of F, R, B, W: from its start to the end of the step in an empty pipeline */
     double period_ns;      /* work of the busiest device for a micro-batch */
     double bound_ns;       /* no order ends earlier */
+    bool is_stopped;       /* the caller asked for it; then no work is left */
     uint64_t work_left;    /* actions that may still be looked at, of all orders tried */
 
     /* The best so far; best_ns is infinite before there is one. */
@@ -74,14 +75,18 @@ bool bgi_search_may_fit(bgi_search *search, const uint32_t *order);
 /* Keeps the order if it verifies, meets the limits and ends earlier than the best, or at the same time with fewer
  * bytes. Fails when memory is out, for no other reason. */
 bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *out_is_kept, bg_error *error);
-/* The same for what a generator made; its compute actions are read from the schedule. */
-bg_status bgi_search_consider_schedule(bgi_search *search, const bg_schedule *schedule, bg_error *error);
+/* The same for what a generator makes of the problem, if it does. `scratch`: room for an order. */
+bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_generator *generator, uint32_t *scratch,
+                                        bg_error *error);
 
 /* Appends the actions of an order to an empty schedule. */
 bg_status bgi_search_emit(const bgi_search *search, const uint32_t *order, bg_schedule *schedule, bg_error *error);
 
 /* True when nothing better can be found, or the work is used up. */
 bool bgi_search_is_done(const bgi_search *search);
+
+/* Before an order is looked at: takes its actions from the work that is left. */
+void bgi_search_spend(bgi_search *search);
 
 static inline bg_action_kind bgi_search_kind(const bgi_search *search, uint32_t instance)
 {

@@ -8,6 +8,8 @@
  *     edges       producer(m) < STORE(m) < LOAD(m) < first reader(m), each once, in ascending order of m; STORE(m) <
  *                 producer(m + slots), which would wait for it for ever
  *
+ * An edge that shares a store has LOADs only, each after the STORE that it reads.
+ *
  * A LOAD while clean loads again: the device may have used the memory for something else in between.
  */
 #include "schedule/buffers.h"
@@ -41,7 +43,7 @@ bgi_buffer_use bgi_buffer_used_by(const bg_schedule_problem *problem, const bg_s
     if (buffer->per_micro_batch) {
         const bg_schedule_edge *edge = &problem->edges[buffer->edge];
         if (action->stage == edge->from_stage && action->kind == edge->from_kind)
-            return BGI_USE_WRITE;
+            return buffer->shares_store ? BGI_USE_NONE : BGI_USE_WRITE;
         return action->stage == edge->to_stage && is_between(action->kind, edge->to_kind, edge->last_kind)
                    ? BGI_USE_READ
                    : BGI_USE_NONE;
@@ -88,15 +90,19 @@ static bg_status move_edge(buffer_walk *walk, uint32_t device, uint32_t position
     const uint32_t buffer = action->index, micro_batch = action->micro_batch;
     const bg_schedule_problem *problem = walk->layout->problem;
     const bgi_schedule_edge_rows *edge = &walk->layout->edges[problem->buffers[buffer].edge];
-    const bool is_load = action->kind == BG_ACTION_LOAD;
+    const bool is_load = action->kind == BG_ACTION_LOAD, shares = problem->buffers[buffer].shares_store;
+    const uint32_t stored = walk->stored[shares ? problem->buffers[buffer].store_of : buffer];
     uint32_t *next = is_load ? &walk->loaded[buffer] : &walk->stored[buffer];
+
+    if (!is_load && shares)
+        return reject(walk, device, position, action, "the buffer loads what another one stores; it has no STORE");
 
     if (micro_batch != *next || micro_batch >= problem->micro_batch_count)
         return reject(walk, device, position, action,
                       "each micro-batch of the buffer is moved once, in ascending order, and this one is not due");
     if (!is_load && walk->positions[walk->layout->rows[edge->from].first + micro_batch] > position)
         return reject(walk, device, position, action, "what it stores must be made first");
-    if (is_load && walk->stored[buffer] <= micro_batch)
+    if (is_load && stored <= micro_batch)
         return reject(walk, device, position, action, "what it loads must be stored first");
     if (is_load && walk->positions[walk->layout->rows[edge->to].first + micro_batch] <= position)
         return reject(walk, device, position, action, "it must come before the first reader");
@@ -135,8 +141,9 @@ static bg_status use(buffer_walk *walk, uint32_t device, uint32_t position, cons
 {
     const bgi_schedule_layout *layout = walk->layout;
 
-    for (uint32_t i = layout->buffer_begin[device]; i < layout->buffer_begin[device + 1]; i++) {
-        const uint32_t b = layout->buffers[i];
+    for (uint32_t i = layout->stage_buffer_begin[action->stage]; i < layout->stage_buffer_begin[action->stage + 1];
+         i++) {
+        const uint32_t b = layout->stage_buffers[i];
         const bg_schedule_buffer *buffer = &layout->problem->buffers[b];
         const bgi_buffer_use how = bgi_buffer_used_by(layout->problem, buffer, action);
         char text[BGI_ACTION_TEXT_BYTES];
@@ -176,7 +183,8 @@ static bg_status finish(buffer_walk *walk, uint32_t device, uint32_t *depths)
                                     device, b);
             continue;
         }
-        if (walk->stored[b] != problem->micro_batch_count || walk->loaded[b] != problem->micro_batch_count)
+        if ((!buffer->shares_store && walk->stored[b] != problem->micro_batch_count) ||
+            walk->loaded[b] != problem->micro_batch_count)
             return bg_error_set(walk->error, BG_ERROR_INVALID,
                                 "device %" PRIu32 ": buffer %" PRIu32 " is stored %" PRIu32 " and loaded %" PRIu32
                                 " times; it must be once for each of the %" PRIu32 " micro-batches",
@@ -193,18 +201,18 @@ static bg_status init_walk(buffer_walk *walk, bgi_arena *arena, bg_error *error)
     const bg_schedule_problem *problem = walk->layout->problem;
     const uint32_t count = problem->buffer_count;
 
-    walk->states = bgi_arena_take(arena, count, sizeof *walk->states);
-    walk->was_here = bgi_arena_take(arena, count, sizeof *walk->was_here);
-    walk->stored = bgi_arena_take(arena, count, sizeof *walk->stored);
-    walk->loaded = bgi_arena_take(arena, count, sizeof *walk->loaded);
-    walk->loads = bgi_arena_take(arena, count, sizeof *walk->loads);
+    walk->states = bgi_arena_allocate(arena, count, sizeof *walk->states);
+    walk->was_here = bgi_arena_allocate(arena, count, sizeof *walk->was_here);
+    walk->stored = bgi_arena_allocate(arena, count, sizeof *walk->stored);
+    walk->loaded = bgi_arena_allocate(arena, count, sizeof *walk->loaded);
+    walk->loads = bgi_arena_allocate(arena, count, sizeof *walk->loads);
     if (walk->states == NULL || walk->was_here == NULL || walk->stored == NULL || walk->loaded == NULL ||
         walk->loads == NULL)
         return bgi_error_memory(error, "remote buffers", count * sizeof *walk->loads);
     for (uint32_t b = 0; b < count; b++) {
         if (!problem->buffers[b].per_micro_batch)
             continue;
-        walk->loads[b] = bgi_arena_take(arena, problem->micro_batch_count, sizeof *walk->loads[b]);
+        walk->loads[b] = bgi_arena_allocate(arena, problem->micro_batch_count, sizeof *walk->loads[b]);
         if (walk->loads[b] == NULL)
             return bgi_error_memory(error, "remote buffers", problem->micro_batch_count * sizeof *walk->loads[b]);
     }

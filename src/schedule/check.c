@@ -175,8 +175,10 @@ bg_status bgi_schedule_check(const bgi_schedule_layout *layout, const bg_schedul
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the schedule has %" PRIu32 " devices, but the problem has %" PRIu32,
                             schedule->device_count, problem->device_count);
-    for (uint32_t device = 0; device < schedule->device_count; device++)
+    for (uint32_t device = 0; device < schedule->device_count; device++) {
+        BGI_TRY(bgi_schedule_check_stop(problem, error));
         BGI_TRY(place_actions(&check, device));
+    }
     for (uint32_t row = 0; row < layout->row_count; row++)
         BGI_TRY(check_row(&check, row));
     for (uint32_t stage = 0; stage < problem->stage_count; stage++)

@@ -6,11 +6,11 @@
  *
  * needs    compute actions only
  * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
- *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE before the
- *          stage's first U where replicas share gradients, GATHER after its last U where they share new weights; R
- *          ahead of what B has to wait for, on stages that recompute and whose R the generator has not emitted; LOAD
- *          and STORE of remote buffers where transfers.c says, before all that surrounds one action and after all that
- *          surrounds the one before
+ *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE where
+ *          replicas share gradients: behind the stage's last B or W, or before its first U, GATHER after its last U
+ *          where they share new weights; R ahead of what B has to wait for, on stages that recompute and whose R the
+ *          generator has not emitted; LOAD and STORE of remote buffers where transfers.c says, before all that
+ *          surrounds one action and after all that surrounds the one before
  * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
  *
  * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
@@ -54,9 +54,30 @@ static bg_status emit_messages(const bgi_schedule_layout *layout, bg_schedule *s
     return BG_OK;
 }
 
-static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
-                                 const bg_action *action, bg_error *error)
+/* Behind the action (of a device's list) the stage's gradients are final. */
+static bool ends_backward(const bgi_schedule_list *compute, size_t at)
 {
+    const bg_action *action = &compute->actions[at];
+
+    if (action->kind != BG_ACTION_BACKWARD && action->kind != BG_ACTION_WEIGHTS)
+        return false;
+    for (size_t i = at + 1; i < compute->count; i++)
+        if (compute->actions[i].stage == action->stage &&
+            (compute->actions[i].kind == BG_ACTION_BACKWARD || compute->actions[i].kind == BG_ACTION_WEIGHTS))
+            return false;
+    return true;
+}
+
+static bool reduces_before(const bg_schedule_problem *problem, const bg_action *action)
+{
+    return problem->reduces_gradients && !problem->reduces_in_backward && action->kind == BG_ACTION_UPDATE &&
+           action->index == 0;
+}
+
+static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
+                                 const bgi_schedule_list *compute, size_t at, bg_error *error)
+{
+    const bg_action *action = &compute->actions[at];
     const bool is_forward = action->kind == BG_ACTION_FORWARD;
     bg_action added = {.stage = action->stage, .micro_batch = action->micro_batch};
     uint32_t row;
@@ -67,11 +88,15 @@ static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule 
     if (is_forward && bgi_schedule_stage_has_host_in(layout->problem, action->stage))
         BGI_TRY(bg_schedule_emit(schedule, device, added, error));
     added.kind = BG_ACTION_REDUCE;
-    if (layout->problem->reduces_gradients && action->kind == BG_ACTION_UPDATE && action->index == 0)
+    if (reduces_before(layout->problem, action))
         BGI_TRY(bg_schedule_emit(schedule, device, added, error));
     BGI_TRY(emit_messages(layout, schedule, device, &layout->to, row, action->micro_batch, error));
     BGI_TRY(bg_schedule_emit(schedule, device, *action, error));
     BGI_TRY(emit_messages(layout, schedule, device, &layout->from, row, action->micro_batch, error));
+    if (layout->problem->reduces_gradients && layout->problem->reduces_in_backward && ends_backward(compute, at)) {
+        const bg_action reduce = {.kind = BG_ACTION_REDUCE, .stage = action->stage};
+        BGI_TRY(bg_schedule_emit(schedule, device, reduce, error));
+    }
     added.kind = BG_ACTION_GATHER;
     if (action->kind == BG_ACTION_UPDATE && action->index + 1 == layout->problem->update_level_count &&
         bgi_schedule_stage_gathers(layout->problem, action->stage))
@@ -112,7 +137,7 @@ static bg_status complete_device(const bgi_schedule_layout *layout, bg_schedule 
         for (; status == BG_OK && next < count && places[next].at <= i; next++)
             status = bg_schedule_emit(schedule, device, places[next].action, error);
         if (status == BG_OK && i < compute->count)
-            status = emit_surrounded(layout, schedule, device, &compute->actions[i], error);
+            status = emit_surrounded(layout, schedule, device, compute, i, error);
     }
     free(places);
     return status;

@@ -10,9 +10,12 @@
  * actions that PyTorch may overlap and that run here one after the other.
  *
  * PyTorch writes a full backward as B also where others of the file are I and W. A problem of ours splits weights or
- * does not, so in a file with I or W every B becomes an I with its W behind it, and is written so. PyTorch's simple
- * runtime takes messages from what the neighbours do in the same cell; so what is written has idle cells, and none is
- * read before the cell after the one that makes it.
+ * does not, so in a file with I or W every such B becomes an I with its W behind it, and is written so. Before PyTorch
+ * had I, B was the half for the inputs wherever its W was in the file, and a full backward was BW. The two forms are
+ * told apart action by action: a B whose stage and micro-batch have a W is that half.
+ *
+ * PyTorch's simple runtime takes messages from what the neighbors do in the same cell; so what is written has idle
+ * cells, and none is read before the cell after the one that makes it.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -22,6 +25,7 @@
 #include "schedule/reader.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum csv_kind { CSV_FORWARD, CSV_INPUTS, CSV_WEIGHTS, CSV_FULL, CSV_SKIPPED } csv_kind;
@@ -31,24 +35,19 @@ static const struct {
     csv_kind kind;
     bool needs_micro_batch;
 } csv_kinds[] = {
-    {"F", CSV_FORWARD, true},
-    {"I", CSV_INPUTS, true},
-    {"B", CSV_FULL, true},
-    {"W", CSV_WEIGHTS, true},
-    {"SEND_F", CSV_SKIPPED, true},
-    {"RECV_F", CSV_SKIPPED, true},
-    {"SEND_B", CSV_SKIPPED, true},
-    {"RECV_B", CSV_SKIPPED, true},
-    {"UNSHARD", CSV_SKIPPED, false},
-    {"RESHARD", CSV_SKIPPED, false},
-    {"REDUCE_GRAD", CSV_SKIPPED, false},
+    {"F", CSV_FORWARD, true},        {"I", CSV_INPUTS, true},         {"B", CSV_FULL, true},
+    {"BW", CSV_FULL, true},          {"W", CSV_WEIGHTS, true},        {"SEND_F", CSV_SKIPPED, true},
+    {"RECV_F", CSV_SKIPPED, true},   {"SEND_B", CSV_SKIPPED, true},   {"RECV_B", CSV_SKIPPED, true},
+    {"UNSHARD", CSV_SKIPPED, false}, {"RESHARD", CSV_SKIPPED, false}, {"REDUCE_GRAD", CSV_SKIPPED, false},
 };
 
 enum { CSV_KIND_COUNT = sizeof csv_kinds / sizeof csv_kinds[0] };
 
 typedef struct csv_reader {
     bgi_reader in;
-    bg_schedule *schedule; /* F, B, W, in the order of the cells; a full backward is an R until all is read */
+    /* F, B, W, in the order of the cells. A full backward, or what may be one, is an R until all is read, with index 1
+     * if it can be nothing else. */
+    bg_schedule *schedule;
     bool has_halves;
     uint64_t skipped;
 } csv_reader;
@@ -72,7 +71,8 @@ static bg_status read_kind(bgi_reader *in, size_t *out)
             *out = i;
             return BG_OK;
         }
-    return bgi_reader_reject(in, in->at, "F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD or REDUCE_GRAD");
+    return bgi_reader_reject(in, in->at,
+                             "F, B, I, W, BW, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD or REDUCE_GRAD");
 }
 
 /* "0F1": stage, kind, micro-batch. */
@@ -96,6 +96,7 @@ static bg_status read_action(csv_reader *csv, uint32_t rank)
     }
     csv->has_halves |= csv_kinds[kind].kind == CSV_INPUTS || csv_kinds[kind].kind == CSV_WEIGHTS;
     action.kind = actions[csv_kinds[kind].kind];
+    action.index = strcmp(csv_kinds[kind].name, "BW") == 0;
     return bg_schedule_emit(csv->schedule, rank, action, in->error);
 }
 
@@ -184,19 +185,64 @@ static bg_status count_rows(const bgi_reader *in, uint32_t *out)
     return BG_OK;
 }
 
-/* B as it is, or with its W. */
+/* Stage and micro-batch in one number. */
+static uint64_t key_of(const bg_action *action)
+{
+    return (uint64_t)action->stage << 32 | action->micro_batch;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t first = *(const uint64_t *)a, second = *(const uint64_t *)b;
+
+    return first < second ? -1 : first > second;
+}
+
+/* Whose W are in a list, ascending; *out is the caller's to free. */
+static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, size_t *out_count, bg_error *error)
+{
+    uint64_t *keys = malloc((list->count + 1) * sizeof *keys);
+    size_t count = 0;
+
+    if (keys == NULL)
+        return bgi_error_memory(error, "the actions of a device", (list->count + 1) * sizeof *keys);
+    for (size_t i = 0; i < list->count; i++)
+        if (list->actions[i].kind == BG_ACTION_WEIGHTS)
+            keys[count++] = key_of(&list->actions[i]);
+    qsort(keys, count, sizeof *keys, compare_keys);
+    *out = keys;
+    *out_count = count;
+    return BG_OK;
+}
+
+/* B as it is, or with its W unless the list has it. */
+static bg_status settle_rank(const bgi_schedule_list *list, uint32_t rank, bool has_halves, bg_schedule *out,
+                             bg_error *error)
+{
+    uint64_t *keys = NULL;
+    size_t count = 0;
+    bg_status status = find_weights(list, &keys, &count, error);
+
+    for (size_t i = 0; status == BG_OK && i < list->count; i++) {
+        bg_action action = list->actions[i];
+        const uint64_t key = key_of(&action);
+        const bool is_full = action.kind == FULL_BACKWARD, is_written_full = action.index != 0;
+        action.kind = is_full ? BG_ACTION_BACKWARD : action.kind;
+        action.index = 0;
+        status = bg_schedule_emit(out, rank, action, error);
+        action.kind = BG_ACTION_WEIGHTS;
+        if (status == BG_OK && is_full && has_halves &&
+            (is_written_full || bsearch(&key, keys, count, sizeof *keys, compare_keys) == NULL))
+            status = bg_schedule_emit(out, rank, action, error);
+    }
+    free(keys);
+    return status;
+}
+
 static bg_status settle_backwards(const bg_schedule *read, bool has_halves, bg_schedule *out, bg_error *error)
 {
     for (uint32_t rank = 0; rank < read->device_count; rank++)
-        for (size_t i = 0; i < read->lists[rank].count; i++) {
-            bg_action action = read->lists[rank].actions[i];
-            const bool is_full = action.kind == FULL_BACKWARD;
-            action.kind = is_full ? BG_ACTION_BACKWARD : action.kind;
-            BGI_TRY(bg_schedule_emit(out, rank, action, error));
-            action.kind = BG_ACTION_WEIGHTS;
-            if (is_full && has_halves)
-                BGI_TRY(bg_schedule_emit(out, rank, action, error));
-        }
+        BGI_TRY(settle_rank(&read->lists[rank], rank, has_halves, out, error));
     return BG_OK;
 }
 
@@ -217,6 +263,9 @@ static bg_status add_the_rest(bg_schedule *schedule, bg_error *error)
 bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_schedule **out, uint64_t *out_skipped,
                                 bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     csv_reader csv = {.in = bgi_reader_begin(text, file_name, error), .schedule = NULL};
     bg_schedule *schedule = NULL;
     uint32_t row_count = 0;
@@ -252,7 +301,7 @@ cleanup:
 /* ---- writing ---- */
 
 static void print_row(const bgi_schedule_facts *facts, const bgi_schedule_list *list, const uint32_t *steps,
-                      bgi_text *text)
+                      bgi_string *text)
 {
     const bgi_schedule_layout *layout = &facts->layout;
     uint32_t next = 0, row;
@@ -264,34 +313,39 @@ static void print_row(const bgi_schedule_facts *facts, const bgi_schedule_list *
             continue;
         /* Cell n of a row has n commas before it. */
         for (; next < steps[layout->rows[row].first + action->micro_batch]; next++)
-            bgi_text_add(text, ",");
+            bgi_string_add(text, ",");
         kind = action->kind == BG_ACTION_FORWARD   ? 'F'
                : action->kind == BG_ACTION_WEIGHTS ? 'W'
                : layout->problem->splits_weights   ? 'I'
                                                    : 'B';
-        bgi_text_add(text, "%" PRIu32 "%c%" PRIu32, action->stage, kind, action->micro_batch);
+        bgi_string_add(text, "%" PRIu32 "%c%" PRIu32, action->stage, kind, action->micro_batch);
     }
-    bgi_text_add(text, "\n");
+    bgi_string_add(text, "\n");
 }
 
 bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                 bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+    BGI_TRY(bgi_require(problem, "problem", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
     bgi_schedule_facts facts;
     bgi_arena scratch = {0};
-    bgi_text text = {0};
+    bgi_string text = {0};
     uint32_t *steps;
     bg_status status;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    steps = bgi_arena_take(&scratch, facts.layout.instance_count, sizeof *steps);
+    steps = bgi_arena_allocate(&scratch, facts.layout.instance_count, sizeof *steps);
     if (steps == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a timetable", facts.layout.instance_count * sizeof *steps));
     BGI_TRY_CLEANUP(bgi_schedule_steps(&facts.layout, schedule, facts.records, facts.record_count, BGI_PICTURE_SINGLE,
                                        false, steps, error));
     for (uint32_t device = 0; device < schedule->device_count; device++)
         print_row(&facts, &schedule->lists[device], steps, &text);
-    status = bgi_text_finish(&text, out_text, error);
+    status = bgi_string_finish(&text, out_text, error);
 
 cleanup:
     bgi_arena_clear(&scratch);

@@ -58,7 +58,7 @@ typedef struct picture {
     bool names_stages;
     double scale; /* pixels for a unit of time */
     uint32_t width, top;
-    bgi_text text;
+    bgi_string text;
 } picture;
 
 /* ---- numbers and words ---- */
@@ -97,18 +97,18 @@ static const char *quantity(double value, char text[NUMBER_BYTES])
 }
 
 /* XML has no place for control characters, escaped or not; bytes above 127 are the caller's UTF-8. */
-static void add_escaped(bgi_text *text, const char *words)
+static void add_escaped(bgi_string *text, const char *words)
 {
     for (; *words != '\0'; words++) {
         const unsigned char c = (unsigned char)*words;
         if (c == '&')
-            bgi_text_add(text, "&amp;");
+            bgi_string_add(text, "&amp;");
         else if (c == '<')
-            bgi_text_add(text, "&lt;");
+            bgi_string_add(text, "&lt;");
         else if (c == '>')
-            bgi_text_add(text, "&gt;");
+            bgi_string_add(text, "&gt;");
         else
-            bgi_text_add(text, "%c", c < 0x20 || c == 0x7f ? ' ' : c);
+            bgi_string_add(text, "%c", c < 0x20 || c == 0x7f ? ' ' : c);
     }
 }
 
@@ -196,37 +196,38 @@ static void draw_head(picture *p)
 {
     const uint32_t height = p->top + p->problem->device_count * ROW_STRIDE + AXIS_HEIGHT;
 
-    bgi_text_add(&p->text,
-                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%" PRIu32 "\" height=\"%" PRIu32
-                 "\" viewBox=\"0 0 %" PRIu32 " %" PRIu32
-                 "\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n",
-                 p->width, height, p->width, height);
+    bgi_string_add(&p->text,
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%" PRIu32 "\" height=\"%" PRIu32
+                   "\" viewBox=\"0 0 %" PRIu32 " %" PRIu32
+                   "\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n",
+                   p->width, height, p->width, height);
     if (p->options->title != NULL) {
-        bgi_text_add(&p->text, "<title>");
+        bgi_string_add(&p->text, "<title>");
         add_escaped(&p->text, p->options->title);
-        bgi_text_add(&p->text, "</title>\n");
+        bgi_string_add(&p->text, "</title>\n");
     }
-    bgi_text_add(&p->text,
-                 "<style>\n.ground { fill: #ffffff } .row { fill: #f0f1f3 } .word { fill: #24292f } "
-                 ".tick { fill: #5b6370 }\n.line { stroke: #d0d4da } .message { stroke: #5b6370; fill: none } "
-                 ".number { fill: #ffffff; font-size: 11px; text-anchor: middle }\n"
-                 "@media (prefers-color-scheme: dark) {\n.ground { fill: #16191d } .row { fill: #23272d } "
-                 ".word { fill: #e6e9ed } .tick { fill: #a3abb6 }\n.line { stroke: #3a4049 } "
-                 ".message { stroke: #a3abb6 }\n}\n");
+    bgi_string_add(&p->text,
+                   "<style>\n.ground { fill: #ffffff } .row { fill: #f0f1f3 } .word { fill: #24292f } "
+                   ".tick { fill: #5b6370 }\n.line { stroke: #d0d4da } .message { stroke: #5b6370; fill: none } "
+                   ".number { fill: #ffffff; font-size: 11px; text-anchor: middle }\n"
+                   "@media (prefers-color-scheme: dark) {\n.ground { fill: #16191d } .row { fill: #23272d } "
+                   ".word { fill: #e6e9ed } .tick { fill: #a3abb6 }\n.line { stroke: #3a4049 } "
+                   ".message { stroke: #a3abb6 }\n}\n");
     for (int i = 0; i < KIND_COUNT; i++)
         for (int shade = 0; shade < SHADE_COUNT; shade++)
-            bgi_text_add(&p->text, ".%s%d { fill: %s }%s", kinds[i].letter, shade, kinds[i].shades[shade],
-                         shade + 1 < SHADE_COUNT ? " " : "\n");
-    bgi_text_add(&p->text, "</style>\n");
+            bgi_string_add(&p->text, ".%s%d { fill: %s }%s", kinds[i].letter, shade, kinds[i].shades[shade],
+                           shade + 1 < SHADE_COUNT ? " " : "\n");
+    bgi_string_add(&p->text, "</style>\n");
     if (p->options->shows_messages)
-        bgi_text_add(&p->text, "<marker id=\"end\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" markerWidth=\"5\" "
-                               "markerHeight=\"5\" orient=\"auto\"><path class=\"message\" d=\"M0 0 L5 3 L0 6\"/>"
-                               "</marker>\n");
-    bgi_text_add(&p->text, "<rect class=\"ground\" width=\"%" PRIu32 "\" height=\"%" PRIu32 "\"/>\n", p->width, height);
+        bgi_string_add(&p->text, "<marker id=\"end\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" markerWidth=\"5\" "
+                                 "markerHeight=\"5\" orient=\"auto\"><path class=\"message\" d=\"M0 0 L5 3 L0 6\"/>"
+                                 "</marker>\n");
+    bgi_string_add(&p->text, "<rect class=\"ground\" width=\"%" PRIu32 "\" height=\"%" PRIu32 "\"/>\n", p->width,
+                   height);
     if (p->options->title != NULL) {
-        bgi_text_add(&p->text, "<text class=\"word\" x=\"12\" y=\"20\" font-size=\"15\" font-weight=\"bold\">");
+        bgi_string_add(&p->text, "<text class=\"word\" x=\"12\" y=\"20\" font-size=\"15\" font-weight=\"bold\">");
         add_escaped(&p->text, p->options->title);
-        bgi_text_add(&p->text, "</text>\n");
+        bgi_string_add(&p->text, "</text>\n");
     }
 }
 
@@ -245,14 +246,14 @@ static void draw_legend(picture *p)
     for (int i = 0; i < KIND_COUNT; i++) {
         if (!is_there[i])
             continue;
-        bgi_text_add(&p->text,
-                     "<rect class=\"%s0\" x=\"%" PRIu32 "\" y=\"%" PRIu32 "\" width=\"14\" height=\"14\" rx=\"2\"/>"
-                     "<text class=\"word\" x=\"%" PRIu32 "\" y=\"%" PRIu32 "\">%s</text>\n",
-                     kinds[i].letter, x, y, x + 20, y + 11, kinds[i].name);
+        bgi_string_add(&p->text,
+                       "<rect class=\"%s0\" x=\"%" PRIu32 "\" y=\"%" PRIu32 "\" width=\"14\" height=\"14\" rx=\"2\"/>"
+                       "<text class=\"word\" x=\"%" PRIu32 "\" y=\"%" PRIu32 "\">%s</text>\n",
+                       kinds[i].letter, x, y, x + 20, y + 11, kinds[i].name);
         x += 140;
     }
-    bgi_text_add(&p->text, "<text class=\"tick\" x=\"%" PRIu32 "\" y=\"%" PRIu32 "\">%s</text>\n", x, y + 11,
-                 p->names_stages ? "stage.micro-batch" : "number: micro-batch");
+    bgi_string_add(&p->text, "<text class=\"tick\" x=\"%" PRIu32 "\" y=\"%" PRIu32 "\">%s</text>\n", x, y + 11,
+                   p->names_stages ? "stage.micro-batch" : "number: micro-batch");
 }
 
 static void draw_rows(picture *p)
@@ -260,11 +261,11 @@ static void draw_rows(picture *p)
     char y[NUMBER_BYTES], text_y[NUMBER_BYTES];
 
     for (uint32_t device = 0; device < p->problem->device_count && !p->text.failed; device++)
-        bgi_text_add(&p->text,
-                     "<rect class=\"row\" x=\"%d\" y=\"%s\" width=\"%" PRIu32 "\" height=\"%d\"/>"
-                     "<text class=\"word\" x=\"12\" y=\"%s\">device %" PRIu32 "</text>\n",
-                     LEFT, pixels(place_y(p, device), y), p->width - LEFT - RIGHT, ROW_HEIGHT,
-                     pixels(place_y(p, device) + 17, text_y), device);
+        bgi_string_add(&p->text,
+                       "<rect class=\"row\" x=\"%d\" y=\"%s\" width=\"%" PRIu32 "\" height=\"%d\"/>"
+                       "<text class=\"word\" x=\"12\" y=\"%s\">device %" PRIu32 "</text>\n",
+                       LEFT, pixels(place_y(p, device), y), p->width - LEFT - RIGHT, ROW_HEIGHT,
+                       pixels(place_y(p, device) + 17, text_y), device);
 }
 
 /* Ticks at 1, 2 or 5 times a power of ten, about TICK_DISTANCE pixels apart. */
@@ -276,14 +277,14 @@ static void draw_axis(picture *p)
     char x[NUMBER_BYTES], top[NUMBER_BYTES], end[NUMBER_BYTES], y[NUMBER_BYTES], value[NUMBER_BYTES];
 
     for (uint32_t i = 0; i * tick <= p->timing->makespan && !p->text.failed; i++)
-        bgi_text_add(&p->text,
-                     "<line class=\"line\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>"
-                     "<text class=\"tick\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n",
-                     pixels(place_x(p, i * tick), x), pixels(p->top - 4, top), x, pixels(bottom, end), x,
-                     pixels(bottom + 13, y), quantity(i * tick, value));
-    bgi_text_add(&p->text, "<text class=\"tick\" x=\"%d\" y=\"%s\">makespan %s", LEFT, pixels(bottom + 30, y),
-                 quantity(p->timing->makespan, value));
-    bgi_text_add(&p->text, ", idle %s %%</text>\n", pixels(100.0 * p->timing->bubble, value));
+        bgi_string_add(&p->text,
+                       "<line class=\"line\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>"
+                       "<text class=\"tick\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n",
+                       pixels(place_x(p, i * tick), x), pixels(p->top - 4, top), x, pixels(bottom, end), x,
+                       pixels(bottom + 13, y), quantity(i * tick, value));
+    bgi_string_add(&p->text, "<text class=\"tick\" x=\"%d\" y=\"%s\">makespan %s", LEFT, pixels(bottom + 30, y),
+                   quantity(p->timing->makespan, value));
+    bgi_string_add(&p->text, ", idle %s %%</text>\n", pixels(100.0 * p->timing->bubble, value));
 }
 
 static void draw_box(picture *p, const struct bg_schedule_event *event)
@@ -296,9 +297,9 @@ static void draw_box(picture *p, const struct bg_schedule_event *event)
 
     if (kind < 0 || event->end <= event->start)
         return;
-    bgi_text_add(&p->text, "<rect class=\"%s%" PRIu32 "\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%d\" rx=\"2\"/>",
-                 kinds[kind].letter, shade % SHADE_COUNT, pixels(place_x(p, event->start) + 0.4, x),
-                 pixels(place_y(p, event->device), y), pixels(fmax(width - 0.8, 0.4), w), ROW_HEIGHT);
+    bgi_string_add(&p->text, "<rect class=\"%s%" PRIu32 "\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%d\" rx=\"2\"/>",
+                   kinds[kind].letter, shade % SHADE_COUNT, pixels(place_x(p, event->start) + 0.4, x),
+                   pixels(place_y(p, event->device), y), pixels(fmax(width - 0.8, 0.4), w), ROW_HEIGHT);
     if (event->action.kind == BG_ACTION_UPDATE)
         length = snprintf(label, sizeof label, "U");
     else if (p->names_stages)
@@ -306,10 +307,10 @@ static void draw_box(picture *p, const struct bg_schedule_event *event)
     else
         length = snprintf(label, sizeof label, "%" PRIu32, event->action.micro_batch);
     if (length * DIGIT_WIDTH + 3 <= width)
-        bgi_text_add(&p->text, "<text class=\"number\" x=\"%s\" y=\"%s\">%s</text>",
-                     pixels(place_x(p, (event->start + event->end) / 2.0), x),
-                     pixels(place_y(p, event->device) + 17, y), label);
-    bgi_text_add(&p->text, "\n");
+        bgi_string_add(&p->text, "<text class=\"number\" x=\"%s\" y=\"%s\">%s</text>",
+                       pixels(place_x(p, (event->start + event->end) / 2.0), x),
+                       pixels(place_y(p, event->device) + 17, y), label);
+    bgi_string_add(&p->text, "\n");
 }
 
 /* From where a message leaves to where it is received: the receiving event is found by (edge, micro-batch). */
@@ -337,7 +338,7 @@ static bg_status draw_messages(picture *p, bg_error *error)
                 continue;
             from = place_y(p, event->device) + (receive->device > event->device ? ROW_HEIGHT : 0);
             to = place_y(p, receive->device) + (receive->device > event->device ? 0 : ROW_HEIGHT);
-            bgi_text_add(
+            bgi_string_add(
                 &p->text,
                 "<path class=\"message\" stroke-width=\"0.8\" marker-end=\"url(#end)\" d=\"M%s %s L%s %s\"/>\n",
                 pixels(place_x(p, event->start), x1), pixels(from, y1), pixels(place_x(p, receive->end), x2),
@@ -350,6 +351,13 @@ static bg_status draw_messages(picture *p, bg_error *error)
 bg_status bg_schedule_draw_svg(const bg_schedule_problem *problem, const bg_schedule_timing *timing,
                                const bg_schedule_svg_options *options, char **out_text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(problem, "problem", __func__, error));
+    BGI_TRY(bgi_require(timing, "timing", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+    if (options != NULL)
+        BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_schedule_svg_options", NULL, error));
+
     static const bg_schedule_svg_options defaults = {0};
     picture p = {.problem = problem, .timing = timing, .options = options != NULL ? options : &defaults};
     bg_status status = BG_OK;
@@ -369,11 +377,11 @@ bg_status bg_schedule_draw_svg(const bg_schedule_problem *problem, const bg_sche
         draw_box(&p, &timing->events[i]);
     if (p.options->shows_messages)
         BGI_TRY_CLEANUP(draw_messages(&p, error));
-    bgi_text_add(&p.text, "</svg>\n");
-    status = bgi_text_finish(&p.text, out_text, error);
+    bgi_string_add(&p.text, "</svg>\n");
+    status = bgi_string_finish(&p.text, out_text, error);
 
 cleanup:
     free(p.stage_ranks);
-    bgi_text_clear(&p.text);
+    bgi_string_clear(&p.text);
     return status;
 }

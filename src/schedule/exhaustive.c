@@ -173,7 +173,7 @@ bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool
 {
     const uint32_t devices = search->problem->device_count;
     enumeration e = {.search = search};
-    uint32_t *numbers = bgi_arena_take(&search->arena, devices, sizeof *numbers);
+    uint32_t *numbers = bgi_arena_allocate(&search->arena, devices, sizeof *numbers);
     bg_status status;
 
     *out_is_complete = false;
@@ -181,9 +181,9 @@ bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool
         return bgi_error_memory(error, "searching a schedule", devices * sizeof *numbers);
     if (search->action_count > 64 || devices > 64)
         return BG_OK; /* too many orders, without counting them */
-    e.devices = bgi_arena_take(&search->arena, devices, sizeof *e.devices);
+    e.devices = bgi_arena_allocate(&search->arena, devices, sizeof *e.devices);
     e.order = bgi_arena_copy(&search->arena, any_order, search->layout.instance_count * sizeof *e.order);
-    e.next = bgi_arena_take(&search->arena, search->layout.row_count, sizeof *e.next);
+    e.next = bgi_arena_allocate(&search->arena, search->layout.row_count, sizeof *e.next);
     if (e.devices == NULL || e.order == NULL || e.next == NULL)
         return bgi_error_memory(error, "searching a schedule", search->layout.instance_count * sizeof *e.order);
     status = enumerate(&e, numbers, error);

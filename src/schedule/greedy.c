@@ -44,6 +44,11 @@ struct bgi_greedy {
     uint32_t *missing;      /* by instance: inputs whose producers have not begun */
     double *arrivals;       /* by instance */
     device_state *devices;
+    uint32_t *stale; /* devices whose `next` must be found again */
+    uint32_t stale_count;
+    /* A tournament: leaves `width`.. are the devices, node i is the one of 2 i and 2 i + 1 that begins first. */
+    uint32_t *first;
+    uint32_t width; /* a power of two */
 };
 
 bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
@@ -52,21 +57,26 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
     const uint32_t devices = search->problem->device_count, stages = search->problem->stage_count;
     static const bg_action_kind kinds[KIND_COUNT] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
                                                      BG_ACTION_WEIGHTS};
-    bgi_greedy *greedy = bgi_arena_take(&search->arena, 1, sizeof *greedy);
+    bgi_greedy *greedy = bgi_arena_allocate(&search->arena, 1, sizeof *greedy);
     uint32_t at = 0;
 
     if (greedy == NULL)
         return bgi_error_memory(error, "searching a schedule", sizeof *greedy);
     greedy->search = search;
-    greedy->row_begins = bgi_arena_take(&search->arena, (size_t)devices + 1, sizeof *greedy->row_begins);
-    greedy->device_rows = bgi_arena_take(&search->arena, KIND_COUNT * (size_t)stages, sizeof *greedy->device_rows);
-    greedy->input_counts = bgi_arena_take(&search->arena, layout->row_count, sizeof *greedy->input_counts);
-    greedy->next = bgi_arena_take(&search->arena, layout->row_count, sizeof *greedy->next);
-    greedy->missing = bgi_arena_take(&search->arena, layout->instance_count, sizeof *greedy->missing);
-    greedy->arrivals = bgi_arena_take(&search->arena, layout->instance_count, sizeof *greedy->arrivals);
-    greedy->devices = bgi_arena_take(&search->arena, devices, sizeof *greedy->devices);
-    if (greedy->row_begins == NULL || greedy->device_rows == NULL || greedy->input_counts == NULL ||
-        greedy->next == NULL || greedy->missing == NULL || greedy->arrivals == NULL || greedy->devices == NULL)
+    greedy->row_begins = bgi_arena_allocate(&search->arena, (size_t)devices + 1, sizeof *greedy->row_begins);
+    greedy->device_rows = bgi_arena_allocate(&search->arena, KIND_COUNT * (size_t)stages, sizeof *greedy->device_rows);
+    greedy->input_counts = bgi_arena_allocate(&search->arena, layout->row_count, sizeof *greedy->input_counts);
+    greedy->next = bgi_arena_allocate(&search->arena, layout->row_count, sizeof *greedy->next);
+    greedy->missing = bgi_arena_allocate(&search->arena, layout->instance_count, sizeof *greedy->missing);
+    greedy->arrivals = bgi_arena_allocate(&search->arena, layout->instance_count, sizeof *greedy->arrivals);
+    greedy->devices = bgi_arena_allocate(&search->arena, devices, sizeof *greedy->devices);
+    greedy->stale = bgi_arena_allocate(&search->arena, devices, sizeof *greedy->stale);
+    for (greedy->width = 1; greedy->width < devices;)
+        greedy->width *= 2;
+    greedy->first = bgi_arena_allocate(&search->arena, 2 * (size_t)greedy->width, sizeof *greedy->first);
+    if (greedy->stale == NULL || greedy->first == NULL || greedy->row_begins == NULL || greedy->device_rows == NULL ||
+        greedy->input_counts == NULL || greedy->next == NULL || greedy->missing == NULL || greedy->arrivals == NULL ||
+        greedy->devices == NULL)
         return bgi_error_memory(error, "searching a schedule", layout->instance_count * sizeof *greedy->arrivals);
     for (uint32_t row = 0; row < layout->row_count; row++)
         greedy->input_counts[row] = layout->to.begin[row + 1] - layout->to.begin[row];
@@ -200,6 +210,13 @@ static choice choose(const bgi_greedy *greedy, uint32_t index)
     return best;
 }
 
+static void make_stale(bgi_greedy *greedy, uint32_t index)
+{
+    if (!greedy->devices[index].is_stale)
+        greedy->stale[greedy->stale_count++] = index;
+    greedy->devices[index].is_stale = true;
+}
+
 static void begin_action(bgi_greedy *greedy, uint32_t index, uint32_t *order)
 {
     bgi_search *search = greedy->search;
@@ -212,13 +229,13 @@ static void begin_action(bgi_greedy *greedy, uint32_t index, uint32_t *order)
     device->time = device->next.start + search->costs[row];
     if (info->kind == BG_ACTION_FORWARD || info->kind == BG_ACTION_BACKWARD)
         device->last_kind = info->kind;
-    device->is_stale = true;
+    make_stale(greedy, index);
     for (uint32_t i = layout->from.begin[row]; i < layout->from.begin[row + 1]; i++) {
         const uint32_t edge = layout->from.edges[i], to = layout->edges[edge].to;
         const uint32_t instance = layout->rows[to].first + micro_batch;
         greedy->missing[instance]--;
         greedy->arrivals[instance] = fmax(greedy->arrivals[instance], device->time + search->delays[edge]);
-        greedy->devices[layout->rows[to].device].is_stale = true;
+        make_stale(greedy, layout->rows[to].device);
     }
     device->locked_row = bgi_search_is_bound(search, row) ? bgi_search_next_row(search, row) : UINT32_MAX;
 }
@@ -235,26 +252,36 @@ static void reset(bgi_greedy *greedy)
             greedy->missing[layout->rows[row].first + i] = greedy->input_counts[row];
             greedy->arrivals[layout->rows[row].first + i] = 0.0;
         }
-    for (uint32_t device = 0; device < greedy->search->problem->device_count; device++)
-        greedy->devices[device] =
-            (device_state){.is_stale = true, .last_kind = BG_ACTION_BACKWARD, .locked_row = UINT32_MAX};
+    greedy->stale_count = 0;
+    for (uint32_t i = 0; i < 2 * greedy->width; i++)
+        greedy->first[i] = UINT32_MAX;
+    for (uint32_t device = 0; device < greedy->search->problem->device_count; device++) {
+        greedy->devices[device] = (device_state){.last_kind = BG_ACTION_BACKWARD, .locked_row = UINT32_MAX};
+        make_stale(greedy, device);
+    }
+}
+
+static uint32_t begins_first(const bgi_greedy *greedy, uint32_t a, uint32_t b)
+{
+    if (a == UINT32_MAX || b == UINT32_MAX)
+        return a == UINT32_MAX ? b : a;
+    return greedy->devices[b].next.start < greedy->devices[a].next.start ? b : a;
 }
 
 /* The device that begins something next; the lowest of those that begin together. What it takes it would take whatever
  * the others do: their actions begin no earlier, so nothing they make is there before. */
 static uint32_t find_next_device(bgi_greedy *greedy)
 {
-    uint32_t found = 0;
+    while (greedy->stale_count > 0) {
+        const uint32_t device = greedy->stale[--greedy->stale_count];
 
-    for (uint32_t device = 0; device < greedy->search->problem->device_count; device++) {
-        device_state *state = &greedy->devices[device];
-        if (state->is_stale)
-            state->next = choose(greedy, device);
-        state->is_stale = false;
-        if (state->next.start < greedy->devices[found].next.start)
-            found = device;
+        greedy->devices[device].next = choose(greedy, device);
+        greedy->devices[device].is_stale = false;
+        greedy->first[greedy->width + device] = device;
+        for (uint32_t at = (greedy->width + device) / 2; at > 0; at /= 2)
+            greedy->first[at] = begins_first(greedy, greedy->first[2 * at], greedy->first[2 * at + 1]);
     }
-    return found;
+    return greedy->first[1];
 }
 
 static void add_updates(const bgi_search *search, uint32_t *order)
@@ -279,7 +306,7 @@ bool bgi_greedy_run(bgi_greedy *greedy, const bgi_greedy_rule *rule, const uint3
     greedy->rule = rule;
     greedy->caps = caps;
     reset(greedy);
-    search->work_left -= search->work_left < search->action_count ? search->work_left : search->action_count;
+    bgi_search_spend(search);
     for (uint32_t device = 0; device < devices; device++)
         left += search->ends[device] - search->begins[device];
     for (; left > 0; left--) {

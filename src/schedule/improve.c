@@ -194,9 +194,9 @@ bg_status bgi_search_improve(bgi_search *search, bg_error *error)
     improver improve = {.search = search};
     bool helps = isfinite(search->best_ns);
 
-    improve.order = bgi_arena_take(&search->arena, search->layout.instance_count, sizeof *improve.order);
-    improve.places = bgi_arena_take(&search->arena, search->layout.instance_count, sizeof *improve.places);
-    improve.blocks = bgi_arena_take(&search->arena, MOST_BLOCKS, sizeof *improve.blocks);
+    improve.order = bgi_arena_allocate(&search->arena, search->layout.instance_count, sizeof *improve.order);
+    improve.places = bgi_arena_allocate(&search->arena, search->layout.instance_count, sizeof *improve.places);
+    improve.blocks = bgi_arena_allocate(&search->arena, MOST_BLOCKS, sizeof *improve.blocks);
     if (improve.order == NULL || improve.places == NULL || improve.blocks == NULL)
         return bgi_error_memory(error, "searching a schedule", MOST_BLOCKS * sizeof *improve.blocks);
     while (helps && !bgi_search_is_done(search)) {

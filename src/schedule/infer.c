@@ -73,6 +73,10 @@ static void find_places(const bg_schedule *schedule, uint32_t *stage_devices, bo
 bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t edge_bytes, bg_schedule_problem *out,
                                     bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bg_schedule_problem problem;
     bg_schedule_edge *edges = NULL;
     census all = {0};
@@ -90,7 +94,7 @@ bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t edge_byt
         host_in = calloc(all.stage_count, sizeof *host_in);
         host_out = calloc(all.stage_count, sizeof *host_out);
     }
-    bg_schedule_problem_init(&problem);
+    problem = bg_schedule_problem_defaults();
     problem.stage_devices = stage_devices;
     problem.stage_host_in = host_in;
     problem.stage_host_out = host_out;
@@ -122,5 +126,5 @@ void bg_schedule_problem_free(bg_schedule_problem *problem)
     free((void *)problem->stage_host_out);
     free((void *)problem->stage_host_in);
     free((void *)problem->stage_devices);
-    bg_schedule_problem_init(problem);
+    *problem = bg_schedule_problem_defaults();
 }

@@ -5,22 +5,10 @@
 
 #include "core/error.h"
 
-/* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */
-enum {
-    BLOCK_FORWARD,
-    BLOCK_RECOMPUTE,
-    BLOCK_BACKWARD,
-    BLOCK_WEIGHTS,
-    BLOCK_HOST_IN,
-    BLOCK_HOST_OUT,
-    BLOCK_REDUCE,
-    BLOCK_GATHER,
-    BLOCK_UPDATE
-};
-
-static const bg_action_kind block_kinds[BLOCK_UPDATE] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
-                                                         BG_ACTION_WEIGHTS, BG_ACTION_HOST_IN,   BG_ACTION_HOST_OUT,
-                                                         BG_ACTION_REDUCE,  BG_ACTION_GATHER};
+/* In the order of bgi_schedule_layout_row. */
+static const bg_action_kind block_kinds[BGI_BLOCK_UPDATE] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
+                                                             BG_ACTION_WEIGHTS, BG_ACTION_HOST_IN,   BG_ACTION_HOST_OUT,
+                                                             BG_ACTION_REDUCE,  BG_ACTION_GATHER};
 
 static uint32_t count_levels(const bg_schedule_problem *problem)
 {
@@ -29,19 +17,7 @@ static uint32_t count_levels(const bg_schedule_problem *problem)
 
 static uint32_t first_send_row(const bg_schedule_problem *problem)
 {
-    return (BLOCK_UPDATE + count_levels(problem)) * problem->stage_count;
-}
-
-uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage, uint32_t level)
-{
-    uint32_t block = BLOCK_FORWARD;
-
-    if (kind == BG_ACTION_UPDATE)
-        block = BLOCK_UPDATE + level;
-    else
-        while (block_kinds[block] != kind)
-            block++;
-    return block * layout->problem->stage_count + stage;
+    return (BGI_BLOCK_UPDATE + count_levels(problem)) * problem->stage_count;
 }
 
 /* How many instances a step has of a kind on a stage. */
@@ -96,7 +72,7 @@ static void add_rows(bgi_schedule_layout *layout)
     const uint32_t stages = problem->stage_count, micro_batches = problem->micro_batch_count;
     uint32_t at = 0;
 
-    for (uint32_t block = 0; block < BLOCK_UPDATE; block++)
+    for (uint32_t block = 0; block < BGI_BLOCK_UPDATE; block++)
         for (uint32_t stage = 0; stage < stages; stage++)
             add_row(layout, &at, block_kinds[block], stage, 0, count_instances(problem, block_kinds[block], stage));
     for (uint32_t level = 0; level < count_levels(problem); level++)
@@ -139,8 +115,8 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     const uint32_t edge_count = layout->problem->edge_count;
     const size_t begins = (size_t)layout->row_count + 2;
 
-    incidence->begin = bgi_arena_take(&layout->arena, begins, sizeof *incidence->begin);
-    incidence->edges = bgi_arena_take(&layout->arena, edge_count, sizeof *incidence->edges);
+    incidence->begin = bgi_arena_allocate(&layout->arena, begins, sizeof *incidence->begin);
+    incidence->edges = bgi_arena_allocate(&layout->arena, edge_count, sizeof *incidence->edges);
     if (incidence->begin == NULL || incidence->edges == NULL)
         return bgi_error_memory(error, "the edges of actions", (begins + edge_count) * sizeof(uint32_t));
     /* Counts go two places up: after the sums begin[r + 1] is where row r starts, and filling moves it to its end. */
@@ -159,9 +135,9 @@ static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
     const bg_schedule_problem *problem = layout->problem;
     const size_t begins = (size_t)problem->device_count + 2;
 
-    layout->buffers = bgi_arena_take(&layout->arena, problem->buffer_count, sizeof *layout->buffers);
-    layout->buffer_begin = bgi_arena_take(&layout->arena, begins, sizeof *layout->buffer_begin);
-    layout->edge_buffers = bgi_arena_take(&layout->arena, problem->edge_count, sizeof *layout->edge_buffers);
+    layout->buffers = bgi_arena_allocate(&layout->arena, problem->buffer_count, sizeof *layout->buffers);
+    layout->buffer_begin = bgi_arena_allocate(&layout->arena, begins, sizeof *layout->buffer_begin);
+    layout->edge_buffers = bgi_arena_allocate(&layout->arena, problem->edge_count, sizeof *layout->edge_buffers);
     if (layout->buffers == NULL || layout->buffer_begin == NULL || layout->edge_buffers == NULL)
         return bgi_error_memory(error, "remote buffers", problem->buffer_count * sizeof *layout->buffers);
     for (uint32_t edge = 0; edge < problem->edge_count; edge++)
@@ -178,14 +154,51 @@ static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
     return BG_OK;
 }
 
+/* The stages whose actions may use a buffer, each once; all on its device. Returns how many. */
+static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer, uint32_t users[2])
+{
+    const bg_schedule_edge *edge = buffer->per_micro_batch ? &problem->edges[buffer->edge] : NULL;
+    const uint32_t stages[2] = {edge != NULL ? edge->from_stage : buffer->stage,
+                                edge != NULL ? edge->to_stage : buffer->stage};
+    uint32_t count = 0;
+
+    for (int i = 0; i < 2; i++)
+        if (problem->stage_devices[stages[i]] == problem->stage_devices[buffer->stage] &&
+            (count == 0 || users[0] != stages[i]))
+            users[count++] = stages[i];
+    return count;
+}
+
+/* Counting sort by those stages. */
+static bg_status add_stage_buffers(bgi_schedule_layout *layout, bg_error *error)
+{
+    const bg_schedule_problem *problem = layout->problem;
+    const size_t begins = (size_t)problem->stage_count + 2;
+    uint32_t users[2];
+
+    layout->stage_buffers = bgi_arena_allocate(&layout->arena, 2 * (size_t)problem->buffer_count, sizeof(uint32_t));
+    layout->stage_buffer_begin = bgi_arena_allocate(&layout->arena, begins, sizeof *layout->stage_buffer_begin);
+    if (layout->stage_buffers == NULL || layout->stage_buffer_begin == NULL)
+        return bgi_error_memory(error, "remote buffers", 2 * problem->buffer_count * sizeof(uint32_t));
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        for (uint32_t i = list_users(problem, &problem->buffers[b], users); i-- > 0;)
+            layout->stage_buffer_begin[users[i] + 2]++;
+    for (uint32_t stage = 0; stage < problem->stage_count; stage++)
+        layout->stage_buffer_begin[stage + 2] += layout->stage_buffer_begin[stage + 1];
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        for (uint32_t i = list_users(problem, &problem->buffers[b], users); i-- > 0;)
+            layout->stage_buffers[layout->stage_buffer_begin[users[i] + 1]++] = b;
+    return BG_OK;
+}
+
 bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedule_problem *problem, bg_error *error)
 {
     bg_status status = BG_OK;
 
     *layout = (bgi_schedule_layout){.problem = problem};
     layout->row_count = first_send_row(problem) + 2 * problem->edge_count;
-    layout->rows = bgi_arena_take(&layout->arena, layout->row_count, sizeof *layout->rows);
-    layout->edges = bgi_arena_take(&layout->arena, problem->edge_count, sizeof *layout->edges);
+    layout->rows = bgi_arena_allocate(&layout->arena, layout->row_count, sizeof *layout->rows);
+    layout->edges = bgi_arena_allocate(&layout->arena, problem->edge_count, sizeof *layout->edges);
     if (layout->rows == NULL || layout->edges == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "the actions of a schedule", layout->row_count * sizeof *layout->rows));
     add_rows(layout);
@@ -194,6 +207,7 @@ bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedul
     BGI_TRY_CLEANUP(add_incidence(layout, &layout->to, 1, error));
     BGI_TRY_CLEANUP(add_incidence(layout, &layout->last, 2, error));
     BGI_TRY_CLEANUP(add_buffers(layout, error));
+    BGI_TRY_CLEANUP(add_stage_buffers(layout, error));
     return BG_OK;
 
 cleanup:

@@ -45,6 +45,8 @@ typedef struct bgi_schedule_layout {
     bgi_schedule_incidence from, to, last; /* edges by the row of that end */
     uint32_t *buffers;                     /* numbers of the remote buffers, by the device of their stage */
     uint32_t *buffer_begin;                /* [device]: where its buffers begin; one more for the end */
+    uint32_t *stage_buffers;               /* remote buffers by the stages whose actions may use them */
+    uint32_t *stage_buffer_begin;          /* [stage]: where its own begin; one more for the end */
     uint32_t *edge_buffers;                /* by edge: its buffer; BGI_NO_BUFFER */
     bgi_arena arena;
 } bgi_schedule_layout;
@@ -59,10 +61,30 @@ bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action
 /* The action of an instance of a row. */
 bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t row, uint32_t micro_batch);
 
+/* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */
+enum { BGI_BLOCK_UPDATE = 8 };
+
 /* The row of F (R, B, W, HOST_IN, HOST_OUT, REDUCE, GATHER) of a stage, or of a level of U. The numbers must be in
- * range.
- */
-uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
-                                 uint32_t level);
+ * range. */
+static inline uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout, bg_action_kind kind, uint32_t stage,
+                                               uint32_t level)
+{
+    static const uint8_t blocks[BG_ACTION_KIND_COUNT] = {
+        [BG_ACTION_FORWARD] = 0, [BG_ACTION_RECOMPUTE] = 1, [BG_ACTION_BACKWARD] = 2,
+        [BG_ACTION_WEIGHTS] = 3, [BG_ACTION_HOST_IN] = 4,   [BG_ACTION_HOST_OUT] = 5,
+        [BG_ACTION_REDUCE] = 6,  [BG_ACTION_GATHER] = 7,    [BG_ACTION_UPDATE] = BGI_BLOCK_UPDATE};
+
+    return (blocks[kind] + (kind == BG_ACTION_UPDATE ? level : 0)) * layout->problem->stage_count + stage;
+}
+
+/* The row of an action that is known to be the problem's, and no LOAD or STORE. */
+static inline uint32_t bgi_schedule_layout_known_row(const bgi_schedule_layout *layout, const bg_action *action)
+{
+    if (action->kind == BG_ACTION_SEND)
+        return layout->edges[action->index].send;
+    if (action->kind == BG_ACTION_RECEIVE)
+        return layout->edges[action->index].receive;
+    return bgi_schedule_layout_row(layout, action->kind, action->stage, action->index);
+}
 
 #endif

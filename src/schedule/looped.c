@@ -13,6 +13,14 @@
  * The paper wants micro-batches in multiples of p. Others: the order for the next multiple, without the micro-batches
  * that are not there. What is left of an order in which everything finds its inputs is such an order again. With v = 1
  * this is 1F1B, which needs half as many forwards at first.
+ *
+ * With W apart (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the device of
+ * lane i does (p - 1 - i) + (v - 1) p forwards, then in turns a forward, a backward B and the W of the i-th backward
+ * before it, then what is left. Late W let the last lanes hurry through their first backwards. With v = 1 this is
+ * zb-h1.
+ *
+ *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...
+ *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 W3.0 F1.2 B1.0 W3.1 F1.3 ...
  */
 #include "schedule/schedule.h"
 
@@ -70,9 +78,12 @@ static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32
     return BG_OK;
 }
 
-/* The n-th forward or backward of a device; nothing when its micro-batch is not there. */
+typedef bg_status (*emitter)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
+                             uint32_t stage, uint32_t micro_batch, bg_error *error);
+
+/* The n-th forward, backward or W of a device; nothing when its micro-batch is not there. */
 static bg_status emit_nth(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
-                          const uint32_t *stages, bg_action_kind kind, uint64_t n, bg_error *error)
+                          const uint32_t *stages, bg_action_kind kind, emitter emit, uint64_t n, bg_error *error)
 {
     const uint64_t round = (uint64_t)l->lane_count * l->loop_count;
     const uint32_t loop = (uint32_t)(n % round / l->lane_count);
@@ -80,9 +91,8 @@ static bg_status emit_nth(const bg_schedule_problem *problem, bg_schedule *sched
 
     if (micro_batch >= problem->micro_batch_count)
         return BG_OK;
-    return bgi_schedule_emit_compute(problem, schedule, kind,
-                                     stages[kind == BG_ACTION_FORWARD ? loop : l->loop_count - 1 - loop],
-                                     (uint32_t)micro_batch, error);
+    return emit(problem, schedule, kind, stages[kind == BG_ACTION_FORWARD ? loop : l->loop_count - 1 - loop],
+                (uint32_t)micro_batch, error);
 }
 
 static bg_status emit_device(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
@@ -95,16 +105,45 @@ static bg_status emit_device(const bg_schedule_problem *problem, bg_schedule *sc
     const uint64_t warm_up = !problem->training || wanted > total ? total : wanted;
 
     for (uint64_t n = 0; n < warm_up; n++)
-        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, n, error));
+        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, bgi_schedule_emit_compute, n, error));
     for (uint64_t n = 0; problem->training && n < total; n++) {
         if (warm_up + n < total)
-            BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, warm_up + n, error));
-        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_BACKWARD, n, error));
+            BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, bgi_schedule_emit_compute, warm_up + n,
+                             error));
+        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_BACKWARD, bgi_schedule_emit_compute, n, error));
     }
     return BG_OK;
 }
 
-static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+static bg_status emit_device_with_weights_apart(const bg_schedule_problem *problem, bg_schedule *schedule,
+                                                const loops *l, const uint32_t *stages, bg_error *error)
+{
+    const uint64_t rounds = ((uint64_t)problem->micro_batch_count + l->lane_count - 1) / l->lane_count;
+    const uint64_t total = rounds * l->lane_count * l->loop_count;
+    const uint64_t lane = bgi_schedule_position(problem, stages[0]);
+    const uint64_t wanted = l->lane_count - 1 - lane + (uint64_t)(l->loop_count - 1) * l->lane_count;
+    const uint64_t warm_up = wanted > total ? total : wanted;
+
+    for (uint64_t n = 0; n < warm_up; n++)
+        BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, bgi_schedule_emit_action, n, error));
+    for (uint64_t n = 0; n < total + lane; n++) {
+        if (warm_up + n < total)
+            BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_FORWARD, bgi_schedule_emit_action, warm_up + n,
+                             error));
+        if (n < total)
+            BGI_TRY(emit_nth(problem, schedule, l, stages, BG_ACTION_BACKWARD, bgi_schedule_emit_action, n, error));
+        if (n >= lane)
+            BGI_TRY(
+                emit_nth(problem, schedule, l, stages, BG_ACTION_WEIGHTS, bgi_schedule_emit_action, n - lane, error));
+    }
+    return BG_OK;
+}
+
+typedef bg_status (*device_emitter)(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
+                                    const uint32_t *stages, bg_error *error);
+
+static bg_status emit_devices(const bg_schedule_problem *problem, bg_schedule *schedule, device_emitter emit,
+                              bg_error *error)
 {
     loops l = {0};
     uint32_t *counts = calloc(problem->device_count, sizeof *counts); /* stages met, by device */
@@ -115,7 +154,7 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
     BGI_TRY_CLEANUP(find_loops(problem, &l, counts, error));
     for (uint32_t device = 0; device < problem->device_count; device++)
         if (counts[device] > 0)
-            BGI_TRY_CLEANUP(emit_device(problem, schedule, &l, &l.lane_stages[(size_t)device * l.loop_count], error));
+            BGI_TRY_CLEANUP(emit(problem, schedule, &l, &l.lane_stages[(size_t)device * l.loop_count], error));
     BGI_TRY_CLEANUP(bgi_schedule_emit_updates(problem, schedule, error));
 
 cleanup:
@@ -124,10 +163,32 @@ cleanup:
     return status;
 }
 
+static bg_status generate(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    return emit_devices(problem, schedule, emit_device, error);
+}
+
+static bg_status generate_zero_bubble(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
+{
+    if (!problem->training)
+        return emit_devices(problem, schedule, emit_device, error);
+    BGI_TRY(bgi_schedule_require_split_weights(problem, error));
+    return emit_devices(problem, schedule, emit_device_with_weights_apart, error);
+}
+
 const bg_schedule_generator bgi_schedule_looped = {
     .name = "looped",
     .summary = "1F1B with several stages a device, so shorter ramps (Megatron's interleaved)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
     .placement = BG_PLACEMENT_LOOP,
+};
+
+const bg_schedule_generator bgi_schedule_looped_zb = {
+    .name = "looped-zb",
+    .summary = "loops with W apart: less idle time, the same memory (interleaved zero bubble)",
+    .generate = generate_zero_bubble,
+    .minimum_micro_batches = bgi_schedule_minimum_of_one,
+    .placement = BG_PLACEMENT_LOOP,
+    .splits_weights = true,
 };

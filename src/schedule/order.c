@@ -58,9 +58,15 @@ bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t devic
 
 bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
+    return bgi_schedule_emit_update_levels(problem, schedule, 0, error);
+}
+
+bg_status bgi_schedule_emit_update_levels(const bg_schedule_problem *problem, bg_schedule *schedule, uint32_t first,
+                                          bg_error *error)
+{
     if (!problem->training)
         return BG_OK;
-    for (uint32_t level = 0; level < problem->update_level_count; level++)
+    for (uint32_t level = first; level < problem->update_level_count; level++)
         for (uint32_t stage = 0; stage < problem->stage_count; stage++)
             BGI_TRY(bg_schedule_emit(schedule, problem->stage_devices[stage],
                                      (bg_action){.kind = BG_ACTION_UPDATE, .stage = stage, .index = level}, error));

@@ -1,6 +1,6 @@
 /*
  * phased.c: phase after phase, each for all micro-batches (PopTorch's phased execution; the step of PopXL's large
- * language models). Between its phases a device can put weights, optimiser state and activations elsewhere. 3 phases
+ * language models). Between its phases a device can put weights, optimizer state and activations elsewhere. 3 phases
  * of a stage each on one device, 2 micro-batches, loss merged:
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
@@ -8,7 +8,16 @@
  * With the loss merged the last phase does each micro-batch forward and then at once backward: as 1F1B when each of its
  * positions has a device of its own, else one micro-batch at a time. A stage's weights are updated right after its last
  * backward, while they are there; unless the update has several levels or messages between stages, when all updates
- * come at the end.
+ * come at the end. Of several levels the first, which reads nothing of other stages (sums of squares of gradients,
+ * say), comes there all the same where gradients are reduced in the backward: they are there too.
+ *
+ * An update that reads what replicas have just begun to sum would have to wait for it. So these come a phase later, and
+ * the sums go on beside the next phase's backward, where the gradients stay on the device in any case:
+ *
+ *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
+ *
+ * What leaves the device whenever it works on another stage would have to stay for longer; there they come at once,
+ * unless the problem asks for that (keeps_for_sums).
  */
 #include "schedule/schedule.h"
 
@@ -28,13 +37,40 @@ static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
     return found;
 }
 
-static bool updates_at_once(const bg_schedule_problem *problem)
+/* How many levels of a stage's update follow its last backward. */
+static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 {
     bool has_messages = false;
 
     for (uint32_t edge = 0; edge < problem->edge_count; edge++)
         has_messages = has_messages || problem->edges[edge].from_kind == BG_ACTION_UPDATE;
-    return problem->update_level_count == 1 && !has_messages;
+    if (problem->update_level_count == 1)
+        return has_messages ? 0 : 1;
+    return problem->reduces_in_backward ? 1 : 0;
+}
+
+/* Whether updates that follow a backward come after the next phase's. One that is all of the update would keep weights
+ * and optimizer state on the device with the gradients: only where they are there always. */
+static bool follow_later(const bg_schedule_problem *problem)
+{
+    bool has_variables = false, leave = false;
+
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        const bg_schedule_buffer *buffer = &problem->buffers[b];
+        has_variables = has_variables || !buffer->per_micro_batch;
+        leave = leave || (!buffer->per_micro_batch && buffer->residency == BG_RESIDENCY_VISIT);
+    }
+    if (!problem->reduces_gradients || !problem->reduces_in_backward || problem->is_strict)
+        return false;
+    return problem->update_level_count == 1 ? !has_variables : !leave || problem->keeps_for_sums;
+}
+
+static bg_status emit_updates_of(const bg_schedule_problem *problem, bg_schedule *schedule, phase p, bg_error *error)
+{
+    for (uint32_t stage = p.end; stage-- > p.begin;)
+        BGI_TRY(bg_schedule_emit(schedule, problem->stage_devices[stage],
+                                 (bg_action){.kind = BG_ACTION_UPDATE, .stage = stage}, error));
+    return BG_OK;
 }
 
 static bg_status emit_backward_at(const bg_schedule_problem *problem, bg_schedule *schedule, uint32_t stage,
@@ -64,7 +100,7 @@ static bg_status emit_phase(const bg_schedule_problem *problem, bg_schedule *sch
     const uint64_t positions = bgi_schedule_position(problem, p.end - 1) - first + 1;
     const uint64_t length = forward && backward ? 2 * positions : positions;
     const uint64_t stride = !(forward && backward) ? 1 : shares_devices(problem, p) ? length : 2;
-    const bool updates = backward && updates_at_once(problem);
+    const bool updates = backward && count_levels_at_once(problem) > 0 && !follow_later(problem);
 
     for (uint64_t step = 0; step < stride * (problem->micro_batch_count - 1) + length; step++) {
         for (uint32_t stage = p.begin; forward && stage < p.end; stage++)
@@ -82,6 +118,8 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
 {
     const phase last = find_phase(problem, problem->stage_count - 1);
     const bool is_merged = problem->training && problem->merges_loss;
+    const bool lags = count_levels_at_once(problem) > 0 && follow_later(problem);
+    phase first = last; /* the one whose backward came last */
 
     for (phase p = {0}; p.begin < problem->stage_count; p.begin = p.end) {
         while (p.end < problem->stage_count &&
@@ -89,11 +127,18 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
             p.end++;
         BGI_TRY(emit_phase(problem, schedule, p, true, is_merged && p.end == last.end, error));
     }
-    for (phase p = {.begin = is_merged ? last.begin : problem->stage_count}; problem->training && p.begin > 0;) {
+    for (phase p = {.begin = is_merged ? last.begin : problem->stage_count, .end = problem->stage_count};
+         problem->training && p.begin > 0;) {
+        const phase later = p;
         p = find_phase(problem, p.begin - 1);
         BGI_TRY(emit_phase(problem, schedule, p, false, true, error));
+        if (lags)
+            BGI_TRY(emit_updates_of(problem, schedule, later, error));
+        first = p;
     }
-    return updates_at_once(problem) ? BG_OK : bgi_schedule_emit_updates(problem, schedule, error);
+    if (lags && problem->training)
+        BGI_TRY(emit_updates_of(problem, schedule, first, error));
+    return bgi_schedule_emit_update_levels(problem, schedule, count_levels_at_once(problem), error);
 }
 
 const bg_schedule_generator bgi_schedule_phased = {

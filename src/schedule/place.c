@@ -30,6 +30,9 @@ uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uin
 bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t stage_count, uint32_t device_count,
                             uint32_t *out_stage_devices, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(generator, "generator", __func__, error));
+    BGI_TRY(bgi_require(out_stage_devices, "out_stage_devices", __func__, error));
     if (stage_count == 0 || device_count == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "%" PRIu32 " stages on %" PRIu32 " devices; both are at least 1",
                             stage_count, device_count);

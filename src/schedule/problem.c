@@ -22,15 +22,17 @@ enum {
     LARGEST_ACTION_COUNT = 1 << 30
 };
 
-void bg_schedule_problem_init(bg_schedule_problem *problem)
+void bg_schedule_problem_init(bg_schedule_problem *problem, size_t struct_bytes)
 {
-    memset(problem, 0, sizeof *problem);
-    problem->device_count = 1;
-    problem->micro_batch_count = 1;
-    problem->training = true;
-    problem->merges_loss = true;
-    problem->update_level_count = 1;
-    problem->send_ahead = 1;
+    const bg_schedule_problem made = {.struct_bytes = struct_bytes,
+                                      .device_count = 1,
+                                      .micro_batch_count = 1,
+                                      .training = true,
+                                      .merges_loss = true,
+                                      .update_level_count = 1,
+                                      .send_ahead = 1};
+
+    bgi_struct_fill(problem, struct_bytes, &made, sizeof made);
 }
 
 bool bgi_schedule_stage_has_host_in(const bg_schedule_problem *problem, uint32_t stage)
@@ -270,6 +272,24 @@ static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *
     return BG_OK;
 }
 
+static bg_status check_shared_store(const bg_schedule_problem *problem, uint32_t index, bg_error *error)
+{
+    const bg_schedule_buffer *buffer = &problem->buffers[index], *of;
+    const bg_schedule_edge *edge = &problem->edges[buffer->edge], *before;
+
+    of = buffer->store_of < index ? &problem->buffers[buffer->store_of] : NULL;
+    before = of != NULL && of->per_micro_batch && !of->shares_store ? &problem->edges[of->edge] : NULL;
+    if (before != NULL && before->to_kind == edge->from_kind && before->to_stage == edge->from_stage &&
+        of->size_bytes == buffer->size_bytes)
+        return BG_OK;
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "buffer %" PRIu32 " shares the store of buffer %" PRIu32
+        "; that must be a buffer before it of as many bytes, with STOREs, whose edge ends at the action "
+        "where this one's begins",
+        index, buffer->store_of);
+}
+
 static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t index, bg_error *error)
 {
     const bg_schedule_buffer *buffer = &problem->buffers[index];
@@ -288,6 +308,8 @@ static bg_status check_edge_buffer(const bg_schedule_problem *problem, uint32_t 
                             "; a buffer's edge lives on one device, once a micro-batch, ends at the buffer's stage, "
                             "and its producer has at least one slot",
                             index, buffer->edge, edge->from_stage, edge->to_stage, buffer->slots, buffer->stage);
+    if (buffer->shares_store)
+        BGI_TRY(check_shared_store(problem, index, error));
     for (uint32_t other = 0; other < index; other++)
         if (problem->buffers[other].per_micro_batch && problem->buffers[other].edge == buffer->edge)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -340,6 +362,8 @@ bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_erro
 {
     if (problem == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "the schedule problem is NULL");
+    BGI_TRY(bgi_struct_check(problem->struct_bytes, sizeof *problem, "bg_schedule_problem",
+                             "bg_schedule_problem_defaults()", error));
     BGI_TRY(check_counts(problem, error));
     BGI_TRY(check_stages(problem, error));
     if (problem->edges == NULL && problem->edge_count > 0)
@@ -364,6 +388,10 @@ static bg_schedule_edge make_edge(bg_action_kind from_kind, uint32_t from_stage,
 bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes, bg_schedule_edge **out_edges,
                                     bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(problem, "problem", __func__, error));
+    BGI_TRY(bgi_require(out_edges, "out_edges", __func__, error));
+
     /* Gradients that reach a stage are read by its W too, where there is one; so is the stash. */
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
     const size_t room = 4 * (size_t)problem->stage_count;

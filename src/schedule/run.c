@@ -1,6 +1,10 @@
 /*
  * run.c: abstract execution. Knows rows, edges and counters; no strategy.
  *
+ * Of a strict problem one action is executed at a time, over all devices: of those that can go on, the one that is
+ * first in the data flow (its micro-batch first, then its place on the way forward and back). Everything it starts,
+ * transfers too, is over when the next one begins. Once such an execution has shown the order, others are held to it.
+ *
  * Each edge counts what was sent and what was consumed. Number n of a run (step * micro-batches + micro-batch) may be
  * produced once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times
  * of those two events: exactly the numbers that can still be asked for are kept.
@@ -10,7 +14,6 @@
 #include "core/error.h"
 #include "schedule/buffers.h"
 
-#include <assert.h>
 #include <inttypes.h>
 
 typedef enum wait_kind { WAITS_NOT = 0, WAITS_FOR_MESSAGE, WAITS_FOR_SLOT } wait_kind;
@@ -41,8 +44,13 @@ typedef struct execution {
     device_state *devices;
     edge_state *edges;
     buffer_state *buffers; /* timed runs */
-    uint32_t *ready;       /* stack of devices that may go on; a device is on it at most once */
+    uint32_t *ready;       /* devices that may go on, each at most once: a stack, of strict problems a heap */
     uint32_t ready_count;
+    /* Strict problems. */
+    const uint64_t **ranks; /* [device][position]: how early in the data flow */
+    double time;            /* when the last action was over */
+    uint32_t action_count;  /* since the caller was asked whether to stop */
+    bool is_stopped;
     bgi_arena arena;
 } execution;
 
@@ -50,12 +58,12 @@ static bg_status prepare_buffers(execution *exec, bg_error *error)
 {
     const bg_schedule_problem *problem = exec->run->layout->problem;
 
-    exec->buffers = bgi_arena_take(&exec->arena, problem->buffer_count, sizeof *exec->buffers);
+    exec->buffers = bgi_arena_allocate(&exec->arena, problem->buffer_count, sizeof *exec->buffers);
     if (exec->buffers == NULL)
         return bgi_error_memory(error, "remote buffers", problem->buffer_count * sizeof *exec->buffers);
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
         const size_t count = problem->buffers[b].per_micro_batch ? problem->micro_batch_count : 1;
-        double *times = bgi_arena_take(&exec->arena, 2 * count, sizeof *times);
+        double *times = bgi_arena_allocate(&exec->arena, 2 * count, sizeof *times);
         if (times == NULL)
             return bgi_error_memory(error, "the times of transfers", 2 * count * sizeof *times);
         exec->buffers[b] = (buffer_state){.loaded = times, .stored = times + count};
@@ -68,14 +76,14 @@ static bg_status prepare(execution *exec, bg_error *error)
     const uint32_t device_count = exec->run->schedule->device_count;
     const uint32_t edge_count = exec->run->layout->problem->edge_count;
 
-    exec->devices = bgi_arena_take(&exec->arena, device_count, sizeof *exec->devices);
-    exec->ready = bgi_arena_take(&exec->arena, device_count, sizeof *exec->ready);
-    exec->edges = bgi_arena_take(&exec->arena, edge_count, sizeof *exec->edges);
+    exec->devices = bgi_arena_allocate(&exec->arena, device_count, sizeof *exec->devices);
+    exec->ready = bgi_arena_allocate(&exec->arena, device_count, sizeof *exec->ready);
+    exec->edges = bgi_arena_allocate(&exec->arena, edge_count, sizeof *exec->edges);
     if (exec->devices == NULL || exec->ready == NULL || exec->edges == NULL)
         return bgi_error_memory(error, "executing a schedule", device_count * sizeof *exec->devices);
     for (uint32_t edge = 0; exec->run->is_timed && edge < edge_count; edge++) {
         const size_t depth = exec->run->depths[edge];
-        double *times = bgi_arena_take(&exec->arena, 2 * depth, sizeof *times);
+        double *times = bgi_arena_allocate(&exec->arena, 2 * depth, sizeof *times);
         if (times == NULL)
             return bgi_error_memory(error, "the times of messages", 2 * depth * sizeof *times);
         exec->edges[edge].arrivals = times;
@@ -83,9 +91,47 @@ static bg_status prepare(execution *exec, bg_error *error)
     }
     if (exec->run->is_timed)
         BGI_TRY(prepare_buffers(exec, error));
-    for (uint32_t device = device_count; device-- > 0;)
-        exec->ready[exec->ready_count++] = device;
     return BG_OK;
+}
+
+/* Whether device a goes first in a strict problem: by step, then by place in the data flow. */
+static bool is_earlier(const execution *exec, uint32_t a, uint32_t b)
+{
+    const device_state *first = &exec->devices[a], *second = &exec->devices[b];
+    const uint64_t rank = exec->ranks[a][first->position], other = exec->ranks[b][second->position];
+
+    if (first->step != second->step)
+        return first->step < second->step;
+    return rank != other ? rank < other : a < b;
+}
+
+static void push_ready(execution *exec, uint32_t device)
+{
+    uint32_t at = exec->ready_count++;
+
+    while (exec->ranks != NULL && at > 0 && is_earlier(exec, device, exec->ready[(at - 1) / 2])) {
+        exec->ready[at] = exec->ready[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    exec->ready[at] = device;
+}
+
+/* Takes the first of a heap that is not empty. */
+static uint32_t pop_earliest(execution *exec)
+{
+    const uint32_t found = exec->ready[0], last = exec->ready[--exec->ready_count];
+    uint32_t at = 0;
+
+    for (uint32_t child = 1; child < exec->ready_count; child = 2 * at + 1) {
+        if (child + 1 < exec->ready_count && is_earlier(exec, exec->ready[child + 1], exec->ready[child]))
+            child++;
+        if (!is_earlier(exec, exec->ready[child], last))
+            break;
+        exec->ready[at] = exec->ready[child];
+        at = child;
+    }
+    exec->ready[at] = last;
+    return found;
 }
 
 static void wake(execution *exec, uint32_t device, wait_kind wait, uint32_t edge)
@@ -95,7 +141,8 @@ static void wake(execution *exec, uint32_t device, wait_kind wait, uint32_t edge
     if (state->wait != wait || state->wait_edge != edge)
         return;
     state->wait = WAITS_NOT;
-    exec->ready[exec->ready_count++] = device;
+    if (exec->run->turns == NULL)
+        push_ready(exec, device);
 }
 
 static bool park(device_state *state, wait_kind wait, uint32_t edge)
@@ -109,7 +156,7 @@ static void note(execution *exec, uint32_t device, double start, double end)
 {
     bgi_schedule_run *run = exec->run;
 
-    if (run->records != NULL)
+    if (run->records != NULL && exec->devices[device].step == 0)
         run->records[run->record_count++] = (bgi_schedule_record){
             .device = device, .position = exec->devices[device].position, .start = start, .end = end};
 }
@@ -125,6 +172,12 @@ static double latest(double a, double b)
     return a > b ? a : b;
 }
 
+/* Most runs ask for numbers below the depth only, and a division takes longer than all the rest. */
+static size_t slot_of(uint64_t number, uint32_t depth)
+{
+    return number < depth ? (size_t)number : (size_t)(number % depth);
+}
+
 static bool try_receive(execution *exec, uint32_t device, uint32_t edge, uint64_t number)
 {
     const edge_state *state = &exec->edges[edge];
@@ -133,7 +186,7 @@ static bool try_receive(execution *exec, uint32_t device, uint32_t edge, uint64_
     if (state->sent <= number)
         return park(&exec->devices[device], WAITS_FOR_MESSAGE, edge);
     record(exec, device, start,
-           exec->run->is_timed ? latest(start, state->arrivals[number % exec->run->depths[edge]]) : 0.0);
+           exec->run->is_timed ? latest(start, state->arrivals[slot_of(number, exec->run->depths[edge])]) : 0.0);
     return true;
 }
 
@@ -144,7 +197,7 @@ static void send(execution *exec, uint32_t device, uint32_t edge, uint64_t numbe
     const double time = exec->devices[device].time;
 
     if (exec->run->is_timed)
-        exec->edges[edge].arrivals[number % exec->run->depths[edge]] =
+        exec->edges[edge].arrivals[slot_of(number, exec->run->depths[edge])] =
             time + (speed > 0 ? (double)layout->problem->edges[edge].size_bytes / speed : 0.0);
     record(exec, device, time, time);
     exec->edges[edge].sent++;
@@ -171,13 +224,14 @@ static void transfer(execution *exec, uint32_t device, const bg_action *action)
 }
 
 /* When the remote buffers that an action uses are ready for it. */
-static double buffers_ready(const execution *exec, uint32_t device, const bg_action *action)
+static double buffers_ready(const execution *exec, const bg_action *action)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
     double ready = 0.0;
 
-    for (uint32_t i = layout->buffer_begin[device]; i < layout->buffer_begin[device + 1]; i++) {
-        const uint32_t b = layout->buffers[i], m = action->micro_batch;
+    for (uint32_t i = layout->stage_buffer_begin[action->stage]; i < layout->stage_buffer_begin[action->stage + 1];
+         i++) {
+        const uint32_t b = layout->stage_buffers[i], m = action->micro_batch;
         const bg_schedule_buffer *buffer = &layout->problem->buffers[b];
         const bgi_buffer_use how = bgi_buffer_used_by(layout->problem, buffer, action);
         if (how == BGI_USE_NONE)
@@ -203,16 +257,16 @@ static bool try_compute(execution *exec, uint32_t device, uint32_t row, uint64_t
         if (number >= depth && exec->edges[edge].consumed <= number - depth)
             return park(&exec->devices[device], WAITS_FOR_SLOT, edge);
         if (run->is_timed && number >= depth)
-            start = latest(start, exec->edges[edge].releases[number % depth]);
+            start = latest(start, exec->edges[edge].releases[slot_of(number, depth)]);
     }
     if (run->is_timed)
-        start = latest(start, buffers_ready(exec, device, action));
+        start = latest(start, buffers_ready(exec, action));
     end = start + (run->is_timed ? bgi_schedule_cost(layout->problem, action) : 0.0);
     record(exec, device, start, end);
     for (uint32_t i = layout->last.begin[row]; i < layout->last.begin[row + 1]; i++) {
         const uint32_t edge = layout->last.edges[i];
         if (run->is_timed)
-            exec->edges[edge].releases[number % run->depths[edge]] = end;
+            exec->edges[edge].releases[slot_of(number, run->depths[edge])] = end;
         exec->edges[edge].consumed++;
         wake(exec, layout->rows[layout->edges[edge].from].device, WAITS_FOR_SLOT, edge);
     }
@@ -225,18 +279,15 @@ static bool try_action(execution *exec, uint32_t device)
     const bgi_schedule_layout *layout = exec->run->layout;
     const device_state *state = &exec->devices[device];
     const bg_action *action = &exec->run->schedule->lists[device].actions[state->position];
-    uint32_t row = 0;
-    bool is_known;
+    uint32_t row;
     uint64_t number;
 
     if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
         transfer(exec, device, action);
         return true;
     }
-    is_known = bgi_schedule_layout_find(layout, action, &row);
+    row = bgi_schedule_layout_known_row(layout, action); /* bgi_schedule_check has seen that it is one */
     number = (uint64_t)state->step * layout->rows[row].count + action->micro_batch;
-    assert(is_known); /* bgi_schedule_check has proven it */
-    (void)is_known;
     if (action->kind == BG_ACTION_RECEIVE)
         return try_receive(exec, device, action->index, number);
     if (action->kind == BG_ACTION_SEND)
@@ -248,13 +299,22 @@ static bool try_action(execution *exec, uint32_t device)
     return true;
 }
 
+static bool must_stop(execution *exec)
+{
+    if (++exec->action_count < BGI_STOP_ACTIONS)
+        return exec->is_stopped;
+    exec->action_count = 0;
+    exec->is_stopped = bgi_schedule_check_stop(exec->run->layout->problem, NULL) != BG_OK;
+    return exec->is_stopped;
+}
+
 static void advance(execution *exec, uint32_t device)
 {
     device_state *state = &exec->devices[device];
     const size_t count = exec->run->schedule->lists[device].count;
 
     while (state->step < exec->run->step_count && count > 0) {
-        if (!try_action(exec, device))
+        if (must_stop(exec) || !try_action(exec, device))
             return;
         if (++state->position == count) {
             state->position = 0;
@@ -262,6 +322,105 @@ static void advance(execution *exec, uint32_t device)
         }
     }
 }
+
+/* ---- one action at a time ---- */
+
+/* UINT64_MAX - 1: of itself it has no place; it belongs to the compute actions beside it. */
+static uint64_t rank_of(const bg_schedule_problem *problem, const bg_action *action)
+{
+    const uint64_t positions = bgi_schedule_position_count(problem);
+    const uint64_t position = bgi_schedule_position(problem, action->stage);
+    const uint64_t base = 2 * positions * action->micro_batch;
+
+    switch (action->kind) {
+    case BG_ACTION_FORWARD:
+        return base + position;
+    case BG_ACTION_RECOMPUTE:
+    case BG_ACTION_BACKWARD:
+    case BG_ACTION_WEIGHTS:
+        return base + 2 * positions - 1 - position;
+    case BG_ACTION_UPDATE:
+        return 2 * positions * problem->micro_batch_count + (uint64_t)action->index * problem->stage_count +
+               action->stage;
+    default:
+        return UINT64_MAX - 1;
+    }
+}
+
+static bool belongs_to_next(bg_action_kind kind)
+{
+    return kind == BG_ACTION_RECEIVE || kind == BG_ACTION_HOST_IN || kind == BG_ACTION_LOAD || kind == BG_ACTION_REDUCE;
+}
+
+static bool prepare_ranks(execution *exec)
+{
+    const bg_schedule *schedule = exec->run->schedule;
+
+    exec->ranks = bgi_arena_allocate(&exec->arena, schedule->device_count, sizeof *exec->ranks);
+    for (uint32_t device = 0; exec->ranks != NULL && device < schedule->device_count; device++) {
+        const bgi_schedule_list *list = &schedule->lists[device];
+        uint64_t *ranks = bgi_arena_allocate(&exec->arena, list->count, sizeof *ranks);
+        uint64_t beside = UINT64_MAX - 1;
+        if (ranks == NULL)
+            return false;
+        for (size_t i = list->count; i-- > 0;) {
+            const uint64_t own = rank_of(exec->run->layout->problem, &list->actions[i]);
+            beside = own != UINT64_MAX - 1 ? own : beside;
+            ranks[i] = own != UINT64_MAX - 1 || belongs_to_next(list->actions[i].kind) ? beside : UINT64_MAX;
+        }
+        for (size_t i = 0; i < list->count; i++) {
+            if (ranks[i] == UINT64_MAX)
+                ranks[i] = i > 0 ? ranks[i - 1] : 0;
+        }
+        exec->ranks[device] = ranks;
+    }
+    return exec->ranks != NULL;
+}
+
+/* Takes the device that can go on in this step and is earliest in the data flow; UINT32_MAX: none. */
+static uint32_t take_earliest(execution *exec, uint32_t step)
+{
+    if (exec->ready_count == 0 || exec->devices[exec->ready[0]].step != step)
+        return UINT32_MAX;
+    return pop_earliest(exec);
+}
+
+/* One action of the device, after all others so far; false when it has to wait. */
+static bool take_turn(execution *exec, uint32_t device)
+{
+    device_state *state = &exec->devices[device];
+
+    state->time = exec->time;
+    if (state->wait != WAITS_NOT || !try_action(exec, device))
+        return false;
+    exec->time = latest(state->time, state->io_time);
+    if (++state->position == exec->run->schedule->lists[device].count) {
+        state->position = 0;
+        state->step++;
+    }
+    return true;
+}
+
+/* Goes on from turn *turn until all steps are done or no device can go on. */
+static void advance_in_turns(execution *exec, uint64_t *turn)
+{
+    const uint64_t total = bgi_schedule_total(exec->run->schedule);
+
+    while (*turn < total * exec->run->step_count) {
+        const uint32_t step = (uint32_t)(*turn / total);
+        const uint32_t device = exec->run->turns != NULL ? exec->run->turns[*turn % total] : take_earliest(exec, step);
+        if (device == UINT32_MAX || must_stop(exec))
+            return;
+        if (take_turn(exec, device)) {
+            ++*turn;
+            if (exec->run->turns == NULL && exec->devices[device].step < exec->run->step_count)
+                push_ready(exec, device);
+        } else if (exec->run->turns != NULL)
+            return;
+    }
+}
+
+/* ---- the whole ---- */
 
 /* Gives one more slot to an edge that the lowest possible device waits for. */
 static bool deepen(execution *exec)
@@ -307,14 +466,25 @@ static bg_status report_deadlock(const execution *exec, uint32_t device, bg_erro
 bg_status bgi_schedule_execute(bgi_schedule_run *run, bg_error *error)
 {
     execution exec = {.run = run};
+    uint64_t turn = 0;
     bg_status status;
 
     run->record_count = 0;
     BGI_TRY_CLEANUP(prepare(&exec, error));
-    do
-        while (exec.ready_count > 0)
-            advance(&exec, exec.ready[--exec.ready_count]);
-    while (deepen(&exec));
+    if (run->layout->problem->is_strict && !prepare_ranks(&exec))
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "the order of a strict schedule", 0));
+    for (uint32_t device = run->schedule->device_count; device-- > 0;)
+        if (run->schedule->lists[device].count > 0)
+            push_ready(&exec, device);
+    do {
+        if (run->layout->problem->is_strict)
+            advance_in_turns(&exec, &turn);
+        else
+            while (exec.ready_count > 0)
+                advance(&exec, exec.ready[--exec.ready_count]);
+    } while (!exec.is_stopped && deepen(&exec));
+    if (exec.is_stopped)
+        BGI_TRY_CLEANUP(bgi_schedule_check_stop(run->layout->problem, error));
     for (uint32_t device = 0; status == BG_OK && device < run->schedule->device_count; device++)
         if (exec.devices[device].wait != WAITS_NOT)
             status = report_deadlock(&exec, device, error);

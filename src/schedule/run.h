@@ -27,7 +27,10 @@ typedef struct bgi_schedule_run {
     bool may_deepen;     /* untimed: when all are stuck, an edge without a free slot gets another one, up to one per
                             micro-batch; with those a schedule that is right always goes on */
     bool is_timed;       /* else all times are 0 */
-    bgi_schedule_record *records; /* NULL, or room for all actions times steps; a topological order */
+    /* Of a strict problem: the device of each action of a step, as an earlier execution recorded it; every step goes by
+     * it. NULL: that execution itself, or no strict problem. */
+    const uint32_t *turns;
+    bgi_schedule_record *records; /* NULL, or room for all actions: those of the first step in a topological order */
     size_t record_count;
 } bgi_schedule_run;
 

@@ -1,6 +1,5 @@
 /*
- * schedule.c: the schedule object: a list of actions per device, and the pipeline that makes one from a problem. Knows
- * no strategy.
+ * schedule.c: the schedule object: a list of actions per device. Knows no strategy.
  */
 #include "schedule/schedule.h"
 
@@ -77,6 +76,7 @@ void bg_schedule_destroy(bg_schedule *schedule)
 {
     if (schedule == NULL)
         return;
+    free(schedule->turns);
     free(schedule->buffer_depths);
     free(schedule->stage_in_flight);
     free(schedule->edge_depths);
@@ -86,10 +86,25 @@ void bg_schedule_destroy(bg_schedule *schedule)
     free(schedule);
 }
 
+static bg_status report_stop(bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_CANCELED, "stopped, as the caller asked");
+}
+
+bg_status bgi_schedule_check_stop(const bg_schedule_problem *problem, bg_error *error)
+{
+    return problem->stop != NULL && problem->stop(problem->stop_user) ? report_stop(error) : BG_OK;
+}
+
 bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action action, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+
     bgi_schedule_list *list;
 
+    if (schedule->stop != NULL && ++schedule->emit_count % BGI_STOP_ACTIONS == 0 && schedule->stop(schedule->stop_user))
+        return report_stop(error);
     if (device >= schedule->device_count)
         return bg_error_set(error, BG_ERROR_INVALID, "an action for device %" PRIu32 ", but there are %" PRIu32, device,
                             schedule->device_count);
@@ -104,28 +119,6 @@ bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action act
         return bgi_error_memory(error, "a schedule's actions", (list->count + 1) * sizeof *list->actions);
     list->actions[list->count++] = action;
     return BG_OK;
-}
-
-bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
-                             bg_schedule **out, bg_error *error)
-{
-    bg_schedule *schedule = NULL;
-    bg_status status;
-
-    if (generator == NULL || generator->generate == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "no schedule generator given; bg_schedule_generator_find knows \"interleaved\" and others");
-    BGI_TRY_CLEANUP(bgi_schedule_problem_check(problem, error));
-    BGI_TRY_CLEANUP(bgi_schedule_create(problem->device_count, &schedule, error));
-    BGI_TRY_CLEANUP(generator->generate(problem, schedule, error));
-    BGI_TRY_CLEANUP(bgi_schedule_complete(schedule, problem, error));
-    BGI_TRY_CLEANUP(bg_schedule_verify(schedule, problem, error));
-    *out = schedule;
-    return BG_OK;
-
-cleanup:
-    bg_schedule_destroy(schedule);
-    return bg_error_context(error, status, "%s schedule", generator->name != NULL ? generator->name : "unnamed");
 }
 
 uint32_t bg_schedule_device_count(const bg_schedule *schedule)

@@ -23,6 +23,11 @@ struct bg_schedule {
     uint32_t stage_count;
     uint32_t *buffer_depths;
     uint32_t buffer_count;
+    /* While a generator is at work: the problem's. */
+    bg_stop_function stop;
+    void *stop_user;
+    uint32_t emit_count;
+    uint32_t *turns; /* of a strict problem: the device whose next action it is, for each action of a step; else NULL */
 };
 
 /* ---- schedule.c ---- */
@@ -32,6 +37,11 @@ bg_status bgi_schedule_create(uint32_t device_count, bg_schedule **out, bg_error
 
 /* Actions of all devices together. */
 size_t bgi_schedule_total(const bg_schedule *schedule);
+
+/* BG_ERROR_CANCELED when problem->stop says so. */
+bg_status bgi_schedule_check_stop(const bg_schedule_problem *problem, bg_error *error);
+/* How many actions may pass between two questions. */
+enum { BGI_STOP_ACTIONS = 1 << 16 };
 
 #define BGI_ACTION_TEXT_BYTES 64
 /* Writes "F2.5", "U0:1", "SEND0.3:7" into `text` (BGI_ACTION_TEXT_BYTES) and returns `text`. */
@@ -102,6 +112,8 @@ bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t devic
 
 /* All levels of the weight update, level by level; nothing in inference. */
 bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
+bg_status bgi_schedule_emit_update_levels(const bg_schedule_problem *problem, bg_schedule *schedule, uint32_t first,
+                                          bg_error *error);
 
 /* One micro-batch after the other through all stages and back, then the update. */
 bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
@@ -125,6 +137,7 @@ extern const bg_schedule_generator bgi_schedule_interleaved;
 extern const bg_schedule_generator bgi_schedule_gpipe;
 extern const bg_schedule_generator bgi_schedule_looped;
 extern const bg_schedule_generator bgi_schedule_looped_bfs;
+extern const bg_schedule_generator bgi_schedule_looped_zb;
 extern const bg_schedule_generator bgi_schedule_zb_h1;
 extern const bg_schedule_generator bgi_schedule_zb_h2;
 extern const bg_schedule_generator bgi_schedule_zb_v;

@@ -30,23 +30,23 @@ static bg_status allocate(bgi_search *search, bg_error *error)
     const uint32_t rows = search->layout.row_count;
     bgi_arena *arena = &search->arena;
 
-    search->begins = bgi_arena_take(arena, (size_t)devices + 1, sizeof *search->begins);
-    search->ends = bgi_arena_take(arena, devices, sizeof *search->ends);
-    search->rows = bgi_arena_take(arena, instances, sizeof *search->rows);
-    search->costs = bgi_arena_take(arena, rows, sizeof *search->costs);
-    search->heads = bgi_arena_take(arena, rows, sizeof *search->heads);
-    search->tails = bgi_arena_take(arena, rows, sizeof *search->tails);
-    search->delays = bgi_arena_take(arena, problem->edge_count, sizeof *search->delays);
-    search->is_merged = bgi_arena_take(arena, problem->stage_count, sizeof *search->is_merged);
-    search->best = bgi_arena_take(arena, instances, sizeof *search->best);
-    search->fewest_bytes = bgi_arena_take(arena, devices, sizeof *search->fewest_bytes);
-    search->finish = bgi_arena_take(arena, instances, sizeof *search->finish);
-    search->device_times = bgi_arena_take(arena, devices, sizeof *search->device_times);
-    search->places = bgi_arena_take(arena, devices, sizeof *search->places);
-    search->ready = bgi_arena_take(arena, devices, sizeof *search->ready);
-    search->first_waiter = bgi_arena_take(arena, instances, sizeof *search->first_waiter);
-    search->next_waiter = bgi_arena_take(arena, devices, sizeof *search->next_waiter);
-    search->bytes = bgi_arena_take(arena, devices, sizeof *search->bytes);
+    search->begins = bgi_arena_allocate(arena, (size_t)devices + 1, sizeof *search->begins);
+    search->ends = bgi_arena_allocate(arena, devices, sizeof *search->ends);
+    search->rows = bgi_arena_allocate(arena, instances, sizeof *search->rows);
+    search->costs = bgi_arena_allocate(arena, rows, sizeof *search->costs);
+    search->heads = bgi_arena_allocate(arena, rows, sizeof *search->heads);
+    search->tails = bgi_arena_allocate(arena, rows, sizeof *search->tails);
+    search->delays = bgi_arena_allocate(arena, problem->edge_count, sizeof *search->delays);
+    search->is_merged = bgi_arena_allocate(arena, problem->stage_count, sizeof *search->is_merged);
+    search->best = bgi_arena_allocate(arena, instances, sizeof *search->best);
+    search->fewest_bytes = bgi_arena_allocate(arena, devices, sizeof *search->fewest_bytes);
+    search->finish = bgi_arena_allocate(arena, instances, sizeof *search->finish);
+    search->device_times = bgi_arena_allocate(arena, devices, sizeof *search->device_times);
+    search->places = bgi_arena_allocate(arena, devices, sizeof *search->places);
+    search->ready = bgi_arena_allocate(arena, devices, sizeof *search->ready);
+    search->first_waiter = bgi_arena_allocate(arena, instances, sizeof *search->first_waiter);
+    search->next_waiter = bgi_arena_allocate(arena, devices, sizeof *search->next_waiter);
+    search->bytes = bgi_arena_allocate(arena, devices, sizeof *search->bytes);
     if (search->begins == NULL || search->ends == NULL || search->rows == NULL || search->costs == NULL ||
         search->heads == NULL || search->tails == NULL || search->delays == NULL || search->is_merged == NULL ||
         search->best == NULL || search->fewest_bytes == NULL || search->finish == NULL ||
@@ -114,7 +114,7 @@ static const bg_action_kind chain[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, B
 enum { CHAIN_LENGTH = sizeof chain / sizeof chain[0] };
 
 /* `step` is 1 or -1. */
-static uint32_t find_neighbour(const bgi_search *search, uint32_t row, int step)
+static uint32_t find_neighbor(const bgi_search *search, uint32_t row, int step)
 {
     const bgi_schedule_layout *layout = &search->layout;
     int at = 0;
@@ -124,21 +124,21 @@ static uint32_t find_neighbour(const bgi_search *search, uint32_t row, int step)
     if (at == CHAIN_LENGTH)
         return UINT32_MAX;
     for (at += step; at >= 0 && at < CHAIN_LENGTH; at += step) {
-        const uint32_t neighbour = bgi_schedule_layout_row(layout, chain[at], layout->rows[row].stage, 0);
-        if (layout->rows[neighbour].count > 0)
-            return neighbour;
+        const uint32_t neighbor = bgi_schedule_layout_row(layout, chain[at], layout->rows[row].stage, 0);
+        if (layout->rows[neighbor].count > 0)
+            return neighbor;
     }
     return UINT32_MAX;
 }
 
 uint32_t bgi_search_previous_row(const bgi_search *search, uint32_t row)
 {
-    return find_neighbour(search, row, -1);
+    return find_neighbor(search, row, -1);
 }
 
 uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row)
 {
-    return find_neighbour(search, row, 1);
+    return find_neighbor(search, row, 1);
 }
 
 typedef struct walk {
@@ -226,9 +226,9 @@ static void find_bound(bgi_search *search, const double *work, double *first, do
 static bg_status measure_empty_pipeline(bgi_search *search, bg_error *error)
 {
     const uint32_t rows = search->layout.row_count, devices = search->problem->device_count;
-    walk w = {.missing = bgi_arena_take(&search->arena, rows, sizeof *w.missing),
-              .visited = bgi_arena_take(&search->arena, rows, sizeof *w.visited)};
-    double *sums = bgi_arena_take(&search->arena, 4 * (size_t)devices, sizeof *sums);
+    walk w = {.missing = bgi_arena_allocate(&search->arena, rows, sizeof *w.missing),
+              .visited = bgi_arena_allocate(&search->arena, rows, sizeof *w.visited)};
+    double *sums = bgi_arena_allocate(&search->arena, 4 * (size_t)devices, sizeof *sums);
     double *work = sums, *updates = sums + devices;
 
     if (w.missing == NULL || w.visited == NULL || sums == NULL)
@@ -272,7 +272,16 @@ void bgi_search_clear(bgi_search *search)
 bool bgi_search_is_done(const bgi_search *search)
 {
     /* Sums of the same costs in another order differ in the last bits. */
-    return search->work_left == 0 || search->best_ns <= search->bound_ns * (1.0 + 1e-12);
+    return search->is_stopped || search->work_left == 0 || search->best_ns <= search->bound_ns * (1.0 + 1e-12);
+}
+
+void bgi_search_spend(bgi_search *search)
+{
+    search->is_stopped = search->is_stopped || bgi_schedule_check_stop(search->problem, NULL) != BG_OK;
+    if (search->is_stopped || search->work_left < search->action_count)
+        search->work_left = 0;
+    else
+        search->work_left -= search->action_count;
 }
 
 /* ---- the quick clock ---- */
@@ -328,7 +337,7 @@ double bgi_search_time(bgi_search *search, const uint32_t *order)
     uint32_t ready_count = 0, done = 0;
     double end = 0.0;
 
-    search->work_left -= search->work_left < search->action_count ? search->work_left : search->action_count;
+    bgi_search_spend(search);
     for (uint32_t instance = 0; instance < search->layout.instance_count; instance++)
         search->finish[instance] = NOT_YET;
     memset(search->first_waiter, 0, search->layout.instance_count * sizeof *search->first_waiter);
@@ -406,12 +415,10 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
                              double *out_makespan_ns, bg_error *error)
 {
     bgi_schedule_facts facts;
-    bg_status status;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    status = bgi_schedule_time(schedule, &facts, error);
     *out_makespan_ns = 0.0;
-    for (size_t i = 0; status == BG_OK && i < facts.record_count; i++)
+    for (size_t i = 0; i < facts.record_count; i++)
         *out_makespan_ns = fmax(*out_makespan_ns, facts.records[i].end);
     for (uint32_t device = 0; device < problem->device_count; device++)
         device_bytes[device] = 0.0;
@@ -419,7 +426,7 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
         device_bytes[problem->stage_devices[problem->edges[edge].to_stage]] +=
             (double)facts.depths[edge] * slot_bytes(&problem->edges[edge]);
     bgi_schedule_facts_clear(&facts);
-    return status;
+    return BG_OK;
 }
 
 /* Whether a completed schedule is better than the best; then its numbers are the best's. */
@@ -474,6 +481,7 @@ bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *o
 cleanup:
     bg_schedule_destroy(schedule);
     /* An order that does not verify is just not taken. */
+    search->is_stopped = search->is_stopped || status == BG_ERROR_CANCELED;
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 
@@ -494,21 +502,74 @@ static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
     return true;
 }
 
-bg_status bgi_search_consider_schedule(bgi_search *search, const bg_schedule *schedule, bg_error *error)
+/* The compute actions of a schedule as an order; false when they are not those of the search. */
+static bool read_order(const bgi_search *search, const bg_schedule *schedule, uint32_t *order)
 {
-    bool is_better = false;
-
-    if (!keeps_loss(search, schedule))
-        return BG_OK;
-    BGI_TRY(judge(search, schedule, &is_better, error));
-    for (uint32_t device = 0; is_better && device < schedule->device_count; device++) {
-        uint32_t at = search->begins[device];
-        for (size_t i = 0; i < schedule->lists[device].count; i++) {
-            const bg_action *action = &schedule->lists[device].actions[i];
-            uint32_t row;
-            if (is_compute(action->kind) && bgi_schedule_layout_find(&search->layout, action, &row))
-                search->best[at++] = search->layout.rows[row].first + action->micro_batch;
-        }
+    for (uint32_t device = 0; device < schedule->device_count; device++) {
+        const bgi_schedule_list *list = &schedule->lists[device];
+        uint32_t at = search->begins[device], row;
+        for (size_t i = 0; i < list->count; i++)
+            if (is_compute(list->actions[i].kind) &&
+                bgi_schedule_layout_find(&search->layout, &list->actions[i], &row)) {
+                if (at == search->begins[device + 1])
+                    return false;
+                order[at++] = search->layout.rows[row].first + list->actions[i].micro_batch;
+            }
+        if (at != search->begins[device + 1])
+            return false;
     }
+    return true;
+}
+
+/* Whether the quick clock and the lists alone show that an order does not take the place of the best. */
+static bool is_worse(bgi_search *search, const uint32_t *order)
+{
+    const uint64_t work_left = search->work_left; /* for orders of the search's own */
+    double time_ns, bytes = 0.0;
+
+    if (!isfinite(search->best_ns))
+        return false;
+    time_ns = bgi_search_time(search, order);
+    search->work_left = search->is_stopped ? 0 : work_left;
+    if (!isfinite(time_ns) || time_ns < search->best_ns)
+        return false;
+    if (time_ns > search->best_ns)
+        return true;
+    for (uint32_t device = 0; device < search->problem->device_count; device++)
+        bytes += bgi_search_device_bytes(search, order, device);
+    return bytes >= search->best_bytes;
+}
+
+static bg_status make_completed(const bgi_search *search, bg_schedule *schedule, bg_error *error)
+{
+    BGI_TRY(bgi_schedule_complete(schedule, search->problem, error));
+    schedule->stop = NULL;
     return BG_OK;
+}
+
+bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_generator *generator, uint32_t *scratch,
+                                        bg_error *error)
+{
+    bg_schedule *schedule = NULL;
+    bool is_better = false;
+    bg_status status;
+
+    BGI_TRY_CLEANUP(bgi_schedule_create(search->problem->device_count, &schedule, NULL));
+    schedule->stop = search->problem->stop;
+    schedule->stop_user = search->problem->stop_user;
+    BGI_TRY_CLEANUP(generator->generate(search->problem, schedule, NULL));
+    /* An R that is left out stands where completing puts it: then the order is known after that. */
+    if (read_order(search, schedule, scratch) && is_worse(search, scratch))
+        goto cleanup;
+    BGI_TRY_CLEANUP(make_completed(search, schedule, NULL));
+    if (keeps_loss(search, schedule))
+        BGI_TRY_CLEANUP(judge(search, schedule, &is_better, NULL));
+    if (is_better && read_order(search, schedule, scratch))
+        memcpy(search->best, scratch, search->action_count * sizeof *scratch);
+
+cleanup:
+    bg_schedule_destroy(schedule);
+    search->is_stopped = search->is_stopped || status == BG_ERROR_CANCELED;
+    /* A strategy that does not take the problem is just left out. */
+    return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }

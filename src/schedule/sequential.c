@@ -17,4 +17,5 @@ const bg_schedule_generator bgi_schedule_sequential = {
     .summary = "one micro-batch at a time over the devices (TensorFlow for IPU)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
+    .one_at_a_time = true,
 };

@@ -1,6 +1,7 @@
 /*
- * sharded.c: stages on several devices, one micro-batch at a time, one device busy at a time (PopTorch's
- * ShardedExecution). Same order as "sequential", which is TensorFlow's name for it.
+ * sharded.c: stages on several devices, one micro-batch at a time (PopTorch's ShardedExecution). Same order as
+ * "sequential", which is TensorFlow's name for it. The order alone leaves overlaps between devices (messages that leave
+ * early, updates, all of inference); a strict problem leaves none.
  *
  *     dev0 F0 .  .  B0 F1 .  .  B1
  *     dev1 .  F0 B0 .  .  F1 B1 .
@@ -17,4 +18,5 @@ const bg_schedule_generator bgi_schedule_sharded = {
     .summary = "stages on several devices, one micro-batch at a time (PopTorch)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
+    .one_at_a_time = true,
 };

@@ -12,18 +12,18 @@
 
 #include <stdlib.h>
 
-typedef struct ordered_event {
-    struct bg_schedule_event event;
-    size_t order; /* among events that start together */
-} ordered_event;
+typedef struct start {
+    double time;
+    size_t record; /* the order among actions that start together */
+} start;
 
-static int compare_events(const void *left, const void *right)
+static int compare_starts(const void *left, const void *right)
 {
-    const ordered_event *a = left, *b = right;
+    const start *a = left, *b = right;
 
-    if (a->event.start != b->event.start)
-        return a->event.start < b->event.start ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
+    if (a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    return a->record < b->record ? -1 : a->record > b->record;
 }
 
 static bool is_compute(bg_action_kind kind)
@@ -31,75 +31,82 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-static void summarise(bg_schedule_timing *timing, uint32_t device_count)
+/* A device's records are in the order of its list, whatever that of the devices. */
+static void summarize(const bg_schedule *schedule, const bgi_schedule_facts *facts, bg_schedule_timing *timing)
 {
     double busy = 0.0;
 
-    for (size_t i = 0; i < timing->event_count; i++) {
-        const struct bg_schedule_event *event = &timing->events[i];
-        if (event->end > timing->makespan)
-            timing->makespan = event->end;
-        if (is_compute(event->action.kind))
-            timing->device_busy[event->device] += event->end - event->start;
+    for (size_t i = 0; i < facts->record_count; i++) {
+        const bgi_schedule_record *record = &facts->records[i];
+        if (record->end > timing->makespan)
+            timing->makespan = record->end;
+        if (is_compute(schedule->lists[record->device].actions[record->position].kind))
+            timing->device_busy[record->device] += record->end - record->start;
     }
-    for (uint32_t device = 0; device < device_count; device++)
+    for (uint32_t device = 0; device < schedule->device_count; device++)
         busy += timing->device_busy[device];
-    timing->bubble = timing->makespan > 0 ? 1.0 - busy / (device_count * timing->makespan) : 0.0;
+    timing->bubble = timing->makespan > 0 ? 1.0 - busy / (schedule->device_count * timing->makespan) : 0.0;
 }
 
-static bg_status make_timing(const bg_schedule *schedule, const bgi_schedule_record *records, size_t count,
-                             bg_schedule_timing *out, bg_error *error)
+static bg_status add_events(const bg_schedule *schedule, const bgi_schedule_facts *facts, bg_schedule_timing *timing,
+                            bg_error *error)
 {
-    bg_schedule_timing timing = {.event_count = count};
-    ordered_event *ordered = calloc(count, sizeof *ordered);
+    const size_t count = facts->record_count;
+    start *starts = calloc(count, sizeof *starts);
 
-    timing.events = calloc(count, sizeof *timing.events);
-    timing.device_busy = calloc(schedule->device_count, sizeof *timing.device_busy);
-    if (ordered == NULL || timing.events == NULL || timing.device_busy == NULL) {
-        free(ordered);
-        bg_schedule_timing_clear(&timing);
-        return bgi_error_memory(error, "the events of a simulation", count * sizeof *ordered);
+    timing->events = calloc(count, sizeof *timing->events);
+    if (starts == NULL || timing->events == NULL) {
+        free(starts);
+        return bgi_error_memory(error, "the events of a simulation", count * sizeof *timing->events);
     }
     for (size_t i = 0; i < count; i++)
-        ordered[i] =
-            (ordered_event){.event = {.action = schedule->lists[records[i].device].actions[records[i].position],
-                                      .device = records[i].device,
-                                      .start = records[i].start,
-                                      .end = records[i].end},
-                            .order = i};
-    qsort(ordered, count, sizeof *ordered, compare_events);
-    for (size_t i = 0; i < count; i++)
-        timing.events[i] = ordered[i].event;
-    free(ordered);
-    summarise(&timing, schedule->device_count);
-    *out = timing;
+        starts[i] = (start){.time = facts->records[i].start, .record = i};
+    qsort(starts, count, sizeof *starts, compare_starts);
+    for (size_t i = 0; i < count; i++) {
+        const bgi_schedule_record *record = &facts->records[starts[i].record];
+        timing->events[i] =
+            (struct bg_schedule_event){.action = schedule->lists[record->device].actions[record->position],
+                                       .device = record->device,
+                                       .start = record->start,
+                                       .end = record->end};
+    }
+    timing->event_count = count;
+    free(starts);
     return BG_OK;
 }
 
-bg_status bgi_schedule_time(const bg_schedule *schedule, bgi_schedule_facts *facts, bg_error *error)
+bg_status bgi_schedule_simulate(const bg_schedule *schedule, const bgi_schedule_facts *facts, bool wants_events,
+                                bg_schedule_timing *out, bg_error *error)
 {
-    bgi_schedule_run run = {.schedule = schedule,
-                            .layout = &facts->layout,
-                            .step_count = 1,
-                            .is_timed = true,
-                            .depths = facts->depths,
-                            .records = facts->records};
-    const bg_status status = bgi_schedule_execute(&run, error);
+    bg_schedule_timing timing = {.device_busy = calloc(schedule->device_count, sizeof *timing.device_busy)};
+    bg_status status = BG_OK;
 
-    facts->record_count = run.record_count;
+    if (timing.device_busy == NULL)
+        return bgi_error_memory(error, "a simulation", schedule->device_count * sizeof *timing.device_busy);
+    summarize(schedule, facts, &timing);
+    if (wants_events)
+        BGI_TRY_CLEANUP(add_events(schedule, facts, &timing, error));
+    *out = timing;
+    return BG_OK;
+
+cleanup:
+    bg_schedule_timing_clear(&timing);
     return status;
 }
 
 bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem, bg_schedule_timing *out,
                                bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+    BGI_TRY(bgi_require(problem, "problem", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bgi_schedule_facts facts;
     bg_status status;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    status = bgi_schedule_time(schedule, &facts, error);
-    if (status == BG_OK)
-        status = make_timing(schedule, facts.records, facts.record_count, out, error);
+    status = bgi_schedule_simulate(schedule, &facts, true, out, error);
     bgi_schedule_facts_clear(&facts);
     return status;
 }

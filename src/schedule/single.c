@@ -24,4 +24,5 @@ const bg_schedule_generator bgi_schedule_single = {
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
     .placement = BG_PLACEMENT_ONE,
+    .one_at_a_time = true,
 };

@@ -22,6 +22,7 @@ typedef struct pass {
     uint32_t *steps;
     device_bound *devices;
     uint32_t *rows; /* forward pass: after the row's last instance; late pass: step of its next instance */
+    uint32_t taken; /* of a strict problem: steps that have an action */
 } pass;
 
 bool bgi_schedule_row_has_steps(const bgi_schedule_row *row)
@@ -48,6 +49,10 @@ static void place_early(pass *p, uint32_t row, uint32_t micro_batch)
     const bool is_forward = info->kind == BG_ACTION_FORWARD;
     uint32_t step = device->any;
 
+    if (p->layout->problem->is_strict) {
+        p->steps[info->first + micro_batch] = p->taken++;
+        return;
+    }
     if (p->picture == BGI_PICTURE_PAIRED) {
         step = step > 0 ? step - 1 : 0;
         step = is_forward && device->after_others > step ? device->after_others : step;
@@ -101,8 +106,9 @@ static void run_pass(pass *p, const bg_schedule *schedule, const bgi_schedule_re
         const bg_action *action = &schedule->lists[record->device].actions[record->position];
         uint32_t row;
 
-        if (!bgi_schedule_layout_find(p->layout, action, &row) || !bgi_schedule_row_has_steps(&p->layout->rows[row]))
+        if (action->kind >= BG_ACTION_UPDATE)
             continue;
+        row = bgi_schedule_layout_row(p->layout, action->kind, action->stage, 0);
         if (is_late)
             place_late(p, row, action->micro_batch);
         else
@@ -118,12 +124,14 @@ bg_status bgi_schedule_steps(const bgi_schedule_layout *layout, const bg_schedul
     pass p = {.layout = layout, .picture = picture, .steps = steps};
     bg_status status = BG_OK;
 
-    p.devices = bgi_arena_take(&scratch, schedule->device_count, sizeof *p.devices);
-    p.rows = bgi_arena_take(&scratch, layout->row_count, sizeof *p.rows);
+    p.devices = bgi_arena_allocate(&scratch, schedule->device_count, sizeof *p.devices);
+    p.rows = bgi_arena_allocate(&scratch, layout->row_count, sizeof *p.rows);
     if (p.devices == NULL || p.rows == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a timetable", layout->row_count * sizeof *p.rows));
+    BGI_TRY_CLEANUP(bgi_schedule_check_stop(layout->problem, error));
     run_pass(&p, schedule, records, record_count, false);
-    if (is_late)
+    BGI_TRY_CLEANUP(bgi_schedule_check_stop(layout->problem, error));
+    if (is_late && !layout->problem->is_strict)
         run_pass(&p, schedule, records, record_count, true);
 
 cleanup:

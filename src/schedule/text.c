@@ -23,17 +23,21 @@
 
 bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error)
 {
-    bgi_text text = {0};
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
+    bgi_string text = {0};
     char action[BGI_ACTION_TEXT_BYTES];
 
     for (uint32_t device = 0; device < schedule->device_count; device++) {
         const bgi_schedule_list *list = &schedule->lists[device];
-        bgi_text_add(&text, "device %" PRIu32 ":", device);
+        bgi_string_add(&text, "device %" PRIu32 ":", device);
         for (size_t i = 0; i < list->count; i++)
-            bgi_text_add(&text, " %s", bgi_action_text(&list->actions[i], action));
-        bgi_text_add(&text, "\n");
+            bgi_string_add(&text, " %s", bgi_action_text(&list->actions[i], action));
+        bgi_string_add(&text, "\n");
     }
-    return bgi_text_finish(&text, out_text, error);
+    return bgi_string_finish(&text, out_text, error);
 }
 
 static void skip_blanks(bgi_reader *in)
@@ -116,6 +120,9 @@ static bg_status read_device(bgi_reader *in, bg_schedule *schedule, uint32_t exp
 
 bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
     bgi_reader in = bgi_reader_begin(text, file_name, error);
     bg_schedule *schedule = NULL;
     size_t capacity = 0;

@@ -23,14 +23,17 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_BYTES = 32 << 20, LEAST_STEPS = 64, MOST_IN_CELL = 8 };
+
 typedef struct drawing {
     const bg_schedule *schedule;
     const bgi_schedule_facts *facts;
     const uint32_t *steps;
     uint32_t step_count;
-    bool names_stages; /* a device has several */
+    uint32_t gap_begin, gap_end; /* steps that are left out */
+    bool names_stages;           /* a device has several */
     size_t cell_width;
-    bgi_text text;
+    bgi_string text;
 } drawing;
 
 static bool weights_follow_backwards(const bg_schedule *schedule)
@@ -91,11 +94,11 @@ static const char *format_action(const drawing *draw, const bg_action *action, c
 static bool next_drawn(const drawing *draw, const bgi_schedule_list *list, size_t *position, uint32_t *out_step)
 {
     const bgi_schedule_layout *layout = &draw->facts->layout;
-    uint32_t row;
 
     for (; *position < list->count; ++*position) {
         const bg_action *action = &list->actions[*position];
-        if (bgi_schedule_layout_find(layout, action, &row) && bgi_schedule_row_has_steps(&layout->rows[row])) {
+        if (action->kind < BG_ACTION_UPDATE) {
+            const uint32_t row = bgi_schedule_layout_row(layout, action->kind, action->stage, 0);
             *out_step = draw->steps[layout->rows[row].first + action->micro_batch];
             return true;
         }
@@ -103,10 +106,27 @@ static bool next_drawn(const drawing *draw, const bgi_schedule_list *list, size_
     return false;
 }
 
+static size_t count_digits(uint32_t number)
+{
+    size_t count = 1;
+
+    for (; number >= 10; number /= 10)
+        count++;
+    return count;
+}
+
+/* The length of format_action's text. */
+static size_t measure_action(const drawing *draw, const bg_action *action)
+{
+    const size_t stage = draw->names_stages ? count_digits(action->stage) + 1 : 0;
+
+    return 1 + stage + count_digits(action->micro_batch);
+}
+
 static void measure(drawing *draw)
 {
-    char text[BGI_ACTION_TEXT_BYTES];
     uint32_t step = 0;
+    size_t digits;
 
     draw->cell_width = 1;
     for (uint32_t device = 0; device < draw->schedule->device_count; device++) {
@@ -114,42 +134,68 @@ static void measure(drawing *draw)
         uint32_t cell_step = 0;
         size_t width = 0;
         for (size_t i = 0; next_drawn(draw, list, &i, &step); i++) {
-            width = (step == cell_step ? width : 0) + strlen(format_action(draw, &list->actions[i], text));
+            width = (step == cell_step ? width : 0) + measure_action(draw, &list->actions[i]);
             cell_step = step;
             draw->cell_width = width > draw->cell_width ? width : draw->cell_width;
             draw->step_count = step + 1 > draw->step_count ? step + 1 : draw->step_count;
         }
     }
     /* Step numbers must fit as well. */
-    snprintf(text, sizeof text, "%" PRIu32, draw->step_count > 0 ? draw->step_count - 1 : 0);
-    draw->cell_width = strlen(text) > draw->cell_width ? strlen(text) : draw->cell_width;
+    digits = count_digits(draw->step_count > 0 ? draw->step_count - 1 : 0);
+    draw->cell_width = digits > draw->cell_width ? digits : draw->cell_width;
 }
 
-/* Fills up the cell that began at `begin`; the last one of a line stays as it is. */
-static void end_cell(drawing *draw, size_t begin, uint32_t step)
+/* Steps that would make the picture too large are left out of its middle. */
+static void leave_out(drawing *draw)
 {
-    const size_t used = draw->text.length - begin;
+    const size_t column_bytes = ((size_t)draw->schedule->device_count + 1) * (draw->cell_width + 1);
+    const size_t most = MOST_BYTES / column_bytes > LEAST_STEPS ? MOST_BYTES / column_bytes : LEAST_STEPS;
 
+    draw->gap_begin = draw->gap_end = draw->step_count;
+    if (draw->step_count <= most)
+        return;
+    draw->gap_begin = (uint32_t)(most / 2);
+    draw->gap_end = draw->step_count - (uint32_t)(most - most / 2);
+}
+
+/* A cell with `content`, filled up; the last one of a line stays as it is. */
+static void draw_cell(drawing *draw, const char *content, uint32_t step)
+{
     if (step + 1 < draw->step_count)
-        bgi_text_add(&draw->text, "%*s", (int)(draw->cell_width > used ? draw->cell_width + 1 - used : 1), "");
+        bgi_string_add(&draw->text, "%-*s ", (int)draw->cell_width, content);
     else
-        bgi_text_add(&draw->text, "\n");
+        bgi_string_add(&draw->text, "%s\n", content);
+}
+
+/* Stands for the steps that are left out; `*step` becomes the last of them. */
+static bool draw_gap(drawing *draw, uint32_t *step)
+{
+    if (*step != draw->gap_begin || draw->gap_begin == draw->gap_end)
+        return false;
+    bgi_string_add(&draw->text, "... ");
+    *step = draw->gap_end - 1;
+    return true;
 }
 
 static void draw_device(drawing *draw, uint32_t device)
 {
     const bgi_schedule_list *list = &draw->schedule->lists[device];
-    char text[BGI_ACTION_TEXT_BYTES];
+    char cell[MOST_IN_CELL * BGI_ACTION_TEXT_BYTES];
     size_t position = 0;
     uint32_t next_step = 0;
+    bool is_there = next_drawn(draw, list, &position, &next_step);
 
     for (uint32_t step = 0; step < draw->step_count && !draw->text.failed; step++) {
-        const size_t begin = draw->text.length;
-        while (next_drawn(draw, list, &position, &next_step) && next_step == step)
-            bgi_text_add(&draw->text, "%s", format_action(draw, &list->actions[position++], text));
-        if (draw->text.length == begin)
-            bgi_text_add(&draw->text, ".");
-        end_cell(draw, begin, step);
+        const bool is_gap = draw_gap(draw, &step);
+        size_t length = 0;
+        for (uint32_t number = 0; is_there && next_step <= step; number++) {
+            if (!is_gap && number < MOST_IN_CELL)
+                length += strlen(format_action(draw, &list->actions[position], cell + length));
+            position++;
+            is_there = next_drawn(draw, list, &position, &next_step);
+        }
+        if (!is_gap)
+            draw_cell(draw, length > 0 ? cell : ".", step);
     }
 }
 
@@ -159,43 +205,61 @@ static void draw_all(drawing *draw)
     int label_width;
 
     measure(draw);
+    leave_out(draw);
     label_width = snprintf(label, sizeof label, "dev%" PRIu32, draw->schedule->device_count - 1);
-    bgi_text_add(&draw->text, "%-*s ", label_width, "step");
+    bgi_string_add(&draw->text, "%-*s ", label_width, "step");
     for (uint32_t step = 0; step < draw->step_count && !draw->text.failed; step++) {
-        const size_t begin = draw->text.length;
-        bgi_text_add(&draw->text, "%" PRIu32, step);
-        end_cell(draw, begin, step);
+        snprintf(label, sizeof label, "%" PRIu32, step);
+        if (!draw_gap(draw, &step))
+            draw_cell(draw, label, step);
     }
     for (uint32_t device = 0; device < draw->schedule->device_count; device++) {
         snprintf(label, sizeof label, "dev%" PRIu32, device);
-        bgi_text_add(&draw->text, "%-*s ", label_width, label);
+        bgi_string_add(&draw->text, "%-*s ", label_width, label);
         draw_device(draw, device);
     }
+    if (draw->gap_begin < draw->gap_end)
+        bgi_string_add(&draw->text, "Steps %" PRIu32 " to %" PRIu32 " are left out: the whole would be too large.\n",
+                       draw->gap_begin, draw->gap_end - 1);
+}
+
+bg_status bgi_schedule_timetable(const bg_schedule *schedule, const bgi_schedule_facts *facts, char **out_text,
+                                 bg_error *error)
+{
+    const bg_schedule_problem *problem = facts->layout.problem;
+    drawing draw = {.schedule = schedule, .facts = facts};
+    bgi_arena scratch = {0};
+    uint32_t *steps = bgi_arena_allocate(&scratch, facts->layout.instance_count, sizeof *steps);
+    bool *device_has_stage = bgi_arena_allocate(&scratch, problem->device_count, sizeof *device_has_stage);
+    bg_status status = BG_OK;
+
+    if (steps == NULL || device_has_stage == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "a timetable", facts->layout.instance_count * sizeof *steps));
+    draw.steps = steps;
+    draw.names_stages = stages_share_devices(facts, device_has_stage);
+    BGI_TRY_CLEANUP(choose_picture(schedule, facts, draw.names_stages, steps, error));
+    BGI_TRY_CLEANUP(bgi_schedule_check_stop(problem, error));
+    draw_all(&draw);
+    status = bgi_string_finish(&draw.text, out_text, error);
+
+cleanup:
+    bgi_arena_clear(&scratch);
+    return status;
 }
 
 bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                 bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+    BGI_TRY(bgi_require(problem, "problem", __func__, error));
+    BGI_TRY(bgi_require(out_text, "out_text", __func__, error));
+
     bgi_schedule_facts facts;
-    drawing draw = {.schedule = schedule, .facts = &facts};
-    bgi_arena scratch = {0};
-    uint32_t *steps;
-    bool *device_has_stage;
     bg_status status;
 
     BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    steps = bgi_arena_take(&scratch, facts.layout.instance_count, sizeof *steps);
-    device_has_stage = bgi_arena_take(&scratch, problem->device_count, sizeof *device_has_stage);
-    if (steps == NULL || device_has_stage == NULL)
-        BGI_TRY_CLEANUP(bgi_error_memory(error, "a timetable", facts.layout.instance_count * sizeof *steps));
-    draw.steps = steps;
-    draw.names_stages = stages_share_devices(&facts, device_has_stage);
-    BGI_TRY_CLEANUP(choose_picture(schedule, &facts, draw.names_stages, steps, error));
-    draw_all(&draw);
-    status = bgi_text_finish(&draw.text, out_text, error);
-
-cleanup:
-    bgi_arena_clear(&scratch);
+    status = bgi_schedule_timetable(schedule, &facts, out_text, error);
     bgi_schedule_facts_clear(&facts);
     return status;
 }

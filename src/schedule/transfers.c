@@ -77,22 +77,30 @@ static bg_status place_interval(placer *p, uint32_t b, const interval *at, bool 
     return BG_OK;
 }
 
+/* Up to the first level of its stage's update what is being summed stays, whether that uses it or not. */
+static bool follows_sum(const placer *p, const bg_schedule_buffer *buffer, const bg_action *action)
+{
+    return p->layout->problem->keeps_for_sums && buffer->starts_fresh && action->kind == BG_ACTION_UPDATE &&
+           action->stage == buffer->stage && action->index == 0;
+}
+
 /* `turns`: the user is the first one that is no forward. */
 static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, const interval *before, size_t user,
                             bool turns)
 {
-    if (p->visits[before->last] == p->visits[user])
+    if (p->visits[before->last] == p->visits[user] || follows_sum(p, buffer, &p->compute->actions[user]))
         return false;
     return buffer->residency == BG_RESIDENCY_VISIT || (buffer->residency == BG_RESIDENCY_FORWARD_BACKWARD && turns);
 }
 
-/* REDUCE is put before the first level of the update, GATHER behind the last one, when the places are known. */
-static bool has_writing_neighbour(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
-                                  const bg_action *action)
+/* REDUCE is put before the first level of the update, or behind a backward that has written what it sums, GATHER behind
+ * the last level, when the places are known. */
+static bool has_writing_neighbor(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
+                                 const bg_action *action)
 {
     if (action->kind != BG_ACTION_UPDATE)
         return false;
-    return ((buffer->writes >> BG_ACTION_REDUCE & 1) != 0 && action->index == 0) ||
+    return ((buffer->writes >> BG_ACTION_REDUCE & 1) != 0 && action->index == 0 && !problem->reduces_in_backward) ||
            ((buffer->writes >> BG_ACTION_GATHER & 1) != 0 && action->index + 1 == problem->update_level_count);
 }
 
@@ -106,7 +114,7 @@ static bg_status place_variables(placer *p, uint32_t b)
     for (size_t i = 0; i < p->compute->count; i++) {
         const bgi_buffer_use how = bgi_buffer_used_by(problem, buffer, &p->compute->actions[i]);
         const bool turns = !has_turned && p->compute->actions[i].kind != BG_ACTION_FORWARD;
-        if (how == BGI_USE_NONE)
+        if (how == BGI_USE_NONE && !follows_sum(p, buffer, &p->compute->actions[i]))
             continue;
         if (has_interval && begins_interval(p, buffer, &now, i, turns)) {
             BGI_TRY(place_interval(p, b, &now, false));
@@ -118,7 +126,7 @@ static bg_status place_variables(placer *p, uint32_t b)
         has_turned = has_turned || turns;
         now.last = i;
         now.is_changed =
-            now.is_changed || how == BGI_USE_WRITE || has_writing_neighbour(problem, buffer, &p->compute->actions[i]);
+            now.is_changed || how == BGI_USE_WRITE || has_writing_neighbor(problem, buffer, &p->compute->actions[i]);
     }
     return has_interval ? place_interval(p, b, &now, true) : BG_OK;
 }
@@ -148,7 +156,8 @@ static bg_status place_edge(placer *p, uint32_t b)
             continue;
         at = m > 0 && buffer->preload && p->read[m - 1] != 0 ? p->read[m - 1] - 1
                                                              : load_place(p, buffer, p->read[m] - 1);
-        BGI_TRY(add(p, p->made[m], BG_ACTION_STORE, b, m));
+        if (!buffer->shares_store)
+            BGI_TRY(add(p, p->made[m], BG_ACTION_STORE, b, m));
         BGI_TRY(add(p, later(at, p->made[m]), BG_ACTION_LOAD, b, m));
     }
     return BG_OK;
@@ -171,9 +180,9 @@ static bg_status init_placer(placer *p, bgi_arena *arena)
 {
     const size_t micro_batches = p->layout->problem->micro_batch_count;
 
-    p->visits = bgi_arena_take(arena, p->compute->count, sizeof *p->visits);
-    p->made = bgi_arena_take(arena, micro_batches, sizeof *p->made);
-    p->read = bgi_arena_take(arena, micro_batches, sizeof *p->read);
+    p->visits = bgi_arena_allocate(arena, p->compute->count, sizeof *p->visits);
+    p->made = bgi_arena_allocate(arena, micro_batches, sizeof *p->made);
+    p->read = bgi_arena_allocate(arena, micro_batches, sizeof *p->read);
     if (p->visits == NULL || p->made == NULL || p->read == NULL)
         return bgi_error_memory(p->error, "loads and stores", p->compute->count * sizeof *p->visits);
     for (size_t i = 0; i < p->compute->count; i++)

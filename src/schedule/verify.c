@@ -9,7 +9,11 @@
  *                 what the receiver's list holds at once between RECEIVE and last reader, and send_ahead more
  *                 what is under way at once in the lockstep picture (matters for edges that skip stages; with
  *                 send_ahead 0 memory counts for more than pace, and this is left out)
- *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another
+ *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another.
+ *     The times of the first step come with it
+ *
+ * Of a strict problem both executions do one action at a time, the second one in the order of the first: that order is
+ * the schedule's turns.
  *
  * What is enabled with few slots is enabled with more, so a schedule that passes the first execution passes the last
  * one, and a depth raised on the way does not spoil what was executed before.
@@ -21,19 +25,6 @@
 #include "schedule/steps.h"
 
 #include <stdlib.h>
-
-uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count)
-{
-    uint32_t most = 0, ended = 0;
-
-    for (uint32_t begun = 0; begun < count; begun++) {
-        while (ends[ended] < begins[begun])
-            ended++;
-        if (begun + 1 - ended > most)
-            most = begun + 1 - ended;
-    }
-    return most;
-}
 
 static uint32_t find_depth(const bgi_schedule_facts *facts, const uint32_t *steps, uint32_t index)
 {
@@ -71,22 +62,51 @@ static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule
     const bg_schedule_problem *problem = facts->layout.problem;
     const size_t total = bgi_schedule_total(schedule);
 
-    facts->positions = bgi_arena_take(&facts->arena, facts->layout.instance_count, sizeof *facts->positions);
-    facts->depths = bgi_arena_take(&facts->arena, problem->edge_count, sizeof *facts->depths);
-    facts->in_flight = bgi_arena_take(&facts->arena, problem->stage_count, sizeof *facts->in_flight);
-    facts->records = bgi_arena_take(&facts->arena, total, sizeof *facts->records);
-    facts->buffer_depths = bgi_arena_take(&facts->arena, problem->buffer_count, sizeof *facts->buffer_depths);
+    facts->positions = bgi_arena_allocate(&facts->arena, facts->layout.instance_count, sizeof *facts->positions);
+    facts->depths = bgi_arena_allocate(&facts->arena, problem->edge_count, sizeof *facts->depths);
+    facts->in_flight = bgi_arena_allocate(&facts->arena, problem->stage_count, sizeof *facts->in_flight);
+    facts->records = bgi_arena_allocate(&facts->arena, total, sizeof *facts->records);
+    facts->buffer_depths = bgi_arena_allocate(&facts->arena, problem->buffer_count, sizeof *facts->buffer_depths);
     if (facts->positions == NULL || facts->depths == NULL || facts->in_flight == NULL || facts->records == NULL ||
         facts->buffer_depths == NULL)
         return bgi_error_memory(error, "verifying a schedule", total * sizeof *facts->records);
-    return BG_OK;
+    if (!problem->is_strict)
+        return BG_OK;
+    facts->turns = bgi_arena_allocate(&facts->arena, total, sizeof *facts->turns);
+    return facts->turns != NULL ? BG_OK : bgi_error_memory(error, "turns", total * sizeof *facts->turns);
+}
+
+/* With the depths that were found two steps go through, as nearly always, and the first one's times are known. Else
+ * with more, and then it is timed. */
+static bg_status prove_two_steps(bgi_schedule_facts *facts, bgi_schedule_run *run, bg_error *error)
+{
+    bg_status status;
+
+    run->step_count = 2;
+    run->is_timed = true;
+    status = bgi_schedule_execute(run, NULL);
+    if (status == BG_ERROR_INVALID) {
+        run->is_timed = false;
+        run->may_deepen = true;
+        run->records = NULL;
+        BGI_TRY(bgi_schedule_execute(run, error));
+        run->step_count = 1;
+        run->is_timed = true;
+        run->may_deepen = false;
+        run->records = facts->records;
+        status = bgi_schedule_execute(run, NULL);
+    }
+    facts->record_count = run->record_count;
+    if (status == BG_ERROR_CANCELED)
+        return bgi_schedule_check_stop(facts->layout.problem, error);
+    return status == BG_OK ? BG_OK : bgi_error_memory(error, "the times of messages", 0);
 }
 
 static bg_status find_facts(bgi_schedule_facts *facts, const bg_schedule *schedule, bg_error *error)
 {
     const bgi_schedule_layout *layout = &facts->layout;
     const bg_schedule_problem *problem = layout->problem;
-    uint32_t *steps = bgi_arena_take(&facts->arena, layout->instance_count, sizeof *steps);
+    uint32_t *steps = bgi_arena_allocate(&facts->arena, layout->instance_count, sizeof *steps);
     bgi_schedule_run run = {
         .schedule = schedule, .layout = layout, .step_count = 1, .depths = facts->depths, .records = facts->records};
 
@@ -102,10 +122,10 @@ static bg_status find_facts(bgi_schedule_facts *facts, const bg_schedule *schedu
         facts->depths[edge] = find_depth(facts, steps, edge);
     for (uint32_t stage = 0; stage < problem->stage_count; stage++)
         facts->in_flight[stage] = find_in_flight(facts, stage);
-    run.step_count = 2;
-    run.may_deepen = true;
-    run.records = NULL;
-    return bgi_schedule_execute(&run, error);
+    for (size_t i = 0; facts->turns != NULL && i < facts->record_count; i++)
+        facts->turns[i] = facts->records[i].device;
+    run.turns = facts->turns;
+    return prove_two_steps(facts, &run, error);
 }
 
 bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *schedule,
@@ -146,32 +166,48 @@ static uint32_t *copy_numbers(const uint32_t *numbers, uint32_t count)
     return copy;
 }
 
-bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
+bg_status bgi_schedule_prove(bg_schedule *schedule, const bg_schedule_problem *problem, bgi_schedule_facts *facts,
+                             bg_error *error)
 {
-    bgi_schedule_facts facts;
-    uint32_t *depths, *in_flight, *buffer_depths;
-    bg_status status = BG_OK;
+    uint32_t *depths, *in_flight, *buffer_depths, *turns = NULL;
 
-    BGI_TRY(bgi_schedule_facts_init(&facts, schedule, problem, error));
-    depths = copy_numbers(facts.depths, problem->edge_count);
-    in_flight = copy_numbers(facts.in_flight, problem->stage_count);
-    buffer_depths = copy_numbers(facts.buffer_depths, problem->buffer_count);
-    if (depths == NULL || in_flight == NULL || buffer_depths == NULL) {
+    BGI_TRY(bgi_schedule_facts_init(facts, schedule, problem, error));
+    depths = copy_numbers(facts->depths, problem->edge_count);
+    in_flight = copy_numbers(facts->in_flight, problem->stage_count);
+    buffer_depths = copy_numbers(facts->buffer_depths, problem->buffer_count);
+    if (facts->turns != NULL)
+        turns = copy_numbers(facts->turns, (uint32_t)facts->record_count);
+    if (depths == NULL || in_flight == NULL || buffer_depths == NULL || (facts->turns != NULL && turns == NULL)) {
+        free(turns);
         free(buffer_depths);
         free(depths);
         free(in_flight);
-        status = bgi_error_memory(error, "slot depths", problem->edge_count * sizeof *depths);
-    } else {
-        free(schedule->edge_depths);
-        free(schedule->stage_in_flight);
-        free(schedule->buffer_depths);
-        schedule->buffer_depths = buffer_depths;
-        schedule->buffer_count = problem->buffer_count;
-        schedule->edge_depths = depths;
-        schedule->edge_count = problem->edge_count;
-        schedule->stage_in_flight = in_flight;
-        schedule->stage_count = problem->stage_count;
+        bgi_schedule_facts_clear(facts);
+        return bgi_error_memory(error, "slot depths", problem->edge_count * sizeof *depths);
     }
+    free(schedule->turns);
+    free(schedule->edge_depths);
+    free(schedule->stage_in_flight);
+    free(schedule->buffer_depths);
+    schedule->turns = turns;
+    schedule->buffer_depths = buffer_depths;
+    schedule->buffer_count = problem->buffer_count;
+    schedule->edge_depths = depths;
+    schedule->edge_count = problem->edge_count;
+    schedule->stage_in_flight = in_flight;
+    schedule->stage_count = problem->stage_count;
+    return BG_OK;
+}
+
+bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(schedule, "schedule", __func__, error));
+    BGI_TRY(bgi_require(problem, "problem", __func__, error));
+
+    bgi_schedule_facts facts;
+
+    BGI_TRY(bgi_schedule_prove(schedule, problem, &facts, error));
     bgi_schedule_facts_clear(&facts);
-    return status;
+    return BG_OK;
 }

@@ -12,7 +12,8 @@ typedef struct bgi_schedule_facts {
     uint32_t *depths;             /* by edge */
     uint32_t *in_flight;          /* by stage */
     uint32_t *buffer_depths;      /* by buffer */
-    bgi_schedule_record *records; /* one step of the schedule in a topological order, without times */
+    uint32_t *turns;              /* of a strict problem: the device of each record; else NULL */
+    bgi_schedule_record *records; /* one step of the schedule in a topological order, with times */
     size_t record_count;
     bgi_arena arena;
 } bgi_schedule_facts;
@@ -22,14 +23,27 @@ bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *
                                   const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
 
+/* bg_schedule_verify that hands over what it found, so that it need not be found again for what follows. */
+bg_status bgi_schedule_prove(bg_schedule *schedule, const bg_schedule_problem *problem, bgi_schedule_facts *facts,
+                             bg_error *error);
+/* bg_schedule_create that does. The problem must outlive the facts. */
+bg_status bgi_schedule_create_proven(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
+                                     bg_schedule **out, bgi_schedule_facts *out_facts, bg_error *error);
+
 /* The most instances begun and not ended, with places in one order: instance m begins at begins[m] and ends at ends[m],
  * both ascending. */
 uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count);
 
 /* ---- simulate.c ---- */
 
-/* Gives facts->records, of the same schedule, their times. */
-bg_status bgi_schedule_time(const bg_schedule *schedule, bgi_schedule_facts *facts, bg_error *error);
+/* bg_schedule_simulate of a schedule with its facts. Events take most of the time and the memory. */
+bg_status bgi_schedule_simulate(const bg_schedule *schedule, const bgi_schedule_facts *facts, bool wants_events,
+                                bg_schedule_timing *out, bg_error *error);
+
+/* ---- timetable.c ---- */
+
+bg_status bgi_schedule_timetable(const bg_schedule *schedule, const bgi_schedule_facts *facts, char **out_text,
+                                 bg_error *error);
 
 /* ---- check.c ---- */
 

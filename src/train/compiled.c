@@ -1,5 +1,5 @@
 /*
- * compiled.c: a stage's model, compiled for one shape of calls, with memory for its outputs and for inputs that are not
+ * compiled.c: a task's model, compiled for one shape of calls, with memory for its outputs and for inputs that are not
  * simply the batch's.
  */
 #include "train/trainer.h"
@@ -27,7 +27,7 @@ uint64_t bgi_shape_samples(const bgi_call_shape *shape)
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b)
 {
     return a->micro_batch == b->micro_batch && a->iterations == b->iterations && a->accumulation == b->accumulation &&
-           a->replicas == b->replicas && a->group == b->group;
+           a->replicas == b->replicas && a->group == b->group && a->canonical == b->canonical;
 }
 
 /* The largest micro-batch up to the usual one that divides `samples`. */
@@ -40,6 +40,21 @@ static uint32_t divide_samples(uint64_t samples, uint32_t usual)
     return size;
 }
 
+/* One update of all samples: on all groups of replicas where the tree over micro-batches has a branch for each. */
+static bgi_call_shape split_canonically(const bgi_call_shape *usual, uint64_t samples)
+{
+    const uint64_t micro_batches = samples / divide_samples(samples, usual->micro_batch);
+    const uint64_t each = micro_batches / count_groups(usual);
+    const bool has_branches = micro_batches % count_groups(usual) == 0 && (each & (each - 1)) == 0;
+    bgi_call_shape shape = *usual;
+
+    shape.micro_batch = (uint32_t)(samples / micro_batches);
+    shape.iterations = 1;
+    shape.accumulation = (uint32_t)(has_branches ? each : micro_batches);
+    shape.replicas = has_branches ? usual->replicas : usual->group;
+    return shape;
+}
+
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit)
 {
     const uint64_t per_update = (uint64_t)usual->micro_batch * usual->accumulation * count_groups(usual);
@@ -50,6 +65,8 @@ bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64
         shape.iterations = (uint32_t)(whole < update_limit ? whole : update_limit);
         return shape;
     }
+    if (shape.canonical)
+        return split_canonically(usual, samples);
     if (!training || samples % count_groups(&shape) != 0)
         shape.replicas = shape.group;
     samples /= count_groups(&shape);
@@ -66,19 +83,41 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
 {
     bg_output_request *requests = NULL;
 
-    if (options->output_mode == BG_OUTPUT_EVERY_N)
-        options->output_mode = BG_OUTPUT_FINAL;
-    if (options->output_request_count == 0)
+    if (options->reporting.output_mode == BG_OUTPUT_EVERY_N)
+        options->reporting.output_mode = BG_OUTPUT_FINAL;
+    if (options->reporting.output_request_count == 0)
         return BG_OK;
-    requests = malloc(options->output_request_count * sizeof *requests);
+    requests = malloc(options->reporting.output_request_count * sizeof *requests);
     if (requests == NULL)
-        return bgi_error_memory(error, "output requests", options->output_request_count * sizeof *requests);
-    for (uint32_t i = 0; i < options->output_request_count; i++) {
-        requests[i] = options->output_requests[i];
+        return bgi_error_memory(error, "output requests", options->reporting.output_request_count * sizeof *requests);
+    for (uint32_t i = 0; i < options->reporting.output_request_count; i++) {
+        requests[i] = options->reporting.output_requests[i];
         if (requests[i].mode == BG_OUTPUT_EVERY_N)
             requests[i].mode = BG_OUTPUT_FINAL;
     }
-    options->output_requests = *out_requests = requests;
+    options->reporting.output_requests = *out_requests = requests;
+    return BG_OK;
+}
+
+/* A rest that runs on one group of replicas has nothing to shard over data-parallel replicas: the options ask for it on
+ * behalf of whole calls, so the plan of the rest must not warn. Activations are sharded inside the group. */
+static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rules, bg_error *error)
+{
+    const uint32_t activations = 1u << BG_LOCATION_ACTIVATIONS;
+    bg_location_rule *rules = NULL;
+
+    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
+        options->memory.locations[k].sharded = options->memory.locations[k].sharded && 1u << k == activations;
+    if (options->memory.location_rule_count == 0)
+        return BG_OK;
+    rules = malloc(options->memory.location_rule_count * sizeof *rules);
+    if (rules == NULL)
+        return bgi_error_memory(error, "location rules", options->memory.location_rule_count * sizeof *rules);
+    for (uint32_t i = 0; i < options->memory.location_rule_count; i++) {
+        rules[i] = options->memory.location_rules[i];
+        rules[i].location.sharded = rules[i].location.sharded && rules[i].classes == activations;
+    }
+    options->memory.location_rules = *out_rules = rules;
     return BG_OK;
 }
 
@@ -96,19 +135,19 @@ static bg_status check_mesh(const bg_graph *graph, const bgi_call_shape *shape, 
                         mesh.tensor_1, mesh.tensor_2, tensor);
 }
 
-static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg_options *options,
-                           bgi_compiled *compiled, bg_error *error)
+static bg_status make_plan(bg_trainer *trainer, bg_trainer_task task, const bg_options *options, bgi_compiled *compiled,
+                           bg_error *error)
 {
     bg_graph *graph = NULL;
     bg_value loss;
     bg_status status;
 
     BGI_TRY(bg_graph_create(&graph, error));
-    loss = trainer->options.model(trainer->options.model_user, graph, stage, (int64_t)compiled->shape.micro_batch);
+    loss = trainer->options.model(trainer->options.model_user, graph, task, (int64_t)compiled->shape.micro_batch);
     status = check_mesh(graph, &compiled->shape, error);
     if (status == BG_OK)
         status = compiled->training
-                     ? bg_plan_create_training(graph, loss, &trainer->optimiser, options, &compiled->plan, error)
+                     ? bg_plan_create_training(graph, loss, &trainer->optimizer, options, &compiled->plan, error)
                      : bg_plan_create_inference(graph, options, &compiled->plan, error);
     bg_graph_destroy(graph);
     return status;
@@ -116,13 +155,13 @@ static bg_status make_plan(bg_trainer *trainer, bg_trainer_stage stage, const bg
 
 static void find_mode(const bg_options *options, bool training, bgi_compiled_output *output)
 {
-    output->mode = options->output_mode;
-    output->period = options->output_period;
-    for (uint32_t i = 0; i < options->output_request_count; i++) {
-        const bg_output_request *request = &options->output_requests[i];
+    output->mode = options->reporting.output_mode;
+    output->period = options->reporting.output_period;
+    for (uint32_t i = 0; i < options->reporting.output_request_count; i++) {
+        const bg_output_request *request = &options->reporting.output_requests[i];
         if (strcmp(request->name != NULL ? request->name : request->output, output->stream.name) == 0) {
             output->mode = request->mode;
-            output->period = request->period != 0 ? request->period : options->output_period;
+            output->period = request->period != 0 ? request->period : options->reporting.output_period;
         }
     }
     if (output->mode == BG_OUTPUT_DEFAULT)
@@ -154,34 +193,62 @@ static bg_status take_streams(bgi_compiled *compiled, const bg_options *options,
     return BG_OK;
 }
 
-bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const bgi_call_shape *shape, bool is_rest,
+/* Files of remote memory are one session's. It is that of a fit, which trains in calls of one shape then. */
+static bg_status check_files(const bg_options *options, bool is_rest, bg_error *error)
+{
+    const char *folder = options->files.memmap_dir;
+
+    if (folder == NULL || folder[0] == '\0' || !is_rest)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "options.memmap_dir %s: the files are of one session, and what is left of a batch or of "
+                        "max_steps needs one more; drop the last batch, and take a multiple of device_iterations for "
+                        "max_steps",
+                        folder);
+}
+
+/* Room for the rates of a call's updates, where they may differ. */
+static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *options, bg_error *error)
+{
+    if (!compiled->training || options->learning_rate == NULL || !options->learning_rate_updates)
+        return BG_OK;
+    compiled->rates = calloc(compiled->shape.iterations, sizeof *compiled->rates);
+    return compiled->rates != NULL
+               ? BG_OK
+               : bgi_error_memory(error, "learning rates", compiled->shape.iterations * sizeof *compiled->rates);
+}
+
+bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const bgi_call_shape *shape, bool is_rest,
                               bgi_compiled *out, bg_error *error)
 {
-    bgi_compiled compiled = {.shape = *shape, .training = stage == BG_TRAINER_FIT};
-    bg_options options = trainer->stages[stage].options;
+    bgi_compiled compiled = {.shape = *shape, .training = task == BG_TRAINER_FIT};
+    bg_options options = trainer->tasks[task].options;
     bg_output_request *requests = NULL;
+    bg_location_rule *rules = NULL;
     bg_status status = BG_OK;
 
-    options.device_iterations = shape->iterations;
-    options.gradient_accumulation = shape->accumulation;
-    options.replicas = shape->replicas;
-    options.input_group_size = shape->group;
-    if (options.memmap_dir != NULL && options.memmap_dir[0] != '\0')
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "options.memmap_dir %s: a trainer has several sessions, of which one alone could use the "
-                            "files; leave it out, or make the session yourself",
-                            options.memmap_dir);
+    options.execution.device_iterations = shape->iterations;
+    options.execution.gradient_accumulation = shape->accumulation;
+    options.replicas.count = shape->replicas;
+    options.replicas.input_group_size = shape->group;
+    options.numerics.initialize_missing |= trainer->options.initialize_missing;
+    BGI_TRY(check_files(&options, is_rest, error));
     if (is_rest) {
-        options.ipu_limits = false;
+        options.execution.ipu_limits = false;
         BGI_TRY(adapt_outputs(&options, &requests, error));
     }
-    BGI_TRY_CLEANUP(make_plan(trainer, stage, &options, &compiled, error));
+    if (is_rest && shape->replicas == shape->group)
+        BGI_TRY_CLEANUP(adapt_locations(&options, &rules, error));
+    BGI_TRY_CLEANUP(make_plan(trainer, task, &options, &compiled, error));
+    trainer->has_ranks = trainer->has_ranks || bg_plan_summarize(compiled.plan).ranks > 1;
     BGI_TRY_CLEANUP(bg_session_create(compiled.plan, trainer->weights, &compiled.session, error));
     BGI_TRY_CLEANUP(take_streams(&compiled, &options, error));
-    compiled.optimiser_version = trainer->optimiser_version;
+    BGI_TRY_CLEANUP(take_rates(&compiled, &trainer->options, error));
+    compiled.optimizer_version = trainer->optimizer_version;
     *out = compiled;
 cleanup:
     free(requests);
+    free(rules);
     if (status != BG_OK)
         bgi_compiled_clear(&compiled);
     return status;
@@ -198,6 +265,7 @@ void bgi_compiled_clear(bgi_compiled *compiled)
     free(compiled->input_data);
     free(compiled->constants);
     free(compiled->output_data);
+    free(compiled->rates);
     bg_session_destroy(compiled->session);
     bg_plan_destroy(compiled->plan);
     memset(compiled, 0, sizeof *compiled);
@@ -348,15 +416,28 @@ uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled
     return iterations > 0 ? compiled->shape.replicas : 0;
 }
 
+uint64_t bgi_shape_value(const bgi_call_shape *shape, uint64_t number, uint64_t replica)
+{
+    const uint64_t update = number / shape->accumulation, in_update = number % shape->accumulation;
+
+    if (!shape->canonical)
+        return number * shape->replicas + replica;
+    return update * shape->accumulation * shape->replicas +
+           (replica / shape->group * shape->accumulation + in_update) * shape->group + replica % shape->group;
+}
+
 uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
                                 uint64_t index)
 {
-    const uint64_t micro_batches = (uint64_t)compiled->shape.accumulation * compiled->shape.replicas;
+    const bgi_call_shape *shape = &compiled->shape;
+    const uint64_t micro_batches = (uint64_t)shape->accumulation * shape->replicas;
     const uint64_t per_update = count_in_update(compiled, output) * compiled->shape.replicas;
     uint64_t update = index / per_update;
 
+    if (output->mode == BG_OUTPUT_FINAL && shape->canonical)
+        return bgi_shape_value(shape, iterations * shape->accumulation - 1, index);
     if (output->mode == BG_OUTPUT_FINAL)
-        return iterations * micro_batches - compiled->shape.replicas + index;
+        return iterations * micro_batches - shape->replicas + index;
     if (output->mode == BG_OUTPUT_EVERY_N)
         update = (update + 1) * output->period - 1;
     /* An update's value comes with its last micro-batch. */

@@ -84,6 +84,11 @@ static bg_status run_stepper(stepper *s, const uint32_t *tokens, int64_t count, 
 bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                               bg_generator **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(model, "model", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_struct_check(model->struct_bytes, sizeof *model, "bg_gpt_options", "bg_gpt_defaults()", error));
+
     const bg_options defaults = bg_options_defaults();
     const int64_t step = model->sequence_length < LONGEST_STEP ? model->sequence_length : LONGEST_STEP;
     bg_generator *generator = calloc(1, sizeof *generator);
@@ -136,6 +141,10 @@ const float *bg_generator_logits(const bg_generator *generator)
 
 bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, size_t count, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(generator, "generator", __func__, error));
+    if (count > 0)
+        BGI_TRY(bgi_require(tokens, "tokens", __func__, error));
     if (count > (size_t)(generator->positions - generator->length))
         return bg_error_set(error, BG_ERROR_RANGE,
                             "%zu tokens after %lld: the model has %lld positions; give fewer, or begin anew", count,
@@ -156,13 +165,16 @@ bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, siz
 
 /* ---- drawing ---- */
 
-bg_sampling bg_sampling_defaults(void)
+void bg_sampling_init(bg_sampling *options, size_t struct_bytes)
 {
-    return (bg_sampling){.temperature = 1.0, .top_p = 1.0};
+    const bg_sampling made = {.struct_bytes = struct_bytes, .temperature = 1.0, .top_p = 1.0};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 static bg_status check_sampling(const bg_generator *generator, const bg_sampling *sampling, bg_error *error)
 {
+    BGI_TRY(bgi_struct_check(sampling->struct_bytes, sizeof *sampling, "bg_sampling", "bg_sampling_defaults()", error));
     if (generator->length == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "nothing to continue: feed the generator a token first, for instance the end of a text");
@@ -247,6 +259,11 @@ static size_t choose_candidates(bg_generator *generator, const bg_sampling *samp
 bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampling, uint32_t *out_token,
                               bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(generator, "generator", __func__, error));
+    BGI_TRY(bgi_require(sampling, "sampling", __func__, error));
+    BGI_TRY(bgi_require(out_token, "out_token", __func__, error));
+
     bgi_random random;
     size_t count, drawn;
     double uniform;

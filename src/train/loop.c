@@ -10,13 +10,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <brigade/transport.h>
+
 #include "core/clock.h"
 #include "core/error.h"
 
 /* One pass over a source. */
 typedef struct pass {
     bg_trainer *trainer;
-    bg_trainer_stage stage;
+    bg_trainer_task task;
     bgi_source *source;
     bgi_predictions *predictions; /* NULL: none are kept */
     bg_array *arrays;             /* for them */
@@ -34,7 +36,7 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
     const bool has_call = kind == BG_ON_CALL_END || kind == BG_ON_BATCH_END;
     bg_trainer_event event = {.kind = kind,
                               .trainer = trainer,
-                              .stage = p->stage,
+                              .task = p->task,
                               .epoch = p->epoch,
                               .batch = p->batch,
                               .batch_count = p->batch_count,
@@ -45,7 +47,7 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
         const bg_trainer_callback *callback = &trainer->options.callbacks[i];
         const bg_status status = callback->function(callback->user, &event, error);
         if (status != BG_OK) {
-            bg_error_set(error, status, "no reason given");
+            bgi_error_unexplained(error, status, "the function");
             return bg_error_context(error, status, "callback %u, %s", i, bg_trainer_event_name(kind));
         }
     }
@@ -53,9 +55,23 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
     return BG_OK;
 }
 
+/* Of several ranks the interrupt flags hold when all have received them: see receive_stop. */
 static bool is_over(const bg_trainer *trainer)
 {
-    return trainer->should_stop || (trainer->options.interrupt != NULL && *trainer->options.interrupt != 0);
+    return trainer->should_stop ||
+           (!trainer->has_ranks && trainer->options.interrupt != NULL && *trainer->options.interrupt != 0);
+}
+
+/* Around a call: what a signal has said to this rank goes to all, and comes back to all with the same call. */
+static void request_stop(const bg_trainer *trainer, bg_session *session)
+{
+    if (trainer->options.interrupt != NULL && *trainer->options.interrupt != 0)
+        bg_session_ask_to_stop(session);
+}
+
+static void receive_stop(bg_trainer *trainer, const bg_session *session)
+{
+    trainer->should_stop = trainer->should_stop || bg_session_is_asked_to_stop(session);
 }
 
 static uint64_t updates_left(const bg_trainer *trainer)
@@ -81,28 +97,30 @@ static void set_arguments(const pass *p, bgi_compiled *compiled)
     }
 }
 
-/* The numbers of the optimiser for the next call. */
-static bg_status set_optimiser(bg_trainer *trainer, bgi_compiled *compiled, bg_error *error)
+/* The numbers of the optimizer for the next call. */
+static bg_status set_optimizer(bg_trainer *trainer, bgi_compiled *compiled, bg_error *error)
 {
     const bg_trainer_options *options = &trainer->options;
 
-    if (options->learning_rate != NULL) {
-        bg_optimiser optimiser = trainer->optimiser;
-        optimiser.learning_rate = options->learning_rate(options->learning_rate_user, trainer->step);
-        if (optimiser.learning_rate != trainer->optimiser.learning_rate)
-            BGI_TRY(bg_trainer_set_optimiser(trainer, &optimiser, error));
+    for (uint64_t i = 0; compiled->rates != NULL && i < compiled->shape.iterations; i++)
+        compiled->rates[i] = options->learning_rate(options->learning_rate_user, trainer->step + i);
+    if (options->learning_rate != NULL && compiled->rates == NULL) {
+        bg_optimizer optimizer = trainer->optimizer;
+        optimizer.learning_rate = options->learning_rate(options->learning_rate_user, trainer->step);
+        if (optimizer.learning_rate != trainer->optimizer.learning_rate)
+            BGI_TRY(bg_trainer_set_optimizer(trainer, &optimizer, error));
     }
-    if (compiled->optimiser_version == trainer->optimiser_version)
+    if (compiled->optimizer_version == trainer->optimizer_version)
         return BG_OK;
-    compiled->optimiser_version = trainer->optimiser_version;
-    return bg_session_set_optimiser(compiled->session, &trainer->optimiser, error);
+    compiled->optimizer_version = trainer->optimizer_version;
+    return bg_session_set_optimizer(compiled->session, &trainer->optimizer, error);
 }
 
 /* What the call covers, its metrics and predictions, and the word to those who listen. */
 static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns,
                              bg_error *error)
 {
-    bgi_stage *stage = &p->trainer->stages[p->stage];
+    bgi_task *task = &p->trainer->tasks[p->task];
     bgi_call_shape done = compiled->shape;
 
     done.iterations = (uint32_t)iterations;
@@ -114,16 +132,17 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
                                 .gradient_accumulation = done.accumulation,
                                 .replicas = done.replicas,
                                 .input_group_size = done.group,
-                                .input_grouping = stage->options.input_grouping,
+                                .input_grouping = task->options.replicas.input_grouping,
                                 .first_update = p->trainer->step,
                                 .update_count = compiled->training ? iterations : 0,
                                 .sample_count = bgi_shape_samples(&done),
                                 .run_ns = run_ns,
-                                .is_whole = compiled == &stage->whole};
+                                .is_whole = compiled == &task->whole,
+                                .canonical = done.canonical};
     p->call.valid_count = valid < p->call.sample_count ? valid : p->call.sample_count;
     p->trainer->step += p->call.update_count;
-    stage->has_run = stage->has_run || p->call.is_whole;
-    bgi_metrics_add(&stage->metrics, compiled, &p->call);
+    task->has_run = task->has_run || p->call.is_whole;
+    bgi_metrics_add(&task->metrics, compiled, &p->call);
     if (p->predictions != NULL)
         BGI_TRY(bgi_predictions_add(p->predictions, compiled, &p->call, error));
     return notify(p, BG_ON_CALL_END, p->call.valid_count, error);
@@ -132,10 +151,10 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
 /* What follows from the first model that is compiled. */
 static bg_status begin_results(pass *p, const bgi_compiled *compiled, bg_error *error)
 {
-    bgi_stage *stage = &p->trainer->stages[p->stage];
+    bgi_task *task = &p->trainer->tasks[p->task];
 
-    if (stage->metrics.items == NULL)
-        BGI_TRY(bgi_metrics_create(compiled, &stage->metrics, error));
+    if (task->metrics.items == NULL)
+        BGI_TRY(bgi_metrics_create(compiled, task->shape.micro_batch, &task->metrics, error));
     if (p->predictions != NULL && p->predictions->rows == NULL)
         return bgi_predictions_begin(p->predictions, compiled, p->arrays, error);
     return BG_OK;
@@ -147,6 +166,15 @@ static bool help_loader(void *user)
     return bg_loader_help(user);
 }
 
+static bg_status bind(const pass *p, bgi_compiled *compiled, bg_error *error)
+{
+    const bgi_source *source = p->source;
+
+    return compiled->is_bound ? BG_OK
+                              : bgi_compiled_bind(compiled, p->trainer, source->types, source->tensor_count,
+                                                  source->data->names, error);
+}
+
 /* One call on a batch's samples from `first` on; the first `valid` of them are no padding. */
 static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch, uint64_t first, uint64_t valid,
                           bg_error *error)
@@ -156,75 +184,80 @@ static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch
                         .constants = compiled->constants,
                         .outputs = compiled->output_data,
                         .spare = help_loader,
-                        .spare_user = source->loader};
+                        .spare_user = source->loader,
+                        .learning_rates = compiled->rates};
     uint64_t start_ns;
 
-    if (!compiled->is_bound)
-        BGI_TRY(
-            bgi_compiled_bind(compiled, p->trainer, source->types, source->tensor_count, source->data->names, error));
+    BGI_TRY(bind(p, compiled, error));
     BGI_TRY(begin_results(p, compiled, error));
     if (compiled->training)
-        BGI_TRY(set_optimiser(p->trainer, compiled, error));
+        BGI_TRY(set_optimizer(p->trainer, compiled, error));
     set_arguments(p, compiled);
     bgi_compiled_set_inputs(compiled, batch->tensors, first);
     start_ns = bgi_clock_ns();
+    request_stop(p->trainer, compiled->session);
     BGI_TRY(bg_session_execute(compiled->session, &run, NULL, error));
+    receive_stop(p->trainer, compiled->session);
     return finish_call(p, compiled, compiled->shape.iterations, valid, bgi_clock_ns() - start_ns, error);
 }
 
-/* Compiles when it has not been done: then the caller knows of no stage. */
-static bg_status prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+/* Compiles when it has not been done: then the caller knows of no task. */
+static bg_status prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
-    const bg_status status = bg_trainer_prepare(trainer, stage, error);
+    const bg_status status = bg_trainer_prepare(trainer, task, error);
 
-    return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", bg_trainer_stage_name(stage));
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", bg_trainer_task_name(task));
 }
 
 /* What a call takes is known before the first one: with total_devices the plan says it. */
-static bg_status settle(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+static bg_status settle(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
-    return trainer->stages[stage].options.total_devices != 0 ? prepare(trainer, stage, error) : BG_OK;
+    return trainer->tasks[task].options.replicas.total_devices != 0 ? prepare(trainer, task, error) : BG_OK;
 }
 
 /* The plan for what is left of a batch; the one of the last time when it fits. */
 static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *error)
 {
-    bgi_stage *stage = &p->trainer->stages[p->stage];
+    bgi_task *task = &p->trainer->tasks[p->task];
     bgi_compiled rest;
     bg_status status;
 
-    if (stage->rest.plan != NULL && bgi_call_shape_equal(&stage->rest.shape, shape))
+    if (task->rest.plan != NULL && bgi_call_shape_equal(&task->rest.shape, shape))
         return BG_OK;
-    status = bgi_compiled_create(p->trainer, p->stage, shape, true, &rest, error);
+    status = bgi_compiled_create(p->trainer, p->task, shape, true, &rest, error);
     if (status != BG_OK)
-        return bg_error_context(error, status, "%s", bg_trainer_stage_name(p->stage));
-    bgi_compiled_clear(&stage->rest);
-    stage->rest = rest;
+        return bg_error_context(error, status, "%s", bg_trainer_task_name(p->task));
+    bgi_compiled_clear(&task->rest);
+    task->rest = rest;
     return BG_OK;
 }
 
-/* All that is made of a batch: a call, or what its size and max_steps allow. */
+/* All that is made of a batch: a call, or what its size and max_steps allow. Inference leaves padding out, because it
+ * would be part of means and sums of a micro-batch. */
 static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
-    bgi_stage *stage = &trainer->stages[p->stage];
-    const bool training = p->stage == BG_TRAINER_FIT;
+    bgi_task *task = &trainer->tasks[p->task];
+    const bool training = p->task == BG_TRAINER_FIT;
+    const uint64_t all = training ? batch->sample_count : batch->valid_count;
 
-    for (uint64_t first = 0; first < batch->sample_count;) {
-        const uint64_t samples = batch->sample_count - first;
+    for (uint64_t first = 0; first < all;) {
+        const uint64_t samples = all - first;
         const uint64_t valid = batch->valid_count > first ? batch->valid_count - first : 0;
         const uint64_t limit = training ? updates_left(trainer) : UINT64_MAX;
-        bgi_call_shape shape = stage->shape;
+        bgi_call_shape shape = task->shape;
 
         if (limit == 0)
             return BG_OK;
         if (samples == bgi_shape_samples(&shape) && limit >= (training ? shape.iterations : 1)) {
-            BGI_TRY(prepare(trainer, p->stage, error));
-            BGI_TRY(run_call(p, &stage->whole, batch, first, valid, error));
+            BGI_TRY(prepare(trainer, p->task, error));
+            BGI_TRY(run_call(p, &task->whole, batch, first, valid, error));
         } else {
+            if (p->source->wanted != NULL && samples == bgi_shape_samples(&shape))
+                return bg_error_set(error, BG_ERROR_INTERNAL, "a batch that was read in part is cut");
             shape = bgi_shape_rest(&shape, training, samples, limit);
             BGI_TRY(prepare_rest(p, &shape, error));
-            BGI_TRY(run_call(p, &stage->rest, batch, first, valid, error));
+            BGI_TRY(run_call(p, &task->rest, batch, first, valid, error));
         }
         first += bgi_shape_samples(&shape);
     }
@@ -235,17 +268,17 @@ static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
 static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
-    bgi_stage *stage = &trainer->stages[p->stage];
-    bgi_compiled *compiled = &stage->whole;
+    bgi_task *task = &trainer->tasks[p->task];
+    bgi_compiled *compiled = &task->whole;
     const uint64_t limit = updates_left(trainer);
-    bg_run run = {.infeed = p->source->data->infeed};
+    bg_run run = {.infeed = p->source->data->infeed, .learning_rates = compiled->rates};
     uint64_t iterations = 0, start_ns;
     bg_error own = {0};
     bg_status status;
 
     BGI_TRY(begin_results(p, compiled, error));
     if (compiled->training)
-        BGI_TRY(set_optimiser(trainer, compiled, error));
+        BGI_TRY(set_optimizer(trainer, compiled, error));
     set_arguments(p, compiled);
     bgi_compiled_set_inputs(compiled, NULL, 0);
     run.inputs = compiled->input_data;
@@ -254,7 +287,9 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
     if (compiled->training && limit < compiled->shape.iterations)
         run.iterations = limit;
     start_ns = bgi_clock_ns();
+    request_stop(p->trainer, compiled->session);
     status = bg_session_execute(compiled->session, &run, &iterations, &own);
+    receive_stop(p->trainer, compiled->session);
     p->data_ended = status == BG_ERROR_RANGE && bg_infeed_has_ended(run.infeed);
     if (status != BG_OK && !p->data_ended)
         return bg_error_set(error, status, "%s", own.message);
@@ -268,31 +303,55 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
+/* A rank reads the samples of its own devices where all batches are whole calls, but for a last one, which is smaller
+ * and read whole; max_steps must not cut a batch. */
+static bg_status want_own_samples(pass *p, bg_error *error)
+{
+    bg_trainer *trainer = p->trainer;
+    bgi_task *task = &trainer->tasks[p->task];
+    const bg_transport *transport = task->options.execution.transport;
+    const bool has_ranks = trainer->has_ranks || (transport != NULL && transport->rank_count > 1);
+    const uint64_t batches = bgi_source_batch_count(p->source), left = updates_left(trainer);
+    const bool is_cut =
+        p->task == BG_TRAINER_FIT && trainer->options.max_steps != 0 && left % task->shape.iterations != 0;
+    const bool has_whole = batches > 1 || (batches == 1 && task->whole.plan != NULL);
+
+    if (!has_ranks || !has_whole || is_cut) {
+        bgi_source_want_all(p->source);
+        return BG_OK;
+    }
+    BGI_TRY(prepare(trainer, p->task, error));
+    BGI_TRY(bind(p, &task->whole, error));
+    return bgi_source_want(p->source, &task->whole, error);
+}
+
 static bg_status begin_pass(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
-    bgi_stage *stage = &trainer->stages[p->stage];
+    bgi_task *task = &trainer->tasks[p->task];
     const bg_trainer_data *data = p->source->data;
-    const uint64_t limit = trainer->options.batch_limits[p->stage];
+    const uint64_t limit = trainer->options.batch_limits[p->task];
     uint64_t total = bgi_source_batch_count(p->source);
 
-    bgi_metrics_reset(&stage->metrics);
+    bgi_metrics_reset(&task->metrics);
     p->data_ended = false;
     p->batch_count = limit != BG_ALL_BATCHES && (total == 0 || limit < total) ? limit : total;
-    if (p->stage == BG_TRAINER_FIT && trainer->options.max_steps != 0) {
-        const uint64_t left = updates_left(trainer), per_call = stage->shape.iterations;
+    if (p->task == BG_TRAINER_FIT && trainer->options.max_steps != 0) {
+        const uint64_t left = updates_left(trainer), per_call = task->shape.iterations;
         const uint64_t most = p->batch + left / per_call + (left % per_call != 0);
         p->batch_count = p->batch_count == 0 || most < p->batch_count ? most : p->batch_count;
     }
     /* Inference sees its data in the same order each time, so that what it gives depends on the weights alone. */
     if (data->infeed == NULL)
-        return bg_loader_begin_at(p->source->loader, p->stage == BG_TRAINER_FIT ? p->epoch : 0, p->batch, error);
-    BGI_TRY(prepare(trainer, p->stage, error));
-    if (!stage->whole.is_bound)
-        BGI_TRY(bgi_compiled_bind(&stage->whole, trainer, NULL, 0, NULL, error));
-    if (bg_infeed_plan(data->infeed) == stage->whole.plan)
+        BGI_TRY(want_own_samples(p, error));
+    if (data->infeed == NULL)
+        return bg_loader_begin_at(p->source->loader, p->task == BG_TRAINER_FIT ? p->epoch : 0, p->batch, error);
+    BGI_TRY(prepare(trainer, p->task, error));
+    if (!task->whole.is_bound)
+        BGI_TRY(bgi_compiled_bind(&task->whole, trainer, NULL, 0, NULL, error));
+    if (bg_infeed_plan(data->infeed) == task->whole.plan)
         return BG_OK;
-    return bg_infeed_start(data->infeed, stage->whole.session, error);
+    return bg_infeed_start(data->infeed, task->whole.session, error);
 }
 
 /* Whether the pass may take another batch. */
@@ -300,8 +359,8 @@ static bool has_more(const pass *p)
 {
     const bg_trainer *trainer = p->trainer;
 
-    return !is_over(trainer) && !p->data_ended && (p->stage != BG_TRAINER_FIT || updates_left(trainer) > 0) &&
-           p->batch < trainer->options.batch_limits[p->stage];
+    return !is_over(trainer) && !p->data_ended && (p->task != BG_TRAINER_FIT || updates_left(trainer) > 0) &&
+           p->batch < trainer->options.batch_limits[p->task];
 }
 
 /* One batch; *out_ended at the end of the data. */
@@ -331,9 +390,9 @@ static bg_status take_batch(pass *p, bool *out_ended, bg_error *error)
     return notify(p, BG_ON_BATCH_END, valid, error);
 }
 
-static void unbind(bg_trainer *trainer, bg_trainer_stage stage)
+static void unbind(bg_trainer *trainer, bg_trainer_task task)
 {
-    trainer->stages[stage].whole.is_bound = trainer->stages[stage].rest.is_bound = false;
+    trainer->tasks[task].whole.is_bound = trainer->tasks[task].rest.is_bound = false;
 }
 
 /* Predictions of no batch at all have their types, and no rows. */
@@ -341,46 +400,46 @@ static bg_status end_predictions(pass *p, bg_error *error)
 {
     if (p->predictions == NULL || p->predictions->rows != NULL)
         return BG_OK;
-    BGI_TRY(prepare(p->trainer, p->stage, error));
-    return bgi_predictions_begin(p->predictions, &p->trainer->stages[p->stage].whole, p->arrays, error);
+    BGI_TRY(prepare(p->trainer, p->task, error));
+    return bgi_predictions_begin(p->predictions, &p->trainer->tasks[p->task].whole, p->arrays, error);
 }
 
 /* A pass in inference between its two events. */
 static bg_status evaluate(pass *p, bg_error *error)
 {
-    static const bg_trainer_event_kind kinds[BG_TRAINER_STAGE_COUNT][2] = {
+    static const bg_trainer_event_kind kinds[BG_TRAINER_TASK_COUNT][2] = {
         [BG_TRAINER_VALIDATE] = {BG_ON_VALIDATION_START, BG_ON_VALIDATION_END},
         [BG_TRAINER_TEST] = {BG_ON_TEST_START, BG_ON_TEST_END},
         [BG_TRAINER_PREDICT] = {BG_ON_PREDICT_START, BG_ON_PREDICT_END}};
     bool has_ended = false;
 
-    if (p->trainer->options.batch_limits[p->stage] == 0)
+    if (p->trainer->options.batch_limits[p->task] == 0)
         return BG_OK;
     BGI_TRY(begin_pass(p, error));
-    BGI_TRY(notify(p, kinds[p->stage][0], 0, error));
+    BGI_TRY(notify(p, kinds[p->task][0], 0, error));
     while (!has_ended && has_more(p))
         BGI_TRY(take_batch(p, &has_ended, error));
     BGI_TRY(end_predictions(p, error));
-    BGI_TRY(notify(p, kinds[p->stage][1], 0, error));
-    return bgi_report_write(p->trainer, p->stage, error);
+    BGI_TRY(notify(p, kinds[p->task][1], 0, error));
+    return bgi_report_write(p->trainer, p->task, error);
 }
 
-static bg_status evaluate_data(bg_trainer *trainer, bg_trainer_stage stage, const bg_trainer_data *data,
-                               bg_array *arrays, bg_error *error)
+static bg_status evaluate_data(bg_trainer *trainer, bg_trainer_task task, const bg_trainer_data *data, bg_array *arrays,
+                               bg_error *error)
 {
     bgi_predictions predictions = {0};
     bgi_source source;
     pass p = {.trainer = trainer,
-              .stage = stage,
+              .task = task,
               .source = &source,
               .predictions = arrays != NULL ? &predictions : NULL,
               .arrays = arrays};
     bg_status status;
 
     trainer->should_stop = trainer->was_stopped = false;
-    BGI_TRY(settle(trainer, stage, error));
-    BGI_TRY(bgi_source_open(data, bg_trainer_samples_per_call(trainer, stage), &source, error));
-    unbind(trainer, stage);
+    BGI_TRY(settle(trainer, task, error));
+    BGI_TRY(bgi_source_open(trainer, task, data, bg_trainer_samples_per_call(trainer, task), &source, error));
+    unbind(trainer, task);
     status = evaluate(&p, error);
     if (arrays != NULL)
         bgi_predictions_end(&predictions, status == BG_OK);
@@ -391,16 +450,25 @@ static bg_status evaluate_data(bg_trainer *trainer, bg_trainer_stage stage, cons
 
 bg_status bg_trainer_validate(bg_trainer *trainer, const bg_trainer_data *data, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
+    BGI_TRY(bgi_require(data, "data", __func__, error));
     return evaluate_data(trainer, BG_TRAINER_VALIDATE, data, NULL, error);
 }
 
 bg_status bg_trainer_test(bg_trainer *trainer, const bg_trainer_data *data, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
+    BGI_TRY(bgi_require(data, "data", __func__, error));
     return evaluate_data(trainer, BG_TRAINER_TEST, data, NULL, error);
 }
 
 bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *data, bg_array *arrays, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
+    BGI_TRY(bgi_require(data, "data", __func__, error));
     return evaluate_data(trainer, BG_TRAINER_PREDICT, data, arrays, error);
 }
 
@@ -408,7 +476,7 @@ bg_status bg_trainer_predict(bg_trainer *trainer, const bg_trainer_data *data, b
 
 static bg_status validate_within(const pass *fit, bgi_source *validation, bg_error *error)
 {
-    pass p = {.trainer = fit->trainer, .stage = BG_TRAINER_VALIDATE, .source = validation, .epoch = fit->epoch};
+    pass p = {.trainer = fit->trainer, .task = BG_TRAINER_VALIDATE, .source = validation, .epoch = fit->epoch};
 
     return validation != NULL && !is_over(fit->trainer) ? evaluate(&p, error) : BG_OK;
 }
@@ -438,7 +506,16 @@ static bool is_last(const pass *p)
            p->epoch + 1 >= p->trainer->options.max_epochs;
 }
 
-static bg_status run_epoch(pass *p, bgi_source *validation, bg_error *error)
+/* Whether the epoch's last batch is done, also when a stop came with it. */
+static bool is_at_end(const pass *p)
+{
+    const uint64_t count = bgi_source_batch_count(p->source);
+
+    return p->data_ended || updates_left(p->trainer) == 0 || (count > 0 && p->batch >= count) ||
+           p->batch >= p->trainer->options.batch_limits[p->task];
+}
+
+static bg_status run_epoch(pass *p, bgi_source *validation, bool *out_is_whole, bg_error *error)
 {
     const bg_trainer_options *options = &p->trainer->options;
     bool has_ended = false;
@@ -456,6 +533,7 @@ static bg_status run_epoch(pass *p, bgi_source *validation, bg_error *error)
             is_passed(step, p->trainer->step, options->checkpoint_steps))
             BGI_TRY(save(p, error));
     }
+    *out_is_whole = has_ended || is_at_end(p);
     if (options->checkpoint_end && is_last(p) && p->saved_step != p->trainer->step)
         BGI_TRY(save(p, error));
     if (is_due(p->epoch + 1, options->validate_epochs))
@@ -470,23 +548,34 @@ static bg_status run_epochs(pass *p, bgi_source *validation, bg_error *error)
 
     BGI_TRY(notify(p, BG_ON_FIT_START, 0, error));
     while (p->epoch < options->max_epochs && has_more(p)) {
-        BGI_TRY(run_epoch(p, validation, error));
-        if (is_over(trainer))
-            break;
+        bool is_whole = false;
+
+        BGI_TRY(run_epoch(p, validation, &is_whole, error));
+        if (!is_whole)
+            break; /* stopped within the epoch */
         trainer->epoch = ++p->epoch;
         p->batch = 0;
         if (is_due(p->epoch, options->checkpoint_epochs))
             BGI_TRY(save(p, error));
+        if (is_over(trainer))
+            break;
     }
+    /* A stop that came with the last validation or the end of the epoch. */
+    if (options->checkpoint_end && p->saved_step != trainer->step)
+        BGI_TRY(save(p, error));
     return notify(p, BG_ON_FIT_END, 0, error);
 }
 
 bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, const bg_trainer_data *validation,
                          bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
+    BGI_TRY(bgi_require(training, "training", __func__, error));
+
     bgi_source training_source = {0}, validation_source = {0};
     pass p = {.trainer = trainer,
-              .stage = BG_TRAINER_FIT,
+              .task = BG_TRAINER_FIT,
               .source = &training_source,
               .epoch = trainer->first_epoch,
               .batch = trainer->first_batch,
@@ -498,17 +587,18 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
     trainer->first_epoch = trainer->first_batch = 0;
     BGI_TRY_CLEANUP(prepare(trainer, BG_TRAINER_FIT, error));
     if (trainer->is_resumed)
-        bg_session_set_step(trainer->stages[BG_TRAINER_FIT].whole.session, trainer->step);
+        BGI_TRY_CLEANUP(bg_session_set_step(trainer->tasks[BG_TRAINER_FIT].whole.session, trainer->step, error));
     trainer->is_resumed = false;
-    BGI_TRY_CLEANUP(
-        bgi_source_open(training, bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), &training_source, error));
+    BGI_TRY_CLEANUP(bgi_source_open(trainer, BG_TRAINER_FIT, training,
+                                    bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), &training_source, error));
     unbind(trainer, BG_TRAINER_FIT);
     unbind(trainer, BG_TRAINER_VALIDATE);
     if (validation != NULL)
         BGI_TRY_CLEANUP(settle(trainer, BG_TRAINER_VALIDATE, error));
     if (validation != NULL)
-        BGI_TRY_CLEANUP(bgi_source_open(validation, bg_trainer_samples_per_call(trainer, BG_TRAINER_VALIDATE),
-                                        &validation_source, error));
+        BGI_TRY_CLEANUP(bgi_source_open(trainer, BG_TRAINER_VALIDATE, validation,
+                                        bg_trainer_samples_per_call(trainer, BG_TRAINER_VALIDATE), &validation_source,
+                                        error));
     BGI_TRY_CLEANUP(run_epochs(&p, validation != NULL ? &validation_source : NULL, error));
     BGI_TRY_CLEANUP(bgi_report_write(trainer, BG_TRAINER_FIT, error));
 cleanup:

@@ -1,5 +1,5 @@
 /*
- * report.c: the profile of a stage into a folder of its own: training/profile.json, validation/profile.json, ...
+ * report.c: the profile of a task into a folder of its own: training/profile.json, validation/profile.json, ...
  */
 #include "train/trainer.h"
 
@@ -32,16 +32,16 @@ cleanup:
     return status;
 }
 
-bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
-    static const char *const folders[BG_TRAINER_STAGE_COUNT] = {"training", "validation", "test", "predict"};
-    const bgi_stage *of = &trainer->stages[stage];
+    static const char *const folders[BG_TRAINER_TASK_COUNT] = {"training", "validation", "test", "predict"};
+    const bgi_task *of = &trainer->tasks[task];
     char *folder;
     bg_status status;
 
     if (trainer->options.strategy.report_folder == NULL || (!of->has_run && of->rest.session == NULL))
         return BG_OK;
-    folder = bgi_path_join(trainer->options.strategy.report_folder, folders[stage]);
+    folder = bgi_path_join(trainer->options.strategy.report_folder, folders[task]);
     if (folder == NULL)
         return bgi_error_memory(error, "path", 0);
     status = write_files(of->has_run ? &of->whole : &of->rest, folder, error);

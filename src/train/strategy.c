@@ -13,13 +13,21 @@
 /* What Lightning's accelerator counts when nobody says a number. */
 enum { AUTO_DEVICES = 4 };
 
-bg_ipu_strategy bg_ipu_strategy_defaults(void)
+void bg_ipu_strategy_init(bg_ipu_strategy *options, size_t struct_bytes)
 {
-    return (bg_ipu_strategy){.devices = 1, .device_iterations = 1};
+    const bg_ipu_strategy made = {.struct_bytes = struct_bytes, .devices = 1, .device_iterations = 1};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
 bg_status bg_ipu_strategy_set_devices(bg_ipu_strategy *strategy, const char *text, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(strategy, "strategy", __func__, error));
+    BGI_TRY(bgi_require(text, "text", __func__, error));
+    BGI_TRY(bgi_struct_check(strategy->struct_bytes, sizeof *strategy, "bg_ipu_strategy", "bg_ipu_strategy_defaults()",
+                             error));
+
     char *end = NULL;
     unsigned long long value;
 
@@ -38,13 +46,13 @@ bg_status bg_ipu_strategy_set_devices(bg_ipu_strategy *strategy, const char *tex
 uint32_t bg_ipu_strategy_replicas(const bg_ipu_strategy *strategy)
 {
     if (strategy->training_options != NULL)
-        return strategy->training_options->replicas;
+        return strategy->training_options->replicas.count;
     if (strategy->inference_options != NULL)
-        return strategy->inference_options->replicas;
+        return strategy->inference_options->replicas.count;
     return strategy->devices == BG_DEVICES_AUTO ? AUTO_DEVICES : strategy->devices;
 }
 
-bg_status bgi_trainer_report_problems(bgi_text *problems, const char *of, bg_error *error)
+bg_status bgi_trainer_report_problems(bgi_string *problems, const char *of, bg_error *error)
 {
     bg_status status = BG_OK;
 
@@ -52,24 +60,30 @@ bg_status bgi_trainer_report_problems(bgi_text *problems, const char *of, bg_err
         status = bgi_error_memory(error, "problems", 0);
     else if (problems->length > 0)
         status = bg_error_set(error, BG_ERROR_INVALID, "%s: %.*s", of, (int)problems->length - 2, problems->data);
-    bgi_text_clear(problems);
+    bgi_string_clear(problems);
     return status;
 }
 
-void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_text *problems)
+void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_string *problems)
 {
     if (strategy->devices != BG_DEVICES_AUTO && (strategy->devices < 1 || strategy->devices > BGI_MOST_COPIES))
-        bgi_text_add(problems, "strategy.devices is %u; it must be 1 to %d copies of the model, or BG_DEVICES_AUTO; ",
-                     strategy->devices, BGI_MOST_COPIES);
+        bgi_string_add(problems, "strategy.devices is %u; it must be 1 to %d copies of the model, or BG_DEVICES_AUTO; ",
+                       strategy->devices, BGI_MOST_COPIES);
     if (strategy->device_iterations < 1)
-        bgi_text_add(problems, "strategy.device_iterations is 0; a call has at least 1; ");
+        bgi_string_add(problems, "strategy.device_iterations is 0; a call has at least 1; ");
 }
 
 bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training, uint32_t accumulate_grad_batches,
                                   bg_options *out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(strategy, "strategy", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_struct_check(strategy->struct_bytes, sizeof *strategy, "bg_ipu_strategy", "bg_ipu_strategy_defaults()",
+                             error));
+
     const bg_options *given = training ? strategy->training_options : strategy->inference_options;
-    bgi_text problems = {0};
+    bgi_string problems = {0};
     bg_status status;
 
     bgi_ipu_strategy_check(strategy, &problems);
@@ -80,11 +94,11 @@ bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training
         *out = *given;
     } else {
         *out = bg_options_defaults();
-        out->replicas = bg_ipu_strategy_replicas(strategy);
-        out->device_iterations = strategy->device_iterations;
-        out->gradient_accumulation = training ? accumulate_grad_batches : 1;
-        out->ipu_limits = strategy->ipu_limits;
+        out->replicas.count = bg_ipu_strategy_replicas(strategy);
+        out->execution.device_iterations = strategy->device_iterations;
+        out->execution.gradient_accumulation = training ? accumulate_grad_batches : 1;
+        out->execution.ipu_limits = strategy->ipu_limits;
     }
-    out->trace = out->trace || strategy->report_folder != NULL;
+    out->reporting.trace = out->reporting.trace || strategy->report_folder != NULL;
     return BG_OK;
 }

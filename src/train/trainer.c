@@ -1,5 +1,5 @@
 /*
- * trainer.c: the trainer as an object: options and what is wrong with them, stages, what callers may ask. The loops are
+ * trainer.c: the trainer as an object: options and what is wrong with them, tasks, what callers may ask. The loops are
  * in loop.c.
  */
 #include "train/trainer.h"
@@ -14,13 +14,6 @@
 #include "core/error.h"
 
 /* ---- names ---- */
-
-const char *bg_trainer_stage_name(bg_trainer_stage stage)
-{
-    static const char *const names[BG_TRAINER_STAGE_COUNT] = {"fit", "validate", "test", "predict"};
-
-    return (uint32_t)stage < BG_TRAINER_STAGE_COUNT ? names[stage] : "none";
-}
 
 const char *bg_trainer_event_name(bg_trainer_event_kind kind)
 {
@@ -47,74 +40,90 @@ void bgi_trainer_log(const bg_trainer *trainer, bg_log_level level, const char *
 
 /* ---- options ---- */
 
-bg_trainer_options bg_trainer_options_defaults(void)
+void bg_trainer_options_init(bg_trainer_options *options, size_t struct_bytes)
 {
-    bg_trainer_options options = {.strategy = bg_ipu_strategy_defaults(),
-                                  .optimiser = bg_sgd(0.01),
-                                  .micro_batch = {1},
-                                  .accumulate_grad_batches = 1,
-                                  .max_epochs = 1,
-                                  .validate_epochs = 1};
+    bg_trainer_options made = {.struct_bytes = struct_bytes,
+                               .strategy = bg_ipu_strategy_defaults(),
+                               .optimizer = bg_sgd(0.01),
+                               .micro_batch = {1},
+                               .accumulate_grad_batches = 1,
+                               .max_epochs = 1,
+                               .validate_epochs = 1};
 
-    for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++)
-        options.batch_limits[stage] = BG_ALL_BATCHES;
-    return options;
+    for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++)
+        made.batch_limits[task] = BG_ALL_BATCHES;
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-static void check_given(const bg_trainer_options *options, bgi_text *problems)
+static void check_given(const bg_trainer_options *options, bgi_string *problems)
 {
     const bg_options *given = options->strategy.training_options;
 
     if (given == NULL)
         return;
-    if (options->accumulate_grad_batches != 1 && options->accumulate_grad_batches != given->gradient_accumulation)
-        bgi_text_add(problems,
-                     "accumulate_grad_batches is %u and training_options have gradient_accumulation %u, which are used "
-                     "as they are; leave accumulate_grad_batches at 1; ",
-                     options->accumulate_grad_batches, given->gradient_accumulation);
-    if (options->gradient_clip > 0 && options->gradient_clip != given->max_gradient_norm)
-        bgi_text_add(problems,
-                     "gradient_clip is %g and training_options have max_gradient_norm %g, which are used as they are; "
-                     "leave gradient_clip at 0; ",
-                     options->gradient_clip, given->max_gradient_norm);
+    if (options->accumulate_grad_batches != 1 &&
+        options->accumulate_grad_batches != given->execution.gradient_accumulation)
+        bgi_string_add(
+            problems,
+            "accumulate_grad_batches is %u and training_options have gradient_accumulation %u, which are used "
+            "as they are; leave accumulate_grad_batches at 1; ",
+            options->accumulate_grad_batches, given->execution.gradient_accumulation);
+    if (options->gradient_clip > 0 && options->gradient_clip != given->numerics.max_gradient_norm)
+        bgi_string_add(
+            problems,
+            "gradient_clip is %g and training_options have max_gradient_norm %g, which are used as they are; "
+            "leave gradient_clip at 0; ",
+            options->gradient_clip, given->numerics.max_gradient_norm);
 }
 
 /* Samples of a call are counted by groups, before a plan looks at them. */
-static void check_given_groups(const char *name, const bg_options *given, bgi_text *problems)
+static void check_given_groups(const char *name, const bg_options *given, bgi_string *problems)
 {
     if (given != NULL &&
-        (given->input_group_size == 0 || (given->total_devices == 0 && given->replicas % given->input_group_size != 0)))
-        bgi_text_add(problems, "%s have input_group_size %u and replicas %u; it must divide them; ", name,
-                     given->input_group_size, given->replicas);
+        (given->replicas.input_group_size == 0 ||
+         (given->replicas.total_devices == 0 && given->replicas.count % given->replicas.input_group_size != 0)))
+        bgi_string_add(problems, "%s have input_group_size %u and replicas %u; it must divide them; ", name,
+                       given->replicas.input_group_size, given->replicas.count);
+}
+
+/* Files of remote memory are one session's: that of a fit. */
+static void check_given_files(const bg_options *given, bgi_string *problems)
+{
+    if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
+        bgi_string_add(problems,
+                       "memmap_dir %s is in inference_options too; its files are of one session, that of a fit: leave "
+                       "it out; ",
+                       given->files.memmap_dir);
 }
 
 /* All problems at once. */
 static bg_status check_options(const bg_trainer_options *options, bg_error *error)
 {
-    bgi_text problems = {0};
-    bg_error optimiser = {0};
+    bgi_string problems = {0};
+    bg_error optimizer = {0};
 
     bgi_ipu_strategy_check(&options->strategy, &problems);
     if (options->model == NULL)
-        bgi_text_add(&problems, "model is NULL; give the function that adds the model to a graph; ");
+        bgi_string_add(&problems, "model is NULL; give the function that adds the model to a graph; ");
     if (options->micro_batch[BG_TRAINER_FIT] < 1)
-        bgi_text_add(&problems, "micro_batch of fit is 0; give at least 1 sample; ");
+        bgi_string_add(&problems, "micro_batch of fit is 0; give at least 1 sample; ");
     if (options->accumulate_grad_batches < 1)
-        bgi_text_add(&problems, "accumulate_grad_batches is 0; a weight update takes at least 1 micro-batch; ");
+        bgi_string_add(&problems, "accumulate_grad_batches is 0; a weight update takes at least 1 micro-batch; ");
     if (!(options->gradient_clip >= 0))
-        bgi_text_add(&problems, "gradient_clip is %g; it must be above 0, or 0 for none; ", options->gradient_clip);
-    if (bg_optimiser_validate(&options->optimiser, &optimiser) != BG_OK)
-        bgi_text_add(&problems, "%s; ", optimiser.message);
+        bgi_string_add(&problems, "gradient_clip is %g; it must be above 0, or 0 for none; ", options->gradient_clip);
+    if (bg_optimizer_validate(&options->optimizer, &optimizer) != BG_OK)
+        bgi_string_add(&problems, "%s; ", optimizer.message);
     for (uint32_t i = 0; i < options->argument_count; i++)
         if (options->arguments == NULL || options->arguments[i].input == NULL ||
             (uint32_t)options->arguments[i].kind > BG_ARGUMENT_STEP)
-            bgi_text_add(&problems, "arguments[%u] names no input or has no kind; ", i);
+            bgi_string_add(&problems, "arguments[%u] names no input or has no kind; ", i);
     for (uint32_t i = 0; i < options->callback_count; i++)
         if (options->callbacks == NULL || options->callbacks[i].function == NULL)
-            bgi_text_add(&problems, "callbacks[%u] has no function; ", i);
+            bgi_string_add(&problems, "callbacks[%u] has no function; ", i);
     check_given(options, &problems);
     check_given_groups("training_options", options->strategy.training_options, &problems);
     check_given_groups("inference_options", options->strategy.inference_options, &problems);
+    check_given_files(options->strategy.inference_options, &problems);
     return bgi_trainer_report_problems(&problems, "trainer", error);
 }
 
@@ -127,7 +136,7 @@ static bg_status copy_arguments(bg_trainer *trainer, bg_error *error)
     if (copies == NULL)
         return bgi_error_memory(error, "arguments", options->argument_count * sizeof *copies);
     for (uint32_t i = 0; i < options->argument_count; i++) {
-        copies[i].input = bgi_arena_text(&trainer->arena, copies[i].input);
+        copies[i].input = bgi_arena_string(&trainer->arena, copies[i].input);
         if (copies[i].input == NULL)
             return bgi_error_memory(error, "arguments", 0);
     }
@@ -149,29 +158,30 @@ static void copy_strategy(bg_trainer *trainer)
     }
 }
 
-/* The options and the shape of each stage. */
-static bg_status set_stages(bg_trainer *trainer, bg_error *error)
+/* The options and the shape of each task. */
+static bg_status set_tasks(bg_trainer *trainer, bg_error *error)
 {
     const bg_trainer_options *options = &trainer->options;
 
-    for (int s = 0; s < BG_TRAINER_STAGE_COUNT; s++) {
+    for (int s = 0; s < BG_TRAINER_TASK_COUNT; s++) {
         const bool training = s == BG_TRAINER_FIT;
-        bgi_stage *stage = &trainer->stages[s];
-        bg_options *made = &stage->options;
+        bgi_task *task = &trainer->tasks[s];
+        bg_options *made = &task->options;
 
         BGI_TRY(bg_ipu_strategy_options(&options->strategy, training, options->accumulate_grad_batches, made, error));
         if ((training ? options->strategy.training_options : options->strategy.inference_options) == NULL) {
-            made->seed = options->seed;
-            made->max_gradient_norm = training ? options->gradient_clip : 0.0;
-            made->log = options->log;
-            made->log_user = options->log_user;
+            made->numerics.seed = options->seed;
+            made->numerics.max_gradient_norm = training ? options->gradient_clip : 0.0;
+            made->reporting.log = options->log;
+            made->reporting.log_user = options->log_user;
         }
-        stage->shape = (bgi_call_shape){.micro_batch = options->micro_batch[s] != 0 ? options->micro_batch[s]
-                                                                                    : options->micro_batch[0],
-                                        .iterations = made->device_iterations,
-                                        .accumulation = made->gradient_accumulation,
-                                        .replicas = made->replicas,
-                                        .group = made->input_group_size};
+        task->shape = (bgi_call_shape){.micro_batch = options->micro_batch[s] != 0 ? options->micro_batch[s]
+                                                                                   : options->micro_batch[0],
+                                       .iterations = made->execution.device_iterations,
+                                       .accumulation = made->execution.gradient_accumulation,
+                                       .replicas = made->replicas.count,
+                                       .group = made->replicas.input_group_size,
+                                       .canonical = s == BG_TRAINER_FIT && made->numerics.canonical_reductions};
     }
     return BG_OK;
 }
@@ -190,6 +200,14 @@ static void log_notes(const bg_trainer *trainer)
 
 bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights *weights, bg_trainer **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_trainer_options",
+                             "bg_trainer_options_defaults()", error));
+    BGI_TRY(bgi_struct_check(options->strategy.struct_bytes, sizeof options->strategy, "bg_ipu_strategy",
+                             "bg_ipu_strategy_defaults()", error));
+
     bg_trainer *trainer;
     bg_status status = BG_OK;
 
@@ -198,11 +216,11 @@ bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights *weigh
     if (trainer == NULL)
         return bgi_error_memory(error, "trainer", sizeof *trainer);
     trainer->options = *options;
-    trainer->optimiser = options->optimiser;
+    trainer->optimizer = options->optimizer;
     trainer->weights = weights;
     copy_strategy(trainer);
     BGI_TRY_CLEANUP(copy_arguments(trainer, error));
-    BGI_TRY_CLEANUP(set_stages(trainer, error));
+    BGI_TRY_CLEANUP(set_tasks(trainer, error));
     if (weights == NULL) {
         BGI_TRY_CLEANUP(bg_weights_create(&trainer->weights, error));
         trainer->owns_weights = true;
@@ -219,101 +237,106 @@ void bg_trainer_destroy(bg_trainer *trainer)
 {
     if (trainer == NULL)
         return;
-    for (int s = 0; s < BG_TRAINER_STAGE_COUNT; s++) {
-        bgi_compiled_clear(&trainer->stages[s].rest);
-        bgi_compiled_clear(&trainer->stages[s].whole);
-        bgi_metrics_clear(&trainer->stages[s].metrics);
-    }
+    /* Before the sessions, which would bring values home to weights that outlive them. */
     if (trainer->owns_weights)
         bg_weights_destroy(trainer->weights);
+    for (int s = 0; s < BG_TRAINER_TASK_COUNT; s++) {
+        bgi_compiled_clear(&trainer->tasks[s].rest);
+        bgi_compiled_clear(&trainer->tasks[s].whole);
+        bgi_metrics_clear(&trainer->tasks[s].metrics);
+    }
     bgi_arena_clear(&trainer->arena);
     free(trainer);
 }
 
-/* ---- stages ---- */
+/* ---- tasks ---- */
 
-static bool is_given(const bg_trainer *trainer, bg_trainer_stage stage)
+static bool is_given(const bg_trainer *trainer, bg_trainer_task task)
 {
     const bg_ipu_strategy *strategy = &trainer->options.strategy;
 
-    return (stage == BG_TRAINER_FIT ? strategy->training_options : strategy->inference_options) != NULL;
+    return (task == BG_TRAINER_FIT ? strategy->training_options : strategy->inference_options) != NULL;
 }
 
 /* Lightning's rule for a model that is split over devices; options that are given answer for themselves. */
-static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_stage number, bgi_stage *stage, bg_error *error)
+static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task number, bgi_task *task, bg_error *error)
 {
-    const uint32_t device_count = bg_plan_summarise(stage->whole.plan).device_count;
+    const uint32_t device_count = bg_plan_summarize(task->whole.plan).device_count;
 
-    if (!trainer->options.strategy.ipu_limits || is_given(trainer, number) || stage->shape.iterations >= device_count)
+    if (task->shape.iterations >= device_count)
         return BG_OK;
-    bgi_compiled_clear(&stage->whole);
+    if (!trainer->options.strategy.ipu_limits || is_given(trainer, number)) {
+        /* The plan of an inference warns by itself. */
+        if (number == BG_TRAINER_FIT)
+            bgi_trainer_log(trainer, BG_LOG_WARNING,
+                            "device_iterations is %u: a model that is split over %u devices has at least %u a call on "
+                            "IPUs; devices are idle for %.0f%% of the time, which a larger accumulate_grad_batches "
+                            "lowers",
+                            task->shape.iterations, device_count, device_count,
+                            100.0 * bg_plan_summarize(task->whole.plan).idle_share);
+        return BG_OK;
+    }
+    bgi_compiled_clear(&task->whole);
     return bg_error_set(error, BG_ERROR_INVALID,
                         "the model is split over %u devices; on IPUs a call then has at least %u device iterations",
                         device_count, device_count);
 }
 
 /* How many copies total_devices are, a plan knows; what follows it takes the number. */
-static void settle_replicas(bgi_stage *stage)
+static void settle_replicas(bgi_task *task)
 {
-    stage->shape.replicas = stage->whole.shape.replicas = bg_plan_summarise(stage->whole.plan).replicas;
-    stage->options.replicas = stage->shape.replicas;
-    stage->options.total_devices = 0;
+    task->shape.replicas = task->whole.shape.replicas = bg_plan_summarize(task->whole.plan).replicas;
+    task->options.replicas.count = task->shape.replicas;
+    task->options.replicas.total_devices = 0;
 }
 
-bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_stage stage, bg_error *error)
+bg_status bg_trainer_prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
-    bgi_stage *of;
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
+
+    bgi_task *of;
     bg_status status;
 
-    if ((uint32_t)stage >= BG_TRAINER_STAGE_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "stage is %d; it must be one of the bg_trainer_stage values",
-                            (int)stage);
-    of = &trainer->stages[stage];
+    if ((uint32_t)task >= BG_TRAINER_TASK_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "task is %d; it must be one of the bg_trainer_task values",
+                            (int)task);
+    of = &trainer->tasks[task];
     if (of->whole.plan != NULL)
         return BG_OK;
-    status = bgi_compiled_create(trainer, stage, &of->shape, false, &of->whole, error);
+    status = bgi_compiled_create(trainer, task, &of->shape, false, &of->whole, error);
     if (status == BG_OK)
         settle_replicas(of);
     if (status == BG_OK)
-        status = check_iterations(trainer, stage, of, error);
-    if (status != BG_OK && of->options.ipu_limits && !is_given(trainer, stage))
+        status = check_iterations(trainer, task, of, error);
+    if (status != BG_OK && of->options.execution.ipu_limits && !is_given(trainer, task))
         return bg_error_context(error, status, "with device_iterations %u, accumulate_grad_batches %u",
                                 of->shape.iterations, of->shape.accumulation);
     return status;
 }
 
-static const bgi_stage *find_stage(const bg_trainer *trainer, bg_trainer_stage stage)
+static const bgi_task *find_task(const bg_trainer *trainer, bg_trainer_task task)
 {
-    static const bgi_stage none;
+    static const bgi_task none;
 
-    return (uint32_t)stage < BG_TRAINER_STAGE_COUNT ? &trainer->stages[stage] : &none;
+    return (uint32_t)task < BG_TRAINER_TASK_COUNT ? &trainer->tasks[task] : &none;
 }
 
-const bg_plan *bg_trainer_plan(const bg_trainer *trainer, bg_trainer_stage stage)
+bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_task task)
 {
-    return find_stage(trainer, stage)->whole.plan;
+    return find_task(trainer, task)->whole.session;
 }
 
-bg_session *bg_trainer_session(const bg_trainer *trainer, bg_trainer_stage stage)
+bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_task task)
 {
-    return find_stage(trainer, stage)->whole.session;
+    return find_task(trainer, task)->rest.session;
 }
 
-const bg_plan *bg_trainer_rest_plan(const bg_trainer *trainer, bg_trainer_stage stage)
+uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_task task)
 {
-    return find_stage(trainer, stage)->rest.plan;
-}
+    const bgi_task *of = find_task(trainer, task);
 
-bg_session *bg_trainer_rest_session(const bg_trainer *trainer, bg_trainer_stage stage)
-{
-    return find_stage(trainer, stage)->rest.session;
-}
-
-uint64_t bg_trainer_samples_per_call(const bg_trainer *trainer, bg_trainer_stage stage)
-{
-    const bgi_stage *of = find_stage(trainer, stage);
-
-    return of->options.total_devices == 0 ? bgi_shape_samples(&of->shape) : 0;
+    return of->options.replicas.total_devices == 0 ? bgi_shape_samples(&of->shape) : 0;
 }
 
 /* ---- the rest ---- */
@@ -333,15 +356,18 @@ uint64_t bg_trainer_epoch(const bg_trainer *trainer)
     return trainer->epoch;
 }
 
-bg_status bg_trainer_set_optimiser(bg_trainer *trainer, const bg_optimiser *optimiser, bg_error *error)
+bg_status bg_trainer_set_optimizer(bg_trainer *trainer, const bg_optimizer *optimizer, bg_error *error)
 {
-    if (optimiser->kind != trainer->optimiser.kind)
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
+    BGI_TRY(bgi_require(optimizer, "optimizer", __func__, error));
+    BGI_TRY(bg_optimizer_validate(optimizer, error));
+    if (optimizer->kind != trainer->optimizer.kind)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the optimiser's kind is %d and was %d; only its numbers can change, make another trainer",
-                            (int)optimiser->kind, (int)trainer->optimiser.kind);
-    BGI_TRY(bg_optimiser_validate(optimiser, error));
-    trainer->optimiser = *optimiser;
-    trainer->optimiser_version++;
+                            "the optimizer is %s and was %s; only its numbers can change, make another trainer",
+                            bg_optimizer_name(optimizer->kind), bg_optimizer_name(trainer->optimizer.kind));
+    trainer->optimizer = *optimizer;
+    trainer->optimizer_version++;
     return BG_OK;
 }
 
@@ -372,15 +398,4 @@ const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name
     if (out_stream != NULL)
         bg_session_output(call->session, index, out_stream, NULL);
     return call->outputs[index];
-}
-
-uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t index)
-{
-    const uint64_t replica = index % call->replicas, groups = call->replicas / call->input_group_size;
-    const uint64_t group =
-        call->input_grouping == BG_GROUPING_ORTHOGONAL ? replica % groups : replica / call->input_group_size;
-    const uint64_t first = (index / call->replicas * groups + group) * call->micro_batch;
-    const uint64_t left = first < call->valid_count ? call->valid_count - first : 0;
-
-    return left < call->micro_batch ? left : call->micro_batch;
 }

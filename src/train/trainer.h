@@ -1,6 +1,6 @@
 /*
- * trainer.h: the pieces of the trainer: compiled stages, sources of batches, metrics, reports; and the trainer, which
- * has one of each for every stage. Uses the library's public face only.
+ * trainer.h: the pieces of the trainer: compiled tasks, sources of batches, metrics, reports; and the trainer, which
+ * has one of each for every task. Uses the library's public face only.
  */
 #ifndef BGI_TRAIN_TRAINER_H
 #define BGI_TRAIN_TRAINER_H
@@ -18,6 +18,7 @@ enum { BGI_MOST_COPIES = 65536 };
 typedef struct bgi_call_shape {
     uint32_t micro_batch, iterations, accumulation, replicas;
     uint32_t group; /* replicas that get the same data */
+    bool canonical; /* training: options.numerics.canonical_reductions */
 } bgi_call_shape;
 
 typedef struct bgi_compiled_input {
@@ -48,18 +49,23 @@ typedef struct bgi_compiled {
     const void **input_data;
     bool *constants;
     void **output_data;
-    uint64_t optimiser_version;
+    double *rates; /* of learning, [iterations]; NULL: the optimizer's */
+    uint64_t optimizer_version;
     bool is_bound; /* to tensors of a batch */
 } bgi_compiled;
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
 /* What is left of a batch in one call: the whole updates in `samples`, or fewer when no more are wanted; when there is
- * none, one of all of it. Inference: all, on one replica. */
+ * none, one of all of it. Inference: all, on one replica. With canonical reductions micro-batches do not depend on the
+ * number of replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
-/* Compiles the stage's model in this shape. `is_rest`: the shape is nobody's choice, so limits on it do not apply. */
-bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_stage stage, const bgi_call_shape *shape, bool is_rest,
+/* Where micro-batch `number` of a replica, counted over the call, is among those of all replicas. */
+uint64_t bgi_shape_value(const bgi_call_shape *shape, uint64_t number, uint64_t replica);
+
+/* Compiles the task's model in this shape. `is_rest`: the shape is nobody's choice, so limits on it do not apply. */
+bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const bgi_call_shape *shape, bool is_rest,
                               bgi_compiled *out, bg_error *error);
 void bgi_compiled_clear(bgi_compiled *compiled);
 /* Finds the tensor for each input and checks the types of samples. `types` NULL: an infeed brings the data. */
@@ -86,11 +92,16 @@ typedef struct bgi_source {
     bg_loader *own;
     bg_type types[BG_DATASET_MAX_TENSORS]; /* of a sample */
     uint32_t tensor_count;
+    uint32_t *wanted; /* by sample of a call: bits of the tensors that this process reads; NULL: all */
 } bgi_source;
 
 /* `samples`: of a call. */
-bg_status bgi_source_open(const bg_trainer_data *data, uint64_t samples, bgi_source *out, bg_error *error);
+bg_status bgi_source_open(const bg_trainer *trainer, bg_trainer_task task, const bg_trainer_data *data,
+                          uint64_t samples, bgi_source *out, bg_error *error);
 void bgi_source_close(bgi_source *source);
+/* Of several ranks: makes the loader leave out what the devices of this one do not read in the call, which is bound. */
+void bgi_source_want_all(bgi_source *source);
+bg_status bgi_source_want(bgi_source *source, const bgi_compiled *compiled, bg_error *error);
 /* Batches of a pass; 0: nobody knows. */
 uint64_t bgi_source_batch_count(const bgi_source *source);
 
@@ -100,6 +111,8 @@ typedef struct bgi_metric {
     char *name;
     double sum, last; /* weighted */
     uint64_t samples;
+    bool is_count;
+    uint32_t micro_batch; /* of a whole call */
 } bgi_metric;
 
 typedef struct bgi_metrics {
@@ -107,8 +120,8 @@ typedef struct bgi_metrics {
     uint32_t count;
 } bgi_metrics;
 
-/* One for each scalar output. */
-bg_status bgi_metrics_create(const bgi_compiled *compiled, bgi_metrics *out, bg_error *error);
+/* One for each scalar output. `micro_batch`: of the task's whole calls. */
+bg_status bgi_metrics_create(const bgi_compiled *compiled, uint32_t micro_batch, bgi_metrics *out, bg_error *error);
 void bgi_metrics_reset(bgi_metrics *metrics);
 void bgi_metrics_clear(bgi_metrics *metrics);
 void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const bg_trainer_call *call);
@@ -131,18 +144,18 @@ void bgi_predictions_end(bgi_predictions *predictions, bool is_good);
 
 /* ---- reports (report.c) ---- */
 
-bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_stage stage, bg_error *error);
+bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, bg_error *error);
 
 /* ---- the trainer (trainer.c, loop.c) ---- */
 
-typedef struct bgi_stage {
+typedef struct bgi_task {
     bg_options options; /* as they came out */
     bgi_call_shape shape;
     bgi_compiled whole; /* compiled when plan is not NULL */
     bgi_compiled rest;
     bgi_metrics metrics;
     bool has_run; /* `whole` did */
-} bgi_stage;
+} bgi_task;
 
 struct bg_trainer {
     bg_trainer_options options;
@@ -150,19 +163,20 @@ struct bg_trainer {
     bgi_arena arena;                                /* names of arguments */
     bg_weights *weights;
     bool owns_weights;
-    bgi_stage stages[BG_TRAINER_STAGE_COUNT];
-    bg_optimiser optimiser; /* with the numbers of the next call */
-    uint64_t optimiser_version;
+    bgi_task tasks[BG_TRAINER_TASK_COUNT];
+    bg_optimizer optimizer; /* with the numbers of the next call */
+    uint64_t optimizer_version;
     uint64_t step, epoch;
     uint64_t first_epoch, first_batch; /* where the next fit begins */
     bool is_resumed;                   /* the next fit's session has to be told the step */
     bool should_stop, was_stopped;
+    bool has_ranks; /* several processes share the devices */
 };
 
 /* The problems, which end in "; ", as one error; BG_OK when there are none. Clears them. */
-bg_status bgi_trainer_report_problems(bgi_text *problems, const char *of, bg_error *error);
+bg_status bgi_trainer_report_problems(bgi_string *problems, const char *of, bg_error *error);
 /* Adds what is wrong with a strategy, each problem with "; " after it. */
-void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_text *problems);
+void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_string *problems);
 void bgi_trainer_log(const bg_trainer *trainer, bg_log_level level, const char *format, ...) BG_PRINTF(3, 4);
 
 #endif

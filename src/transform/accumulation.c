@@ -11,37 +11,65 @@
  * largest of them: its shares are made once a micro-batch, in the loss's block, and travel back like a gradient. Over
  * several replicas its last micro-batch leaves s x n instead, so that the sum over replicas and 1 / total weight it the
  * same way.
+ *
+ * A loss whose terms are averaged over different elements (loss_terms.c) has accumulators and a scale for each term:
+ *
+ *     update reads  s0 x scale0 + s1 x scale1 + ...
+ *
+ * The counts are known only when the last micro-batch has passed, so that no weighting of one sum could stand for this.
+ *
+ * With canonical reductions sums and totals are trees over micro-batches; counts of an automatic loss scale are whole
+ * numbers in float64, which any order adds up alike.
  */
 #include "core/error.h"
 #include "core/narrow.h"
 #include "ops/ops.h"
+#include "ops/shape.h"
 #include "transform/training.h"
 
 static bool is_running(const bgi_trainer *trainer)
 {
-    return trainer->options->accumulation == BG_ACCUMULATE_MEAN_RUNNING;
+    return trainer->options->numerics.accumulation == BG_ACCUMULATE_MEAN_RUNNING;
 }
 
-/* Those whose gradients are added up. */
-static uint32_t count_replicas(const bgi_trainer *trainer)
+uint32_t bgi_count_data_replicas(const bgi_trainer *trainer)
 {
-    return bgi_graph_data_replicas(trainer->graph, trainer->options->replicas);
+    return bgi_graph_data_replicas(trainer->graph, trainer->options->replicas.count);
 }
 
 static bool sums_replicas(const bg_options *options)
 {
-    return options->replica_reduction == BG_REPLICAS_SUM ||
-           (options->replica_reduction == BG_REPLICAS_LIKE_ACCUMULATION && options->accumulation == BG_ACCUMULATE_SUM);
+    return options->replicas.replica_reduction == BG_REPLICAS_SUM ||
+           (options->replicas.replica_reduction == BG_REPLICAS_LIKE_ACCUMULATION &&
+            options->numerics.accumulation == BG_ACCUMULATE_SUM);
 }
 
 /* ---- the backward phase ---- */
 
-static bg_value add_total(bgi_trainer *trainer)
+/* Where the term's weight is known. */
+static void enter_term_block(const bgi_trainer *trainer, uint32_t term)
+{
+    const bgi_loss_term *of = &trainer->terms[term];
+    const bg_value known = bg_value_is_null(of->weight) ? of->loss : of->weight;
+
+    trainer->graph->current_block = trainer->graph->ops[bgi_graph_value(trainer->graph, known)->op].block;
+}
+
+/* "name" for the first term, "name1" for the next. */
+static const char *name_of_term(const bgi_trainer *trainer, const char *name, uint32_t term)
+{
+    const char *numbered = term == 0 ? name : bgi_arena_format(&trainer->graph->arena, "%s%u", name, (unsigned)term);
+
+    return numbered != NULL ? numbered : name;
+}
+
+static bg_value add_total(bgi_trainer *trainer, uint32_t term)
 {
     const bg_type scalar = bg_scalar(BG_FLOAT32);
 
-    bgi_enter_loss_block(trainer);
-    return bg_graph_variable(trainer->graph, "loss.total_weight", &scalar, BG_ROLE_ACCUMULATOR, NULL);
+    enter_term_block(trainer, term);
+    return bg_graph_variable(trainer->graph, name_of_term(trainer, "loss.total_weight", term), &scalar,
+                             BG_ROLE_ACCUMULATOR, NULL);
 }
 
 static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg_dtype *out, bg_error *error)
@@ -51,52 +79,102 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     const bg_type type = bg_graph_type(trainer->graph, parameter);
 
     *out = bgi_dtype_is_narrow(type.dtype) ? BG_FLOAT32 : type.dtype;
-    if (options->accumulator_type == BG_ACCUMULATOR_SAME)
+    if (options->numerics.accumulator_type == BG_ACCUMULATOR_SAME)
         *out = type.dtype;
-    else if (options->accumulator_type == BG_ACCUMULATOR_GIVEN)
-        *out = options->accumulator_dtype;
-    else if (options->accumulator_type == BG_ACCUMULATOR_CALLBACK)
-        *out = options->choose_accumulator(options->choose_accumulator_user, name, &type);
+    else if (options->numerics.accumulator_type == BG_ACCUMULATOR_GIVEN)
+        *out = options->numerics.accumulator_dtype;
+    else if (options->numerics.accumulator_type == BG_ACCUMULATOR_CALLBACK)
+        *out = options->numerics.choose_accumulator(options->numerics.choose_accumulator_user, name, &type);
     if (!bg_dtype_is_float(*out))
         return bg_error_set(
             error, BG_ERROR_INVALID,
             "accumulator of `%s`: the callback chose %s; it must be float32, bfloat16, float16 or float64", name,
             bg_dtype_name(*out));
-    if (*out != type.dtype && !options->cast_gradients)
+    if (*out != type.dtype && !options->numerics.cast_gradients)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "parameter `%s` is %s and its accumulator %s: the optimiser would get gradients of another "
+                            "parameter `%s` is %s and its accumulator %s: the optimizer would get gradients of another "
                             "type; set cast_gradients, or take BG_ACCUMULATOR_SAME",
                             name, bg_dtype_name(type.dtype), bg_dtype_name(*out));
     return BG_OK;
 }
 
-/* The accumulator of a parameter's gradient in one block. */
-static bg_status add_accumulator(bgi_trainer *trainer, const bgi_parameter_gradient *g, bg_value *out, bg_error *error)
+/* Whether every value of a type is one of the other. */
+static bool is_exact(bg_dtype from, bg_dtype to)
+{
+    return from == to || to == BG_FLOAT64 || (to == BG_FLOAT32 && bgi_dtype_is_narrow(from));
+}
+
+/* Adds `gradient` to the accumulator once a micro-batch; in a tree when the reductions are canonical. A tree of two
+ * leaves is a plain sum, which the op that makes the gradient may do (fuse_accumulation.c). */
+static void accumulate(const bgi_trainer *trainer, const char *name, bg_value accumulator, bg_value gradient,
+                       bg_value factors)
 {
     bg_graph *graph = trainer->graph;
-    const char *suffix = bgi_arena_format(&graph->arena, "accumulator.%s", graph->blocks[g->block].name);
+    const uint32_t micro_batches = trainer->options->execution.gradient_accumulation;
+    const bg_type type = bg_graph_type(graph, accumulator);
+    bg_type partials_type;
+    bg_value partials = {0};
+
+    if (!trainer->options->numerics.canonical_reductions || micro_batches == 1 ||
+        (micro_batches == 2 && is_exact(bg_graph_type(graph, gradient).dtype, type.dtype))) {
+        bgi_accumulate(graph, name, accumulator, gradient, factors);
+        return;
+    }
+    if (bgi_tree_partials(&type, micro_batches, &partials_type)) {
+        partials = bgi_add_training_variable(graph, bg_graph_name(graph, accumulator), "partials", &partials_type,
+                                             BG_ROLE_ACCUMULATOR, (bg_value){0});
+        if (!bg_value_is_null(partials))
+            graph->values[partials.id].is_partial = true;
+    }
+    bgi_accumulate_tree(graph, name, accumulator, gradient, partials, micro_batches);
+}
+
+/* Whether gradient i is the first of several of its parameter, and kept in rows. */
+static bool is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
+                            uint32_t i, const bg_type *kept)
+{
+    const uint32_t parameter = gradients[i].parameter.id;
+    const bool is_first = i == 0 || gradients[i - 1].parameter.id != parameter;
+
+    return is_first && i + 1 < count && gradients[i + 1].parameter.id == parameter &&
+           bgi_count_data_replicas(trainer) == 1 && !trainer->options->numerics.canonical_reductions &&
+           bgi_gradient_is_kept_in_rows(trainer, &gradients[i], kept);
+}
+
+/* The accumulator of a parameter's gradient i, from one term in one block. */
+static bg_status add_accumulator(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
+                                 uint32_t i, bgi_accumulator *out, bg_error *error)
+{
+    const bgi_parameter_gradient *g = &gradients[i];
+    bg_graph *graph = trainer->graph;
+    const char *suffix = bgi_arena_format(&graph->arena, "%s.%s", name_of_term(trainer, "accumulator", g->term),
+                                          graph->blocks[g->block].name);
     bg_type type = bg_graph_type(graph, g->parameter);
 
     BGI_TRY(choose_dtype(trainer, g->parameter, &type.dtype, error));
-    *out = bgi_add_training_variable(graph, bg_graph_name(graph, g->parameter), suffix != NULL ? suffix : "accumulator",
-                                     &type, BG_ROLE_ACCUMULATOR, g->parameter);
+    if (suffix == NULL)
+        return bgi_error_memory(error, "a name", 0);
+    if (is_kept_in_rows(trainer, gradients, count, i, &type))
+        return bgi_accumulate_rows(trainer, g, &type, suffix, out, error);
+    out->gradient = bgi_add_training_variable(graph, bg_graph_name(graph, g->parameter), suffix, &type,
+                                              BG_ROLE_ACCUMULATOR, g->parameter);
     graph->current_block = g->block;
-    bgi_accumulate(graph, NULL, *out, g->gradient, trainer->factors);
+    accumulate(trainer, NULL, out->gradient, g->gradient, trainer->averages[g->term].factors);
     return BG_OK;
 }
 
 bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                                bgi_accumulator *out_accumulators, bg_error *error)
 {
-    const bg_options *options = trainer->options;
-
-    if (is_running(trainer)) {
-        trainer->total = add_total(trainer);
-        trainer->factors = bgi_running_factors(trainer->graph, "loss.shares", trainer->total, trainer->weight,
-                                               options->gradient_accumulation, count_replicas(trainer) > 1);
+    for (uint32_t t = 0; is_running(trainer) && t < trainer->term_count; t++) {
+        bgi_term_average *average = &trainer->averages[t];
+        average->total = add_total(trainer, t);
+        average->factors = bgi_running_factors(trainer->graph, "loss.shares", average->total, trainer->terms[t].weight,
+                                               trainer->options->execution.gradient_accumulation,
+                                               bgi_count_data_replicas(trainer) > 1);
     }
     for (uint32_t i = 0; i < count; i++) {
-        BGI_TRY(add_accumulator(trainer, &gradients[i], &out_accumulators[i].gradient, error));
+        BGI_TRY(add_accumulator(trainer, gradients, count, i, &out_accumulators[i], error));
         out_accumulators[i].counts = bgi_count_gradient(trainer, &gradients[i]);
     }
     return BG_OK;
@@ -104,38 +182,69 @@ bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradien
 
 /* ---- the update ---- */
 
-static void add_constant_scale(bgi_trainer *trainer, double divisor)
+static bg_value add_constant_scale(bgi_trainer *trainer, double divisor)
 {
     const bg_type scalar = bg_scalar(BG_FLOAT32);
     const float scale = 1.0f / (float)divisor;
 
-    trainer->scale = bg_graph_constant(trainer->graph, "gradient.scale", &scalar, &scale);
+    return bg_graph_constant(trainer->graph, "gradient.scale", &scalar, &scale);
 }
 
-/* 1 / total count for a mean, 1 for a sum; over replicas the accumulators hold sums. The loss's scaling is taken out
- * here, before the norm of gradients is bounded and before the optimiser sees them. */
+/* 1 / total count for a mean, 1 for a sum; over replicas the accumulators hold sums. Divided by `scaling`. */
+static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scaling)
+{
+    const bg_options *options = trainer->options;
+    const double replicas = bgi_count_data_replicas(trainer), averaged = sums_replicas(options) ? 1.0 : replicas;
+    const bool is_counted = !bg_value_is_null(trainer->terms[term].weight);
+    bgi_term_average *average = &trainer->averages[term];
+    bg_graph *graph = trainer->graph;
+
+    enter_term_block(trainer, term);
+    if (options->numerics.accumulation == BG_ACCUMULATE_SUM ||
+        (is_running(trainer) && bgi_count_data_replicas(trainer) == 1))
+        return add_constant_scale(trainer, averaged * scaling);
+    if (!is_running(trainer) && !is_counted)
+        return add_constant_scale(trainer, (double)options->execution.gradient_accumulation * averaged * scaling);
+    if (!is_running(trainer)) {
+        graph->phase = BGI_PHASE_BACKWARD;
+        average->total = add_total(trainer, term);
+        accumulate(trainer, "loss.count", average->total, trainer->terms[term].weight, (bg_value){0});
+    }
+    graph->phase = BGI_PHASE_UPDATE;
+    return bgi_total_scale(graph, "gradient.scale", average->total,
+                           (sums_replicas(options) ? replicas : 1.0) / scaling);
+}
+
+/* The loss's scaling is taken out before the norm of gradients is bounded and before the optimizer sees them. Terms
+ * that are averaged differently get their scales first, so that one scale, without the averages, is left. */
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;
-    const double scaling = options->auto_loss_scaling.enabled ? 1.0 : options->loss_scaling, /* else loss_scaling.c */
-        replicas = count_replicas(trainer), averaged = sums_replicas(options) ? 1.0 : replicas;
-    bg_graph *graph = trainer->graph;
+    const double scaling =
+        options->numerics.auto_loss_scaling.enabled ? 1.0 : options->numerics.loss_scaling; /* else loss_scaling.c */
 
-    bgi_enter_loss_block(trainer);
-    if (options->accumulation == BG_ACCUMULATE_SUM || (is_running(trainer) && count_replicas(trainer) == 1)) {
-        add_constant_scale(trainer, averaged * scaling);
+    if (trainer->term_count == 1) {
+        trainer->scale = add_term_scale(trainer, 0, scaling);
         return;
     }
-    if (!is_running(trainer) && bg_value_is_null(trainer->weight)) {
-        add_constant_scale(trainer, (double)options->gradient_accumulation * averaged * scaling);
-        return;
-    }
-    if (!is_running(trainer)) {
-        graph->phase = BGI_PHASE_BACKWARD;
-        trainer->total = add_total(trainer);
-        bgi_accumulate(graph, "loss.count", trainer->total, trainer->weight, (bg_value){0});
-    }
-    graph->phase = BGI_PHASE_UPDATE;
-    trainer->scale =
-        bgi_total_scale(graph, "gradient.scale", trainer->total, (sums_replicas(options) ? replicas : 1.0) / scaling);
+    for (uint32_t t = 0; t < trainer->term_count; t++)
+        trainer->averages[t].scale = add_term_scale(trainer, t, 1.0);
+    trainer->scale = add_constant_scale(trainer, scaling);
+}
+
+bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients)
+{
+    bg_value values[BGI_MOST_LOSS_TERMS], scales[BGI_MOST_LOSS_TERMS];
+    const bg_dtype kept = bg_graph_type(trainer->graph, parameter).dtype;
+    uint32_t count = 0;
+
+    if (trainer->term_count == 1)
+        return gradients[0];
+    for (uint32_t t = 0; t < trainer->term_count; t++)
+        if (!bg_value_is_null(gradients[t])) {
+            values[count] = gradients[t];
+            scales[count++] = trainer->averages[t].scale;
+        }
+    return bgi_scaled_sum(trainer->graph, NULL, values, scales, count,
+                          trainer->options->numerics.cast_gradients ? bgi_statistics_dtype(kept) : kept);
 }

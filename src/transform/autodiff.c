@@ -5,7 +5,9 @@
  *
  * needs: a forward graph and a float scalar in it. does: walks the ops backwards and lets each op's gradient rule add
  * ops, which get the block of their forward op and the phase BACKWARD; contributions to one value are added in the
- * order of the walk (last reader first), a fixed order. keeps: the forward ops. Gradients of variables are kept apart
+ * order of the walk (last reader first), a fixed order, in the readers' block when it is one, so that a sum crosses to
+ * the block before and not its summands; those of slices are put together rather than padded and added, so that they
+ * cost their own bytes (slice_gradients.c). keeps: the forward ops. Gradients of variables are kept apart
  * by the block that uses them: blocks are the same under every strategy, stages are not, so that the order of the sum
  * over blocks never depends on the partition.
  */
@@ -16,13 +18,15 @@
 
 #include "core/error.h"
 #include "core/narrow.h"
+#include "kernels/reshape/attributes.h"
 #include "ops/ops.h"
 
 /* One summand of a value's gradient. */
 typedef struct bgi_contribution {
     bg_value gradient;
-    uint32_t block; /* of the op it comes through */
-    uint32_t next;  /* index + 1 of the one before it in the list; 0 ends */
+    const bgi_slice_attributes *slice; /* the gradient is that of these elements; NULL: of all */
+    uint32_t block;                    /* of the op it comes through */
+    uint32_t next;                     /* index + 1 of the one before it in the list; 0 ends */
 } bgi_contribution;
 
 typedef struct bgi_differentiation {
@@ -32,6 +36,10 @@ typedef struct bgi_differentiation {
     uint32_t *newest;      /* by value: index + 1 of its newest contribution */
     bgi_contribution *contributions;
     size_t count, capacity;
+    /* Of the value whose contributions are added: */
+    bg_value *parts;
+    bgi_slice_gradient *slices;
+    size_t part_capacity, slice_capacity;
 } bgi_differentiation;
 
 static void mark_needs(bgi_differentiation *d)
@@ -40,11 +48,11 @@ static void mark_needs(bgi_differentiation *d)
 
     for (size_t v = 1; v < graph->value_count; v++)
         d->needs[v] = graph->values[v].kind == BGI_VALUE_VARIABLE && graph->values[v].role == BG_ROLE_PARAMETER &&
-                      bg_dtype_is_float(graph->values[v].type.dtype);
+                      !graph->values[v].is_frozen && bg_dtype_is_float(graph->values[v].type.dtype);
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bool any = false;
-        if (op->type->gradient == NULL)
+        if (op->type->gradient == NULL || op->phase != BGI_PHASE_FORWARD) /* backward ops of another term */
             continue;
         for (uint32_t i = 0; i < op->input_count; i++)
             any |= d->needs[op->inputs[i].id];
@@ -54,12 +62,13 @@ static void mark_needs(bgi_differentiation *d)
     }
 }
 
-static bool contribute(bgi_differentiation *d, bg_value value, bg_value gradient, uint32_t block)
+static bool contribute(bgi_differentiation *d, bg_value value, bg_value gradient, const bgi_slice_attributes *slice,
+                       uint32_t block)
 {
     if (!bgi_array_reserve((void **)&d->contributions, &d->capacity, d->count + 1, sizeof *d->contributions))
         return false;
     d->contributions[d->count++] =
-        (bgi_contribution){.gradient = gradient, .block = block, .next = d->newest[value.id]};
+        (bgi_contribution){.gradient = gradient, .slice = slice, .block = block, .next = d->newest[value.id]};
     d->newest[value.id] = (uint32_t)d->count;
     return true;
 }
@@ -67,34 +76,78 @@ static bool contribute(bgi_differentiation *d, bg_value value, bg_value gradient
 #define ANY_BLOCK UINT32_MAX
 enum { SUMMED_AT_ONCE = 32 };
 
-/* The sum of a value's contributions (of one block, or of all), oldest first; null when there are none. Long lists are
- * summed in runs from the left, so the order does not change with their length. */
-static bg_value sum_contributions(bgi_differentiation *d, bg_value value, uint32_t block)
+/* In runs from the left, so that the order does not change with the number. */
+static bg_value sum_parts(bg_graph *graph, const bg_value *parts, size_t count)
 {
-    bg_value parts[SUMMED_AT_ONCE];
-    uint32_t count = 0, oldest = 0, previous = 0;
+    bg_value run[SUMMED_AT_ONCE];
+    uint32_t length = 0;
 
-    /* The list runs from the newest: turn it round (each list is summed once a block, so links are restored below). */
-    for (uint32_t c = d->newest[value.id]; c != 0;) {
-        const uint32_t next = d->contributions[c - 1].next;
-        d->contributions[c - 1].next = previous;
-        previous = oldest = c;
-        c = next;
-    }
-    for (uint32_t c = oldest, after = 0; c != 0;) {
-        const uint32_t next = d->contributions[c - 1].next;
-        if (block == ANY_BLOCK || d->contributions[c - 1].block == block) {
-            if (count == SUMMED_AT_ONCE) {
-                parts[0] = bgi_add_n(d->graph, NULL, parts, count);
-                count = 1;
-            }
-            parts[count++] = d->contributions[c - 1].gradient;
+    for (size_t i = 0; i < count; i++) {
+        if (length == SUMMED_AT_ONCE) {
+            run[0] = bgi_add_n(graph, NULL, run, length);
+            length = 1;
         }
-        d->contributions[c - 1].next = after;
-        after = c;
-        c = next;
+        run[length++] = parts[i];
     }
-    return count == 0 ? (bg_value){0} : bgi_add_n(d->graph, NULL, parts, count);
+    return length == 0 ? (bg_value){0} : bgi_add_n(graph, NULL, run, length);
+}
+
+/* The sum of a value's contributions (of one block, or of all), oldest first; null when there are none. Those of slices
+ * are put together first, in the place of the oldest of them. */
+static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint32_t block, bg_value *out,
+                                   bg_error *error)
+{
+    const bg_type whole = bg_graph_type(d->graph, value);
+    size_t part_count = 0, slice_count = 0, place = 0, joined_count = 0;
+
+    *out = (bg_value){0};
+    /* The list runs from the newest. */
+    for (uint32_t c = d->newest[value.id]; c != 0; c = d->contributions[c - 1].next) {
+        const bgi_contribution *contribution = &d->contributions[c - 1];
+        if (block != ANY_BLOCK && contribution->block != block)
+            continue;
+        if (!bgi_array_reserve((void **)&d->parts, &d->part_capacity, part_count + 1, sizeof *d->parts) ||
+            !bgi_array_reserve((void **)&d->slices, &d->slice_capacity, slice_count + 1, sizeof *d->slices))
+            return bgi_error_memory(error, "gradients", (part_count + slice_count) * sizeof *d->slices);
+        if (contribution->slice == NULL) {
+            d->parts[part_count++] = contribution->gradient;
+        } else {
+            d->slices[slice_count++] = (bgi_slice_gradient){.gradient = contribution->gradient,
+                                                            .axis = contribution->slice->axis,
+                                                            .start = contribution->slice->start,
+                                                            .stop = contribution->slice->stop};
+            place = part_count; /* so many are newer than the oldest slice */
+        }
+    }
+    if (slice_count > 0) {
+        BGI_TRY(bgi_join_slice_gradients(d->graph, &whole, d->slices, slice_count, &joined_count, error));
+        if (!bgi_array_reserve((void **)&d->parts, &d->part_capacity, part_count + joined_count, sizeof *d->parts))
+            return bgi_error_memory(error, "gradients", (part_count + joined_count) * sizeof *d->parts);
+        memmove(d->parts + place + joined_count, d->parts + place, (part_count - place) * sizeof *d->parts);
+        for (size_t i = 0; i < joined_count; i++) /* what is turned round below */
+            d->parts[place + i] = d->slices[joined_count - 1 - i].gradient;
+        part_count += joined_count;
+    }
+    for (size_t i = 0; i < part_count / 2; i++) {
+        const bg_value other = d->parts[i];
+        d->parts[i] = d->parts[part_count - 1 - i];
+        d->parts[part_count - 1 - i] = other;
+    }
+    *out = sum_parts(d->graph, d->parts, part_count);
+    return bg_graph_check(d->graph, error);
+}
+
+/* The block of all of a value's contributions; `other` when there are several blocks, or none. */
+static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value, uint32_t other)
+{
+    const uint32_t newest = d->newest[value.id];
+
+    if (newest == 0)
+        return other;
+    for (uint32_t c = newest; c != 0; c = d->contributions[c - 1].next)
+        if (d->contributions[c - 1].block != d->contributions[newest - 1].block)
+            return other;
+    return d->contributions[newest - 1].block;
 }
 
 /* What a rule returned must be what the engine can add up: library and users' ops alike. */
@@ -134,17 +187,22 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
         any_input |= needs[i] = d->needs[op.inputs[i].id];
     if (!any_input || op.type->gradient == NULL)
         return BG_OK;
-    d->graph->current_block = op.block;
     for (uint32_t i = 0; i < op.output_count; i++)
         if (op.outputs[i].id != 0) {
-            output_gradients[i] = sum_contributions(d, op.outputs[i], ANY_BLOCK);
+            d->graph->current_block = find_readers_block(d, op.outputs[i], op.block);
+            BGI_TRY(sum_contributions(d, op.outputs[i], ANY_BLOCK, &output_gradients[i], error));
             any_output |= !bg_value_is_null(output_gradients[i]);
         }
     if (!any_output)
         return bg_graph_check(d->graph, error);
+    d->graph->current_block = op.block;
+    if (op.type == &bgi_op_slice && ((const bgi_slice_attributes *)op.attributes)->step == 1)
+        return contribute(d, op.inputs[0], output_gradients[0], op.attributes, op.block)
+                   ? BG_OK
+                   : bgi_error_memory(error, "gradients", d->count * sizeof *d->contributions);
     status = op.type->gradient(&gradient, error);
     if (status != BG_OK) {
-        bg_error_set(error, status, "the gradient rule failed without saying why");
+        bgi_error_unexplained(error, status, "the gradient rule");
         return bg_error_context(error, status, "gradient of %s `%s`", op.type->name, op.name);
     }
     BGI_TRY(bg_graph_check(d->graph, error));
@@ -152,7 +210,7 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
         if (!needs[i] || bg_value_is_null(input_gradients[i]))
             continue;
         BGI_TRY(check_input_gradient(d->graph, &op, i, input_gradients[i], error));
-        if (!contribute(d, op.inputs[i], input_gradients[i], op.block))
+        if (!contribute(d, op.inputs[i], input_gradients[i], NULL, op.block))
             return bgi_error_memory(error, "gradients", d->count * sizeof *d->contributions);
     }
     return BG_OK;
@@ -168,28 +226,22 @@ static bg_value scale_seed(bg_graph *graph, bg_value seed, bg_value scale)
 }
 
 /* The gradient of the loss itself, made in the loss's block. */
-static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted, double scaling, bg_value scale,
-                           bg_value *out_weight, bg_error *error)
+static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bg_value weight, double scaling, bg_value scale,
+                           bg_error *error)
 {
     bg_graph *graph = d->graph;
     const bgi_value *value = bgi_graph_value(graph, loss);
-    bool is_mixed = false;
     uint32_t block; /* ops move when one is added */
     bg_value seed;
 
-    *out_weight = (bg_value){0};
     if (value->kind != BGI_VALUE_RESULT || value->type.rank != 0 || !bg_dtype_is_float(value->type.dtype)) {
         char text[BG_TYPE_TEXT_BYTES];
         return bg_error_set(error, BG_ERROR_SHAPE, "the loss `%s` is %s; it must be a float scalar that an op computes",
                             value->name, bg_type_text(&value->type, text));
     }
     graph->current_block = block = graph->ops[value->op].block;
-    if (weighted)
-        *out_weight = bgi_find_loss_weight(graph, loss, &is_mixed);
-    if (is_mixed)
-        *out_weight = (bg_value){0};
-    if (!bg_value_is_null(*out_weight)) {
-        seed = *out_weight;
+    if (!bg_value_is_null(weight)) {
+        seed = weight;
         if (bg_graph_type(graph, seed).dtype != value->type.dtype)
             seed = bg_cast(graph, "loss.seed", seed, value->type.dtype);
     } else {
@@ -207,7 +259,7 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bool weighted,
     else if (scaling != 1.0)
         seed = bg_scale(graph, "loss.scaled_seed", seed, scaling, 0.0);
     BGI_TRY(bg_graph_check(graph, error));
-    if (!contribute(d, loss, seed, block))
+    if (!contribute(d, loss, seed, NULL, block))
         return bgi_error_memory(error, "gradients", sizeof *d->contributions);
     return BG_OK;
 }
@@ -223,15 +275,18 @@ static bg_status collect(bgi_differentiation *d, bgi_parameter_gradient **out, u
             continue;
         for (uint32_t block = 0; block < d->graph->block_count; block++) {
             bg_value gradient;
+            bg_status status;
             d->graph->current_block = block;
-            gradient = sum_contributions(d, (bg_value){v}, block);
-            if (bg_value_is_null(gradient))
+            status = sum_contributions(d, (bg_value){v}, block, &gradient, error);
+            if (status == BG_OK && bg_value_is_null(gradient))
                 continue;
-            if (!bgi_array_reserve((void **)&gradients, &capacity, count + 1, sizeof *gradients)) {
+            if (status == BG_OK && !bgi_array_reserve((void **)&gradients, &capacity, count + 1, sizeof *gradients))
+                status = bgi_error_memory(error, "gradients", count * sizeof *gradients);
+            if (status != BG_OK) {
                 free(gradients);
-                return bgi_error_memory(error, "gradients", count * sizeof *gradients);
+                return status;
             }
-            gradients[count++] = (bgi_parameter_gradient){{v}, block, gradient};
+            gradients[count++] = (bgi_parameter_gradient){.parameter = {v}, .block = block, .gradient = gradient};
         }
     }
     *out = gradients;
@@ -239,9 +294,8 @@ static bg_status collect(bgi_differentiation *d, bgi_parameter_gradient **out, u
     return bg_graph_check(d->graph, error);
 }
 
-bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling, bg_value scale,
-                            bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_value *out_weight,
-                            bg_error *error)
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, double scaling, bg_value scale,
+                            bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_error *error)
 {
     bgi_differentiation d = {.graph = graph, .forward_values = graph->value_count};
     const size_t forward_ops = graph->op_count;
@@ -256,12 +310,13 @@ bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, doubl
     }
     mark_needs(&d);
     if (!d.needs[loss.id]) {
-        status = bg_error_set(error, BG_ERROR_INVALID, "the loss `%s` depends on no parameter: nothing can be trained",
+        status = bg_error_set(error, BG_ERROR_INVALID,
+                              "the loss `%s` depends on no parameter that is not frozen: nothing can be trained",
                               bg_graph_name(graph, loss));
         goto cleanup;
     }
     graph->phase = BGI_PHASE_BACKWARD;
-    BGI_TRY_CLEANUP(seed_loss(&d, loss, weighted, scaling, scale, out_weight, error));
+    BGI_TRY_CLEANUP(seed_loss(&d, loss, weight, scaling, scale, error));
     for (size_t o = forward_ops; o-- > 0;)
         BGI_TRY_CLEANUP(differentiate_op(&d, (uint32_t)o, error));
     BGI_TRY_CLEANUP(collect(&d, out_gradients, out_count, error));
@@ -269,6 +324,8 @@ cleanup:
     free(d.needs);
     free(d.newest);
     free(d.contributions);
+    free(d.parts);
+    free(d.slices);
     if (status != BG_OK) {
         free(*out_gradients);
         *out_gradients = NULL;

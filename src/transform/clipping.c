@@ -3,12 +3,19 @@
  *
  *     each parameter's stage           the loss's stage                              every stage
  *     square_sum(gradient)      -->    add_n in the parameters' order, clip_scale -->  update with the smaller scale
+ *     [pieces]                         [pieces], which clip_scale adds up in order
  *
  * needs: the final gradients, and a scale for them. does: replaces the scale by scale x maximum / max(norm, maximum),
  * with norm = scale x sqrt(sum of squares). What crosses stages makes the update's levels: a barrier between the last
  * backward and the first update. The output is of the norm before, and holds up no update. Each sum of squares has an
  * order by shape, and the parameters' order does not depend on stages: neither do the bits. A norm below the maximum
  * leaves the scale's bits alone.
+ *
+ * With R data-parallel replicas the squares are summed for each of R pieces of a gradient (sharding.c), whoever has
+ * which: a replica that gets the sum of a piece alone has that piece's row, and zeros in the others; one that gets all
+ * of a gradient has all rows. Sums of squares grow with each term, whatever is rounded, so the largest of a row over
+ * the replicas is that of the one that had the piece: replicas meet once, when the parameters have been added up. With
+ * canonical reductions, whose bits do not depend on R, there is one piece and everybody reads all of it.
  *
  * Of parameters that a mesh cuts, replicas along the axes of the cut have different squares. These are added up first,
  * then over the replicas, once for each set of axes: every element of the whole model counts once, and padding, whose
@@ -62,23 +69,27 @@ bg_value bgi_sum_gradients(bg_graph *graph, const char *name, const bgi_final_gr
 bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count, bg_error *error)
 {
     bg_graph *graph = trainer->graph;
-    const double maximum = trainer->options->max_gradient_norm;
+    const double maximum = trainer->options->numerics.max_gradient_norm;
     const bool bounds = maximum > 0.0 && !isinf(maximum);
+    const bool is_canonical = trainer->options->numerics.canonical_reductions;
+    const uint32_t pieces = is_canonical ? 1 : bgi_graph_data_replicas(graph, trainer->options->replicas.count);
     bg_value *squares, sum;
 
-    if (!bounds && !trainer->options->output_gradient_norm)
+    if (!bounds && !trainer->options->reporting.output_gradient_norm)
         return BG_OK;
     squares = calloc(2 * (size_t)count + 1, sizeof *squares); /* and room for some of them */
     if (squares == NULL)
         return bgi_error_memory(error, "sums of squares", count * sizeof *squares);
     for (uint32_t i = 0; i < count; i++) {
         graph->current_block = gradients[i].block;
-        squares[i] = bgi_square_sum(graph, NULL, gradients[i].gradient);
+        squares[i] = bgi_square_sum(graph, NULL, gradients[i].gradient, pieces);
     }
     bgi_enter_loss_block(trainer);
     sum = bgi_sum_gradients(graph, "gradient.squares", gradients, squares, count, squares + count);
     free(squares);
-    if (trainer->options->output_gradient_norm)
+    if (bgi_asks_for_pieces(trainer->options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
+        sum = bgi_all_reduce_data(graph, "gradient.squares.all", sum, BG_REDUCE_MAX, pieces);
+    if (trainer->options->reporting.output_gradient_norm)
         bg_graph_output(graph, BGI_GRADIENT_NORM, bgi_gradient_norm(graph, "gradient.norm", sum, trainer->scale));
     if (bounds)
         trainer->scale = bgi_clip_scale(graph, "gradient.clip", sum, trainer->scale, maximum);

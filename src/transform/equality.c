@@ -15,7 +15,11 @@
 #include "transform/transform.h"
 
 #include "core/error.h"
-#include "kernels/attributes.h"
+#include "kernels/attention/attributes.h"
+#include "kernels/collective/attributes.h"
+#include "kernels/dropout/attributes.h"
+#include "kernels/embedding/attributes.h"
+#include "kernels/loss/attributes.h"
 #include "ops/ops.h"
 
 enum { TENSOR_AXES = BG_MESH_TENSOR_1 | BG_MESH_TENSOR_2 };
@@ -41,7 +45,9 @@ static uint32_t find_place_axes(const bgi_op *op)
         return ((const bgi_embedding_backward_attributes *)op->attributes)->forward.axis;
     if (op->type == &bgi_op_dropout)
         return ((const bgi_dropout_attributes *)op->attributes)->axis;
-    if (op->type == &bgi_op_attention || op->type == &bgi_op_attention_backward || op->type == &bgi_op_attention_cached)
+    if (op->type == &bgi_op_attention || op->type == &bgi_op_attention_backward ||
+        op->type == &bgi_op_attention_cached || op->type == &bgi_op_dot_product_attention ||
+        op->type == &bgi_op_dot_product_attention_backward || op->type == &bgi_op_dot_product_attention_bias_backward)
         return ((const bgi_attention_attributes *)op->attributes)->axis;
     if (op->type == &bgi_op_cross_entropy_backward || op->type == &bgi_op_logit_maximum ||
         op->type == &bgi_op_logit_sums || op->type == &bgi_op_sharded_cross_entropy)
@@ -76,7 +82,7 @@ static uint8_t find_leaf_axes(const bg_graph *graph, uint32_t id)
 
 bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t **out, bg_error *error)
 {
-    uint8_t *axes = bgi_arena_take(arena, graph->value_count, sizeof *axes);
+    uint8_t *axes = bgi_arena_allocate(arena, graph->value_count, sizeof *axes);
     bool has_changed = true;
 
     if (axes == NULL)

@@ -18,6 +18,8 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "kernels/elementwise/attributes.h"
+#include "kernels/linear/attributes.h"
 #include "ops/ops.h"
 
 typedef struct bgi_joiner {
@@ -90,7 +92,7 @@ static bool match_bias(const bgi_joiner *j, const bgi_op *product, const bgi_op 
            bg_type_equal(&sum, &t) && bg_type_equal(&bias, &vector) && j->readers[add->inputs[0].id] == 1;
 }
 
-/* y = function(sum). The logarithm has no fast kernel, so that a product with it would have none. */
+/* y = function(sum). Not every function can follow a product. */
 static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *out)
 {
     const bg_unary function = ((const bgi_unary_attributes *)unary->attributes)->function;
@@ -101,16 +103,18 @@ static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *
     if (out->attributes.keeps_sum && (unary->phase == BGI_PHASE_BACKWARD || unary->phase == BGI_PHASE_WEIGHTS ||
                                       !j->is_kept[j->roots[unary->outputs[0].id].id]))
         return false;
-    return function != BG_LOG;
+    return bgi_unary_fuses(function);
 }
 
 /* dx = derivative(kept) t */
 static bool match_derivative(const bgi_joiner *j, const bgi_op *product, const bgi_op *backward, bgi_joint *out)
 {
+    const bg_unary function = ((const bgi_unary_attributes *)backward->attributes)->function;
+
     out->attributes.follows = BGI_FOLLOWS_DERIVATIVE;
-    out->attributes.function = (uint8_t)((const bgi_unary_attributes *)backward->attributes)->function;
+    out->attributes.function = (uint8_t)function;
     out->other = backward->inputs[1];
-    return product->input_count == 2 && backward->inputs[1].id == backward->inputs[2].id &&
+    return bgi_unary_fuses(function) && product->input_count == 2 && backward->inputs[1].id == backward->inputs[2].id &&
            j->readers[backward->inputs[0].id] == 1;
 }
 
@@ -136,8 +140,8 @@ static bool join(bgi_joiner *j, bgi_op *op, const bgi_op *next, const bgi_joint 
     bg_graph *graph = j->graph;
     const bg_value sum = op->outputs[0], y = next->outputs[0];
     const uint32_t at = (uint32_t)(op - graph->ops);
-    bg_value *inputs = bgi_arena_take(&graph->arena, op->input_count + 1, sizeof *inputs);
-    bg_value *outputs = bgi_arena_take(&graph->arena, bgi_op_fused_product.output_count, sizeof *outputs);
+    bg_value *inputs = bgi_arena_allocate(&graph->arena, op->input_count + 1, sizeof *inputs);
+    bg_value *outputs = bgi_arena_allocate(&graph->arena, bgi_op_fused_product.output_count, sizeof *outputs);
     const void *attributes = bgi_arena_copy(&graph->arena, &joint->attributes, sizeof joint->attributes);
     const char *name = bgi_arena_format(&graph->arena, "%s+%s", op->name, next->name);
 
@@ -210,10 +214,10 @@ bg_status bgi_fuse_products(bg_graph *graph, const bgi_stages *stages, bg_error 
     bgi_joiner j = {.graph = graph, .stages = stages};
     bg_status status = BG_OK;
 
-    j.roots = bgi_arena_take(&scratch, graph->value_count, sizeof *j.roots);
-    j.readers = bgi_arena_take(&scratch, graph->value_count, sizeof *j.readers);
-    j.is_kept = bgi_arena_take(&scratch, graph->value_count, sizeof *j.is_kept);
-    j.is_absorbed = bgi_arena_take(&scratch, graph->op_count, sizeof *j.is_absorbed);
+    j.roots = bgi_arena_allocate(&scratch, graph->value_count, sizeof *j.roots);
+    j.readers = bgi_arena_allocate(&scratch, graph->value_count, sizeof *j.readers);
+    j.is_kept = bgi_arena_allocate(&scratch, graph->value_count, sizeof *j.is_kept);
+    j.is_absorbed = bgi_arena_allocate(&scratch, graph->op_count, sizeof *j.is_absorbed);
     if (j.roots == NULL || j.readers == NULL || j.is_kept == NULL || j.is_absorbed == NULL ||
         !bgi_find_roots(graph, stages, j.roots)) {
         bgi_arena_clear(&scratch);

@@ -19,6 +19,10 @@
 
 #include <string.h>
 
+#include "kernels/conv/attributes.h"
+#include "kernels/conv_pool/attributes.h"
+#include "kernels/elementwise/attributes.h"
+#include "kernels/pool/attributes.h"
 #include "transform/rebuild.h"
 
 enum { LARGEST_WINDOW = 254 };

@@ -108,7 +108,8 @@ static bg_status make_variable(bg_graph *graph, bg_value input, bg_error *error)
         return bgi_error_memory(error, "a name", 0);
     value->kind = BGI_VALUE_VARIABLE;
     value->role = BG_ROLE_CARRIED;
-    value->variable = graph->variable_count++;
+    value->variable = graph->number_count++;
+    graph->variable_count++;
     return BG_OK;
 }
 
@@ -148,7 +149,7 @@ static bg_status add_condition(bg_graph *graph, const bg_loop *loop, const bg_va
     if (condition->output_count != 1 ||
         bg_type_element_count(&bgi_graph_value(condition, condition->outputs[0].value)->type) != 1)
         return bg_error_set(error, BG_ERROR_INVALID, "loop: the condition has one output, a scalar");
-    map = bgi_arena_take(&scratch, condition->value_count, sizeof *map);
+    map = bgi_arena_allocate(&scratch, condition->value_count, sizeof *map);
     if (map == NULL)
         return bgi_error_memory(error, "a condition", condition->value_count * sizeof *map);
     graph->current_block = block;

@@ -9,13 +9,14 @@
  *
  * needs: the gradients, and a scale for them that knows nothing of the loss's. does: counts how many elements of each
  * micro-batch's gradients are near the end of float16's range, as PopART does, divides the scale by the loss's, and
- * lets the optimiser's numbers say whether the update is skipped (what was accumulated is not finite). keeps: the bits,
+ * lets the optimizer's numbers say whether the update is skipped (what was accumulated is not finite). keeps: the bits,
  * as long as the scale is a power of two and nothing leaves the range. Counts are whole numbers, so that sums over
  * micro-batches and replicas are the same under every strategy. The update waits for all stages, as it does for a norm.
  */
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "kernels/loss_scaling/attributes.h"
 #include "ops/ops.h"
 #include "transform/training.h"
 
@@ -24,10 +25,10 @@
 
 void bgi_add_loss_scale(bgi_trainer *trainer)
 {
-    const bg_initialiser first = {.kind = BG_INITIALISE_CONSTANT, .a = trainer->options->loss_scaling};
+    const bg_initializer first = {.kind = BG_INITIALIZE_CONSTANT, .a = trainer->options->numerics.loss_scaling};
     const bg_type scalar = bg_scalar(BG_FLOAT32), statistics = bg_vector(BG_FLOAT64, BGI_STATISTICS_COUNT);
 
-    if (!trainer->options->auto_loss_scaling.enabled)
+    if (!trainer->options->numerics.auto_loss_scaling.enabled)
         return;
     trainer->loss_scale = bg_graph_variable(trainer->graph, BGI_LOSS_SCALE, &scalar, BG_ROLE_TRAINING, &first);
     trainer->loss_statistics =
@@ -36,7 +37,7 @@ void bgi_add_loss_scale(bgi_trainer *trainer)
 
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient)
 {
-    const bg_auto_loss_scaling *options = &trainer->options->auto_loss_scaling;
+    const bg_auto_loss_scaling *options = &trainer->options->numerics.auto_loss_scaling;
     const bg_type type = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
     bg_graph *graph = trainer->graph;
     const char *name;
@@ -45,8 +46,9 @@ bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *
     if (!options->enabled)
         return (bg_value){0};
     graph->current_block = gradient->block;
-    name = bgi_arena_format(&graph->arena, "%s.counts.%s", bg_graph_name(graph, gradient->parameter),
-                            graph->blocks[gradient->block].name);
+    name = bgi_arena_format(&graph->arena, gradient->term == 0 ? "%s.counts.%s" : "%s.counts.%s.%u",
+                            bg_graph_name(graph, gradient->parameter), graph->blocks[gradient->block].name,
+                            (unsigned)gradient->term);
     variable = bg_graph_variable(graph, name != NULL ? name : "counts", &type, BG_ROLE_ACCUMULATOR, NULL);
     counts = bgi_range_count(graph, NULL, gradient->gradient, RANGE_END * options->bin_edge, false);
     bgi_accumulate(graph, NULL, variable, counts, (bg_value){0});
@@ -66,7 +68,7 @@ static bgi_loss_scale_attributes make_attributes(const bg_auto_loss_scaling *opt
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error)
 {
-    const bg_auto_loss_scaling *options = &trainer->options->auto_loss_scaling;
+    const bg_auto_loss_scaling *options = &trainer->options->numerics.auto_loss_scaling;
     const bgi_loss_scale_attributes attributes = make_attributes(options);
     bg_graph *graph = trainer->graph;
     bg_value *counts, sum, used;

@@ -9,48 +9,26 @@
 #include "transform/transform.h"
 
 #include "core/error.h"
+#include "core/text.h"
 #include "kernels/kernels.h"
-
-static bool matches(const char *pattern, const char *name)
-{
-    const char *star = NULL, *resume = name;
-
-    while (*name != '\0') {
-        if (*pattern == '*') {
-            star = pattern++;
-            resume = name;
-        } else if (*pattern == '?' || *pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star != NULL) {
-            pattern = star + 1;
-            name = ++resume;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*')
-        pattern++;
-    return *pattern == '\0';
-}
 
 bool bgi_rule_matches(const bg_location_rule *rule, bg_location_class location_class, const char *name)
 {
-    return (rule->classes >> location_class & 1) != 0 && matches(rule->pattern, name);
+    return (rule->classes >> location_class & 1) != 0 && bgi_text_matches(rule->pattern, name);
 }
 
 bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
                                      int64_t element_count)
 {
-    bg_tensor_location location = options->locations[location_class];
+    bg_tensor_location location = options->memory.locations[location_class];
 
-    if (location_class == BG_LOCATION_STATE && options->offload_optimiser)
+    if (location_class == BG_LOCATION_STATE && options->memory.offload_optimizer)
         location.place = BG_PLACE_REMOTE;
-    for (uint32_t i = 0; i < options->location_rule_count; i++)
-        if (bgi_rule_matches(&options->location_rules[i], location_class, name))
-            location = options->location_rules[i].location;
+    for (uint32_t i = 0; i < options->memory.location_rule_count; i++)
+        if (bgi_rule_matches(&options->memory.location_rules[i], location_class, name))
+            location = options->memory.location_rules[i].location;
     if (location.place == BG_PLACE_DEFAULT)
-        location.place = options->strategy == BG_STRATEGY_PHASED ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        location.place = options->execution.strategy == BG_STRATEGY_PHASED ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
     if ((uint64_t)element_count < location.minimum_elements_remote)
         location.place = BG_PLACE_DEVICE;
     if ((uint64_t)element_count < location.minimum_elements_sharded)

@@ -76,7 +76,7 @@ static uint32_t level_of_update(const bgi_cutter *c, size_t op_index)
         const bgi_value *value = &c->graph->values[id];
         if (value->kind == BGI_VALUE_RESULT && c->graph->ops[value->op].phase == BGI_PHASE_UPDATE) {
             level = at_least(level, c->levels[value->op] + (c->out->op_stages[value->op] != stage));
-            level = at_least(level, c->write_level[id]); /* changed in place since: loaded optimiser state */
+            level = at_least(level, c->write_level[id]); /* changed in place since: loaded optimizer state */
         } else if (value->kind == BGI_VALUE_VARIABLE && c->writer_stage[id] != NOWHERE) {
             level = at_least(level, c->write_level[id] + (c->writer_stage[id] != stage));
             if (bgi_op_type_writes(op->type, i))
@@ -155,7 +155,7 @@ static bool add_segment(bgi_cutter *c, bgi_segment_kind kind, uint32_t stage, ui
     for (size_t o = 0; o < c->graph->op_count; o++)
         if (c->kinds[o] == kind && out->op_stages[o] == stage && c->levels[o] == level)
             count++;
-    ops = bgi_arena_take(&out->arena, count, sizeof *ops);
+    ops = bgi_arena_allocate(&out->arena, count, sizeof *ops);
     if (ops == NULL)
         return false;
     count = 0;
@@ -178,8 +178,8 @@ static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
 
     for (size_t o = 0; o < c->graph->op_count; o++)
         exists[BGI_SEGMENT_RECOMPUTE] |= c->kinds[o] == BGI_SEGMENT_RECOMPUTE;
-    c->out->segments = bgi_arena_take(&c->out->arena, (size_t)stage_count * (BGI_SEGMENT_UPDATE + c->out->level_count),
-                                      sizeof *c->out->segments);
+    c->out->segments = bgi_arena_allocate(
+        &c->out->arena, (size_t)stage_count * (BGI_SEGMENT_UPDATE + c->out->level_count), sizeof *c->out->segments);
     good = c->out->segments != NULL;
     for (uint32_t kind = 0; kind < BGI_SEGMENT_UPDATE; kind++)
         for (uint32_t stage = 0; good && exists[kind] && stage < stage_count; stage++)
@@ -324,16 +324,16 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
     bgi_arena scratch = {0};
     bg_status status;
 
-    partition.op_segments = bgi_arena_take(&partition.arena, graph->op_count, sizeof(uint32_t));
-    partition.op_stages = bgi_arena_take(&partition.arena, graph->op_count, sizeof(uint32_t));
-    partition.roots = bgi_arena_take(&partition.arena, graph->value_count, sizeof(bg_value));
-    c.kinds = bgi_arena_take(&scratch, graph->op_count, sizeof *c.kinds);
-    c.levels = bgi_arena_take(&scratch, graph->op_count, sizeof *c.levels);
-    c.writer_stage = bgi_arena_take(&scratch, graph->value_count, sizeof *c.writer_stage);
-    c.write_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.write_level);
-    c.read_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.read_level);
-    c.needed_level = bgi_arena_take(&scratch, graph->value_count, sizeof *c.needed_level);
-    partition.first_crossings = bgi_arena_take(&partition.arena, graph->value_count, sizeof(uint32_t));
+    partition.op_segments = bgi_arena_allocate(&partition.arena, graph->op_count, sizeof(uint32_t));
+    partition.op_stages = bgi_arena_allocate(&partition.arena, graph->op_count, sizeof(uint32_t));
+    partition.roots = bgi_arena_allocate(&partition.arena, graph->value_count, sizeof(bg_value));
+    c.kinds = bgi_arena_allocate(&scratch, graph->op_count, sizeof *c.kinds);
+    c.levels = bgi_arena_allocate(&scratch, graph->op_count, sizeof *c.levels);
+    c.writer_stage = bgi_arena_allocate(&scratch, graph->value_count, sizeof *c.writer_stage);
+    c.write_level = bgi_arena_allocate(&scratch, graph->value_count, sizeof *c.write_level);
+    c.read_level = bgi_arena_allocate(&scratch, graph->value_count, sizeof *c.read_level);
+    c.needed_level = bgi_arena_allocate(&scratch, graph->value_count, sizeof *c.needed_level);
+    partition.first_crossings = bgi_arena_allocate(&partition.arena, graph->value_count, sizeof(uint32_t));
     if (partition.op_segments == NULL || partition.op_stages == NULL || partition.roots == NULL || c.kinds == NULL ||
         c.levels == NULL || c.writer_stage == NULL || c.write_level == NULL || c.read_level == NULL ||
         c.needed_level == NULL || partition.first_crossings == NULL ||

@@ -1,5 +1,5 @@
 /*
- * rebuild.c: copying a graph op by op. Variables keep their numbers, so that they are initialised the same.
+ * rebuild.c: copying a graph op by op. Variables keep their numbers, so that they are initialized the same.
  */
 #include "transform/rebuild.h"
 
@@ -17,14 +17,21 @@ static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
     case BGI_VALUE_CONSTANT:
         return bg_graph_constant(rebuild->to, value->name, &value->type, value->data);
     case BGI_VALUE_VARIABLE:
-        copy = bg_graph_variable(rebuild->to, value->name, &value->type, value->role, &value->initialiser);
+        copy = bg_graph_variable(rebuild->to, value->name, &value->type, value->role, &value->initializer);
         if (!bg_value_is_null(copy)) {
             bgi_value *made = &rebuild->to->values[copy.id];
             made->variable = value->variable;
             made->is_remote = value->is_remote;
+            made->is_partial = value->is_partial;
+            made->is_frozen = value->is_frozen;
+            made->has_factors = value->has_factors;
+            made->rate_factor = value->rate_factor;
+            made->decay_factor = value->decay_factor;
             bgi_graph_set_shard(rebuild->to, copy, value->shard);
+            bgi_graph_set_section(rebuild->to, copy, value->section);
             made->owner = rebuild->map[value->owner.id]; /* made before what serves it */
             made->copy_of = rebuild->map[value->copy_of.id];
+            made->shares_home = value->shares_home;
         }
         return copy;
     default:
@@ -48,12 +55,13 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
         bg_block_start(rebuild->to, from->blocks[b].name, from->blocks[b].device);
     for (size_t b = 1; b < rebuild->to->block_count; b++)
         if (from->blocks[b].origin != NULL &&
-            (rebuild->to->blocks[b].origin = bgi_arena_text(&rebuild->to->arena, from->blocks[b].origin)) == NULL)
+            (rebuild->to->blocks[b].origin = bgi_arena_string(&rebuild->to->arena, from->blocks[b].origin)) == NULL)
             bg_graph_fail(rebuild->to, BG_ERROR_MEMORY, "out of memory for block `%s`", from->blocks[b].name);
     /* So do leaves: a run takes inputs, and weight files hold variables, in the order in which they were made. */
     for (uint32_t v = 1; v < from->value_count; v++)
         if (from->values[v].kind != BGI_VALUE_RESULT && (needed == NULL || needed[v]))
             rebuild->map[v] = copy_leaf(rebuild, &from->values[v]);
+    rebuild->to->number_count = from->number_count;
     rebuild->to->random_count = from->random_count;
     return BG_OK;
 }

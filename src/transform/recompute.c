@@ -69,10 +69,10 @@ bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, c
     bgi_recompute r = {.graph = graph, .stages = stages, .op_ns = op_ns};
     bool *is_changing = calloc(graph->value_count, sizeof *is_changing);
 
-    r.roots = bgi_arena_take(&r.arena, graph->value_count, sizeof *r.roots);
-    r.may_repeat = bgi_arena_take(&r.arena, graph->op_count, sizeof *r.may_repeat);
-    r.is_checkpoint = bgi_arena_take(&r.arena, graph->op_count, sizeof *r.is_checkpoint);
-    r.needed_in = bgi_arena_take(&r.arena, graph->value_count, sizeof *r.needed_in);
+    r.roots = bgi_arena_allocate(&r.arena, graph->value_count, sizeof *r.roots);
+    r.may_repeat = bgi_arena_allocate(&r.arena, graph->op_count, sizeof *r.may_repeat);
+    r.is_checkpoint = bgi_arena_allocate(&r.arena, graph->op_count, sizeof *r.is_checkpoint);
+    r.needed_in = bgi_arena_allocate(&r.arena, graph->value_count, sizeof *r.needed_in);
     if (is_changing == NULL || r.roots == NULL || r.may_repeat == NULL || r.is_checkpoint == NULL ||
         r.needed_in == NULL || !bgi_find_roots(graph, stages, r.roots)) {
         free(is_changing);
@@ -208,11 +208,12 @@ static bg_status choose_stage(bgi_recompute *r, uint32_t stage, const bg_options
 {
     const size_t all = bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes;
     const bool is_marked = has_checkpoint(r, stage);
+    const bool is_merged = stage == r->loss_stage && !options->execution.separate_loss;
 
-    if (options->recompute == BG_RECOMPUTE_FRACTION)
-        BGI_TRY(save_share(r, stage, (size_t)((1.0 - options->recompute_fraction) * (double)all), is_kept, is_repeated,
-                           error));
-    else if (is_marked || (options->recompute == BG_RECOMPUTE_STAGE && stage != r->loss_stage))
+    if (options->memory.recompute == BG_RECOMPUTE_FRACTION)
+        BGI_TRY(save_share(r, stage, (size_t)((1.0 - options->memory.recompute_fraction) * (double)all), is_kept,
+                           is_repeated, error));
+    else if (is_marked || (options->memory.recompute == BG_RECOMPUTE_STAGE && !is_merged))
         set_kept(r, stage, false, is_kept);
     /* Behind an op that must be kept there may be more to keep than was saved. */
     if (bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes >= all)
@@ -230,7 +231,7 @@ bg_status bgi_recompute_choose(bgi_recompute *r, const bg_options *options, bool
     for (size_t o = 0; o < r->graph->op_count; o++)
         is_kept[o] = true;
     for (uint32_t stage = 0;
-         status == BG_OK && options->recompute != BG_RECOMPUTE_NONE && stage < r->stages->stage_count; stage++)
+         status == BG_OK && options->memory.recompute != BG_RECOMPUTE_NONE && stage < r->stages->stage_count; stage++)
         status = choose_stage(r, stage, options, is_kept, is_repeated, error);
     free(is_repeated);
     return status;
@@ -392,12 +393,12 @@ bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const b
     bgi_arena scratch = {0};
     bg_status status;
 
-    p.is_repeated = bgi_arena_take(&scratch, graph->op_count, sizeof *p.is_repeated);
-    p.is_wanted = bgi_arena_take(&scratch, graph->op_count, sizeof *p.is_wanted);
-    p.clones = bgi_arena_take(&scratch, graph->value_count, sizeof *p.clones);
-    p.order = bgi_arena_take(&scratch, 2 * graph->op_count, sizeof *p.order);
-    p.wanted = bgi_arena_take(&scratch, graph->op_count, sizeof *p.wanted);
-    p.stack = bgi_arena_take(&scratch, graph->op_count, sizeof *p.stack);
+    p.is_repeated = bgi_arena_allocate(&scratch, graph->op_count, sizeof *p.is_repeated);
+    p.is_wanted = bgi_arena_allocate(&scratch, graph->op_count, sizeof *p.is_wanted);
+    p.clones = bgi_arena_allocate(&scratch, graph->value_count, sizeof *p.clones);
+    p.order = bgi_arena_allocate(&scratch, 2 * graph->op_count, sizeof *p.order);
+    p.wanted = bgi_arena_allocate(&scratch, graph->op_count, sizeof *p.wanted);
+    p.stack = bgi_arena_allocate(&scratch, graph->op_count, sizeof *p.stack);
     if (p.is_repeated == NULL || p.is_wanted == NULL || p.clones == NULL || p.order == NULL || p.wanted == NULL ||
         p.stack == NULL) {
         bgi_arena_clear(&scratch);

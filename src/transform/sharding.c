@@ -1,5 +1,5 @@
 /*
- * sharding.c: replicas share the weight update out: each keeps the optimiser's state of one piece and updates that.
+ * sharding.c: replicas share the weight update out: each keeps the optimizer's state of one piece and updates that.
  *
  *     n elements over R replicas: R pieces of ceil(n / R), the last ones padded
  *
@@ -14,7 +14,8 @@
  * over just these pieces, however many of them an op has).
  *
  * An update is shared out only when every op of the update that touches its weights and state works element by element.
- * A gradient that another op reads as a whole (a norm, say) is still summed for all: that op's business alone.
+ * The squares of a gradient's pieces (clipping.c) are summed where the piece is. A gradient that another op reads as a
+ * whole is still summed for all: that op's business alone.
  */
 #include "transform/transform.h"
 
@@ -22,16 +23,24 @@
 #include <stdio.h>
 
 #include "core/error.h"
+#include "kernels/accumulate/attributes.h"
 #include "ops/ops.h"
 
 /* Operands of all updates. */
 enum { PARAMETER = 0, GRADIENT, FIRST_STATE = 4 };
 
+/* Uses of a value are the ops that have it as an operand, in order, as often as they have it. Whatever is asked of an
+ * update is asked of those: it takes as long as they are many, however large the graph. */
 typedef struct bgi_sharder {
     bg_graph *graph;
     const bg_options *options;
     bgi_arena scratch;
-    uint32_t *member_of; /* by value: index + 1 of the update whose weights or state it is; 0: none */
+    uint32_t *first_use; /* by value, and one behind the last: where its uses begin */
+    uint32_t *uses;      /* indices of ops */
+    uint32_t *returned;  /* by value: how many outputs of the graph it is */
+    uint32_t *member_of; /* by value: index + 1 of the last update whose weights or state it was; 0: none */
+    uint32_t *members;   /* values: of the update that is looked at */
+    size_t member_count;
 } bgi_sharder;
 
 static bool is_update(const bgi_op *op)
@@ -68,6 +77,39 @@ static int64_t count_elements(const bg_graph *graph, bg_value value)
     return bg_type_element_count(&bgi_graph_value(graph, value)->type);
 }
 
+/* ---- uses ---- */
+
+static bg_status find_uses(bgi_sharder *s, bg_error *error)
+{
+    const bg_graph *graph = s->graph;
+    size_t operands = 0;
+
+    for (size_t o = 0; o < graph->op_count; o++)
+        operands += operand_count(&graph->ops[o]);
+    s->first_use = bgi_arena_allocate(&s->scratch, graph->value_count + 2, sizeof *s->first_use);
+    s->uses = bgi_arena_allocate(&s->scratch, operands + 1, sizeof *s->uses);
+    s->returned = bgi_arena_allocate(&s->scratch, graph->value_count, sizeof *s->returned);
+    s->member_of = bgi_arena_allocate(&s->scratch, graph->value_count, sizeof *s->member_of);
+    s->members = bgi_arena_allocate(&s->scratch, graph->value_count, sizeof *s->members);
+    if (s->first_use == NULL || s->uses == NULL || s->returned == NULL || s->member_of == NULL || s->members == NULL)
+        return bgi_error_memory(error, "sharding", (4 * graph->value_count + operands) * sizeof *s->uses);
+    /* Counted two places further on: filling the lists moves each beginning to the place before. */
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < operand_count(&graph->ops[o]); i++)
+            s->first_use[operand_at(&graph->ops[o], i).id + 2]++;
+    for (size_t v = 2; v < graph->value_count + 2; v++)
+        s->first_use[v] += s->first_use[v - 1];
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < operand_count(&graph->ops[o]); i++)
+            s->uses[s->first_use[operand_at(&graph->ops[o], i).id + 1]++] = (uint32_t)o;
+    for (size_t i = 0; i < graph->output_count; i++)
+        s->returned[graph->outputs[i].value.id]++;
+    return BG_OK;
+}
+
+#define FOR_USES(s, value, use)                                                                                        \
+    for (uint32_t use = (s)->first_use[(value).id]; use < (s)->first_use[(value).id + 1]; use++)
+
 /* ---- which updates ---- */
 
 static bool has_state(const bgi_op *update)
@@ -78,13 +120,14 @@ static bool has_state(const bgi_op *update)
 /* Who gets the sum of a piece only can update that piece only, so the state that goes with it is in pieces too. */
 static bg_status check_state(const bg_graph *graph, const bg_options *options, bg_error *error)
 {
-    if (!options->locations[BG_LOCATION_ACCUMULATORS].sharded || options->locations[BG_LOCATION_STATE].sharded)
+    if (!options->memory.locations[BG_LOCATION_ACCUMULATORS].sharded ||
+        options->memory.locations[BG_LOCATION_STATE].sharded)
         return BG_OK;
     for (size_t o = 0; o < graph->op_count; o++)
         if (is_update(&graph->ops[o]) && has_state(&graph->ops[o]))
             return bg_error_set(
                 error, BG_ERROR_INVALID,
-                "options: accumulators are sharded and the optimiser's state is not; a replica that gets "
+                "options: accumulators are sharded and the optimizer's state is not; a replica that gets "
                 "the gradients of a piece can keep the state of that piece only: shard the state too");
     return BG_OK;
 }
@@ -93,7 +136,8 @@ static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_value *value = bgi_graph_value(s->graph, op->inputs[has_state(op) ? FIRST_STATE : GRADIENT]);
 
-    if (has_state(op) && value->kind == BGI_VALUE_RESULT) /* what was loaded has the state's name */
+    /* What was loaded has the state's name, a sum of accumulators that of the first. */
+    while (value->kind == BGI_VALUE_RESULT)
         value = bgi_graph_value(s->graph, s->graph->ops[value->op].inputs[0]);
     return count_elements(s->graph, op->inputs[PARAMETER]) > 1 && /* a piece is less than all */
            bgi_find_location(s->options, has_state(op) ? BG_LOCATION_STATE : BG_LOCATION_ACCUMULATORS, value->name,
@@ -101,30 +145,45 @@ static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
                .sharded;
 }
 
+static bool is_member(const bgi_sharder *s, uint32_t update, bg_value value)
+{
+    return s->member_of[value.id] == update + 1;
+}
+
+static void add_member(bgi_sharder *s, uint32_t update, bg_value value)
+{
+    if (bg_value_is_null(value) || is_member(s, update, value))
+        return;
+    s->member_of[value.id] = update + 1;
+    s->members[s->member_count++] = value.id;
+}
+
 /* Makes the update's weights and state its members, and whatever they are moved from and to. */
 static void collect_members(bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
     const bgi_op *op = &graph->ops[update];
-    bool has_grown = true;
 
-    s->member_of[op->inputs[PARAMETER].id] = update + 1;
+    s->member_count = 0;
+    add_member(s, update, op->inputs[PARAMETER]);
     for (uint32_t i = FIRST_STATE; i < op->input_count; i++)
-        s->member_of[op->inputs[i].id] = update + 1;
-    while (has_grown) {
-        has_grown = false;
-        for (size_t o = 0; o < graph->op_count; o++) {
-            const bgi_op *move = &graph->ops[o];
-            uint32_t touched = 0;
+        add_member(s, update, op->inputs[i]);
+    for (size_t m = 0; m < s->member_count; m++)
+        FOR_USES(s, (bg_value){s->members[m]}, use)
+        {
+            const bgi_op *move = &graph->ops[s->uses[use]];
+
             for (uint32_t i = 0; is_move(move) && i < operand_count(move); i++)
-                touched += s->member_of[operand_at(move, i).id] == update + 1;
-            if (touched == 0 || touched == operand_count(move))
-                continue;
-            for (uint32_t i = 0; i < operand_count(move); i++)
-                s->member_of[operand_at(move, i).id] = update + 1;
-            has_grown = true;
+                add_member(s, update, operand_at(move, i));
         }
-    }
+}
+
+static bool is_input(const bgi_op *op, bg_value value)
+{
+    for (uint32_t i = 0; i < op->input_count; i++)
+        if (op->inputs[i].id == value.id)
+            return true;
+    return false;
 }
 
 /* Nothing but the update itself and moves touches the members in the update; state is touched nowhere else at all. */
@@ -132,14 +191,18 @@ static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
 
-    for (uint32_t o = 0; o < graph->op_count; o++) {
-        const bgi_op *op = &graph->ops[o];
-        if (o == update || is_move(op) || completes(op, &graph->ops[update]))
-            continue;
-        for (uint32_t i = 0; i < op->input_count; i++) {
-            const bgi_value *value = bgi_graph_value(graph, op->inputs[i]);
-            const bool is_weights = value->kind == BGI_VALUE_VARIABLE && value->role != BG_ROLE_STATE;
-            if (s->member_of[op->inputs[i].id] == update + 1 && (op->phase == BGI_PHASE_UPDATE || !is_weights))
+    for (size_t m = 0; m < s->member_count; m++) {
+        const bg_value member = {s->members[m]};
+        const bgi_value *value = bgi_graph_value(graph, member);
+        const bool is_weights = value->kind == BGI_VALUE_VARIABLE && value->role != BG_ROLE_STATE;
+
+        FOR_USES(s, member, use)
+        {
+            const bgi_op *op = &graph->ops[s->uses[use]];
+
+            if (s->uses[use] == update || is_move(op) || completes(op, &graph->ops[update]) || !is_input(op, member))
+                continue;
+            if (op->phase == BGI_PHASE_UPDATE || !is_weights)
                 return false;
         }
     }
@@ -151,37 +214,56 @@ static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 static void mark_value(bgi_sharder *s, bg_value value, bool is_piece)
 {
     bgi_value *marked = &s->graph->values[value.id];
-    const uint32_t replicas = bgi_graph_data_replicas(s->graph, s->options->replicas);
+    const uint32_t replicas = bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 
     marked->piece = (bg_type_element_count(&marked->type) + replicas - 1) / replicas;
     marked->is_piece |= is_piece;
 }
 
-static bool is_read_once(const bg_graph *graph, bg_value value)
+/* A sum of squares for each replica's piece. */
+static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
 {
-    uint32_t reads = 0;
+    const bgi_square_sum_attributes *attributes = op->attributes;
 
-    for (size_t o = 0; o < graph->op_count; o++)
-        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
-            reads += graph->ops[o].inputs[i].id == value.id;
-    for (size_t i = 0; i < graph->output_count; i++)
-        reads += graph->outputs[i].value.id == value.id;
-    return reads == 1;
+    return op->phase == BGI_PHASE_UPDATE && op->type == &bgi_op_square_sum &&
+           attributes->pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 }
 
-/* Sums of accumulators that serve this update alone are made of pieces too. */
+/* By one op that will have pieces, and by sums of squares that may. */
+static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
+{
+    uint32_t reads = s->returned[value.id];
+
+    FOR_USES(s, value, use)
+    reads += !sums_pieces(s, &s->graph->ops[s->uses[use]]);
+    return reads - (bgi_graph_value(s->graph, value)->kind == BGI_VALUE_RESULT) == 1; /* its own op makes it */
+}
+
+static void mark_squares(bgi_sharder *s, bg_value gradient)
+{
+    FOR_USES(s, gradient, use)
+    {
+        bgi_op *op = &s->graph->ops[s->uses[use]];
+
+        if (sums_pieces(s, op) && op->inputs[0].id == gradient.id)
+            op->is_sharded = true;
+    }
+}
+
+/* Sums of accumulators that serve this update and its norm alone are made of pieces too. */
 static void mark_gradient(bgi_sharder *s, bg_value gradient)
 {
     const bgi_value *value = bgi_graph_value(s->graph, gradient);
     bgi_op *op = value->kind == BGI_VALUE_RESULT ? &s->graph->ops[value->op] : NULL;
-    const bool is_sum =
-        op != NULL && op->type == &bgi_op_add_n && op->phase == BGI_PHASE_UPDATE && is_read_once(s->graph, gradient);
+    const bool has_scales = op != NULL && op->type == &bgi_op_scaled_sum;
+    const bool is_sum = op != NULL && (op->type == &bgi_op_add_n || has_scales) && op->phase == BGI_PHASE_UPDATE &&
+                        is_read_in_pieces(s, gradient);
 
     mark_value(s, gradient, is_sum);
     if (!is_sum)
         return;
     op->is_sharded = true;
-    for (uint32_t i = 0; i < op->input_count; i++)
+    for (uint32_t i = 0; i < op->input_count; i += has_scales ? 2 : 1)
         mark_gradient(s, op->inputs[i]);
 }
 
@@ -191,14 +273,20 @@ static void mark_update(bgi_sharder *s, uint32_t update)
 
     graph->ops[update].is_sharded = true;
     mark_gradient(s, graph->ops[update].inputs[GRADIENT]);
-    for (uint32_t v = 1; v < graph->value_count; v++)
-        if (s->member_of[v] == update + 1)
-            mark_value(s, (bg_value){v},
-                       graph->values[v].kind == BGI_VALUE_RESULT || graph->values[v].role == BG_ROLE_STATE);
-    for (size_t o = 0; o < graph->op_count; o++)
-        if (completes(&graph->ops[o], &graph->ops[update]) ||
-            (is_move(&graph->ops[o]) && s->member_of[graph->ops[o].inputs[0].id] == update + 1))
-            graph->ops[o].is_sharded = true;
+    mark_squares(s, graph->ops[update].inputs[GRADIENT]);
+    for (size_t m = 0; m < s->member_count; m++) {
+        const bg_value member = {s->members[m]};
+        const bgi_value *value = bgi_graph_value(graph, member);
+
+        mark_value(s, member, value->kind == BGI_VALUE_RESULT || value->role == BG_ROLE_STATE);
+        FOR_USES(s, member, use)
+        {
+            bgi_op *op = &graph->ops[s->uses[use]];
+
+            if (completes(op, &graph->ops[update]) || is_move(op))
+                op->is_sharded = true;
+        }
+    }
 }
 
 static void mark_whole_reads(bg_graph *graph)
@@ -215,8 +303,8 @@ static void mark_whole_reads(bg_graph *graph)
 
 static void warn(const bg_options *options, const char *text)
 {
-    if (options->log != NULL)
-        options->log(options->log_user, BG_LOG_WARNING, text);
+    if (options->reporting.log != NULL)
+        options->reporting.log(options->reporting.log_user, BG_LOG_WARNING, text);
 }
 
 static void warn_of_whole(const bgi_sharder *s, uint32_t update)
@@ -224,7 +312,7 @@ static void warn_of_whole(const bgi_sharder *s, uint32_t update)
     char text[320];
 
     snprintf(text, sizeof text,
-             "the optimiser's state of `%s` is not sharded: the update reads the whole of its weights or state",
+             "the optimizer's state of `%s` is not sharded: the update reads the whole of its weights or state",
              bg_graph_name(s->graph, s->graph->ops[update].inputs[PARAMETER]));
     warn(s->options, text);
 }
@@ -234,10 +322,10 @@ bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes)
     bool asks = false;
 
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
-        asks = asks || (options->locations[k].sharded && (classes >> k & 1) != 0);
-    for (uint32_t i = 0; i < options->location_rule_count; i++)
-        asks = asks ||
-               (options->location_rules[i].location.sharded && (options->location_rules[i].classes & classes) != 0);
+        asks = asks || (options->memory.locations[k].sharded && (classes >> k & 1) != 0);
+    for (uint32_t i = 0; i < options->memory.location_rule_count; i++)
+        asks = asks || (options->memory.location_rules[i].location.sharded &&
+                        (options->memory.location_rules[i].classes & classes) != 0);
     return asks;
 }
 
@@ -245,33 +333,40 @@ void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, b
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
 
-    if (bgi_graph_data_replicas(graph, options->replicas) == 1 &&
+    if (bgi_graph_data_replicas(graph, options->replicas.count) == 1 &&
         bgi_asks_for_pieces(options, training ? UINT32_MAX & ~activations : weights))
         warn(options, "sharding over replicas has no effect: there is 1 replica");
+}
+
+static bg_status shard(bgi_sharder *s, bg_error *error)
+{
+    const bg_graph *graph = s->graph;
+
+    BGI_TRY(find_uses(s, error));
+    for (uint32_t o = 0; o < graph->op_count; o++) {
+        if (!is_update(&graph->ops[o]) || !is_wanted(s, &graph->ops[o]))
+            continue;
+        collect_members(s, o);
+        if (has_only_elementwise(s, o))
+            mark_update(s, o);
+        else
+            warn_of_whole(s, o);
+    }
+    mark_whole_reads(s->graph);
+    return BG_OK;
 }
 
 bg_status bgi_shard_updates(bg_graph *graph, const bg_options *options, bg_error *error)
 {
     bgi_sharder s = {.graph = graph, .options = options};
+    bg_status status;
 
     if (!bgi_asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
         return BG_OK;
     BGI_TRY(check_state(graph, options, error));
-    if (bgi_graph_data_replicas(graph, options->replicas) == 1)
+    if (bgi_graph_data_replicas(graph, options->replicas.count) == 1)
         return BG_OK;
-    s.member_of = bgi_arena_take(&s.scratch, graph->value_count, sizeof *s.member_of);
-    if (s.member_of == NULL)
-        return bgi_error_memory(error, "sharding", graph->value_count * sizeof *s.member_of);
-    for (uint32_t o = 0; o < graph->op_count; o++) {
-        if (!is_update(&graph->ops[o]) || !is_wanted(&s, &graph->ops[o]))
-            continue;
-        collect_members(&s, o);
-        if (has_only_elementwise(&s, o))
-            mark_update(&s, o);
-        else
-            warn_of_whole(&s, o);
-    }
-    mark_whole_reads(graph);
+    status = shard(&s, error);
     bgi_arena_clear(&s.scratch);
-    return BG_OK;
+    return status;
 }

@@ -7,6 +7,10 @@
  * needs: a training graph with stages. does: the stage whose update op writes the parameter keeps it; each other stage
  * that reads it gets a copy variable, its reads are redirected, and a refresh is appended to the update phase. The
  * gradients already have an accumulator in each block. keeps: every number: a copy has the same bits.
+ *
+ * A copy on the device whose remote store keeps the parameter needs neither a home nor a refresh: it is loaded from
+ * there. That is where the next step begins, as long as the update comes behind all that reads the copy; it does when
+ * the copy's stage contributes to the gradient, which the update waits for.
  */
 #include "transform/transform.h"
 
@@ -17,6 +21,7 @@
 typedef struct bgi_sharing {
     bg_graph *graph;
     const bgi_stages *stages;
+    const bg_options *options; /* or NULL */
     bgi_arena scratch;
     uint32_t *writer;   /* by variable: the one stage whose ops write it; NOWHERE */
     bool *is_updated;   /* by variable: written in the update */
@@ -52,6 +57,34 @@ static bg_status find_writers(bgi_sharing *s, bg_error *error)
     return BG_OK;
 }
 
+/* Whether an op of the stage accumulates a gradient of the variable. */
+static bool contributes(const bgi_sharing *s, uint32_t stage, bg_value variable)
+{
+    for (size_t o = 0; o < s->graph->op_count; o++) {
+        const bgi_op *op = &s->graph->ops[o];
+        if (op->phase == BGI_PHASE_UPDATE || bgi_op_stage(s->stages, op) != stage)
+            continue;
+        for (uint32_t i = 0; i < op->input_count; i++) {
+            const bgi_value *value = bgi_graph_value(s->graph, op->inputs[i]);
+            if (bgi_op_type_writes(op->type, i) && value->role == BG_ROLE_ACCUMULATOR && value->owner.id == variable.id)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool may_share_home(const bgi_sharing *s, uint32_t stage, bg_value variable)
+{
+    const bgi_value *value = bgi_graph_value(s->graph, variable);
+    const uint32_t device = s->stages->stage_devices[stage];
+
+    return s->options != NULL && value->role == BG_ROLE_PARAMETER && device != BG_DEVICE_NONE &&
+           device == s->stages->stage_devices[s->writer[variable.id]] &&
+           bgi_find_location(s->options, BG_LOCATION_WEIGHTS, value->name, bg_type_element_count(&value->type)).place ==
+               BG_PLACE_REMOTE &&
+           contributes(s, stage, variable);
+}
+
 /* A copy of the variable for the stage, in the block of the op that reads it first. */
 static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                           bg_error *error)
@@ -65,9 +98,12 @@ static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uin
         return bgi_error_memory(error, "a name", 0);
     graph->current_block = block;
     graph->phase = BGI_PHASE_UPDATE;
-    operands[0] = bg_graph_variable(graph, name, &original.type, original.role, &original.initialiser);
+    operands[0] = bg_graph_variable(graph, name, &original.type, original.role, &original.initializer);
     BGI_TRY(bg_graph_check(graph, error));
     graph->values[operands[0].id].copy_of = variable;
+    graph->values[operands[0].id].shares_home = may_share_home(s, stage, variable);
+    if (graph->values[operands[0].id].shares_home)
+        return (*out = operands[0], BG_OK);
     bg_graph_add(graph, &bgi_op_refresh, NULL, operands, 2, NULL, NULL);
     BGI_TRY(bg_graph_check(graph, error));
     *out = operands[0];
@@ -122,17 +158,18 @@ static size_t count_reads(const bg_graph *graph)
     return count;
 }
 
-bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, bg_error *error)
+bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
+                                    bg_error *error)
 {
-    bgi_sharing s = {.graph = graph, .stages = stages, .first_copy = (uint32_t)graph->value_count};
+    bgi_sharing s = {.graph = graph, .stages = stages, .options = options, .first_copy = (uint32_t)graph->value_count};
     const size_t op_count = graph->op_count, most = count_reads(graph);
     bg_status status = BG_OK;
 
-    s.writer = bgi_arena_take(&s.scratch, graph->value_count, sizeof *s.writer);
-    s.is_updated = bgi_arena_take(&s.scratch, graph->value_count, sizeof *s.is_updated);
-    s.newest = bgi_arena_take(&s.scratch, graph->value_count, sizeof *s.newest);
-    s.previous = bgi_arena_take(&s.scratch, most, sizeof *s.previous);
-    s.stage_of = bgi_arena_take(&s.scratch, most, sizeof *s.stage_of);
+    s.writer = bgi_arena_allocate(&s.scratch, graph->value_count, sizeof *s.writer);
+    s.is_updated = bgi_arena_allocate(&s.scratch, graph->value_count, sizeof *s.is_updated);
+    s.newest = bgi_arena_allocate(&s.scratch, graph->value_count, sizeof *s.newest);
+    s.previous = bgi_arena_allocate(&s.scratch, most, sizeof *s.previous);
+    s.stage_of = bgi_arena_allocate(&s.scratch, most, sizeof *s.stage_of);
     if (s.writer == NULL || s.is_updated == NULL || s.newest == NULL || s.previous == NULL || s.stage_of == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "shared variables", graph->value_count * sizeof *s.writer));
     BGI_TRY_CLEANUP(find_writers(&s, error));

@@ -27,7 +27,7 @@ typedef struct bgi_span {
 typedef struct bgi_stage_reader {
     const bg_graph *graph;
     bgi_stages *stages;
-    bool merges_neighbours;
+    bool merges_neighbors;
     uint32_t written;    /* stages read so far, as the writer counts them */
     uint32_t phase;      /* that is being read */
     bool is_phase_begin; /* no stage of the phase yet */
@@ -60,13 +60,13 @@ static bgi_span trim(bgi_span span)
 
 static bg_status unknown_block(const bgi_stage_reader *r, bgi_span name)
 {
-    bgi_text names = {0};
+    bgi_string names = {0};
 
     for (size_t b = 1; b < r->graph->block_count; b++)
-        bgi_text_add(&names, "%s`%s`", b == 1 ? "" : ", ", r->graph->blocks[b].name);
+        bgi_string_add(&names, "%s`%s`", b == 1 ? "" : ", ", r->graph->blocks[b].name);
     bg_error_set(r->error, BG_ERROR_NOT_FOUND, "stages: block `%.*s` is not in the model; its blocks are %s",
                  (int)(name.end - name.begin), name.begin, names.data != NULL ? names.data : "none");
-    bgi_text_clear(&names);
+    bgi_string_clear(&names);
     return BG_ERROR_NOT_FOUND;
 }
 
@@ -135,12 +135,12 @@ static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, 
     return BG_OK;
 }
 
-/* Neighbours on one device are one stage: nothing lies between. */
+/* Neighbors on one device are one stage: nothing lies between. */
 static bool joins_last(const bgi_stage_reader *r, uint32_t device)
 {
     const bgi_stages *stages = r->stages;
 
-    return r->merges_neighbours && device != BG_DEVICE_NONE && stages->stage_count > 0 && !r->is_phase_begin &&
+    return r->merges_neighbors && device != BG_DEVICE_NONE && stages->stage_count > 0 && !r->is_phase_begin &&
            r->last_is_alone && r->this_is_alone && stages->stage_devices[stages->stage_count - 1] == device;
 }
 
@@ -181,11 +181,10 @@ static bg_status read_position(bgi_stage_reader *r, bgi_span position)
     return BG_OK;
 }
 
-bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbours, bgi_stages *stages,
+bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbors, bgi_stages *stages,
                           bg_error *error)
 {
-    bgi_stage_reader reader = {
-        .graph = graph, .stages = stages, .merges_neighbours = merges_neighbours, .error = error};
+    bgi_stage_reader reader = {.graph = graph, .stages = stages, .merges_neighbors = merges_neighbors, .error = error};
     bgi_span rest = {text, text + strlen(text)}, phase, position;
 
     stages->has_phases = strchr(text, ';') != NULL;

@@ -2,7 +2,7 @@
  * stages.c: which stage each block belongs to, and which devices its blocks or the text ask for.
  *
  * Single: everything is stage 0. By a text: stage_text.c. Automatic: blocks in the order in which they are met; either
- * neighbours with one device id form a stage (without ids each block does), or each block is the next stage.
+ * neighbors with one device id form a stage (without ids each block does), or each block is the next stage.
  * Ops before the first annotation belong to stage 0. Stages without a device are placed later, by the schedule.
  */
 #include "transform/transform.h"
@@ -13,36 +13,6 @@
 #include "core/error.h"
 
 #define NO_STAGE UINT32_MAX
-
-void bgi_stages_clear(bgi_stages *stages)
-{
-    free(stages->stage_devices);
-    free(stages->stage_positions);
-    free(stages->stage_phases);
-    free(stages->block_stages);
-    memset(stages, 0, sizeof *stages);
-}
-
-static bool append(uint32_t **array, uint32_t count, uint32_t value)
-{
-    uint32_t *grown = realloc(*array, (count + 1) * sizeof *grown);
-
-    if (grown == NULL)
-        return false;
-    *array = grown;
-    grown[count] = value;
-    return true;
-}
-
-bool bgi_stages_add(bgi_stages *stages, uint32_t device, uint32_t position, uint32_t phase)
-{
-    if (!append(&stages->stage_devices, stages->stage_count, device) ||
-        !append(&stages->stage_positions, stages->stage_count, position) ||
-        !append(&stages->stage_phases, stages->stage_count, phase))
-        return false;
-    stages->stage_count++;
-    return true;
-}
 
 /* A stage after the others, in a phase of its own. */
 static bg_status add_next(bgi_stages *stages, uint32_t device, bg_error *error)
@@ -83,7 +53,7 @@ static bg_status check_devices_given(const bgi_block *block, const bgi_block **w
                         (*with)->name, (*with)->device, (*without)->name);
 }
 
-static bg_status assign_automatic(const bg_graph *graph, const bg_options *options, bool merges_neighbours,
+static bg_status assign_automatic(const bg_graph *graph, const bg_options *options, bool merges_neighbors,
                                   bgi_stages *stages, bg_error *error)
 {
     const bgi_block *with_device = NULL, *without_device = NULL;
@@ -95,16 +65,17 @@ static bg_status assign_automatic(const bg_graph *graph, const bg_options *optio
             continue;
         BGI_TRY(check_devices_given(block, &with_device, &without_device, error));
         /* What precedes the first block is on device 0, as the first of the devices. */
-        if (stages->stage_count == 0 && options->auto_stage == BG_AUTO_STAGE_INCREMENT && has_first_ops(graph))
+        if (stages->stage_count == 0 && options->execution.auto_stage == BG_AUTO_STAGE_INCREMENT &&
+            has_first_ops(graph))
             BGI_TRY(add_next(stages, block->device == BG_DEVICE_NONE ? BG_DEVICE_NONE : 0, error));
-        if (!(merges_neighbours && block->device != BG_DEVICE_NONE && is_on_last_device(stages, block->device)))
+        if (!(merges_neighbors && block->device != BG_DEVICE_NONE && is_on_last_device(stages, block->device)))
             BGI_TRY(add_next(stages, block->device, error));
         stages->block_stages[b] = stages->stage_count - 1;
     }
     return stages->stage_count == 0 ? add_next(stages, BG_DEVICE_NONE, error) : BG_OK;
 }
 
-bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbours, bgi_stages *out,
+bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbors, bgi_stages *out,
                             bg_error *error)
 {
     bgi_stages stages = {0};
@@ -114,14 +85,15 @@ bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bo
     if (stages.block_stages == NULL)
         return bgi_error_memory(error, "stages", graph->block_count * sizeof *stages.block_stages);
     for (size_t b = 0; b < graph->block_count; b++)
-        stages.block_stages[b] = options->strategy == BG_STRATEGY_SINGLE || b == 0 ? 0 : NO_STAGE;
-    if (options->strategy == BG_STRATEGY_SINGLE) {
+        stages.block_stages[b] = options->execution.strategy == BG_STRATEGY_SINGLE || b == 0 ? 0 : NO_STAGE;
+    if (options->execution.strategy == BG_STRATEGY_SINGLE) {
         BGI_TRY_CLEANUP(add_next(&stages, 0, error));
         *out = stages;
         return BG_OK;
     }
-    BGI_TRY_CLEANUP(options->stages != NULL ? bgi_read_stages(graph, options->stages, merges_neighbours, &stages, error)
-                                            : assign_automatic(graph, options, merges_neighbours, &stages, error));
+    BGI_TRY_CLEANUP(options->execution.stages != NULL
+                        ? bgi_read_stages(graph, options->execution.stages, merges_neighbors, &stages, error)
+                        : assign_automatic(graph, options, merges_neighbors, &stages, error));
     BGI_TRY_CLEANUP(bgi_check_stages(graph, &stages, error));
     *out = stages;
     return BG_OK;

@@ -4,14 +4,15 @@
  *     d w (one micro-batch)   =>   accumulate(w.accumulator, d w)                         once a micro-batch
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
- * needs: a forward graph with a loss. does: differentiates; gives each parameter one accumulator a block that uses it
- * (accumulation.c); sums those in block order; adapts the loss's scale (loss_scaling.c) and bounds their norm
- * (clipping.c) when asked; appends the optimiser's
- * update in the block that uses the parameter first. With offloaded state the update is wrapped in a load and a store.
- * keeps: everything that was there.
+ * needs: a forward graph with a loss. does: differentiates each term of the loss that is averaged in its own way
+ * (loss_terms.c); gives each parameter one accumulator for each term and block that uses it (accumulation.c); sums
+ * those in block order; adapts the loss's scale (loss_scaling.c) and bounds their norm (clipping.c) when asked; appends
+ * the optimizer's update in the block that uses the parameter first. With offloaded state the update is wrapped in a
+ * load and a store. keeps: everything that was there.
  */
 #include "transform/training.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,35 +20,10 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/narrow.h"
+#include "kernels/optimizer/attributes.h"
 #include "ops/ops.h"
 
-bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
-                                   bg_variable_role role, bg_value owner)
-{
-    const char *full = bgi_arena_format(&graph->arena, "%s.%s", name, suffix);
-    bg_value variable;
-
-    if (full == NULL) {
-        bg_graph_fail(graph, BG_ERROR_MEMORY, "out of memory for a name");
-        return (bg_value){0};
-    }
-    variable = bg_graph_variable(graph, full, type, role, NULL);
-    if (!bg_value_is_null(variable))
-        graph->values[variable.id].owner = owner;
-    return variable;
-}
-
-void bgi_enter_loss_block(const bgi_trainer *trainer)
-{
-    bg_graph *graph = trainer->graph;
-    const bg_value counted = bg_value_is_null(trainer->weight) ? trainer->loss : trainer->weight;
-
-    graph->current_block = graph->ops[bgi_graph_value(graph, counted)->op].block;
-}
-
-/* ---- updates ---- */
-
-/* The optimiser's state of one parameter: where it lives, and where the update finds it. */
+/* The optimizer's state of one parameter: where it lives, and where the update finds it. */
 typedef struct update_state {
     bg_value home[3], loaded[3];
     uint32_t count;
@@ -96,9 +72,9 @@ static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value param
     const bg_type type = bg_graph_type(trainer->graph, parameter);
     const char *name = bg_graph_name(trainer->graph, parameter);
     const int64_t elements = bg_type_element_count(&type);
-    const uint32_t replicas = bgi_graph_data_replicas(trainer->graph, trainer->options->replicas);
+    const uint32_t replicas = bgi_graph_data_replicas(trainer->graph, trainer->options->replicas.count);
 
-    if (!trainer->options->stochastic_rounding)
+    if (!trainer->options->numerics.stochastic_rounding)
         return (bgi_rounding){0};
     return (bgi_rounding){.elements = elements,
                           .piece = (elements + replicas - 1) / replicas,
@@ -109,57 +85,60 @@ static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value param
 static void add_sgd(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     const bgi_sgd_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
-                                           .nesterov = trainer->optimiser->nesterov,
-                                           .combined = trainer->optimiser->combined,
+                                           .nesterov = trainer->optimizer->nesterov,
+                                           .combined = trainer->optimizer->combined,
                                            .without_decay = without_decay};
     bg_value velocity = {0};
 
-    if (trainer->optimiser->momentum != 0.0)
-        velocity = add_state(trainer, state, final->parameter, "momentum_buffer", trainer->options->first_moment_dtype);
+    if (trainer->optimizer->momentum != 0.0)
+        velocity = add_state(trainer, state, final->parameter, "momentum_buffer",
+                             trainer->options->numerics.first_moment_dtype);
     bgi_sgd_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, velocity,
                    &attributes);
 }
 
 static void add_adam(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
-    const bg_optimiser *optimiser = trainer->optimiser;
+    const bg_optimizer *optimizer = trainer->optimizer;
     const bgi_adam_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
-                                            .decoupled_decay = optimiser->kind == BG_ADAMW,
-                                            .maximum = optimiser->kind == BG_ADAMAX,
-                                            .uncorrected = optimiser->uncorrected,
+                                            .decoupled_decay = optimizer->kind == BG_ADAMW,
+                                            .maximum = optimizer->kind == BG_ADAMAX,
+                                            .uncorrected = optimizer->uncorrected,
                                             .without_decay = without_decay};
-    const bg_value m = add_state(trainer, state, final->parameter, "exp_avg", trainer->options->first_moment_dtype);
+    const bg_value m =
+        add_state(trainer, state, final->parameter, "exp_avg", trainer->options->numerics.first_moment_dtype);
     const bg_value v = add_state(trainer, state, final->parameter, attributes.maximum ? "exp_inf" : "exp_avg_sq",
-                                 trainer->options->second_moment_dtype);
+                                 trainer->options->numerics.second_moment_dtype);
 
     bgi_adam_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, m, v,
                     &attributes);
 }
 
-static bgi_rmsprop_rule find_rule(bg_optimiser_kind kind)
+static bgi_rmsprop_rule find_rule(bg_optimizer_kind kind)
 {
     return kind == BG_ADAGRAD ? BGI_RULE_ADAGRAD : kind == BG_ADADELTA ? BGI_RULE_ADADELTA : BGI_RULE_RMSPROP;
 }
 
 static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
-    const bg_optimiser *optimiser = trainer->optimiser;
-    const bool is_rmsprop = optimiser->kind == BG_RMSPROP;
+    const bg_optimizer *optimizer = trainer->optimizer;
+    const bool is_rmsprop = optimizer->kind == BG_RMSPROP;
     const bgi_rmsprop_attributes attributes = {.rounding = describe_rounding(trainer, final->parameter),
-                                               .rule = find_rule(optimiser->kind),
-                                               .centred = is_rmsprop && optimiser->centred,
-                                               .tf_variant = is_rmsprop && optimiser->tf_variant,
+                                               .rule = find_rule(optimizer->kind),
+                                               .centered = is_rmsprop && optimizer->centered,
+                                               .tf_variant = is_rmsprop && optimizer->tf_variant,
                                                .without_decay = without_decay};
-    const bg_dtype first = trainer->options->first_moment_dtype, second = trainer->options->second_moment_dtype;
+    const bg_dtype first = trainer->options->numerics.first_moment_dtype,
+                   second = trainer->options->numerics.second_moment_dtype;
     const bg_value square =
         add_state(trainer, state, final->parameter, attributes.rule == BGI_RULE_ADAGRAD ? "sum" : "square_avg", second);
     bg_value mean = {0}, velocity = {0};
 
-    if (attributes.centred)
+    if (attributes.centered)
         mean = add_state(trainer, state, final->parameter, "grad_avg", first);
     if (attributes.rule == BGI_RULE_ADADELTA)
         mean = add_state(trainer, state, final->parameter, "acc_delta", second);
-    if (is_rmsprop && optimiser->momentum != 0.0)
+    if (is_rmsprop && optimizer->momentum != 0.0)
         velocity = add_state(trainer, state, final->parameter, "momentum_buffer", first);
     bgi_rmsprop_update(trainer->graph, NULL, final->parameter, final->gradient, trainer->hyper, trainer->scale, square,
                        mean, velocity, &attributes);
@@ -171,10 +150,13 @@ static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_
 {
     bg_graph *graph = trainer->graph;
     const bg_type type = bg_graph_type(graph, final->parameter);
-    const uint32_t replicas = bgi_graph_data_replicas(graph, trainer->options->replicas);
-    bgi_lamb_attributes attributes = bgi_lamb_describe(&type, replicas, trainer->optimiser->uncorrected, without_decay);
-    const bg_value m = add_state(trainer, state, final->parameter, "exp_avg", trainer->options->first_moment_dtype);
-    const bg_value v = add_state(trainer, state, final->parameter, "exp_avg_sq", trainer->options->second_moment_dtype);
+    const uint32_t replicas = bgi_graph_data_replicas(graph, trainer->options->replicas.count);
+    const uint32_t pieces = trainer->options->numerics.canonical_reductions ? 1 : replicas;
+    bgi_lamb_attributes attributes = bgi_lamb_describe(&type, pieces, trainer->optimizer->uncorrected, without_decay);
+    const bg_value m =
+        add_state(trainer, state, final->parameter, "exp_avg", trainer->options->numerics.first_moment_dtype);
+    const bg_value v =
+        add_state(trainer, state, final->parameter, "exp_avg_sq", trainer->options->numerics.second_moment_dtype);
     const uint32_t cut = bgi_find_cut(graph, final->parameter);
     bg_value squares;
 
@@ -191,14 +173,61 @@ static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_
     bgi_lamb_update(graph, NULL, final->parameter, squares, trainer->hyper, m, v, &attributes);
 }
 
-/* State has torch.optim's names. */
-static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
+/* What an update of the parameter reads of the optimizer's numbers: with its own factors in them. */
+static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter)
 {
+    const bgi_value *value = bgi_graph_value(trainer->graph, parameter);
+    const bg_type type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
+    double factors[BGI_HYPER_COUNT];
+    char name[256];
+
+    if (!value->has_factors)
+        return trainer->hyper;
+    for (int i = 0; i < BGI_HYPER_COUNT; i++)
+        factors[i] = i == BGI_HYPER_LEARNING_RATE  ? value->rate_factor
+                     : i == BGI_HYPER_WEIGHT_DECAY ? value->decay_factor
+                                                   : 1.0;
+    snprintf(name, sizeof name, "%.200s.factors", value->name);
+    return bg_elementwise_binary(trainer->graph, NULL, BG_MULTIPLY, trainer->hyper,
+                                 bg_graph_constant(trainer->graph, name, &type, factors));
+}
+
+/* The gradient as the update would scale it, in its own type, with no element beyond the bound; the scale is then 1. */
+static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_gradient *final)
+{
+    const double bound = trainer->options->numerics.max_gradient_value;
+    const bg_dtype dtype = bg_graph_type(trainer->graph, final->gradient).dtype;
+    const bg_type scalar = bg_scalar(BG_FLOAT32);
+    const float one = 1.0f;
+    bgi_final_gradient clipped = *final;
+    bg_value scale = trainer->scale;
+
+    if (!(bound > 0.0) || isinf(bound))
+        return clipped;
+    if (dtype == BG_FLOAT64)
+        scale = bg_cast(trainer->graph, NULL, scale, dtype);
+    clipped.gradient =
+        bg_clamp(trainer->graph, bg_elementwise_binary(trainer->graph, NULL, BG_MULTIPLY, final->gradient, scale),
+                 -bound, bound);
+    if (bg_graph_type(trainer->graph, clipped.gradient).dtype != dtype)
+        clipped.gradient = bg_cast(trainer->graph, NULL, clipped.gradient, dtype);
+    trainer->scale = bg_graph_constant(trainer->graph, "gradient.one", &scalar, &one);
+    return clipped;
+}
+
+/* State has torch.optim's names. */
+static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
+{
+    const bg_value scale = trainer->scale;
+    const bgi_final_gradient clipped = clip_values(trainer, whole), *final = &clipped;
     const bool without_decay =
-        trainer->optimiser->decay_matrices_only && bg_graph_type(trainer->graph, final->parameter).rank < 2;
+        trainer->optimizer->decay_matrices_only && bg_graph_type(trainer->graph, final->parameter).rank < 2;
+    const bg_value hyper = trainer->hyper;
     update_state state = {.count = 0};
 
-    switch (trainer->optimiser->kind) {
+    trainer->hyper = find_hyper(trainer, final->parameter);
+
+    switch (trainer->optimizer->kind) {
     case BG_SGD:
         add_sgd(trainer, &state, final, without_decay);
         break;
@@ -217,27 +246,55 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *final)
         break;
     }
     store_state(trainer, &state);
+    trainer->hyper = hyper;
+    trainer->scale = scale;
 }
 
-/* One gradient a parameter: its accumulators' sum, in block order. `room` is for as many values as accumulators. */
-static uint32_t sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
-                           const bgi_accumulator *accumulators, uint32_t count, bg_value *room, bgi_final_gradient *out)
+/* The second of a parameter's gradients takes the rows of the first, where it is itself. False: there are no rows. */
+static bool add_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, const bgi_accumulator *accumulators)
+{
+    if (bg_value_is_null(accumulators[0].rows))
+        return false;
+    trainer->graph->current_block = gradients[1].block;
+    bgi_embedding_rows_add(trainer->graph, NULL, accumulators[1].gradient, accumulators[0].rows, accumulators[0].slots);
+    return true;
+}
+
+/* The sum of a parameter's accumulators, in block order, for each term; null where a term has none. */
+static void sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
+                       const bgi_accumulator *accumulators, uint32_t count, bg_value *room, bg_value *out_sums)
+{
+    for (uint32_t t = 0, at = 0; t < trainer->term_count; t++) {
+        uint32_t blocks = 0;
+        while (at < count && gradients[at].term == t)
+            room[blocks++] = accumulators[at++].gradient;
+        out_sums[t] = blocks == 0 ? (bg_value){0} : bgi_add_n(trainer->graph, NULL, room, blocks);
+    }
+}
+
+/* One gradient for each parameter. `room` is for as many values as there are accumulators. */
+static uint32_t add_final_gradients(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
+                                    const bgi_accumulator *accumulators, uint32_t count, bg_value *room,
+                                    bgi_final_gradient *out)
 {
     bg_graph *graph = trainer->graph;
     uint32_t parameters = 0;
 
-    for (uint32_t i = 0, end; i < count; i = end) {
-        bgi_final_gradient *sum = &out[parameters++];
-        *sum = (bgi_final_gradient){.parameter = gradients[i].parameter, .block = gradients[i].block};
-        graph->current_block = gradients[i].block;
-        for (end = i; end < count && gradients[end].parameter.id == sum->parameter.id; end++)
-            room[end - i] = accumulators[end].gradient;
-        sum->gradient = bgi_add_n(graph, NULL, room, end - i);
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        const uint32_t i = add_rows(trainer, gradients + begin, accumulators + begin) ? begin + 1 : begin;
+        bgi_final_gradient *final = &out[parameters++];
+        bg_value sums[BGI_MOST_LOSS_TERMS];
+        *final = (bgi_final_gradient){.parameter = gradients[i].parameter, .block = gradients[i].block};
+        for (end = i; end < count && gradients[end].parameter.id == final->parameter.id; end++)
+            final->block = gradients[end].block < final->block ? gradients[end].block : final->block;
+        graph->current_block = final->block;
+        sum_blocks(trainer, gradients + i, accumulators + i, end - i, room, sums);
+        final->gradient = bgi_add_terms(trainer, final->parameter, sums);
         if (bg_value_is_null(accumulators[i].counts))
             continue;
         for (uint32_t j = i; j < end; j++)
             room[j - i] = accumulators[j].counts;
-        sum->counts = bgi_add_n(graph, NULL, room, end - i);
+        final->counts = bgi_add_n(graph, NULL, room, end - i);
     }
     return parameters;
 }
@@ -255,7 +312,7 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
         status = bgi_error_memory(error, "gradients", count * sizeof *final);
     graph->phase = BGI_PHASE_UPDATE;
     if (status == BG_OK) {
-        parameters = sum_blocks(trainer, gradients, accumulators, count, room, final);
+        parameters = add_final_gradients(trainer, gradients, accumulators, count, room, final);
         status = bg_graph_check(graph, error);
     }
     free(room);
@@ -276,8 +333,8 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
 
 static void warn(const bg_options *options, const char *text)
 {
-    if (options->log != NULL)
-        options->log(options->log_user, BG_LOG_WARNING, text);
+    if (options->reporting.log != NULL)
+        options->reporting.log(options->reporting.log_user, BG_LOG_WARNING, text);
 }
 
 static bool keeps_16_bits(const bg_graph *graph)
@@ -295,18 +352,18 @@ static bool keeps_16_bits(const bg_graph *graph)
 /* What was asked for and has no effect. */
 static void warn_of_what_is_idle(const bgi_trainer *trainer)
 {
-    const bg_optimiser *optimiser = trainer->optimiser;
+    const bg_optimizer *optimizer = trainer->optimizer;
     char text[192];
 
-    if (trainer->options->stochastic_rounding && !keeps_16_bits(trainer->graph))
-        warn(trainer->options,
-             "stochastic rounding changes nothing: neither weights nor the optimiser's state are kept "
-             "in 16 bits; keep them so, or leave it off");
-    if (optimiser->kind == BG_SGD && !optimiser->combined && optimiser->velocity_scaling != 1.0 &&
-        optimiser->velocity_scaling != 0.0) {
+    if (trainer->options->numerics.stochastic_rounding && !keeps_16_bits(trainer->graph))
+        warn(trainer->options, "stochastic rounding changes nothing: weights and the optimizer's state are kept in "
+                               "float32; keep weights in "
+                               "bfloat16 or float16, or set stochastic_rounding to false");
+    if (optimizer->kind == BG_SGD && !optimizer->combined && optimizer->velocity_scaling != 1.0 &&
+        optimizer->velocity_scaling != 0.0) {
         snprintf(text, sizeof text,
                  "velocity_scaling %g is ignored: gradients and velocities are separate; it is of the combined variant",
-                 optimiser->velocity_scaling);
+                 optimizer->velocity_scaling);
         warn(trainer->options, text);
     }
 }
@@ -323,46 +380,130 @@ static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
     return BG_OK;
 }
 
-/* The weight of a micro-batch's mean; a sum takes no notice of counts. */
-static bg_value find_weight(const bgi_trainer *trainer)
+/* A sum adds the losses of the micro-batches as they are, so that there is nothing to split. */
+static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
 {
-    bool is_mixed = false;
-    bg_value weight = {0};
+    const bool is_whole =
+        trainer->options->execution.gradient_accumulation == 1 && bgi_count_data_replicas(trainer) == 1;
 
-    if (trainer->options->accumulation == BG_ACCUMULATE_SUM || trainer->loss.id >= trainer->graph->value_count)
-        return weight;
-    weight = bgi_find_loss_weight(trainer->graph, trainer->loss, &is_mixed);
-    if (!is_mixed)
-        return weight;
-    warn(trainer->options,
-         "the loss combines means over different numbers of elements: each micro-batch counts the same, however many "
-         "elements it counted");
-    return (bg_value){0};
+    trainer->terms[0] = (bgi_loss_term){.loss = trainer->loss};
+    trainer->term_count = 1;
+    if (trainer->options->numerics.accumulation == BG_ACCUMULATE_SUM)
+        return BG_OK;
+    return bgi_split_loss(trainer->graph, trainer->loss, is_whole, trainer->terms, &trainer->term_count, error);
 }
 
-bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
+/* A running mean weights a replica's gradient by what the replica counted, but through statistics of all replicas a
+ * gradient has parts of losses that counted something else. */
+static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
+{
+    bool is_counted = false;
+
+    for (uint32_t t = 0; t < trainer->term_count; t++)
+        is_counted = is_counted || !bg_value_is_null(trainer->terms[t].weight);
+    if (!is_counted || trainer->options->numerics.accumulation != BG_ACCUMULATE_MEAN_RUNNING)
+        return BG_OK;
+    for (size_t o = 0; o < trainer->graph->op_count; o++)
+        if (trainer->graph->ops[o].type == &bgi_op_sync_batch_norm)
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                                "batch norm `%s` is synchronized over replicas, the loss is a mean over counted labels "
+                                "and gradients are a running mean: the replicas' counts weight gradients that have "
+                                "parts of all replicas' losses; take BG_ACCUMULATE_MEAN",
+                                trainer->graph->ops[o].name);
+    return BG_OK;
+}
+
+/* What differs between replicas, or depends on how many there are, whatever the order of sums is. */
+static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
+{
+    const bg_graph *graph = trainer->graph;
+    const bg_options *options = trainer->options;
+
+    if (!options->numerics.canonical_reductions)
+        return BG_OK;
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
+            if (bgi_op_type_writes(graph->ops[o].type, i))
+                return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                                    "canonical_reductions: %s `%s` changes `%s` in the forward pass, where each "
+                                    "replica has its own, made of its own micro-batches; use a layer without such "
+                                    "state (a layer norm for a batch norm), or leave canonical_reductions off",
+                                    graph->ops[o].type->name, graph->ops[o].name,
+                                    bg_graph_name(graph, graph->ops[o].inputs[i]));
+    if (trainer->optimizer->kind == BG_LAMB && bgi_count_data_replicas(trainer) > 1 &&
+        bgi_asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, and the "
+                            "optimizer's state is in pieces of %u replicas; keep the state whole, or take another "
+                            "optimizer",
+                            bgi_count_data_replicas(trainer));
+    return BG_OK;
+}
+
+static int compare_gradients(const void *left, const void *right)
+{
+    const bgi_parameter_gradient *a = left, *b = right;
+
+    if (a->parameter.id != b->parameter.id)
+        return a->parameter.id < b->parameter.id ? -1 : 1;
+    if (a->term != b->term)
+        return a->term < b->term ? -1 : 1;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
+/* The gradients of all terms, by parameter, term and block. A running mean takes gradients of means. */
+static bg_status differentiate_terms(bgi_trainer *trainer, bgi_parameter_gradient **gradients, uint32_t *count,
+                                     bg_error *error)
+{
+    const bool is_weighted = trainer->options->numerics.accumulation == BG_ACCUMULATE_MEAN;
+    size_t capacity = 0, found = 0;
+
+    for (uint32_t t = 0; t < trainer->term_count; t++) {
+        const bgi_loss_term *term = &trainer->terms[t];
+        bgi_parameter_gradient *of_term;
+        uint32_t more;
+
+        BGI_TRY(bgi_differentiate(trainer->graph, term->loss, is_weighted ? term->weight : (bg_value){0},
+                                  trainer->options->numerics.loss_scaling, trainer->loss_scale, &of_term, &more,
+                                  error));
+        if (!bgi_array_reserve((void **)gradients, &capacity, found + more + 1, sizeof **gradients)) {
+            free(of_term);
+            return bgi_error_memory(error, "gradients", (found + more + 1) * sizeof **gradients);
+        }
+        for (uint32_t i = 0; i < more; i++) {
+            (*gradients)[found] = of_term[i];
+            (*gradients)[found++].term = t;
+        }
+        free(of_term);
+        *count = (uint32_t)found;
+    }
+    qsort(*gradients, found, sizeof **gradients, compare_gradients);
+    return BG_OK;
+}
+
+bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *optimizer, const bg_options *options,
                             bg_error *error)
 {
     const bg_type hyper_type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
-    bgi_trainer trainer = {.graph = graph, .optimiser = optimiser, .options = options, .loss = loss};
+    bgi_trainer trainer = {.graph = graph, .optimizer = optimizer, .options = options, .loss = loss};
     bgi_parameter_gradient *gradients = NULL;
     bgi_accumulator *accumulators = NULL;
-    bg_value seed_weight;
     uint32_t count = 0;
     bg_status status;
 
     BGI_TRY_CLEANUP(refuse_accumulators(graph, error));
-    trainer.weight = find_weight(&trainer);
+    BGI_TRY_CLEANUP(find_terms(&trainer, error));
+    BGI_TRY_CLEANUP(check_synchronized(&trainer, error));
+    BGI_TRY_CLEANUP(check_canonical(&trainer, error));
     bgi_add_loss_scale(&trainer);
-    BGI_TRY_CLEANUP(bgi_differentiate(graph, loss, options->accumulation == BG_ACCUMULATE_MEAN, options->loss_scaling,
-                                      trainer.loss_scale, &gradients, &count, &seed_weight, error));
+    BGI_TRY_CLEANUP(differentiate_terms(&trainer, &gradients, &count, error));
     accumulators = calloc(count + 1, sizeof *accumulators);
     if (accumulators == NULL) {
         status = bgi_error_memory(error, "accumulators", count * sizeof *accumulators);
         goto cleanup;
     }
     BGI_TRY_CLEANUP(bgi_add_accumulators(&trainer, gradients, count, accumulators, error));
-    trainer.hyper = bg_graph_variable(graph, "optimiser.hyper", &hyper_type, BG_ROLE_HYPER, NULL);
+    trainer.hyper = bg_graph_variable(graph, "optimizer.hyper", &hyper_type, BG_ROLE_HYPER, NULL);
     bgi_add_scale(&trainer);
     BGI_TRY_CLEANUP(bg_graph_check(graph, error));
     BGI_TRY_CLEANUP(add_updates(&trainer, gradients, accumulators, count, error));

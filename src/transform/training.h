@@ -7,44 +7,64 @@
 
 #include "transform/transform.h"
 
+/* How the gradients of one term of the loss become those of an update. */
+typedef struct bgi_term_average {
+    bg_value factors; /* of a running mean: [share of the mean so far, share of this micro-batch]; else null */
+    bg_value total;   /* the accumulator of the micro-batches' weights; null: none */
+    bg_value scale;   /* what the accumulated gradients are multiplied by */
+} bgi_term_average;
+
 typedef struct bgi_trainer {
     bg_graph *graph;
-    const bg_optimiser *optimiser;
+    const bg_optimizer *optimizer;
     const bg_options *options;
     bg_value loss;
-    bg_value weight;  /* of a micro-batch: over how many elements its loss is a mean; null: each counts the same */
-    bg_value factors; /* of a running mean: [share of the mean so far, share of this micro-batch]; else null */
-    bg_value total;   /* the accumulator of weights; null: none */
+    uint32_t term_count;
+    bgi_loss_term terms[BGI_MOST_LOSS_TERMS];
+    bgi_term_average averages[BGI_MOST_LOSS_TERMS];
     bg_value loss_scale, loss_statistics; /* variables of an automatic loss scale; else null */
     bg_value hyper;                       /* what updates read of it */
     bg_value scale;                       /* what gradients are multiplied by in the update */
 } bgi_trainer;
 
-/* What the micro-batches' gradients of a parameter become in one block that uses it. */
+/* What the micro-batches' gradients of a parameter, from one term of the loss, become in one block that uses it. */
 typedef struct bgi_accumulator {
-    bg_value gradient;
-    bg_value counts; /* of its elements by size, micro-batch by micro-batch; null without an automatic loss scale */
+    bg_value gradient; /* null: in rows */
+    bg_value counts;   /* of its elements by size, micro-batch by micro-batch; null without an automatic loss scale */
+    bg_value rows, slots; /* of an embedding whose gradient is kept in rows (embedding_rows.c); else null */
 } bgi_accumulator;
 
 /* What an update needs of one parameter. */
 typedef struct bgi_final_gradient {
     bg_value parameter;
-    bg_value gradient; /* accumulated, over all blocks, not scaled yet */
+    bg_value gradient; /* accumulated, over all terms and blocks, before trainer->scale */
     bg_value counts;   /* the same, or null */
-    uint32_t block;    /* that uses the parameter first */
+    uint32_t block;    /* that uses the parameter first, or next when the first gradient is in rows */
 } bgi_final_gradient;
 
 /* A variable `name.suffix` that serves `owner`. */
 bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
                                    bg_variable_role role, bg_value owner);
-/* Ops of the loss's block are added from here on: where its weight is known. */
+/* Ops of the loss's block are added from here on: for a loss of one term, where its weight is known. */
 void bgi_enter_loss_block(const bgi_trainer *trainer);
+/* The data-parallel replicas, whose gradients are added up. */
+uint32_t bgi_count_data_replicas(const bgi_trainer *trainer);
 
 /* accumulation.c: the backward phase's part: an accumulator for each gradient. */
 bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                                bgi_accumulator *out_accumulators, bg_error *error);
-/* accumulation.c: the update's part: trainer->scale. */
+/* embedding_rows.c: whether the first of a parameter's several gradients is kept in rows, with one data-parallel
+ * replica; `kept`: the type of a dense accumulator. */
+bool bgi_gradient_is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
+                                  const bg_type *kept);
+/* embedding_rows.c: accumulates it so. */
+bg_status bgi_accumulate_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradient, const bg_type *kept,
+                              const char *suffix, bgi_accumulator *out, bg_error *error);
+/* accumulation.c: the update's part: trainer->scale and, when the loss has several terms, the scale of each. */
 void bgi_add_scale(bgi_trainer *trainer);
+/* accumulation.c: the gradient of all terms: those accumulated for each term (null: the term has none) times the term's
+ * scale, added up in the current block; of a single term as it is. */
+bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
 /* loss_scaling.c, when the options ask for it: the variables, before gradients are made; the accumulator of what each
  * micro-batch's gradient counts, or null; and what adapts the scale, with trainer->scale and trainer->hyper for the

@@ -13,6 +13,7 @@
 
 #include <brigade/loop.h>
 
+#include "core/text.h"
 #include "graph/graph.h"
 
 /* fusion.c: needs a forward graph; does: convolution + max pool (+ relu) of one block become one op where the fused
@@ -24,34 +25,63 @@ bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, 
 bg_status bgi_prune(const bg_graph *graph, const char *const *wanted, uint32_t wanted_count, bg_graph **out,
                     bg_error *error);
 
+/* leaf_outputs.c: needs a forward graph; does: outputs that are inputs, constants or variables become copies of them.
+ */
+bool bgi_has_leaf_outputs(const bg_graph *graph);
+bg_status bgi_copy_leaf_outputs(bg_graph *graph, bg_error *error);
+
 /* loop.c: needs a forward graph; does: makes it one iteration of a loop. The condition of a while loop becomes an
  * output of this name. */
 #define BGI_CONDITION "loop.condition"
 bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error);
 
+/* slice_gradients.c: needs gradients of ranges of a value of type `whole`; adds ops that make gradients of the whole of
+ * them, of which `slices` then has `*out_count`, first ones first. Their sum is the sum of all. */
+typedef struct bgi_slice_gradient {
+    bg_value gradient;
+    uint32_t axis;
+    int64_t start, stop;
+    bool is_taken; /* false */
+} bgi_slice_gradient;
+bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
+                                   size_t *out_count, bg_error *error);
+
 /* autodiff.c: needs a forward graph; appends backward ops in their forward op's block. gradients[variable value id] has
  * the contributions per block. */
 typedef struct bgi_parameter_gradient {
     bg_value parameter;
+    uint32_t term;     /* of the loss; 0 from bgi_differentiate */
     uint32_t block;    /* where the parameter is used */
     bg_value gradient; /* of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
-/* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The loss's own gradient is its weight (the number
- * of elements its mean is over) when `weighted`, else 1, times `scaling`; `*out_weight` is that weight or null. */
-bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bool weighted, double scaling, bg_value scale,
-                            bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_value *out_weight,
-                            bg_error *error);
+/* `*out_gradients` is malloc'ed; ordered by parameter, then by block. The loss's own gradient is `weight` (a scalar;
+ * null: 1) times `scaling`, or times `scale` when that is not null. */
+bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, double scaling, bg_value scale,
+                            bgi_parameter_gradient **out_gradients, uint32_t *out_count, bg_error *error);
 
-/* loss_weight.c: the value that holds over how many elements the loss is a mean (an op's weight_output); null when the
- * loss is no such mean. *out_is_mixed is set when it combines several, so that there is no one weight. */
-bg_value bgi_find_loss_weight(const bg_graph *graph, bg_value loss, bool *out_is_mixed);
+/* loss_terms.c: a part of the loss that is averaged over an update in one way. */
+typedef struct bgi_loss_term {
+    bg_value loss;   /* a scalar */
+    bg_value weight; /* the number of elements that the loss of a micro-batch is a mean over (an op's weight_output);
+                        null: every micro-batch counts the same */
+} bgi_loss_term;
+enum { BGI_MOST_LOSS_TERMS = 16 };
+/* Splits the loss into at most BGI_MOST_LOSS_TERMS terms whose sum it is, apart from what trains nothing; a loss that
+ * is averaged in one way is its only term. `is_whole`: an update has one micro-batch, so that a loss that would be
+ * split, or that cannot be, is one term without a weight. */
+bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss_term *out_terms, uint32_t *out_count,
+                         bg_error *error);
 
-/* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimiser's update (once a step).
+/* synchronize.c: needs a forward graph for training; does: batch norms that are synchronized, or `all`, take their
+ * statistics over so many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
+bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
+
+/* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimizer's update (once a step).
  */
-#define BGI_GRADIENT_NORM     "gradient_norm" /* the output of options.output_gradient_norm */
-#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.auto_loss_scaling, */
+#define BGI_GRADIENT_NORM     "gradient_norm" /* the output of options.reporting.output_gradient_norm */
+#define BGI_LOSS_SCALE        "loss.scale"    /* the variable of options.numerics.auto_loss_scaling, */
 #define BGI_LOSS_SCALE_OUTPUT "loss_scale"    /* and its output */
-bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimiser *optimiser, const bg_options *options,
+bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *optimizer, const bg_options *options,
                             bg_error *error);
 
 /* fuse_accumulation.c: needs a training graph; does: gradients are added to their accumulators by the ops that make
@@ -83,15 +113,15 @@ typedef struct bgi_stages {
     bool has_text_devices;     /* an @ gave a device */
     bool has_phases;           /* the text parts phases */
 } bgi_stages;
-/* By options' stages ("auto:" apart) or auto_stage. `merges_neighbours`: stages that follow each other on a device that
+/* By options' stages ("auto:" apart) or auto_stage. `merges_neighbors`: stages that follow each other on a device that
  * the text or the blocks gave are one stage. */
-bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbours, bgi_stages *out,
+bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbors, bgi_stages *out,
                             bg_error *error);
 void bgi_stages_clear(bgi_stages *stages);
 /* Appends a stage; false when memory is out. */
 bool bgi_stages_add(bgi_stages *stages, uint32_t device, uint32_t position, uint32_t phase);
 /* stage_text.c: stages by a text; fills what bgi_assign_stages fills, unchecked. */
-bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbours, bgi_stages *stages,
+bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbors, bgi_stages *stages,
                           bg_error *error);
 /* stage_check.c: every op in a stage, data flow from position to position, concurrent stages apart. */
 bg_status bgi_check_stages(const bg_graph *graph, const bgi_stages *stages, bg_error *error);
@@ -108,8 +138,10 @@ static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
 }
 
 /* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
- * variable that is refreshed after the update. What changes in each micro-batch must stay in one stage. */
-bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, bg_error *error);
+ * variable that is refreshed after the update, or loaded from the same remote home (shares_home) where the options have
+ * one (NULL: nothing is remote). What changes in each micro-batch must stay in one stage. */
+bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
+                                    bg_error *error);
 
 /* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
@@ -133,7 +165,7 @@ typedef struct bgi_recompute {
     bg_value *roots;     /* by value id, as in a partition */
     bool *may_repeat;    /* by op: a forward op that gives the same results when it runs again */
     bool *is_checkpoint; /* by op: some result of it is marked */
-    uint32_t loss_stage; /* whose F and B run back to back */
+    uint32_t loss_stage; /* whose F and B run back to back, unless options.execution.separate_loss */
     uint32_t *needed_in; /* scratch; by root: stage + 1 in whose backward it was last seen needed */
 } bgi_recompute;
 
@@ -159,7 +191,7 @@ typedef struct bgi_recomputed {
     bool *stages; /* by stage, of the caller: whether it has ops of the phase RECOMPUTE */
 } bgi_recomputed;
 /* Adds to `graph` (that of `recompute`, or a clone of it) the ops that a choice runs again, and lets the backward read
- * their results. When it is the graph of `recompute` itself, that can only be cleared afterwards. */
+ * their results. When it is the graph of `recompute` itself, that can only be cleared afterward. */
 bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
                               bgi_recomputed *out, bg_error *error);
 
@@ -211,6 +243,11 @@ typedef struct bgi_partition {
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,
                            bgi_partition *out, bg_error *error);
 void bgi_partition_clear(bgi_partition *partition);
+/* Each op is in one segment, of its stage; each crossing is a stored value that a segment makes, to a stage. Anything
+ * else is a defect: BG_ERROR_INTERNAL. */
+bg_status bgi_partition_verify(const bgi_partition *partition, const bg_graph *graph, bg_error *error);
+/* "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
+void bgi_partition_print(const bgi_partition *partition, const bg_graph *graph, bgi_string *text);
 /* Whether the op only renames bytes. */
 bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);
 /* Whose bytes each value is, by value id (bgi_partition.roots); false when out of memory. */

@@ -1,12 +1,20 @@
 # support.sh: what the script tests of the program share. Source it; end with `finish`.
+#
+# A script has named cases: `begin_case NAME`, on a line of its own, starts one, which lasts until the next one or
+# `end_case`. `finish` prints a line with the counts of each. A case that is in the script but never began, or that made no
+# check, fails, so that a name in docs/capabilities.md stands for checks that ran.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
+script=$root/tests/$(basename "$(cd "$(dirname "$0")" && pwd)")/$(basename "$0")
 build=$(cd "${BRIGADE_BUILD:-$root/build}" && pwd)
 program=$build/brigade
+# A build folder may be anywhere: the presets are those of these sources.
+export BRIGADE_PRESETS=$root/share/presets
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 passed=0 failed=0 skipped=0
+case_name='' case_lines='' cases_begun=' '
 
 pass() {
     passed=$((passed + 1))
@@ -14,11 +22,38 @@ pass() {
 
 # fail NAME [DETAIL...]
 fail() {
-    echo "FAILED: $*"
+    echo "FAILED: ${case_name:+$case_name: }$*"
     failed=$((failed + 1))
 }
 
+begin_case() {
+    end_case
+    case_name=$1 case_passed=$passed case_failed=$failed case_skipped=$skipped
+    cases_begun="$cases_begun$1 "
+}
+
+end_case() {
+    [ -n "$case_name" ] || return 0
+    [ $((passed + failed + skipped)) -gt $((case_passed + case_failed + case_skipped)) ] || fail "no check"
+    case_lines="${case_lines}case $case_name: $((passed - case_passed)) passed, $((failed - case_failed)) failed
+"
+    case_name=
+}
+
+# Every case of the script began, unless something was skipped, such as what takes long under sanitizers.
+check_cases() {
+    for declared in $(sed -n 's/^ *begin_case \([A-Za-z0-9_-]*\)$/\1/p' "$script"); do
+        case $cases_begun in
+        *" $declared "*) ;;
+        *) [ "$skipped" -gt 0 ] || [ -n "${BRIGADE_TEST_QUICK:-}" ] || fail "the case $declared never began" ;;
+        esac
+    done
+}
+
 finish() {
+    end_case
+    check_cases
+    printf '%s' "$case_lines"
     if [ "$skipped" -gt 0 ]; then
         echo "$passed passed, $failed failed, $skipped skipped"
     else

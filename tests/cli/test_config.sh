@@ -13,6 +13,7 @@ explain() { # NAME WANTED ARGUMENT...: the first lines
     if cmp -s "$folder/wanted" "$folder/head"; then pass; else fail "$explain_name:" "$(cat "$folder/out")"; fi
 }
 
+begin_case encoder-and-decoder
 explain "even split of 12+12 on 4" 'Training: pipelined, 4 devices a replica, 1 replica, devices in all: 4
     device 0      6 layers  encoder 0-5     embedding
     device 1      6 layers  encoder 6-11
@@ -20,10 +21,18 @@ explain "even split of 12+12 on 4" 'Training: pipelined, 4 devices a replica, 1 
     device 3      6 layers  decoder 6-11    head' --update 'layers_per_ipu=[-1],ipus_per_replica=4' \
     --encoder-layers 12 --decoder-layers 12
 check "12+12 has no problem" test "$explain_code" -eq 0
-check "what memory holds" grep -q "^    memory: optimiser's state on the devices; activations kept; scratch of a matrix product \
+check "what memory holds" grep -q "^    memory: optimizer's state on the devices; activations kept; scratch of a matrix product \
 up to 0.2 of a device's memory, sums in 16 bits\$" "$folder/out"
 check "inference is split too" grep -q '^Inference: sharded, 4 devices' "$folder/out"
+explain "a device with both" 'Training: pipelined, 4 devices a replica, 1 replica, devices in all: 4
+    device 0      2 layers  encoder 0-1     embedding
+    device 1      2 layers  encoder 2-3
+    device 2      2 layers  encoder 4       decoder 0
+    device 3      2 layers  decoder 1-2     head' --update 'layers_per_ipu=[-1],ipus_per_replica=4' \
+    --encoder-layers 5 --decoder-layers 3
+check "no device is just the encoder's" test "$explain_code" -ne 0
 
+end_case
 "$program" config explain --update 'matmul_proportion=0.3,inference_matmul_proportion=0.5' --layers 4 >"$folder/out"
 check "what it holds in inference" grep -q "^    memory: scratch of a matrix product up to 0.5 of" "$folder/out"
 
@@ -60,6 +69,13 @@ for preset in share/presets/*.json; do
 done
 "$program" config update mnist --update 'seed=5' >"$folder/new.json"
 check "update" grep -q '"seed": 5' "$folder/new.json"
+"$program" config update --update 'seed=1' --no-version --out "$folder/made.json"
+check "no version" sh -c '! grep -q brigade_version "$1"' sh "$folder/made.json"
+"$program" config update "$folder/made.json" --update 'layers_per_ipu=[1 2]' --out "$folder/again.json"
+check "what is inferred is inferred again" sh -c '"$1" config show "$2" | grep -q "^ipus_per_replica  *2$"' sh "$program" \
+    "$folder/again.json"
+error 2 '`none` is no value for `output_mode`' config update mnist --update output_mode=none
+error 2 '--no-version go with update and convert' config show mnist --no-version
 check "show" sh -c '"$1" config show mnist | grep -q "^ipus_per_replica  *4  (given)"' sh "$program"
 check "check" "$program" config check mnist
 

@@ -22,8 +22,9 @@ bench() {
     check "bench $bench_name: epochs" test "$(grep -o elements_processed "$folder/out" | wc -l)" -eq "$bench_epochs"
     check "bench $bench_name: no 0" sh -c "! grep -qE '\"(time_elapsed|bandwidth|latency_mean|total_bytes_processed)\":0[,}]' '$folder/out'"
 }
+begin_case bench
 bench digits 10 --elements 512
-bench mnist 2 "$folder/data" --batch-size 40 --shuffle --normalise
+bench mnist 2 "$folder/data" --batch-size 40 --shuffle --normalize
 bench sync 2 "$folder/data" --batch-size 40 --mode sync --shuffle --shuffle-buffer 100 --keep-last --no-memcpy
 bench stream 2 --batch-size 40 --stream --shards 7 --workers 2 --shuffle
 bench stream-sync 1 --batch-size 40 --stream --mode sync --shuffle --shuffle-buffer 50
@@ -32,6 +33,7 @@ bench npy 1 "$folder/a.npy"
 bench csv 1 "$folder/a.csv" --label class
 bench tokens 1 "$folder/a.u16" --sequence-length 3 --stride 1
 bench images 3 "$folder/images" --channels 1 --cache
+error 2 '--elements is 0, which measures nothing; give at least 1, or leave it out' data bench --elements 0
 # verdict FIELD WORDS ARGUMENT...: with a device, as the last field of the JSON and on standard error.
 verdict() {
     verdict_field=$1 verdict_words=$2
@@ -41,10 +43,16 @@ verdict() {
     check "verdict $*: words" grep -qE "^Verdict: $verdict_words: data come at [1-9][0-9]* samples/s" "$folder/err"
     check "verdict $*: a line" test "$(wc -l <"$folder/err")" -eq 1
 }
+begin_case verdict
 verdict device 'the device limits the run' --device-rate 1
 verdict dataset 'the data set limits the run \(more workers may help\)' --device-rate 1e13
 verdict device 'the device limits the run' --batch-size 40 --device-rate 0.5
 verdict dataset 'the data set limits the run \(more workers may help\)' --batch-size 40 --mode sync --device-rate 1e13
+begin_case picture
+"$program" data digits --out "$folder/sheet.pgm" --count 45 >/dev/null
+check "a picture of 20 by 3 digits" test "$(head -n 2 "$folder/sheet.pgm" | tail -n 1)" = "560 84"
+
+begin_case errors
 error 2 '--device-rate is 0' data bench --device-rate 0
 error 1 'array 1: has 4 samples, but array 0 has 2' data bench "$folder/a.npz"
 error 1 'what is it?' data bench "$folder/a.txt"

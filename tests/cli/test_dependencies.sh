@@ -11,7 +11,7 @@ fake() {
 }
 
 # With all packages but those named.
-all="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libcmocka-dev"
+all="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libonnx-testdata libcmocka-dev libopenmpi-dev openmpi-bin"
 installed_without() {
     {
         for package in $all; do
@@ -51,6 +51,14 @@ END
 run
 check "failing: exit code 1" test $code -eq 1
 check "failing: says which and why" grep -q 'could not install libhwloc-dev zlib1g-dev: E: Unable to locate' "$folder/err"
+
+fake apt-get <<END
+echo "\$DEBIAN_FRONTEND \$*" >>"$folder/calls"
+END
+installed_without nothing
+rm -f "$folder/calls"
+PATH="$folder/bin:$PATH" "$root/tools/dependencies.sh" bench >"$folder/out" 2>"$folder/err"
+check "bench: PyTorch and a BLAS made for speed" grep -q 'install .* python3-torch libopenblas0-pthread$' "$folder/calls"
 
 # The list is the Makefile's: what it asks pkg-config for, and what it links.
 for module in $(sed -n 's/^PACKAGES := //p' "$root/Makefile") cmocka; do

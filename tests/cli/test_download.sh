@@ -37,6 +37,7 @@ command -v script >/dev/null 2>&1 && script -q -e -c true /dev/null >/dev/null 2
 
 make_digits
 cd "$folder" || exit 1
+begin_case terminal
 first=train-images-idx3-ubyte.gz
 [ -f "data/$first" ] || gzip -c data/train-images*ubyte >"data/$first"
 serve "$folder/data"
@@ -56,6 +57,7 @@ fi
 kill "$server"
 wait "$server" 2>/dev/null
 
+end_case
 # ---- a server that says nothing ----
 
 : >port
@@ -87,11 +89,12 @@ wait "$server" 2>/dev/null
 # ---- MNIST itself ----
 
 cd "$root" || exit 1
-for place in "${BRIGADE_DATA:-}" data ../shared/data; do
+for place in "${BRIGADE_TEST_DATA:-}" "${BRIGADE_DATA:-}" data; do
     [ -n "$place" ] && [ -f "$place/mnist/$first" ] && mnist=$(cd "$place/mnist" && pwd) && break
 done
 cd "$folder" || exit 1
 if [ -z "${mnist:-}" ] || [ "$(ls "$mnist" | grep -c 'ubyte\.gz$')" -ne 4 ]; then
+    echo "skipped: no MNIST in BRIGADE_TEST_DATA (${BRIGADE_TEST_DATA:-not set}), BRIGADE_DATA or data to serve"
     skipped=$((skipped + 7))
     finish
 fi

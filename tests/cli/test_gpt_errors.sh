@@ -3,9 +3,8 @@
 # right, and nothing trained.
 . "$(dirname "$0")/support.sh"
 
-export BRIGADE_PRESETS=$root/share/presets
 cd "$folder" || exit 1
-one='--quiet --steps 2 --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32'
+one='--quiet --steps 2 --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32 stochastic_rounding=false'
 
 # ---- values ----
 
@@ -16,7 +15,7 @@ wrong() {
 
 for field in layers:model. heads:model.attention. vocab_size:model.embedding. sequence_length:model. \
     micro_batch_size:execution. global_batch_size:training. device_iterations:execution. training.steps: \
-    attention_serialisation:execution. max_checkpoints:checkpoint. tensor_parallel_1:execution. n_samples:data. \
+    attention_serialization:execution. max_checkpoints:checkpoint. tensor_parallel_1:execution. n_samples:data. \
     sample_stride:data.; do
     for value in 0 -1 1.5 many; do
         is=$value
@@ -51,7 +50,7 @@ error 2 'training.global_batch_size 16 is not divisible by execution.data_parall
     gpt pretrain $one data_parallel=3
 wrong tensor_parallel_1=8 'model.attention.heads 4 is not divisible by execution.tensor_parallel_1 8'
 wrong tensor_parallel_2=5 'model.hidden_size 64 is not divisible by execution.tensor_parallel_2 5'
-wrong attention_serialisation=3 'execution.attention_serialisation 3 does not divide model.sequence_length 8'
+wrong attention_serialization=3 'execution.attention_serialization 3 does not divide model.sequence_length 8'
 printf 'abcdefghijklmnopqrstuvwxyz' >alphabet.txt
 error 1 '3 samples of 8 tokens, and a call takes training.global_batch_size 16 x execution.device_iterations 1 = 16' \
     gpt pretrain $one n_samples=4 --input-files alphabet.txt
@@ -68,13 +67,29 @@ wrong zzzzz=1 'unknown key `zzzzz`'
 wrong model=3 'model is no value; it has fields: layers, hidden_size, '
 wrong training.optimizer.learning_rate=1 'learning_rate is no value; it has fields: maximum, '
 
-# The example's options for fields.
-for field in hidden_size training.steps; do
-    error 2 "unknown option --$field; it is a field of the configuration: --set $field=VALUE" gpt pretrain --$field 4
+# The example's options: errors name what was written.
+error 2 '--layers: model.layers is "many"; it must be a whole number from 1 to 100000' gpt pretrain --layers many
+error 2 '--hidden-size: model.hidden_size is 0; it must be a whole number' gpt pretrain --hidden-size=0
+error 2 '--eval: model.eval is "maybe"; it must be true or false' gpt pretrain --eval maybe
+error 2 '--dampening: training.optimizer.dampening is "x"; it must be a number' gpt pretrain --dampening x
+error 2 'training.optimizer.dampening is set, and adamw has none' gpt pretrain --dampening -1
+error 2 '--set: model.layers is 0; ' gpt pretrain --layers 2 --set layers=0
+error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers
+error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers --eval
+error 2 'unexpected argument `extra`' gpt pretrain --layers 3 extra
+error 2 '`steps` is training.steps or checkpoint.steps; say which' gpt bench --steps 3
+error 2 'unknown option --quantum; --help lists the options' gpt pretrain --quantum 4
+error 2 'unknown option --input_files; --help lists the options' gpt bench --input_files a.txt
+for option in wandb wandb_name wandb-name wandb=True; do
+    for command in pretrain bench; do
+        error 2 "unknown option --${option%=*}: metrics are written by \`--tensorboard DIR\` and \`--log FILE\`" \
+            gpt $command --$option True
+    done
 done
-error 2 'unknown option --micro-batch-size; it is a field of the configuration: --set micro_batch_size=VALUE' \
-    gpt bench --micro-batch-size=4
-error 2 'unknown option --layerz; --help lists the options' gpt pretrain --layerz 4
+for option in log_level log-level log_level=DEBUG; do
+    error 2 "unknown option --${option%=*}: \`--quiet\` prints results alone, \`--log-cycles\` adds the time of each call, and \`--log-dir" \
+        gpt pretrain --$option INFO
+done
 
 # ---- files of configuration ----
 
@@ -106,7 +121,7 @@ error 1 'empty.u16: byte 0: has 0 tokens, expected at least 9' gpt pretrain $one
 error 1 'empty.tfrecord: has no records' gpt pretrain $one --input-files empty.tfrecord
 error 1 'odd.u16: byte 3: ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
 error 1 'large.u16: byte 0: token 0 is 65535, expected below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
-error 1 'Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files /tmp
+error 1 'Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files "$0"
 head -c 40 "$root/tests/fuzz/corpus/tfrecord/plain" >cut.tfrecord
 error 1 'cut.tfrecord: byte ' gpt pretrain $one --input-files cut.tfrecord
 
@@ -128,7 +143,7 @@ model 'head -c 9000 hf/model.safetensors >bad/model.safetensors' 'are not within
 model 'printf "\377\377\377\377\377\377\377\377{}" >bad/model.safetensors' 'header length 18446744073709551615, expected 2 to 2'
 model 'printf "{" | dd of=bad/model.safetensors bs=1 seek=20 conv=notrunc 2>dd' 'bad/model.safetensors: '
 model 'rm bad/model.safetensors' 'bad'
-model 'printf "{\"a\":" >bad/config.json' 'bad/config.json:1:5: not JSON'
+model 'printf "{\"a\":" >bad/config.json' 'bad/config.json:1:6: not JSON'
 model 'rm bad/config.json' 'bad/config.json: cannot open'
 error 1 'n_head is 4, the program'"'"'s heads is 2; n_layer is 2, the program'"'"'s layers is 3; vocab_size is 128' \
     gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
@@ -165,16 +180,18 @@ error 1 '--save: /dev/null: is not a folder' gpt pretrain $one --save /dev/null
 error 1 '--log: none/x: No such file or directory' gpt pretrain $one --log none/x
 error 1 '--save-weights: none/x: cannot create a file there' gpt pretrain $one --save-weights none/x
 error 1 '--save-hf: ' gpt pretrain $one --save-hf /dev/null/x
+error 1 '--trace: none/x: cannot create a file there' gpt pretrain $one --trace none/x
 error 1 '--tensorboard: ' gpt pretrain $one --tensorboard /dev/null/x
 
 # What one option writes is not what another reads or writes: the data above all.
-"$program" data tokenise "$root/docs/gpt.md" --output kept.u16 --quiet
+"$program" data tokenize "$root/docs/gpt.md" --output kept.u16 --quiet
 cp kept.u16 whole.u16 && ln -s kept.u16 link.u16 && printf 'training:\n  steps: 2\n' >kept.yaml
 error 2 '--log and --input-files are one file: kept.u16' gpt pretrain $one --input-files 'kept.*16' --log kept.u16
 error 2 '--log and --input-files are one file: link.u16' gpt pretrain $one --input-files kept.u16 --log link.u16
 error 2 '--save-weights and --input-files are one file: ./kept.u16' \
     gpt pretrain $one --input-files kept.u16 --save-weights ./kept.u16
 error 2 '--log and --save-weights are one file: new' gpt pretrain $one --log new --save-weights ./new
+error 2 '--save-weights and --trace are one file: ./new' gpt pretrain $one --trace new --save-weights ./new
 error 2 '--log and --config-file are one file: kept.yaml' gpt pretrain $one --config-file kept.yaml --log kept.yaml
 error 2 '--log and --load are one file: saved/checkpoint_train_step_2.safetensors' gpt pretrain $one \
     --load saved/checkpoint_train_step_2.safetensors --log saved/checkpoint_train_step_2.safetensors
@@ -218,7 +235,6 @@ error 2 '--steps is `0`' gpt pretrain $one --steps 0
 error 2 '--config needs a value' gpt pretrain --config
 error 2 'unexpected argument `extra`' gpt pretrain extra
 error 2 'did you mean --config?' gpt pretrain --confg tiny
-error 2 'unknown option --steps' gpt bench --steps 3
 
 # ---- generating, evaluating, tokens ----
 
@@ -231,7 +247,7 @@ error 2 '--top-p is 1.5; it must be above 0 and at most 1' gpt generate --hf-mod
 error 2 'the model has no end of text to begin after; give it a --prompt' \
     gpt generate --hf-model hf --prompt-file empty.txt --length 2
 error 1 'none: cannot open' gpt generate --hf-model hf --prompt-file none
-error 1 '--tokeniser: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokeniser none
+error 1 '--tokenizer: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokenizer none
 error 1 'is a folder, not a file' gpt eval --hf-model hf --input-files hf
 error 1 'none.txt: cannot open' gpt eval --hf-model hf --input-files none.txt
 # The first number of the last layer norm is not one any more.
@@ -239,14 +255,14 @@ cp -r hf diverged && printf '\377\377\377\377' | dd of=diverged/model.safetensor
 error 1 'the loss is not a number: the weights of diverged are damaged' gpt eval --hf-model diverged --input-files kept.yaml
 error 2 '--micro-batch is `0`' gpt eval --hf-model hf --input-files a.yaml --micro-batch 0
 printf 'a text' >a.txt
-error 2 'no text; name the files' data tokenise
-error 2 'its name must end in .u16' data tokenise a.txt --tokeniser bytes --output a.bin
-error 2 '--overlap 9 must be below --length 9' data tokenise a.txt --tokeniser bytes --output a.u16 --length 9 --overlap 9
+error 2 'no text; name the files' data tokenize
+error 2 'its name must end in .u16' data tokenize a.txt --tokenizer bytes --output a.bin
+error 2 '--overlap 9 must be below --length 9' data tokenize a.txt --tokenizer bytes --output a.u16 --length 9 --overlap 9
 error 2 '--stride 12 leaves tokens out; it must be at most --length 9' \
-    data tokenise a.txt --tokeniser bytes --output a.u16 --length 9 --stride 12
+    data tokenize a.txt --tokenizer bytes --output a.u16 --length 9 --stride 12
 error 2 'the texts make no window of that length; a.u16 was not written' \
-    data tokenise a.txt --tokeniser bytes --output a.u16 --length 100
-error 2 'the texts make no tokens' data tokenise empty.txt --tokeniser bytes --output a.u16
+    data tokenize a.txt --tokenizer bytes --output a.u16 --length 100
+error 2 'the texts make no tokens' data tokenize empty.txt --tokenizer bytes --output a.u16
 check "nothing was written" test ! -e a.u16
 
 finish

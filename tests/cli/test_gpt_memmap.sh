@@ -3,9 +3,8 @@
 # second copy of the model in memory; test mode writes nothing; what must not be used is refused.
 . "$(dirname "$0")/support.sh"
 
-export BRIGADE_PRESETS=$root/share/presets
 cd "$folder" || exit 1
-values='precision=float32 maximum=0.003 warmup_proportion=0'
+values='precision=float32 stochastic_rounding=false maximum=0.003 warmup_proportion=0'
 tiny="--set $values tensor_parallel_1=1 tensor_parallel_2=1"
 
 # train NAME ARGUMENT...: weights in NAME.safetensors, the log in NAME.jsonl.
@@ -28,6 +27,7 @@ same() {
     done
 }
 
+begin_case bits
 # ---- bits ----
 
 # both NAME ARGUMENT...: in memory, and in files in two runs.
@@ -44,8 +44,8 @@ both() {
 both phased
 both pieces --set data_parallel=2
 both mesh --set tensor_parallel_1=2 tensor_parallel_2=2
-both pipelined --strategy pipelined --offload weights,accumulators,optimiser,activations
-both single --strategy single --offload optimiser
+both pipelined --strategy pipelined --offload weights,accumulators,optimizer,activations
+both single --strategy single --offload optimizer
 both resident --strategy sharded --offload none
 for other in pipelined single resident; do
     same phased $other
@@ -65,6 +65,7 @@ train named $tiny --steps 2 --options options.json
 train named $tiny --steps 4 --options options.json
 same named phased.memory
 
+begin_case checkpoints
 # ---- checkpoints ----
 
 train saved.memory $tiny --steps 3 --save saved.memory
@@ -80,6 +81,7 @@ train model $tiny --steps 2 --hf-model hf --memmap-dir model.files
 same model model.memory
 error 1 'the files in model.files are of step 2' gpt pretrain $tiny --steps 4 --hf-model hf --memmap-dir model.files
 
+begin_case test-mode
 # ---- test mode ----
 
 before=$(cksum phased.files/*)
@@ -90,13 +92,14 @@ check "test mode leaves the files as they are" test "$(cksum phased.files/*)" = 
 check "test mode without files" grep -q '^Step: 2/' tested.out
 check "test mode makes none" test ! -e nothing.files
 
+begin_case refusals
 # ---- what is not used ----
 
 error 1 'is of another plan' gpt pretrain $tiny --memmap-dir phased.files --set layers=3 --steps 9
 error 1 'is of another plan' gpt pretrain $tiny --memmap-dir phased.files --strategy single --steps 9
 size=$(wc -c <single.files/replica0.device0.store)
 head -c $((size - 1)) single.files/replica0.device0.store >cut && mv cut single.files/replica0.device0.store
-error 1 'replica0.device0.store is truncated: it has' gpt pretrain $tiny --strategy single --offload optimiser \
+error 1 'replica0.device0.store is truncated: it has' gpt pretrain $tiny --strategy single --offload optimizer \
     --memmap-dir single.files --steps 9
 (
     trap '' XFSZ
@@ -106,6 +109,7 @@ error 1 'replica0.device0.store is truncated: it has' gpt pretrain $tiny --strat
 check "a full disk ends before the run" grep -q 'full.files/replica0.device0.store needs .* MB are free there' full.err
 check "and leaves nothing" test "$(ls full.files)" = lock
 
+begin_case ends
 # ---- a run that ends elsewhere ----
 
 "$program" gpt pretrain $tiny --memmap-dir killed.files --save killed --checkpoint-steps 2 >killed.out 2>&1 &
@@ -139,6 +143,7 @@ kill -9 $pid
 wait $pid 2>/dev/null
 error 1 'did not end in order' gpt pretrain $tiny --memmap-dir ended.files --steps 99
 
+begin_case memory
 # ---- memory ----
 
 # 10.8 million parameters, 173 MB with gradients and moments, on two devices of 5 MB.

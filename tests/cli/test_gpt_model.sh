@@ -10,20 +10,20 @@ zeros() {
     head -c "$1" /dev/zero
 }
 
-# model DIR LOGIT [TOKEN]: one layer of width 4, 16 positions; the logit of z, or of a token, is LOGIT (four octal bytes of a
-# float), others 0.
+# model DIR LOGIT [TOKEN [VOCABULARY]]: one layer of width 4, 16 positions; the logit of z, or of a token, is LOGIT (four octal
+# bytes of a float), others 0.
 model() {
     mkdir -p "$1"
-    row=${3:-122}
+    row=${3:-122} vocabulary=${4:-257}
     cat >"$1/config.json" <<END
-{"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": 257}
+{"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": $vocabulary}
 END
     at=0 header=
     tensor() { # NAME FLOATS SHAPE
         header="$header${header:+, }\"$1\": {\"dtype\": \"F32\", \"shape\": [$3], \"data_offsets\": [$at, $((at + 4 * $2))]}"
         at=$((at + 4 * $2))
     }
-    tensor wte.weight 1028 257,4
+    tensor wte.weight $((vocabulary * 4)) $vocabulary,4
     tensor ln_f.bias 4 4
     tensor ln_f.weight 4 4
     tensor wpe.weight 64 16,4
@@ -41,9 +41,9 @@ END
         printf %s "$header"
         zeros $((row * 16))
         printf "$2"
-        zeros $((1028 * 4 - row * 16 - 4))
+        zeros $((vocabulary * 16 - row * 16 - 4))
         printf '\000\000\200\077' # 1
-        zeros $((at - 1028 * 4 - 4))
+        zeros $((at - vocabulary * 16 - 4))
     } >"$1/model.safetensors"
 }
 model z '\000\000\310\102' # 100
@@ -59,7 +59,7 @@ check "bfloat16: the text" test "$(cat out)" = 'zzzzzzzzzzzzzzz'
 check float16 "$program" gpt generate --hf-model z --length 15 --top-k 1 --dtype float16 >out
 check "float16: the text" test "$(cat out)" = 'zzzzzzzzzzzzzzz'
 printf 'from a file' >prompt
-check prompt-file "$program" gpt generate --hf-model z --prompt-file prompt --length 2 --tokeniser bytes >out
+check prompt-file "$program" gpt generate --hf-model z --prompt-file prompt --length 2 --tokenizer bytes >out
 check "prompt-file: the text" test "$(cat out)" = 'from a filezz'
 check "end of text" "$program" gpt generate --hf-model z --prompt 'a<|endoftext|>b' --length 1 >out
 check "end of text: a token, not a text" test "$(cat out)" = 'abz'
@@ -101,13 +101,35 @@ error 2 'sequences of 17 tokens, and 16 positions' gpt eval --hf-model z --input
 printf z >short.txt
 error 1 'short.txt: has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
 sed -i 's/257/300/' zero/config.json
-error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokeniser DIR names another' \
+error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokenizer DIR names another' \
     gpt generate --hf-model zero
-error 1 'tensor `wte.weight` is [257,4], the configuration makes it [300,4]' gpt generate --hf-model zero --tokeniser bytes
+error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokenizer DIR names another' \
+    gpt eval --hf-model zero --input-files b.u16 a.txt
+# Files of tokens need none: a model of 300 tokens, which bytes are not.
+model many '\000\000\000\000' 122 300
+printf 'a\000b\000\053\001' >b.u16
+check "tokens without a tokenizer" "$program" gpt eval --hf-model many --input-files b.u16 >out
+check "their loss" test "$(cat out)" = 'Tokens: 2 Loss: 5.703783 Perplexity: 300.0000'
+printf 'a\000\000\000\053\001\000\000' >b.u32
+check "tokens of four bytes" sh -c '"$1" gpt eval --hf-model many --input-files b.u16 b.u32 | grep -q "^Tokens: 3 "' sh "$program"
+error 1 'many: has no tokenizer' gpt eval --hf-model many --input-files b.u16 a.txt
+error 1 '--tokenizer: none: has no tokenizer' gpt eval --hf-model many --input-files b.u16 --tokenizer none
+error 1 'b.u16: token 2 is 299, expected below 257' gpt eval --hf-model z --input-files b.u16
+# Each record of a TFRecord file stands alone: 3 of 7 tokens have 6 each that follow another.
+"$program" data tokenize a.txt --length 7 --output records.tfrecord --quiet
+check "records" sh -c '"$1" gpt eval --hf-model many --input-files records.tfrecord | grep -q "^Tokens: 18 "' sh "$program"
+printf 'zzaz' >zzaz.txt
+"$program" data tokenize zzaz.txt --length 2 --no-end-of-text --output two.tfrecord --quiet
+check "two records" "$program" gpt eval --hf-model z --input-files two.tfrecord >out
+check "nothing follows from one to the next" test "$(cat out)" = 'Tokens: 2 Loss: 0.000000 Perplexity: 1.0000'
+"$program" data tokenize zzaz.txt --length 1 --output one.tfrecord --quiet
+error 1 'one.tfrecord: record 0: has 1 token, expected at least 2' gpt eval --hf-model z --input-files one.tfrecord
+head -c 30 records.tfrecord >cut.tfrecord
+error 1 'cut.tfrecord: byte 0: ' gpt eval --hf-model many --input-files cut.tfrecord
+error 1 'tensor `wte.weight` is [257,4], the configuration makes it [300,4]' gpt generate --hf-model zero --tokenizer bytes
 sed -i 's/300/100/' zero/config.json
-error 1 'the tokenizer has 257 tokens, the model of zero a vocabulary of 100' gpt generate --hf-model zero --tokeniser bytes
+error 1 'the tokenizer has 257 tokens, the model of zero a vocabulary of 100' gpt generate --hf-model zero --tokenizer bytes
 # A model that the program itself made: its tokens are ASCII characters.
-export BRIGADE_PRESETS=$root/share/presets
 check pretrain "$program" gpt pretrain --config tiny --set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 --steps 2 \
     --quiet --save-hf own >out 2>err
 check own "$program" gpt generate --hf-model own --prompt 'the ' --length 4 --temperature 0 >out

@@ -4,13 +4,12 @@
 # BRIGADE_TEST_ALL: killed at 50 moments instead of a few.
 . "$(dirname "$0")/support.sh"
 
-export BRIGADE_PRESETS=$root/share/presets
 cd "$folder" || exit 1
 # The preset's 2 x 2 x 2 replicas, in phases, with dropout; each epoch has 3 updates.
 steps=24 kills=4
 [ -n "${BRIGADE_TEST_ALL:-}" ] && kills=50
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && steps=9 kills=2
-run="--config tiny --set precision=float32 maximum=0.003 warmup_proportion=0 n_samples=50"
+run="--config tiny --set precision=float32 stochastic_rounding=false maximum=0.003 warmup_proportion=0 n_samples=50"
 
 # pretrain ARGUMENT...: quietly, what it says into out and err.
 pretrain() {
@@ -40,6 +39,7 @@ goes_on() {
 pretrain --steps $steps --save whole --checkpoint-steps 1 --set max_checkpoints=$steps
 check "a checkpoint of each step" test "$(ls whole | wc -l)" -eq $steps
 
+begin_case killed
 # ---- killed ----
 
 # A moment between the start and a little after the end. What was killed before its first checkpoint begins anew; every
@@ -67,6 +67,7 @@ while [ $killed -lt $kills ]; do
 done
 [ -n "${BRIGADE_TEST_QUICK:-}" ] || check "some were killed after a checkpoint" test $with -gt 0
 
+begin_case signals
 # ---- signals ----
 
 # A step at work is finished and saved; the exit code is 0.
@@ -88,6 +89,7 @@ for signal in INT TERM; do
     check "SIG$signal: it goes on as if nothing had been" cmp -s stopped/* unstopped/*
 done
 
+begin_case full-disks
 # ---- full disks ----
 
 # unharmed CODE WHAT: an error in one line, and in `there` the checkpoint of step 2 alone, which a run goes on from.
@@ -151,11 +153,52 @@ for what in full read-only; do
     unharmed $code "a $what disk"
 done
 
+begin_case other-training
+# ---- another optimizer, another depth ----
+
+# refused WHAT WORD... -- ARGUMENT...: the run ends with 1, says every word in one line, and saves nothing.
+refused() {
+    what=$1
+    shift
+    words=
+    while [ "$1" != -- ]; do words="$words $1" && shift; done
+    shift
+    pretrain --steps 4 --save refused "$@"
+    check "$what: is refused" test $? -eq 1
+    check "$what: in one line" test "$(wc -l <err)" -eq 1
+    for word in $words; do check "$what: says $word" grep -q -F -e "$(echo "$word" | tr _ ' ')" err; done
+    check "$what: nothing is saved" test -z "$(newest refused)"
+}
+
+pretrain --steps 2 --save first
+refused "AdamW's state under LAMB" 'optimizer_`adamw`' 'trains_with_`lamb`' '--resume-drop_optimizer' -- \
+    --load first --set name=lamb
+refused "two layers in three" '2_of_`transformer.h.*`_where_the_model_has_3' '28_parameters_where_the_model_has_40' \
+    '--resume-drop_parameters' -- --load first --set layers=3
+refused "two layers in one" '2_of_`transformer.h.*`_where_the_model_has_1' '--resume-drop_parameters' -- \
+    --load first --set layers=1
+refused "the wrong part" 'trains_with_`lamb`' -- --load first --set name=lamb --resume-drop parameters
+pretrain --steps 4 --load first --save as-lamb --set name=lamb --resume-drop optimizer
+check "LAMB goes on from the weights" test $? -eq 0
+check "and says what is dropped" grep -q "the optimizer's state (adamw: exp_avg exp_avg_sq) is dropped" err
+check "to the end" test "$(newest as-lamb)" -eq 4
+for layers in 1 3; do
+    pretrain --steps 4 --load first --save "as-$layers" --set layers=$layers --resume-drop parameters
+    check "$layers layers go on from what they have in common" test $? -eq 0
+    check "and say what differs" grep -q "has 2 of .transformer.h.\*. where the model has $layers" err
+done
+pretrain --steps 4 --load first --save as-lamb-3 --set name=lamb layers=3 --resume-drop optimizer,parameters
+check "both at once" test $? -eq 0
+check "each is said" test "$(grep -c warning err)" -eq 2
+pretrain --steps 2 --resume-drop optimizer
+check "nothing to drop from: a wrong use" test $? -eq 2
+
+begin_case test-mode
 # ---- a run that only tests ----
 
 mkdir empty && cd empty || exit 1
 "$program" gpt pretrain $run --set test_mode=true --steps 2 --save saved --checkpoint-steps 1 --log log.jsonl \
-    --save-weights w.safetensors --save-hf hf --tensorboard board --log-dir notes --cache-dir plans --quiet >../out 2>../err
+    --save-weights w.safetensors --save-hf hf --tensorboard board --trace t.json --log-dir notes --cache-dir plans --quiet >../out 2>../err
 check "test mode ends well" test $? -eq 0
 check "and writes nothing" test -z "$(ls -A)"
 cp -r ../whole loaded

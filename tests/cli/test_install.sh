@@ -12,7 +12,8 @@ run_make() {
 }
 
 check "make install" run_make install PREFIX="$folder/usr"
-for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade.pc include/brigade.h include/brigade/nn.h; do
+for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade.pc include/brigade.h include/brigade/nn.h \
+    share/man/man1/brigade.1; do
     check "installed" test -e "$folder/usr/$file"
 done
 check "installed program runs" "$folder/usr/bin/brigade" --version >/dev/null

@@ -33,13 +33,14 @@ same() {
     check "$same_name: the test" test "$(tail -n 1 "$folder/one.out")" = "$(tail -n 1 "$folder/two.out")"
 }
 
+begin_case flags
 same "pipelined over four" '{"layers_per_ipu": [1, 1, 1, 1], "gradient_accumulation_steps": 2}' \
     'device_iterations=5,seed=3' \
     --stages 'B1|B2|B3|B4' --gradient-accumulation 2 --device-iterations 5 --seed 3
 cp "$folder/one.safetensors" "$folder/first"
 same "two replicas, state in pieces" '{"ipus_per_replica": 2, "replication_factor": 2}' \
     'replicated_tensor_sharding=true,device_iterations=2,gradient_accumulation_steps=3' \
-    --stages 'B1,B2|B3,B4' --devices 2 --replicas 2 --shard optimiser --device-iterations 2 --gradient-accumulation 3
+    --stages 'B1,B2|B3,B4' --devices 2 --replicas 2 --shard optimizer --device-iterations 2 --gradient-accumulation 3
 check "another configuration gives other weights" sh -c '! cmp -s "$1" "$2"' sh "$folder/first" "$folder/one.safetensors"
 if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     same "recomputation" '{"layers_per_ipu": [2, -1], "recompute_checkpoint_every_layer": true}' \
@@ -47,7 +48,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
         --stages 'B1,B2|B3,B4' --recompute checkpoints --checkpoint-blocks --gradient-accumulation 4 --device-iterations 2
     same "state off the devices, a device without layers" '{"layers_per_ipu": [0, 3, 1], "output_mode": "all"}' \
         'optimizer_state_offchip=true,gradient_accumulation_steps=8' \
-        --stages 'B1,B2,B3|B4' --devices 2 --offload-optimiser --gradient-accumulation 8 --device-iterations 1 \
+        --stages 'B1,B2,B3|B4' --devices 2 --offload-optimizer --gradient-accumulation 8 --device-iterations 1 \
         --output-mode all
     same "bfloat16 sums on one device" '{"enable_half_partials": true}' 'layers_per_ipu=[4],device_iterations=2' \
         --stages 'B1,B2,B3,B4' --partials float16 --gradient-accumulation 1 --device-iterations 2
@@ -56,6 +57,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     check "YAML says the same" cmp "$folder/first" "$folder/yaml"
 fi
 
+end_case
 # What changes no bit has its effect all the same.
 plan "$folder/one.plan" --config-update 'matmul_proportion=0.0001,ipus_per_replica=4' --batch-size 400
 plan "$folder/two.plan" --matmul-proportion 0.0001 --devices 4 --partials float16 --gradient-accumulation 1 \
@@ -74,6 +76,12 @@ done
 check "what is 16 bits wide is rounded by chance" cmp "$folder/rounded--config-update=layers_per_ipu=[4]" \
     "$folder/rounded--stochastic-rounding"
 check "which is seen" sh -c '! cmp -s "$1" "$2"' sh "$folder/rounded--stochastic-rounding" "$folder/rounded--quiet"
+
+# The test of this configuration runs on one replica, where --shard, which is about the training's two, needs no warning.
+"$program" mnist $common --config-update 'replication_factor=2,gradient_accumulation_steps=2' --offload weights \
+    --shard weights,optimizer --shard-minimum 1 --save "$folder/one" >"$folder/out" 2>"$folder/err"
+check "a test on one replica: $(cat "$folder/err")" grep -q '^Accuracy on test set: ' "$folder/out"
+check "no warning of its replica" sh -c '! grep -q "sharding over replicas" "$1"' sh "$folder/err"
 
 # What a field is about and the network does not have is said.
 "$program" plan mnist --config mnist --config-update 'embedding_serialization_factor=4,inference_projection_serialization_factor=1' \
@@ -101,15 +109,15 @@ check "the log has the options as they came out" grep -q '"gradient-accumulation
 # Contradictions: both are named.
 error 2 '--replicas 2 contradicts `replication_factor` = 4 of --config mnist with --config-update' \
     mnist --config mnist --config-update replication_factor=4 --replicas 2
-error 2 '--stages B1|B2,B3,B4 contradicts `layers_per_ipu` = [1,1,1,1] of --config mnist' \
+error 2 '--stages B1|B2,B3,B4 contradicts `layers_per_ipu` = [1, 1, 1, 1] of --config mnist' \
     mnist --config mnist --stages 'B1|B2,B3,B4'
 error 2 '--devices 2 contradicts `ipus_per_replica` = 4' mnist --config-update ipus_per_replica=4 --devices 2
 error 2 '--device-mapping 3,2,1,0 contradicts `layers_per_ipu`' mnist --config mnist --device-mapping 3,2,1,0
 error 2 '--strategy single contradicts --config' mnist --config mnist --strategy single
 error 2 '--accumulation sum contradicts --config' plan mnist --config mnist --accumulation sum
 error 2 '--recompute stage contradicts `recompute_checkpoint_every_layer` = false' mnist --config mnist --recompute stage
-error 2 '--offload-optimiser contradicts `optimizer_state_offchip` = false' \
-    mnist --config-update optimizer_state_offchip=false --offload-optimiser
+error 2 '--offload-optimizer contradicts `optimizer_state_offchip` = false' \
+    mnist --config-update optimizer_state_offchip=false --offload-optimizer
 error 2 '--offload weights contradicts `optimizer_state_offchip` = true' \
     mnist --config-update optimizer_state_offchip=y --offload weights
 error 2 '--shard accumulators contradicts `replicated_tensor_sharding` = true' \

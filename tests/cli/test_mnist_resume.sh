@@ -19,6 +19,7 @@ latest() { # FOLDER: the update of its checkpoint
     ls "$1" 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
 }
 
+begin_case resumed
 # In the middle of the second epoch (20 calls of 5 updates make one), then on, another way.
 train --device-iterations 5 --epochs 3 --save whole --log whole.log
 train --device-iterations 5 --epochs 3 --save half --log two.log --checkpoint c1 --steps 125
@@ -38,7 +39,7 @@ check "and nothing is trained" sh -c '! grep -q "^Trained" out'
 
 if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     for other in '--strategy single --device-iterations 5' '--device-iterations 25' \
-        '--replicas 2 --gradient-accumulation 1 --device-iterations 5' '--schedule grouped --offload-optimiser --device-iterations 1'; do
+        '--replicas 2 --gradient-accumulation 1 --device-iterations 5' '--schedule grouped --offload-optimizer --device-iterations 1'; do
         train --device-iterations 5 --epochs 3 --save half --checkpoint "c $other" --steps 125
         train --epochs 3 --save on --checkpoint "c $other" --resume $other
         # Two replicas of one micro-batch are another mean than two micro-batches of one: the place is the same.
@@ -49,6 +50,7 @@ if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
     done
 fi
 
+end_case
 # interrupt SIGNAL CODE: in the middle of a training of thousands of updates.
 interrupt() {
     rm -rf c2
@@ -92,4 +94,16 @@ error 1 "is of a training on $images images, here are $((images / 2)); give the 
     mnist --data-dir other $shape --checkpoint c3 --resume
 train --device-iterations 5 --save new --checkpoint none --resume --epochs 1
 check "without a checkpoint it begins anew" grep -q -F -e '--resume: there is no checkpoint in none; training begins anew' err
+
+begin_case other-optimizer
+train --steps 2 --epochs 1 --device-iterations 1 --checkpoint c4 --save w4
+cp -r c4 c5
+error 1 'state of optimizer `adamw` (exp_avg exp_avg_sq), this session trains with `lamb`' mnist $common \
+    --strategy single --device-iterations 1 --steps 4 --checkpoint c4 --resume --optimizer lamb
+check "the checkpoint stays" cmp c4/checkpoint_train_step_2.safetensors c5/checkpoint_train_step_2.safetensors
+train --device-iterations 1 --steps 4 --epochs 1 --checkpoint c4 --resume --optimizer lamb --resume-drop optimizer
+check "LAMB goes on from the weights" test "$(latest c4)" -eq 4
+check "and says what is dropped" grep -q "the optimizer's state (adamw: exp_avg exp_avg_sq) is dropped" err
+error 2 '--resume-drop without --resume' mnist --checkpoint c4 --resume-drop optimizer
+error 2 '--resume-optimizer without --resume' mnist --checkpoint c4 --resume-optimizer adamw
 finish

@@ -76,6 +76,46 @@ expect 0 "8 passed, 0 failed, 2 skipped"
 printf '#!/bin/sh\necho "5 passed, 1 failed"\nexit 1\n' >"$tree/tests/room/test_script.sh"
 expect 1 "8 passed, 1 failed"
 
+# ---- data for the tests ----
+
+# found PLACE: tools/find_data.sh of the tree prints it, and a test is given its folder.
+found() {
+    check "find_data.sh finds ${1:-nothing}" test "$(cd "$tree" && tools/find_data.sh)" = "$1"
+    wanted=${1:+$(cd "$tree" && cd "$1" && pwd)}
+    clear_tests
+    printf '#!/bin/sh\ntest "${BRIGADE_TEST_DATA:-}" = "%s" && echo "1 passed, 0 failed"\n' "$wanted" \
+        >"$tree/tests/room/test_script.sh"
+    chmod +x "$tree/tests/room/test_script.sh"
+    expect 0 "1 passed, 0 failed"
+}
+unset BRIGADE_DATA BRIGADE_TEST_DATA
+mkdir -p "$tree/tools" "$folder/shared/data/mnist" "$tree/data" "$folder/own" "$folder/else/mnist"
+cp "$root/tools/find_data.sh" "$tree/tools"
+found ''
+: >"$folder/shared/data/mnist/train-images-idx3-ubyte.gz"
+found ../shared/data
+: >"$tree/data/train-images-idx3-ubyte"
+found data
+export BRIGADE_DATA="$folder/own"
+found data
+: >"$folder/own/train-images.idx3-ubyte"
+found "$folder/own"
+export BRIGADE_TEST_DATA="$folder/else"
+expect 1 "0 passed, 1 failed"
+unset BRIGADE_DATA BRIGADE_TEST_DATA
+
+# The program looks in `data` of the folder it runs in, and no further.
+rm -r "$tree/data" && "$program" data digits --dir "$folder/shared/data" --count 400 --test-count 400 >/dev/null
+for place in "$tree" "$folder/shared"; do
+    (cd "$place" && "$program" mnist --steps 1 --batch-size 4 --test-batch-size 4 --save "$folder/weights") >"$folder/out" 2>&1
+    grep '^Data: ' "$folder/out"
+done >"$folder/places"
+check "no data beside the folder: $(head -n 1 "$folder/places")" sh -c 'head -n 1 "$1" | grep -q "^Data: generated digits"' sh \
+    "$folder/places"
+check "but in it: $(tail -n 1 "$folder/places")" sh -c 'tail -n 1 "$1" | grep -q "^Data: MNIST from data (400 training"' sh \
+    "$folder/places"
+check "the place is named in no help" sh -c '! "$1" mnist --help | grep -q shared/data' sh "$program"
+
 clear_tests
 expect 1 "0 passed, 0 failed"
 rm -r "$tree/build"

@@ -23,6 +23,12 @@ prints() {
 prints 'dev2 .  .  F0 .  F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 .  B7 .  .' show interleaved
 prints 'makespan 33, idle 27.3 %; 48 messages a step' show interleaved
 prints 'micro-batches kept, by device: 4 3 2 1' show interleaved
+# Names of other systems, and TensorFlow's timetable: M + 2 N - 1 steps.
+prints 'makespan 33, idle 27.3 %; 48 messages a step' show 1F1B
+prints 'dev3 .    .    .    F0   F1B0 F2B1 F3B2 F4B3 F5B4 F6B5 F7B6 B7   .    .    .' show Grouped --separate-loss
+prints 'micro-batches kept, by device: 8 6 4 2' show grouped --separate-loss
+prints 'makespan 49, idle 2.0 %' show interleavedzerobubble --stages 4
+prints 'Interleaved1F1B        looped' --help
 # As fast as grouped, and it keeps less.
 prints 'micro-batches kept, by device: 4 3 2 1' show auto
 prints 'messages a step, 49152 bytes' show interleaved --message 1K
@@ -41,23 +47,43 @@ prints 'dev0 F0F1....B0--..B1--' show interleaved --timed --stages 2 --micro-bat
 run show interleaved --timed --columns 30 --micro-batches 40
 check "the timed picture keeps within its columns" test "$(grep '^dev' out | awk '{ print length($0) }' | sort -n | tail -n 1)" -le 30
 
-# ---- colours ----
+# ---- large pictures ----
+
+# 2.2 million actions, and 432 million cells of which the middle is left out; limits far from what it takes.
+if [ -z "${BRIGADE_TEST_QUICK:-}" ]; then
+    (
+        ulimit -v 300000
+        ulimit -t 15
+        "$program" schedule show sharded --stages 600 --micro-batches 600 >large
+    )
+    check "a large schedule takes little memory and time" test $? -eq 0
+    check "its first steps are there" sh -c 'sed -n 4p large | grep -q "^dev1   [.] *F0 "'
+    check "and its last ones" sh -c 'sed -n 3p large | grep -q " B599$"'
+    check "between them there is a gap in every line" test "$(head -n 602 large | grep -c ' [.][.][.] ')" -eq 601
+    check "which is said" grep -q '^Steps [0-9]* to [0-9]* are left out: the whole would be too large[.]$' large
+    check "the measures follow" grep -q '^makespan 1.08e+06, idle 99.8 %; 718800 messages a step$' large
+    rm -f large
+else
+    skipped=$((skipped + 6))
+fi
+
+# ---- colors ----
 
 escape=$(printf '\033')
 run show interleaved
-check "no colours in a file" test "$(grep -c "$escape" out)" -eq 0
+check "no colors in a file" test "$(grep -c "$escape" out)" -eq 0
 run show interleaved --color always
-check "colours when asked for" grep -q "${escape}\[38;5;231;48;5;25mF0${escape}\[0m" out
+check "colors when asked for" grep -q "${escape}\[38;5;231;48;5;25mF0${escape}\[0m" out
 sed "s/${escape}\[[0-9;]*m//g" out >plain
 run show interleaved
-check "colours change no letter" cmp -s plain out
+check "colors change no letter" cmp -s plain out
 run show interleaved --timed --color always
-check "colours to scale" grep -q "${escape}\[38;5;231;48;5;25mF0" out
+check "colors to scale" grep -q "${escape}\[38;5;231;48;5;25mF0" out
 NO_COLOR=1 "$program" schedule show interleaved --color always >out
 check "an option is stronger than NO_COLOR" grep -q "$escape" out
 if script -qec true /dev/null >/dev/null 2>&1; then
     NO_COLOR='' TERM=xterm script -qec "$program schedule show interleaved" /dev/null >out 2>/dev/null </dev/null
-    check "colours on a terminal" grep -q "$escape\[38" out
+    check "colors on a terminal" grep -q "$escape\[38" out
     NO_COLOR=1 TERM=xterm script -qec "$program schedule show interleaved" /dev/null >out 2>/dev/null </dev/null
     check "NO_COLOR: none on a terminal" test "$(grep -c "$escape\[38" out)" -eq 0
     TERM=xterm script -qec "$program schedule show interleaved --color never" /dev/null >out 2>/dev/null </dev/null
@@ -71,7 +97,7 @@ fi
 run list --message 2K --stash 1M
 check "list" test $code -eq 0
 check "a line with costs" grep -q -E '^interleaved +4 +33 +27\.3 +4 +4194304 +48 +98304 +4$' out
-"$program" schedule --help | sed -n '/^Schedules:/,/^$/p' | awk 'NF > 1 { print $1 }' >names
+"$program" schedule --help | sed -n '/^Schedules:/,/^$/p' | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p' >names
 check "the help names schedules" test "$(wc -l <names)" -ge 5
 while read -r name; do
     check "list has $name" grep -q "^$name " out

@@ -24,7 +24,7 @@ for block in "$folder"/block-*; do
     done <"$folder/expected"
     check "$command has output in the document" test -s "$folder/expected"
 done
-check "the document has seventeen blocks" test $blocks -eq 17
+check "the document has nineteen blocks" test $blocks -eq 19
 
 for schedule in sequential interleaved grouped; do
     stash=$(brigade plan mnist --schedule $schedule | awk '$1 == "bytes" { for (i = 2; i <= NF; i++) if ($i == "stash") at = i + 1 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "config/gpt_config.h"
+#include "options/optimizer.h"
 
 static bgi_gpt_config defaults(void)
 {
@@ -95,22 +96,147 @@ static void test_defaults(void **state)
     bgi_gpt_config_clear(&config);
 }
 
+static char *print(const bgi_gpt_config *config)
+{
+    bg_error error = {0};
+    char *text = NULL;
+
+    if (bgi_gpt_config_print(config, &text, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return text;
+}
+
+/* The class defaults of the PopXL GPT-3 example and its four release presets, as its configuration files have them:
+ * every field that is printed has its row. One value: that of the defaults and of all presets. Fields that are
+ * Brigade's own have the value that makes the example's training. */
+static const struct {
+    const char *path;
+    const char *values[5]; /* defaults, then as `presets` */
+} published[] = {
+    {"model.layers", {"96", "96", "32", "2", "12"}},
+    {"model.hidden_size", {"12288", "12288", "2560", "64", "768"}},
+    {"model.sequence_length", {"2048", "2048", "2048", "8", "128"}},
+    {"model.eval", {"false"}},
+    {"model.dropout_prob", {"0.1", "0.1", "0.1", "0.1", "0.1"}},
+    {"model.precision", {"float16"}},
+    {"model.weights", {"precision"}},
+    {"model.seed", {"42"}},
+    {"model.embedding.vocab_size", {"50257", "50257", "50257", "128", "50257"}},
+    {"model.embedding.max_positional_length", {"2048", "2048", "2048", "8", "128"}},
+    {"model.attention.heads", {"96", "96", "32", "4", "12"}},
+    {"training.steps", {"1", "286000", "286000", "100000", "100000"}},
+    {"training.global_batch_size", {"32", "128", "512", "16", "32"}},
+    {"training.stochastic_rounding", {"true"}},
+    {"training.optimizer.name", {"adamw", "adamw", "adamw", "adamw", "adamw"}},
+    {"training.optimizer.learning_rate.maximum", {"0.01", "5e-6", "5e-6", "1e-5", "1e-5"}},
+    {"training.optimizer.learning_rate.warmup_proportion", {"0", "0.005995", "0.005995", "0.00625", "0.00625"}},
+    {"training.optimizer.learning_rate.constant", {"false"}},
+    {"training.optimizer.learning_rate.decay", {"linear"}},
+    {"training.optimizer.beta1", {"0.9"}},
+    {"training.optimizer.beta2", {"0.999"}},
+    {"training.optimizer.epsilon", {"1e-6"}},
+    {"training.optimizer.weight_decay", {"0.01", "0.0", "0.0", "0.01", "0.01"}},
+    {"training.optimizer.momentum", {"0"}},
+    {"training.optimizer.combined", {"false"}},
+    {"training.optimizer.velocity_scaling", {"1"}},
+    {"training.optimizer.alpha", {"0.99"}},
+    {"training.optimizer.centered", {"false"}},
+    {"training.optimizer.tf_variant", {"false"}},
+    {"training.optimizer.dampening", {"0"}},
+    {"training.optimizer.nesterov", {"false"}},
+    {"training.optimizer.bias_correction", {"true"}},
+    {"training.optimizer.max_weight_norm", {"65500"}},
+    {"training.optimizer.gradient_clipping", {"1.0"}},
+    {"data.input_files", {"[]"}},
+    {"data.n_samples", {"null"}},
+    {"data.sample_stride", {"null"}},
+    {"execution.micro_batch_size", {"1", "1", "1", "1", "1"}},
+    {"execution.data_parallel", {"1", "4", "4", "2", "4"}},
+    {"execution.tensor_parallel_1", {"1", "8", "4", "2", "2"}},
+    {"execution.tensor_parallel_2", {"1", "8", "4", "2", "2"}},
+    {"execution.device_iterations", {"1"}},
+    {"execution.io_tiles", {"1", "128", "128", "64", "64"}},
+    {"execution.available_memory_proportion",
+     {"[0.28, 0.28, 0.28, 0.28]", "[0.1]", "[0.2]", "[0.28, 0.28, 0.28, 0.28]", "[0.28, 0.28, 0.28, 0.28]"}},
+    {"execution.loss_scaling", {"1", "4096", "2048", "1", "1"}},
+    {"execution.auto_loss_scaling", {"false"}},
+    {"execution.attention_serialization", {"1", "8", "1", "2", "2"}},
+    {"execution.test_mode", {"false"}},
+    {"checkpoint.load", {"null"}},
+    {"checkpoint.save", {"null"}},
+    {"checkpoint.steps", {"0"}},
+    {"checkpoint.max_checkpoints", {"1"}},
+    {"checkpoint.memmap_dir", {"null"}},
+};
+
+static const struct {
+    const char *name;
+    uint64_t devices, accumulation;
+} presets[] = {{"gpt3_175B_pod256", 256, 32}, {"gpt3_2.7B_pod64", 64, 128}, {"tiny", 8, 8}, {"test", 16, 8}};
+
+enum { PUBLISHED = sizeof published / sizeof published[0], PRESETS = sizeof presets / sizeof presets[0] };
+
+/* Lines that end with a value, not with the colon of a group. */
+static uint32_t count_leaves(const char *text)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 1; text[i] != '\0'; i++)
+        count += text[i] == '\n' && text[i - 1] != ':';
+    return count;
+}
+
+/* The configuration has the published values of a column in every field. */
+static void expect_published(const bgi_gpt_config *config, uint32_t column)
+{
+    bgi_gpt_config wanted = defaults();
+    char *text = print(config), *wanted_text, assignment[160];
+
+    assert_int_equal(count_leaves(text), PUBLISHED);
+    for (uint32_t i = 0; i < PUBLISHED; i++) {
+        const char *value = published[i].values[column];
+        for (uint32_t k = 0; k < i; k++)
+            assert_string_not_equal(published[i].path, published[k].path);
+        snprintf(assignment, sizeof assignment, "%s=%s", published[i].path,
+                 value != NULL ? value : published[i].values[0]);
+        set(&wanted, assignment);
+    }
+    wanted_text = print(&wanted);
+    assert_string_equal(text, wanted_text);
+    free(text);
+    free(wanted_text);
+    bgi_gpt_config_clear(&wanted);
+}
+
+static void test_published_defaults(void **state)
+{
+    bgi_gpt_config config = defaults();
+
+    (void)state;
+    expect_published(&config, 0);
+    bgi_gpt_config_clear(&config);
+}
+
+/* Every field of the four release presets, and what follows from them: also that weights are float16, as the example's
+ * are, unless the precision is changed. */
 static void test_presets(void **state)
 {
-    static const struct {
-        const char *name;
-        uint64_t devices, accumulation;
-    } rows[] = {{"gpt3_175B_pod256", 256, 32}, {"gpt3_2.7B_pod64", 64, 128}, {"tiny", 8, 8}, {"test", 16, 8}};
     (void)state;
+    for (uint32_t i = 0; i < PRESETS; i++) {
+        bgi_gpt_config config = preset(presets[i].name);
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        bgi_gpt_config config = preset(rows[i].name);
-
-        if (bgi_gpt_config_devices(&config) != rows[i].devices ||
-            bgi_gpt_config_accumulation(&config) != rows[i].accumulation)
-            fail_msg("%s: %llu devices, accumulation %llu", rows[i].name,
+        expect_published(&config, i + 1);
+        if (bgi_gpt_config_devices(&config) != presets[i].devices ||
+            bgi_gpt_config_accumulation(&config) != presets[i].accumulation)
+            fail_msg("%s: %llu devices, accumulation %llu", presets[i].name,
                      (unsigned long long)bgi_gpt_config_devices(&config),
                      (unsigned long long)bgi_gpt_config_accumulation(&config));
+        assert_int_equal(bgi_gpt_config_weights(&config), BG_FLOAT16);
+        set(&config, "precision=float32");
+        assert_int_equal(bgi_gpt_config_weights(&config), BG_FLOAT32);
+        set(&config, "precision=float16");
+        set(&config, "model.weights=bfloat16");
+        assert_int_equal(bgi_gpt_config_weights(&config), BG_BFLOAT16);
         bgi_gpt_config_clear(&config);
     }
 }
@@ -234,13 +360,13 @@ static void test_what_goes_together(void **state)
     refuse_together((const char *const[]){"heads=64", "tensor_parallel_1=64", "tensor_parallel_2=64",
                                           "data_parallel=32", "global_batch_size=32", NULL},
                     "at most 65536 replicas in all");
-    refuse_together((const char *const[]){"attention_serialisation=3", NULL},
-                    "execution.attention_serialisation 3 does not divide model.sequence_length 8");
+    refuse_together((const char *const[]){"attention_serialization=3", NULL},
+                    "execution.attention_serialization 3 does not divide model.sequence_length 8");
     refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "3 problems: ");
 }
 
-/* What the optimiser does not have; and its name where the example's files have it. */
-static void test_optimisers(void **state)
+/* What the optimizer does not have; and its name where the example's files have it. */
+static void test_optimizers(void **state)
 {
     static const char *const names[] = {"training.optimizer=lamb", "optimizer=lamb", "training.optimizer.name=lamb",
                                         "training.optimizer.optimizer=lamb"};
@@ -254,7 +380,7 @@ static void test_optimisers(void **state)
     refuse_together((const char *const[]){"training.optimizer=sgd", "beta1=0.5", NULL},
                     "training.optimizer.beta1 is set, and sgd has none");
     refuse_together((const char *const[]){"training.optimizer=sgd", "bias_correction=false", NULL},
-                    "it is of adamw|adam|adamax|lamb");
+                    "it is of adam|adamw|adamax|lamb");
     refuse_together((const char *const[]){"training.optimizer=rmsprop", "nesterov=true", NULL},
                     "and rmsprop has none: it is of sgd");
     refuse_together((const char *const[]){"training.optimizer=sgd", "nesterov=true", NULL},
@@ -270,8 +396,49 @@ static void test_optimisers(void **state)
     assert_int_equal(bgi_gpt_config_parse_yaml(&config, "training:\n  optimizer: sgd\n", "file", &error), BG_OK);
     assert_string_equal(config.optimizer, "sgd");
     bgi_gpt_config_clear(&config);
+    /* The example's spelling, in a file and in a change. */
+    config = defaults();
+    assert_int_equal(bgi_gpt_config_parse_yaml(&config, "execution:\n  attention_serialisation: 4\n", "file", &error),
+                     BG_OK);
+    assert_int_equal(config.attention_serialization, 4);
+    set(&config, "attention_serialisation=8");
+    assert_int_equal(config.attention_serialization, 8);
+    set(&config, "execution.attention_serialisation=2");
+    assert_int_equal(config.attention_serialization, 2);
+    bgi_gpt_config_clear(&config);
     refuse_file("training:\n  optimizer: adamv\n", BG_ERROR_INVALID, "training.optimizer.name is \"adamv\"");
     refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID, "training.optimizer is no value");
+}
+
+/* Each setting of each optimizer is a field, and what the field says arrives. */
+static void test_settings_arrive(void **state)
+{
+    const bgi_setting *setting;
+    const char *name;
+
+    (void)state;
+    for (uint32_t kind = 0; (name = bg_optimizer_name((bg_optimizer_kind)kind)) != NULL; kind++)
+        for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++) {
+            bgi_gpt_config config = defaults();
+            bg_optimizer optimizer;
+            char text[96];
+
+            snprintf(text, sizeof text, "training.optimizer.name=%s", name);
+            set(&config, text);
+            if (strcmp(setting->name, "uncorrected") == 0)
+                set(&config, "training.optimizer.bias_correction=false");
+            else if (strcmp(setting->name, "decay_matrices_only") != 0) {
+                snprintf(text, sizeof text, "training.optimizer.%s=%s", setting->name,
+                         setting->is_flag ? "true" : "0.375");
+                set(&config, text);
+            }
+            assert_int_equal(bgi_gpt_config_optimizer(&config, &optimizer, NULL), BG_OK);
+            assert_string_equal(bg_optimizer_name(optimizer.kind), name);
+            if (bgi_optimizer_has((bg_optimizer_kind)kind, setting, NULL) &&
+                bgi_setting_get(setting, &optimizer) != (setting->is_flag ? 1.0 : 0.375))
+                fail_msg("%s: %s is %g", name, setting->name, bgi_setting_get(setting, &optimizer));
+            bgi_gpt_config_clear(&config);
+        }
 }
 
 /* Up to the maximum over the warm-up, down to where it began (section 11.6 of the example's semantics). */
@@ -309,10 +476,11 @@ static void test_learning_rate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),           cmocka_unit_test(test_presets),
-        cmocka_unit_test(test_precedence),         cmocka_unit_test(test_print_reads_back),
-        cmocka_unit_test(test_wrong_files),        cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_what_goes_together), cmocka_unit_test(test_optimisers),
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_published_defaults),
+        cmocka_unit_test(test_presets),          cmocka_unit_test(test_precedence),
+        cmocka_unit_test(test_print_reads_back), cmocka_unit_test(test_wrong_files),
+        cmocka_unit_test(test_wrong_values),     cmocka_unit_test(test_what_goes_together),
+        cmocka_unit_test(test_optimizers),       cmocka_unit_test(test_settings_arrive),
         cmocka_unit_test(test_learning_rate),
     };
 

@@ -13,6 +13,7 @@
 
 #include <brigade/config.h>
 
+#include "config/ipu_config.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "support/folder.h"
@@ -239,6 +240,9 @@ static void test_cross_checks(void **state)
     bg_ipu_config_destroy(parse("{\"ipus_per_replica\": 4, \"layers_per_ipu\": [1, -1]}"));
     refuse("{\"embedding_serialization_factor\": 2, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
+    /* Also a factor that asks for one piece. */
+    refuse("{\"embedding_serialization_factor\": 1, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
+           "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
     refuse(
         "{\"inference_projection_serialization_factor\": 2, \"inference_serialized_projection_splits_per_ipu\": [2]}",
         BG_ERROR_INVALID, "Only one of");
@@ -250,7 +254,7 @@ static void test_splits(void **state)
 {
     bg_ipu_config *config = parse("{\"layers_per_ipu\": [3, 3, 3, 3], \"serialized_embedding_splits_per_ipu\": "
                                   "[3, 1, 0, 0], \"serialized_projection_splits_per_ipu\": [0, 0, 2, 2]}");
-    const bg_ipu_settings settings = bg_ipu_config_settings(config, false);
+    const bgi_ipu_settings settings = bgi_ipu_config_settings(config, false);
     (void)state;
 
     assert_int_equal(settings.embedding_factor, 4);
@@ -313,6 +317,15 @@ static void test_unknown_keys(void **state)
     assert_string_equal(text, "{\n  \"enable_half_first_order_momentum\": true,\n  \"foo\": {\n    \"b\": 1\n  },\n"
                               "  \"optimum_version\": \"1.6.1\"\n}\n");
     free(text);
+    /* A change keeps them too. */
+    assert_int_equal(bg_ipu_config_set(config, "replication_factor",
+                                       &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 2}, NULL),
+                     BG_OK);
+    assert_int_equal(bg_ipu_config_print_json(config, &text, NULL), BG_OK);
+    assert_non_null(strstr(text, "\"foo\": {\n    \"b\": 1\n  }"));
+    assert_non_null(strstr(text, "\"enable_half_first_order_momentum\": true"));
+    assert_non_null(strstr(text, "\"replication_factor\": 2"));
+    free(text);
     bg_ipu_config_destroy(config);
 }
 
@@ -345,7 +358,9 @@ static void test_warning(void **state)
     assert_int_equal(bg_ipu_config_print_notes(config, &text, NULL), BG_OK);
     assert_string_equal(text, "`replicated_tensor_sharding` is not used when `replication_factor` = 1\n");
     free(text);
-    assert_int_equal(bg_ipu_config_set_integer(config, "replication_factor", 2, NULL), BG_OK);
+    assert_int_equal(bg_ipu_config_set(config, "replication_factor",
+                                       &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 2}, NULL),
+                     BG_OK);
     assert_int_equal(bg_ipu_config_print_notes(config, &text, NULL), BG_OK);
     assert_string_equal(text, "");
     free(text);
@@ -356,6 +371,7 @@ static void test_modes(void **state)
 {
     bg_ipu_config *config = parse("{\"layers_per_ipu\": [1, 2], \"inference_layers_per_ipu\": [3], "
                                   "\"inference_device_iterations\": 9}");
+    bg_ipu_config *copy = NULL;
     bg_config_value value;
     bg_error error = {0};
     (void)state;
@@ -373,9 +389,18 @@ static void test_modes(void **state)
     /* Only managed fields follow the mode. */
     assert_int_equal(bg_ipu_config_get(config, "device_iterations", &value, NULL), BG_OK);
     assert_int_equal(value.integer, 1);
-    assert_int_equal(bg_ipu_config_set_real(config, "matmul_proportion", 0.6, NULL), BG_OK);
+    assert_int_equal(
+        bg_ipu_config_set(config, "matmul_proportion", &(bg_config_value){.kind = BG_CONFIG_REAL, .real = 0.6}, NULL),
+        BG_OK);
     expect_field(config, "matmul_proportion", "0.2");
     expect_field(config, "inference_matmul_proportion", "0.6");
+    /* A change keeps the mode, and so does a clone. */
+    assert_string_equal(bg_ipu_config_mode(config), "inference");
+    assert_int_equal(bg_ipu_config_update_from_string(config, "seed=7", NULL), BG_OK);
+    assert_string_equal(bg_ipu_config_mode(config), "inference");
+    assert_int_equal(bg_ipu_config_clone(config, &copy, NULL), BG_OK);
+    assert_string_equal(bg_ipu_config_mode(copy), "inference");
+    bg_ipu_config_destroy(copy);
     bg_ipu_config_destroy(config);
 }
 
@@ -387,16 +412,32 @@ static void test_set(void **state)
     (void)state;
 
     assert_int_equal(bg_ipu_config_create(&config, NULL), BG_OK);
-    assert_int_equal(bg_ipu_config_set_integers(config, "layers_per_ipu", (int64_t[]){1, 2, 3}, 3, NULL), BG_OK);
+    assert_int_equal(
+        bg_ipu_config_set(config, "layers_per_ipu",
+                          &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = (int64_t[]){1, 2, 3}, .count = 3},
+                          NULL),
+        BG_OK);
     assert_int_equal(bg_ipu_config_get(config, "ipus_per_replica", &value, NULL), BG_OK);
     assert_int_equal(value.integer, 3);
     /* A change that would be wrong changes nothing. */
-    assert_int_equal(bg_ipu_config_set_integer(config, "ipus_per_replica", 5, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_ipu_config_set(config, "ipus_per_replica",
+                                       &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 5}, &error),
+                     BG_ERROR_INVALID);
     expect_field(config, "ipus_per_replica", "3");
-    assert_int_equal(bg_ipu_config_set_reals(config, "matmul_proportion", (double[]){0.1, 0.2, 0.3}, 3, NULL), BG_OK);
-    assert_int_equal(bg_ipu_config_set_text(config, "output_mode", "sum", NULL), BG_OK);
-    assert_int_equal(bg_ipu_config_set_bool(config, "auto_loss_scaling", true, NULL), BG_OK);
-    assert_int_equal(bg_ipu_config_set_integer(config, "seed", INT64_MAX, NULL), BG_OK);
+    assert_int_equal(
+        bg_ipu_config_set(config, "matmul_proportion",
+                          &(bg_config_value){.kind = BG_CONFIG_REALS, .reals = (double[]){0.1, 0.2, 0.3}, .count = 3},
+                          NULL),
+        BG_OK);
+    assert_int_equal(
+        bg_ipu_config_set(config, "output_mode", &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = "sum"}, NULL),
+        BG_OK);
+    assert_int_equal(bg_ipu_config_set(config, "auto_loss_scaling",
+                                       &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = true}, NULL),
+                     BG_OK);
+    assert_int_equal(
+        bg_ipu_config_set(config, "seed", &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = INT64_MAX}, NULL),
+        BG_OK);
     expect_field(config, "seed", "9223372036854775807");
     assert_int_equal(bg_ipu_config_clone(config, &copy, NULL), BG_OK);
     assert_true(bg_ipu_config_equal(config, copy));
@@ -404,7 +445,9 @@ static void test_set(void **state)
     assert_false(bg_ipu_config_equal(config, copy));
     expect_field(copy, "seed", "9223372036854775807");
     bg_error_clear(&error);
-    assert_int_equal(bg_ipu_config_set_integer(config, "sed", 1, &error), BG_ERROR_NOT_FOUND);
+    assert_int_equal(
+        bg_ipu_config_set(config, "sed", &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 1}, &error),
+        BG_ERROR_NOT_FOUND);
     expect_says(&error, "did you mean `seed`?");
     /* A number is the same however it is written. */
     assert_int_equal(bg_ipu_config_update_from_string(config, "matmul_proportion=1", NULL), BG_OK);
@@ -562,14 +605,14 @@ static void test_long_keys(void **state)
         const size_t length = lengths[i / sizeof fill];
         bg_ipu_config *config = NULL, *again = NULL;
         bg_error error = {0};
-        bgi_text json = {0};
+        bgi_string json = {0};
         char *text = NULL;
 
         for (int at = 0; at < 2; at++) {
-            bgi_text_add(&json, at == 0 ? "{\"" : "{\"inner\": [{\"");
+            bgi_string_add(&json, at == 0 ? "{\"" : "{\"inner\": [{\"");
             for (size_t c = 0; c < length; c++)
-                bgi_text_add(&json, fill[i % sizeof fill] == '\x01' ? "\\u0001" : "%c", fill[i % sizeof fill]);
-            bgi_text_add(&json, at == 0 ? "\": " : "\": 42}]}}");
+                bgi_string_add(&json, fill[i % sizeof fill] == '\x01' ? "\\u0001" : "%c", fill[i % sizeof fill]);
+            bgi_string_add(&json, at == 0 ? "\": " : "\": 42}]}}");
         }
         if (bg_ipu_config_parse_json(json.data, "f", &lenient, &config, &error) != BG_OK ||
             bg_ipu_config_print_yaml(config, &text, &error) != BG_OK ||
@@ -578,7 +621,7 @@ static void test_long_keys(void **state)
         assert_true(bg_ipu_config_equal(config, again));
         bg_ipu_config_destroy(again);
         bg_ipu_config_destroy(config);
-        bgi_text_clear(&json);
+        bgi_string_clear(&json);
         free(text);
     }
 }
@@ -641,6 +684,129 @@ static void test_bad_text(void **state)
     }
 }
 
+/* What was inferred when a configuration was written is inferred again after a change of what was read back. */
+static void test_inferred_values_stay_inferred(void **state)
+{
+    static const char *const inferred[] = {"ipus_per_replica",
+                                           "inference_ipus_per_replica",
+                                           "inference_layers_per_ipu",
+                                           "inference_matmul_proportion",
+                                           "embedding_serialization_factor",
+                                           "inference_embedding_serialization_factor",
+                                           "projection_serialization_factor",
+                                           "inference_projection_serialization_factor"};
+    (void)state;
+
+    for (int round = 0; round < 4; round++) {
+        const bool is_yaml = round == 1, is_given = round == 2, is_split = round == 3;
+        bg_ipu_config *config = NULL, *again = NULL, *third = NULL;
+        bg_error error = {0};
+        char *text = NULL;
+        assert_int_equal(bg_ipu_config_create(&config, NULL), BG_OK);
+        assert_int_equal(bg_ipu_config_update_from_string(config, "seed=1", NULL), BG_OK);
+        if (is_given) /* that stays, as in files that give every value */
+            assert_int_equal(bg_ipu_config_update_from_string(config, "ipus_per_replica=1", NULL), BG_OK);
+        assert_int_equal(is_yaml ? bg_ipu_config_print_yaml(config, &text, NULL)
+                                 : bg_ipu_config_print_json(config, &text, NULL),
+                         BG_OK);
+        assert_int_equal(is_yaml ? bg_ipu_config_parse_yaml(text, "text", NULL, &again, NULL)
+                                 : bg_ipu_config_parse_json(text, "text", NULL, &again, NULL),
+                         BG_OK);
+        assert_true(bg_ipu_config_equal(config, again));
+        free(text);
+        /* And written by that one. */
+        assert_int_equal(bg_ipu_config_print_json(again, &text, NULL), BG_OK);
+        third = parse(text);
+        for (size_t i = is_given; i < sizeof inferred / sizeof inferred[0]; i++) {
+            char wanted[80];
+            snprintf(wanted, sizeof wanted, "\"%s\": null", inferred[i]);
+            if (strstr(text, wanted) == NULL)
+                fail_msg("`%s` is not in %s", wanted, text);
+        }
+        if (is_given) {
+            assert_int_equal(bg_ipu_config_update_from_string(third, "layers_per_ipu=[1 2]", &error), BG_ERROR_INVALID);
+            assert_non_null(strstr(error.message, "`ipus_per_replica` may be null: it is then inferred"));
+            assert_int_equal(bg_ipu_config_update_from_string(third, "ipus_per_replica=none", NULL), BG_OK);
+        }
+        assert_int_equal(bg_ipu_config_update_from_string(third, "layers_per_ipu=[1 2]", NULL), BG_OK);
+        if (is_split)
+            assert_int_equal(bg_ipu_config_update_from_string(third, "serialized_embedding_splits_per_ipu=[1 2]", NULL),
+                             BG_OK);
+        expect_field(third, "ipus_per_replica", "2");
+        expect_field(third, "inference_ipus_per_replica", "2");
+        expect_field(third, "inference_layers_per_ipu", "[1, 2]");
+        free(text);
+        bg_ipu_config_destroy(third), bg_ipu_config_destroy(again), bg_ipu_config_destroy(config);
+    }
+}
+
+/* null and none: nothing for fields that take that, an error with the field's name for the others. */
+static void test_none_in_updates(void **state)
+{
+    static const char *const words[] = {"null", "none", "None", "NULL"};
+    (void)state;
+
+    for (size_t i = 0; bg_ipu_config_field_at(i) != NULL; i++)
+        for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
+            const char *name = bg_ipu_config_field_at(i);
+            const bool is_folder = strcmp(name, "executable_cache_dir") == 0;
+            const bool takes_none = is_folder || (bgi_ipu_fields[bgi_ipu_field_find(name)].kinds & BGI_NULL) != 0;
+            bg_ipu_config *config = parse(is_folder ? "{\"executable_cache_dir\": \"x\"}" : "{}"), *defaults = NULL;
+            bg_error error = {0};
+            char text[128];
+            snprintf(text, sizeof text, "%s=%s", name, words[w]);
+            assert_int_equal(bg_ipu_config_create(&defaults, NULL), BG_OK);
+            assert_int_equal(bg_ipu_config_update_from_string(config, text, &error),
+                             takes_none ? BG_OK : BG_ERROR_INVALID);
+            if (takes_none && !bg_ipu_config_equal(config, defaults))
+                fail_msg("%s is not as by default", text);
+            snprintf(text, sizeof text, "`%s`", name);
+            if (!takes_none && strstr(error.message, text) == NULL)
+                fail_msg("%s is not in: %s", text, error.message);
+            bg_ipu_config_destroy(config), bg_ipu_config_destroy(defaults);
+        }
+}
+
+static void expect_version(bg_ipu_config *config, bool is_there)
+{
+    bg_ipu_config *copy = NULL;
+    char *text = NULL;
+
+    assert_int_equal(bg_ipu_config_clone(config, &copy, NULL), BG_OK);
+    assert_int_equal(bg_ipu_config_print_json(config, &text, NULL), BG_OK);
+    assert_int_equal(strstr(text, "brigade_version") != NULL, is_there);
+    free(text);
+    assert_int_equal(bg_ipu_config_print_yaml(copy, &text, NULL), BG_OK);
+    assert_int_equal(strstr(text, "brigade_version") != NULL, is_there);
+    free(text);
+    bg_ipu_config_destroy(copy);
+}
+
+/* Of a configuration that was made here, and of one that was loaded with a version; other records stay. */
+static void test_without_version(void **state)
+{
+    (void)state;
+    for (int is_loaded = 0; is_loaded < 2; is_loaded++) {
+        bg_ipu_config *config = NULL;
+        char *text = NULL;
+        if (is_loaded)
+            config = parse("{\"brigade_version\": \"0.1.0\", \"optimum_version\": \"1\"}");
+        else
+            assert_int_equal(bg_ipu_config_create(&config, NULL), BG_OK);
+        expect_version(config, true);
+        bg_ipu_config_set_version_written(config, false);
+        expect_version(config, false);
+        assert_int_equal(bg_ipu_config_update_from_string(config, "seed=3", NULL), BG_OK);
+        expect_version(config, false);
+        assert_int_equal(bg_ipu_config_print_json(config, &text, NULL), BG_OK);
+        assert_int_equal(strstr(text, "optimum_version") != NULL, is_loaded);
+        free(text);
+        bg_ipu_config_set_version_written(config, true);
+        expect_version(config, true);
+        bg_ipu_config_destroy(config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -661,6 +827,9 @@ int main(void)
         cmocka_unit_test(test_files_come_out_as_they_went_in),
         cmocka_unit_test(test_long_keys),
         cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_inferred_values_stay_inferred),
+        cmocka_unit_test(test_none_in_updates),
+        cmocka_unit_test(test_without_version),
         cmocka_unit_test(test_bad_text),
     };
 

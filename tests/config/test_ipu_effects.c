@@ -57,8 +57,8 @@ static bg_ipu_options make_options(const char *updates, bool for_inference)
                                  "test", &load, &config, &error) != BG_OK ||
         bg_ipu_config_to_options(config, for_inference, false, &shape, &made, &error) != BG_OK)
         fail_msg("%s: %s", updates != NULL ? updates : "", error.message);
-    made.options.wait_limit_s = 60;
-    made.options.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
+    made.options.execution.wait_limit_s = 60;
+    made.options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
     bg_ipu_config_destroy(config);
     return made;
 }
@@ -66,9 +66,9 @@ static bg_ipu_options make_options(const char *updates, bool for_inference)
 /* Bytes of a class on the first device of such a training. */
 static size_t find_bytes(const char *updates, bg_memory_class memory_class)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_ipu_options made = make_options(updates, false);
-    bg_plan *plan = test_train_plan(&layers, MICRO_BATCH, &optimiser, &made.options, updates);
+    bg_plan *plan = test_train_plan(&layers, MICRO_BATCH, &optimizer, &made.options, updates);
     const size_t bytes = bg_plan_memory_bytes(plan, 0, memory_class);
 
     bg_plan_destroy(plan);
@@ -78,10 +78,10 @@ static size_t find_bytes(const char *updates, bg_memory_class memory_class)
 
 static test_result train(const char *updates)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_ipu_options made = make_options(updates, false);
     const test_result result =
-        test_train(&layers, MICRO_BATCH, &optimiser, &made.options, NULL, 0, 4, updates != NULL ? updates : "plain");
+        test_train(&layers, MICRO_BATCH, &optimizer, &made.options, NULL, 0, 4, updates != NULL ? updates : "plain");
 
     bg_ipu_options_clear(&made);
     return result;
@@ -123,7 +123,7 @@ static void test_state_in_pieces(void **state)
     (void)state;
     assert_true(piece >= whole / 2 && piece <= whole / 2 + whole / 16);
     expect_same_training("replication_factor=2,replicated_tensor_sharding=true", "replication_factor=2");
-    assert_false(alone.options.locations[BG_LOCATION_STATE].sharded);
+    assert_false(alone.options.memory.locations[BG_LOCATION_STATE].sharded);
     assert_non_null(strstr(alone.notes, "`replicated_tensor_sharding` has no effect with one replica"));
     bg_ipu_options_clear(&alone);
 }
@@ -138,7 +138,7 @@ static void test_auto_loss_scaling(void **state)
 
     assert_int_equal(scaled.size, plain.size + variables);
     assert_memory_equal(scaled.bytes, plain.bytes, (size_t)4 * 6 * sizeof(float));
-    assert_false(inference.options.auto_loss_scaling.enabled);
+    assert_false(inference.options.numerics.auto_loss_scaling.enabled);
     bg_ipu_options_clear(&inference);
     free(plain.bytes);
     free(scaled.bytes);
@@ -147,9 +147,9 @@ static void test_auto_loss_scaling(void **state)
 /* Bytes of what is alive inside segments, scratch included, on the two devices. */
 static void find_transients(const char *updates, size_t bytes[2])
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_ipu_options made = make_options(updates, false);
-    bg_plan *plan = test_train_plan(&layers, 600, &optimiser, &made.options, updates);
+    bg_plan *plan = test_train_plan(&layers, 600, &optimizer, &made.options, updates);
 
     for (uint32_t device = 0; device < 2; device++)
         bytes[device] = bg_plan_memory_bytes(plan, device, BG_MEMORY_TRANSIENT);
@@ -171,25 +171,34 @@ static void test_matmul_proportion(void **state)
     assert_true(bounded[0] < plain[0] && bounded[1] < plain[1]);
     assert_true(second[0] == plain[0] && second[1] == bounded[1]);
     for (int i = 0; i < 2; i++) {
-        const bg_optimiser optimiser = bg_sgd(0.01);
+        const bg_optimizer optimizer = bg_sgd(0.01);
         test_result *result = i == 0 ? &expected : &found;
         made = make_options(i == 0 ? NULL : "matmul_proportion=0", false);
-        *result = test_train(&layers, 300, &optimiser, &made.options, NULL, 0, 2, "matmul_proportion");
+        *result = test_train(&layers, 300, &optimizer, &made.options, NULL, 0, 2, "matmul_proportion");
         bg_ipu_options_clear(&made);
     }
     test_train_expect(found, &expected, "matmul_proportion");
     free(expected.bytes);
+    /* The device without layers is dropped, and its share with it. */
+    made = make_options("layers_per_ipu=[2 0 2],matmul_proportion=[0.2 0.3 0.00001]", false);
+    assert_int_equal(made.options.execution.device_count, 2);
+    assert_int_equal(made.options.memory.matmul_proportion_count, 2);
+    assert_true(made.options.memory.matmul_proportions[0] == 0.2 &&
+                made.options.memory.matmul_proportions[1] == 0.00001);
+    bg_ipu_options_clear(&made);
+    find_transients("layers_per_ipu=[2 0 2],matmul_proportion=[0.2 0.3 0.00001]", second);
+    assert_true(second[0] == plain[0] && second[1] == bounded[1]);
     made = make_options("inference_matmul_proportion=0.5", true);
-    assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.5);
+    assert_true(made.options.memory.matmul_proportion_count == 1 && made.options.memory.matmul_proportions[0] == 0.5);
     bg_ipu_options_clear(&made);
 }
 
 /* Losses that a training call of two updates returns. */
 static uint64_t count_losses(const char *updates)
 {
-    const bg_optimiser optimiser = bg_sgd(0.01);
+    const bg_optimizer optimizer = bg_sgd(0.01);
     bg_ipu_options made = make_options(updates, false);
-    bg_plan *plan = test_train_plan(&layers, MICRO_BATCH, &optimiser, &made.options, updates);
+    bg_plan *plan = test_train_plan(&layers, MICRO_BATCH, &optimizer, &made.options, updates);
     bg_session *session = NULL;
     bg_stream loss;
 
@@ -201,6 +210,30 @@ static uint64_t count_losses(const char *updates)
     return loss.count;
 }
 
+/* Losses that a run of inference returns. */
+static uint64_t count_inferred(const char *updates)
+{
+    bg_ipu_options made = make_options(updates, true);
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_session *session = NULL;
+    bg_error error = {0};
+    bg_stream stream;
+
+    made.options.numerics.initialize_missing = true;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    build_layers(graph, MICRO_BATCH);
+    if (bg_plan_create_inference(graph, &made.options, &plan, &error) != BG_OK ||
+        bg_session_create(plan, NULL, &session, &error) != BG_OK ||
+        bg_session_output(session, 0, &stream, &error) != BG_OK)
+        fail_msg("%s: %s", updates, error.message);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    bg_ipu_options_clear(&made);
+    return stream.count;
+}
+
 static void test_output_modes(void **state)
 {
     (void)state;
@@ -208,6 +241,9 @@ static void test_output_modes(void **state)
     assert_int_equal(count_losses("device_iterations=2,output_mode=sum"), 1);
     assert_int_equal(count_losses("device_iterations=2,output_mode=final"), 1);
     assert_int_equal(count_losses("device_iterations=2,output_mode=default"), 1);
+    /* Inference returns all that it computes, whatever training does. */
+    assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=sum"), 3);
+    assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=final"), 3);
 }
 
 /* A linear layer of TERMS terms in inference; `y` gets its result as float32. */
@@ -221,9 +257,10 @@ static void infer(const char *updates, bg_dtype dtype, float y[MICRO_BATCH * 16]
     void *x = test_model_input(&type, "x", 1);
     bg_value value;
 
-    made.options.strategy = BG_STRATEGY_SINGLE;
-    made.options.stages = NULL;
-    made.options.device_count = 0;
+    made.options.execution.strategy = BG_STRATEGY_SINGLE;
+    made.options.execution.stages = NULL;
+    made.options.execution.device_count = 0;
+    made.options.numerics.initialize_missing = true;
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     value = bg_cast(graph, NULL, bg_graph_input(graph, "x", &type), dtype);
     value = bg_cast(graph, NULL, bg_linear_layer(graph, "layer", value, 16, true), BG_FLOAT32);

@@ -72,18 +72,18 @@ static bg_options say_in_c(const gpt_case *c)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_PIPELINED;
-    options.stages = c->stages;
-    options.schedule = "grouped"; /* the last stage is on the first device */
-    options.device_count = c->shape.devices;
-    options.replicas = c->shape.replicas;
-    options.gradient_accumulation = c->shape.accumulation;
-    options.device_iterations = c->shape.iterations;
-    options.seed = c->seed;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.offload_optimiser = c->offloads;
-    options.locations[BG_LOCATION_STATE].sharded = c->shards;
-    options.recompute = c->recomputes ? BG_RECOMPUTE_CHECKPOINTS : BG_RECOMPUTE_NONE;
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    options.execution.stages = c->stages;
+    options.execution.schedule = "grouped"; /* the last stage is on the first device */
+    options.execution.device_count = c->shape.devices;
+    options.replicas.count = c->shape.replicas;
+    options.execution.gradient_accumulation = c->shape.accumulation;
+    options.execution.device_iterations = c->shape.iterations;
+    options.numerics.seed = c->seed;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.memory.offload_optimizer = c->offloads;
+    options.memory.locations[BG_LOCATION_STATE].sharded = c->shards;
+    options.memory.recompute = c->recomputes ? BG_RECOMPUTE_CHECKPOINTS : BG_RECOMPUTE_NONE;
     return options;
 }
 
@@ -110,8 +110,8 @@ static bg_ipu_options say_in_files(const gpt_case *c, const char *folder)
 
 static char *print_program(const bg_options *options)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
-    bg_plan *plan = test_train_plan(&gpt, MICRO_BATCH, &optimiser, options, "plan");
+    const bg_optimizer optimizer = bg_adamw(0.01);
+    bg_plan *plan = test_train_plan(&gpt, MICRO_BATCH, &optimizer, options, "plan");
     char *text = NULL;
 
     assert_int_equal(bg_plan_print_program(plan, &text, NULL), BG_OK);
@@ -122,13 +122,13 @@ static char *print_program(const bg_options *options)
 /* Pieces of small tensors too, and no wait for ever. */
 static void adjust(bg_options *options)
 {
-    options->locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
-    options->wait_limit_s = 60;
+    options->memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
+    options->execution.wait_limit_s = 60;
 }
 
 static void test_files_and_structs(void **state)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     test_result previous = {0};
     char folder[TEST_FOLDER_BYTES];
     (void)state;
@@ -145,8 +145,8 @@ static void test_files_and_structs(void **state)
         one = print_program(&wanted);
         two = print_program(&made.options);
         assert_string_equal(two, one);
-        expected = test_train(&gpt, MICRO_BATCH, &optimiser, &wanted, NULL, 0, UPDATES, cases[i].stages);
-        test_train_expect(test_train(&gpt, MICRO_BATCH, &optimiser, &made.options, NULL, 0, UPDATES, cases[i].stages),
+        expected = test_train(&gpt, MICRO_BATCH, &optimizer, &wanted, NULL, 0, UPDATES, cases[i].stages);
+        test_train_expect(test_train(&gpt, MICRO_BATCH, &optimizer, &made.options, NULL, 0, UPDATES, cases[i].stages),
                           &expected, cases[i].file);
         /* Cases that do not differ would show nothing. */
         assert_false(previous.size == expected.size && memcmp(previous.bytes, expected.bytes, previous.size) == 0);

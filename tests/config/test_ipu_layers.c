@@ -12,6 +12,8 @@
 
 #include <brigade/config.h>
 
+#include "config/ipu_config.h"
+
 enum { MOST = 8 };
 
 static void expect_layers(const int64_t *found, const int64_t *wanted, size_t count)
@@ -93,7 +95,7 @@ static bg_ipu_config *parse(const char *json)
 
 static void expect_part(const bg_ipu_config *part, bool inference, const int64_t *wanted, size_t count)
 {
-    const bg_ipu_settings settings = bg_ipu_config_settings(part, inference);
+    const bgi_ipu_settings settings = bgi_ipu_config_settings(part, inference);
 
     assert_int_equal(settings.layers_count, count);
     assert_int_equal(settings.ipus_per_replica, count);
@@ -175,7 +177,7 @@ static void test_splits_go_with_their_part(void **state)
                                   "\"serialized_embedding_splits_per_ipu\": [3, 1, 0, 0], "
                                   "\"serialized_projection_splits_per_ipu\": [0, 0, 2, 2]}");
     bg_ipu_config *encoder = NULL, *decoder = NULL;
-    bg_ipu_settings first, second;
+    bgi_ipu_settings first, second;
     (void)state;
 
     assert_int_equal(bg_ipu_config_update_from_string(config,
@@ -184,8 +186,8 @@ static void test_splits_go_with_their_part(void **state)
                                                       NULL),
                      BG_OK);
     assert_int_equal(bg_ipu_config_split_encoder_decoder(config, 6, 6, &encoder, &decoder, NULL), BG_OK);
-    first = bg_ipu_config_settings(encoder, false);
-    second = bg_ipu_config_settings(decoder, false);
+    first = bgi_ipu_config_settings(encoder, false);
+    second = bgi_ipu_config_settings(decoder, false);
     assert_int_equal(first.embedding_factor, 4);
     assert_int_equal(first.embedding_splits[1], 1);
     assert_null(first.projection_splits);
@@ -195,11 +197,11 @@ static void test_splits_go_with_their_part(void **state)
     assert_true(second.matmul_proportion[0] == 0.3);
     /* The rest is both parts', and a scalar stays one. */
     for (int part = 0; part < 2; part++) {
-        const bg_ipu_settings of = part == 0 ? first : second;
+        const bgi_ipu_settings of = part == 0 ? first : second;
         assert_true(of.has_seed && of.seed == 4 && of.gradient_accumulation == 5 && of.replicas == 2);
         assert_int_equal(of.output_mode, BG_OUTPUT_SUM);
         /* What inference took from training before they were parted is inference's own. */
-        const bg_ipu_settings other = bg_ipu_config_settings(part == 0 ? encoder : decoder, true);
+        const bgi_ipu_settings other = bgi_ipu_config_settings(part == 0 ? encoder : decoder, true);
         assert_true(other.matmul_count == 1 && other.layers_count == 4 && other.ipus_per_replica == 4);
     }
     bg_ipu_config_destroy(decoder);
@@ -225,60 +227,70 @@ static void test_options(void **state)
     if (bg_ipu_config_to_options(config, false, false, &model, &made, &error) != BG_OK)
         fail_msg("%s", error.message);
     assert_string_equal(made.stages, "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head");
-    assert_false(made.options.compile_only);
-    assert_int_equal(made.options.strategy, BG_STRATEGY_PIPELINED);
-    assert_int_equal(made.options.device_count, 3);
+    assert_false(made.options.execution.compile_only);
+    assert_int_equal(made.options.execution.strategy, BG_STRATEGY_PIPELINED);
+    assert_int_equal(made.options.execution.device_count, 3);
     assert_non_null(strstr(made.notes, "`layers_per_ipu`: 1 of 4 devices have no layers and are left out"));
-    assert_int_equal(made.options.replicas, 2);
-    assert_int_equal(made.options.gradient_accumulation, 8);
-    assert_int_equal(made.options.device_iterations, 3);
-    assert_int_equal(made.options.accumulation, BG_ACCUMULATE_MEAN);
-    assert_true(made.options.stochastic_rounding);
-    assert_int_equal(made.options.output_mode, BG_OUTPUT_SUM);
-    assert_int_equal(made.options.recompute, BG_RECOMPUTE_CHECKPOINTS);
-    assert_true(made.options.offload_optimiser);
-    assert_true(made.options.locations[BG_LOCATION_STATE].sharded);
+    assert_int_equal(made.options.replicas.count, 2);
+    assert_int_equal(made.options.execution.gradient_accumulation, 8);
+    assert_int_equal(made.options.execution.device_iterations, 3);
+    assert_int_equal(made.options.numerics.accumulation, BG_ACCUMULATE_MEAN);
+    assert_true(made.options.numerics.stochastic_rounding);
+    assert_int_equal(made.options.reporting.output_mode, BG_OUTPUT_SUM);
+    assert_int_equal(made.options.memory.recompute, BG_RECOMPUTE_CHECKPOINTS);
+    assert_true(made.options.memory.offload_optimizer);
+    assert_true(made.options.memory.locations[BG_LOCATION_STATE].sharded);
     assert_null(strstr(made.notes, "`matmul_proportion`"));
-    assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.2);
-    assert_true(made.options.auto_round_devices && made.options.auto_loss_scaling.enabled && made.options.seed == 0);
-    assert_int_equal(made.options.partials, BG_FLOAT16);
+    assert_true(made.options.memory.matmul_proportion_count == 1 && made.options.memory.matmul_proportions[0] == 0.2);
+    assert_true(made.options.execution.auto_round_devices && made.options.numerics.auto_loss_scaling.enabled &&
+                made.options.numerics.seed == 0);
+    assert_int_equal(made.options.numerics.partials, BG_FLOAT16);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, true, true, &model, &made, NULL), BG_OK);
     assert_string_equal(made.stages, "Embedding,Layer-0,Layer-1|Layer-2,Layer-3,Head");
-    assert_int_equal(made.options.strategy, BG_STRATEGY_SHARDED);
-    assert_int_equal(made.options.replicas, 1);
-    assert_int_equal(made.options.gradient_accumulation, 1);
-    assert_int_equal(made.options.device_iterations, 5);
-    assert_false(made.options.stochastic_rounding);
-    assert_int_equal(made.options.output_mode, BG_OUTPUT_ALL);
-    assert_false(made.options.offload_optimiser);
-    assert_true(made.options.compile_only);
-    assert_false(made.options.auto_loss_scaling.enabled);
-    assert_true(made.options.auto_round_devices);
-    assert_int_equal(made.options.partials, BG_FLOAT16);
+    assert_int_equal(made.options.execution.strategy, BG_STRATEGY_SHARDED);
+    assert_int_equal(made.options.replicas.count, 1);
+    assert_int_equal(made.options.execution.gradient_accumulation, 1);
+    assert_int_equal(made.options.execution.device_iterations, 5);
+    assert_false(made.options.numerics.stochastic_rounding);
+    assert_int_equal(made.options.reporting.output_mode, BG_OUTPUT_ALL);
+    assert_false(made.options.memory.offload_optimizer);
+    assert_true(made.options.execution.compile_only);
+    assert_false(made.options.numerics.auto_loss_scaling.enabled);
+    assert_true(made.options.execution.auto_round_devices);
+    assert_int_equal(made.options.numerics.partials, BG_FLOAT16);
     bg_ipu_options_clear(&made);
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
-    assert_null(made.options.stages);
-    assert_null(made.options.cache_dir);
-    assert_int_equal(made.options.auto_stage, BG_AUTO_STAGE_INCREMENT);
+    assert_null(made.options.execution.stages);
+    assert_null(made.options.files.cache_dir);
+    assert_int_equal(made.options.execution.auto_stage, BG_AUTO_STAGE_INCREMENT);
     assert_non_null(strstr(made.notes, "`layers_per_ipu` has no effect"));
-    assert_true(made.options.matmul_proportion_count == 1 && made.options.matmul_proportions[0] == 0.2);
-    assert_true(bg_ipu_config_settings(config, false).auto_loss_scaling);
-    assert_false(bg_ipu_config_settings(config, true).auto_loss_scaling);
+    assert_true(made.options.memory.matmul_proportion_count == 1 && made.options.memory.matmul_proportions[0] == 0.2);
+    assert_true(bgi_ipu_config_settings(config, false).auto_loss_scaling);
+    assert_false(bgi_ipu_config_settings(config, true).auto_loss_scaling);
     bg_ipu_options_clear(&made);
     assert_int_equal(
         bg_ipu_config_update_from_string(config, "executable_cache_dir=disabled,enable_half_partials=n", NULL), BG_OK);
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
-    assert_null(made.options.cache_dir);
-    assert_int_equal(made.options.partials, BG_FLOAT32);
+    assert_null(made.options.files.cache_dir);
+    assert_int_equal(made.options.numerics.partials, BG_FLOAT32);
     bg_ipu_options_clear(&made);
-    assert_int_equal(bg_ipu_config_set_text(config, "executable_cache_dir", "plans", NULL), BG_OK);
+    assert_int_equal(bg_ipu_config_set(config, "executable_cache_dir",
+                                       &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = "plans"}, NULL),
+                     BG_OK);
     assert_int_equal(bg_ipu_config_to_options(config, true, false, NULL, &made, NULL), BG_OK);
     bg_ipu_config_destroy(config);
-    assert_string_equal(made.options.cache_dir, "plans");
+    assert_string_equal(made.options.files.cache_dir, "plans");
     bg_ipu_options_clear(&made);
+
+    /* Seeds are any 64 bits, those of negative numbers too. */
+    config = parse("{\"seed\": -7}");
+    assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
+    assert_true(made.options.numerics.seed == (uint64_t)-7);
+    bg_ipu_options_clear(&made);
+    bg_ipu_config_destroy(config);
 }
 
 static void test_tied_head(void **state)
@@ -292,7 +304,7 @@ static void test_tied_head(void **state)
 
     assert_int_equal(bg_ipu_config_to_options(config, false, false, &model, &made, NULL), BG_OK);
     assert_string_equal(made.stages, "E,A@0|B@1|H@0");
-    assert_string_equal(made.options.schedule, "grouped");
+    assert_string_equal(made.options.execution.schedule, "grouped");
     bg_ipu_options_clear(&made);
     bg_ipu_config_destroy(config);
 }

@@ -17,6 +17,7 @@
 #include <brigade/nn.h>
 #include <brigade/ops.h>
 
+#include "config/ipu_config.h"
 #include "support/train.h"
 
 enum { LAYERS = 4, ROWS = 20, WIDTH = 16, MICRO_BATCH = 4, UPDATES = 3 };
@@ -26,11 +27,17 @@ static const bg_ipu_model shape = {.layer_count = LAYERS, .embedding_block = "Em
 /* Models are functions of no argument but the graph: the configuration of the test at work. */
 static bg_ipu_config *current;
 static bool is_inference;
+/* Ids and targets of so many dimensions: the micro-batch, and ranks 2 and 3 of 3 and 2 ids. */
+static uint32_t rank = 1;
 
 static bg_value build(bg_graph *graph, int64_t micro_batch)
 {
-    const bg_type ids = bg_vector(BG_INT32, micro_batch), target = bg_matrix(BG_FLOAT32, micro_batch, ROWS);
+    const bg_type ids = {BG_INT32, rank, {micro_batch, 3, 2}};
+    bg_type target = ids;
     bg_value x, loss;
+
+    target.dtype = BG_FLOAT32;
+    target.dims[target.rank++] = ROWS;
 
     bg_block_start(graph, "Embedding", BG_DEVICE_NONE);
     x = bg_ipu_embedding_layer(graph, current, is_inference, "embedding", bg_graph_input(graph, "ids", &ids), ROWS,
@@ -54,6 +61,28 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
 
 static const test_model model = {"pieces", build};
 
+/* The projection alone, at once after a block that has ended, with blocks on devices. */
+static bg_value build_apart(bg_graph *graph, int64_t micro_batch)
+{
+    const bool has_splits = bgi_ipu_config_settings(current, false).projection_splits != NULL;
+    bg_type type = {BG_FLOAT32, rank, {micro_batch, 3, 2}}, target;
+    bg_value x, loss;
+
+    target = type;
+    type.dims[type.rank++] = WIDTH;
+    target.dims[target.rank++] = ROWS;
+    x = bg_graph_input(graph, "x", &type);
+    bg_block_begin(graph, "First", 0);
+    x = bg_tanh(graph, bg_linear_layer(graph, "before", x, WIDTH, true));
+    bg_block_end(graph);
+    if (!has_splits)
+        bg_block_start(graph, "Head", 3);
+    x = bg_ipu_projection_layer(graph, current, is_inference, "projection", x, ROWS, true);
+    loss = bg_mse_loss(graph, "loss", x, bg_graph_input(graph, "target", &target), BG_LOSS_MEAN);
+    bg_graph_output(graph, "loss", loss);
+    return loss;
+}
+
 static bg_ipu_options begin(const char *updates, bool for_inference)
 {
     const bg_ipu_config_load_options load = {.overrides = updates};
@@ -66,7 +95,7 @@ static bg_ipu_options begin(const char *updates, bool for_inference)
                                  "test", &load, &current, &error) != BG_OK ||
         bg_ipu_config_to_options(current, for_inference, false, &shape, &made, &error) != BG_OK)
         fail_msg("%s: %s", updates, error.message);
-    made.options.wait_limit_s = 60;
+    made.options.execution.wait_limit_s = 60;
     return made;
 }
 
@@ -100,7 +129,7 @@ enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
 /* The stages are as drawn, and the run has the bits of the same model on one device. */
 static void test_training(void **state)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     (void)state;
 
     for (int i = 0; i < CASE_COUNT; i++) {
@@ -110,19 +139,115 @@ static void test_training(void **state)
 
         assert_string_equal(made.stages, cases[i].stages);
         if (cases[i].schedule != NULL)
-            assert_string_equal(made.options.schedule, cases[i].schedule);
+            assert_string_equal(made.options.execution.schedule, cases[i].schedule);
         else
-            assert_null(made.options.schedule);
-        alone.strategy = BG_STRATEGY_SINGLE;
-        alone.stages = alone.schedule = NULL;
-        alone.device_count = 0;
-        expected = test_train(&model, MICRO_BATCH, &optimiser, &alone, NULL, 0, UPDATES, cases[i].updates);
+            assert_null(made.options.execution.schedule);
+        alone.execution.strategy = BG_STRATEGY_SINGLE;
+        alone.execution.stages = alone.execution.schedule = NULL;
+        alone.execution.device_count = 0;
+        expected = test_train(&model, MICRO_BATCH, &optimizer, &alone, NULL, 0, UPDATES, cases[i].updates);
         test_train_expect(
-            test_train(&model, MICRO_BATCH, &optimiser, &made.options, NULL, 0, UPDATES, cases[i].updates), &expected,
+            test_train(&model, MICRO_BATCH, &optimizer, &made.options, NULL, 0, UPDATES, cases[i].updates), &expected,
             cases[i].updates);
         free(expected.bytes);
         end(&made);
     }
+}
+
+/* A run of a plan, on one device or by the blocks; its weights, with the losses as a further one. */
+static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer, bool is_apart)
+{
+    bg_ipu_options made = begin(updates, false);
+    bg_weights *weights = NULL;
+    bg_session *session = NULL;
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    const void *inputs[2];
+    bg_stream stream;
+    bg_error error = {0};
+    float losses[8] = {0};
+    bg_value loss;
+
+    made.options.execution.strategy = is_apart ? BG_STRATEGY_SHARDED : BG_STRATEGY_SINGLE;
+    made.options.execution.stages = made.options.execution.schedule = NULL;
+    made.options.execution.auto_stage = BG_AUTO_STAGE_SAME_AS_IPU;
+    made.options.execution.device_count = 0;
+    made.options.reporting.output_mode = BG_OUTPUT_ALL;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    loss = is_apart ? build_apart(graph, MICRO_BATCH) : build(graph, MICRO_BATCH);
+    if (bg_plan_create_training(graph, loss, optimizer, &made.options, &plan, &error) != BG_OK ||
+        bg_session_create(plan, weights, &session, &error) != BG_OK)
+        fail_msg("%s, rank %u: %s", updates, rank + 1, error.message);
+    for (uint32_t i = 0; i < 2; i++) {
+        bg_type type;
+        assert_int_equal(bg_session_input(session, i, &stream, NULL), BG_OK);
+        type = stream.micro_batch_type;
+        inputs[i] = test_model_input(&type, stream.name, (uint32_t)stream.count);
+    }
+    assert_int_equal(bg_session_output(session, 0, &stream, NULL), BG_OK);
+    assert_true(stream.size_bytes <= sizeof losses);
+    assert_int_equal(bg_session_run(session, inputs, (void *[]){losses}, &error), BG_OK);
+    assert_int_equal(
+        bg_weights_set(weights, "losses", &(bg_type){BG_FLOAT32, 1, {(int64_t)stream.count}}, losses, NULL), BG_OK);
+    free((void *)(uintptr_t)inputs[0]);
+    free((void *)(uintptr_t)inputs[1]);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    end(&made);
+    return weights;
+}
+
+/* The first values are equal in every bit, so what differs is what one update has made of them. */
+static void expect_close(bg_weights *found, bg_weights *wanted, const char *what)
+{
+    assert_int_equal(bg_weights_count(found), bg_weights_count(wanted));
+    for (uint32_t i = 0; i < bg_weights_count(wanted); i++) {
+        bg_weight should, is;
+        assert_int_equal(bg_weights_at(wanted, i, &should, NULL), BG_OK);
+        assert_int_equal(bg_weights_find(found, should.name, &is, NULL), BG_OK);
+        assert_true(bg_type_equal(&is.type, &should.type));
+        for (int64_t e = 0; e < bg_type_element_count(&is.type); e++) {
+            const double a = (double)((const float *)is.data)[e], b = (double)((const float *)should.data)[e];
+            if (!(fabs(a - b) <= (strcmp(should.name, "losses") == 0 ? 0.0 : 1e-6)))
+                fail_msg("%s, rank %u: `%s`[%lld] is %.9g instead of %.9g", what, rank + 1, should.name, (long long)e,
+                         a, b);
+        }
+    }
+}
+
+/* The projection of activations of ranks 2 to 4, in every mode and at once after a block that has ended: the losses are
+ * the plain layer's, and the weights after some updates nearly (their gradients are sums over the pieces). */
+static void test_ranks(void **state)
+{
+    static const char *const updates[] = {
+        "seed=5",
+        "projection_serialization_factor=2",
+        "projection_serialization_factor=4",
+        "projection_serialization_factor=5",
+        "serialized_projection_splits_per_ipu=[0 0 0 4]",
+        "serialized_projection_splits_per_ipu=[1 1 1 2]",
+    };
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    (void)state;
+
+    for (uint32_t r = 1; r <= 3; r++)
+        for (int is_apart = 0; is_apart < 2; is_apart++) {
+            bg_weights *plain = NULL;
+            rank = r;
+            for (size_t i = 0; i < sizeof updates / sizeof updates[0]; i++) {
+                bg_weights *weights = train_once(updates[i], &optimizer, is_apart != 0);
+                if (i == 0)
+                    plain = weights;
+                else
+                    expect_close(weights, plain, updates[i]);
+                if (i > 0)
+                    bg_weights_destroy(weights);
+            }
+            bg_weights_destroy(plain);
+        }
+    rank = 1;
 }
 
 static void fill(float *values, size_t count, uint32_t seed)
@@ -171,6 +296,7 @@ static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
     bg_graph *graph = NULL;
     bg_plan *plan = NULL;
     bg_session *session = NULL;
+    bg_weights *weights = NULL;
     void *ids = test_model_input(&type, "ids", 1);
     bg_error error = {0};
 
@@ -182,16 +308,16 @@ static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
     made = begin(updates, true);
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     build(graph, MICRO_BATCH);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    set_pieces(weights, "embedding.weight", "embedding.split_embeddings.%u.weight", c->embedding_pieces);
+    set_pieces(weights, "projection.weight", "projection.split_linear_layers.%u.weight", c->projection_pieces);
+    set_others(weights);
     if (bg_plan_create_inference(graph, &made.options, &plan, &error) != BG_OK ||
-        bg_session_create(plan, NULL, &session, &error) != BG_OK)
+        bg_session_create(plan, weights, &session, &error) != BG_OK)
         fail_msg("%s: %s", updates, error.message);
-    set_pieces(bg_session_weights(session), "embedding.weight", "embedding.split_embeddings.%u.weight",
-               c->embedding_pieces);
-    set_pieces(bg_session_weights(session), "projection.weight", "projection.split_linear_layers.%u.weight",
-               c->projection_pieces);
-    set_others(bg_session_weights(session));
     assert_int_equal(bg_session_run(session, (const void *[]){ids}, (void *[]){y}, &error), BG_OK);
     bg_session_destroy(session);
+    bg_weights_destroy(weights);
     bg_plan_destroy(plan);
     bg_graph_destroy(graph);
     free(ids);
@@ -220,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training),
         cmocka_unit_test(test_inference),
+        cmocka_unit_test(test_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

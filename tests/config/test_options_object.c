@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <brigade/config.h>
+#include <brigade/transport.h>
 
 #include "support/folder.h"
 
@@ -54,24 +55,26 @@ static void test_deep_copies(void **state)
     bg_output_request request = {.output = output, .mode = BG_OUTPUT_ALL};
     bg_location_rule rule = {.classes = 1, .pattern = pattern};
     bg_block_cost cost = {.name = block};
-    bg_options plain = bg_options_defaults();
+    bg_options plain = bg_options_defaults(), to = bg_options_defaults();
     bg_run_options *options, *clone = NULL;
     const bg_options *view;
     (void)state;
 
-    plain.stages = stages;
-    plain.cache_dir = folder;
-    plain.device_mapping = mapping;
-    plain.device_mapping_count = 2;
-    plain.matmul_proportions = shares;
-    plain.matmul_proportion_count = 2;
-    plain.output_requests = &request;
-    plain.output_request_count = 1;
-    plain.location_rules = &rule;
-    plain.location_rule_count = 1;
-    plain.block_costs = &cost;
-    plain.block_cost_count = 1;
+    plain.execution.stages = stages;
+    plain.files.cache_dir = folder;
+    plain.execution.device_mapping = mapping;
+    plain.execution.device_mapping_count = 2;
+    plain.memory.matmul_proportions = shares;
+    plain.memory.matmul_proportion_count = 2;
+    plain.reporting.output_requests = &request;
+    plain.reporting.output_request_count = 1;
+    plain.memory.location_rules = &rule;
+    plain.memory.location_rule_count = 1;
+    plain.execution.block_costs = &cost;
+    plain.execution.block_cost_count = 1;
     options = make(&plain);
+    assert_int_equal(bg_run_options_set(options, "deviceIterations", "7", NULL), BG_OK);
+    assert_int_equal(bg_run_options_add_anchor(options, "relu", NULL, BG_OUTPUT_ALL, 1, NULL), BG_OK);
     assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
     bg_run_options_destroy(options);
     memset(stages, 'x', 2);
@@ -82,34 +85,47 @@ static void test_deep_copies(void **state)
     mapping[1] = 7;
     shares[1] = 7.0;
     view = bg_run_options_view(clone);
-    assert_string_equal(view->stages, "B1|B2");
-    assert_string_equal(view->cache_dir, "plans");
-    assert_string_equal(view->output_requests[0].output, "loss");
-    assert_string_equal(view->location_rules[0].pattern, "layer*");
-    assert_string_equal(view->block_costs[0].name, "B1");
-    assert_int_equal(view->device_mapping[1], 1);
-    assert_true(view->matmul_proportions[1] == 0.25);
+    assert_string_equal(view->execution.stages, "B1|B2");
+    assert_string_equal(view->files.cache_dir, "plans");
+    assert_string_equal(view->reporting.output_requests[0].output, "loss");
+    assert_string_equal(view->memory.location_rules[0].pattern, "layer*");
+    assert_string_equal(view->execution.block_costs[0].name, "B1");
+    assert_int_equal(view->execution.device_mapping[1], 1);
+    assert_true(view->memory.matmul_proportions[1] == 0.25);
+    /* What was given by name, and that is what is applied, anchors with it. */
+    assert_true(bg_run_options_is_given(clone, "deviceIterations"));
+    assert_false(bg_run_options_is_given(clone, "replicas"));
+    to.replicas.count = 5;
+    bg_run_options_apply(clone, &to);
+    assert_true(to.execution.device_iterations == 7 && to.replicas.count == 5);
+    assert_int_equal(to.reporting.output_request_count, 2);
+    assert_string_equal(to.reporting.output_requests[1].output, "relu");
     bg_run_options_destroy(clone);
 }
 
 static void test_frozen_once_used(void **state)
 {
     bg_run_options *options = make(NULL), *clone = NULL;
+    bg_options to = bg_options_defaults();
     bg_error error = {0};
     (void)state;
 
     require(bg_run_options_set(options, "deviceIterations", "7", &error), &error);
-    assert_int_equal(bg_run_options_use(options)->device_iterations, 7);
+    assert_int_equal(bg_run_options_use(options)->execution.device_iterations, 7);
     assert_int_equal(bg_run_options_set(options, "deviceIterations", "8", &error), BG_ERROR_INVALID);
     expect_says(&error, "frozen");
     expect_says(&error, "clone");
     assert_int_equal(bg_run_options_parse(options, "replicas 2", "text", NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_run_options_parse(options, "{}", "text", NULL), BG_ERROR_INVALID);
-    assert_int_equal(bg_run_options_view(options)->device_iterations, 7);
+    assert_int_equal(bg_run_options_view(options)->execution.device_iterations, 7);
     assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
     require(bg_run_options_set(clone, "deviceIterations", "8", &error), &error);
-    assert_int_equal(bg_run_options_view(clone)->device_iterations, 8);
-    assert_int_equal(bg_run_options_view(options)->device_iterations, 7);
+    assert_int_equal(bg_run_options_view(clone)->execution.device_iterations, 8);
+    assert_int_equal(bg_run_options_view(options)->execution.device_iterations, 7);
+    /* Options that were applied to others are used as well. */
+    bg_run_options_apply(clone, &to);
+    assert_int_equal(to.execution.device_iterations, 8);
+    assert_int_equal(bg_run_options_set(clone, "deviceIterations", "9", NULL), BG_ERROR_INVALID);
     bg_run_options_destroy(options);
     bg_run_options_destroy(clone);
 }
@@ -125,20 +141,35 @@ static void test_values(void **state)
     bg_error error = {0};
     (void)state;
 
-    require(bg_run_options_set_bool(options, "trace", true, &error), &error);
+    require(
+        bg_run_options_set_value(options, "trace", &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = true}, &error),
+        &error);
     require(bg_run_options_set_integer(options, "deviceIterations", 7, &error), &error);
     require(bg_run_options_set_integer(options, "io_threads", -1, &error), &error);
     require(bg_run_options_set_integer(options, "wait_limit_s", 3, &error), &error);
-    require(bg_run_options_set_real(options, "loss_scaling", 0.1, &error), &error);
+    require(bg_run_options_set_value(options, "loss_scaling", &(bg_config_value){.kind = BG_CONFIG_REAL, .real = 0.1},
+                                     &error),
+            &error);
     require(bg_run_options_set_text(options, "outputMode", "OutputMode.EveryN", &error), &error);
+    require(bg_run_options_set_text(options, "pinning", "compact", &error), &error);
+    require(bg_run_options_set_value(options, "strict", &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = true},
+                                     &error),
+            &error);
+    assert_true(view->execution.pinning == BG_PINNING_COMPACT && view->execution.strict);
     require(bg_run_options_set_text(options, "log_dir", "a folder, with # and = in it", &error), &error);
-    require(bg_run_options_set_integers(options, "device_mapping", mapping, 4, &error), &error);
-    require(bg_run_options_set_reals(options, "matmul_proportions", shares, 2, &error), &error);
-    assert_true(view->trace && view->device_iterations == 7 && view->io_threads == -1 && view->loss_scaling == 0.1);
-    assert_true(view->wait_limit_s == 3.0 && view->output_mode == BG_OUTPUT_EVERY_N);
-    assert_string_equal(view->log_dir, "a folder, with # and = in it");
-    assert_true(view->device_mapping_count == 4 && view->device_mapping[2] == 1);
-    assert_true(view->matmul_proportion_count == 2 && view->matmul_proportions[1] == 1e-3);
+    require(bg_run_options_set_value(options, "device_mapping",
+                                     &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = mapping, .count = 4},
+                                     &error),
+            &error);
+    require(bg_run_options_set_value(options, "matmul_proportions",
+                                     &(bg_config_value){.kind = BG_CONFIG_REALS, .reals = shares, .count = 2}, &error),
+            &error);
+    assert_true(view->reporting.trace && view->execution.device_iterations == 7 && view->execution.io_threads == -1 &&
+                view->numerics.loss_scaling == 0.1);
+    assert_true(view->execution.wait_limit_s == 3.0 && view->reporting.output_mode == BG_OUTPUT_EVERY_N);
+    assert_string_equal(view->files.log_dir, "a folder, with # and = in it");
+    assert_true(view->execution.device_mapping_count == 4 && view->execution.device_mapping[2] == 1);
+    assert_true(view->memory.matmul_proportion_count == 2 && view->memory.matmul_proportions[1] == 1e-3);
     assert_true(bg_run_options_is_given(options, "trace"));
 
     require(bg_run_options_get(options, "replicationFactor", &value, &error), &error);
@@ -163,23 +194,33 @@ static void test_values(void **state)
             &error);
     require(bg_run_options_set_value(options, "device_mapping", &(bg_config_value){.kind = BG_CONFIG_NULL}, &error),
             &error);
-    assert_true(view->loss_scaling == 1.0 && view->device_mapping == NULL && view->device_mapping_count == 0);
+    assert_true(view->numerics.loss_scaling == 1.0 && view->execution.device_mapping == NULL &&
+                view->execution.device_mapping_count == 0);
 
     bg_error_clear(&error);
-    assert_int_equal(bg_run_options_set_bool(options, "replicas", true, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_run_options_set_value(options, "replicas",
+                                              &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = true}, &error),
+                     BG_ERROR_INVALID);
     expect_says(&error, "option `replicas` is `true`; it must be a whole number");
     bg_error_clear(&error);
     assert_int_equal(bg_run_options_set_text(options, "replicas", "3", &error), BG_ERROR_INVALID);
     bg_error_clear(&error);
-    assert_int_equal(bg_run_options_set_integers(options, "device_mapping", wrong, 2, &error), BG_ERROR_INVALID);
+    assert_int_equal(
+        bg_run_options_set_value(options, "device_mapping",
+                                 &(bg_config_value){.kind = BG_CONFIG_INTEGERS, .integers = wrong, .count = 2}, &error),
+        BG_ERROR_INVALID);
     expect_says(&error, "option `device_mapping` is `0,-1`; it must be a list of whole numbers");
     bg_error_clear(&error);
-    assert_int_equal(bg_run_options_set_bool(options, "replica", true, &error), BG_ERROR_NOT_FOUND);
+    assert_int_equal(bg_run_options_set_value(options, "replica",
+                                              &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = true}, &error),
+                     BG_ERROR_NOT_FOUND);
     expect_says(&error, "did you mean `replicas`");
-    assert_int_equal(view->replicas, 1);
+    assert_int_equal(view->replicas.count, 1);
     bg_run_options_use(options);
-    assert_int_equal(bg_run_options_set_bool(options, "trace", false, NULL), BG_ERROR_INVALID);
-    assert_true(view->trace);
+    assert_int_equal(
+        bg_run_options_set_value(options, "trace", &(bg_config_value){.kind = BG_CONFIG_BOOL, .boolean = false}, NULL),
+        BG_ERROR_INVALID);
+    assert_true(view->reporting.trace);
     bg_run_options_destroy(options);
 }
 
@@ -221,7 +262,7 @@ static void test_texts_are_utf8(void **state)
     char *text = NULL;
     (void)state;
 
-    plain.log_dir = "caf\xe9";
+    plain.files.log_dir = "caf\xe9";
     options = make(&plain);
     assert_int_equal(bg_run_options_print_json(options, &text, &error), BG_ERROR_INVALID);
     expect_says(&error, "option `log_dir` is");
@@ -259,23 +300,24 @@ static void test_lines(void **state)
     (void)state;
 
     require(bg_run_options_parse(options, text, "text", &error), &error);
-    assert_int_equal(view->device_iterations, 12);
-    assert_int_equal(view->gradient_accumulation, 8);
-    assert_int_equal(view->replicas, 2);
-    assert_int_equal(view->output_mode, BG_OUTPUT_EVERY_N);
-    assert_int_equal(view->output_period, 3);
-    assert_string_equal(view->stages, "B1,B2|B3,B4@1");
-    assert_int_equal(view->device_mapping_count, 2);
-    assert_int_equal(view->device_mapping[1], 1);
-    assert_int_equal(view->locations[BG_LOCATION_WEIGHTS].place, BG_PLACE_REMOTE);
-    assert_int_equal(view->phase_liveness, BG_LIVE_ALWAYS);
-    assert_int_equal(view->io_threads, -1);
+    assert_int_equal(view->execution.device_iterations, 12);
+    assert_int_equal(view->execution.gradient_accumulation, 8);
+    assert_int_equal(view->replicas.count, 2);
+    assert_int_equal(view->reporting.output_mode, BG_OUTPUT_EVERY_N);
+    assert_int_equal(view->reporting.output_period, 3);
+    assert_string_equal(view->execution.stages, "B1,B2|B3,B4@1");
+    assert_int_equal(view->execution.device_mapping_count, 2);
+    assert_int_equal(view->execution.device_mapping[1], 1);
+    assert_int_equal(view->memory.locations[BG_LOCATION_WEIGHTS].place, BG_PLACE_REMOTE);
+    assert_int_equal(view->memory.phase_liveness, BG_LIVE_ALWAYS);
+    assert_int_equal(view->execution.io_threads, -1);
     assert_true(bg_run_options_is_given(options, "replicationFactor"));
     assert_false(bg_run_options_is_given(options, "seed"));
-    applied.seed = 9;
-    applied.replicas = 5;
+    applied.numerics.seed = 9;
+    applied.replicas.count = 5;
     bg_run_options_apply(options, &applied);
-    assert_true(applied.seed == 9 && applied.replicas == 2 && applied.device_mapping_count == 2);
+    assert_true(applied.numerics.seed == 9 && applied.replicas.count == 2 &&
+                applied.execution.device_mapping_count == 2);
     bg_run_options_destroy(options);
 }
 
@@ -301,7 +343,11 @@ static void test_problems_of_lines(void **state)
     assert_int_equal(bg_run_options_load(options, path, &error), BG_ERROR_INVALID);
     for (size_t i = 0; i < sizeof says / sizeof says[0]; i++)
         expect_says(&error, says[i]);
-    assert_false(bg_run_options_view(options)->trace);
+    assert_false(bg_run_options_view(options)->reporting.trace);
+    assert_false(bg_run_options_is_given(options, "trace"));
+    /* One problem is as bad as four. */
+    assert_int_equal(bg_run_options_parse(options, "trace true\nreplicas -2\n", "text", &error), BG_ERROR_INVALID);
+    assert_false(bg_run_options_view(options)->reporting.trace);
     assert_false(bg_run_options_is_given(options, "trace"));
     assert_int_equal(bg_run_options_load(options, folder, NULL), BG_ERROR_IO);
     test_folder_remove(folder);
@@ -321,13 +367,13 @@ static void test_json(void **state)
     (void)state;
 
     require(bg_run_options_parse(options, text, "text", &error), &error);
-    assert_int_equal(view->device_iterations, 7);
-    assert_int_equal(view->output_mode, BG_OUTPUT_EVERY_N);
-    assert_int_equal(view->output_period, 7);
-    assert_true(view->seed == UINT64_MAX && view->trace && view->loss_scaling == 0.5);
-    assert_int_equal(view->matmul_proportion_count, 2);
-    assert_true(view->matmul_proportions[1] == 0.125);
-    assert_int_equal(view->replicas, 2);
+    assert_int_equal(view->execution.device_iterations, 7);
+    assert_int_equal(view->reporting.output_mode, BG_OUTPUT_EVERY_N);
+    assert_int_equal(view->reporting.output_period, 7);
+    assert_true(view->numerics.seed == UINT64_MAX && view->reporting.trace && view->numerics.loss_scaling == 0.5);
+    assert_int_equal(view->memory.matmul_proportion_count, 2);
+    assert_true(view->memory.matmul_proportions[1] == 0.125);
+    assert_int_equal(view->replicas.count, 2);
     require(bg_run_options_print_json(options, &json, &error), &error);
     require(bg_run_options_parse(again, json, "again", &error), &error);
     first = print(options);
@@ -356,11 +402,11 @@ static void test_environment(void **state)
     require(bg_run_options_read_environment(options, &error), &error);
     setenv(BG_OPTIONS_VARIABLE, " replicas=3  stages=B1|B2 ", 1);
     require(bg_run_options_read_environment(options, &error), &error);
-    assert_int_equal(bg_run_options_view(options)->replicas, 3);
-    assert_string_equal(bg_run_options_view(options)->stages, "B1|B2");
+    assert_int_equal(bg_run_options_view(options)->replicas.count, 3);
+    assert_string_equal(bg_run_options_view(options)->execution.stages, "B1|B2");
     setenv(BG_OPTIONS_VARIABLE, "{\"replicas\": 4}", 1);
     require(bg_run_options_read_environment(options, &error), &error);
-    assert_int_equal(bg_run_options_view(options)->replicas, 4);
+    assert_int_equal(bg_run_options_view(options)->replicas.count, 4);
     setenv(BG_OPTIONS_VARIABLE, "replicas=many seed=1", 1);
     assert_int_equal(bg_run_options_read_environment(options, &error), BG_ERROR_INVALID);
     expect_says(&error, "BRIGADE_OPTIONS: option `replicas` is `many`");
@@ -380,10 +426,10 @@ static void test_all_problems(void **state)
     assert_int_equal(bg_options_problems(&options, true, &text, NULL), BG_OK);
     assert_string_equal(text, "");
     free(text);
-    options.device_iterations = 0;
-    options.replicas = 0;
-    options.wait_limit_s = -1.0;
-    options.loss_scaling = 0.0;
+    options.execution.device_iterations = 0;
+    options.replicas.count = 0;
+    options.execution.wait_limit_s = -1.0;
+    options.numerics.loss_scaling = 0.0;
     assert_int_equal(bg_options_problems(&options, true, &text, NULL), BG_OK);
     for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
@@ -404,11 +450,11 @@ static void test_anchors(void **state)
     bg_error error = {0};
     (void)state;
 
-    plain.location_rules = &rule;
-    plain.location_rule_count = 1;
+    plain.memory.location_rules = &rule;
+    plain.memory.location_rule_count = 1;
     options = make(&plain);
     bg_run_options_apply(options, &to);
-    assert_int_equal(to.output_request_count, 0);
+    assert_int_equal(to.reporting.output_request_count, 0);
     assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
     bg_run_options_destroy(options);
     assert_int_equal(bg_run_options_add_anchor(clone, text, "relu", BG_OUTPUT_EVERY_N, 2, NULL), BG_OK);
@@ -421,10 +467,10 @@ static void test_anchors(void **state)
     assert_int_equal(bg_run_options_clone(clone, &options, NULL), BG_OK);
     bg_run_options_destroy(clone);
     bg_run_options_apply(options, &to);
-    assert_int_equal(to.output_request_count, 2);
-    assert_string_equal(to.output_requests[0].output, "B1.relu");
-    assert_string_equal(to.output_requests[0].name, "relu");
-    assert_true(to.output_requests[0].period == 2 && to.output_requests[1].mode == BG_OUTPUT_SUM);
+    assert_int_equal(to.reporting.output_request_count, 2);
+    assert_string_equal(to.reporting.output_requests[0].output, "B1.relu");
+    assert_string_equal(to.reporting.output_requests[0].name, "relu");
+    assert_true(to.reporting.output_requests[0].period == 2 && to.reporting.output_requests[1].mode == BG_OUTPUT_SUM);
     assert_int_equal(bg_options_print(bg_run_options_view(options), &printed, NULL), BG_OK);
     assert_non_null(strstr(printed, "\n# anchor relu: B1.relu, every_n of period 2\n# anchor loss: loss, sum\n"
                                     "# location of layer* (classes 0x2): remote, in pieces\n"));
@@ -436,6 +482,39 @@ static void test_anchors(void **state)
     assert_int_equal(bg_run_options_parse(options, printed, "printed", &error), BG_OK);
     bg_run_options_destroy(options);
     free(printed);
+}
+
+static void test_transport(void **state)
+{
+    const bg_transport transport = {.struct_bytes = sizeof transport};
+    bg_options other = bg_options_defaults(), to = bg_options_defaults(), kept;
+    bg_run_options *options = make(NULL), *clone = NULL;
+    bg_error error = {0};
+    (void)state;
+
+    /* What was not set stays as it is. */
+    other.execution.transport = &transport;
+    kept = other;
+    bg_run_options_apply(options, &kept);
+    assert_ptr_equal(kept.execution.transport, &transport);
+    assert_int_equal(bg_run_options_set_transport(options, &transport, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "frozen"));
+    bg_run_options_destroy(options);
+
+    options = make(NULL);
+    assert_int_equal(bg_run_options_set_transport(options, &transport, NULL), BG_OK);
+    assert_ptr_equal(bg_run_options_view(options)->execution.transport, &transport);
+    assert_int_equal(bg_run_options_clone(options, &clone, NULL), BG_OK);
+    bg_run_options_destroy(options);
+    bg_run_options_apply(clone, &to);
+    assert_ptr_equal(to.execution.transport, &transport);
+    bg_run_options_destroy(clone);
+
+    options = make(&other);
+    assert_int_equal(bg_run_options_set_transport(options, NULL, NULL), BG_OK);
+    bg_run_options_apply(options, &kept);
+    assert_null(kept.execution.transport);
+    bg_run_options_destroy(options);
 }
 
 int main(void)
@@ -452,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_every_value_comes_back),
         cmocka_unit_test(test_texts_are_utf8),
         cmocka_unit_test(test_anchors),
+        cmocka_unit_test(test_transport),
     };
 
     return cmocka_run_group_tests_name("options that own what they hold", tests, NULL, NULL);

@@ -31,23 +31,23 @@ static void test_set(void **state)
     set(&options, "outputMode", "OutputMode.All");
     set(&options, "strategy", "sharded");
     set(&options, "seed", "18446744073709551615");
-    set(&options, "shard_optimiser", "true");
+    set(&options, "shard_optimizer", "true");
     set(&options, "wait_limit_s", "1.5");
     set(&options, "compile_only", "true");
     set(&options, "logCycleCount", "true");
     set(&options, "logDir", "notes");
     set(&options, "schedule", "gpipe");
-    assert_int_equal(options.device_iterations, 7);
-    assert_int_equal(options.gradient_accumulation, 3);
-    assert_int_equal(options.output_mode, BG_OUTPUT_ALL);
-    assert_int_equal(options.strategy, BG_STRATEGY_SHARDED);
-    assert_true(options.seed == UINT64_MAX);
-    assert_true(options.locations[BG_LOCATION_STATE].sharded);
-    assert_true(options.wait_limit_s == 1.5);
-    assert_true(options.compile_only);
-    assert_true(options.log_cycles);
-    assert_string_equal(options.log_dir, "notes");
-    assert_string_equal(options.schedule, "gpipe");
+    assert_int_equal(options.execution.device_iterations, 7);
+    assert_int_equal(options.execution.gradient_accumulation, 3);
+    assert_int_equal(options.reporting.output_mode, BG_OUTPUT_ALL);
+    assert_int_equal(options.execution.strategy, BG_STRATEGY_SHARDED);
+    assert_true(options.numerics.seed == UINT64_MAX);
+    assert_true(options.memory.locations[BG_LOCATION_STATE].sharded);
+    assert_true(options.execution.wait_limit_s == 1.5);
+    assert_true(options.execution.compile_only);
+    assert_true(options.reporting.log_cycles);
+    assert_string_equal(options.files.log_dir, "notes");
+    assert_string_equal(options.execution.schedule, "gpipe");
 }
 
 /* Those of PopTorch's options that this library has too. */
@@ -56,17 +56,19 @@ static void test_defaults(void **state)
     const bg_options options = bg_options_defaults();
     (void)state;
 
-    assert_int_equal(options.strategy, BG_STRATEGY_PIPELINED);
-    assert_int_equal(options.auto_stage, BG_AUTO_STAGE_SAME_AS_IPU);
-    assert_true(options.replicas == 1 && options.input_group_size == 1 && options.device_iterations == 1);
-    assert_int_equal(options.input_grouping, BG_GROUPING_CONSECUTIVE);
-    assert_true(!options.auto_round_devices && options.output_mode == BG_OUTPUT_DEFAULT);
-    assert_true(options.output_request_count == 0 && options.matmul_proportion_count == 0 && !options.log_cycles);
-    assert_true(options.gradient_accumulation == 1 && options.accumulation == BG_ACCUMULATE_MEAN);
-    assert_true(!options.auto_loss_scaling.enabled && options.loss_scaling == 1.0);
-    assert_int_equal(options.partials, BG_FLOAT32);
+    assert_int_equal(options.execution.strategy, BG_STRATEGY_PIPELINED);
+    assert_int_equal(options.execution.auto_stage, BG_AUTO_STAGE_SAME_AS_IPU);
+    assert_true(options.replicas.count == 1 && options.replicas.input_group_size == 1 &&
+                options.execution.device_iterations == 1);
+    assert_int_equal(options.replicas.input_grouping, BG_GROUPING_CONSECUTIVE);
+    assert_true(!options.execution.auto_round_devices && options.reporting.output_mode == BG_OUTPUT_DEFAULT);
+    assert_true(options.reporting.output_request_count == 0 && options.memory.matmul_proportion_count == 0 &&
+                !options.reporting.log_cycles);
+    assert_true(options.execution.gradient_accumulation == 1 && options.numerics.accumulation == BG_ACCUMULATE_MEAN);
+    assert_true(!options.numerics.auto_loss_scaling.enabled && options.numerics.loss_scaling == 1.0);
+    assert_int_equal(options.numerics.partials, BG_FLOAT32);
     for (int k = 0; k < BG_LOCATION_COUNT; k++)
-        assert_true(options.locations[k].place == BG_PLACE_DEFAULT && !options.locations[k].sharded);
+        assert_true(options.memory.locations[k].place == BG_PLACE_DEFAULT && !options.memory.locations[k].sharded);
 }
 
 static void test_printed_is_set_again(void **state)
@@ -89,9 +91,9 @@ static void test_printed_is_set_again(void **state)
     free(text);
     assert_int_equal(bg_options_print(&again, &text, NULL), BG_OK);
     assert_string_equal(text, copy);
-    assert_int_equal(again.output_mode, BG_OUTPUT_SUM);
-    assert_int_equal(again.partials, BG_BFLOAT16);
-    assert_int_equal(again.first_moment_dtype, BG_FLOAT16);
+    assert_int_equal(again.reporting.output_mode, BG_OUTPUT_SUM);
+    assert_int_equal(again.numerics.partials, BG_BFLOAT16);
+    assert_int_equal(again.numerics.first_moment_dtype, BG_FLOAT16);
     free(copy);
     free(text);
 }

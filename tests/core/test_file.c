@@ -1,6 +1,8 @@
 /*
  * Atomic writing and bounded reading of files.
  */
+#define _GNU_SOURCE /* syscall */
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,11 +10,16 @@
 #include <cmocka.h>
 
 #include "core/file.h"
+#include "core/input.h"
 #include "support/folder.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct fixture {
@@ -81,11 +88,12 @@ static void test_target_is_old_until_commit(void **state)
     assert_int_equal(bgi_file_save(f->path, "old", 3, &error), BG_OK);
     assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
     bgi_file_write(&writer, "new", 3);
-    fflush(writer.stream);
+    assert_int_equal(bgi_file_writer_flush(&writer, &error), BG_OK);
     assert_content(f->path, "old");
+    assert_content(writer.temporary_path, "new");
     assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_OK);
     assert_content(f->path, "new");
-    bgi_file_writer_abandon(&writer); /* already ended: nothing happens */
+    bgi_file_writer_abandon(&writer, NULL); /* already ended: nothing happens */
     assert_content(f->path, "new");
 }
 
@@ -97,7 +105,7 @@ static void test_abandon_leaves_nothing(void **state)
 
     assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
     bgi_file_write(&writer, "new", 3);
-    bgi_file_writer_abandon(&writer);
+    bgi_file_writer_abandon(&writer, NULL);
     assert_int_equal(test_folder_count(f->folder), 0);
 }
 
@@ -221,17 +229,140 @@ static void test_full_disk_is_reported_at_commit(void **state)
     bgi_file_writer writer = {0};
     bg_error error = {0};
     fixture *f = *state;
-    FILE *full = fopen("/dev/full", "wb");
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
 
-    if (full == NULL)
+    if (full < 0)
         skip();
     assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
-    fclose(writer.stream);
-    writer.stream = full;
+    dup2(full, writer.descriptor);
+    close(full);
     bgi_file_write(&writer, "data", 4);
     assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, "No space left"));
+    assert_non_null(strstr(error.message, f->path));
     assert_int_equal(test_folder_count(f->folder), 0);
+}
+
+/* Texts and bytes in all sizes around that of the buffer come out as they went in. */
+static void test_long_content(void **state)
+{
+    enum { LONGEST = 70000, PARTS = 40 };
+    static char text[LONGEST + 1];
+    bgi_file_writer writer = {0};
+    fixture *f = *state;
+    bg_error error = {0};
+    char *data = NULL, *at;
+    size_t size = 0, sum = 0;
+
+    memset(text, 'x', LONGEST);
+    assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
+    for (size_t i = 0; i < PARTS; i++) {
+        const size_t length = i * 1777 % LONGEST;
+        text[0] = (char)('a' + i % 26);
+        bgi_file_write(&writer, text, length);
+        bgi_file_print(&writer, "%zu %.*s\n", i, (int)(LONGEST - length), text);
+    }
+    assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_OK);
+    assert_int_equal(bgi_file_load(f->path, (size_t)1 << 24, &data, &size, &error), BG_OK);
+    at = data;
+    for (size_t i = 0; i < PARTS; i++) {
+        const size_t length = i * 1777 % LONGEST;
+        char number[24];
+        text[0] = (char)('a' + i % 26);
+        assert_memory_equal(at, text, length);
+        at += length;
+        snprintf(number, sizeof number, "%zu ", i);
+        assert_memory_equal(at, number, strlen(number));
+        at += strlen(number);
+        assert_memory_equal(at, text, LONGEST - length);
+        at += LONGEST - length;
+        assert_int_equal(*at++, '\n');
+        sum = (size_t)(at - data);
+    }
+    assert_int_equal(size, sum);
+    free(data);
+}
+
+/* In place of the system's, for the tests below; 0: as ever. */
+static int fsync_problem, flock_problem;
+
+int fsync(int descriptor)
+{
+    struct stat about;
+
+    if (fsync_problem != 0 && fstat(descriptor, &about) == 0 && S_ISDIR(about.st_mode)) {
+        errno = fsync_problem;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+int flock(int descriptor, int operation)
+{
+    if (flock_problem == 0)
+        return (int)syscall(SYS_flock, descriptor, operation);
+    errno = flock_problem;
+    return -1;
+}
+
+static void test_folder_that_cannot_be_flushed(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    bg_status status;
+
+    fsync_problem = EIO;
+    status = bgi_file_save(f->path, "new", 3, &error);
+    fsync_problem = EINVAL; /* of file systems that do not flush folders */
+    assert_int_equal(bgi_file_save(f->path, "newer", 5, NULL), BG_OK);
+    fsync_problem = 0;
+    assert_int_equal(status, BG_ERROR_IO);
+    assert_non_null(strstr(error.message, f->path));
+    assert_non_null(strstr(error.message, "Input/output error"));
+    assert_content(f->path, "newer");
+}
+
+static void test_folder_that_cannot_be_locked(void **state)
+{
+    fixture *f = *state;
+    bg_error error = {0};
+    int held = 7;
+    bg_status status;
+
+    flock_problem = EIO;
+    status = bgi_folder_lock(f->folder, &held, &error);
+    flock_problem = 0;
+    assert_int_equal(status, BG_ERROR_IO);
+    assert_int_equal(held, -1);
+    assert_non_null(strstr(error.message, "cannot lock the folder"));
+    flock_problem = ENOLCK; /* a file system without locks keeps nobody away */
+    status = bgi_folder_lock(f->folder, &held, NULL);
+    flock_problem = 0;
+    assert_int_equal(status, BG_OK);
+    assert_int_equal(held, -1);
+}
+
+/* A part that somebody has cut off is an error that names the file, and what is there can still be read. */
+static void test_input_that_shrinks(void **state)
+{
+    fixture *f = *state;
+    bgi_input input = {.name = NULL};
+    bg_error error = {0};
+    char text[8] = "";
+
+    assert_int_equal(bgi_file_save(f->path, "0123456789", 10, &error), BG_OK);
+    assert_int_equal(bgi_input_open(&input, f->path, &error), BG_OK);
+    assert_int_equal(input.size_bytes, 10);
+    assert_int_equal(bgi_input_read(&input, 5, text, 5, &error), BG_OK);
+    assert_string_equal(text, "56789");
+    assert_int_equal(truncate(f->path, 7), 0);
+    assert_int_equal(bgi_input_read(&input, 5, text, 5, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, f->path));
+    assert_non_null(strstr(error.message, "ends at byte 7, and had 10"));
+    assert_int_equal(bgi_input_read(&input, 2, text, 5, NULL), BG_OK);
+    assert_memory_equal(text, "23456", 5);
+    bgi_input_close(&input);
+    bgi_input_close(&input);
 }
 
 static void test_missing_folder_and_file(void **state)
@@ -277,6 +408,7 @@ static void test_folder_create_and_join(void **state)
     bg_error error = {0};
     char *path = bgi_path_join(f->folder, "a/b");
     char *same = bgi_path_join("x/", "y"), *bare = bgi_path_join("", "y");
+    bool is_empty = false;
 
     assert_string_equal(same, "x/y");
     assert_string_equal(bare, "y");
@@ -287,6 +419,20 @@ static void test_folder_create_and_join(void **state)
     assert_true(bgi_file_exists(f->path));
     assert_int_equal(bgi_folder_create(f->path, &error), BG_ERROR_IO);
     assert_non_null(strstr(error.message, "is not a folder"));
+    assert_int_equal(bgi_folder_is_empty(path, &is_empty, &error), BG_OK);
+    assert_true(is_empty);
+    free(path);
+    path = bgi_path_join(f->folder, "a/b/.hidden");
+    assert_int_equal(bgi_file_save(path, "x", 1, &error), BG_OK);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(bgi_folder_is_empty(path, &is_empty, &error), BG_OK);
+    assert_false(is_empty);
+    is_empty = true;
+    assert_int_equal(bgi_folder_is_empty(f->folder, &is_empty, &error), BG_OK);
+    assert_false(is_empty);
+    bg_error_clear(&error);
+    assert_int_equal(bgi_folder_is_empty(f->path, &is_empty, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, f->path));
     free(path);
     free(same);
     free(bare);
@@ -299,22 +445,22 @@ static void test_folder_hold(void **state)
     bg_error error = {0};
     int first = -1, second = -1;
 
-    assert_int_equal(bgi_folder_hold(f->folder, &first, &error), BG_OK);
+    assert_int_equal(bgi_folder_lock(f->folder, &first, &error), BG_OK);
     if (first < 0) {
         skip(); /* a file system without locks */
     }
-    assert_int_equal(bgi_folder_hold(f->folder, &second, &error), BG_ERROR_INVALID);
+    assert_int_equal(bgi_folder_lock(f->folder, &second, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "another run writes there"));
     assert_non_null(strstr(error.message, f->folder));
     assert_int_equal(second, -1);
     bg_error_clear(&error);
     bgi_folder_release(&first);
     assert_int_equal(first, -1);
-    assert_int_equal(bgi_folder_hold(f->folder, &second, &error), BG_OK);
+    assert_int_equal(bgi_folder_lock(f->folder, &second, &error), BG_OK);
     bgi_folder_release(&second);
     bgi_folder_release(&second);
     assert_int_equal(bgi_file_save(f->path, "x", 1, &error), BG_OK);
-    assert_int_equal(bgi_folder_hold(f->path, &second, &error), BG_ERROR_IO);
+    assert_int_equal(bgi_folder_lock(f->path, &second, &error), BG_ERROR_IO);
     assert_int_equal(second, -1);
 }
 
@@ -335,6 +481,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_load_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_create_and_join, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folder_hold, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_long_content, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folder_that_cannot_be_flushed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folder_that_cannot_be_locked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_input_that_shrinks, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("core/file", tests, NULL, NULL);
 }

@@ -114,6 +114,26 @@ static void test_laws(void **state)
             }
 }
 
+/* Groups without one stride: what every run of members has in common is the constant part, or each replica alone. */
+static void test_uneven_groups(void **state)
+{
+    static const struct {
+        uint32_t replicas, groups[12];
+        bg_replica_group part;
+    } cases[] = {{12, {0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 2, 2}, {2, 1}},
+                 {12, {0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2}, {2, 1}},
+                 {6, {0, 1, 1, 0, 0, 1}, {1, 1}},
+                 {8, {0, 1, 0, 1, 1, 0, 1, 0}, {1, 1}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_replica_group part = {0};
+        assert_int_equal(bg_replica_group_constant(cases[i].replicas, cases[i].groups, &part, &failure), BG_OK);
+        assert_int_equal(part.size, cases[i].part.size);
+        assert_int_equal(part.stride, cases[i].part.stride);
+    }
+}
+
 /* Groups along axes: the ones of the example that have a (size, stride) are those; members ascend, and the coordinates
  * that differ are those of the axes. */
 static void test_axes(void **state)
@@ -222,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_of_eight_replicas),
         cmocka_unit_test(test_laws),
+        cmocka_unit_test(test_uneven_groups),
         cmocka_unit_test(test_axes),
         cmocka_unit_test(test_groups_to_axes),
         cmocka_unit_test(test_refusals),

@@ -131,7 +131,7 @@ static void test_below_is_uniform(void **state)
     assert_int_equal(bgi_random_below(&random, 1), 0);
 }
 
-/* A bound of three quarters of 2^32: a plain multiplication or remainder would favour one value in three. */
+/* A bound of three quarters of 2^32: a plain multiplication or remainder would favor one value in three. */
 static void test_below_large_bound_is_unbiased(void **state)
 {
     enum { COUNT = 60000 };

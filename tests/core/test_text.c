@@ -70,28 +70,28 @@ static void test_reals(void **state)
 
     need_comma();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bgi_text text = {0};
+        bgi_string text = {0};
         char *end;
 
-        bgi_text_add_real(&text, cases[i].value);
+        bgi_string_add_real(&text, cases[i].value);
         assert_string_equal(text.data, cases[i].text);
         assert_true(bgi_text_real(text.data, &end) == cases[i].value);
         assert_int_equal(*end, '\0');
-        bgi_text_clear(&text);
+        bgi_string_clear(&text);
     }
 }
 
 static void test_options(void **state)
 {
-    bg_optimiser optimiser;
+    bg_optimizer optimizer;
     bg_run_options *options;
     bg_config_value value;
     bg_error error = {0};
     (void)state;
 
     need_comma();
-    assert_int_equal(bg_optimiser_parse("rmsprop:momentum=0.9", 0.5, &optimiser, &error), BG_OK);
-    assert_true(optimiser.momentum == 0.9);
+    assert_int_equal(bg_optimizer_parse("rmsprop:momentum=0.9", 0.5, &optimizer, &error), BG_OK);
+    assert_true(optimizer.momentum == 0.9);
     assert_int_equal(bg_run_options_create(NULL, &options, &error), BG_OK);
     assert_int_equal(bg_run_options_set(options, "matmul_proportions", "0.5,0.25", &error), BG_OK);
     assert_int_equal(bg_run_options_get(options, "matmul_proportions", &value, &error), BG_OK);

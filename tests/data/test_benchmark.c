@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static void test_fields(void **state)
         assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_OK);
         check_json(text, 10, 512, 785);
         for (uint32_t workers = 0; workers < 2; workers++) {
-            bg_loader_options loading = bg_loader_options_default();
+            bg_loader_options loading = bg_loader_options_defaults();
             bg_loader *loader = NULL;
 
             loading.batch_size = 10;
@@ -97,6 +98,103 @@ static void test_fields(void **state)
     assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_ERROR_INVALID);
     bg_dataset_destroy(dataset);
     bg_image_set_clear(&set);
+}
+
+/* ---- callbacks ---- */
+
+/* Counts down to its end, or to a failure. */
+typedef struct counter {
+    uint64_t calls, ends_at, fails_at;
+    bool with_message;
+} counter;
+
+static bg_status count_up(void *user, void *const tensors[], bool *out_has_ended, bg_error *error)
+{
+    counter *c = user;
+
+    if (c->calls == c->fails_at)
+        return c->with_message ? bg_error_set(error, BG_ERROR_IO, "the sensor is off") : BG_ERROR_IO;
+    *out_has_ended = c->calls == c->ends_at;
+    memset(tensors[0], (int)c->calls, 16 * sizeof(float));
+    *(int32_t *)tensors[1] = (int32_t)c->calls++;
+    return BG_OK;
+}
+
+static void test_a_callback(void **state)
+{
+    const bg_type types[2] = {bg_matrix(BG_FLOAT32, 4, 4), bg_scalar(BG_INT32)};
+    bg_benchmark_options options = {.epoch_count = 3, .elements_per_epoch = 20};
+    counter c = {.ends_at = UINT64_MAX, .fails_at = UINT64_MAX};
+    bg_error error = {0};
+    char *text = NULL;
+    (void)state;
+
+    for (int copies = 0; copies < 2; copies++) {
+        options.do_memcpy = copies;
+        c.calls = 0;
+        assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_OK);
+        assert_null(strstr(text, "misses"));
+        check_json(text, 3, 20, 68);
+        assert_int_equal(c.calls, 60);
+    }
+    c = (counter){.ends_at = 37, .fails_at = UINT64_MAX};
+    assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_INVALID);
+    assert_string_equal(error.message, "benchmark: the source ended after 37 elements; let it begin again, or ask for "
+                                       "fewer epochs or elements");
+    c = (counter){.ends_at = UINT64_MAX, .fails_at = 21, .with_message = true};
+    assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_IO);
+    assert_string_equal(error.message, "element 21: the sensor is off");
+    c = (counter){.ends_at = UINT64_MAX, .fails_at = 0};
+    assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_IO);
+    assert_string_equal(error.message, "element 0: the source reported 'io' without a message");
+    assert_int_equal(bg_infeed_benchmark_source(types, 2, NULL, &c, &options, &text, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_infeed_benchmark_source(types, 0, count_up, &c, &options, &text, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_infeed_benchmark_source(types, 17, count_up, &c, &options, &text, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, NULL, &text, &error), BG_ERROR_INVALID);
+}
+
+/* The process's highest resident memory so far, in kB. */
+static long find_peak_kb(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long peak = 0;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmHWM: %ld", &peak) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return peak;
+}
+
+/* The copy of an element raises the peak by the element's size. Memory that the allocator keeps after a run raises it
+ * by the same amount in each run, so the growth of the run before is subtracted. */
+static void test_memcpy_touches_memory(void **state)
+{
+    enum { ELEMENT_KB = 32 * 1024 };
+    const bg_type type = bg_matrix(BG_UINT8, 2, (int64_t)ELEMENT_KB * 1024);
+    bg_benchmark_options options = {.epoch_count = 1, .elements_per_epoch = 2};
+    bg_dataset *dataset = NULL;
+    bg_array array = {0};
+    long peaks[3];
+    (void)state;
+
+    assert_int_equal(bg_array_init(&array, &type, NULL), BG_OK);
+    memset(array.data, 1, bg_type_size_bytes(&type));
+    assert_int_equal(bg_dataset_create_arrays(&array, 1, &dataset, NULL), BG_OK);
+    for (int run = 0; run < 3; run++) {
+        char *text = NULL;
+        options.do_memcpy = run == 2;
+        assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_OK);
+        free(text);
+        peaks[run] = find_peak_kb();
+    }
+    if (peaks[0] == 0)
+        skip();
+    assert_true(peaks[2] - peaks[1] - (peaks[1] - peaks[0]) > ELEMENT_KB - 4096); /* sanitizers add their own */
+    bg_dataset_destroy(dataset);
+    bg_array_clear(&array);
 }
 
 static void test_verdict(void **state)
@@ -138,7 +236,8 @@ static void test_rates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields), cmocka_unit_test(test_verdict),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields), cmocka_unit_test(test_a_callback),
+                                       cmocka_unit_test(test_memcpy_touches_memory), cmocka_unit_test(test_verdict),
                                        cmocka_unit_test(test_rates)};
     return cmocka_run_group_tests_name("data/benchmark", tests, NULL, NULL);
 }

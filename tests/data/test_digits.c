@@ -69,7 +69,7 @@ static void test_a_sample_is_a_function_of_seed_and_index(void **state)
     bg_image_set_clear(&other);
 }
 
-/* The digest was computed with gcc and clang, with and without optimisation. It changes with the strokes. */
+/* The digest was computed with gcc and clang, with and without optimization. It changes with the strokes. */
 static void test_same_bits_everywhere(void **state)
 {
     bg_image_set set;
@@ -127,7 +127,7 @@ static uint32_t distance(const uint8_t *a, const uint8_t *b)
 
 /* The nearest of 3000 others has the right label nearly always, but not always: digits, neither copies nor noise. (A
  * convolutional network does much better; that is tested with the program that trains one.) */
-static void test_nearest_neighbour_accuracy(void **state)
+static void test_nearest_neighbor_accuracy(void **state)
 {
     enum { TRAIN = 3000, MOST_TESTS = 200 };
     const int tests = getenv("BRIGADE_TEST_QUICK") != NULL ? 40 : MOST_TESTS;
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(test_a_sample_is_a_function_of_seed_and_index),
         cmocka_unit_test(test_same_bits_everywhere),
         cmocka_unit_test(test_balance_and_ink),
-        cmocka_unit_test(test_nearest_neighbour_accuracy),
+        cmocka_unit_test(test_nearest_neighbor_accuracy),
         cmocka_unit_test(test_bad_count),
     };
     return cmocka_run_group_tests_name("data/digits", tests, NULL, NULL);

@@ -2,6 +2,8 @@
  * Data sets and the loader: every worker count gives the same batches, each sample comes once an epoch, and starting
  * over, failing and ending early leave nothing hanging. Build with the thread sanitizer to check the locking.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static const uint32_t worker_counts[] = {0, 1, 2, 8};
@@ -166,7 +169,7 @@ static void assert_permutation(const int32_t *labels, size_t count)
 static void test_order_is_the_same_for_any_worker_count(void **state)
 {
     int32_t expected[4][SAMPLES], found[SAMPLES];
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     samples s;
     called c;
     (void)state;
@@ -201,10 +204,91 @@ static void test_order_is_the_same_for_any_worker_count(void **state)
     clear_samples(&s);
 }
 
+/* ---- parts of batches ---- */
+
+/* Of even samples both tensors, of every third the labels. */
+static uint32_t want_some(void *user, uint64_t sample)
+{
+    ++*(uint64_t *)user;
+    return sample % 2 == 0 ? 3 : sample % 3 == 0 ? 2 : 0;
+}
+
+static uint32_t want_labels(void *user, uint64_t sample)
+{
+    (void)user, (void)sample;
+    return 2;
+}
+
+/* What is not wanted is not touched: the order, and a smaller last batch, are as they were. */
+static void test_parts_of_batches(void **state)
+{
+    enum { BATCH = 20, PAGE_BYTES = 1 << 16 };
+    samples s;
+    uint64_t asked = 0;
+    bg_loader_options options = bg_loader_options_defaults();
+    const bg_type images = bg_tensor3(BG_UINT8, SAMPLES, 2, 3);
+    bg_array hidden[2] = {{.type = images}};
+    bg_dataset *dataset, *shuffled;
+    bg_loader *loader, *whole;
+    bg_batch batch, other;
+    bg_error error = {0};
+
+    (void)state;
+    make_samples(&s, SAMPLES);
+    options.batch_size = BATCH;
+    options.worker_count = 0;
+    options.drop_last = false;
+    options.shuffle = true;
+    assert_int_equal(bg_loader_create(s.dataset, &options, &loader, &error), BG_OK);
+    assert_int_equal(bg_loader_create(s.dataset, &options, &whole, &error), BG_OK);
+    bg_loader_want(loader, want_some, &asked);
+    assert_int_equal(bg_loader_begin_epoch(loader, 0, &error), BG_OK);
+    assert_int_equal(bg_loader_begin_epoch(whole, 0, &error), BG_OK);
+    for (int b = 0; b < SAMPLES / BATCH + 1; b++) {
+        assert_int_equal(bg_loader_next(loader, &batch, &error), BG_OK);
+        assert_int_equal(bg_loader_next(whole, &other, &error), BG_OK);
+        assert_int_equal(batch.sample_count, other.sample_count);
+        for (uint64_t i = 0; i < batch.sample_count; i++) {
+            const uint32_t wanted = batch.sample_count == BATCH ? want_some(&asked, i) : 3;
+            if ((wanted & 1) != 0)
+                assert_memory_equal((const uint8_t *)batch.tensors[0] + i * PIXELS,
+                                    (const uint8_t *)other.tensors[0] + i * PIXELS, PIXELS);
+            if ((wanted & 2) != 0)
+                assert_int_equal(((const int32_t *)batch.tensors[1])[i], ((const int32_t *)other.tensors[1])[i]);
+        }
+    }
+    assert_true(asked > 0);
+    bg_loader_want(loader, NULL, NULL);
+    assert_int_equal(bg_loader_begin_epoch(loader, 0, &error), BG_OK);
+    assert_int_equal(bg_loader_next(loader, &batch, &error), BG_OK);
+    assert_int_equal(bg_loader_begin_epoch(whole, 0, &error), BG_OK);
+    assert_int_equal(bg_loader_next(whole, &other, &error), BG_OK);
+    assert_memory_equal(batch.tensors[0], other.tensors[0], BATCH * PIXELS);
+    bg_loader_destroy(whole);
+    bg_loader_destroy(loader);
+
+    /* Images that nobody may read. */
+    hidden[0].data = mmap(NULL, PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(hidden[0].data != MAP_FAILED);
+    hidden[1] = s.labels;
+    assert_int_equal(bg_dataset_create_arrays(hidden, 2, &dataset, &error), BG_OK);
+    assert_int_equal(bg_dataset_shuffle(dataset, 10, 3, &shuffled, &error), BG_OK);
+    assert_int_equal(bg_loader_create(shuffled, &options, &loader, &error), BG_OK);
+    bg_loader_want(loader, want_labels, NULL);
+    assert_int_equal(bg_loader_begin_epoch(loader, 0, &error), BG_OK);
+    assert_int_equal(bg_loader_next(loader, &batch, &error), BG_OK);
+    assert_int_equal(batch.sample_count, BATCH);
+    bg_loader_destroy(loader);
+    bg_dataset_destroy(shuffled);
+    bg_dataset_destroy(dataset);
+    munmap(hidden[0].data, PAGE_BYTES);
+    clear_samples(&s);
+}
+
 static void test_seed_changes_the_order(void **state)
 {
     int32_t a[SAMPLES], b[SAMPLES];
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     samples s;
     (void)state;
 
@@ -224,7 +308,7 @@ static void test_seed_changes_the_order(void **state)
 static void test_without_shuffle_ascending(void **state)
 {
     int32_t labels[SAMPLES];
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     samples s;
     (void)state;
 
@@ -250,11 +334,11 @@ static void test_batch_counts(void **state)
         bool drop_last;
         uint64_t batches;
     } cases[] = {{60000, 4000, true, 15}, {10000, 800, true, 12}, {10000, 800, false, 13}, {100, 10, false, 10},
-                 {101, 6, false, 17},     {5, 10, false, 1},      {10, 10, true, 1}};
+                 {101, 6, false, 17},     {100, 9, false, 12},    {5, 10, false, 1},       {10, 10, true, 1}};
     (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         called c;
         bg_dataset *dataset = make_called(&c, cases[i].samples);
 
@@ -270,7 +354,7 @@ static void test_batch_counts(void **state)
 
 static void test_last_batch_reports_its_size(void **state)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     samples s;
     (void)state;
 
@@ -303,7 +387,7 @@ static void test_last_batch_is_filled_up(void **state)
     make_samples(&s, SAMPLES);
     for (int c = 0; c < WORKER_COUNT_CASES; c++)
         for (uint64_t multiple = 5; multiple <= 20; multiple *= 2) {
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             bg_loader *loader;
             bg_batch batch;
             bg_error error = {0};
@@ -348,7 +432,7 @@ static void test_processes_take_disjoint_parts(void **state)
         size_t count = 0;
 
         for (uint32_t process = 0; process < PROCESSES; process++) {
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             options.batch_size = 4;
             options.shuffle = true;
             options.drop_last = drop_last;
@@ -394,7 +478,7 @@ static void test_restart_and_resume(void **state)
 
     make_samples(&s, SAMPLES);
     for (int i = 0; i < WORKER_COUNT_CASES; i++) {
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         bg_error error = {0};
         bg_batch batch;
 
@@ -438,7 +522,7 @@ static void test_prefetch_crosses_epochs(void **state)
 {
     called c;
     bg_dataset *dataset = make_called(&c, 5);
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     int32_t labels[5];
     (void)state;
 
@@ -471,7 +555,7 @@ static void test_back_pressure(void **state)
 {
     called c;
     bg_dataset *dataset = make_called(&c, 1000);
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     (void)state;
 
     options.batch_size = 10;
@@ -491,7 +575,7 @@ static void test_back_pressure(void **state)
 static void test_batch_stays_until_the_next_call(void **state)
 {
     samples s;
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     int32_t labels[10], again[10];
     (void)state;
 
@@ -523,7 +607,7 @@ static void test_early_destroy(void **state)
     for (int i = 0; i < WORKER_COUNT_CASES; i++)
         for (int used = -1; used < 4; used++) {
             bg_dataset *dataset = make_called(&c, SAMPLES);
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
 
             c.sleep_ns = 50000;
             options.batch_size = 10;
@@ -549,7 +633,7 @@ static void test_callback_failure_reaches_the_consumer(void **state)
 
     for (int i = 0; i < WORKER_COUNT_CASES; i++) {
         bg_dataset *dataset = make_called(&c, SAMPLES);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         bg_error error = {0};
         bg_batch batch;
         int32_t labels[SAMPLES];
@@ -584,7 +668,7 @@ static void test_lowest_failing_sample_is_reported(void **state)
     for (int i = 0; i < WORKER_COUNT_CASES; i++) {
         called c;
         bg_dataset *dataset = make_called(&c, 100);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         bg_error error = {0};
         bg_batch batch;
 
@@ -614,7 +698,7 @@ static void assert_refused(const bg_dataset *dataset, const bg_loader_options *o
 
 static void test_bad_options(void **state)
 {
-    const bg_loader_options good = bg_loader_options_default();
+    const bg_loader_options good = bg_loader_options_defaults();
     bg_loader_options options;
     bg_error error = {0};
     bg_batch batch;
@@ -685,7 +769,7 @@ static void test_bad_datasets(void **state)
 static void test_statistics(void **state)
 {
     samples s;
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     int32_t labels[SAMPLES];
     (void)state;
 
@@ -710,7 +794,7 @@ static void test_no_allocation_after_creation(void **state)
         skip();
     make_samples(&s, SAMPLES);
     for (int i = 0; i < WORKER_COUNT_CASES; i++) {
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         options.batch_size = 10;
         options.shuffle = true;
         options.worker_count = worker_counts[i];
@@ -731,7 +815,7 @@ static void test_no_allocation_after_creation(void **state)
 static void test_creation_without_memory(void **state)
 {
     samples s;
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_status status = BG_ERROR_MEMORY;
     (void)state;
 
@@ -776,7 +860,7 @@ static bool help_once(bg_loader *loader)
 
 static void test_workers_leave_copying_to_helpers(void **state)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     int32_t labels[SAMPLES];
     samples s;
     (void)state;
@@ -803,7 +887,7 @@ static void test_workers_leave_copying_to_helpers(void **state)
 
 static void test_nothing_to_help_with(void **state)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_dataset *dataset;
     bg_loader *loader;
     samples s;
@@ -868,7 +952,7 @@ static void test_random_walks(void **state)
     make_samples(&s, SAMPLES);
     for (int walk = 0; walk < walks; walk++) {
         bgi_random random = bgi_random_make(99, (uint64_t)walk);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         const uint32_t helper_count = (uint32_t)walk % 3;
         int32_t a[SAMPLES], b[SAMPLES];
         helper helpers[2];
@@ -912,6 +996,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_is_the_same_for_any_worker_count),
         cmocka_unit_test(test_seed_changes_the_order),
+        cmocka_unit_test(test_parts_of_batches),
         cmocka_unit_test(test_without_shuffle_ascending),
         cmocka_unit_test(test_batch_counts),
         cmocka_unit_test(test_last_batch_reports_its_size),

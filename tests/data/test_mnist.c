@@ -56,12 +56,12 @@ static void write_array(const char *folder, const char *name, int64_t count, int
     free(path);
 }
 
-static void assert_loads(const char *folder, bg_mnist_split split, int64_t count)
+static void assert_loads(const char *folder, bool is_training, int64_t count)
 {
     bg_image_set set = {0};
     bg_error error = {0};
 
-    if (bg_mnist_load((const char *const[]){NULL, folder}, 2, split, &set, &error) != BG_OK)
+    if (bg_mnist_load((const char *const[]){NULL, folder}, 2, is_training, &set, &error) != BG_OK)
         fail_msg("%s", error.message);
     assert_int_equal(set.images.type.dims[0], count);
     assert_int_equal(set.labels.type.dims[0], count);
@@ -75,7 +75,7 @@ static void assert_does_not_load(const char *folder, bg_status expected, const c
     bg_image_set set = {0};
     bg_error error = {0};
 
-    assert_int_equal(bg_mnist_load(&folder, 1, BG_MNIST_TRAIN, &set, &error), expected);
+    assert_int_equal(bg_mnist_load(&folder, 1, true, &set, &error), expected);
     if (strstr(error.message, text) == NULL)
         fail_msg("\"%s\" does not contain \"%s\"", error.message, text);
     assert_null(set.images.data);
@@ -97,7 +97,7 @@ static void test_finds_every_form_of_name(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         write_array(*state, names[i][0], 3, 28, 28, 5);
         write_array(*state, names[i][1], 3, 0, 0, 5);
-        assert_loads(*state, BG_MNIST_TRAIN, 3);
+        assert_loads(*state, true, 3);
         for (int k = 0; k < 2; k++) {
             char *path = bgi_path_join(*state, names[i][k]);
             remove(path);
@@ -119,12 +119,12 @@ static void test_folders_in_order_and_splits(void **state)
     write_array(second, "t10k-images-idx3-ubyte", 4, 28, 28, 1);
     write_array(second, "t10k-labels-idx1-ubyte", 4, 0, 0, 1);
     write_array(*state, "t10k-images-idx3-ubyte", 5, 28, 28, 1); /* without labels: the search goes on */
-    assert_int_equal(bg_mnist_load(folders, 2, BG_MNIST_TEST, &set, &error), BG_OK);
+    assert_int_equal(bg_mnist_load(folders, 2, false, &set, &error), BG_OK);
     assert_int_equal(set.images.type.dims[0], 4);
     bg_image_set_clear(&set);
     write_array(*state, "t10k-labels-idx1-ubyte", 5, 0, 0, 1);
-    assert_loads(*state, BG_MNIST_TEST, 5);
-    assert_int_equal(bg_mnist_load(folders, 2, BG_MNIST_TRAIN, &set, &error), BG_ERROR_NOT_FOUND);
+    assert_loads(*state, false, 5);
+    assert_int_equal(bg_mnist_load(folders, 2, true, &set, &error), BG_ERROR_NOT_FOUND);
     free(second);
 }
 
@@ -161,7 +161,7 @@ static void test_write_and_load_back(void **state)
     assert_int_equal(bg_image_set_write_mnist(&set, folder, true, true, &error), BG_OK);
     assert_int_equal(bg_image_set_write_mnist(&set, folder, false, false, &error), BG_OK);
     for (int split = 0; split < 2; split++) {
-        assert_int_equal(bg_mnist_load(&folder, 1, split == 0 ? BG_MNIST_TRAIN : BG_MNIST_TEST, &again, &error), BG_OK);
+        assert_int_equal(bg_mnist_load(&folder, 1, split == 0, &again, &error), BG_OK);
         assert_memory_equal(again.images.data, set.images.data, 20 * 784);
         assert_memory_equal(again.labels.data, set.labels.data, 20);
         bg_image_set_clear(&again);
@@ -345,7 +345,7 @@ static attempt *new_attempt(void)
 
     assert_non_null(a);
     start_server(&a->server);
-    a->options = bg_mnist_download_options_default("");
+    a->options = bg_mnist_download_options_defaults("");
     return a;
 }
 
@@ -383,8 +383,8 @@ static void test_download(void **state)
         fail_msg("%s", a->error.message);
     assert_int_equal(test_folder_count(folder), 4);
     assert_true(reports > 0);
-    assert_loads(folder, BG_MNIST_TRAIN, 30);
-    assert_loads(folder, BG_MNIST_TEST, 30);
+    assert_loads(folder, true, 30);
+    assert_loads(folder, false, 30);
     /* What is there is not fetched again. */
     assert_int_equal(download(a, folder, "n"), BG_OK);
     free(folder);
@@ -396,7 +396,7 @@ static void test_download_goes_on_to_the_next_mirror(void **state)
     attempt *a = new_attempt();
 
     assert_int_equal(download(a, *state, "ndsg"), BG_OK);
-    assert_loads(*state, BG_MNIST_TRAIN, 30);
+    assert_loads(*state, true, 30);
     end_attempt(a);
 }
 
@@ -430,7 +430,7 @@ static void test_failed_downloads_leave_nothing(void **state)
     assert_download_fails(a, *state, "d", BG_ERROR_IO, "is not a whole gzip file");
     assert_download_fails(a, *state, "ns", BG_ERROR_IO, "; http://127.0.0.1");
     a->options.progress = cancel;
-    assert_download_fails(a, *state, "g", BG_ERROR_CANCELLED, "cancelled");
+    assert_download_fails(a, *state, "g", BG_ERROR_CANCELED, "canceled");
     a->options.progress = NULL;
     /* Whole, but not the MNIST that everybody knows. */
     a->options.mirrors = a->mirrors;

@@ -10,9 +10,10 @@
 
 #include "core/file.h"
 #include "core/narrow.h"
-#include "data/csv.h"
-#include "data/npy.h"
-#include "data/png.h"
+#include "formats/csv.h"
+#include "data/dataset.h"
+#include "formats/npy.h"
+#include "formats/png.h"
 #include "support/folder.h"
 
 #include <math.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* tests/data/test_readers.c -> tests/fuzz/corpus/NAME */
 static const char *corpus(const char *name)
@@ -52,6 +54,8 @@ static void test_npy_values(void **state)
                  {"npy/u1", "uint8[4]", 4, {1, 2, 3, 4}},
                  {"npy/b1", "uint8[2]", 2, {0, 1}},
                  {"npy/i8", "int32[3]", 3, {-2147483648.0, 0, 2147483647}},
+                 {"npy/i8_large", "int64[2]", 2, {0, 2147483648.0}},
+                 {"npy/u4_large", "int64[2]", 2, {4294967295.0, 1}},
                  {"npy/i2", "int32[2]", 2, {-5, 7}},
                  {"npy/f2", "float16[4]", 4, {1.5, -0.0, 0x1p-24, INFINITY}},
                  {"npy/scalar", "int32[]", 1, {9}},
@@ -72,6 +76,7 @@ static void test_npy_values(void **state)
                                  : array.type.dtype == BG_FLOAT16
                                      ? (double)bgi_float16_to_float(((uint16_t *)array.data)[i])
                                  : array.type.dtype == BG_INT32 ? ((int32_t *)array.data)[i]
+                                 : array.type.dtype == BG_INT64 ? (double)((int64_t *)array.data)[i]
                                                                 : ((uint8_t *)array.data)[i];
             assert_true(value == cases[c].values[i] && signbit(value) == signbit(cases[c].values[i]));
         }
@@ -88,7 +93,7 @@ static void test_npy_refusals(void **state)
 {
     static const bad_file cases[] = {
         {"npy/b1_bad", "element 1 of type '|b1' does not fit uint8", BG_ERROR_PARSE},
-        {"npy/i8_large", "element 1 of type '<i8' does not fit int32", BG_ERROR_PARSE},
+        {"npy/u8_large", "element 1 of type '<u8' does not fit int64", BG_ERROR_PARSE},
         {"npy/empty_array", "a dimension of at least 1 (the array is empty)", BG_ERROR_PARSE},
         {"npy/object", "element type '|O'", BG_ERROR_UNSUPPORTED},
         {"npy/complex", "element type '<c8'", BG_ERROR_UNSUPPORTED},
@@ -168,7 +173,7 @@ static void test_npz(void **state)
 
 static bg_batch read_batch(bg_loader **loader, const bg_dataset *dataset, uint64_t size, bg_error *error)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_batch batch = {0};
 
     options.batch_size = size;
@@ -205,7 +210,7 @@ static void test_tokens(void **state)
         bg_loader_destroy(loader);
         bg_dataset_destroy(dataset);
     }
-    for (int c = 0; c < 5; c++) {
+    for (int c = 0; c < 6; c++) {
         static const struct {
             bg_tokens_options options;
             const char *words;
@@ -213,6 +218,7 @@ static void test_tokens(void **state)
                      {{.sequence_length = 0}, "sequences of 0 tokens"},
                      {{.sequence_length = 1, .token_bytes = 3}, "tokens of 3 bytes, expected 2 or 4"},
                      {{.sequence_length = 1, .vocabulary_size = UINT32_MAX}, "a vocabulary of 4294967295"},
+                     {{.sequence_length = 1, .feature = "ids"}, "feature `ids` of a file of nothing but tokens"},
                      {{.sequence_length = 7, .vocabulary_size = 263}, "byte 14: token 7 is 263, expected below 263"}};
         bg_dataset *dataset = NULL;
         bg_loader *loader = NULL;
@@ -225,6 +231,132 @@ static void test_tokens(void **state)
         }
         assert_says(&error, cases[c].words);
     }
+    test_folder_remove(folder);
+}
+
+enum { LARGE_BYTES = (64 << 20) + 24, FILLED = 4000, LENGTH = 3 };
+
+/* More than is kept in memory; only its first tokens take room on the disk. */
+static void write_large_tokens(const char *path, size_t width, uint32_t numbers[FILLED])
+{
+    static unsigned char bytes[4 * FILLED];
+
+    for (uint32_t i = 0; i < FILLED; i++) {
+        numbers[i] = i * 2654435761u >> (width == 2 ? 16 : 1);
+        for (size_t byte = 0; byte < width; byte++)
+            bytes[i * width + byte] = (unsigned char)(numbers[i] >> (8 * byte));
+    }
+    assert_int_equal(bgi_file_save(path, bytes, FILLED * width, NULL), BG_OK);
+    assert_int_equal(truncate(path, LARGE_BYTES), 0);
+}
+
+/* Samples that follow one another are read together; they are those that were asked for, in whatever order. */
+static void test_large_token_files(void **state)
+{
+    static uint32_t numbers[FILLED];
+    const uint32_t orders[3][12] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                                    {7, 8, 9, 3, 2, 1, 1, 2, 40, 41, 41, 0},
+                                    {5, 5, 6, 6, 7, 300, 301, 302, 100, 101, 99, 98}};
+    char folder[TEST_FOLDER_BYTES], path[128];
+    (void)state;
+
+    test_folder_create(folder);
+    for (size_t width = 2; width <= 4; width += 2) {
+        snprintf(path, sizeof path, "%s/a.u%zu", folder, 8 * width);
+        write_large_tokens(path, width, numbers);
+        for (uint32_t stride = 1; stride < 7; stride++) {
+            const bg_tokens_options options = {.sequence_length = LENGTH, .stride = stride};
+            bg_dataset *dataset = NULL;
+
+            assert_int_equal(bg_dataset_open_tokens(path, &options, &dataset, NULL), BG_OK);
+            for (int order = 0; order < 3; order++) {
+                int32_t out[12 * (LENGTH + 1)];
+                unsigned char *places[] = {(unsigned char *)out};
+                void *scratch = bgi_dataset_scratch(dataset);
+                size_t failed = 0;
+
+                assert_int_equal(bgi_dataset_gather(dataset, 0, orders[order], 12, places, scratch, &failed, NULL),
+                                 BG_OK);
+                for (size_t i = 0; i < 12; i++)
+                    for (size_t at = 0; at <= LENGTH; at++)
+                        assert_int_equal(out[i * (LENGTH + 1) + at], numbers[orders[order][i] * stride + at]);
+                free(scratch);
+            }
+            bg_dataset_destroy(dataset);
+        }
+    }
+    test_folder_remove(folder);
+}
+
+/* What is read after somebody has cut the file is an error that names it and the place. A small file is in memory. */
+static void test_tokens_that_shrink(void **state)
+{
+    static uint32_t numbers[FILLED];
+    const bg_tokens_options options = {.sequence_length = LENGTH};
+    char folder[TEST_FOLDER_BYTES], path[128], expected[64];
+    (void)state;
+
+    for (size_t width = 2; width <= 4; width += 2) {
+        bg_dataset *dataset = NULL;
+        bg_loader *loader = NULL;
+        bg_error error = {0};
+        bg_batch batch = {0};
+
+        test_folder_create(folder);
+        snprintf(path, sizeof path, "%s/a.u%zu", folder, 8 * width);
+        write_large_tokens(path, width, numbers);
+        assert_int_equal(bg_dataset_open_tokens(path, &options, &dataset, NULL), BG_OK);
+        batch = read_batch(&loader, dataset, 1, &error);
+        assert_int_equal(batch.sample_count, 1);
+        assert_int_equal(truncate(path, (off_t)(5 * width + 1)), 0);
+        assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
+        assert_says(&error, path);
+        snprintf(expected, sizeof expected, "ends at byte %zu, and had %d bytes", 5 * width + 1, LARGE_BYTES);
+        assert_says(&error, expected);
+        assert_says(&error, "must not be shortened");
+        bg_loader_destroy(loader);
+        bg_dataset_destroy(dataset);
+        assert_int_equal(truncate(path, (off_t)(9 * width)), 0);
+        assert_int_equal(bg_dataset_open_tokens(path, &options, &dataset, NULL), BG_OK);
+        assert_int_equal(truncate(path, 0), 0);
+        bg_error_clear(&error);
+        batch = read_batch(&loader, dataset, 2, &error);
+        assert_int_equal(error.status, BG_OK);
+        assert_int_equal(((const int32_t *)batch.tensors[0])[4], numbers[3]);
+        bg_loader_destroy(loader);
+        bg_dataset_destroy(dataset);
+        test_folder_remove(folder);
+    }
+}
+
+/* NumPy's arrays are in memory from the opening on. */
+static void test_arrays_stay_when_their_file_shrinks(void **state)
+{
+    const char *const from = corpus("npy/f4");
+    char folder[TEST_FOLDER_BYTES], path[128], *content = NULL, *before;
+    const char *paths[] = {path};
+    bg_dataset *dataset = NULL;
+    bg_loader *loader = NULL;
+    bg_error error = {0};
+    size_t size_bytes = 0;
+    bg_batch batch;
+    (void)state;
+
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/a.npy", folder);
+    assert_int_equal(bgi_file_load(from, 1 << 20, &content, &size_bytes, NULL), BG_OK);
+    assert_int_equal(bgi_file_save(path, content, size_bytes, NULL), BG_OK);
+    assert_int_equal(bg_dataset_open_npy(paths, 1, &dataset, NULL), BG_OK);
+    assert_int_equal(truncate(path, 0), 0);
+    batch = read_batch(&loader, dataset, 1, &error);
+    assert_int_equal(error.status, BG_OK);
+    before = content + size_bytes -
+             bg_type_size_bytes(bg_dataset_sample_type(dataset, 0)) * bg_dataset_sample_count(dataset);
+    assert_memory_equal(batch.tensors[0], before, bg_type_size_bytes(bg_dataset_sample_type(dataset, 0)));
+    bg_loader_destroy(loader);
+    bg_dataset_destroy(dataset);
+    assert_int_equal(bg_dataset_open_npy(paths, 1, &dataset, &error), BG_ERROR_PARSE);
+    free(content);
     test_folder_remove(folder);
 }
 
@@ -291,7 +423,7 @@ static void test_png(void **state)
     (void)state;
 
     /* Byte i of what is stored is 7 * i. */
-    assert_int_equal(bg_png_read(corpus("png/grey"), 0, &image, NULL), BG_OK);
+    assert_int_equal(bg_png_read(corpus("png/gray"), 0, &image, NULL), BG_OK);
     assert_int_equal(image.type.dims[0], 1);
     for (int i = 0; i < 12; i++)
         assert_int_equal(((uint8_t *)image.data)[i], 7 * i);
@@ -304,7 +436,7 @@ static void test_png(void **state)
     assert_int_equal(bg_png_read(corpus("png/rgb"), 1, &image, NULL), BG_OK);
     assert_int_equal(((uint8_t *)image.data)[1], (21 * 19595 + 28 * 38470 + 35 * 7471 + 32768) >> 16);
     bg_array_clear(&image);
-    assert_int_equal(bg_png_read(corpus("png/grey"), 4, &image, NULL), BG_OK);
+    assert_int_equal(bg_png_read(corpus("png/gray"), 4, &image, NULL), BG_OK);
     assert_int_equal(((uint8_t *)image.data)[12 * 2 + 5], 35);
     assert_int_equal(((uint8_t *)image.data)[12 * 3 + 5], 255);
     bg_array_clear(&image);
@@ -320,7 +452,7 @@ static void test_png_refusals(void **state)
                                      {"png/cut", "cut off there", BG_ERROR_PARSE},
                                      {"png/empty", "is no PNG image", BG_ERROR_PARSE},
                                      {"png/short", "byte", BG_ERROR_PARSE},
-                                     {"png/colour5", "colour type 5 is none", BG_ERROR_PARSE},
+                                     {"png/color5", "color type 5 is none", BG_ERROR_PARSE},
                                      {"png/zero", "0 x 1 pixels", BG_ERROR_PARSE},
                                      {"png/no_palette", "byte", BG_ERROR_PARSE}};
     (void)state;
@@ -351,7 +483,6 @@ static void copy_image(const char *folder, const char *class, const char *name, 
 static void test_image_folders(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
-    const bg_images_options options = {.channels = 1}, two = {.channels = 2};
     bg_dataset *dataset = NULL;
     bg_loader *loader = NULL;
     bg_error error = {0};
@@ -359,21 +490,21 @@ static void test_image_folders(void **state)
     (void)state;
 
     test_folder_create(folder);
-    assert_int_equal(bg_dataset_open_images(folder, &options, &dataset, &error), BG_ERROR_NOT_FOUND);
+    assert_int_equal(bg_dataset_open_images(folder, 1, &dataset, &error), BG_ERROR_NOT_FOUND);
     assert_says(&error, "has no images; expected a folder for each class");
-    copy_image(folder, "dog", "b.png", "png/grey");
-    copy_image(folder, "cat", "z.png", "png/grey");
-    copy_image(folder, "dog", "a.png", "png/grey");
+    copy_image(folder, "dog", "b.png", "png/gray");
+    copy_image(folder, "cat", "z.png", "png/gray");
+    copy_image(folder, "dog", "a.png", "png/gray");
     copy_image(folder, "dog", "notes.txt", "png/cut");
-    assert_int_equal(bg_dataset_open_images(folder, &two, &dataset, NULL), BG_ERROR_INVALID);
-    assert_int_equal(bg_dataset_open_images(folder, &options, &dataset, NULL), BG_OK);
+    assert_int_equal(bg_dataset_open_images(folder, 2, &dataset, NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_dataset_open_images(folder, 1, &dataset, NULL), BG_OK);
     batch = read_batch(&loader, dataset, 3, NULL);
     assert_memory_equal(batch.tensors[1], ((int32_t[]){0, 1, 1}), 12);
     assert_int_equal(((const uint8_t *)batch.tensors[0])[12 + 3], 21);
     bg_loader_destroy(loader);
     bg_dataset_destroy(dataset);
     copy_image(folder, "dog", "c.png", "png/rgb");
-    assert_int_equal(bg_dataset_open_images(folder, &options, &dataset, NULL), BG_OK);
+    assert_int_equal(bg_dataset_open_images(folder, 1, &dataset, NULL), BG_OK);
     bg_error_clear(&error);
     read_batch(&loader, dataset, 4, &error);
     assert_int_equal(error.status, BG_ERROR_SHAPE);
@@ -386,9 +517,18 @@ static void test_image_folders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy_values), cmocka_unit_test(test_npy_refusals), cmocka_unit_test(test_npz),
-        cmocka_unit_test(test_tokens),     cmocka_unit_test(test_csv),          cmocka_unit_test(test_csv_refusals),
-        cmocka_unit_test(test_png),        cmocka_unit_test(test_png_refusals), cmocka_unit_test(test_image_folders),
+        cmocka_unit_test(test_npy_values),
+        cmocka_unit_test(test_npy_refusals),
+        cmocka_unit_test(test_npz),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_tokens_that_shrink),
+        cmocka_unit_test(test_large_token_files),
+        cmocka_unit_test(test_arrays_stay_when_their_file_shrinks),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_csv_refusals),
+        cmocka_unit_test(test_png),
+        cmocka_unit_test(test_png_refusals),
+        cmocka_unit_test(test_image_folders),
     };
     return cmocka_run_group_tests_name("data/readers", tests, NULL, NULL);
 }

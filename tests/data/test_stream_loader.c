@@ -93,7 +93,7 @@ static void test_published_numbers(void **state)
             for (uint32_t workers = 0; workers < 9; workers += workers == 2 ? 5 : 1) {
                 bg_dataset *dataset = make_indices(cases[i].samples, NULL);
                 const bg_sample_stream stream = bg_dataset_stream(dataset);
-                bg_loader_options options = bg_loader_options_default();
+                bg_loader_options options = bg_loader_options_defaults();
                 uint64_t sizes[128], count;
                 int32_t values[256];
                 bg_loader *loader;
@@ -129,7 +129,7 @@ static void test_same_for_any_workers_and_resumption(void **state)
     for (int m = 0; m < 3; m++) {
         bg_dataset *dataset = make_indices(101, NULL);
         const bg_sample_stream stream = bg_dataset_stream(dataset);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         int32_t whole[128], values[128];
         uint64_t sizes[64], whole_sizes[64], count, batches;
         bg_loader *plain;
@@ -174,7 +174,7 @@ static void test_remainders_are_filled_up(void **state)
     for (int m = 0; m < 3; m++) {
         bg_dataset *dataset = make_indices(10, NULL);
         const bg_sample_stream stream = bg_dataset_stream(dataset);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         bg_batch batch;
         bg_loader *loader;
 
@@ -283,7 +283,7 @@ static void test_early_destroy_leaves_nothing(void **state)
         for (int taken = -1; taken < 4; taken++) {
             watched w = {.end = -1, .sleep_ns = 20000};
             const bg_sample_stream stream = watch(&w, &type);
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             bg_loader *loader;
             bg_batch batch;
 
@@ -310,7 +310,7 @@ static void test_back_pressure(void **state)
     const bg_type type = bg_scalar(BG_INT32);
     watched w = {.end = -1};
     const bg_sample_stream stream = watch(&w, &type);
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_batch batch;
     bg_loader *loader;
     (void)state;
@@ -336,7 +336,7 @@ static void test_failures_reach_the_consumer(void **state)
             _Atomic int64_t fail_at = 13;
             bg_dataset *dataset = make_indices(40, &fail_at);
             const bg_sample_stream stream = bg_dataset_stream(dataset);
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             uint64_t sizes[64], count;
             int32_t values[64];
             bg_loader *loader;
@@ -373,7 +373,7 @@ static void test_seeds_belong_to_shards(void **state)
     for (int run = 0; run < 2; run++) {
         watched w = {.end = 4};
         const bg_sample_stream stream = watch(&w, &type);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         uint64_t sizes[64], count;
         int32_t values[64];
         bg_loader *loader;
@@ -401,7 +401,7 @@ static void test_stream_refusals(void **state)
     const bg_type type = bg_scalar(BG_INT32);
     watched w = {.end = 3, .fails_to_open = true};
     bg_sample_stream stream = watch(&w, &type);
-    const bg_loader_options good = bg_loader_options_default();
+    const bg_loader_options good = bg_loader_options_defaults();
     bg_loader_options options = good;
     bg_loader *loader = NULL;
     bg_batch batch;
@@ -463,7 +463,7 @@ static void test_sampler(void **state)
     for (int drop_last = 0; drop_last < 2; drop_last++)
         for (uint32_t workers = 0; workers < 3; workers++) {
             bg_dataset *dataset = make_indices(40, NULL);
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             int64_t bad = -1;
             bg_loader *loader = NULL;
             bg_error error = {0};
@@ -499,6 +499,16 @@ static void test_sampler(void **state)
             assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_NOT_FOUND);
             assert_string_equal(error.message, "loader: epoch 0, batch 1: list 4 of the sampler: no list");
             bg_loader_destroy(loader);
+            /* Two lists, of which a batch takes three. */
+            options.sampler_list_count = 2;
+            bg_error_clear(&error);
+            assert_int_equal(bg_loader_create(dataset, &options, &loader, &error),
+                             drop_last ? BG_ERROR_INVALID : BG_OK);
+            if (drop_last)
+                assert_non_null(strstr(error.message, "2 lists of the sampler make no batch of 3"));
+            else
+                bg_loader_destroy(loader);
+            options.sampler_list_count = 10;
             options.batch_size = 5; /* the third list finds no room for 3 */
             bad = -1;
             bg_error_clear(&error);
@@ -531,7 +541,7 @@ static void test_early_preload_and_single_epochs(void **state)
         for (int on = 0; on < 2; on++) {
             watched w = {.end = 2};
             const bg_sample_stream stream = watch(&w, &type);
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             uint64_t sizes[8], count;
             int32_t values[8];
             bg_loader *loader;
@@ -567,7 +577,7 @@ static void test_no_allocation_while_streaming(void **state)
     if (!test_allocations_available())
         skip();
     for (int m = 0; m < 3; m++) {
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         bg_loader *loader;
         bg_batch batch;
 

@@ -1,6 +1,6 @@
 /*
  * test_tfrecord.c: TFRecord files of token lists: as other writers make them, with an index and without, damaged
- * anywhere, too short, too long.
+ * anywhere, too short, too long; and as they are written here, to the byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/crc32c.h"
 #include "core/file.h"
+#include "data/dataset.h"
 #include "data/tfrecord.h"
 #include "support/folder.h"
 
@@ -95,7 +97,7 @@ static void put_record(content *c, const char *name, int64_t first, int count, b
 
 static bg_status parse(const content *c, const char *index, uint32_t sequence_length, bg_dataset **out, bg_error *error)
 {
-    const bg_tfrecord_options options = {.sequence_length = sequence_length, .vocabulary_size = 400};
+    const bg_tokens_options options = {.sequence_length = sequence_length, .vocabulary_size = 400};
 
     return bgi_tfrecord_parse("file", c->bytes, c->length, index, index != NULL ? strlen(index) : 0, &options, out,
                               error);
@@ -104,7 +106,7 @@ static bg_status parse(const content *c, const char *index, uint32_t sequence_le
 /* Reads all samples, of 5 tokens each; the status of the first that fails. */
 static bg_status read_all(const bg_dataset *dataset, int32_t *tokens, bg_error *error)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_loader *loader = NULL;
     bg_batch batch;
     bg_status status;
@@ -163,7 +165,7 @@ static void test_index(void **state)
     content c = three_records(), one = {.length = 0};
     bg_dataset *dataset = NULL;
     char index[128], folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16];
-    const bg_tfrecord_options options = {.sequence_length = 4};
+    const bg_tokens_options options = {.sequence_length = 4};
     bg_error error = {0};
     size_t first, second;
     (void)state;
@@ -276,10 +278,188 @@ static void test_damage(void **state)
     }
 }
 
+/* ---- writing ---- */
+
+/* Record r has counts[r] tokens: firsts[r], firsts[r] + 1, ... */
+static void write_records(const char *path, const uint32_t *firsts, const size_t *counts, size_t record_count)
+{
+    bgi_tfrecord_writer writer;
+    bg_error error = {0};
+    uint32_t tokens[300];
+
+    if (bgi_tfrecord_writer_begin(&writer, path, 300, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    for (size_t r = 0; r < record_count; r++) {
+        for (size_t i = 0; i < counts[r]; i++)
+            tokens[i] = firsts[r] + (uint32_t)i;
+        bgi_tfrecord_write(&writer, tokens, counts[r]);
+    }
+    if (bgi_tfrecord_writer_commit(&writer, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void expect_file(const char *path, const void *bytes, size_t size_bytes)
+{
+    char *text = NULL;
+    size_t length = 0;
+
+    assert_int_equal(bgi_file_load(path, 1 << 20, &text, &length, NULL), BG_OK);
+    assert_int_equal(length, size_bytes);
+    assert_memory_equal(text, bytes, size_bytes);
+    free(text);
+}
+
+/* A record that another program made from the format's description: numbers of 1, 2, 3 and 5 bytes. */
+static void test_bytes_that_are_written(void **state)
+{
+    static const unsigned char record[] = {0x27, 0,    0,    0,    0,    0,    0,    0,    0xbb, 0xe1, 0xb1,
+                                           0x46, 0x0a, 0x25, 0x0a, 0x23, 0x0a, 0x09, 'i',  'n',  'p',  'u',
+                                           't',  '_',  'i',  'd',  's',  0x12, 0x16, 0x1a, 0x14, 0x0a, 0x12,
+                                           0x00, 0x01, 0x7f, 0x80, 0x01, 0xac, 0x02, 0xd0, 0x88, 0x03, 0x80,
+                                           0x80, 0x04, 0xfe, 0xff, 0xff, 0xff, 0x07, 0xc4, 0x8c, 0x13, 0x20};
+    const uint32_t tokens[] = {0, 1, 127, 128, 300, 50256, 65536, 2147483646};
+    char folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16], index[TEST_FOLDER_BYTES + 24];
+    bgi_tfrecord_writer writer;
+    unsigned char twice[2 * sizeof record];
+    (void)state;
+
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/a.tfrecord", folder);
+    assert_int_equal(bgi_tfrecord_writer_begin(&writer, path, 8, NULL), BG_OK);
+    bgi_tfrecord_write(&writer, tokens, 8);
+    bgi_tfrecord_write(&writer, tokens, 8);
+    assert_int_equal(bgi_tfrecord_writer_commit(&writer, NULL), BG_OK);
+    memcpy(twice, record, sizeof record);
+    memcpy(twice + sizeof record, record, sizeof record);
+    expect_file(path, twice, sizeof twice);
+    snprintf(index, sizeof index, "%s/a.index", folder);
+    expect_file(index, "0 55\n55 55\n", 11);
+
+    /* An index under the other name is the one that readers look at first. */
+    snprintf(index, sizeof index, "%s.index", path);
+    assert_int_equal(bgi_file_save(index, "old", 3, NULL), BG_OK);
+    assert_int_equal(bgi_tfrecord_writer_begin(&writer, path, 8, NULL), BG_OK);
+    bgi_tfrecord_write(&writer, tokens, 8);
+    assert_int_equal(bgi_tfrecord_writer_commit(&writer, NULL), BG_OK);
+    expect_file(path, record, sizeof record);
+    expect_file(index, "0 55\n", 5);
+
+    /* What is abandoned leaves the files that are there. */
+    assert_int_equal(bgi_tfrecord_writer_begin(&writer, path, 8, NULL), BG_OK);
+    bgi_tfrecord_write(&writer, tokens, 3);
+    bgi_tfrecord_writer_abandon(&writer, NULL);
+    expect_file(path, record, sizeof record);
+    expect_file(index, "0 55\n", 5);
+    test_folder_remove(folder);
+}
+
+static void expect_refused(const char *path, const bg_tokens_options *options, const char *said)
+{
+    bg_dataset *dataset = NULL;
+    bg_error error = {0};
+
+    assert_int_equal(bg_dataset_open_tfrecord(path, options, &dataset, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, said));
+}
+
+/* Lengths of one and two bytes, around the border; as samples and whole. */
+static void test_what_is_written_is_read(void **state)
+{
+    static const uint32_t firsts[] = {10, 1, 127, 200, 100};
+    static const size_t counts[] = {5, 127, 128, 130, 300};
+    const bg_tokens_options options = {.sequence_length = 4};
+    char folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16];
+    bg_token_list tokens = {.items = NULL};
+    bg_dataset *dataset = NULL;
+    bg_error error = {0};
+    (void)state;
+
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/a.tfrecord", folder);
+    write_records(path, firsts, counts, 5);
+    expect_refused(path, &(bg_tokens_options){.sequence_length = 4, .stride = 2}, "stride is 2");
+    expect_refused(path, &(bg_tokens_options){.sequence_length = 4, .token_bytes = 4}, "token_bytes is 4");
+    if (bg_dataset_open_tfrecord(path, &options, &dataset, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    expect_tokens(dataset, (const int32_t[]){10, 1, 127, 200, 100}, 5);
+    for (uint64_t r = 0; r < 5; r++) {
+        if (bgi_tfrecord_read(dataset, r, &tokens, &error) != BG_OK)
+            fail_msg("%s", error.message);
+        assert_int_equal(tokens.count, counts[r]);
+        for (size_t i = 0; i < tokens.count; i++)
+            assert_int_equal(tokens.items[i], firsts[r] + i);
+    }
+    bg_token_list_clear(&tokens);
+    bg_dataset_destroy(dataset);
+    test_folder_remove(folder);
+}
+
+static void test_writing_fails(void **state)
+{
+    char folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 24];
+    bgi_tfrecord_writer writer;
+    bg_error error = {0};
+    (void)state;
+
+    assert_int_equal(bgi_tfrecord_writer_begin(&writer, "/none/a.tfrecord", 8, &error), BG_ERROR_NOT_FOUND);
+    assert_non_null(strstr(error.message, "/none/a.tfrecord"));
+    bgi_tfrecord_writer_abandon(&writer, NULL);
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/a.index", folder);
+    assert_int_equal(bgi_folder_create(path, NULL), BG_OK);
+    snprintf(path, sizeof path, "%s/a.tfrecord", folder);
+    bg_error_clear(&error);
+    assert_int_equal(bgi_tfrecord_writer_begin(&writer, path, 8, &error), BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "a.index"));
+    assert_false(bgi_file_exists(path));
+    test_folder_remove(folder);
+}
+
+/* Records that somebody has cut off while the file is in use are an error that names it, not the process's end. */
+static void test_file_that_shrinks(void **state)
+{
+    static const uint32_t tokens[3] = {1, 2, 3};
+    const bg_tokens_options options = {.sequence_length = 2};
+    char folder[TEST_FOLDER_BYTES], path[64];
+    bgi_tfrecord_writer writer;
+    bg_dataset *dataset = NULL;
+    bg_error error = {0};
+    int32_t out[3] = {0};
+    unsigned char *places[] = {(unsigned char *)out};
+    const uint32_t index = 0;
+    size_t failed = 7;
+    void *scratch;
+    (void)state;
+
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/a.tfrecord", folder);
+    assert_int_equal(bgi_tfrecord_writer_begin(&writer, path, 3, NULL), BG_OK);
+    bgi_tfrecord_write(&writer, tokens, 3);
+    assert_int_equal(bgi_tfrecord_writer_commit(&writer, NULL), BG_OK);
+    assert_int_equal(bg_dataset_open_tfrecord(path, &options, &dataset, NULL), BG_OK);
+    scratch = bgi_dataset_scratch(dataset);
+    assert_int_equal(bgi_dataset_gather(dataset, 0, &index, 1, places, scratch, &failed, NULL), BG_OK);
+    assert_int_equal(out[2], 3);
+    assert_int_equal(truncate(path, 9), 0);
+    assert_int_equal(bgi_dataset_gather(dataset, 0, &index, 1, places, scratch, &failed, &error), BG_ERROR_IO);
+    assert_int_equal(failed, 0);
+    assert_non_null(strstr(error.message, path));
+    assert_non_null(strstr(error.message, "ends at byte 9"));
+    free(scratch);
+    bg_dataset_destroy(dataset);
+    test_folder_remove(folder);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_records), cmocka_unit_test(test_index),
-                                       cmocka_unit_test(test_wrong_content), cmocka_unit_test(test_damage)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_records),
+                                       cmocka_unit_test(test_index),
+                                       cmocka_unit_test(test_wrong_content),
+                                       cmocka_unit_test(test_damage),
+                                       cmocka_unit_test(test_bytes_that_are_written),
+                                       cmocka_unit_test(test_what_is_written_is_read),
+                                       cmocka_unit_test(test_writing_fails),
+                                       cmocka_unit_test(test_file_that_shrinks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

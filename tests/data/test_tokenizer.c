@@ -401,7 +401,7 @@ static void test_bad_json(void **state)
                           cases[i].part);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_json_fails(make_json("", "[]", others[i].rest), BG_ERROR_UNSUPPORTED, others[i].part);
-    assert_json_fails(strdup("{"), BG_ERROR_PARSE, "t:1:1: not JSON");
+    assert_json_fails(strdup("{"), BG_ERROR_PARSE, "t:1:2: not JSON");
     assert_json_fails(strdup("[]"), BG_ERROR_UNSUPPORTED, "`model.type` is not `BPE`");
     assert_json_fails(strdup("{\"model\": {\"type\": \"Unigram\"}}"), BG_ERROR_UNSUPPORTED, "is not `BPE`");
     assert_json_fails(strdup("{\"model\": {\"type\": \"BPE\", \"ignore_merges\": true}}"), BG_ERROR_UNSUPPORTED,
@@ -414,7 +414,7 @@ static void test_bad_files(void **state)
 {
     static const struct {
         const char *vocabulary, *merges, *part;
-    } cases[] = {{"{", "", "v:1:1: not JSON"},
+    } cases[] = {{"{", "", "v:1:2: not JSON"},
                  {"{}", "", "v: is no object of tokens and their numbers"},
                  {"{\"a\": 0}", "", "v: there is no token for byte 0x00"},
                  {NULL, "#version: 0.2\n\na b\n", "m:3:1: `ab` is not in the vocabulary"},

@@ -47,7 +47,7 @@ static bg_dataset *make_places(uint64_t count, _Atomic uint64_t *calls)
 /* Reads one epoch in order; pairs[2 * i] epoch, pairs[2 * i + 1] index. The data set is given up when asked to. */
 static uint64_t read_epoch(bg_dataset *dataset, uint64_t epoch, uint32_t workers, int32_t *pairs)
 {
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     bg_loader *loader = NULL;
     bg_error error = {0};
     bg_batch batch;
@@ -169,6 +169,13 @@ static void test_shuffle_by_buffer(void **state)
             assert_int_equal(moved, 0);
         else
             assert_true(moved > SAMPLES / 4);
+        if (buffers[b] > 1 && buffers[b] < SAMPLES) {
+            int furthest = 0; /* of those that came from behind their places; the whole buffer is drawn from */
+            for (int i = 0; i < SAMPLES; i++)
+                furthest = pairs[2 * i + 1] - i > furthest ? pairs[2 * i + 1] - i : furthest;
+            if (buffers[b] <= 10)
+                assert_int_equal(furthest, buffers[b] - 1);
+        }
         if (buffers[b] != 1)
             for (int i = 0, same = 0; i < SAMPLES; i++) {
                 same += pairs[2 * i + 1] == next[2 * i + 1];
@@ -228,7 +235,7 @@ static void test_map_changes_types(void **state)
         }
     }
     bg_loader *loader = NULL;
-    bg_loader_options lazy = bg_loader_options_default();
+    bg_loader_options lazy = bg_loader_options_defaults();
     bg_batch batch;
     bg_error error = {0};
     fail_at = 13;
@@ -263,13 +270,13 @@ static void test_cache_asks_once(void **state)
     }
 }
 
-static void test_normalise_has_torchvision_bits(void **state)
+static void test_normalize_has_torchvision_bits(void **state)
 {
     uint8_t pixels[4 * 2 * 3];
     bg_array array = {.type = bg_tensor3(BG_UINT8, 4, 2, 3), .data = pixels};
     const float means[] = {0.1307F, 0.5F}, deviations[] = {0.3081F, 0.25F};
     bg_dataset *source = NULL, *view = NULL, *flat = NULL, *planes = NULL;
-    bg_loader_options options = bg_loader_options_default();
+    bg_loader_options options = bg_loader_options_defaults();
     (void)state;
 
     for (size_t i = 0; i < sizeof pixels; i++)
@@ -278,18 +285,18 @@ static void test_normalise_has_torchvision_bits(void **state)
     assert_int_equal(bg_dataset_skip(source, 1, &view, NULL), BG_OK);
     options.batch_size = 3;
     for (uint32_t channels = 1; channels <= 2; channels++) {
-        const bg_normalise_options normalise = {.channel_count = channels, .means = means, .deviations = deviations};
+        const bg_normalize_options normalize = {.channel_count = channels, .means = means, .deviations = deviations};
         bg_loader *loader = NULL;
         bg_batch batch;
 
-        assert_int_equal(bg_dataset_normalise(view, &normalise, channels == 1 ? &flat : &planes, NULL), BG_OK);
+        assert_int_equal(bg_dataset_normalize(view, &normalize, channels == 1 ? &flat : &planes, NULL), BG_OK);
         assert_int_equal(bg_loader_create(channels == 1 ? flat : planes, &options, &loader, NULL), BG_OK);
         assert_int_equal(bg_loader_begin_epoch(loader, 0, NULL), BG_OK);
         assert_int_equal(bg_loader_next(loader, &batch, NULL), BG_OK);
         for (size_t i = 0; i < 18; i++) {
             const size_t c = channels == 1 ? 0 : i / 3 % 2;
-            const float scaled = (float)pixels[6 + i] / 255.0F, centred = scaled - means[c];
-            const float expected = centred / deviations[c];
+            const float scaled = (float)pixels[6 + i] / 255.0F, centered = scaled - means[c];
+            const float expected = centered / deviations[c];
 
             assert_memory_equal((const float *)batch.tensors[0] + i, &expected, sizeof expected);
         }
@@ -311,7 +318,7 @@ static void test_random_chains_resume_anywhere(void **state)
     for (int chain = 0; chain < chains; chain++) {
         bgi_random random = bgi_random_make(4242, (uint64_t)chain);
         bg_dataset *dataset = make_places(SAMPLES, NULL);
-        bg_loader_options options = bg_loader_options_default();
+        bg_loader_options options = bg_loader_options_defaults();
         const uint64_t epoch = bgi_random_below(&random, 5);
         static int32_t whole[2 * SAMPLES * 64];
         uint64_t count;
@@ -363,10 +370,44 @@ static void test_random_chains_resume_anywhere(void **state)
     }
 }
 
+/* Batches of more samples than a view translates at a time. */
+static void test_large_batches(void **state)
+{
+    enum { COUNT = 2000 };
+    static int32_t small[2 * 3 * COUNT];
+    (void)state;
+
+    for (int kind = 0; kind < 5; kind++) {
+        bg_dataset *source = make_places(COUNT, NULL), *view = NULL;
+        bg_loader_options options = bg_loader_options_defaults();
+        bg_loader *loader = NULL;
+        bg_batch batch;
+        uint64_t count;
+        bg_status status = kind == 0   ? bg_dataset_take(source, COUNT - 3, &view, NULL)
+                           : kind == 1 ? bg_dataset_skip(source, 3, &view, NULL)
+                           : kind == 2 ? bg_dataset_shard(source, 1, 2, &view, NULL)
+                           : kind == 3 ? bg_dataset_repeat(source, 3, &view, NULL)
+                                       : bg_dataset_shuffle(source, 0, 5, &view, NULL);
+
+        assert_int_equal(status, BG_OK);
+        count = read_epoch(view, 2, 0, small);
+        options.batch_size = count;
+        options.worker_count = 0; /* one thread takes the whole batch */
+        assert_int_equal(bg_loader_create(view, &options, &loader, NULL), BG_OK);
+        assert_int_equal(bg_loader_begin_epoch(loader, 2, NULL), BG_OK);
+        assert_int_equal(bg_loader_next(loader, &batch, NULL), BG_OK);
+        assert_int_equal(batch.sample_count, count);
+        assert_memory_equal(batch.tensors[0], small, count * 2 * sizeof *small);
+        bg_loader_destroy(loader);
+        bg_dataset_destroy(view);
+        bg_dataset_destroy(source);
+    }
+}
+
 static void test_refusals(void **state)
 {
     const float zero = 0;
-    const bg_normalise_options normalise = {.channel_count = 1, .means = &zero, .deviations = &zero};
+    const bg_normalize_options normalize = {.channel_count = 1, .means = &zero, .deviations = &zero};
     bg_dataset *source = make_places(SAMPLES, NULL), *made = NULL;
     bg_error error = {0};
     (void)state;
@@ -380,7 +421,7 @@ static void test_refusals(void **state)
     assert_int_equal(bg_dataset_repeat(source, UINT32_MAX, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_map(source, &(bg_dataset_map_options){.tensor_count = 0}, &made, NULL),
                      BG_ERROR_INVALID);
-    assert_int_equal(bg_dataset_normalise(source, &normalise, &made, NULL), BG_ERROR_INVALID);
+    assert_int_equal(bg_dataset_normalize(source, &normalize, &made, NULL), BG_ERROR_INVALID);
     assert_null(made);
     bg_dataset_destroy(source);
 }
@@ -408,7 +449,7 @@ static void test_memory(void **state)
         bg_dataset_destroy(shuffled);
         bg_dataset_destroy(mapped);
         if (status == BG_OK) {
-            bg_loader_options options = bg_loader_options_default();
+            bg_loader_options options = bg_loader_options_defaults();
             bg_loader *loader = NULL;
             bg_batch batch;
 
@@ -486,8 +527,9 @@ int main(void)
         cmocka_unit_test(test_map_changes_types),
         cmocka_unit_test(test_concatenate),
         cmocka_unit_test(test_cache_asks_once),
-        cmocka_unit_test(test_normalise_has_torchvision_bits),
+        cmocka_unit_test(test_normalize_has_torchvision_bits),
         cmocka_unit_test(test_random_chains_resume_anywhere),
+        cmocka_unit_test(test_large_batches),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_memory),
     };

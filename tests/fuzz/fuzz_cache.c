@@ -19,7 +19,7 @@ enum { HEAD_BYTES = 28, CHECKSUM_AT = 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Two stages, layers that a mesh cuts, dropout, an optimiser with state: most of what plans have. */
+/* Two stages, layers that a mesh cuts, dropout, an optimizer with state: most of what plans have. */
 static bg_graph *make_graph(bg_value *loss)
 {
     const bg_type image = bg_matrix(BG_FLOAT32, 2, 3), label = bg_vector(BG_INT32, 2);
@@ -53,10 +53,10 @@ static void begin(const bgi_request *request, bg_plan **out)
         abort();
     plan->training = true;
     plan->options = *request->options;
-    plan->options.cache_dir = NULL;
-    plan->optimiser = *request->optimiser;
+    plan->options.files.cache_dir = NULL;
+    plan->optimizer = *request->optimizer;
     plan->replicas = plan->input_group_size = plan->iterations = 1;
-    plan->micro_batches = request->options->gradient_accumulation;
+    plan->micro_batches = request->options->execution.gradient_accumulation;
     *out = plan;
 }
 
@@ -116,8 +116,8 @@ static unsigned char *write_file(bgi_cache *cache, size_t *out_bytes)
     if (made == NULL) {
         bg_options options = *request->options;
         bg_plan *plan = NULL;
-        options.cache_dir = NULL;
-        if (bg_plan_create_training(request->graph, request->loss, request->optimiser, &options, &plan, NULL) !=
+        options.files.cache_dir = NULL;
+        if (bg_plan_create_training(request->graph, request->loss, request->optimizer, &options, &plan, NULL) !=
                 BG_OK ||
             bgi_cache_write(cache, plan, &made, &made_bytes, NULL) != BG_OK)
             abort();
@@ -133,19 +133,19 @@ static unsigned char *write_file(bgi_cache *cache, size_t *out_bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_options options = bg_options_defaults();
-    bgi_request request = {.training = true, .optimiser = &optimiser, .options = &options};
+    bgi_request request = {.training = true, .optimizer = &optimizer, .options = &options};
     bgi_cache cache;
     bg_graph *graph;
     size_t file_bytes;
 
-    options.gradient_accumulation = 3;
-    options.stages = "B1|B2";
-    options.replicas = 2;
-    options.kernels = BG_KERNELS_REFERENCE;
+    options.execution.gradient_accumulation = 3;
+    options.execution.stages = "B1|B2";
+    options.replicas.count = 2;
+    options.numerics.kernels = BG_KERNELS_REFERENCE;
     request.graph = graph = make_graph(&request.loss);
-    options.cache_dir = "nowhere";
+    options.files.cache_dir = "nowhere";
     if (bgi_cache_begin(&cache, &request, NULL) != BG_OK)
         abort();
     if (size > 0 && data[0] % 2 == 0) {

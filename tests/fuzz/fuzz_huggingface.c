@@ -1,7 +1,7 @@
 /*
  * fuzz_huggingface.c: config.json of a GPT-2 folder from anywhere. Of what reads, the tensors have names and shapes.
  */
-#include "data/huggingface.h"
+#include "models/huggingface.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (bgi_hf_config_parse("input", (const char *)data, size, &config, &problems, &error) != BG_OK) {
         if (error.message[0] == '\0')
             abort();
-        bgi_text_clear(&problems.text);
+        bgi_string_clear(&problems.text);
         return 0;
     }
     for (int64_t i = 0; i < 64 && bgi_hf_tensor(&config, i, name, &type); i++)
@@ -27,6 +27,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     if ((problems.count == 0) != (bgi_hf_problems_report(&problems, BG_ERROR_SHAPE, "input", &error) == BG_OK))
         abort();
-    bgi_text_clear(&problems.text);
+    bgi_string_clear(&problems.text);
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * fuzz_idx.c: IDX content from anywhere, plain and gzipped. What reads has as many bytes as its type says.
  */
-#include "data/idx.h"
+#include "formats/idx.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * fuzz_npy.c: NumPy's .npy from anywhere. What reads has as many bytes as its type says.
  */
-#include "data/npy.h"
+#include "formats/npy.h"
 
 #include <stdlib.h>
 #include <string.h>

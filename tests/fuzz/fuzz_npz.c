@@ -1,7 +1,7 @@
 /*
  * fuzz_npz.c: NumPy's .npz from anywhere. What reads has as many bytes as its types say.
  */
-#include "data/npy.h"
+#include "formats/npy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * fuzz_png.c: PNG images from anywhere, decoded to each number of channels.
  */
-#include "data/png.h"
+#include "formats/png.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * fuzz_safetensors.c: safetensors content from anywhere. Of what reads, every byte of every tensor is there, aligned.
  */
-#include "data/safetensors.h"
+#include "formats/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

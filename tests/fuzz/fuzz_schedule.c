@@ -17,7 +17,7 @@ static void judge(bg_schedule *schedule)
     bg_schedule_timing timing = {0};
     char *text = NULL;
 
-    bg_schedule_problem_init(&problem);
+    problem = bg_schedule_problem_defaults();
     problem.stage_count = 2;
     problem.device_count = 2;
     problem.micro_batch_count = 2;

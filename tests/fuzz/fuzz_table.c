@@ -1,7 +1,7 @@
 /*
  * fuzz_table.c: tables of numbers as CSV from anywhere; the first byte chooses options.
  */
-#include "data/csv.h"
+#include "formats/csv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -41,7 +41,7 @@ static void mend(unsigned char *content, size_t size)
 
 static void read_samples(const bg_dataset *dataset, uint32_t sequence_length)
 {
-    bg_loader_options lazy = bg_loader_options_default();
+    bg_loader_options lazy = bg_loader_options_defaults();
     bg_loader *loader = NULL;
     bg_error error = {0};
     bg_batch batch;
@@ -60,7 +60,7 @@ static void read_samples(const bg_dataset *dataset, uint32_t sequence_length)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    bg_tfrecord_options options = {.vocabulary_size = 300};
+    bg_tokens_options options = {.vocabulary_size = 300};
     bg_dataset *dataset = NULL;
     bg_error error = {0};
     unsigned char *content;

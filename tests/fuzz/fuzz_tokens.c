@@ -18,7 +18,7 @@ static void check_message(const bg_error *error)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     bg_tokens_options options = {0};
-    bg_loader_options lazy = bg_loader_options_default();
+    bg_loader_options lazy = bg_loader_options_defaults();
     bg_dataset *dataset = NULL;
     bg_loader *loader = NULL;
     bg_error error = {0};

@@ -2,7 +2,7 @@
 # Builds every fuzz target with libFuzzer and runs each for a while, two a processor: tests/fuzz/run.sh [SECONDS]
 #
 # A target starts from tests/fuzz/corpus/<name>/ (read only) and grows a corpus of its own under build-fuzz. Each crash,
-# leak, undefined behaviour or input that takes longer than 10 s is a failure and its input is named.
+# leak, undefined behavior or input that takes longer than 10 s is a failure and its input is named.
 cd "$(dirname "$0")/../.." || exit 1
 seconds=${1:-60}
 build=${BUILD:-build-fuzz}

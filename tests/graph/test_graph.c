@@ -151,6 +151,102 @@ static void add_alias_of_absent(bg_graph *g, bg_value x)
     bg_graph_add(g, &type, "a", &x, 1, &attributes, NULL);
 }
 
+/* Without a name the message has the one that the op would have got. */
+static void add_nameless_op(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, &toy_view, NULL, (bg_value[]){toy_add(g, "first", x, x), x}, 2, NULL, NULL);
+}
+static void add_without_operands(bg_graph *g, bg_value x)
+{
+    (void)x;
+    bg_graph_add(g, &toy_view, NULL, NULL, 1, NULL, NULL);
+}
+static void add_no_type(bg_graph *g, bg_value x)
+{
+    bg_graph_add(g, NULL, "s", &x, 1, NULL, &(bg_value){0});
+}
+static void add_nameless_type(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.name = NULL;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_type_without_rule(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.infer = NULL;
+    bg_graph_add(g, &type, NULL, &x, 1, NULL, NULL);
+}
+static void add_type_without_kernel(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.kernel = NULL;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_type_of_no_operands(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.minimum_inputs = 2;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+/* Without BG_OP_TYPE_DEFAULTS the alias is operand 0. */
+static void add_alias_without_output(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.output_count = 0;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_half_accumulating(bg_graph *g, bg_value x)
+{
+    static bg_op_type type, accumulating;
+    type = accumulating = toy_view;
+    accumulating.kernel = NULL;
+    type.accumulating = &accumulating;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_nameless_variable(bg_graph *g, bg_value x)
+{
+    (void)x;
+    toy_variable(g, NULL);
+}
+static void add_untyped_variable(bg_graph *g, bg_value x)
+{
+    (void)x;
+    bg_graph_variable(g, "w", NULL, BG_ROLE_PARAMETER, NULL);
+}
+static void add_nameless_constant(bg_graph *g, bg_value x)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+    (void)x;
+    bg_graph_constant(g, NULL, &type, NULL);
+}
+static void add_nameless_buffer(bg_graph *g, bg_value x)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 2);
+    (void)x;
+    bg_graph_remote_buffer(g, NULL, &type, 3);
+}
+static void add_untyped_buffer(bg_graph *g, bg_value x)
+{
+    (void)x;
+    bg_graph_remote_buffer(g, "b", NULL, 3);
+}
+static void add_piece_of_nothing(bg_graph *g, bg_value x)
+{
+    (void)x;
+    bg_graph_sharded_parameter(g, "w", NULL, NULL);
+}
+static void add_section_of_nothing(bg_graph *g, bg_value x)
+{
+    (void)x;
+    bg_graph_section_parameter(g, "w", NULL, NULL);
+}
+
 static void add_variable_of_no_role(bg_graph *graph, bg_value x)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);
@@ -159,13 +255,13 @@ static void add_variable_of_no_role(bg_graph *graph, bg_value x)
     bg_graph_variable(graph, "r", &type, (bg_variable_role)(BG_ROLE_TRAINING + 1), NULL);
 }
 
-static void add_variable_of_no_initialiser(bg_graph *graph, bg_value x)
+static void add_variable_of_no_initializer(bg_graph *graph, bg_value x)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);
-    const bg_initialiser initialiser = {.kind = (bg_initialiser_kind)(BG_INITIALISE_TRUNCATED_NORMAL + 1)};
+    const bg_initializer initializer = {.kind = (bg_initializer_kind)(BG_INITIALIZE_TRUNCATED_NORMAL + 1)};
 
     (void)x;
-    bg_graph_variable(graph, "r", &type, BG_ROLE_PARAMETER, &initialiser);
+    bg_graph_variable(graph, "r", &type, BG_ROLE_PARAMETER, &initializer);
 }
 
 static void test_errors(void **state)
@@ -177,13 +273,29 @@ static void test_errors(void **state)
     } cases[] = {
         {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands given; it takes 1 to 1"},
         {add_without_attributes, BG_ERROR_INVALID, "no attributes given"},
+        {add_nameless_op, BG_ERROR_INVALID, "view `view_1`: 2 operands given; it takes 1 to 1"},
+        {add_without_operands, BG_ERROR_INVALID, "view `view_0`: `inputs` is NULL; it must hold the 1 operands"},
+        {add_no_type, BG_ERROR_INVALID, "op `s`: the op type is NULL"},
+        {add_nameless_type, BG_ERROR_INVALID, "op `s`: the op type has no name; set `name`"},
+        {add_type_without_rule, BG_ERROR_INVALID, "view `view_0`: the op type has no shape rule; set `infer`"},
+        {add_type_without_kernel, BG_ERROR_INVALID, "view `s`: the op type has no kernel; set `kernel`"},
+        {add_type_of_no_operands, BG_ERROR_INVALID, "`minimum_inputs` must be at most `maximum_inputs`"},
+        {add_alias_without_output, BG_ERROR_INVALID, "view `s`: the op type has an alias of an operand but no output"},
+        {add_half_accumulating, BG_ERROR_INVALID, "the op type's accumulating type must have a name, a shape rule and"},
+        {add_nameless_variable, BG_ERROR_INVALID, "variable without a name"},
+        {add_untyped_variable, BG_ERROR_INVALID, "variable without a type"},
+        {add_nameless_constant, BG_ERROR_INVALID, "constant without a name"},
+        {add_nameless_buffer, BG_ERROR_INVALID, "remote buffer without a name"},
+        {add_untyped_buffer, BG_ERROR_INVALID, "remote buffer without a type"},
+        {add_piece_of_nothing, BG_ERROR_INVALID, "sharded variable without a shard"},
+        {add_section_of_nothing, BG_ERROR_INVALID, "section parameter without a section"},
         {add_write_of_input, BG_ERROR_INVALID, "operand 0 (`x`) is changed in place, so it must be a variable"},
         {add_write_of_result, BG_ERROR_INVALID, "must be a variable"},
         {add_foreign_value, BG_ERROR_INVALID, "operand 1 is not a value of this graph"},
         {add_input_twice, BG_ERROR_INVALID, "input `x` exists already"},
         {add_variable_twice, BG_ERROR_INVALID, "variable `w` exists already"},
         {add_variable_of_no_role, BG_ERROR_INVALID, "variable `r`: role 7 is none of bg_variable_role"},
-        {add_variable_of_no_initialiser, BG_ERROR_INVALID, "variable `r`: initialiser 4 is none of"},
+        {add_variable_of_no_initializer, BG_ERROR_INVALID, "variable `r`: initializer 4 is none of"},
         {add_nameless_input, BG_ERROR_INVALID, "input without a name"},
         {add_bad_type, BG_ERROR_SHAPE, "variable `p`"},
         {add_constant_without_data, BG_ERROR_INVALID, "constant `c` has no data"},

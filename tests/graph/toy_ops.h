@@ -53,10 +53,19 @@ static inline bg_status toy_infer_nothing(const bg_op_signature *op, bg_type *ou
     return BG_OK;
 }
 
-static const bg_op_type toy_sum = {BG_OP_TYPE_DEFAULTS,   .name = "sum",
-                                   .minimum_inputs = 1,   .maximum_inputs = 2,
-                                   .output_count = 2,     .attributes_bytes = sizeof(toy_sum_attributes),
-                                   .infer = toy_infer_sum};
+/* Graphs only: these ops never run. */
+static inline bg_status toy_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
+{
+    (void)op;
+    (void)policy;
+    (void)out;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "toy ops cannot run");
+}
+
+static const bg_op_type toy_sum = {BG_OP_TYPE_DEFAULTS,    .name = "sum",
+                                   .minimum_inputs = 1,    .maximum_inputs = 2,
+                                   .output_count = 2,      .attributes_bytes = sizeof(toy_sum_attributes),
+                                   .infer = toy_infer_sum, .kernel = toy_kernel};
 static const bg_op_type toy_view = {.name = "view",
                                     .minimum_inputs = 1,
                                     .maximum_inputs = 1,
@@ -64,9 +73,11 @@ static const bg_op_type toy_view = {.name = "view",
                                     .alias_input = 0,
                                     .reuse_input = BG_NO_OPERAND,
                                     .weight_output = BG_NO_OPERAND,
-                                    .infer = toy_infer_view};
+                                    .infer = toy_infer_view,
+                                    .kernel = toy_kernel};
 static const bg_op_type toy_tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",      .minimum_inputs = 2,
-                                    .maximum_inputs = 2, .written_inputs = 1, .infer = toy_infer_nothing};
+                                    .maximum_inputs = 2, .written_inputs = 1, .infer = toy_infer_nothing,
+                                    .kernel = toy_kernel};
 
 static inline bg_value toy_add(bg_graph *graph, const char *name, bg_value a, bg_value b)
 {

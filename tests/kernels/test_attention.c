@@ -2,6 +2,7 @@
  * test_attention.c: attention and its gradient against the reference: lengths around the blocks' edges, causal or not,
  * with dropout's random numbers, extreme scores and values that are no numbers.
  */
+#include "kernels/attention/attributes.h"
 #include "kernels/kernel_case.h"
 
 typedef struct attention_shape {
@@ -44,7 +45,7 @@ static void check(const attention_shape *shape, const bgi_attention_attributes *
 
     attributes.heads = shape->heads;
     attributes.sequence_length = s;
-    attributes.serialisation = 1;
+    attributes.serialization = 1;
     c = begin_case(BGI_KERNEL_ATTENTION, &attributes, random, dtype);
     back = begin_case(BGI_KERNEL_ATTENTION_BACKWARD, &attributes, random, dtype);
     back.env = c.env;
@@ -135,7 +136,7 @@ static void test_no_numbers(void **state)
 
 static void test_declines_doubles(void **state)
 {
-    const bgi_attention_attributes attributes = {.heads = 1, .sequence_length = 2, .scale = 1.0, .serialisation = 1};
+    const bgi_attention_attributes attributes = {.heads = 1, .sequence_length = 2, .scale = 1.0, .serialization = 1};
     random_state random = {5};
     kernel_case c = {.id = BGI_KERNEL_ATTENTION, .attributes = &attributes};
 
@@ -147,10 +148,137 @@ static void test_declines_doubles(void **state)
     case_clear(&c);
 }
 
+/* ---- queries, keys and values apart ---- */
+
+typedef struct apart_shape {
+    int64_t samples, heads, key_heads, queries, keys, depth;
+    bg_type bias; /* of no rank: none */
+} apart_shape;
+
+/* Forward; backward and the bias's gradient from the reference's own results. */
+static void check_apart(const apart_shape *shape, const bgi_attention_attributes *given, bg_dtype dtype,
+                        random_state *random)
+{
+    const bg_type q = bg_tensor3(dtype, shape->samples, shape->queries, shape->heads * shape->depth);
+    const bg_type k = bg_tensor3(dtype, shape->samples, shape->keys, shape->key_heads * shape->depth);
+    const bg_type log_sums = bg_tensor3(BG_FLOAT32, shape->samples, shape->heads, shape->queries);
+    const bg_type inputs[] = {q, k, k, shape->bias};
+    const uint32_t count = shape->bias.rank > 0 ? 4 : 3;
+    const bool has_mask = shape->bias.dtype == BG_UINT8;
+    bgi_attention_attributes attributes = *given;
+    kernel_case c, back, bias;
+    void *results[CASE_OPERANDS];
+
+    attributes.heads = shape->heads;
+    attributes.key_heads = shape->key_heads;
+    attributes.sequence_length = shape->keys;
+    c = begin_case(BGI_KERNEL_DOT_PRODUCT_ATTENTION, &attributes, random, dtype);
+    back = begin_case(BGI_KERNEL_DOT_PRODUCT_ATTENTION_BACKWARD, &attributes, random, dtype);
+    bias = begin_case(BGI_KERNEL_DOT_PRODUCT_ATTENTION_BIAS_BACKWARD, &attributes, random, dtype);
+    back.env = bias.env = c.env;
+    for (uint32_t i = 0; i < count; i++)
+        case_input(&c, inputs[i], random, i == 3 && has_mask ? 0 : -1, 1);
+    case_output(&c, q);
+    case_output(&c, log_sums);
+    assert_int_equal(case_check(&c, 0), (int)bgi_cpu_isa() + 1);
+
+    assert_true(case_run(&c, REFERENCE, 0, results));
+    case_input(&back, q, random, -1, 1);
+    memcpy(case_input(&bias, q, random, -1, 1), back.initial[0], bg_type_size_bytes(&q));
+    for (uint32_t i = 0; i < count + 2; i++) { /* q, k, v, y, log_sum_exp, bias */
+        const uint32_t from = i < 3 ? i : i < 5 ? count + i - 3 : 3;
+
+        memcpy(case_input(&back, c.types[from], random, 0, 1), results[from], bg_type_size_bytes(&c.types[from]));
+        memcpy(case_input(&bias, c.types[from], random, 0, 1), results[from], bg_type_size_bytes(&c.types[from]));
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        case_output(&back, inputs[i]);
+    assert_int_equal(case_check(&back, 0), (int)bgi_cpu_isa() + 1);
+    if (count == 4 && !has_mask) {
+        const double summed = (double)(shape->samples * shape->heads * shape->queries);
+
+        case_output(&bias, shape->bias);
+        bias.absolute = dtype == BG_FLOAT32 ? sum_tolerance(summed) : 2e-2 * sqrt(summed);
+        assert_int_equal(case_check(&bias, 0), (int)bgi_cpu_isa() + 1);
+    }
+    free_results(&c, results);
+    case_clear(&c);
+    case_clear(&back);
+    case_clear(&bias);
+}
+
+/* Any bias that fits: none, a mask or floats, with any of its first dimensions shared. */
+static bg_type draw_bias(random_state *random, const apart_shape *shape, bg_dtype dtype)
+{
+    const int64_t kind = draw_between(random, 0, 4);
+    const bg_dtype dtypes[] = {BG_UINT8, dtype, BG_FLOAT32, dtype};
+    bg_type bias = {.rank = 4, .dims = {shape->samples, shape->heads, shape->queries, shape->keys}};
+
+    if (kind == 0)
+        return (bg_type){0};
+    bias.dtype = dtypes[kind - 1];
+    for (int i = 0; i < 3; i++)
+        bias.dims[i] = draw(random) % 2 ? 1 : bias.dims[i];
+    return bias;
+}
+
+static void check_drawn(random_state *random, int round, apart_shape shape)
+{
+    const bg_dtype dtype = draw_float(random);
+    const bgi_attention_attributes attributes = {.causal = round % 2,
+                                                 .scale = draw_real(random, -0.5, 1),
+                                                 .probability = round % 5 == 0 ? 0.3 : 0.0,
+                                                 .random_id = draw(random),
+                                                 .window = round % 3 == 0 ? draw_between(random, 1, shape.keys) : 0,
+                                                 .offset = round % 4 == 0 ? draw_between(random, -3, shape.keys) : 0,
+                                                 .alibi = round % 7 < 2 ? 8.0 : 0.0};
+
+    shape.bias = draw_bias(random, &shape, dtype);
+    check_apart(&shape, &attributes, dtype, random);
+}
+
+static void test_apart(void **state)
+{
+    random_state random = {6};
+
+    (void)state;
+    for (int i = 0; i < rounds(80); i++) {
+        const int64_t key_heads = draw_between(&random, 1, 2);
+
+        check_drawn(&random, i,
+                    (apart_shape){.samples = draw_between(&random, 1, 3),
+                                  .heads = key_heads * draw_between(&random, 1, 3),
+                                  .key_heads = key_heads,
+                                  .queries = draw_between(&random, 1, 40),
+                                  .keys = draw_between(&random, 1, 40),
+                                  .depth = draw_between(&random, 1, 20)});
+    }
+}
+
+/* Queries and keys at and around blocks; heads of 256. */
+static void test_apart_blocks(void **state)
+{
+    static const int64_t queries[] = {33, 129, 97, 130, 1}, keys[] = {97, 96, 200, 33, 193};
+    random_state random = {7};
+
+    (void)state;
+    for (int i = 0; i < rounds(10); i++)
+        check_drawn(&random, i,
+                    (apart_shape){.samples = 1,
+                                  .heads = 2,
+                                  .key_heads = draw_between(&random, 1, 2),
+                                  .queries = queries[i % 5],
+                                  .keys = keys[i % 5],
+                                  .depth = 5});
+    check_drawn(&random, 1,
+                (apart_shape){.samples = 1, .heads = 1, .key_heads = 1, .queries = 5, .keys = 40, .depth = 256});
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small), cmocka_unit_test(test_blocks),
-                                       cmocka_unit_test(test_large_scores), cmocka_unit_test(test_no_numbers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_apart),           cmocka_unit_test(test_apart_blocks),
+                                       cmocka_unit_test(test_small),           cmocka_unit_test(test_blocks),
+                                       cmocka_unit_test(test_large_scores),    cmocka_unit_test(test_no_numbers),
                                        cmocka_unit_test(test_declines_doubles)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

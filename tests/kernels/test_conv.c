@@ -1,6 +1,7 @@
 /*
  * test_conv.c: convolutions of any stride, padding, dilation and groups against the reference.
  */
+#include "kernels/conv/attributes.h"
 #include "kernels/kernel_case.h"
 
 typedef struct shape {
@@ -116,9 +117,23 @@ static void test_larger_shapes(void **state)
 {
     random_state random = {78};
     const shape shapes[] = {
-        {2, 48, 20, 21, 40, 3, 3, {{{1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
-        {1, 12, 50, 40, 20, 5, 5, {{{2, 2}, {2, 2}, {1, 1}, 2}}, BG_FLOAT32, true},
-        {1, 8, 90, 91, 6, 3, 3, {{{1, 1}, {1, 1}, {1, 1}, 1}}, BG_BFLOAT16, true},
+        {2, 48, 20, 21, 40, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {1, 12, 50, 40, 20, 5, 5, {{0, {2, 2}, {2, 2}, {1, 1}, 2}}, BG_FLOAT32, true},
+        {1, 8, 90, 91, 6, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_BFLOAT16, true},
+        /* those without patches: strips, phases, sides, sums over several images and parts, depth in blocks */
+        {3, 16, 32, 32, 20, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {5, 16, 32, 32, 32, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {9, 20, 16, 16, 24, 1, 1, {{0, {2, 2}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {40, 40, 8, 8, 30, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {33, 20, 4, 4, 20, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {21, 18, 8, 8, 20, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {2, 3, 60, 64, 12, 7, 7, {{0, {2, 2}, {3, 3}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {2, 24, 23, 24, 24, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 24}}, BG_FLOAT32, true},
+        {1, 16, 48, 40, 16, 3, 3, {{0, {1, 1}, {2, 2}, {2, 2}, 2}}, BG_FLOAT32, true},
+        {2, 10, 31, 47, 9, 4, 3, {{0, {3, 2}, {2, 1}, {1, 3}, 1}}, BG_FLOAT32, true},
+        /* matrix products as they stand */
+        {3, 70, 14, 14, 90, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {2, 40, 9, 11, 24, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT16, true},
     };
 
     (void)state;
@@ -126,9 +141,37 @@ static void test_larger_shapes(void **state)
         check(&shapes[i], &random);
 }
 
+/* The sum of a position that lies in the image reads no other: what is not a number stays where windows reach it. */
+static void test_not_finite(void **state)
+{
+    random_state random = {79};
+
+    (void)state;
+    for (int stride = 1; stride < 3; stride++) {
+        const shape s = {2, 4, 16, 21, 6, 3, 3, {{0, {stride, stride}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true};
+        kernel_case forward = begin_case(BGI_KERNEL_CONV2D, &s, s.c * s.kh * s.kw);
+        kernel_case input = begin_case(BGI_KERNEL_CONV2D_BACKWARD_INPUT, &s, s.o * s.kh * s.kw);
+        float *x = case_input(&forward, x_type(&s), &random, -1, 1), *dy;
+
+        x[3 * 21 + 20] = NAN; /* the last column */
+        x[16 * 21 + 7] = INFINITY;
+        case_input(&forward, w_type(&s), &random, -1, 1);
+        case_input(&forward, bg_vector(s.dtype, s.o), &random, -1, 1);
+        case_output(&forward, y_type(&s));
+        finish_case(&forward);
+
+        dy = case_input(&input, y_type(&s), &random, -1, 1);
+        dy[2 * out_size(&s, 1) + 4] = NAN;
+        case_input(&input, w_type(&s), &random, -1, 1);
+        case_output(&input, x_type(&s));
+        finish_case(&input);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_shapes), cmocka_unit_test(test_larger_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_shapes), cmocka_unit_test(test_larger_shapes),
+                                       cmocka_unit_test(test_not_finite)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

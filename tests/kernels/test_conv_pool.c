@@ -1,6 +1,7 @@
 /*
  * test_conv_pool.c: the fused convolution kernels against the reference, over random shapes.
  */
+#include "kernels/conv_pool/attributes.h"
 #include "kernels/kernel_case.h"
 
 typedef struct shape {

@@ -2,7 +2,9 @@
  * test_fused_product.c: a product with what follows it has the bits of the separate kernels, one after the other: with
  * the reference and every instruction set, of every shape, order of parts, limit of scratch and kind of partial sums.
  */
+#include "kernels/elementwise/attributes.h"
 #include "kernels/kernel_case.h"
+#include "kernels/linear/attributes.h"
 
 enum { MOST_STEPS = 3 };
 

@@ -2,6 +2,7 @@
  * test_linear.c: matrix products of every layout against the reference.
  */
 #include "kernels/kernel_case.h"
+#include "kernels/linear/attributes.h"
 
 static kernel_case begin_case(bgi_kernel_id id, const void *attributes, bg_dtype dtype, int64_t terms)
 {

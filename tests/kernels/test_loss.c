@@ -2,6 +2,7 @@
  * test_loss.c: cross-entropy and the count of correct rows against the reference.
  */
 #include "kernels/kernel_case.h"
+#include "kernels/loss/attributes.h"
 
 static void finish_case(kernel_case *c)
 {
@@ -14,6 +15,7 @@ typedef struct rows_case {
     int64_t rows, classes;
     bgi_loss_attributes attributes;
     double size; /* of logits */
+    bool has_weights;
 } rows_case;
 
 static rows_case draw_rows(random_state *random)
@@ -26,7 +28,8 @@ static rows_case draw_rows(random_state *random)
                        is_wide ? draw_between(random, 500, 1500) : draw_between(random, 1, 40),
                        {.reduction = (bg_loss_reduction)draw_between(random, 0, 2),
                         .ignore_index = draw_between(random, 0, 1) ? -100 : 1},
-                       draw_between(random, 0, 4) ? 5 : 90};
+                       draw_between(random, 0, 4) ? 5 : 90,
+                       draw_between(random, 0, 2) == 0};
 }
 
 /* Labels within the classes, now and then one that is not. */
@@ -42,12 +45,26 @@ static bg_type loss_type(const rows_case *s)
     return s->attributes.reduction == BG_LOSS_NONE ? bg_vector(BG_FLOAT32, s->rows) : bg_scalar(BG_FLOAT32);
 }
 
+/* Smoothed, of logarithms of probabilities, or plain. */
+static bgi_loss_attributes draw_kind(const rows_case *s, random_state *random)
+{
+    bgi_loss_attributes attributes = s->attributes;
+    const int64_t kind = draw_between(random, 0, 3);
+
+    attributes.smoothing = kind == 0 ? draw_real(random, 0.01, 1) : 0.0;
+    attributes.are_log_likelihoods = kind == 1;
+    return attributes;
+}
+
 static void check_forward(const rows_case *s, random_state *random)
 {
-    kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY, .attributes = &s->attributes, .relative = 1e-6, .absolute = 2e-6};
+    const bgi_loss_attributes attributes = draw_kind(s, random);
+    kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY, .attributes = &attributes, .relative = 2e-6, .absolute = 2e-6};
 
     case_input(&c, bg_matrix(s->dtype, s->rows, s->classes), random, -s->size, s->size);
     add_labels(&c, s, random);
+    if (s->has_weights)
+        case_input(&c, bg_vector(BG_FLOAT32, s->classes), random, 0.1, 3);
     case_output(&c, loss_type(s));
     case_output(&c, bg_vector(BG_FLOAT64, s->rows));
     if (s->attributes.reduction == BG_LOSS_MEAN)
@@ -58,17 +75,18 @@ static void check_forward(const rows_case *s, random_state *random)
 /* In every third case the columns are a replica's, with padding or without, of classes that a mesh cuts. */
 static void check_backward(const rows_case *s, random_state *random)
 {
-    const uint32_t place = draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);
-    const bgi_loss_attributes attributes = {
+    const uint32_t place = s->has_weights || draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);
+    const bgi_loss_attributes pieces = {
         .reduction = s->attributes.reduction,
         .ignore_index = s->attributes.ignore_index,
         .axis = BG_MESH_TENSOR_1,
         .classes = place == 0 ? 0 : s->classes * (place - 1) + draw_between(random, 1, 3 * s->classes)};
+    const bgi_loss_attributes attributes = place == 0 ? draw_kind(s, random) : pieces;
     kernel_case c = {.id = BGI_KERNEL_CROSS_ENTROPY_BACKWARD,
                      .attributes = &attributes,
                      .env.place.tensor_1 = place == 0 ? 0 : place - 1,
                      .relative = s->dtype == BG_FLOAT32 ? 1e-6 : 1.0 / 128,
-                     .absolute = 1e-12};
+                     .absolute = attributes.smoothing > 0.0 ? 1e-6 : 1e-12};
     double *log_sums, highest;
 
     case_input(&c, loss_type(s), random, 0.5, 2);
@@ -87,6 +105,8 @@ static void check_backward(const rows_case *s, random_state *random)
     }
     if (s->attributes.reduction == BG_LOSS_MEAN)
         case_input(&c, bg_scalar(BG_FLOAT32), random, 3, 40);
+    if (s->has_weights)
+        case_input(&c, bg_vector(BG_FLOAT32, s->classes), random, 0.1, 3);
     case_output(&c, bg_matrix(s->dtype, s->rows, s->classes));
     finish_case(&c);
 }

@@ -1,7 +1,10 @@
 /*
- * test_rows.c: softmax, layer norm and reductions against the reference.
+ * test_rows.c: softmax, norms and reductions against the reference.
  */
 #include "kernels/kernel_case.h"
+#include "kernels/norm/attributes.h"
+#include "kernels/reduce/attributes.h"
+#include "kernels/reshape/attributes.h"
 
 static int rounds(int quick)
 {
@@ -195,6 +198,175 @@ static void test_sharded_norm(void **state)
         check_sharded_norm(&random);
 }
 
+/* ---- batch norm ---- */
+
+static bg_type draw_channels(random_state *random, bg_dtype dtype, int i)
+{
+    const int64_t n = draw_between(random, 1, 6), c = draw_between(random, 1, i % 4 ? 20 : 150);
+
+    switch (i % 5) {
+    case 0: /* channels side by side: several blocks of them */
+        return bg_matrix(dtype, draw_between(random, 1, 40), i % 3 ? c : draw_between(random, 1000, 2600));
+    case 1:
+        return bg_tensor3(dtype, n, c, draw_between(random, 1, 40));
+    case 2: /* several chunks of a row */
+        return bg_tensor4(dtype, n, draw_between(random, 1, 3), draw_between(random, 30, 50),
+                          draw_between(random, 30, 50));
+    default:
+        return bg_tensor4(dtype, n, c, draw_between(random, 1, 9), draw_between(random, 1, 9));
+    }
+}
+
+/* Values of a channel lie about a mean of its own, `spread` wide. */
+static void place_channels(bg_type type, void *x, random_state *random, double farthest, double spread)
+{
+    const int64_t inner = bg_type_element_count(&type) / (type.dims[0] * type.dims[1]);
+    double *means = calloc((size_t)type.dims[1], sizeof *means);
+
+    assert_non_null(means);
+    for (int64_t c = 0; c < type.dims[1]; c++)
+        means[c] = draw_real(random, -farthest, farthest);
+    for (int64_t i = 0; i < bg_type_element_count(&type); i++)
+        bgi_store(type.dtype, x, i, means[i / inner % type.dims[1]] + draw_real(random, -spread, spread));
+    free(means);
+}
+
+static double fold(bg_dtype dtype)
+{
+    return dtype == BG_FLOAT32 ? 2e-6 : 2.0 * unit_of(dtype);
+}
+
+static void check_batch_norm(random_state *random, int i)
+{
+    const bg_dtype dtype = draw_float(random);
+    const bg_type type = draw_channels(random, dtype, i), row = bg_vector(dtype, type.dims[1]);
+    const bg_type statistics = bg_vector(BG_FLOAT32, type.dims[1]);
+    const bg_type running = bg_vector(draw_between(random, 0, 1) ? dtype : BG_FLOAT32, type.dims[1]);
+    /* means far larger than what lies about them: sums of squares would leave nothing of the variance */
+    const bool is_far = dtype == BG_FLOAT32 && i % 3 == 0;
+    const int64_t members = draw_between(random, 1, 4);
+    const bgi_norm_attributes attributes = {.epsilon = 1e-5, .momentum = 0.1};
+    const bgi_sync_norm_attributes sync = {.epsilon = 1e-5, .momentum = 0.1, .members = (uint64_t)members};
+    kernel_case c = {.id = BGI_KERNEL_BATCH_NORM,
+                     .attributes = &attributes,
+                     .env.training = i % 4 != 3,
+                     .relative = fold(dtype),
+                     .absolute = 4e-6};
+    kernel_case moments = {.id = BGI_KERNEL_BATCH_NORM_MOMENTS, .relative = 1e-9, .absolute = 1e-12};
+    kernel_case together = {.id = BGI_KERNEL_SYNC_BATCH_NORM,
+                            .attributes = &sync,
+                            .env.training = true,
+                            .relative = fold(dtype),
+                            .absolute = 4e-6};
+    double *all;
+
+    place_channels(type, case_input(&c, type, random, 0, 0), random, is_far ? 1e5 : 2.0, 1.0);
+    place_channels(type, case_input(&moments, type, random, 0, 0), random, is_far ? 1e5 : 2.0, 1.0);
+    case_input(&together, type, random, -1, 1);
+    for (int k = 0; k < 2; k++) {
+        kernel_case *both[] = {&c, &together};
+
+        case_input(both[k], row, random, -1, 1);
+        case_input(both[k], row, random, -1, 1);
+        case_input(both[k], running, random, -1, 1);
+        case_input(both[k], running, random, 0.5, 2);
+    }
+    case_output(&c, type);
+    case_output(&c, statistics);
+    case_output(&c, statistics);
+    if (bg_type_element_count(&type) == type.dims[1] && c.env.training) /* rstd is 1 / sqrt(epsilon) */
+        c.absolute = 1e-3;
+    if (!c.env.training) /* x is far from the running mean: y is large */
+        c.relative = dtype == BG_FLOAT32 ? 1e-5 : c.relative;
+    finish_case(&c);
+
+    case_output(&moments, bg_matrix(BG_FLOAT64, type.dims[1], 2));
+    finish_case(&moments);
+
+    all = case_input(&together, bg_tensor3(BG_FLOAT64, members, type.dims[1], 2), random, -1, 1);
+    for (int64_t k = 0; k < members * type.dims[1]; k++)
+        all[2 * k + 1] = draw_real(random, 1, 2) * (double)(bg_type_element_count(&type) / type.dims[1]);
+    case_output(&together, type);
+    case_output(&together, statistics);
+    case_output(&together, statistics);
+    finish_case(&together);
+}
+
+static void check_batch_norm_backward(random_state *random, int i)
+{
+    const bg_dtype dtype = draw_float(random);
+    const bg_type type = draw_channels(random, dtype, i), row = bg_vector(dtype, type.dims[1]);
+    const bg_type statistics = bg_vector(BG_FLOAT32, type.dims[1]), pair = bg_matrix(BG_FLOAT64, type.dims[1], 2);
+    const double count = (double)(bg_type_element_count(&type) / type.dims[1]);
+    const bgi_sync_norm_attributes sync = {.epsilon = 1e-5, .momentum = 0.1, .members = 3};
+    static const bgi_kernel_id ids[] = {BGI_KERNEL_BATCH_NORM_BACKWARD, BGI_KERNEL_BATCH_NORM_GRADIENT_SUMS,
+                                        BGI_KERNEL_SYNC_BATCH_NORM_BACKWARD};
+
+    for (int k = 0; k < 3; k++) {
+        kernel_case c = {.id = ids[k], .attributes = &sync, .relative = fold(dtype), .absolute = 4e-6};
+
+        case_input(&c, type, random, -1, 1);
+        case_input(&c, type, random, 1, 3);
+        case_input(&c, statistics, random, 1.5, 2.5);
+        case_input(&c, statistics, random, 0.5, 2);
+        if (k == 1) {
+            c.relative = 1e-9;
+            c.absolute = 1e-9;
+            case_output(&c, pair);
+        } else {
+            case_input(&c, row, random, -1, 1);
+            if (k == 2) {
+                case_input(&c, pair, random, -count, count);
+                case_input(&c, pair, random, -count, count);
+            }
+            case_output(&c, type);
+            case_output(&c, row);
+            case_output(&c, row);
+        }
+        finish_case(&c);
+    }
+}
+
+static void test_batch_norm(void **state)
+{
+    random_state random = {6};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++) {
+        check_batch_norm(&random, i);
+        check_batch_norm_backward(&random, i);
+    }
+}
+
+/* What is not a number stays in its channel; infinity has a mean, and makes the rest of its channel NaN. */
+static void test_batch_norm_not_finite(void **state)
+{
+    random_state random = {7};
+    const bgi_norm_attributes attributes = {.epsilon = 1e-5, .momentum = 0.1};
+
+    (void)state;
+    for (int first = 0; first < 2; first++)
+        for (int64_t inner = 1; inner < 40; inner += 19) {
+            const bg_type type = bg_tensor3(BG_FLOAT32, 3, 4, inner), row = bg_vector(BG_FLOAT32, 4);
+            kernel_case c = {.id = BGI_KERNEL_BATCH_NORM,
+                             .attributes = &attributes,
+                             .env.training = true,
+                             .relative = 4e-6,
+                             .absolute = 4e-6};
+            float *x = case_input(&c, type, &random, -1, 1);
+
+            x[first ? 0 : 4 * inner] = INFINITY;
+            x[inner + (first ? 0 : 4 * inner)] = NAN;
+            x[2 * inner] = 1e30f;
+            for (int k = 0; k < 4; k++)
+                case_input(&c, row, &random, 0.5, 2);
+            case_output(&c, type);
+            case_output(&c, row);
+            case_output(&c, row);
+            finish_case(&c);
+        }
+}
+
 static void test_reduce(void **state)
 {
     random_state random = {4};
@@ -231,11 +403,99 @@ static void test_reduce(void **state)
     }
 }
 
+/* Few results of very many elements: these are reduced in pieces. */
+static void test_reduce_in_pieces(void **state)
+{
+    random_state random = {8};
+    static const int64_t shapes[][3] = {{1, 300001, 1}, {2, 70000, 1}, {1, 900, 300}, {3, 9000, 5}, {1, 60, 1700}};
+
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int function = 0; function < BG_REDUCTION_COUNT; function++)
+            for (int narrow = 0; narrow < 2; narrow++) {
+                const bg_dtype dtype = narrow ? BG_BFLOAT16 : BG_FLOAT32;
+                const bgi_reduce_attributes attributes = {.function = (bg_reduction)function, .axes = 2};
+                const bool is_max = function == BG_REDUCE_MAX;
+                kernel_case c = {.id = BGI_KERNEL_REDUCE,
+                                 .attributes = &attributes,
+                                 .relative = is_max ? 0 : sum_relative(dtype, (double)shapes[s][1]),
+                                 .absolute = is_max ? 0 : sum_tolerance((double)shapes[s][1])};
+                float *x = case_input(&c, bg_type_make(dtype, 3, shapes[s]), &random, -1, 1);
+
+                if (!narrow && is_max)
+                    x[shapes[s][1] / 2 * shapes[s][2]] = NAN;
+                case_output(&c, bg_matrix(dtype, shapes[s][0], shapes[s][2]));
+                finish_case(&c);
+            }
+}
+
+/* The gradient goes to the first of several largest; to the first NaN. */
+static void test_reduce_max_backward(void **state)
+{
+    random_state random = {9};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t outer = draw_between(&random, 1, 9), reduced = draw_between(&random, 1, i % 5 ? 30 : 2000);
+        const int64_t inner = i % 2 ? 1 : draw_between(&random, 1, i % 3 ? 20 : 600);
+        const bgi_reduce_attributes attributes = {.function = BG_REDUCE_MAX, .axes = 2, .keep_dims = true};
+        const bg_type full = bg_tensor3(dtype, outer, reduced, inner), kept = bg_tensor3(dtype, outer, 1, inner);
+        kernel_case c = {.id = BGI_KERNEL_REDUCE_MAX_BACKWARD, .attributes = &attributes};
+        void *x, *y;
+
+        case_input(&c, kept, &random, -1, 1);
+        x = case_input(&c, full, &random, 0, 0);
+        y = case_input(&c, kept, &random, 0, 0);
+        for (int64_t e = 0; e < bg_type_element_count(&full); e++)
+            bgi_store(dtype, x, e, draw_between(&random, 0, 99) ? (double)draw_between(&random, -3, 3) : NAN);
+        for (int64_t k = 0; k < outer * inner; k++) {
+            double largest = bgi_load(dtype, x, k / inner * reduced * inner + k % inner);
+
+            for (int64_t r = 1; r < reduced; r++) {
+                const double at = bgi_load(dtype, x, (k / inner * reduced + r) * inner + k % inner);
+
+                largest = isnan(largest) || at <= largest ? largest : at;
+            }
+            bgi_store(dtype, y, k, largest);
+        }
+        case_output(&c, full);
+        finish_case(&c);
+    }
+}
+
+static void test_argmax(void **state)
+{
+    random_state random = {10};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const bg_type type = draw_rows(&random, dtype);
+        kernel_case c = {.id = BGI_KERNEL_ARGMAX};
+        void *x = case_input(&c, type, &random, 0, 0);
+
+        for (int64_t e = 0; e < bg_type_element_count(&type); e++) /* few different numbers: ties */
+            bgi_store(dtype, x, e, draw_between(&random, 0, 99) ? (double)draw_between(&random, -9, 9) : NAN);
+        for (int64_t e = 0; e < type.dims[type.rank - 1]; e++)
+            bgi_store(dtype, x, e, -INFINITY);
+        case_output(&c, drop_last(&type, BG_INT32));
+        finish_case(&c);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax), cmocka_unit_test(test_softmax_declines_other_axes),
-        cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_sharded_norm), cmocka_unit_test(test_reduce)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax),
+                                       cmocka_unit_test(test_softmax_declines_other_axes),
+                                       cmocka_unit_test(test_layer_norm),
+                                       cmocka_unit_test(test_sharded_norm),
+                                       cmocka_unit_test(test_batch_norm),
+                                       cmocka_unit_test(test_batch_norm_not_finite),
+                                       cmocka_unit_test(test_reduce),
+                                       cmocka_unit_test(test_reduce_in_pieces),
+                                       cmocka_unit_test(test_reduce_max_backward),
+                                       cmocka_unit_test(test_argmax)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,16 +50,16 @@ static const bgi_value *find_variable(const bg_graph *graph, const char *name, b
 static void assert_uniform(const bgi_value *variable, double bound)
 {
     assert_int_equal(variable->role, BG_ROLE_PARAMETER);
-    assert_int_equal(variable->initialiser.kind, BG_INITIALISE_UNIFORM);
-    assert_true(variable->initialiser.a == -bound);
-    assert_true(variable->initialiser.b == bound);
+    assert_int_equal(variable->initializer.kind, BG_INITIALIZE_UNIFORM);
+    assert_true(variable->initializer.a == -bound);
+    assert_true(variable->initializer.b == bound);
 }
 
 static void assert_constant(const bgi_value *variable, bg_variable_role role, double value)
 {
     assert_int_equal(variable->role, role);
-    assert_int_equal(variable->initialiser.kind, BG_INITIALISE_CONSTANT);
-    assert_true(variable->initialiser.a == value);
+    assert_int_equal(variable->initializer.kind, BG_INITIALIZE_CONSTANT);
+    assert_true(variable->initializer.a == value);
 }
 
 /* The graph's first error must be of this status and say both words. */
@@ -167,6 +167,24 @@ static void test_batch_norm_of_bfloat16(void **state)
     bg_graph_destroy(graph);
 }
 
+static void test_batch_norm_of_any_rank(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 1; rank <= 5; rank++) {
+        const bg_type type = bg_type_make(BG_FLOAT32, rank, (int64_t[]){8, 4, 2, 3, 5});
+        bg_graph *graph = make_graph();
+        const bg_value y = bg_batch_norm_layer(graph, "bn", add_input(graph, type), 0.1, 1e-5);
+
+        if (rank == 1) {
+            assert_int_equal(bg_graph_check(graph, NULL), BG_ERROR_SHAPE);
+        } else {
+            assert_graph_good(graph);
+            assert_type(graph, y, type);
+        }
+        bg_graph_destroy(graph);
+    }
+}
+
 static void test_embedding(void **state)
 {
     bg_graph *graph = make_graph();
@@ -178,8 +196,8 @@ static void test_embedding(void **state)
     assert_graph_good(graph);
     assert_type(graph, y, bg_tensor3(BG_BFLOAT16, 2, 7, 8));
     table = find_variable(graph, "wte.weight", bg_matrix(BG_FLOAT32, 50, 8));
-    assert_int_equal(table->initialiser.kind, BG_INITIALISE_NORMAL);
-    assert_true(table->initialiser.a == 0.0 && table->initialiser.b == 1.0);
+    assert_int_equal(table->initializer.kind, BG_INITIALIZE_NORMAL);
+    assert_true(table->initializer.a == 0.0 && table->initializer.b == 1.0);
     bg_graph_destroy(graph);
 }
 
@@ -272,6 +290,36 @@ static void test_parameters_in_16_bits(void **state)
     }
 }
 
+/* Parameters have PyTorch's shapes and names, and the bounds of their first values. */
+static void test_convolutions_of_any_rank(void **state)
+{
+    const bg_type x_type = bg_type_make(BG_BFLOAT16, 5, (int64_t[]){2, 4, 5, 6, 7});
+    const int64_t kernel[] = {1, 2, 3};
+    bg_conv_options options = bg_conv_defaults();
+    bg_graph *graph = NULL;
+    bg_type type;
+    bg_value x;
+
+    (void)state;
+    options.groups = 2;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &x_type);
+    type = bg_graph_type(graph, bg_conv_layer(graph, "c", x, 6, kernel, true, &options));
+    assert_true(bg_type_equal(&type, &(bg_type){BG_BFLOAT16, 5, {2, 6, 5, 5, 5}}));
+    type = bg_graph_type(graph, bg_graph_find_variable(graph, "c.weight"));
+    assert_true(bg_type_equal(&type, &(bg_type){BG_FLOAT32, 5, {6, 2, 1, 2, 3}}));
+    type = bg_graph_type(graph, bg_conv_transpose_layer(graph, "t", x, 6, kernel, true, &options));
+    assert_true(bg_type_equal(&type, &(bg_type){BG_BFLOAT16, 5, {2, 6, 5, 7, 9}}));
+    type = bg_graph_type(graph, bg_graph_find_variable(graph, "t.weight"));
+    assert_true(bg_type_equal(&type, &(bg_type){BG_FLOAT32, 5, {4, 3, 1, 2, 3}}));
+    type = bg_graph_type(graph, bg_graph_find_variable(graph, "t.bias"));
+    assert_true(bg_type_equal(&type, &(bg_type){BG_FLOAT32, 1, {6}}));
+    assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+    bg_conv_layer(graph, "odd", x, 5, kernel, true, &options);
+    assert_int_equal(bg_graph_check(graph, NULL), BG_ERROR_SHAPE);
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,8 +328,10 @@ int main(void)
         cmocka_unit_test(test_bfloat16_keeps_float32_parameters),
         cmocka_unit_test(test_parameters_in_16_bits),
         cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_convolutions_of_any_rank),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_batch_norm_of_bfloat16),
+        cmocka_unit_test(test_batch_norm_of_any_rank),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_refuses_null_input),
         cmocka_unit_test(test_refuses_bad_sizes),

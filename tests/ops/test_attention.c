@@ -14,6 +14,7 @@
 
 #include <brigade/random.h>
 
+#include "kernels/attention/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"
@@ -43,7 +44,7 @@ static void test_oracle(void **state)
                                        .inputs = {"qkv"},
                                        .outputs = {"y", "log_sum_exp"}};
 
-        attributes.serialisation = 1;
+        attributes.serialization = 1;
         bgi_test_op_case_run_all(oracle, &test, false);
         bgi_test_op_case_check_gradient(oracle, &test);
     }
@@ -70,8 +71,8 @@ static void attend(const bgi_attention_attributes *given, const bg_kernel_env *e
     bg_graph *graph = NULL;
     bg_value x, y;
 
-    if (attributes.serialisation == 0)
-        attributes.serialisation = 1;
+    if (attributes.serialization == 0)
+        attributes.serialization = 1;
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     x = bg_graph_input(graph, "x", &type);
     y = bg_graph_add(graph, &bgi_op_attention, "attention", &x, 1, &attributes, NULL);
@@ -151,7 +152,7 @@ static void test_what_changes_nothing(void **state)
     }
     assert_memory_equal(y, expected, sizeof y);
     for (int64_t count = 1; count <= LENGTH; count++) {
-        pieces.serialisation = count;
+        pieces.serialization = count;
         if (LENGTH % count != 0)
             continue;
         attend(&pieces, &whole, SAMPLES, qkv, y);
@@ -172,7 +173,7 @@ static void test_gradient_with_dropout(void **state)
     bg_error error = {0};
 
     (void)state;
-    attributes.serialisation = 2;
+    attributes.serialization = 2;
     if (bg_gradient_check(&bgi_op_attention, &attributes, &type, NULL, 1, NULL, &error) != BG_OK)
         fail_msg("%s", error.message);
 }
@@ -201,7 +202,7 @@ static void test_messages(void **state)
 {
     const bg_type good = bg_matrix(BG_FLOAT32, 12, 18), integers = bg_matrix(BG_INT32, 12, 18),
                   vector = bg_vector(BG_FLOAT32, 18), deep = bg_tensor3(BG_FLOAT32, 2, 5, 18);
-    const bgi_attention_attributes base = {.heads = 2, .sequence_length = 6, .scale = 1, .serialisation = 1};
+    const bgi_attention_attributes base = {.heads = 2, .sequence_length = 6, .scale = 1, .serialization = 1};
     bgi_attention_attributes bad = base;
 
 #define REFUSES(type, status, ...)                                                                                     \
@@ -226,8 +227,8 @@ static void test_messages(void **state)
     bad.probability = 1.0;
     REFUSES(&good, BG_ERROR_INVALID, "dropout is 1", "below 1");
     bad = base;
-    bad.serialisation = 4;
-    REFUSES(&good, BG_ERROR_INVALID, "serialisation is 4", "6, must divide");
+    bad.serialization = 4;
+    REFUSES(&good, BG_ERROR_INVALID, "serialization is 4", "6, must divide");
 #undef REFUSES
 }
 
@@ -255,7 +256,7 @@ static void attend_cached(const double *qkv, const int32_t *positions, double *y
 {
     const bg_type type = bg_matrix(BG_FLOAT64, 2, 3 * WIDTH), place = bg_vector(BG_INT32, 1);
     const bg_type cache_type = bg_matrix(BG_FLOAT64, 2 * LENGTH, 2 * WIDTH);
-    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
+    const bg_initializer zero = {.kind = BG_INITIALIZE_CONSTANT};
     bg_attention_options options = bg_attention_defaults(HEADS);
     bgi_test_interpreter interpreter;
     bg_graph *graph = NULL;
@@ -301,7 +302,7 @@ static void test_cached_messages(void **state)
 {
     const bg_type good[3] = {bg_matrix(BG_FLOAT32, 6, 18), bg_matrix(BG_FLOAT32, 9, 12), bg_vector(BG_INT32, 6)};
     const bgi_attention_attributes base = {
-        .heads = 2, .sequence_length = 6, .causal = true, .scale = 1, .serialisation = 1};
+        .heads = 2, .sequence_length = 6, .causal = true, .scale = 1, .serialization = 1};
     bgi_attention_attributes bad = base;
     bg_type types[3];
 

@@ -29,7 +29,7 @@ static bg_value add_matrix(bg_graph *graph, const char *name, int64_t rows, int6
 {
     const bg_shard shard = {.whole = bg_matrix(BG_FLOAT64, rows, columns),
                             .dims = {{.axis = cut_rows}, {.axis = cut_columns}}};
-    const bg_initialiser normal = {.kind = BG_INITIALISE_NORMAL, .b = 0.7};
+    const bg_initializer normal = {.kind = BG_INITIALIZE_NORMAL, .b = 0.7};
 
     return bg_graph_sharded_parameter(graph, name, &shard, &normal);
 }
@@ -88,19 +88,20 @@ typedef struct network {
 
 static void open_network(network *n, const bg_mesh *mesh, bool training)
 {
-    const bg_optimiser optimiser = bg_sgd(1.0);
+    const bg_optimizer optimizer = bg_sgd(1.0);
     bg_options options = bg_options_defaults();
     bg_error error = {0};
     bg_value loss;
 
-    options.replicas = bg_mesh_replica_count(mesh);
-    options.replica_reduction = BG_REPLICAS_MEAN;
-    options.output_gradient_norm = training;
+    options.replicas.count = bg_mesh_replica_count(mesh);
+    options.replicas.replica_reduction = BG_REPLICAS_MEAN;
+    options.reporting.output_gradient_norm = training;
+    options.numerics.initialize_missing = true;
     require(bg_graph_create(&n->graph, &error), &error);
     loss = build(n->graph, mesh);
     require(bg_graph_check(n->graph, &error), &error);
     if (training)
-        require(bg_plan_create_training(n->graph, loss, &optimiser, &options, &n->plan, &error), &error);
+        require(bg_plan_create_training(n->graph, loss, &optimizer, &options, &n->plan, &error), &error);
     else
         require(bg_plan_create_inference(n->graph, &options, &n->plan, &error), &error);
     require(bg_session_create(n->plan, NULL, &n->session, &error), &error);
@@ -180,7 +181,7 @@ static void like_one_replica(void **state)
 static void maximum_is_a_constant(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 1}, {1, 4, 1}, {2, 2, 2}};
-    const bg_optimiser optimiser = bg_sgd(1.0);
+    const bg_optimizer optimizer = bg_sgd(1.0);
     double first[MOST], last[MOST];
 
     (void)state;
@@ -191,8 +192,8 @@ static void maximum_is_a_constant(void **state)
         bg_weight weight;
         network n;
         double norm = 0.0;
-        options.replicas = bg_mesh_replica_count(&meshes[i]);
-        options.output_gradient_norm = true;
+        options.replicas.count = bg_mesh_replica_count(&meshes[i]);
+        options.reporting.output_gradient_norm = true;
         require(bg_graph_create(&n.graph, &error), &error);
         bg_graph_set_mesh(n.graph, &meshes[i]);
         w = add_matrix(n.graph, "w", 1, 8, BG_MESH_NONE, BG_MESH_TENSOR_1);
@@ -202,7 +203,7 @@ static void maximum_is_a_constant(void **state)
                          false);
         loss = bg_identical_gradients(n.graph, "loss", loss, BG_MESH_TENSOR_1);
         bg_graph_output(n.graph, "total", loss);
-        require(bg_plan_create_training(n.graph, loss, &optimiser, &options, &n.plan, &error), &error);
+        require(bg_plan_create_training(n.graph, loss, &optimizer, &options, &n.plan, &error), &error);
         require(bg_session_create(n.plan, NULL, &n.session, &error), &error);
         memcpy(first, read_weight(&n, 0, &weight), 8 * sizeof *first);
         run(&n, &norm);
@@ -329,12 +330,12 @@ static void refused_plans(void **state)
     (void)state;
     graph = begin(2, 2, &x);
     bg_graph_output(graph, "y", bg_all_reduce(graph, NULL, x, BG_REDUCE_SUM, BG_MESH_TENSOR));
-    options.replicas = 6;
+    options.replicas.count = 6;
     assert_int_equal(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "replicas is 6, and the graph is built for 2 x 2 tensor-parallel replicas"));
     bg_error_clear(&error);
-    options.replicas = 8;
-    options.input_group_size = 2;
+    options.replicas.count = 8;
+    options.replicas.input_group_size = 2;
     assert_int_equal(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "input_group_size is 2, consecutive"));
     bg_graph_destroy(graph);

@@ -9,10 +9,11 @@
 
 #include <string.h>
 
+#include "kernels/conv/attributes.h"
 #include "ops/ops.h"
 #include "support/op_case.h"
 
-#define DEFAULTS .stride = {1, 1}, .dilation = {1, 1}, .groups = 1
+#define DEFAULTS .struct_bytes = sizeof(bg_conv2d_options), .stride = {1, 1}, .dilation = {1, 1}, .groups = 1
 
 static const bg_conv2d_options plain = {DEFAULTS};
 

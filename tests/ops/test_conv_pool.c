@@ -13,6 +13,8 @@
 
 #include <brigade/random.h>
 
+#include "kernels/conv_pool/attributes.h"
+#include "kernels/pool/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"

@@ -8,11 +8,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <brigade/session.h>
+
 #include <math.h>
 #include <string.h>
 
 #include <brigade/random.h>
 
+#include "kernels/dropout/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"
@@ -217,6 +220,59 @@ static void test_builder(void **state)
                         (const char *const[]){"x is float32[]", "samples first", NULL});
 }
 
+/* ---- in a run ---- */
+
+/* Two layers, two micro-batches, two updates: eight masks, each another. */
+static void test_masks_of_a_run(void **state)
+{
+    enum { ROWS = 4, WIDTH = 256, SIZE = ROWS * WIDTH };
+    const bg_type type = bg_matrix(BG_FLOAT32, ROWS, WIDTH), row = bg_vector(BG_FLOAT32, WIDTH);
+    const bg_initializer one = {.kind = BG_INITIALIZE_CONSTANT, .a = 1.0};
+    const bg_optimizer optimizer = bg_sgd(0.0);
+    static float x[4][SIZE], masks[2][4][SIZE];
+    bg_options options = bg_options_defaults();
+    void *outputs[3] = {NULL};
+    bg_value y, dropped[2], loss;
+    bg_session *session = NULL;
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    for (int i = 0; i < 4 * SIZE; i++)
+        x[i / SIZE][i % SIZE] = 1.0f;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    y = bg_multiply(graph, bg_graph_input(graph, "x", &type), bg_graph_parameter(graph, "w", &row, &one));
+    dropped[0] = bg_dropout(graph, "a", y, 0.5);
+    dropped[1] = bg_dropout(graph, "b", y, 0.5);
+    bg_graph_output(graph, "a", dropped[0]);
+    bg_graph_output(graph, "b", dropped[1]);
+    loss = bg_reduce(graph, NULL, BG_REDUCE_MEAN, bg_add(graph, dropped[0], dropped[1]), NULL, 0, false);
+    bg_graph_output(graph, "loss", loss);
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.gradient_accumulation = options.execution.device_iterations = 2;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    if (bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error) != BG_OK ||
+        bg_session_create(plan, NULL, &session, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    outputs[bg_session_find_output(session, "a")] = masks[0];
+    outputs[bg_session_find_output(session, "b")] = masks[1];
+    if (bg_session_run(session, (const void *[]){x}, outputs, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < i; k++) {
+            int different = 0;
+            for (int e = 0; e < SIZE; e++) {
+                assert_true(masks[i / 4][i % 4][e] == 0.0f || masks[i / 4][i % 4][e] == 2.0f);
+                different += masks[i / 4][i % 4][e] != masks[k / 4][k % 4][e];
+            }
+            assert_in_range(different, SIZE * 2 / 5, SIZE * 3 / 5);
+        }
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_builder),
+        cmocka_unit_test(test_masks_of_a_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

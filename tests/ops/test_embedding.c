@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "kernels/embedding/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"

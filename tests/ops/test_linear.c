@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "kernels/linear/attributes.h"
 #include "ops/ops.h"
 #include "support/build_case.h"
 

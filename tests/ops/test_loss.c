@@ -1,5 +1,5 @@
 /*
- * test_loss.c: cross-entropy and mean squared error against the oracle and central differences; labels that are
+ * test_loss.c: cross-entropy against the oracle and central differences; labels that are
  * ignored, wrong or bytes; how a mean is weighted; the count of correct rows.
  */
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/loss/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"
@@ -62,26 +63,6 @@ static void test_cross_entropy_extreme(void **state)
     (void)state;
     bgi_test_op_case_run(oracle, &test, BG_FLOAT64, 1e-8, 1e-8, true);
     bgi_test_op_case_run(oracle, &test, BG_FLOAT32, 1e-6, 1e-6, true);
-    bgi_test_oracle_close(oracle);
-}
-
-static void test_mse_oracle(void **state)
-{
-    static const char *const names[] = {"mse_mean", "mse_sum", "mse_none"};
-    bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/ops_a.txt");
-
-    (void)state;
-    for (uint32_t reduction = 0; reduction < 3; reduction++) {
-        const bgi_loss_attributes attributes = {.reduction = (bg_loss_reduction)reduction};
-        const bgi_test_op_case test = {.name = names[reduction],
-                                       .op_type = &bgi_op_mse,
-                                       .attributes = &attributes,
-                                       .inputs = {"prediction", "target"},
-                                       .outputs = {"y"}};
-
-        bgi_test_op_case_run_all(oracle, &test, true);
-        bgi_test_op_case_check_gradient(oracle, &test);
-    }
     bgi_test_oracle_close(oracle);
 }
 
@@ -189,7 +170,7 @@ static void test_messages(void **state)
 {
     const bg_type logits = bg_matrix(BG_FLOAT32, 40, 10);
     const bg_type wrong_rows[] = {logits, bg_vector(BG_INT32, 39)}, wrong_type[] = {logits, bg_vector(BG_FLOAT32, 40)};
-    const bg_type fits[] = {logits, bg_vector(BG_UINT8, 40)}, other[] = {logits, bg_matrix(BG_FLOAT32, 40, 9)};
+    const bg_type fits[] = {logits, bg_vector(BG_UINT8, 40)};
     const bgi_loss_attributes mean = {.reduction = BG_LOSS_MEAN, .ignore_index = -100},
                               unknown = {.reduction = (bg_loss_reduction)3, .ignore_index = -100};
 
@@ -202,8 +183,6 @@ static void test_messages(void **state)
                         (const char *const[]){"reduction is 3", "BG_LOSS_MEAN", NULL});
     bgi_test_op_refuses(&bgi_op_correct_count, NULL, wrong_rows, 2, BG_ERROR_SHAPE,
                         (const char *const[]){"labels is int32[39]", "int32[40]", NULL});
-    bgi_test_op_refuses(&bgi_op_mse, &mean, other, 2, BG_ERROR_SHAPE,
-                        (const char *const[]){"target is float32[40,9]", "float32[40,10]", NULL});
 }
 
 /* Losses are float32 for bfloat16 operands. */
@@ -231,13 +210,9 @@ static void test_loss_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cross_entropy_oracle),
-        cmocka_unit_test(test_cross_entropy_extreme),
-        cmocka_unit_test(test_mse_oracle),
-        cmocka_unit_test(test_mean_weight),
-        cmocka_unit_test(test_wrong_label_is_nan),
-        cmocka_unit_test(test_correct_count),
-        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_cross_entropy_oracle), cmocka_unit_test(test_cross_entropy_extreme),
+        cmocka_unit_test(test_mean_weight),          cmocka_unit_test(test_wrong_label_is_nan),
+        cmocka_unit_test(test_correct_count),        cmocka_unit_test(test_messages),
         cmocka_unit_test(test_loss_types),
     };
 

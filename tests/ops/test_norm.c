@@ -1,5 +1,5 @@
 /*
- * test_norm.c: layer and batch normalisation against the oracle and central differences; running statistics; messages.
+ * test_norm.c: layer and batch normalization against the oracle and central differences; running statistics; messages.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/norm/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"
@@ -146,6 +147,30 @@ static void test_batch_norm_messages(void **state)
                         (const char *const[]){"momentum is 1.5", "between 0 and 1", NULL});
 }
 
+static void test_sync_batch_norm_messages(void **state)
+{
+    const bg_type x = bg_tensor4(BG_FLOAT32, 2, 3, 4, 4), c = bg_vector(BG_FLOAT32, 3);
+    const bg_type two = bg_matrix(BG_FLOAT64, 6, 2), one = bg_matrix(BG_FLOAT64, 3, 2);
+    const bg_type of_one[] = {x, c, c, c, c, one}, wrong_size[] = {x, c, bg_vector(BG_FLOAT32, 4), c, c, two};
+    const bg_type sums_of_two[] = {x, x, c, c, c, one, two}, wrong_dy[] = {c, x, c, c};
+    const bg_type vector = bg_vector(BG_FLOAT32, 3);
+    const bgi_sync_norm_attributes good = {.epsilon = 1e-5, .momentum = 0.1, .members = 2}, none = {.momentum = 0.1};
+
+    (void)state;
+    bgi_test_op_refuses(&bgi_op_sync_batch_norm, &good, of_one, 6, BG_ERROR_SHAPE,
+                        (const char *const[]){"moments is float64[3,2]", "float64[6,2]", NULL});
+    bgi_test_op_refuses(&bgi_op_sync_batch_norm, &good, wrong_size, 6, BG_ERROR_SHAPE,
+                        (const char *const[]){"beta is float32[4]", "float32[3]", NULL});
+    bgi_test_op_refuses(&bgi_op_sync_batch_norm, &none, of_one, 6, BG_ERROR_INTERNAL,
+                        (const char *const[]){"statistics of 0 replicas", NULL});
+    bgi_test_op_refuses(&bgi_op_sync_batch_norm_backward, &good, sums_of_two, 7, BG_ERROR_SHAPE,
+                        (const char *const[]){"sums of all is float64[6,2]", "float64[3,2]", NULL});
+    bgi_test_op_refuses(&bgi_op_batch_norm_gradient_sums, NULL, wrong_dy, 4, BG_ERROR_SHAPE,
+                        (const char *const[]){"dy is float32[3]", NULL});
+    bgi_test_op_refuses(&bgi_op_batch_norm_moments, NULL, &vector, 1, BG_ERROR_SHAPE,
+                        (const char *const[]){"at least 2 dimensions", NULL});
+}
+
 /* They are written, so they must be variables: a constant would change under its owner. */
 static void test_batch_norm_needs_variables(void **state)
 {
@@ -183,10 +208,15 @@ static void test_batch_norm_gradient_needs_two_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layer_norm_oracle),          cmocka_unit_test(test_batch_norm_oracle),
-        cmocka_unit_test(test_layer_norm_is_stable),       cmocka_unit_test(test_batch_norm_keeps_statistics_wide),
-        cmocka_unit_test(test_layer_norm_messages),        cmocka_unit_test(test_batch_norm_messages),
-        cmocka_unit_test(test_batch_norm_needs_variables), cmocka_unit_test(test_batch_norm_gradient_needs_two_values),
+        cmocka_unit_test(test_layer_norm_oracle),
+        cmocka_unit_test(test_batch_norm_oracle),
+        cmocka_unit_test(test_layer_norm_is_stable),
+        cmocka_unit_test(test_batch_norm_keeps_statistics_wide),
+        cmocka_unit_test(test_layer_norm_messages),
+        cmocka_unit_test(test_batch_norm_messages),
+        cmocka_unit_test(test_sync_batch_norm_messages),
+        cmocka_unit_test(test_batch_norm_needs_variables),
+        cmocka_unit_test(test_batch_norm_gradient_needs_two_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/reduce/attributes.h"
+#include "kernels/reshape/attributes.h"
 #include "ops/ops.h"
 #include "support/build_case.h"
 #include "support/interpret.h"
@@ -160,6 +162,47 @@ static void test_argmax_takes_the_first_and_nan(void **state)
     bg_graph_destroy(graph);
 }
 
+/* Sums wrap around; what a double cannot tell apart stays apart. */
+static void test_integers_stay_whole(void **state)
+{
+    static const int64_t large = ((int64_t)1 << 60) + 1;
+    const int64_t wides[] = {large, large + 1, large - 1, INT64_MAX, 5, INT64_MAX};
+    const int32_t counts[] = {INT32_MAX, 3, -7, INT32_MIN, -1, 1};
+    const bg_type wide = bg_matrix(BG_INT64, 2, 3), narrow = bg_matrix(BG_INT32, 2, 3);
+    bgi_test_interpreter interpreter;
+    bg_graph *graph = NULL;
+    bg_value x, n, sums, largest, place, repeated, narrow_sums, narrow_largest;
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &wide);
+    n = bg_graph_input(graph, "n", &narrow);
+    sums = bg_reduce(graph, NULL, BG_REDUCE_SUM, x, (int32_t[]){1}, 1, false);
+    largest = bg_reduce(graph, NULL, BG_REDUCE_MAX, x, (int32_t[]){1}, 1, false);
+    place = bg_argmax(graph, NULL, x);
+    repeated = bg_broadcast(graph, NULL, largest, 2, (int64_t[]){3, 2});
+    narrow_sums = bg_reduce(graph, NULL, BG_REDUCE_SUM, n, (int32_t[]){1}, 1, false);
+    narrow_largest = bg_reduce(graph, NULL, BG_REDUCE_MAX, n, NULL, 0, false);
+    assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+    bgi_test_interpreter_init(&interpreter, graph);
+    memcpy(bgi_test_data(&interpreter, x), wides, sizeof wides);
+    memcpy(bgi_test_data(&interpreter, n), counts, sizeof counts);
+    bgi_test_interpret(&interpreter);
+    assert_int_equal(((const int64_t *)bgi_test_data(&interpreter, sums))[0], 3 * large);
+    assert_int_equal(((const int64_t *)bgi_test_data(&interpreter, sums))[1], 3);
+    assert_int_equal(((const int64_t *)bgi_test_data(&interpreter, largest))[0], large + 1);
+    assert_int_equal(((const int64_t *)bgi_test_data(&interpreter, largest))[1], INT64_MAX);
+    assert_int_equal(((const int32_t *)bgi_test_data(&interpreter, place))[0], 1);
+    assert_int_equal(((const int32_t *)bgi_test_data(&interpreter, place))[1], 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(((const int64_t *)bgi_test_data(&interpreter, repeated))[2 * i], large + 1);
+    assert_int_equal(((const int32_t *)bgi_test_data(&interpreter, narrow_sums))[0], INT32_MAX - 4);
+    assert_int_equal(((const int32_t *)bgi_test_data(&interpreter, narrow_sums))[1], INT32_MIN);
+    assert_int_equal(((const int32_t *)bgi_test_data(&interpreter, narrow_largest))[0], INT32_MAX);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
 static void test_reduce_to_undoes_broadcasting(void **state)
 {
     const bg_type from = bg_tensor3(BG_FLOAT32, 2, 3, 4);
@@ -184,13 +227,15 @@ static void test_reduce_to_undoes_broadcasting(void **state)
 static void test_shape_errors_say_what_would_be_right(void **state)
 {
     const bg_type x = bg_matrix(BG_FLOAT32, 2, 3), narrow = bg_vector(BG_FLOAT32, 3), ids = bg_vector(BG_INT32, 3);
-    const bg_type scalar = bg_scalar(BG_FLOAT32), wrong = bg_matrix(BG_FLOAT32, 2, 4);
+    const bg_type scalar = bg_scalar(BG_FLOAT32), wrong = bg_matrix(BG_FLOAT32, 2, 4), bytes = bg_vector(BG_UINT8, 3);
 
     (void)state;
     bgi_test_build_fails(build_reduce, &(reduce_case){.axes = {2}, .axis_count = 1}, &x, 1, BG_ERROR_SHAPE,
                          "reduce `r`: x is float32[2,3]: axis 2 must be between -2 and 1");
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = BG_REDUCE_MEAN}, &ids, 1, BG_ERROR_SHAPE,
                          "x is int32[3]: its elements must be float32");
+    bgi_test_build_fails(build_reduce, &(reduce_case){.function = BG_REDUCE_SUM}, &bytes, 1, BG_ERROR_SHAPE,
+                         "x is uint8[3]: its elements must be float32");
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = (bg_reduction)7}, &x, 1, BG_ERROR_INVALID,
                          "function 7 is none of bg_reduction (0 to 2)");
     bgi_test_build_fails(build_broadcast, &narrow, &x, 1, BG_ERROR_SHAPE,
@@ -209,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_the_first_largest_gets_the_gradient),
         cmocka_unit_test(test_sums_are_kept_in_double),
         cmocka_unit_test(test_argmax_takes_the_first_and_nan),
+        cmocka_unit_test(test_integers_stay_whole),
         cmocka_unit_test(test_reduce_to_undoes_broadcasting),
         cmocka_unit_test(test_shape_errors_say_what_would_be_right),
     };

@@ -106,9 +106,9 @@ static void any_entry_is_stored_and_loaded(void **state)
         bg_plan *plan;
 
         test_folder_create(folder);
-        options.strategy = ways[w].strategy;
-        options.stages = ways[w].stages;
-        options.cores = 2;
+        options.execution.strategy = ways[w].strategy;
+        options.execution.stages = ways[w].stages;
+        options.execution.cores = 2;
         plan = make_plan(&options, ENTRIES);
         require(bg_session_create(plan, NULL, &session, &error), &error);
         check_rounds(session, model, 0, ROUNDS);
@@ -116,11 +116,11 @@ static void any_entry_is_stored_and_loaded(void **state)
         bg_plan_destroy(plan);
         /* In files the entries are there for the next session. */
         memset(model, 0, sizeof model);
-        options.memmap_dir = folder;
+        options.files.memmap_dir = folder;
         plan = make_plan(&options, ENTRIES);
         for (uint32_t begin = 0; begin < ROUNDS; begin += ROUNDS / 4) {
             require(bg_session_create(plan, NULL, &session, &error), &error);
-            assert_int_equal(bg_session_is_continued(session), begin > 0);
+            assert_int_equal(bg_session_note(session) != NULL, begin > 0);
             check_rounds(session, model, begin, begin + ROUNDS / 4);
             require(bg_session_flush(session, NULL, &error), &error);
             bg_session_destroy(session);
@@ -140,7 +140,7 @@ static void rows_of_steps(void **state)
     bg_plan *plan;
 
     (void)state;
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     plan = make_plan(&options, ROWS * STEPS);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     for (int32_t row = 0; row < ROWS; row++)
@@ -163,7 +163,7 @@ static void entries_take_no_memory_of_the_device(void **state)
     bg_plan *plan;
 
     (void)state;
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     for (int i = 0; i < 2; i++) {
         plan = make_plan(&options, i == 0 ? 1 : 100000);
         bytes[i] = bg_plan_device_bytes(plan, 0);
@@ -181,7 +181,7 @@ static void buffers_grow_and_mistakes_are_told(void **state)
     bg_error error = {0};
 
     (void)state;
-    options.stages = "B1|B2";
+    options.execution.stages = "B1|B2";
     for (int mistake = 0; mistake < 6; mistake++) {
         static const char *const words[] = {
             "no remote buffer of which float32[2,4]",       "at least one", "one number", "an entry", "count entries",

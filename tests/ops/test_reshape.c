@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "kernels/reshape/attributes.h"
 #include "ops/ops.h"
 #include "support/build_case.h"
 #include "support/interpret.h"

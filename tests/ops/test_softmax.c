@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/reshape/attributes.h"
 #include "ops/ops.h"
 #include "support/interpret.h"
 #include "support/op_case.h"

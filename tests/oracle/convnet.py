@@ -55,17 +55,17 @@ def losses(folder, weights_path):
     labels = torch.from_numpy(read_idx(folder, "train-labels-idx1-ubyte", 8)[:count].astype(numpy.int64))
     x = (torch.from_numpy(images.copy()).float() / 255 - 0.1307) / 0.3081
     w = read_safetensors(weights_path)
-    optimiser = torch.optim.AdamW(list(w.values()), lr=0.001)
+    optimizer = torch.optim.AdamW(list(w.values()), lr=0.001)
     result = []
     for update in range(UPDATES):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         total = 0.0
         for micro_batch in range(ACCUMULATION):
             begin = (update * ACCUMULATION + micro_batch) * MICRO_BATCH
             loss = F.cross_entropy(network(w, x[begin : begin + MICRO_BATCH]), labels[begin : begin + MICRO_BATCH])
             (loss / ACCUMULATION).backward()
             total += loss.item() / ACCUMULATION
-        optimiser.step()
+        optimizer.step()
         result.append(total)
     return result
 

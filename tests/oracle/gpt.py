@@ -4,7 +4,7 @@ and the weights after them.
 
     python3 tests/oracle/gpt.py > tests/oracle/gpt.txt
 
-Weights and tokens come from formulas (tests/nn/test_gpt.c has the same). AdamW 0.01, epsilon 1e-6, decay 0.1 of
+Weights and tokens come from formulas (tests/models/test_gpt.c has the same). AdamW 0.01, epsilon 1e-6, decay 0.1 of
 matrices only, gradients clipped to a norm of 1, batches of 4 sequences, some labels ignored. In float64. The weights are
 of a run at 0.001: where a gradient is nearly zero Adam makes a step of the rate's size out of rounding.
 """
@@ -60,7 +60,7 @@ def run(w, tokens, labels):
 
 def train(rate):
     w = make_weights()
-    optimiser = torch.optim.AdamW([{"params": [t for t in w.values() if t.dim() >= 2], "weight_decay": 0.1},
+    optimizer = torch.optim.AdamW([{"params": [t for t in w.values() if t.dim() >= 2], "weight_decay": 0.1},
                                    {"params": [t for t in w.values() if t.dim() < 2], "weight_decay": 0.0}],
                                   lr=rate, eps=1e-6)
     losses, norms = [], []
@@ -70,13 +70,13 @@ def train(rate):
                                for i in range(first, first + SAMPLES * (LENGTH + 1))]).reshape(SAMPLES, LENGTH + 1)
         labels = tokens[:, 1:].clone()
         labels[labels == 3] = -100
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = run(w, tokens[:, :-1], labels)
         loss.backward()
         norm = math.sqrt(sum(float((t.grad ** 2).sum()) for t in w.values()))
         for t in w.values():
             t.grad *= 1.0 / max(norm, 1.0)
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
         norms.append(norm)
     return losses, norms, w

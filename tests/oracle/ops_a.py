@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes ops_a.txt: PyTorch's results and gradients for convolution, pooling, softmax, normalisation, embedding and
+"""Writes ops_a.txt: PyTorch's results and gradients for convolution, pooling, softmax, normalization, embedding and
 losses, in float64. Operands are multiples of 1/16, so that float32 and bfloat16 hold them exactly and equal elements
 occur (the first largest of a window must win). One line a tensor, see tests/support/oracle.h.
 
@@ -108,7 +108,7 @@ def softmaxes():
         record(f"log_softmax_{axis}", operands, F.log_softmax(operands["x"], axis))
 
 
-def normalisations():
+def normalizations():
     for case, x, affine in [
         ("layer_norm_affine", (2, 3, 5), True),
         ("layer_norm_plain", (4, 6), False),
@@ -167,6 +167,6 @@ print("# Made by ops_a.py with PyTorch", torch.__version__)
 convolutions()
 pools()
 softmaxes()
-normalisations()
+normalizations()
 embeddings()
 losses()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes ops_b.txt: PyTorch's results and gradients for linear, elementwise, reduction and shape ops, and its optimisers.
+"""Makes ops_b.txt: PyTorch's results and gradients for linear, elementwise, reduction and shape ops, and its optimizers.
 
     python3 tests/oracle/ops_b.py > tests/oracle/ops_b.txt
 
@@ -84,8 +84,8 @@ def elementwise():
 
 def conversions():
     pixels = torch.arange(256, dtype=torch.uint8)
-    emit("standardise", "in0", pixels)
-    emit("standardise", "y", (pixels.to(torch.float32).div(255)).sub(0.1307).div(0.3081))
+    emit("standardize", "in0", pixels)
+    emit("standardize", "y", (pixels.to(torch.float32).div(255)).sub(0.1307).div(0.3081))
     x = torch.cat([draw(40, low=-100.0, high=100.0), torch.tensor([0.0, 1.00390625, 1.01171875, 3.4e38, 1e-40])])
     emit("bfloat16", "in0", x)
     emit("bfloat16", "y", x.to(torch.bfloat16))
@@ -115,24 +115,24 @@ def shapes():
     differentiate("concat", lambda a, b, c: torch.cat([a, b, c], 1), draw(2, 1, 3), draw(2, 4, 3), draw(2, 2, 3))
 
 
-def optimise(case, make, states):
+def optimize(case, make, states):
     """Eight float32 steps; the learning rate is halved before the fifth. The gradient of step i is in `gradients`."""
     p = draw(6).requires_grad_(True)
     gradients = draw(8, 6)
     gradients[2, 3] = 0.0
-    optimiser = make([p])
+    optimizer = make([p])
     emit(case, "start", p)
     emit(case, "gradients", gradients)
     history = []
     for i in range(8):
         if i == 4:
-            optimiser.param_groups[0]["lr"] *= 0.5
+            optimizer.param_groups[0]["lr"] *= 0.5
         p.grad = gradients[i].clone()
-        optimiser.step()
+        optimizer.step()
         history.append(p.detach().clone())
     emit(case, "history", torch.stack(history))
     for name in states:
-        emit(case, name, optimiser.state[p][name])
+        emit(case, name, optimizer.state[p][name])
 
 
 def by_formula(case, step):
@@ -171,12 +171,12 @@ def sgd_combined(momentum, dampening, scaling, nesterov):
     return step
 
 
-def rmsprop_tf(momentum, centred):
+def rmsprop_tf(momentum, centered):
     """TensorFlow's RMSprop: epsilon inside the root, the learning rate inside the momentum."""
     def step(p, g, state, lr):
         state["square_avg"] = 0.9 * state.get("square_avg", 0.0) + 0.1 * g * g
         variance = state["square_avg"]
-        if centred:
+        if centered:
             state["grad_avg"] = 0.9 * state.get("grad_avg", 0.0) + 0.1 * g
             variance = variance - state["grad_avg"] ** 2
         velocity = lr * g / torch.sqrt(variance + 1e-3)
@@ -199,27 +199,27 @@ def lamb(beta1, beta2, epsilon, decay, most):
     return step
 
 
-def optimisers():
+def optimizers():
     sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
     velocity = ["momentum_buffer"]
-    optimise("sgd", lambda p: sgd(p, lr=0.1), [])
-    optimise("sgd_decay", lambda p: sgd(p, lr=0.1, weight_decay=0.05), [])
-    optimise("sgd_momentum", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.05), velocity)
-    optimise("sgd_dampening", lambda p: sgd(p, lr=0.1, momentum=0.9, dampening=0.3), velocity)
-    optimise("sgd_nesterov", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.05, nesterov=True), velocity)
+    optimize("sgd", lambda p: sgd(p, lr=0.1), [])
+    optimize("sgd_decay", lambda p: sgd(p, lr=0.1, weight_decay=0.05), [])
+    optimize("sgd_momentum", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.05), velocity)
+    optimize("sgd_dampening", lambda p: sgd(p, lr=0.1, momentum=0.9, dampening=0.3), velocity)
+    optimize("sgd_nesterov", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.05, nesterov=True), velocity)
     moments = ["exp_avg", "exp_avg_sq"]
-    optimise("adam", lambda p: adam(p, lr=0.01), moments)
-    optimise("adam_decay", lambda p: adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1), moments)
-    optimise("adamw", lambda p: adamw(p, lr=0.01), moments)
-    optimise("adamw_decay", lambda p: adamw(p, lr=0.02, betas=(0.85, 0.99), eps=1e-6, weight_decay=0.1), moments)
+    optimize("adam", lambda p: adam(p, lr=0.01), moments)
+    optimize("adam_decay", lambda p: adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1), moments)
+    optimize("adamw", lambda p: adamw(p, lr=0.01), moments)
+    optimize("adamw_decay", lambda p: adamw(p, lr=0.02, betas=(0.85, 0.99), eps=1e-6, weight_decay=0.1), moments)
     adamax, rmsprop = torch.optim.Adamax, torch.optim.RMSprop
-    optimise("adamax", lambda p: adamax(p, lr=0.02), ["exp_avg", "exp_inf"])
-    optimise("adamax_decay", lambda p: adamax(p, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1), ["exp_avg", "exp_inf"])
-    optimise("rmsprop", lambda p: rmsprop(p, lr=0.01), ["square_avg"])
-    optimise("rmsprop_decay", lambda p: rmsprop(p, lr=0.01, alpha=0.9, eps=1e-4, weight_decay=0.1), ["square_avg"])
-    optimise("rmsprop_momentum", lambda p: rmsprop(p, lr=0.01, momentum=0.9), ["square_avg", "momentum_buffer"])
-    optimise("rmsprop_centred", lambda p: rmsprop(p, lr=0.01, centered=True), ["square_avg", "grad_avg"])
-    optimise("rmsprop_all", lambda p: rmsprop(p, lr=0.01, alpha=0.95, centered=True, momentum=0.8, weight_decay=0.05),
+    optimize("adamax", lambda p: adamax(p, lr=0.02), ["exp_avg", "exp_inf"])
+    optimize("adamax_decay", lambda p: adamax(p, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1), ["exp_avg", "exp_inf"])
+    optimize("rmsprop", lambda p: rmsprop(p, lr=0.01), ["square_avg"])
+    optimize("rmsprop_decay", lambda p: rmsprop(p, lr=0.01, alpha=0.9, eps=1e-4, weight_decay=0.1), ["square_avg"])
+    optimize("rmsprop_momentum", lambda p: rmsprop(p, lr=0.01, momentum=0.9), ["square_avg", "momentum_buffer"])
+    optimize("rmsprop_centered", lambda p: rmsprop(p, lr=0.01, centered=True), ["square_avg", "grad_avg"])
+    optimize("rmsprop_all", lambda p: rmsprop(p, lr=0.01, alpha=0.95, centered=True, momentum=0.8, weight_decay=0.05),
              ["square_avg", "grad_avg", "momentum_buffer"])
     by_formula("adam_uncorrected", adam_uncorrected)
     by_formula("adamax_uncorrected", adamax_uncorrected)
@@ -229,11 +229,11 @@ def optimisers():
     by_formula("lamb", lamb(0.9, 0.999, 1e-8, 0.01, 65500.0))
     by_formula("lamb_bounded", lamb(0.8, 0.95, 1e-3, 0.1, 0.5))
     adagrad, adadelta = torch.optim.Adagrad, torch.optim.Adadelta
-    optimise("adagrad", lambda p: adagrad(p, lr=0.02), ["sum"])
-    optimise("adagrad_decay", lambda p: adagrad(p, lr=0.02, eps=1e-3, weight_decay=0.1), ["sum"])
+    optimize("adagrad", lambda p: adagrad(p, lr=0.02), ["sum"])
+    optimize("adagrad_decay", lambda p: adagrad(p, lr=0.02, eps=1e-3, weight_decay=0.1), ["sum"])
     changes = ["square_avg", "acc_delta"]
-    optimise("adadelta", lambda p: adadelta(p, lr=1.0), changes)
-    optimise("adadelta_decay", lambda p: adadelta(p, lr=0.5, rho=0.8, eps=1e-3, weight_decay=0.1), changes)
+    optimize("adadelta", lambda p: adadelta(p, lr=1.0), changes)
+    optimize("adadelta_decay", lambda p: adadelta(p, lr=0.5, rho=0.8, eps=1e-3, weight_decay=0.1), changes)
     by_formula("sgd_combined", sgd_combined(0.9, 0.3, 3.0, False))
     by_formula("sgd_combined_nesterov", sgd_combined(0.9, 0.0, 0.7, True))
 
@@ -244,5 +244,5 @@ elementwise()
 conversions()
 reductions()
 shapes()
-optimisers()
+optimizers()
 sys.stdout.flush()

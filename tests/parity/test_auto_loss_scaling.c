@@ -42,18 +42,18 @@ static bg_options make_options(void)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_mode = BG_OUTPUT_FINAL;
-    options.wait_limit_s = 60;
-    options.auto_loss_scaling.enabled = true;
-    options.auto_loss_scaling.output = true;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_FINAL;
+    options.execution.wait_limit_s = 60;
+    options.numerics.auto_loss_scaling.enabled = true;
+    options.numerics.auto_loss_scaling.output = true;
     return options;
 }
 
-static rig open_rig(const bg_optimiser *optimiser, const bg_options *options)
+static rig open_rig(const bg_optimizer *optimizer, const bg_options *options)
 {
-    const bg_initialiser ones = {.kind = BG_INITIALISE_CONSTANT, .a = 1.0};
+    const bg_initializer ones = {.kind = BG_INITIALIZE_CONSTANT, .a = 1.0};
     const bg_type type = bg_vector(BG_FLOAT32, WEIGHTS);
     bg_error error = {0};
     rig r = {0};
@@ -66,7 +66,7 @@ static rig open_rig(const bg_optimiser *optimiser, const bg_options *options)
     loss = bg_reduce(r.graph, "loss", BG_REDUCE_SUM, bg_multiply(r.graph, x, w), NULL, 0, false);
     bg_block_end(r.graph);
     bg_graph_output(r.graph, "loss", loss);
-    require(bg_plan_create_training(r.graph, loss, optimiser, options, &r.plan, &error), &error);
+    require(bg_plan_create_training(r.graph, loss, optimizer, options, &r.plan, &error), &error);
     require(bg_session_create(r.plan, NULL, &r.session, &error), &error);
     r.scale = bg_session_find_output(r.session, "loss_scale");
     return r;
@@ -119,9 +119,9 @@ static void copy_weight(rig *r, const char *name, void *to)
 /* Gradients of 1, 2, 3, 4, three times over: each counts by itself; 4 x 1024 < 8188 < 4 x 2048. */
 static void test_rule(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.125);
+    const bg_optimizer optimizer = bg_sgd(0.125);
     const bg_options options = make_options();
-    rig r = open_rig(&optimiser, &options);
+    rig r = open_rig(&optimizer, &options);
     float w[WEIGHTS], expected = 1.0f, next;
     (void)state;
 
@@ -146,13 +146,13 @@ static void test_micro_batches_count(void **state)
         float sizes[ACCUMULATION];
         float next;
     } cases[] = {{{3000, -3000, 0}, 0.5f}, {{1500, 1500, 1500}, 2.0f}, {{1, 1, 3000}, 0.5f}};
-    const bg_optimiser optimiser = bg_sgd(0.125);
+    const bg_optimizer optimizer = bg_sgd(0.125);
     bg_options options = make_options();
     (void)state;
 
-    options.auto_loss_scaling.minimum = 0.25;
+    options.numerics.auto_loss_scaling.minimum = 0.25;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        rig r = open_rig(&optimiser, &options);
+        rig r = open_rig(&optimizer, &options);
         float next;
         update_with(&r, cases[i].sizes);
         copy_weight(&r, "loss.scale", &next);
@@ -164,7 +164,7 @@ static void test_micro_batches_count(void **state)
 /* A share of 1 in 4 beyond the edge is no more than a threshold of 1 / 4, and more than one of 0.2. */
 static void test_threshold(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.0);
+    const bg_optimizer optimizer = bg_sgd(0.0);
     (void)state;
 
     for (int falls = 0; falls < 2; falls++) {
@@ -172,10 +172,10 @@ static void test_threshold(void **state)
         rig r;
         float scale;
 
-        options.loss_scaling = 4.0;
-        options.auto_loss_scaling.bin_edge = 3.5 * 4.0 / 65504.0;
-        options.auto_loss_scaling.threshold = falls ? 0.2 : 0.25;
-        r = open_rig(&optimiser, &options);
+        options.numerics.loss_scaling = 4.0;
+        options.numerics.auto_loss_scaling.bin_edge = 3.5 * 4.0 / 65504.0;
+        options.numerics.auto_loss_scaling.threshold = falls ? 0.2 : 0.25;
+        r = open_rig(&optimizer, &options);
         update(&r, 1.0f);
         copy_weight(&r, "loss.scale", &scale);
         assert_true(scale == (falls ? 2.0f : 8.0f));
@@ -188,16 +188,16 @@ static void test_period_and_bounds(void **state)
 {
     static const float sizes[] = {1, 1, 1, 1e4f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     static const float scales[] = {2, 2, 2, 8, 8, 8, 4, 4, 4, 16, 16, 16, 20, 20, 20};
-    const bg_optimiser optimiser = bg_sgd(0.0);
+    const bg_optimizer optimizer = bg_sgd(0.0);
     bg_options options = make_options();
     rig r;
     (void)state;
 
-    options.loss_scaling = 2.0;
-    options.auto_loss_scaling.period = 3;
-    options.auto_loss_scaling.increase = 4.0;
-    options.auto_loss_scaling.maximum = 20.0;
-    r = open_rig(&optimiser, &options);
+    options.numerics.loss_scaling = 2.0;
+    options.numerics.auto_loss_scaling.period = 3;
+    options.numerics.auto_loss_scaling.increase = 4.0;
+    options.numerics.auto_loss_scaling.maximum = 20.0;
+    r = open_rig(&optimizer, &options);
     for (size_t u = 0; u < sizeof sizes / sizeof sizes[0]; u++)
         if (update(&r, sizes[u]) != scales[u])
             fail_msg("update %zu: another scale than %g", u, (double)scales[u]);
@@ -207,18 +207,18 @@ static void test_period_and_bounds(void **state)
 /* ---- overflow ---- */
 
 /* 12 x 1e33 overflows from a scale of 2^15 on; what is left are the updates of a run without a scale. */
-static void expect_skips(const bg_optimiser *optimiser)
+static void expect_skips(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();
     float w[WEIGHTS], before[WEIGHTS], plain_w[WEIGHTS];
     int skipped = 0, taken = 0;
     rig r, plain;
 
-    options.auto_loss_scaling.enabled = false;
-    plain = open_rig(optimiser, &options);
-    options.auto_loss_scaling.enabled = true;
-    options.loss_scaling = 0x1p20;
-    r = open_rig(optimiser, &options);
+    options.numerics.auto_loss_scaling.enabled = false;
+    plain = open_rig(optimizer, &options);
+    options.numerics.auto_loss_scaling.enabled = true;
+    options.numerics.loss_scaling = 0x1p20;
+    r = open_rig(optimizer, &options);
     for (int u = 0; u < 12; u++) {
         float scale;
         /* Later some more updates that overflow, after good ones. */
@@ -245,28 +245,28 @@ static void expect_skips(const bg_optimiser *optimiser)
 
 static void test_skipped_updates(void **state)
 {
-    bg_optimiser optimisers[] = {bg_sgd(1e-33), bg_sgd(1e-33), bg_adamw(0.01)};
+    bg_optimizer optimizers[] = {bg_sgd(1e-33), bg_sgd(1e-33), bg_adamw(0.01)};
     (void)state;
 
-    optimisers[1].momentum = 0.5;
-    optimisers[1].dampening = 0.25;
-    optimisers[2].epsilon = 1e-8;
+    optimizers[1].momentum = 0.5;
+    optimizers[1].dampening = 0.25;
+    optimizers[2].epsilon = 1e-8;
     for (size_t i = 0; i < 2; i++)
-        expect_skips(&optimisers[i]);
+        expect_skips(&optimizers[i]);
 }
 
 /* The step counts of Adam's corrections begin with the first update that is not skipped. The gradients are small here:
  * their squares would overflow. */
-static void expect_own_count(const bg_optimiser *optimiser)
+static void expect_own_count(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();
     float w[WEIGHTS], plain_w[WEIGHTS];
     rig r, plain;
 
-    options.auto_loss_scaling.enabled = false;
-    plain = open_rig(optimiser, &options);
-    options.auto_loss_scaling.enabled = true;
-    r = open_rig(optimiser, &options);
+    options.numerics.auto_loss_scaling.enabled = false;
+    plain = open_rig(optimizer, &options);
+    options.numerics.auto_loss_scaling.enabled = true;
+    r = open_rig(optimizer, &options);
     for (int u = 0; u < 8; u++) {
         const bool overflows = u < 3 || u == 5;
         update(&r, overflows ? INFINITY : 0.25f);
@@ -280,15 +280,36 @@ static void expect_own_count(const bg_optimiser *optimiser)
     close_rig(&plain);
 }
 
+/* One overflow halves the scale, although the period is not over and most elements counted so far were small. */
+static void test_an_overflow_lowers_at_once(void **state)
+{
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    bg_options options = make_options();
+    rig r;
+    (void)state;
+
+    options.numerics.auto_loss_scaling.enabled = true;
+    options.numerics.auto_loss_scaling.threshold = 0.9;
+    options.numerics.auto_loss_scaling.period = 100;
+    options.numerics.loss_scaling = 1024.0;
+    r = open_rig(&optimizer, &options);
+    for (int u = 0; u < 5; u++)
+        assert_true(update(&r, 0.25f) == 1024.0f);
+    assert_true(update(&r, INFINITY) == 1024.0f);
+    assert_true(update(&r, 0.25f) == 512.0f);
+    assert_true(update(&r, 0.25f) == 512.0f);
+    close_rig(&r);
+}
+
 static void test_skipped_adam(void **state)
 {
-    bg_optimiser optimisers[] = {bg_adam(0.01), bg_adamax(0.01),  bg_rmsprop(0.01),
+    bg_optimizer optimizers[] = {bg_adam(0.01), bg_adamax(0.01),  bg_rmsprop(0.01),
                                  bg_lamb(0.01), bg_adagrad(0.01), bg_adadelta(1.0)};
     (void)state;
 
-    optimisers[2].momentum = 0.9;
-    for (size_t i = 0; i < sizeof optimisers / sizeof optimisers[0]; i++)
-        expect_own_count(&optimisers[i]);
+    optimizers[2].momentum = 0.9;
+    for (size_t i = 0; i < sizeof optimizers / sizeof optimizers[0]; i++)
+        expect_own_count(&optimizers[i]);
 }
 
 /* ---- every strategy, every byte of weights, state and scale ---- */
@@ -309,28 +330,29 @@ static const way ways[] = {
 
 static test_result train(const test_model *model, const way *w, double clip)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     bg_options options = make_options();
     char what[128];
 
-    options.strategy = w != NULL ? w->strategy : BG_STRATEGY_SINGLE;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.replicas = 2;
-    options.device_iterations = 2;
-    options.max_gradient_norm = clip;
-    options.loss_scaling = 256.0;
-    options.auto_loss_scaling.bin_edge = 1e-3;
-    options.auto_loss_scaling.threshold = 0.05;
+    options.execution.strategy = w != NULL ? w->strategy : BG_STRATEGY_SINGLE;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.replicas.count = 2;
+    options.execution.device_iterations = 2;
+    options.numerics.max_gradient_norm = clip;
+    options.numerics.loss_scaling = 256.0;
+    options.numerics.auto_loss_scaling.bin_edge = 1e-3;
+    options.numerics.auto_loss_scaling.threshold = 0.05;
     if (w != NULL) {
-        options.schedule = w->schedule;
-        options.recompute = w->recompute;
-        options.offload_optimiser = w->offload;
-        options.locations[BG_LOCATION_STATE].sharded = w->shard;
+        options.execution.schedule = w->schedule;
+        options.memory.recompute = w->recompute;
+        options.memory.offload_optimizer = w->offload;
+        options.memory.locations[BG_LOCATION_STATE].sharded = w->shard;
         for (int k = 0; k < BG_LOCATION_COUNT; k++)
-            options.locations[k].minimum_elements_sharded = 16;
+            options.memory.locations[k].minimum_elements_sharded = 16;
     }
-    snprintf(what, sizeof what, "%s, %s", model->name, w != NULL ? bg_strategy_name(w->strategy) : "single");
-    return test_train(model, 4, &optimiser, &options, NULL, 0, 6, what);
+    snprintf(what, sizeof what, "%s, %s", model->name,
+             w != NULL ? bg_option_value_name("strategy", w->strategy) : "single");
+    return test_train(model, 4, &optimizer, &options, NULL, 0, 6, what);
 }
 
 static void test_every_strategy(void **state)
@@ -353,7 +375,7 @@ static void test_every_strategy(void **state)
 static void test_checkpoint(void **state)
 {
     static const float sizes[] = {1, 3e38f, 100, 1, 100, 1, 1, 100, 1};
-    const bg_optimiser optimiser = bg_adam(0.01);
+    const bg_optimizer optimizer = bg_adam(0.01);
     const size_t count = sizeof sizes / sizeof sizes[0];
     char folder[TEST_FOLDER_BYTES];
     bg_options options = make_options();
@@ -361,11 +383,11 @@ static void test_checkpoint(void **state)
     (void)state;
 
     test_folder_create(folder);
-    options.loss_scaling = 4.0;
-    options.auto_loss_scaling.period = 2;
-    options.auto_loss_scaling.bin_edge = 0.01;
+    options.numerics.loss_scaling = 4.0;
+    options.numerics.auto_loss_scaling.period = 2;
+    options.numerics.auto_loss_scaling.bin_edge = 0.01;
     for (size_t stop = 1; stop + 1 < count; stop++) {
-        rig whole = open_rig(&optimiser, &options), first = open_rig(&optimiser, &options), second;
+        rig whole = open_rig(&optimizer, &options), first = open_rig(&optimizer, &options), second;
         float scales[16], w[WEIGHTS], expected[WEIGHTS];
 
         for (size_t u = 0; u < count; u++)
@@ -373,7 +395,7 @@ static void test_checkpoint(void **state)
         for (size_t u = 0; u < stop; u++)
             update(&first, sizes[u]);
         require(bg_checkpoint_save(first.session, folder, NULL, &error), &error);
-        second = open_rig(&optimiser, &options);
+        second = open_rig(&optimizer, &options);
         require(bg_checkpoint_load(second.session, folder, NULL, NULL, &error), &error);
         for (size_t u = stop; u < count; u++)
             assert_true(update(&second, sizes[u]) == scales[u]);
@@ -395,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_threshold),
         cmocka_unit_test(test_period_and_bounds),
         cmocka_unit_test(test_skipped_updates),
+        cmocka_unit_test(test_an_overflow_lowers_at_once),
         cmocka_unit_test(test_skipped_adam),
         cmocka_unit_test(test_every_strategy),
         cmocka_unit_test(test_checkpoint),

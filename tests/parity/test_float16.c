@@ -41,9 +41,9 @@ typedef struct rig {
 
 static rig open_rig(bg_dtype dtype, bg_dtype kept, const bg_options *options)
 {
-    const uint32_t samples = SAMPLES / options->gradient_accumulation / options->replicas;
+    const uint32_t samples = SAMPLES / options->execution.gradient_accumulation / options->replicas.count;
     const bg_type x_type = bg_matrix(BG_FLOAT32, samples, FEATURES), label_type = bg_vector(BG_INT32, samples);
-    const bg_optimiser optimiser = bg_sgd(0.25 / tiny);
+    const bg_optimizer optimizer = bg_sgd(0.25 / tiny);
     bg_value x, loss, labels;
     bg_error error = {0};
     rig r = {0};
@@ -60,7 +60,7 @@ static rig open_rig(bg_dtype dtype, bg_dtype kept, const bg_options *options)
     loss = bg_cross_entropy(r.graph, "loss", x, labels, BG_LOSS_MEAN, -100);
     loss = bg_scale(r.graph, NULL, loss, tiny, 0.0);
     bg_block_end(r.graph);
-    require(bg_plan_create_training(r.graph, loss, &optimiser, options, &r.plan, &error), &error);
+    require(bg_plan_create_training(r.graph, loss, &optimizer, options, &r.plan, &error), &error);
     require(bg_session_create(r.plan, NULL, &r.session, &error), &error);
     r.scale = bg_session_find_output(r.session, "loss_scale");
     return r;
@@ -77,11 +77,11 @@ static bg_options make_options(double scaling)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.loss_scaling = scaling;
-    options.seed = 5;
-    options.wait_limit_s = 60;
-    options.output_mode = BG_OUTPUT_FINAL;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.numerics.loss_scaling = scaling;
+    options.numerics.seed = 5;
+    options.execution.wait_limit_s = 60;
+    options.reporting.output_mode = BG_OUTPUT_FINAL;
     return options;
 }
 
@@ -173,7 +173,7 @@ static void test_mixed_precision_trains_as_pytorch(void **state)
         bg_options options = make_options(cases[c % 3].scaling);
         rig r;
 
-        options.kernels = c < 3 ? BG_KERNELS_FAST : BG_KERNELS_REFERENCE;
+        options.numerics.kernels = c < 3 ? BG_KERNELS_FAST : BG_KERNELS_REFERENCE;
         r = open_rig(cases[c % 3].dtype, BG_FLOAT32, &options);
         set_start(&r, oracle);
         for (int step = 0; step < STEPS; step++)
@@ -205,9 +205,9 @@ static void test_overflow_is_skipped(void **state)
         size_t size;
         rig r;
 
-        options.auto_loss_scaling.enabled = true;
-        options.auto_loss_scaling.output = true;
-        options.auto_loss_scaling.maximum = 0x1p42;
+        options.numerics.auto_loss_scaling.enabled = true;
+        options.numerics.auto_loss_scaling.output = true;
+        options.numerics.auto_loss_scaling.maximum = 0x1p42;
         r = open_rig(way == 0 ? BG_FLOAT16 : BG_FLOAT32, BG_FLOAT32, &options);
         set_start(&r, oracle);
         size = copy_weights(&r, before);
@@ -253,19 +253,19 @@ static void test_every_strategy_has_the_same_bits(void **state)
         bg_options options = make_options(0x1p16);
         rig r;
 
-        options.strategy = ways[i].strategy;
-        options.schedule = ways[i].schedule;
-        options.cores = ways[i].cores;
-        options.replicas = 2;
-        options.gradient_accumulation = 2;
-        options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
-        options.accumulator_type = BG_ACCUMULATOR_SAME;
-        options.stochastic_rounding = true;
-        options.partials = BG_FLOAT16;
-        options.max_gradient_norm = 0.5 * tiny;
-        options.offload_optimiser = ways[i].offload;
-        options.locations[BG_LOCATION_ACCUMULATORS].sharded = ways[i].shard;
-        options.locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = 2;
+        options.execution.strategy = ways[i].strategy;
+        options.execution.schedule = ways[i].schedule;
+        options.execution.cores = ways[i].cores;
+        options.replicas.count = 2;
+        options.execution.gradient_accumulation = 2;
+        options.numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+        options.numerics.accumulator_type = BG_ACCUMULATOR_SAME;
+        options.numerics.stochastic_rounding = true;
+        options.numerics.partials = BG_FLOAT16;
+        options.numerics.max_gradient_norm = 0.5 * tiny;
+        options.memory.offload_optimizer = ways[i].offload;
+        options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = ways[i].shard;
+        options.memory.locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = 2;
         r = open_rig(BG_FLOAT16, BG_FLOAT16, &options);
         copy_weights(&r, start);
         for (int step = 0; step < STEPS; step++)

@@ -58,7 +58,7 @@ static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
     bg_block_begin(graph, "B2", BG_DEVICE_NONE);
     sum = bg_parallel_linear_layer(graph, "three", x, 66, &options);
     x = bg_add(graph, bg_gelu_tanh(graph, sum), sum);
-    x = bg_relu(graph, bg_serialised_linear_layer(graph, "four", x, 30, true, BG_SERIALISE_INPUT_CHANNELS, 2));
+    x = bg_relu(graph, bg_serialized_linear_layer(graph, "four", x, 30, true, BG_SERIALIZE_INPUT_CHANNELS, 2));
     options.in_out = true;
     sum = bg_parallel_linear_layer(graph, "five", x, 11, &options);
     bg_block_end(graph);
@@ -73,7 +73,7 @@ static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
         bg_linear(graph, NULL, x,
                   bg_cast(graph, NULL,
                           bg_graph_parameter(graph, "w", &(bg_type){.dtype = BG_FLOAT32, .rank = 2, .dims = {8, 12}},
-                                             &(bg_initialiser){BG_INITIALISE_UNIFORM, -1, 1}),
+                                             &(bg_initializer){BG_INITIALIZE_UNIFORM, -1, 1}),
                           dtype),
                   none));
     loss = bg_reduce(graph, "loss", BG_REDUCE_MEAN, bg_cast(graph, NULL, x, BG_FLOAT32), NULL, 0, false);
@@ -86,13 +86,13 @@ static bg_options make_options(uint32_t accumulation)
 {
     bg_options options = bg_options_defaults();
 
-    options.device_iterations = UPDATES;
-    options.gradient_accumulation = accumulation;
-    options.replicas = bg_mesh_replica_count(&mesh);
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 5;
-    options.cores = 2;
-    options.wait_limit_s = 60;
+    options.execution.device_iterations = UPDATES;
+    options.execution.gradient_accumulation = accumulation;
+    options.replicas.count = bg_mesh_replica_count(&mesh);
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 5;
+    options.execution.cores = 2;
+    options.execution.wait_limit_s = 60;
     return options;
 }
 
@@ -112,14 +112,14 @@ static uint32_t count_fused(const bg_plan *plan)
 /* With and without fusion; all bytes of losses and weights are those of `expected`, or become it. */
 static void check(const test_model *model, bg_options options, test_result *expected, const char *what)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     size_t bytes[MOST_DEVICES] = {0};
 
     for (int is_fused = 0; is_fused < 2; is_fused++) {
         bg_plan *plan;
         test_result result;
-        options.no_fusion = !is_fused;
-        plan = test_train_plan(model, MICRO_BATCH, &optimiser, &options, what);
+        options.numerics.no_fusion = !is_fused;
+        plan = test_train_plan(model, MICRO_BATCH, &optimizer, &options, what);
         if ((count_fused(plan) > 0) != is_fused)
             fail_msg("%s: %u fused products with%s fusion", what, count_fused(plan), is_fused ? "" : "out");
         for (uint32_t d = 0; d < plan->device_count; d++) {
@@ -161,12 +161,12 @@ static void check_ways(const test_model *model, bg_kernel_policy kernels, size_t
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w += every) {
         bg_options options = make_options(6);
         char what[100];
-        options.kernels = kernels;
-        options.strategy = ways[w].strategy;
-        options.schedule = ways[w].schedule;
-        options.recompute = ways[w].recompute;
-        options.recompute_order = ways[w].order;
-        options.recompute_fraction = 0.4;
+        options.numerics.kernels = kernels;
+        options.execution.strategy = ways[w].strategy;
+        options.execution.schedule = ways[w].schedule;
+        options.memory.recompute = ways[w].recompute;
+        options.memory.recompute_order = ways[w].order;
+        options.memory.recompute_fraction = 0.4;
         snprintf(what, sizeof what, "%s, %s, way %zu", model->name, bg_dtype_name(dtype), w);
         check(model, options, &expected, what);
     }
@@ -209,8 +209,8 @@ static void test_meshes(void **state)
         options = make_options(2);
         snprintf(what, sizeof what, "gpt on mesh %u x %u x %u", mesh.data, mesh.tensor_1, mesh.tensor_2);
         check(&models[0], options, &expected, what);
-        options.strategy = BG_STRATEGY_PIPELINED;
-        options.recompute = BG_RECOMPUTE_STAGE;
+        options.execution.strategy = BG_STRATEGY_PIPELINED;
+        options.memory.recompute = BG_RECOMPUTE_STAGE;
         check(&models[0], options, &expected, what);
         free(expected.bytes);
     }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <brigade/feed.h>
+#include <brigade/ops.h>
 #include <brigade/session.h>
 
 #include <math.h>
@@ -40,16 +41,16 @@ static bg_options make_options(void)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_gradient_norm = true;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 5;
-    options.wait_limit_s = 60;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_gradient_norm = true;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 5;
+    options.execution.wait_limit_s = 60;
     return options;
 }
 
-static void open_rig(rig *r, const test_model *model, const bg_optimiser *optimiser, const bg_options *options)
+static void open_rig(rig *r, const test_model *model, const bg_optimizer *optimizer, const bg_options *options)
 {
     bg_error error = {0};
     bg_stream stream;
@@ -59,7 +60,7 @@ static void open_rig(rig *r, const test_model *model, const bg_optimiser *optimi
     memset(r, 0, sizeof *r);
     require(bg_graph_create(&r->graph, &error), &error);
     loss = model->build(r->graph, MICRO_BATCH);
-    require(bg_plan_create_training(r->graph, loss, optimiser, options, &r->plan, &error), &error);
+    require(bg_plan_create_training(r->graph, loss, optimizer, options, &r->plan, &error), &error);
     require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
     r->input_count = bg_session_input_count(r->session);
     assert_true(r->input_count <= MOST_INPUTS && bg_session_output_count(r->session) <= MOST_OUTPUTS);
@@ -118,13 +119,13 @@ static uint32_t copy_parameters(rig *r, float *to, uint32_t most)
 /* With a learning rate of 1 the weights move by the gradients. */
 static void expect_steps(const test_model *model, const bg_options *options, bool is_clipped)
 {
-    const bg_optimiser optimiser = bg_sgd(1.0);
+    const bg_optimizer optimizer = bg_sgd(1.0);
     rig r;
     float *before, *after;
     uint32_t count;
 
-    open_rig(&r, model, &optimiser, options);
-    assert_int_equal(r.norm_count, options->replicas);
+    open_rig(&r, model, &optimizer, options);
+    assert_int_equal(r.norm_count, options->replicas.count);
     count = copy_parameters(&r, NULL, 0);
     before = malloc(count * sizeof *before);
     after = malloc(count * sizeof *after);
@@ -138,11 +139,11 @@ static void expect_steps(const test_model *model, const bg_options *options, boo
         for (uint32_t i = 0; i < count; i++)
             squares += ((double)after[i] - (double)before[i]) * ((double)after[i] - (double)before[i]);
         norm = sqrt(squares);
-        for (uint32_t replica = 1; replica < options->replicas; replica++)
+        for (uint32_t replica = 1; replica < options->replicas.count; replica++)
             assert_memory_equal(&r.norms[replica], &r.norms[0], sizeof(float));
         if (is_clipped) {
-            assert_true((double)r.norms[0] > 2.0 * options->max_gradient_norm);
-            norm *= (double)r.norms[0] / options->max_gradient_norm;
+            assert_true((double)r.norms[0] > 2.0 * options->numerics.max_gradient_norm);
+            norm *= (double)r.norms[0] / options->numerics.max_gradient_norm;
         }
         if (!(fabs((double)r.norms[0] - norm) <= 1e-6 * norm))
             fail_msg("%s, update %d: norm %.9g, the weights moved by %.9g", model->name, update, (double)r.norms[0],
@@ -160,13 +161,13 @@ static void test_it_is_how_far_weights_move(void **state)
     (void)state;
     expect_steps(test_model_at(0), &options, false);
     expect_steps(test_model_at(3), &options, false);
-    options.replicas = 2;
-    options.loss_scaling = 1024.0;
+    options.replicas.count = 2;
+    options.numerics.loss_scaling = 1024.0;
     expect_steps(test_model_at(3), &options, false);
-    options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    options.numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
     expect_steps(test_model_at(3), &options, false);
-    options.accumulation = BG_ACCUMULATE_SUM;
-    options.max_gradient_norm = 1e-2;
+    options.numerics.accumulation = BG_ACCUMULATE_SUM;
+    options.numerics.max_gradient_norm = 1e-2;
     expect_steps(test_model_at(3), &options, true);
 }
 
@@ -174,10 +175,10 @@ static void test_it_is_how_far_weights_move(void **state)
 
 static void expect_same(const test_model *model, const bg_options *options, const rig *expected)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     rig r;
 
-    open_rig(&r, model, &optimiser, options);
+    open_rig(&r, model, &optimizer, options);
     assert_int_equal(r.norm_count, expected->norm_count);
     run(&r);
     assert_memory_equal(r.norms, expected->norms, r.norm_count * sizeof(float));
@@ -189,27 +190,32 @@ static void expect_same(const test_model *model, const bg_options *options, cons
 static void expect_same_everywhere(const test_model *model, bg_options options)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED, BG_STRATEGY_PHASED};
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     rig single;
 
-    open_rig(&single, model, &optimiser, &options);
-    assert_int_equal(single.norm_count, options.device_iterations * options.replicas);
+    open_rig(&single, model, &optimizer, &options);
+    assert_int_equal(single.norm_count, options.execution.device_iterations * options.replicas.count);
     run(&single);
     for (uint64_t i = 0; i < single.norm_count; i++)
         assert_true(isfinite(single.norms[i]) && single.norms[i] > 0.0f);
-    assert_true(single.norms[0] != single.norms[options.replicas]);
+    assert_true(single.norms[0] != single.norms[options.replicas.count]);
     for (int i = 0; i < 3; i++) {
-        options.strategy = strategies[i];
+        options.execution.strategy = strategies[i];
         expect_same(model, &options, &single);
-        options.offload_optimiser = true;
+        options.memory.offload_optimizer = true;
         expect_same(model, &options, &single);
-        options.offload_optimiser = false;
-        if (options.replicas == 1)
+        options.memory.offload_optimizer = false;
+        if (options.replicas.count == 1)
             continue;
-        options.locations[BG_LOCATION_STATE].sharded = true;
-        options.locations[BG_LOCATION_ACCUMULATORS].sharded = i == 1;
-        expect_same(model, &options, &single);
-        options.locations[BG_LOCATION_STATE].sharded = options.locations[BG_LOCATION_ACCUMULATORS].sharded = false;
+        options.memory.locations[BG_LOCATION_STATE].sharded = true;
+        options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = i == 1;
+        for (size_t minimum = 1; minimum <= 30; minimum += 29) { /* of the smallest tensors, too, or not */
+            options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = minimum;
+            options.memory.locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = minimum;
+            expect_same(model, &options, &single);
+        }
+        options.memory.locations[BG_LOCATION_STATE].sharded =
+            options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = false;
     }
     close_rig(&single);
 }
@@ -222,23 +228,23 @@ static void test_every_strategy(void **state)
     for (unsigned m = 0; test_model_at(m) != NULL; m += step)
         for (uint32_t way = 0; way < 2; way++) {
             bg_options options = make_options();
-            options.device_iterations = 3;
-            options.replicas = 1 + way;
-            options.max_gradient_norm = (m + way) % 2 == 0 ? 0.0 : 0.05;
+            options.execution.device_iterations = 3;
+            options.replicas.count = 1 + way;
+            options.numerics.max_gradient_norm = (m + way) % 2 == 0 ? 0.0 : 0.05;
             expect_same_everywhere(test_model_at(m), options);
         }
 }
 
 static void test_a_bound_comes_after(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_options options = make_options();
     rig free_one, bounded;
 
     (void)state;
-    open_rig(&free_one, test_model_at(0), &optimiser, &options);
-    options.max_gradient_norm = 1e-3;
-    open_rig(&bounded, test_model_at(0), &optimiser, &options);
+    open_rig(&free_one, test_model_at(0), &optimizer, &options);
+    options.numerics.max_gradient_norm = 1e-3;
+    open_rig(&bounded, test_model_at(0), &optimizer, &options);
     run(&free_one);
     run(&bounded);
     assert_memory_equal(free_one.norms, bounded.norms, sizeof(float));
@@ -249,39 +255,76 @@ static void test_a_bound_comes_after(void **state)
     close_rig(&bounded);
 }
 
+/* ---- gradients that are no numbers ---- */
+
+static bg_value build_line(bg_graph *graph, int64_t micro_batch)
+{
+    const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 30), w_type = bg_vector(BG_FLOAT32, 30);
+    const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};
+    const bg_value x = bg_graph_input(graph, "x", &x_type), w = bg_graph_parameter(graph, "w", &w_type, &normal);
+    const bg_value loss = bg_mse_loss(graph, "loss", bg_multiply(graph, x, w), x, BG_LOSS_MEAN);
+
+    bg_graph_output(graph, "loss", loss);
+    return loss;
+}
+
+/* A NaN or an infinity in any piece, the last, shorter one too, is in every replica's norm. */
+static void test_no_numbers_in_pieces(void **state)
+{
+    const test_model model = {"line", build_line};
+    const bg_optimizer optimizer = bg_adamw(0.003);
+
+    (void)state;
+    for (int which = 0; which < 2; which++)
+        for (uint32_t element = 0; element < 30; element += 29) {
+            bg_options options = make_options();
+            rig r;
+
+            options.replicas.count = 4;
+            options.memory.locations[BG_LOCATION_STATE].sharded = true;
+            options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
+            open_rig(&r, &model, &optimizer, &options);
+            ((float *)r.inputs[0])[element] = which == 0 ? NAN : 3e20f; /* its gradient is infinite */
+            run(&r);
+            for (uint64_t i = 0; i < r.norm_count; i++)
+                assert_true(which == 0 ? isnan(r.norms[i]) : !isfinite(r.norms[i]));
+            close_rig(&r);
+        }
+}
+
 /* ---- modes and outfeeds ---- */
 
 static void test_modes(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_options options = make_options();
     rig all, other;
 
     (void)state;
-    options.device_iterations = 4;
-    options.strategy = BG_STRATEGY_PIPELINED;
-    open_rig(&all, test_model_at(0), &optimiser, &options);
+    options.execution.device_iterations = 4;
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    open_rig(&all, test_model_at(0), &optimizer, &options);
     assert_int_equal(all.norm_count, 4);
     run(&all);
 
-    options.output_mode = BG_OUTPUT_EVERY_N;
-    options.output_period = 2;
-    open_rig(&other, test_model_at(0), &optimiser, &options);
+    options.reporting.output_mode = BG_OUTPUT_EVERY_N;
+    options.reporting.output_period = 2;
+    open_rig(&other, test_model_at(0), &optimizer, &options);
     assert_int_equal(other.norm_count, 2);
     run(&other);
     assert_memory_equal(&other.norms[0], &all.norms[1], sizeof(float));
     assert_memory_equal(&other.norms[1], &all.norms[3], sizeof(float));
     close_rig(&other);
 
-    options.output_mode = BG_OUTPUT_FINAL;
-    open_rig(&other, test_model_at(0), &optimiser, &options);
+    options.reporting.output_mode = BG_OUTPUT_FINAL;
+    open_rig(&other, test_model_at(0), &optimizer, &options);
     assert_int_equal(other.norm_count, 1);
     run(&other);
     assert_memory_equal(&other.norms[0], &all.norms[3], sizeof(float));
     close_rig(&other);
 
-    options.output_mode = BG_OUTPUT_SUM;
-    open_rig(&other, test_model_at(0), &optimiser, &options);
+    options.reporting.output_mode = BG_OUTPUT_SUM;
+    open_rig(&other, test_model_at(0), &optimizer, &options);
     assert_int_equal(other.norm_count, 1);
     run(&other);
     assert_true(other.norms[0] == ((all.norms[0] + all.norms[1]) + all.norms[2]) + all.norms[3]);
@@ -301,9 +344,9 @@ static bg_outfeed *open_outfeed(const bg_outfeed_options *options)
 /* A row an update; beside losses only in sums of them. */
 static void test_outfeeds(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_options options = make_options();
-    bg_outfeed_options asked = bg_outfeed_options_default();
+    bg_outfeed_options asked = bg_outfeed_options_defaults();
     bg_outfeed *alone, *sums, *mixed;
     bg_error error = {0};
     float norm, loss;
@@ -311,9 +354,12 @@ static void test_outfeeds(void **state)
     rig r;
 
     (void)state;
-    options.device_iterations = 4;
-    options.strategy = BG_STRATEGY_PIPELINED;
-    open_rig(&r, test_model_at(0), &optimiser, &options);
+#ifdef TEST_RANKS
+    skip(); /* rows are of the rank that makes them */
+#endif
+    options.execution.device_iterations = 4;
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    open_rig(&r, test_model_at(0), &optimizer, &options);
     asked.structure = "gradient_norm";
     alone = open_outfeed(&asked);
     asked.structure = "{loss, gradient_norm}";
@@ -344,7 +390,7 @@ static void test_outfeeds(void **state)
 
 static void test_the_name_is_taken(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     const bg_options options = make_options();
     bg_error error = {0};
     bg_graph *graph;
@@ -355,7 +401,7 @@ static void test_the_name_is_taken(void **state)
     require(bg_graph_create(&graph, &error), &error);
     loss = test_model_at(0)->build(graph, MICRO_BATCH);
     bg_graph_output(graph, "gradient_norm", loss);
-    assert_int_equal(bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "output `gradient_norm` exists already"));
     bg_graph_destroy(graph);
 }
@@ -366,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_it_is_how_far_weights_move),
         cmocka_unit_test(test_every_strategy),
         cmocka_unit_test(test_a_bound_comes_after),
+        cmocka_unit_test(test_no_numbers_in_pieces),
         cmocka_unit_test(test_modes),
         cmocka_unit_test(test_outfeeds),
         cmocka_unit_test(test_the_name_is_taken),

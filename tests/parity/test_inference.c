@@ -33,7 +33,7 @@ static void require(bg_status status, const bg_error *error, const char *what)
 static bg_value look_up(bg_graph *graph, const char *name, bg_value ids)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, WIDTH, WIDTH);
-    const bg_initialiser normal = {BG_INITIALISE_NORMAL, 0.0, 1.0};
+    const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};
 
     return bg_embedding(graph, name, bg_graph_parameter(graph, name, &type, &normal), ids, -1);
 }
@@ -91,11 +91,11 @@ static bg_options options_of(const manner *way)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = way->strategy;
-    options.schedule = way->schedule;
-    options.stages = way->stages;
-    options.cores = 2;
-    options.wait_limit_s = 60;
+    options.execution.strategy = way->strategy;
+    options.execution.schedule = way->schedule;
+    options.execution.stages = way->stages;
+    options.execution.cores = 2;
+    options.execution.wait_limit_s = 60;
     return options;
 }
 
@@ -103,16 +103,16 @@ static bg_options options_of(const manner *way)
 static bg_session *train(bg_plan **out_plan, const data *d)
 {
     const manner pipeline = {BG_STRATEGY_PIPELINED, "interleaved", "B1|B2|B3|B4"};
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_options options = options_of(&pipeline);
     bg_session *session = NULL;
     bg_graph *graph = NULL;
     bg_error error = {0};
 
-    options.gradient_accumulation = BATCHES;
-    options.seed = 42;
+    options.execution.gradient_accumulation = BATCHES;
+    options.numerics.seed = 42;
     require(bg_graph_create(&graph, &error), &error, "training");
-    require(bg_plan_create_training(graph, build(graph), &optimiser, &options, out_plan, &error), &error, "training");
+    require(bg_plan_create_training(graph, build(graph), &optimizer, &options, out_plan, &error), &error, "training");
     bg_graph_destroy(graph);
     require(bg_session_create(*out_plan, NULL, &session, &error), &error, "training");
     for (int i = 0; i < 3; i++)
@@ -177,9 +177,9 @@ static void evaluate(const manner *way, bg_weights *weights, const data *d, metr
     bg_error error = {0};
 
     memset(out, 0, sizeof *out);
-    options.device_iterations = BATCHES;
-    options.output_requests = requests;
-    options.output_request_count = sizeof requests / sizeof requests[0];
+    options.execution.device_iterations = BATCHES;
+    options.reporting.output_requests = requests;
+    options.reporting.output_request_count = sizeof requests / sizeof requests[0];
     require(bg_graph_create(&graph, &error), &error, what);
     build(graph);
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error, what);
@@ -248,8 +248,9 @@ static void test_metrics_of_every_stage(void **state)
     }
     for (uint32_t g = 1; bg_schedule_generator_at(g) != NULL; g++) {
         manner each = {BG_STRATEGY_PIPELINED, bg_schedule_generator_at(g)->name, "B1|B2|B3|B4"};
-        if (bg_strategy_find(each.schedule, &each.strategy))
-            each.schedule = NULL;
+        int strategy;
+        if (bg_option_value_find("strategy", each.schedule, &strategy))
+            each.strategy = (bg_strategy)strategy, each.schedule = NULL;
         evaluate(&each, weights, &d, &found, bg_schedule_generator_at(g)->name);
         if (memcmp(&found, &expected, sizeof found) != 0)
             fail_msg("%s: other bits than on a single device", bg_schedule_generator_at(g)->name);

@@ -31,7 +31,7 @@ typedef struct way {
     bg_strategy strategy;
     const char *schedule;
     uint32_t replicas;
-    bool scales; /* the loss's scale adapts itself: the optimiser's numbers go through an op */
+    bool scales; /* the loss's scale adapts itself: the optimizer's numbers go through an op */
 } way;
 
 static const way ways[] = {
@@ -40,20 +40,20 @@ static const way ways[] = {
     {BG_STRATEGY_PHASED, NULL, 2, false},
 };
 
-static bg_session *open_session(const way *w, const bg_optimiser *optimiser, uint32_t iterations, bg_plan **out_plan)
+static bg_session *open_session(const way *w, const bg_optimizer *optimizer, uint32_t iterations, bg_plan **out_plan)
 {
     bg_options options = bg_options_defaults();
     bg_session *session = NULL;
     bg_error error = {0};
 
-    options.strategy = w->strategy;
-    options.schedule = w->schedule;
-    options.replicas = w->replicas;
-    options.auto_loss_scaling.enabled = w->scales;
-    options.gradient_accumulation = MICRO_BATCHES;
-    options.device_iterations = iterations;
-    options.wait_limit_s = 60;
-    *out_plan = test_train_plan(test_model_at(0), MICRO_BATCH, optimiser, &options, "rates");
+    options.execution.strategy = w->strategy;
+    options.execution.schedule = w->schedule;
+    options.replicas.count = w->replicas;
+    options.numerics.auto_loss_scaling.enabled = w->scales;
+    options.execution.gradient_accumulation = MICRO_BATCHES;
+    options.execution.device_iterations = iterations;
+    options.execution.wait_limit_s = 60;
+    *out_plan = test_train_plan(test_model_at(0), MICRO_BATCH, optimizer, &options, "rates");
     require(bg_session_create(*out_plan, NULL, &session, &error), &error);
     return session;
 }
@@ -86,13 +86,13 @@ static void expect_same_weights(bg_session *found, bg_session *wanted)
     }
 }
 
-static void compare(const way *w, const bg_optimiser *optimiser)
+static void compare(const way *w, const bg_optimizer *optimizer)
 {
     void *room[8] = {NULL};
     const void *inputs[8];
     bg_plan *single_plan, *whole_plan;
-    bg_session *single = open_session(w, optimiser, 1, &single_plan);
-    bg_session *whole = open_session(w, optimiser, UPDATES, &whole_plan);
+    bg_session *single = open_session(w, optimizer, 1, &single_plan);
+    bg_session *whole = open_session(w, optimizer, UPDATES, &whole_plan);
     bg_run run = {.inputs = inputs, .learning_rates = rates};
     bg_error error = {0};
 
@@ -104,9 +104,9 @@ static void compare(const way *w, const bg_optimiser *optimiser)
     fill_inputs(whole, UPDATES, 0, room, inputs);
     require(bg_session_execute(whole, &run, NULL, &error), &error);
     expect_same_weights(whole, single);
-    /* Afterwards the rate that was set holds again. */
+    /* Afterward the rate that was set holds again. */
     run = (bg_run){.inputs = inputs, .iterations = 1};
-    require(bg_session_set_learning_rate(single, optimiser->learning_rate, &error), &error);
+    require(bg_session_set_learning_rate(single, optimizer->learning_rate, &error), &error);
     require(bg_session_execute(single, &run, NULL, &error), &error);
     require(bg_session_execute(whole, &run, NULL, &error), &error);
     expect_same_weights(whole, single);
@@ -120,11 +120,11 @@ static void compare(const way *w, const bg_optimiser *optimiser)
 
 static void test_every_strategy(void **state)
 {
-    const bg_optimiser optimisers[] = {bg_adamw(0.003), bg_lamb(0.003), bg_sgd(0.003), bg_rmsprop(0.003)};
+    const bg_optimizer optimizers[] = {bg_adamw(0.003), bg_lamb(0.003), bg_sgd(0.003), bg_rmsprop(0.003)};
 
     (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-        compare(&ways[i], &optimisers[i % 4]);
+        compare(&ways[i], &optimizers[i % 4]);
 }
 
 static void refuse(bg_session *session, const bg_run *run, const char *part)
@@ -138,12 +138,12 @@ static void refuse(bg_session *session, const bg_run *run, const char *part)
 
 static void test_refused(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.003);
+    const bg_optimizer optimizer = bg_sgd(0.003);
     const double bad[UPDATES] = {0.01, 0.01, -0.5, 0.01}, worse[UPDATES] = {INFINITY, 0.0, 0.0, 0.0};
     void *room[8] = {NULL};
     const void *inputs[8];
     bg_plan *plan;
-    bg_session *session = open_session(&ways[0], &optimiser, UPDATES, &plan);
+    bg_session *session = open_session(&ways[0], &optimizer, UPDATES, &plan);
 
     (void)state;
     fill_inputs(session, UPDATES, 0, room, inputs);

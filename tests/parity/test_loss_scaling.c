@@ -1,6 +1,6 @@
 /*
  * test_loss_scaling.c: a scale of the loss that is a power of two changes no bit of float32 training, whatever runs it,
- * whatever the optimiser and however gradients are accumulated and bounded. Another scale rounds, so it is there.
+ * whatever the optimizer and however gradients are accumulated and bounded. Another scale rounds, so it is there.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,70 +39,70 @@ static bg_options make_options(const way *w, double scaling)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = w->strategy;
-    options.schedule = w->schedule;
-    options.replicas = w->replicas;
-    options.accumulation = w->accumulation;
-    options.max_gradient_norm = w->clip;
-    options.recompute = w->recompute;
-    options.offload_optimiser = w->offload;
-    options.gradient_accumulation = 5;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 7;
-    options.wait_limit_s = 60;
-    options.loss_scaling = scaling;
+    options.execution.strategy = w->strategy;
+    options.execution.schedule = w->schedule;
+    options.replicas.count = w->replicas;
+    options.numerics.accumulation = w->accumulation;
+    options.numerics.max_gradient_norm = w->clip;
+    options.memory.recompute = w->recompute;
+    options.memory.offload_optimizer = w->offload;
+    options.execution.gradient_accumulation = 5;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 7;
+    options.execution.wait_limit_s = 60;
+    options.numerics.loss_scaling = scaling;
     return options;
 }
 
-static test_result train(const test_model *model, const way *w, const bg_optimiser *optimiser, double scaling)
+static test_result train(const test_model *model, const way *w, const bg_optimizer *optimizer, double scaling)
 {
     const bg_options options = make_options(w, scaling);
     char what[128];
 
-    snprintf(what, sizeof what, "%s, %s, %s, scaling %g", model->name, bg_strategy_name(w->strategy),
-             bg_accumulation_name(w->accumulation), scaling);
-    return test_train(model, MICRO_BATCH, optimiser, &options, NULL, 0, UPDATES, what);
+    snprintf(what, sizeof what, "%s, %s, %s, scaling %g", model->name, bg_option_value_name("strategy", w->strategy),
+             bg_option_value_name("accumulation", w->accumulation), scaling);
+    return test_train(model, MICRO_BATCH, optimizer, &options, NULL, 0, UPDATES, what);
 }
 
-static void expect_same(const test_model *model, const way *w, const bg_optimiser *optimiser, double scaling)
+static void expect_same(const test_model *model, const way *w, const bg_optimizer *optimizer, double scaling)
 {
-    const test_result expected = train(model, w, optimiser, 1.0);
+    const test_result expected = train(model, w, optimizer, 1.0);
 
-    test_train_expect(train(model, w, optimiser, scaling), &expected, model->name);
+    test_train_expect(train(model, w, optimizer, scaling), &expected, model->name);
     free(expected.bytes);
 }
 
 static void test_every_strategy(void **state)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     const unsigned step = getenv("BRIGADE_TEST_QUICK") != NULL ? 3 : getenv("BRIGADE_TEST_ALL") == NULL ? 2 : 1;
     (void)state;
 
     for (unsigned m = 0; test_model_at(m) != NULL; m++)
         for (unsigned w = m % step; w < sizeof ways / sizeof ways[0]; w += step)
-            expect_same(test_model_at(m), &ways[w], &optimiser, (m + w) % 2 == 0 ? 4096.0 : 0x1p-20);
+            expect_same(test_model_at(m), &ways[w], &optimizer, (m + w) % 2 == 0 ? 4096.0 : 0x1p-20);
 }
 
 /* Momentum and Adam's moments are those of gradients without the scale. */
-static void test_every_optimiser(void **state)
+static void test_every_optimizer(void **state)
 {
-    bg_optimiser optimisers[] = {bg_sgd(0.05),      bg_sgd(0.05),  bg_adam(0.003),   bg_adamw(0.003),  bg_adamax(0.003),
+    bg_optimizer optimizers[] = {bg_sgd(0.05),      bg_sgd(0.05),  bg_adam(0.003),   bg_adamw(0.003),  bg_adamax(0.003),
                                  bg_rmsprop(0.003), bg_lamb(0.01), bg_adadelta(1.0), bg_adagrad(0.01), bg_sgd(0.05)};
     (void)state;
 
-    optimisers[1].momentum = 0.9;
-    optimisers[5].momentum = 0.9, optimisers[5].tf_variant = true;
-    optimisers[9].momentum = 0.9, optimisers[9].combined = true, optimisers[9].velocity_scaling = 3.0;
-    for (size_t i = 0; i < sizeof optimisers / sizeof optimisers[0]; i++)
-        expect_same(test_model_at(0), &ways[2], &optimisers[i], 4096.0);
+    optimizers[1].momentum = 0.9;
+    optimizers[5].momentum = 0.9, optimizers[5].tf_variant = true;
+    optimizers[9].momentum = 0.9, optimizers[9].combined = true, optimizers[9].velocity_scaling = 3.0;
+    for (size_t i = 0; i < sizeof optimizers / sizeof optimizers[0]; i++)
+        expect_same(test_model_at(0), &ways[2], &optimizers[i], 4096.0);
 }
 
 /* Three is no power of two: other last bits, and nothing more. */
 static void test_the_scale_is_there(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.05);
-    const test_result plain = train(test_model_at(3), &ways[0], &optimiser, 1.0);
-    const test_result scaled = train(test_model_at(3), &ways[0], &optimiser, 3.0);
+    const bg_optimizer optimizer = bg_sgd(0.05);
+    const test_result plain = train(test_model_at(3), &ways[0], &optimizer, 1.0);
+    const test_result scaled = train(test_model_at(3), &ways[0], &optimizer, 3.0);
     (void)state;
 
     assert_int_equal(plain.size, scaled.size);
@@ -122,7 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_strategy),
-        cmocka_unit_test(test_every_optimiser),
+        cmocka_unit_test(test_every_optimizer),
         cmocka_unit_test(test_the_scale_is_there),
     };
 

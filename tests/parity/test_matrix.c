@@ -40,31 +40,31 @@ static const struct {
 static void keep_all(bg_options *options)
 {
     for (int i = 0; i < BG_LOCATION_COUNT; i++)
-        options->locations[i].place = BG_PLACE_DEVICE;
+        options->memory.locations[i].place = BG_PLACE_DEVICE;
 }
 
-static void offload_optimiser(bg_options *options)
+static void offload_optimizer(bg_options *options)
 {
-    options->offload_optimiser = true;
+    options->memory.offload_optimizer = true;
 }
 
 static void offload_activations(bg_options *options)
 {
-    options->locations[BG_LOCATION_ACTIVATIONS].place = BG_PLACE_REMOTE;
+    options->memory.locations[BG_LOCATION_ACTIVATIONS].place = BG_PLACE_REMOTE;
 }
 
 static void offload_all(bg_options *options)
 {
     for (int i = 0; i < BG_LOCATION_COUNT; i++)
-        options->locations[i].place = BG_PLACE_REMOTE;
-    options->io_threads = 1;
+        options->memory.locations[i].place = BG_PLACE_REMOTE;
+    options->execution.io_threads = 1;
 }
 
 static const struct {
     const char *name;
     void (*set)(bg_options *options);
 } memories[] = {{"all on the device", keep_all},
-                {"optimiser's state remote", offload_optimiser},
+                {"optimizer's state remote", offload_optimizer},
                 {"activations remote", offload_activations},
                 {"all remote", offload_all}};
 
@@ -106,26 +106,26 @@ static void choose_stages(const cell *c, const bg_schedule_generator *generator,
 {
     static const char *const line[] = {"B1,B2,B3,B4", "B1,B2|B3,B4", "B1|B2,B3|B4", "B1|B2|B3|B4"};
 
-    options->stages = text;
-    if (options->strategy == BG_STRATEGY_SINGLE)
-        options->stages = NULL;
-    else if (options->strategy == BG_STRATEGY_PHASED)
-        options->stages = phases_of(c->devices, &options->phases_parallel);
+    options->execution.stages = text;
+    if (options->execution.strategy == BG_STRATEGY_SINGLE)
+        options->execution.stages = NULL;
+    else if (options->execution.strategy == BG_STRATEGY_PHASED)
+        options->execution.stages = phases_of(c->devices, &options->execution.phases_parallel);
     else if (generator->placement == BG_PLACEMENT_LINE)
-        options->stages = c->model == 4 ? branches_of(generator->name, c->devices) : line[c->devices - 1];
+        options->execution.stages = c->model == 4 ? branches_of(generator->name, c->devices) : line[c->devices - 1];
     else { /* two stages a device, as the schedule places them */
         snprintf(text, size, "auto-ops:%u", 2 * c->devices);
-        options->device_count = c->devices;
+        options->execution.device_count = c->devices;
     }
 }
 
-/* Another one for each model: what updates do with memory depends on the optimiser, not on the model. */
-static bg_optimiser choose_optimiser(uint32_t model)
+/* Another one for each model: what updates do with memory depends on the optimizer, not on the model. */
+static bg_optimizer choose_optimizer(uint32_t model)
 {
-    bg_optimiser optimisers[] = {bg_adamw(0.003), bg_lamb(0.01), bg_adamw(0.003), bg_rmsprop(0.002), bg_adamax(0.003)};
+    bg_optimizer optimizers[] = {bg_adamw(0.003), bg_lamb(0.01), bg_adamw(0.003), bg_rmsprop(0.002), bg_adamax(0.003)};
 
-    optimisers[3].centred = true, optimisers[3].momentum = 0.9;
-    return optimisers[model % (sizeof optimisers / sizeof optimisers[0])];
+    optimizers[3].centered = true, optimizers[3].momentum = 0.9;
+    return optimizers[model % (sizeof optimizers / sizeof optimizers[0])];
 }
 
 /* ---- a cell ---- */
@@ -133,46 +133,50 @@ static bg_optimiser choose_optimiser(uint32_t model)
 static void run_cell(const cell *c, const test_result *expected)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_at(c->generator);
-    const bg_optimiser optimiser = choose_optimiser(c->model);
+    const bg_optimizer optimizer = choose_optimizer(c->model);
     const test_model *model = test_model_at(c->model);
     bg_options options = bg_options_defaults();
     char what[256], stages[32] = "";
+    int strategy = BG_STRATEGY_PIPELINED;
 
-    options.strategy = BG_STRATEGY_PIPELINED;
-    bg_strategy_find(generator->name, &options.strategy);
-    options.schedule = generator->name;
+    bg_option_value_find("strategy", generator->name, &strategy);
+    options.execution.strategy = (bg_strategy)strategy;
+    options.execution.schedule = generator->name;
+    options.execution.separate_loss = (c->repeat + c->memory + c->devices) % 2 != 0;
     choose_stages(c, generator, &options, stages, sizeof stages);
-    options.recompute = repeats[c->repeat].recompute;
-    options.recompute_fraction = repeats[c->repeat].fraction;
-    options.recompute_order = repeats[c->repeat].order;
+    options.memory.recompute = repeats[c->repeat].recompute;
+    options.memory.recompute_fraction = repeats[c->repeat].fraction;
+    options.memory.recompute_order = repeats[c->repeat].order;
     memories[c->memory].set(&options);
-    options.cores = c->cores;
-    options.device_iterations = c->cores == 1 ? count_updates() : count_updates() / 2;
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 42;
-    options.wait_limit_s = 60;
-    options.trace = true; /* counts the bytes that are touched */
-    snprintf(what, sizeof what, "%s: %s, stages %s, %u devices, recompute %s %g %s, %s, %u cores", model->name,
-             generator->name, options.stages != NULL ? options.stages : "-", c->devices,
-             bg_recompute_name(options.recompute), options.recompute_fraction,
-             bg_recompute_order_name(options.recompute_order), memories[c->memory].name, c->cores);
-    test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, count_updates(), what), expected,
+    options.execution.cores = c->cores;
+    options.execution.device_iterations = c->cores == 1 ? count_updates() : count_updates() / 2;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 42;
+    options.execution.wait_limit_s = 60;
+    options.reporting.trace = true; /* counts the bytes that are touched */
+    snprintf(what, sizeof what, "%s: %s%s, stages %s, %u devices, recompute %s %g %s, %s, %u cores", model->name,
+             generator->name, options.execution.separate_loss ? ", loss apart" : "",
+             options.execution.stages != NULL ? options.execution.stages : "-", c->devices,
+             bg_option_value_name("recompute", options.memory.recompute), options.memory.recompute_fraction,
+             bg_option_value_name("recompute_order", options.memory.recompute_order), memories[c->memory].name,
+             c->cores);
+    test_train_expect(test_train(model, MICRO_BATCH, &optimizer, &options, NULL, 0, count_updates(), what), expected,
                       what);
 }
 
 static test_result train_single(uint32_t model)
 {
-    const bg_optimiser optimiser = choose_optimiser(model);
+    const bg_optimizer optimizer = choose_optimizer(model);
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.cores = 1;
-    options.gradient_accumulation = ACCUMULATION;
-    options.device_iterations = count_updates();
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 42;
-    return test_train(test_model_at(model), MICRO_BATCH, &optimiser, &options, NULL, 0, count_updates(), "single");
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.cores = 1;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.execution.device_iterations = count_updates();
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 42;
+    return test_train(test_model_at(model), MICRO_BATCH, &optimizer, &options, NULL, 0, count_updates(), "single");
 }
 
 /* ---- the product ---- */
@@ -241,15 +245,15 @@ static void test_branches(void **state)
 
 static size_t stash_and_all(const char *schedule, uint32_t micro_batches, uint32_t device, size_t *out_all)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     bg_options options = bg_options_defaults();
     bg_plan *plan;
     size_t stash;
 
-    options.schedule = schedule;
-    options.stages = "B1|B2|B3|B4";
-    options.gradient_accumulation = micro_batches;
-    plan = test_train_plan(test_model_at(1), MICRO_BATCH, &optimiser, &options, schedule);
+    options.execution.schedule = schedule;
+    options.execution.stages = "B1|B2|B3|B4";
+    options.execution.gradient_accumulation = micro_batches;
+    plan = test_train_plan(test_model_at(1), MICRO_BATCH, &optimizer, &options, schedule);
     stash = bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
     *out_all = bg_plan_device_bytes(plan, device);
     bg_plan_destroy(plan);

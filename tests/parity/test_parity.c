@@ -44,10 +44,10 @@ static void describe(const char *model, const cell *c, char *text, size_t size)
              "%s: strategy %s schedule %s stages %s offload %d cores %u device-iterations %u replicas %u%s%s "
              "accumulation %s "
              "accumulator %s clip %g",
-             model, bg_strategy_name(c->strategy), c->schedule != NULL ? c->schedule : "-",
+             model, bg_option_value_name("strategy", c->strategy), c->schedule != NULL ? c->schedule : "-",
              c->stages != NULL ? c->stages : "-", c->offload, c->cores, c->device_iterations, c->replicas,
              c->mapping != NULL ? " mapped" : "", c->parallel ? " parallel phases" : "",
-             bg_accumulation_name(c->accumulation), bg_dtype_name(c->accumulator), c->clip);
+             bg_option_value_name("accumulation", c->accumulation), bg_dtype_name(c->accumulator), c->clip);
 }
 
 static bool is_quick(void)
@@ -59,33 +59,34 @@ static bool is_quick(void)
 static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     const uint32_t updates = is_quick() ? QUICK_UPDATES : UPDATES;
     char what[256];
 
     describe(model->name, c, what, sizeof what);
-    options.strategy = c->strategy;
-    options.schedule = c->schedule;
-    options.stages = c->stages;
-    options.offload_optimiser = c->offload;
-    options.cores = c->cores;
-    options.device_mapping = c->mapping;
-    options.device_mapping_count = c->mapping != NULL ? 4 : 0;
-    options.phases_parallel = c->parallel;
-    options.replicas = c->replicas;
-    options.device_iterations = is_quick() && c->device_iterations > 1 ? QUICK_UPDATES / 2 : c->device_iterations;
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 42;
-    options.wait_limit_s = 60;
-    options.no_fusion = c->no_fusion;
-    options.accumulation = c->accumulation;
-    options.max_gradient_norm = c->clip;
+    options.execution.strategy = c->strategy;
+    options.execution.schedule = c->schedule;
+    options.execution.stages = c->stages;
+    options.memory.offload_optimizer = c->offload;
+    options.execution.cores = c->cores;
+    options.execution.device_mapping = c->mapping;
+    options.execution.device_mapping_count = c->mapping != NULL ? 4 : 0;
+    options.execution.phases_parallel = c->parallel;
+    options.replicas.count = c->replicas;
+    options.execution.device_iterations =
+        is_quick() && c->device_iterations > 1 ? QUICK_UPDATES / 2 : c->device_iterations;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 42;
+    options.execution.wait_limit_s = 60;
+    options.numerics.no_fusion = c->no_fusion;
+    options.numerics.accumulation = c->accumulation;
+    options.numerics.max_gradient_norm = c->clip;
     if (c->accumulator != BG_DTYPE_NONE) {
-        options.accumulator_type = BG_ACCUMULATOR_GIVEN;
-        options.accumulator_dtype = c->accumulator;
+        options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.numerics.accumulator_dtype = c->accumulator;
     }
-    return test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, updates, what);
+    return test_train(model, MICRO_BATCH, &optimizer, &options, NULL, 0, updates, what);
 }
 
 static void assert_same(const test_model *model, const cell *c, const test_result *expected)
@@ -158,6 +159,20 @@ static void test_tied(void **state)
 {
     (void)state;
     run_matrix(2, 1);
+}
+
+/* A tied embedding whose gradient is kept in rows. */
+static void test_rows(void **state)
+{
+    (void)state;
+    run_matrix(5, 1);
+}
+
+/* Kernels that meet as gradients of other ones; a mean that is divided by weights. */
+static void test_u_shape(void **state)
+{
+    (void)state;
+    run_matrix(6, 1);
 }
 
 static void test_fan(void **state)
@@ -271,10 +286,10 @@ static void test_fused_accumulation(void **state)
 /* The strategy that takes a schedule by its name. */
 static bg_strategy strategy_of(const char *schedule)
 {
-    bg_strategy strategy = BG_STRATEGY_PIPELINED;
+    int strategy = BG_STRATEGY_PIPELINED;
 
-    bg_strategy_find(schedule, &strategy);
-    return strategy;
+    bg_option_value_find("strategy", schedule, &strategy);
+    return (bg_strategy)strategy;
 }
 
 /* Every schedule that there is, placed as it places itself: on a line, in loops, folded; with W apart from B or not. */
@@ -428,7 +443,9 @@ int main(void)
         cmocka_unit_test(test_digits),
         cmocka_unit_test(test_residual),
         cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_fan),
+        cmocka_unit_test(test_u_shape),
         cmocka_unit_test(test_replicas_of_the_digits),
         cmocka_unit_test(test_replicas_of_the_tied_model),
         cmocka_unit_test(test_device_mappings),

@@ -1,6 +1,6 @@
 /*
  * test_random.c: random odd models, trained by sessions under random strategies, against the training graph evaluated
- * op by op with the same (reference) kernels: weights, optimiser state and losses are equal in bits.
+ * op by op with the same (reference) kernels: weights, optimizer state and losses are equal in bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include <brigade/session.h>
 
-#include "kernels/attributes.h"
+#include "kernels/optimizer/attributes.h"
 #include "ops/evaluate.h"
 #include "plan/plan.h"
 #include "support/random_model.h"
@@ -36,7 +36,7 @@ static void require(bg_status status, const bg_error *error, const char *what)
 
 static reference make_reference(const bgi_test_model *model, const bg_plan *plan, bg_weights *weights, const char *what)
 {
-    const bg_optimiser *o = &plan->optimiser;
+    const bg_optimizer *o = &plan->optimizer;
     const double hyper[BGI_HYPER_COUNT] = {[BGI_HYPER_LEARNING_RATE] = o->learning_rate,
                                            [BGI_HYPER_WEIGHT_DECAY] = o->weight_decay,
                                            [BGI_HYPER_BETA1] = o->beta1,
@@ -69,7 +69,7 @@ static reference make_reference(const bgi_test_model *model, const bg_plan *plan
 static void step_reference(reference *r, const bg_plan *plan, uint32_t step, const int32_t *labels, const float *rows,
                            const bg_value *inputs, uint8_t *losses, const char *what)
 {
-    bg_kernel_env env = {.seed = plan->options.seed, .step = step, .optimiser_step = step, .training = true};
+    bg_kernel_env env = {.seed = plan->options.numerics.seed, .step = step, .optimizer_step = step, .training = true};
     const size_t label_bytes = bg_type_size_bytes(&r->graph->values[inputs[0].id].type);
     const size_t row_bytes = bg_type_size_bytes(&r->graph->values[inputs[1].id].type);
     bg_error error = {0};
@@ -106,7 +106,7 @@ static void run_case(uint64_t seed)
     bgi_test_model model = bgi_test_random_model(seed);
     char stages[256], what[400];
     bg_options options = bgi_test_random_options(&model, seed, true, stages);
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     const bg_output_request request = {.output = "loss", .mode = BG_OUTPUT_ALL};
     const uint32_t samples = 5, width = 12;
     uint32_t batches;
@@ -117,14 +117,15 @@ static void run_case(uint64_t seed)
     uint64_t random = seed;
 
     snprintf(what, sizeof what, "seed %llu, %s %s, %s, %u micro-batches", (unsigned long long)seed,
-             bg_strategy_name(options.strategy), options.schedule != NULL ? options.schedule : "", stages,
-             options.gradient_accumulation);
-    options.output_requests = &request;
-    options.output_request_count = 1;
-    options.requests_only = true;
-    options.device_iterations = STEPS;
-    options.seed = seed;
-    require(bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, &error), &error, what);
+             bg_option_value_name("strategy", options.execution.strategy),
+             options.execution.schedule != NULL ? options.execution.schedule : "", stages,
+             options.execution.gradient_accumulation);
+    options.reporting.output_requests = &request;
+    options.reporting.output_request_count = 1;
+    options.reporting.requests_only = true;
+    options.execution.device_iterations = STEPS;
+    options.numerics.seed = seed;
+    require(bg_plan_create_training(model.graph, model.loss, &optimizer, &options, &plan, &error), &error, what);
     require(bg_session_create(plan, NULL, &session, &error), &error, what);
     r = make_reference(&model, plan, bg_session_weights(session), what);
     batches = STEPS * plan->micro_batches;

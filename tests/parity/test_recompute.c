@@ -42,7 +42,7 @@ static void mark_blocks(bg_graph *graph)
 
 static bg_plan *make_plan(const test_model *model, const bg_options *options, bool is_marked, const char *what)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
     bg_error error = {0};
     bg_graph *graph;
     bg_plan *plan = NULL;
@@ -52,7 +52,7 @@ static bg_plan *make_plan(const test_model *model, const bg_options *options, bo
     loss = model->build(graph, MICRO_BATCH);
     if (is_marked)
         mark_blocks(graph);
-    require(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), &error, what);
+    require(bg_plan_create_training(graph, loss, &optimizer, options, &plan, &error), &error, what);
     bg_graph_destroy(graph);
     return plan;
 }
@@ -82,15 +82,15 @@ static bg_options options_of(size_t way)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = ways[way].strategy;
-    options.schedule = ways[way].schedule;
-    options.stages = ways[way].stages;
-    options.device_iterations = UPDATES;
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 42;
-    options.cores = 2;
-    options.wait_limit_s = 60;
+    options.execution.strategy = ways[way].strategy;
+    options.execution.schedule = ways[way].schedule;
+    options.execution.stages = ways[way].stages;
+    options.execution.device_iterations = UPDATES;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 42;
+    options.execution.cores = 2;
+    options.execution.wait_limit_s = 60;
     return options;
 }
 
@@ -112,14 +112,15 @@ static unsigned run_matrix(unsigned model_index)
                 if (number++ % every != 0)
                     continue;
                 options = options_of(w);
-                options.recompute = choices[k].recompute;
-                options.recompute_fraction = choices[k].fraction;
-                options.recompute_order = (bg_recompute_order)order;
+                options.memory.recompute = choices[k].recompute;
+                options.memory.recompute_fraction = choices[k].fraction;
+                options.memory.recompute_order = (bg_recompute_order)order;
                 snprintf(what, sizeof what, "%s, way %zu, %s %g%s, %s", model->name, w,
-                         bg_recompute_name(choices[k].recompute), choices[k].fraction,
-                         choices[k].is_marked ? " marked" : "", bg_recompute_order_name(options.recompute_order));
+                         bg_option_value_name("recompute", choices[k].recompute), choices[k].fraction,
+                         choices[k].is_marked ? " marked" : "",
+                         bg_option_value_name("recompute_order", options.memory.recompute_order));
                 plan = make_plan(model, &options, choices[k].is_marked, what);
-                repeating += bg_plan_summarise(plan).recomputed_op_count > 0;
+                repeating += bg_plan_summarize(plan).recomputed_op_count > 0;
                 test_train_expect(test_train_run(plan, &options, NULL, 0, RUNS * UPDATES, what), &expected, what);
             }
     free(expected.bytes);
@@ -161,12 +162,12 @@ static void test_random_models(void **state)
             if (bgi_test_random_below(&random, 5) == 0)
                 bg_graph_checkpoint(model.graph, (bg_value){(uint32_t)v});
         for (int recompute = BG_RECOMPUTE_STAGE; recompute <= BG_RECOMPUTE_FRACTION; recompute++) {
-            options.recompute = (bg_recompute)recompute;
-            options.recompute_order = (bg_recompute_order)bgi_test_random_below(&random, 2);
-            options.recompute_fraction = bgi_test_random_below(&random, 11) / 10.0;
+            options.memory.recompute = (bg_recompute)recompute;
+            options.memory.recompute_order = (bg_recompute_order)bgi_test_random_below(&random, 2);
+            options.memory.recompute_fraction = bgi_test_random_below(&random, 11) / 10.0;
             snprintf(what, sizeof what, "random model %llu, %s %g, %s", (unsigned long long)seed,
-                     bg_recompute_name(options.recompute), options.recompute_fraction,
-                     bg_recompute_order_name(options.recompute_order));
+                     bg_option_value_name("recompute", options.memory.recompute), options.memory.recompute_fraction,
+                     bg_option_value_name("recompute_order", options.memory.recompute_order));
             bgi_test_check_training(model.graph, model.loss, &options, what);
         }
         bg_graph_destroy(model.graph);

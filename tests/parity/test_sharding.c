@@ -1,5 +1,5 @@
 /*
- * test_sharding.c: replicas that keep and update a piece of the optimiser's state each end with the bits of replicas
+ * test_sharding.c: replicas that keep and update a piece of the optimizer's state each end with the bits of replicas
  * that keep all of it, in 1/R of the memory.
  */
 #include <stdarg.h>
@@ -18,21 +18,21 @@
 #include "runtime/weights.h"
 #include "support/train.h"
 
-enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMISERS = 12 };
+enum { UPDATES = 6, ACCUMULATION = 3, MICRO_BATCH = 4, OPTIMIZERS = 12 };
 
-static bg_optimiser optimiser_at(unsigned index)
+static bg_optimizer optimizer_at(unsigned index)
 {
-    bg_optimiser optimisers[OPTIMISERS] = {bg_adamw(0.003), bg_adam(0.002),   bg_sgd(0.05),      bg_sgd(0.05),
+    bg_optimizer optimizers[OPTIMIZERS] = {bg_adamw(0.003), bg_adam(0.002),   bg_sgd(0.05),      bg_sgd(0.05),
                                            bg_sgd(0.1),     bg_adamax(0.003), bg_rmsprop(0.002), bg_lamb(0.01),
                                            bg_lamb(0.01),   bg_adagrad(0.01), bg_adadelta(1),    bg_sgd(0.05)};
 
-    optimisers[1].weight_decay = 0.1;
-    optimisers[2].momentum = 0.9, optimisers[2].nesterov = true;
-    optimisers[3].momentum = 0.8, optimisers[3].dampening = 0.1, optimisers[3].weight_decay = 0.01;
-    optimisers[6].centred = true, optimisers[6].momentum = 0.9;
-    optimisers[8].max_weight_norm = 0.5, optimisers[8].uncorrected = true;
-    optimisers[11].momentum = 0.9, optimisers[11].combined = true, optimisers[11].velocity_scaling = 0.7;
-    return optimisers[index];
+    optimizers[1].weight_decay = 0.1;
+    optimizers[2].momentum = 0.9, optimizers[2].nesterov = true;
+    optimizers[3].momentum = 0.8, optimizers[3].dampening = 0.1, optimizers[3].weight_decay = 0.01;
+    optimizers[6].centered = true, optimizers[6].momentum = 0.9;
+    optimizers[8].max_weight_norm = 0.5, optimizers[8].uncorrected = true;
+    optimizers[11].momentum = 0.9, optimizers[11].combined = true, optimizers[11].velocity_scaling = 0.7;
+    return optimizers[index];
 }
 
 typedef struct way {
@@ -50,60 +50,61 @@ static bg_options options_for(const way *w, uint32_t replicas, uint32_t cores)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = w->strategy;
-    options.schedule = w->schedule;
-    options.stages = w->stages;
-    options.replicas = replicas;
-    options.cores = cores;
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 11;
-    options.wait_limit_s = 60;
+    options.execution.strategy = w->strategy;
+    options.execution.schedule = w->schedule;
+    options.execution.stages = w->stages;
+    options.replicas.count = replicas;
+    options.execution.cores = cores;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 11;
+    options.execution.wait_limit_s = 60;
     return options;
 }
 
 static void shard(bg_options *options, size_t minimum)
 {
-    options->locations[BG_LOCATION_STATE].sharded = true;
-    options->locations[BG_LOCATION_STATE].minimum_elements_sharded = minimum;
-    options->locations[BG_LOCATION_ACCUMULATORS].sharded = true;
-    options->locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = minimum;
+    options->memory.locations[BG_LOCATION_STATE].sharded = true;
+    options->memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = minimum;
+    options->memory.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    options->memory.locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = minimum;
 }
 
 /* ---- the same bits ---- */
 
 /* Every way of running, sharded, offloaded or not, against one device with whole state. */
-static void run_matrix(unsigned model_index, unsigned optimiser_index)
+static void run_matrix(unsigned model_index, unsigned optimizer_index)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
     const test_model *model = test_model_at(model_index);
-    const bg_optimiser optimiser = optimiser_at(optimiser_index);
+    const bg_optimizer optimizer = optimizer_at(optimizer_index);
     const uint32_t updates = is_quick ? UPDATES / 2 : UPDATES;
-    unsigned number = model_index + optimiser_index;
+    unsigned number = model_index + optimizer_index;
 
     for (uint32_t replicas = 2; replicas <= 4; replicas++) {
         const bg_options whole = options_for(&ways[0], replicas, 1);
         const test_result expected =
-            test_train(model, MICRO_BATCH, &optimiser, &whole, NULL, 0, updates, "whole state on one device");
+            test_train(model, MICRO_BATCH, &optimizer, &whole, NULL, 0, updates, "whole state on one device");
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
             for (int offload = 0; offload < 2; offload++) {
                 bg_options options = options_for(&ways[w], replicas, 1 + number % 3);
                 char what[160];
                 if (number++ % 5 != 0 && is_quick)
                     continue;
-                options.offload_optimiser = offload != 0;
+                options.memory.offload_optimizer = offload != 0;
                 /* Weights in a window are gathered there, and stored after that. */
                 for (int k = 0; offload != 0 && number % 3 != 0 && k < BG_LOCATION_COUNT; k++)
-                    options.locations[k].place = BG_PLACE_REMOTE;
-                options.locations[BG_LOCATION_WEIGHTS].sharded = offload != 0 && number % 3 == 1;
-                options.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = number % 4 == 0 ? 50 : 1;
-                options.io_threads = (int32_t)(number / 2 % 4) - 1;
-                options.phase_liveness = (bg_phase_liveness)(number / 3 % 4);
-                options.device_iterations = number % 2 == 0 ? 3 : 1;
+                    options.memory.locations[k].place = BG_PLACE_REMOTE;
+                options.memory.locations[BG_LOCATION_WEIGHTS].sharded = offload != 0 && number % 3 == 1;
+                options.memory.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = number % 4 == 0 ? 50 : 1;
+                options.execution.io_threads = (int32_t)(number / 2 % 4) - 1;
+                options.memory.phase_liveness = (bg_phase_liveness)(number / 3 % 4);
+                options.execution.device_iterations = number % 2 == 0 ? 3 : 1;
                 shard(&options, number % 4 == 0 ? 50 : 1);
-                snprintf(what, sizeof what, "%s, optimiser %u, way %zu, offload %d, %u replicas", model->name,
-                         optimiser_index, w, offload, replicas);
-                test_train_expect(test_train(model, MICRO_BATCH, &optimiser, &options, NULL, 0, updates, what),
+                options.replicas.reduce_time = number % 7 < 3 ? BG_REDUCE_IN_UPDATE : BG_REDUCE_IN_BACKWARD;
+                snprintf(what, sizeof what, "%s, optimizer %u, way %zu, offload %d, %u replicas", model->name,
+                         optimizer_index, w, offload, replicas);
+                test_train_expect(test_train(model, MICRO_BATCH, &optimizer, &options, NULL, 0, updates, what),
                                   &expected, what);
             }
         free(expected.bytes);
@@ -121,15 +122,15 @@ static void test_convolutions(void **state)
 static void test_tied_weights(void **state)
 {
     (void)state;
-    for (unsigned optimiser = 0; optimiser < OPTIMISERS; optimiser++)
-        run_matrix(2, optimiser);
+    for (unsigned optimizer = 0; optimizer < OPTIMIZERS; optimizer++)
+        run_matrix(2, optimizer);
 }
 
 static void test_perceptron(void **state)
 {
     (void)state;
-    for (unsigned optimiser = 0; optimiser < OPTIMISERS; optimiser++)
-        run_matrix(3, optimiser);
+    for (unsigned optimizer = 0; optimizer < OPTIMIZERS; optimizer++)
+        run_matrix(3, optimizer);
 }
 
 /* ---- state comes and goes whole ---- */
@@ -148,7 +149,7 @@ static void copy_weights(bg_weights *from, bg_weights **out)
 static test_result train_in_halves(bool first_pieces, bool second_pieces)
 {
     const test_model *model = test_model_at(2);
-    const bg_optimiser optimiser = optimiser_at(0);
+    const bg_optimizer optimizer = optimizer_at(0);
     bg_options options = options_for(&ways[2], 3, 2), more = options_for(&ways[3], 3, 2);
     bg_weights *weights = NULL, *loaded = NULL;
     test_result result;
@@ -158,11 +159,11 @@ static test_result train_in_halves(bool first_pieces, bool second_pieces)
     if (second_pieces)
         shard(&more, 1);
     assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
-    result = test_train(model, MICRO_BATCH, &optimiser, &options, weights, 0, 3, "first half");
+    result = test_train(model, MICRO_BATCH, &optimizer, &options, weights, 0, 3, "first half");
     free(result.bytes);
     copy_weights(weights, &loaded);
     loaded->step = 3;
-    result = test_train(model, MICRO_BATCH, &optimiser, &more, loaded, 3, 6, "second half");
+    result = test_train(model, MICRO_BATCH, &optimizer, &more, loaded, 3, 6, "second half");
     bg_weights_destroy(weights);
     bg_weights_destroy(loaded);
     return result;
@@ -190,7 +191,7 @@ static size_t align_line(size_t size)
 static void test_memory_is_a_share(void **state)
 {
     const test_model *model = test_model_at(0);
-    const bg_optimiser optimiser = optimiser_at(0);
+    const bg_optimizer optimizer = optimizer_at(0);
 
     (void)state;
     for (uint32_t replicas = 2; replicas <= 4; replicas++)
@@ -199,9 +200,9 @@ static void test_memory_is_a_share(void **state)
             size_t expected[4] = {0};
             uint32_t piece_count = 0;
             bg_plan *plan;
-            options.offload_optimiser = offload != 0;
+            options.memory.offload_optimizer = offload != 0;
             shard(&options, 8192);
-            plan = test_train_plan(model, MICRO_BATCH, &optimiser, &options, "memory");
+            plan = test_train_plan(model, MICRO_BATCH, &optimizer, &options, "memory");
             for (uint32_t v = 0; v < plan->variable_count; v++) {
                 const bgi_plan_variable *variable = &plan->variables[v];
                 const size_t count = (size_t)bg_type_element_count(&variable->type);
@@ -225,7 +226,7 @@ static void test_memory_is_a_share(void **state)
 /* Each replica's remote store has a piece of every weight, to the byte, and nothing is gathered on the devices. */
 static void test_weights_at_home_are_a_share(void **state)
 {
-    const bg_optimiser optimiser = optimiser_at(0);
+    const bg_optimizer optimizer = optimizer_at(0);
 
     (void)state;
     for (uint32_t replicas = 2; replicas <= 4; replicas++) {
@@ -234,11 +235,11 @@ static void test_weights_at_home_are_a_share(void **state)
         uint32_t piece_count = 0;
         bg_plan *plan;
         shard(&options, 1);
-        options.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
-        options.locations[BG_LOCATION_WEIGHTS].minimum_elements_remote = 1;
-        options.locations[BG_LOCATION_WEIGHTS].sharded = true;
-        options.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = 1;
-        plan = test_train_plan(test_model_at(0), MICRO_BATCH, &optimiser, &options, "weights at home");
+        options.memory.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
+        options.memory.locations[BG_LOCATION_WEIGHTS].minimum_elements_remote = 1;
+        options.memory.locations[BG_LOCATION_WEIGHTS].sharded = true;
+        options.memory.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = 1;
+        plan = test_train_plan(test_model_at(0), MICRO_BATCH, &optimizer, &options, "weights at home");
         for (uint32_t v = 0; v < plan->variable_count; v++) {
             const bgi_plan_variable *variable = &plan->variables[v];
             const size_t piece = ((size_t)bg_type_element_count(&variable->type) + replicas - 1) / replicas;
@@ -258,11 +259,126 @@ static void test_weights_at_home_are_a_share(void **state)
     }
 }
 
+/* ---- gradients that are reduced in the backward ---- */
+
+/* Everything remote, all replicas with pieces, each phase for itself. */
+static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time time)
+{
+    const way phased = {BG_STRATEGY_PHASED, NULL, "B1|B2|B3|B4"};
+    bg_options options = options_for(&phased, replicas, 2);
+
+    shard(&options, 1);
+    for (int k = 0; k < BG_LOCATION_COUNT; k++)
+        options.memory.locations[k].place = BG_PLACE_REMOTE;
+    options.memory.locations[BG_LOCATION_WEIGHTS].sharded = true;
+    options.memory.locations[BG_LOCATION_WEIGHTS].minimum_elements_sharded = 1;
+    options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    options.numerics.max_gradient_norm = norm;
+    options.replicas.reduce_time = time;
+    return options;
+}
+
+/* Both ways of summing end with the bits of one device that keeps everything, with clipping and without, for tied
+ * weights too, and whichever way a stage's visits cut its backward. */
+static void test_gradients_reduced_in_the_backward(void **state)
+{
+    const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
+    const bg_optimizer optimizer = optimizer_at(0);
+
+    (void)state;
+    for (unsigned m = 0; test_model_at(m) != NULL; m++)
+        for (uint32_t replicas = 2; replicas <= (is_quick ? 2 : 4); replicas++)
+            for (int clips = 0; clips < 2; clips++) {
+                const double norm = clips ? 0.02 : 0.0;
+                bg_options whole = options_for(&ways[0], replicas, 1);
+                test_result expected;
+                whole.numerics.max_gradient_norm = norm;
+                expected = test_train(test_model_at(m), MICRO_BATCH, &optimizer, &whole, NULL, 0, UPDATES, "whole");
+                for (int way_index = 0; way_index < 7; way_index++) {
+                    bg_options options =
+                        phased_options(replicas, norm, way_index == 1 ? BG_REDUCE_IN_UPDATE : BG_REDUCE_IN_BACKWARD);
+                    char what[96];
+                    if (way_index == 6) { /* sums go on beside the next phase */
+                        options.replicas.reduce_time = BG_REDUCE_BESIDE;
+                    } else if (way_index >= 4) {
+                        options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD;
+                        options.execution.io_threads = way_index - 4;
+                    } else if (way_index >= 2) { /* several stages a device: partial sums are stored between visits */
+                        options.execution.strategy = BG_STRATEGY_PIPELINED;
+                        options.execution.schedule = "grouped";
+                        options.execution.stages = way_index == 2 ? "B1@0|B2@1|B3@0|B4@1" : "B1|B2,B3|B4";
+                    }
+                    snprintf(what, sizeof what, "%s, %u replicas, norm %g, way %d", test_model_at(m)->name, replicas,
+                             norm, way_index);
+                    test_train_expect(
+                        test_train(test_model_at(m), MICRO_BATCH, &optimizer, &options, NULL, 0, UPDATES, what),
+                        &expected, what);
+                }
+                free(expected.bytes);
+            }
+}
+
+/* Position of an action in the first device's list; `index` of updates. */
+static uint32_t find_action(const bg_plan *plan, bg_action_kind kind, uint32_t stage, uint32_t index, bool is_last)
+{
+    const bg_action *actions = bg_schedule_actions(bg_plan_schedule(plan), 0);
+    uint32_t found = UINT32_MAX;
+
+    for (uint32_t i = 0; i < bg_schedule_action_count(bg_plan_schedule(plan), 0); i++)
+        if (actions[i].kind == kind && actions[i].stage == stage && actions[i].index == index &&
+            (found == UINT32_MAX || is_last))
+            found = i;
+    assert_int_not_equal(found, UINT32_MAX);
+    return found;
+}
+
+/* A replica's store has its piece of the gradients, which are loaded once, and each stage's are summed, and their
+ * squares taken, before the next one's backward. */
+static void test_gradients_at_home_are_a_share(void **state)
+{
+    const bg_optimizer optimizer = optimizer_at(0);
+
+    (void)state;
+    for (uint32_t replicas = 2; replicas <= 4; replicas++) {
+        const bg_options early = phased_options(replicas, 0.02, BG_REDUCE_IN_BACKWARD),
+                         late = phased_options(replicas, 0.02, BG_REDUCE_IN_UPDATE);
+        bg_plan *plan = test_train_plan(test_model_at(0), MICRO_BATCH, &optimizer, &early, "early");
+        bg_plan *other = test_train_plan(test_model_at(0), MICRO_BATCH, &optimizer, &late, "late");
+        size_t pieces = 0, whole = 0;
+        uint64_t loads = 0;
+        for (uint32_t v = 0; v < plan->variable_count; v++) {
+            const bgi_plan_variable *variable = &plan->variables[v];
+            const size_t count = (size_t)bg_type_element_count(&variable->type);
+            if (variable->role != BG_ROLE_ACCUMULATOR || count == 1) /* a total of counts stays on the device */
+                continue;
+            assert_int_equal(variable->piece_count, (count + replicas - 1) / replicas);
+            pieces += align_line(4 * ((count + replicas - 1) / replicas));
+            whole += align_line(4 * ((count + replicas - 1) / replicas * replicas));
+            loads += 4 * ((count + replicas - 1) / replicas);
+        }
+        assert_int_equal(bg_plan_remote_bytes(plan, 0, BG_LOCATION_ACCUMULATORS), pieces);
+        assert_int_equal(bg_plan_remote_bytes(other, 0, BG_LOCATION_ACCUMULATORS), whole);
+        assert_true(bg_plan_traffic_bytes(plan, 0, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS) <= loads);
+        assert_true(bg_plan_traffic_bytes(other, 0, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS) > 2 * loads);
+        for (uint32_t stage = 1; stage < 4; stage++) {
+            const uint32_t last = find_action(plan, BG_ACTION_BACKWARD, stage, 0, true);
+            const uint32_t reduce = find_action(plan, BG_ACTION_REDUCE, stage, 0, false);
+            const uint32_t squares = find_action(plan, BG_ACTION_UPDATE, stage, 0, false);
+            const uint32_t next = find_action(plan, BG_ACTION_BACKWARD, stage - 1, 0, false);
+            assert_true(last < reduce && reduce < squares && squares < next);
+            assert_true(find_action(other, BG_ACTION_REDUCE, stage, 0, false) >
+                        find_action(other, BG_ACTION_BACKWARD, 0, 0, true));
+        }
+        bg_plan_destroy(plan);
+        bg_plan_destroy(other);
+    }
+}
+
 static bg_value build_thirty(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 30);
     const bg_type w_type = bg_vector(BG_FLOAT32, 30);
-    const bg_initialiser normal = {BG_INITIALISE_NORMAL, 0.0, 1.0};
+    const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};
     const bg_value x = bg_graph_input(graph, "x", &x_type), w = bg_graph_parameter(graph, "w", &w_type, &normal);
     const bg_value loss = bg_mse_loss(graph, "loss", bg_multiply(graph, x, w), x, BG_LOSS_MEAN);
 
@@ -274,19 +390,19 @@ static bg_value build_thirty(bg_graph *graph, int64_t micro_batch)
 static void test_pieces_of_thirty(void **state)
 {
     const test_model model = {"thirty", build_thirty};
-    const bg_optimiser optimiser = optimiser_at(0);
+    const bg_optimizer optimizer = optimizer_at(0);
 
     (void)state;
     for (uint32_t replicas = 4; replicas <= 7; replicas += 3) {
         const bg_options whole = options_for(&ways[0], replicas, 1);
-        const test_result expected = test_train(&model, 2, &optimiser, &whole, NULL, 0, UPDATES, "whole");
+        const test_result expected = test_train(&model, 2, &optimizer, &whole, NULL, 0, UPDATES, "whole");
         bg_options options = whole;
         uint32_t seen = 0;
         bg_plan *plan;
         shard(&options, 30);
-        test_train_expect(test_train(&model, 2, &optimiser, &options, NULL, 0, UPDATES, "thirty"), &expected, "thirty");
+        test_train_expect(test_train(&model, 2, &optimizer, &options, NULL, 0, UPDATES, "thirty"), &expected, "thirty");
         free(expected.bytes);
-        plan = test_train_plan(&model, 2, &optimiser, &options, "thirty");
+        plan = test_train_plan(&model, 2, &optimizer, &options, "thirty");
         for (uint32_t v = 0; v < plan->variable_count; v++)
             if (plan->variables[v].role == BG_ROLE_STATE) {
                 assert_int_equal(plan->variables[v].piece_count, replicas == 4 ? 8 : 5);
@@ -297,32 +413,33 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
-/* The norm reads every gradient whole, and running means in float16 are summed and cut like any others. */
+/* The norm's squares are summed piece by piece, whoever has which, and running means in float16 are summed and cut like
+ * any others. Tensors of fewer than 30 elements stay whole. */
 static void test_clipped_pieces(void **state)
 {
-    const bg_optimiser optimiser = optimiser_at(0);
+    const bg_optimizer optimizer = optimizer_at(0);
 
     (void)state;
     for (unsigned m = 0; test_model_at(m) != NULL; m++) {
         bg_options options = options_for(&ways[0], 3, 1);
-        test_result plain = test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "plain");
+        test_result plain = test_train(test_model_at(m), MICRO_BATCH, &optimizer, &options, NULL, 0, UPDATES, "plain");
         test_result expected;
 
-        options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
-        options.accumulator_type = BG_ACCUMULATOR_GIVEN;
-        options.accumulator_dtype = BG_FLOAT16;
-        options.max_gradient_norm = 0.02;
-        expected = test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "whole");
+        options.numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+        options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.numerics.accumulator_dtype = BG_FLOAT16;
+        options.numerics.max_gradient_norm = 0.02;
+        expected = test_train(test_model_at(m), MICRO_BATCH, &optimizer, &options, NULL, 0, UPDATES, "whole");
         assert_memory_not_equal(expected.bytes, plain.bytes, expected.size);
         shard(&options, 30);
         for (size_t w = 0; w < 3; w++) {
-            options.strategy = ways[w].strategy;
-            options.schedule = ways[w].schedule;
-            options.stages = ways[w].stages;
-            options.offload_optimiser = w == 1;
-            options.recompute = w == 2 ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
+            options.execution.strategy = ways[w].strategy;
+            options.execution.schedule = ways[w].schedule;
+            options.execution.stages = ways[w].stages;
+            options.memory.offload_optimizer = w == 1;
+            options.memory.recompute = w == 2 ? BG_RECOMPUTE_STAGE : BG_RECOMPUTE_NONE;
             test_train_expect(
-                test_train(test_model_at(m), MICRO_BATCH, &optimiser, &options, NULL, 0, UPDATES, "clipped pieces"),
+                test_train(test_model_at(m), MICRO_BATCH, &optimizer, &options, NULL, 0, UPDATES, "clipped pieces"),
                 &expected, test_model_at(m)->name);
         }
         free(plain.bytes);
@@ -346,25 +463,37 @@ static void note(void *user, bg_log_level level, const char *text)
 
 static void test_one_replica_is_warned(void **state)
 {
-    const bg_optimiser optimiser = optimiser_at(0);
+    const bg_location_rule rule = {
+        .classes = 1u << BG_LOCATION_STATE, .pattern = "*", .location = {.place = BG_PLACE_DEVICE, .sharded = true}};
+    const bg_optimizer optimizer = optimizer_at(0);
     bg_options options = options_for(&ways[0], 1, 1);
     messages m = {{0}};
     bg_plan *plan;
 
     (void)state;
-    options.log = note;
-    options.log_user = &m;
+    options.reporting.log = note;
+    options.reporting.log_user = &m;
     shard(&options, 1);
-    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimiser, &options, "one replica");
+    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "one replica");
     assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 replica"));
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
+    /* Also when it is asked for of some tensors alone. */
+    options = options_for(&ways[0], 1, 1);
+    options.reporting.log = note;
+    options.reporting.log_user = &m;
+    options.memory.location_rules = &rule;
+    options.memory.location_rule_count = 1;
+    m = (messages){{0}};
+    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "one replica, a rule");
+    assert_non_null(strstr(m.text, "sharding over replicas has no effect: there is 1 replica"));
+    bg_plan_destroy(plan);
 }
 
-static void expect_refusal(bg_options *options, unsigned optimiser_index, const char *expected)
+static void expect_refusal(bg_options *options, unsigned optimizer_index, const char *expected)
 {
-    const bg_optimiser optimiser = optimiser_at(optimiser_index);
+    const bg_optimizer optimizer = optimizer_at(optimizer_index);
     bg_error error = {0};
     bg_graph *graph = NULL;
     bg_plan *plan = NULL;
@@ -372,7 +501,7 @@ static void expect_refusal(bg_options *options, unsigned optimiser_index, const 
 
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     loss = test_model_at(3)->build(graph, MICRO_BATCH);
-    assert_int_equal(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_plan_create_training(graph, loss, &optimizer, options, &plan, &error), BG_ERROR_INVALID);
     if (strstr(error.message, expected) == NULL)
         fail_msg("`%s` is not in `%s`", expected, error.message);
     bg_graph_destroy(graph);
@@ -383,31 +512,31 @@ static void test_refusals(void **state)
     bg_options options = options_for(&ways[0], 2, 1);
 
     (void)state;
-    options.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
+    options.memory.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
     expect_refusal(&options, 0, "activations are sharded and on the device");
-    options.strategy = BG_STRATEGY_PHASED; /* remote by default */
+    options.execution.strategy = BG_STRATEGY_PHASED; /* remote by default */
     expect_refusal(&options, 0, "no mesh of tensor-parallel replicas, which alone have some in common");
     options = options_for(&ways[0], 2, 1);
-    options.locations[BG_LOCATION_WEIGHTS].sharded = true;
+    options.memory.locations[BG_LOCATION_WEIGHTS].sharded = true;
     expect_refusal(&options, 0,
                    "on the device, where every forward and backward pass needs them whole; make them remote");
     options = options_for(&ways[0], 2, 1);
-    options.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
     expect_refusal(&options, 0, "shard the state too");
 }
 
 /* A piece of the gradients' sum is enough for an update in pieces; small tensors and the loss's count stay whole. */
-static void test_reductions_are_to_pieces(void **state)
+static void expect_reductions_to_pieces(double norm)
 {
-    const bg_optimiser optimiser = optimiser_at(4);
+    const bg_optimizer optimizer = optimizer_at(4);
     bg_options options = options_for(&ways[0], 4, 1);
     uint32_t reduced_pieces = 0, reduced_whole = 0, gathered = 0;
     bg_plan *plan;
 
-    (void)state;
     shard(&options, 100);
-    options.locations[BG_LOCATION_STATE].sharded = false; /* there is none */
-    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimiser, &options, "reductions");
+    options.memory.locations[BG_LOCATION_STATE].sharded = false; /* there is none */
+    options.numerics.max_gradient_norm = norm;
+    plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "reductions");
     for (uint32_t i = 0; i < plan->devices[0].instruction_count; i++) {
         const bgi_instruction *instruction = &plan->devices[0].instructions[i];
         for (uint32_t k = 0; k < instruction->reduced_count; k++) {
@@ -424,6 +553,14 @@ static void test_reductions_are_to_pieces(void **state)
     bg_plan_destroy(plan);
 }
 
+/* Also when the norm of all gradients is bounded. */
+static void test_reductions_are_to_pieces(void **state)
+{
+    (void)state;
+    expect_reductions_to_pieces(0.0);
+    expect_reductions_to_pieces(0.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +569,8 @@ int main(void)
         cmocka_unit_test(test_perceptron),
         cmocka_unit_test(test_state_saved_in_pieces_loads_whole_and_back),
         cmocka_unit_test(test_memory_is_a_share),
+        cmocka_unit_test(test_gradients_reduced_in_the_backward),
+        cmocka_unit_test(test_gradients_at_home_are_a_share),
         cmocka_unit_test(test_pieces_of_thirty),
         cmocka_unit_test(test_clipped_pieces),
         cmocka_unit_test(test_one_replica_is_warned),

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include <brigade/data.h>
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
 #include <brigade/session.h>
 
 #include <math.h>
@@ -38,7 +38,7 @@ static void require(bg_status status, const bg_error *error)
 static void train(bg_strategy strategy, const uint8_t *images, const uint8_t *labels, float *losses)
 {
     bg_options options = bg_options_defaults();
-    const bg_optimiser optimiser = bg_adamw(0.001);
+    const bg_optimizer optimizer = bg_adamw(0.001);
     bg_error error = {0};
     bg_graph *graph;
     bg_plan *plan;
@@ -47,13 +47,13 @@ static void train(bg_strategy strategy, const uint8_t *images, const uint8_t *la
     const void *inputs[2];
     void *outputs[8] = {0};
 
-    options.strategy = strategy;
-    options.device_iterations = (uint32_t)count_updates();
-    options.gradient_accumulation = ACCUMULATION;
-    options.output_mode = BG_OUTPUT_ALL;
+    options.execution.strategy = strategy;
+    options.execution.device_iterations = (uint32_t)count_updates();
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
     require(bg_graph_create(&graph, &error), &error);
     net = bg_convnet_build(graph, NULL);
-    require(bg_plan_create_training(graph, net.loss, &optimiser, &options, &plan, &error), &error);
+    require(bg_plan_create_training(graph, net.loss, &optimizer, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     inputs[bg_session_find_input(session, "images")] = images;
     inputs[bg_session_find_input(session, "labels")] = labels;
@@ -99,13 +99,13 @@ static void test_generated_digits(void **state)
 
 static void test_mnist(void **state)
 {
-    const char *const folders[] = {getenv("BRIGADE_DATA"), "data", "../shared/data"};
+    const char *const folders[] = {getenv("BRIGADE_TEST_DATA"), getenv("BRIGADE_DATA"), "data"};
     bg_image_set set;
     bg_error error = {0};
 
     (void)state;
-    if (bg_mnist_load(folders, 3, BG_MNIST_TRAIN, &set, &error) != BG_OK) {
-        print_message("skipped: %s\n", error.message);
+    if (bg_mnist_load(folders, 3, true, &set, &error) != BG_OK) {
+        print_message("skipped: no MNIST in $BRIGADE_TEST_DATA, $BRIGADE_DATA or data: %s\n", error.message);
         skip();
     }
     compare("mnist", set.images.data, set.labels.data);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
 
 #include "plan/automatic.h"
 #include "plan/plan.h"
@@ -53,9 +53,9 @@ static model make_model(bool blocks, bool repeats_weight)
 
 static bg_status make_plan(const model *m, const bg_options *options, bg_plan **out, bg_error *error)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
 
-    return bg_plan_create_training(m->graph, m->loss, &optimiser, options, out, error);
+    return bg_plan_create_training(m->graph, m->loss, &optimizer, options, out, error);
 }
 
 static void expect_stages(const model *m, const bg_options *options, const char *expected)
@@ -64,9 +64,9 @@ static void expect_stages(const model *m, const bg_options *options, const char 
     bg_error error = {0};
 
     if (make_plan(m, options, &plan, &error) != BG_OK)
-        fail_msg("%s: %s", options->stages, error.message);
-    if (strcmp(plan->options.stages, expected) != 0)
-        fail_msg("%s: `%s` instead of `%s`", options->stages, plan->options.stages, expected);
+        fail_msg("%s: %s", options->execution.stages, error.message);
+    if (strcmp(plan->options.execution.stages, expected) != 0)
+        fail_msg("%s: `%s` instead of `%s`", options->execution.stages, plan->options.execution.stages, expected);
     bg_plan_destroy(plan);
 }
 
@@ -74,8 +74,8 @@ static bg_options make_options(const char *stages)
 {
     bg_options options = bg_options_defaults();
 
-    options.stages = stages;
-    options.gradient_accumulation = 8;
+    options.execution.stages = stages;
+    options.execution.gradient_accumulation = 8;
     return options;
 }
 
@@ -126,7 +126,7 @@ static void test_names_of_parts(void **state)
     bg_block_start(m.graph, "D.0", BG_DEVICE_NONE);
     bg_graph_output(m.graph, "more", bg_scale(m.graph, NULL, m.loss, 2, 0));
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
-    assert_string_equal(plan->options.stages, "A.0|A.1|B.0|B.1|C.0|C.1|D.1|D.2|D.3,D.0");
+    assert_string_equal(plan->options.execution.stages, "A.0|A.1|B.0|B.1|C.0|C.1|D.1|D.2|D.3,D.0");
     bg_plan_destroy(plan);
     bg_graph_destroy(m.graph);
 }
@@ -141,23 +141,23 @@ static void test_measured_costs(void **state)
     bg_error error = {0};
 
     (void)state;
-    options.block_costs = costs;
-    options.block_cost_count = 2;
+    options.execution.block_costs = costs;
+    options.execution.block_cost_count = 2;
     expect_stages(&m, &options, "A|B,C,D");
-    options.stages = "auto-ops:2"; /* a part has its share of the whole */
+    options.execution.stages = "auto-ops:2"; /* a part has its share of the whole */
     expect_stages(&m, &options, "A.0|A.1,B,C,D");
-    options.stages = "A|B|C|D";
+    options.execution.stages = "A|B|C|D";
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
     assert_true(plan->problem.costs[0].forward_ns > 0.999e6 && plan->problem.costs[0].forward_ns < 1.001e6);
     assert_true(plan->problem.costs[1].backward_ns > 1.999e3 && plan->problem.costs[1].backward_ns < 2.001e3);
     bg_plan_destroy(plan);
-    options.schedule = "zb-h1"; /* W apart */
+    options.execution.schedule = "zb-h1"; /* W apart */
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
     assert_true(plan->problem.costs[1].backward_ns > 0.999e3 && plan->problem.costs[1].backward_ns < 1.001e3);
     assert_true(plan->problem.costs[1].weights_ns > 0.999e3 && plan->problem.costs[1].weights_ns < 1.001e3);
     bg_plan_destroy(plan);
-    options.block_costs = wrong;
-    options.block_cost_count = 1;
+    options.execution.block_costs = wrong;
+    options.execution.block_cost_count = 1;
     assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_NOT_FOUND);
     assert_non_null(strstr(error.message, "block_costs: block `Z` is not in the model"));
     bg_graph_destroy(m.graph);
@@ -171,10 +171,10 @@ static void test_speeds(void **state)
     bg_plan *plan = NULL;
 
     (void)state;
-    options.devices = devices;
-    options.device_model_count = 2;
+    options.execution.devices = devices;
+    options.execution.device_model_count = 2;
     expect_stages(&m, &options, "A|B,C,D");
-    options.stages = "A,B|C,D";
+    options.execution.stages = "A,B|C,D";
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
     assert_true(plan->problem.costs[0].forward_ns > 2.5 * plan->problem.costs[1].forward_ns);
     bg_plan_destroy(plan);
@@ -190,7 +190,7 @@ static size_t counted_bytes(const bg_plan *plan, uint32_t device)
 }
 
 /* The smallest budget that the refusal names is what the best plan takes, but for small things that two items of one
- * stage read (the optimiser's numbers), which count twice. */
+ * stage read (the optimizer's numbers), which count twice. */
 static void test_budgets(void **state)
 {
     static const char *const cuts[] = {"A|B,C,D", "A,B|C,D", "A,B,C|D"};
@@ -206,15 +206,15 @@ static void test_budgets(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         size_t most;
-        options.stages = cuts[i];
+        options.execution.stages = cuts[i];
         assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
         most = counted_bytes(plan, 0) > counted_bytes(plan, 1) ? counted_bytes(plan, 0) : counted_bytes(plan, 1);
         least = most < least ? most : least;
         bg_plan_destroy(plan);
     }
-    options.stages = "auto:2";
-    options.devices = devices;
-    options.device_model_count = 2;
+    options.execution.stages = "auto:2";
+    options.execution.devices = devices;
+    options.execution.device_model_count = 2;
     assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_BUDGET);
     at = strstr(error.message, "the smallest that would do is ");
     assert_non_null(at);
@@ -271,11 +271,11 @@ static void check_pair(const model *m, const need *needs, uint32_t stage_count, 
     bool any = false;
     bg_status status;
 
-    options.stages = stage_count == 2 ? "auto:2" : "auto:3";
-    options.devices = devices;
-    options.device_model_count = stage_count;
-    options.log = hear;
-    options.log_user = &h;
+    options.execution.stages = stage_count == 2 ? "auto:2" : "auto:3";
+    options.execution.devices = devices;
+    options.execution.device_model_count = stage_count;
+    options.reporting.log = hear;
+    options.reporting.log_user = &h;
     for (int i = 0; i < 3; i++)
         any |= fits(&needs[i], devices, stage_count);
     status = make_plan(m, &options, &plan, &error);
@@ -285,7 +285,7 @@ static void check_pair(const model *m, const need *needs, uint32_t stage_count, 
     if (any)
         assert_int_equal(h.cuts, 1);
     if (h.repeats > 0)
-        fail_msg("%s: %u messages are logged again, after `%s`", options.schedule, h.repeats, h.starts[0]);
+        fail_msg("%s: %u messages are logged again, after `%s`", options.execution.schedule, h.repeats, h.starts[0]);
     bg_plan_destroy(plan);
 }
 
@@ -297,7 +297,7 @@ static void check_all_budgets(const model *m, need *needs, uint32_t stage_count,
 
     for (int i = 0; i < 3; i++) {
         bg_plan *plan = NULL;
-        options.stages = needs[i].stages;
+        options.execution.stages = needs[i].stages;
         assert_int_equal(make_plan(m, &options, &plan, NULL), BG_OK);
         for (uint32_t d = 0; d < stage_count; d++)
             needs[i].bytes[d] = bg_plan_device_bytes(plan, d);
@@ -325,10 +325,10 @@ static void test_budgets_are_met_when_a_cut_meets_them(void **state)
     network.micro_batch = 4;
     assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
     m.loss = bg_convnet_build(m.graph, &network).loss;
-    options.gradient_accumulation = 2;
+    options.execution.gradient_accumulation = 2;
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
-        options.schedule = schedules[i];
-        options.gradient_accumulation = i == 2 ? 1 : 2;
+        options.execution.schedule = schedules[i];
+        options.execution.gradient_accumulation = i == 2 ? 1 : 2;
         check_all_budgets(&m, twos, 2, options);
         check_all_budgets(&m, threes, 3, options);
     }
@@ -349,17 +349,17 @@ static void test_the_cache_keeps_the_cut_that_fits(void **state)
     network.micro_batch = 40;
     assert_int_equal(bg_graph_create(&m.graph, NULL), BG_OK);
     m.loss = bg_convnet_build(m.graph, &network).loss;
-    options.cache_dir = folder;
-    options.devices = devices;
-    options.device_model_count = 2;
-    options.log = hear;
+    options.files.cache_dir = folder;
+    options.execution.devices = devices;
+    options.execution.device_model_count = 2;
+    options.reporting.log = hear;
     for (int i = 0; i < 2; i++) {
         heard h = {0};
         bg_plan *plan = NULL;
-        options.log_user = &h;
+        options.reporting.log_user = &h;
         assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
-        assert_string_equal(plan->options.stages, "B1|B2,B3,B4");
-        assert_int_equal(bg_plan_summarise(plan).is_cached, i == 1);
+        assert_string_equal(plan->options.execution.stages, "B1|B2,B3,B4");
+        assert_int_equal(bg_plan_summarize(plan).is_cached, i == 1);
         assert_int_equal(h.cuts, 1);
         assert_int_equal(h.repeats, 0);
         bg_plan_destroy(plan);
@@ -395,8 +395,8 @@ static void test_plans_are_right(void **state)
 
     (void)state;
     bgi_test_check_training(m.graph, m.loss, &options, "auto:3");
-    options.gradient_accumulation = 1;
-    options.device_iterations = 4;
+    options.execution.gradient_accumulation = 1;
+    options.execution.device_iterations = 4;
     bgi_test_check_inference(m.graph, &options, "auto:3");
     bg_graph_destroy(m.graph);
 }
@@ -412,7 +412,7 @@ static void expect_clean_failures(const model *m, const bg_options *options)
         const bool have_failed = test_allocations_have_failed();
         test_allocations_fail(0);
         if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK &&
-            (status != BG_ERROR_BUDGET || options->device_memory_bytes == 0)) /* a held message may be lost */
+            (status != BG_ERROR_BUDGET || options->memory.device_memory_bytes == 0)) /* a held message may be lost */
             fail_msg("allocation %llu: %s: %s", (unsigned long long)n, bg_status_name(status), error.message);
         bg_plan_destroy(plan);
         assert_int_equal(test_allocations_live(), before);
@@ -434,23 +434,23 @@ static void test_failed_allocations(void **state)
     if (!test_allocations_available())
         skip();
     m = make_model(true, false);
-    options.schedule = "grouped";
-    options.device_mapping = mapping;
-    options.device_mapping_count = 3;
-    options.block_costs = costs;
-    options.block_cost_count = 1;
-    options.devices = devices;
-    options.device_model_count = 2;
+    options.execution.schedule = "grouped";
+    options.execution.device_mapping = mapping;
+    options.execution.device_mapping_count = 3;
+    options.execution.block_costs = costs;
+    options.execution.block_cost_count = 1;
+    options.execution.devices = devices;
+    options.execution.device_model_count = 2;
     expect_clean_failures(&m, &options);
     options = make_options("auto:2"); /* cuts that do not fit, and what was said of them */
-    options.gradient_accumulation = 2;
-    options.device_memory_bytes = 1;
-    options.log = hear;
-    options.log_user = &h;
+    options.execution.gradient_accumulation = 2;
+    options.memory.device_memory_bytes = 1;
+    options.reporting.log = hear;
+    options.reporting.log_user = &h;
     expect_clean_failures(&m, &options);
     options = make_options("A,B|C,D");
-    options.schedule = "auto"; /* tries copies of the plan */
-    options.gradient_accumulation = 2;
+    options.execution.schedule = "auto"; /* tries copies of the plan */
+    options.execution.gradient_accumulation = 2;
     expect_clean_failures(&m, &options);
     bg_graph_destroy(m.graph);
 }

@@ -18,9 +18,11 @@
 #include <brigade/gpt.h>
 #include <brigade/loop.h>
 #include <brigade/nn.h>
+#include <brigade/transport.h>
 
 #include "core/clock.h"
 #include "core/file.h"
+#include "graph/graph.h"
 #include "plan/cache.h"
 #include "plan/op_types.h"
 #include "support/allocations.h"
@@ -28,7 +30,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 592, MOST_REQUESTS = 40 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 736, MOST_REQUESTS = 44 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -58,7 +60,7 @@ static void require(bg_status status, const bg_error *error, const char *what)
 
 static description describe(const bg_plan *plan)
 {
-    description d = {.summary = bg_plan_summarise(plan)};
+    description d = {.summary = bg_plan_summarize(plan)};
 
     assert_int_equal(bg_plan_print_memory(plan, &d.texts[0], NULL), BG_OK);
     assert_int_equal(bg_plan_print_placement(plan, &d.texts[1], NULL), BG_OK);
@@ -102,66 +104,66 @@ static void find_file(const char *folder, char path[512])
 
 static void set_nothing(bg_options *options)
 {
-    options->strategy = BG_STRATEGY_SINGLE;
+    options->execution.strategy = BG_STRATEGY_SINGLE;
 }
 
 static void set_pipelined(bg_options *options)
 {
-    options->gradient_accumulation = 7;
-    options->device_iterations = 2;
-    options->max_gradient_norm = 1.0;
+    options->execution.gradient_accumulation = 7;
+    options->execution.device_iterations = 2;
+    options->numerics.max_gradient_norm = 1.0;
 }
 
 static void set_zb_h1(bg_options *options)
 {
-    options->gradient_accumulation = 7;
-    options->schedule = "zb-h1";
+    options->execution.gradient_accumulation = 7;
+    options->execution.schedule = "zb-h1";
 }
 
 static void set_searched(bg_options *options)
 {
-    options->gradient_accumulation = 5;
-    options->schedule = "auto";
-    options->stages = "auto:3";
+    options->execution.gradient_accumulation = 5;
+    options->execution.schedule = "auto";
+    options->execution.stages = "auto:3";
 }
 
 static void set_phased(bg_options *options)
 {
-    options->strategy = BG_STRATEGY_PHASED;
-    options->gradient_accumulation = 4;
+    options->execution.strategy = BG_STRATEGY_PHASED;
+    options->execution.gradient_accumulation = 4;
 }
 
 static void set_offloaded(bg_options *options)
 {
-    options->gradient_accumulation = 4;
+    options->execution.gradient_accumulation = 4;
     for (int i = 0; i < BG_LOCATION_COUNT; i++)
-        options->locations[i].place = BG_PLACE_REMOTE;
-    options->phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
-    options->strategy = BG_STRATEGY_SHARDED;
+        options->memory.locations[i].place = BG_PLACE_REMOTE;
+    options->memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+    options->execution.strategy = BG_STRATEGY_SHARDED;
 }
 
 static void set_replicas(bg_options *options)
 {
-    options->replicas = 2;
-    options->gradient_accumulation = 4;
+    options->replicas.count = 2;
+    options->execution.gradient_accumulation = 4;
     for (int i = 0; i < BG_LOCATION_COUNT; i++) {
-        options->locations[i].sharded = i == BG_LOCATION_STATE || i == BG_LOCATION_ACCUMULATORS;
-        options->locations[i].minimum_elements_sharded = 2;
+        options->memory.locations[i].sharded = i == BG_LOCATION_STATE || i == BG_LOCATION_ACCUMULATORS;
+        options->memory.locations[i].minimum_elements_sharded = 2;
     }
 }
 
 static void set_recompute(bg_options *options)
 {
-    options->gradient_accumulation = 7;
-    options->recompute = BG_RECOMPUTE_STAGE;
-    options->recompute_order = BG_RECOMPUTE_THEN;
+    options->execution.gradient_accumulation = 7;
+    options->memory.recompute = BG_RECOMPUTE_STAGE;
+    options->memory.recompute_order = BG_RECOMPUTE_THEN;
 }
 
 static void set_auto_scale(bg_options *options)
 {
-    options->gradient_accumulation = 7;
-    options->auto_loss_scaling.enabled = options->auto_loss_scaling.output = true;
-    options->loss_scaling = 512.0;
+    options->execution.gradient_accumulation = 7;
+    options->numerics.auto_loss_scaling.enabled = options->numerics.auto_loss_scaling.output = true;
+    options->numerics.loss_scaling = 512.0;
 }
 
 /* Equal layers, each with another bound of its kernels' scratch. */
@@ -169,9 +171,9 @@ static void set_proportions(bg_options *options)
 {
     static const double shares[] = {1e-6, 0.0, 4e-6, 1.0};
 
-    options->gradient_accumulation = 7;
-    options->matmul_proportions = shares;
-    options->matmul_proportion_count = 4;
+    options->execution.gradient_accumulation = 7;
+    options->memory.matmul_proportions = shares;
+    options->memory.matmul_proportion_count = 4;
 }
 
 static const struct {
@@ -185,10 +187,10 @@ static const struct {
 /* A plan of the folder's cache, and whether it must have come from there. */
 static bg_plan *make_plan(const test_model *model, const bg_options *options, bool is_cached, const char *what)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
-    bg_plan *plan = test_train_plan(model, MICRO_BATCH, &optimiser, options, what);
+    const bg_optimizer optimizer = bg_adamw(0.01);
+    bg_plan *plan = test_train_plan(model, MICRO_BATCH, &optimizer, options, what);
 
-    if (bg_plan_summarise(plan).is_cached != is_cached)
+    if (bg_plan_summarize(plan).is_cached != is_cached)
         fail_msg("%s: the plan %s from the cache", what, is_cached ? "does not come" : "comes");
     return plan;
 }
@@ -202,7 +204,7 @@ static void compare_plans(const test_model *model, const bg_options *options, co
     test_result results[3];
 
     test_folder_create(folder);
-    cached.cache_dir = folder;
+    cached.files.cache_dir = folder;
     plans[0] = make_plan(model, options, false, what);
     plans[1] = make_plan(model, &cached, false, what);
     plans[2] = make_plan(model, &cached, true, what);
@@ -233,8 +235,8 @@ static void test_same_plan(void **state)
         for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
             bg_options options = bg_options_defaults();
             char what[64];
-            options.output_mode = BG_OUTPUT_ALL;
-            options.cores = 2;
+            options.reporting.output_mode = BG_OUTPUT_ALL;
+            options.execution.cores = 2;
             strategies[i].set(&options);
             snprintf(what, sizeof what, "%s, %s", test_model_at(m)->name, strategies[i].name);
             compare_plans(test_model_at(m), &options, what);
@@ -247,20 +249,22 @@ static void test_notes_are_said_again(void **state)
     bg_options options = bg_options_defaults();
     char folder[TEST_FOLDER_BYTES];
     char log_folder[TEST_FOLDER_BYTES], path[TEST_FOLDER_BYTES + 16], *text = NULL;
-    size_t size = 0, warnings = 0;
+    size_t size = 0, warnings = 0, of_passes = 0;
     notes said[2] = {{{0}}, {{0}}};
 
     (void)state;
     test_folder_create(folder);
-    options.cache_dir = folder;
-    options.gradient_accumulation = 2; /* too few for the pipeline: a warning */
-    options.log = keep_note;
+    options.files.cache_dir = folder;
+    options.execution.gradient_accumulation = 2; /* too few for the pipeline: a warning */
+    options.numerics.stochastic_rounding = true; /* of weights in float32: a warning of a pass over the graph */
+    options.reporting.log = keep_note;
     test_folder_create(log_folder);
-    options.log_dir = log_folder;
+    options.files.log_dir = log_folder;
     for (int i = 0; i < 2; i++) {
-        options.log_user = &said[i];
+        options.reporting.log_user = &said[i];
         bg_plan_destroy(make_plan(test_model_at(0), &options, i == 1, "notes"));
         assert_non_null(strstr(said[i].text, "gradient accumulation is 2, below the"));
+        assert_non_null(strstr(said[i].text, "stochastic rounding changes nothing"));
     }
     assert_non_null(strstr(said[0].text, "cache: the plan is kept in"));
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
@@ -271,8 +275,21 @@ static void test_notes_are_said_again(void **state)
     assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
     for (const char *at = text; (at = strstr(at, " warning: gradient accumulation is 2, below the")) != NULL; at++)
         warnings++;
+    for (const char *at = text; (at = strstr(at, " warning: stochastic rounding changes nothing")) != NULL; at++)
+        of_passes++;
     assert_int_equal(warnings, 2);
+    assert_int_equal(of_passes, 2);
     assert_non_null(strstr(text, " info: plan: loaded from cache in"));
+    free(text);
+
+    /* Without a function to call and without a cache it has them too. */
+    assert_int_equal(remove(path), 0);
+    options.reporting.log = NULL;
+    options.files.cache_dir = NULL;
+    bg_plan_destroy(make_plan(test_model_at(0), &options, false, "notes in a file alone"));
+    assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
+    assert_non_null(strstr(text, " warning: gradient accumulation is 2, below the"));
+    assert_non_null(strstr(text, " warning: stochastic rounding changes nothing"));
     free(text);
     test_folder_remove(log_folder);
     test_folder_remove(folder);
@@ -284,7 +301,7 @@ static void test_notes_are_said_again(void **state)
 static void test_every_option_counts(void **state)
 {
     static const uint32_t mapping[] = {0, 1, 2, 0};
-    static const double shares[] = {0.5, 0.25, 0.125, 0.0625};
+    static const double shares[] = {0.5, 0.25, 0.125, 0.0625}, other_share = 0.25;
     static const bg_output_request output = {.output = "loss", .name = "again", .mode = BG_OUTPUT_SUM};
     static const bg_location_rule rule = {.classes = 2, .pattern = "*", .location = {.place = BG_PLACE_REMOTE}};
     char folder[TEST_FOLDER_BYTES];
@@ -294,53 +311,113 @@ static void test_every_option_counts(void **state)
     (void)state;
     for (int i = 0; i < MOST_REQUESTS; i++) {
         options[i] = bg_options_defaults();
-        options[i].gradient_accumulation = 8;
+        options[i].execution.gradient_accumulation = 8;
     }
     count++;
-    options[count++].schedule = "gpipe";
-    options[count++].gradient_accumulation = 9;
-    options[count++].strategy = BG_STRATEGY_SHARDED;
-    options[count++].stages = "B1,B2|B3|B4";
-    options[count++].stages = "B1,B2|B3,B4";
-    options[count++].device_iterations = 2;
-    options[count++].replicas = 2;
-    options[count++].accumulation = BG_ACCUMULATE_SUM;
-    options[count++].max_gradient_norm = 0.5;
-    options[count++].max_gradient_norm = 0.25;
-    options[count++].loss_scaling = 2.0;
+    options[count++].execution.schedule = "gpipe";
+    options[count++].execution.gradient_accumulation = 9;
+    options[count++].execution.strategy = BG_STRATEGY_SHARDED;
+    options[count++].execution.stages = "B1,B2|B3|B4";
+    options[count++].execution.stages = "B1,B2|B3,B4";
+    options[count++].execution.device_iterations = 2;
+    options[count++].replicas.count = 2;
+    options[count++].numerics.accumulation = BG_ACCUMULATE_SUM;
+    options[count++].numerics.max_gradient_norm = 0.5;
+    options[count++].numerics.max_gradient_norm = 0.25;
+    options[count++].numerics.max_gradient_value = 0.25;
+    options[count++].numerics.loss_scaling = 2.0;
     for (int first = count; count < first + 7; count++)
-        options[count].auto_loss_scaling.enabled = true;
-    options[count - 6].auto_loss_scaling.output = true;
-    options[count - 5].auto_loss_scaling.bin_edge = 0.25;
-    options[count - 4].auto_loss_scaling.threshold = 1e-6;
-    options[count - 3].auto_loss_scaling.period = 2;
-    options[count - 2].auto_loss_scaling.increase = 4.0;
-    options[count - 1].auto_loss_scaling.maximum = 1024.0;
-    options[count].matmul_proportions = shares;
-    options[count++].matmul_proportion_count = 1;
-    options[count].matmul_proportions = shares;
-    options[count++].matmul_proportion_count = 4;
-    options[count++].offload_optimiser = true;
-    options[count++].recompute = BG_RECOMPUTE_STAGE;
-    options[count++].kernels = BG_KERNELS_REFERENCE;
-    options[count++].partials = BG_BFLOAT16;
-    options[count++].stochastic_rounding = true;
-    options[count++].no_fusion = true;
-    options[count++].device_memory_bytes = (size_t)1 << 40;
-    options[count].output_requests = &output;
-    options[count++].output_request_count = 1;
-    options[count].location_rules = &rule;
-    options[count++].location_rule_count = 1;
-    options[count].strategy = BG_STRATEGY_SHARDED;
-    options[count].device_mapping = mapping;
-    options[count++].device_mapping_count = 4;
+        options[count].numerics.auto_loss_scaling.enabled = true;
+    options[count - 6].numerics.auto_loss_scaling.output = true;
+    options[count - 5].numerics.auto_loss_scaling.bin_edge = 0.25;
+    options[count - 4].numerics.auto_loss_scaling.threshold = 1e-6;
+    options[count - 3].numerics.auto_loss_scaling.period = 2;
+    options[count - 2].numerics.auto_loss_scaling.increase = 4.0;
+    options[count - 1].numerics.auto_loss_scaling.maximum = 1024.0;
+    options[count].memory.matmul_proportions = shares;
+    options[count++].memory.matmul_proportion_count = 1;
+    options[count].memory.matmul_proportions = &other_share;
+    options[count++].memory.matmul_proportion_count = 1;
+    options[count].memory.matmul_proportions = shares;
+    options[count++].memory.matmul_proportion_count = 4;
+    options[count++].memory.offload_optimizer = true;
+    options[count++].memory.recompute = BG_RECOMPUTE_STAGE;
+    options[count++].numerics.kernels = BG_KERNELS_REFERENCE;
+    options[count++].numerics.partials = BG_BFLOAT16;
+    options[count++].numerics.stochastic_rounding = true;
+    options[count++].numerics.no_fusion = true;
+    options[count++].execution.separate_loss = true;
+    options[count].execution.strategy = BG_STRATEGY_SHARDED;
+    options[count++].execution.strict = true;
+    options[count++].memory.device_memory_bytes = (size_t)1 << 40;
+    options[count].reporting.output_requests = &output;
+    options[count++].reporting.output_request_count = 1;
+    options[count].memory.location_rules = &rule;
+    options[count++].memory.location_rule_count = 1;
+    options[count].execution.strategy = BG_STRATEGY_SHARDED;
+    options[count].execution.device_mapping = mapping;
+    options[count++].execution.device_mapping_count = 4;
     test_folder_create(folder);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < count; i++) {
             char what[32];
             snprintf(what, sizeof what, "request %d", i);
-            options[i].cache_dir = folder;
+            options[i].files.cache_dir = folder;
             bg_plan_destroy(make_plan(test_model_at(0), &options[i], round == 1, what));
+        }
+    assert_int_equal(test_folder_count(folder), count);
+    test_folder_remove(folder);
+}
+
+/* Each field of an optimizer makes another plan, and each of these plans is found again. */
+static void test_every_field_of_an_optimizer_counts(void **state)
+{
+    enum { MOST = 32 };
+    bg_optimizer optimizers[MOST];
+    bg_options options = bg_options_defaults();
+    char folder[TEST_FOLDER_BYTES];
+    int count = 0;
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        optimizers[count] = bg_sgd(0.01);
+        optimizers[count++].momentum = 0.5;
+    }
+    optimizers[1].learning_rate = 0.02;
+    optimizers[2].weight_decay = 0.1;
+    optimizers[3].momentum = 0.25;
+    optimizers[4].dampening = 0.5;
+    optimizers[5].nesterov = true;
+    optimizers[6].combined = true;
+    optimizers[7].combined = true;
+    optimizers[7].velocity_scaling = 4.0;
+    optimizers[8].weight_decay = 0.1;
+    optimizers[8].decay_matrices_only = true;
+    optimizers[count++] = bg_adam(0.01);
+    optimizers[count++] = bg_adamax(0.01);
+    for (int i = 0; i < 5; i++)
+        optimizers[count++] = bg_adamw(0.01);
+    optimizers[count - 4].beta1 = 0.5;
+    optimizers[count - 3].beta2 = 0.5;
+    optimizers[count - 2].epsilon = 1e-3;
+    optimizers[count - 1].uncorrected = true;
+    for (int i = 0; i < 4; i++)
+        optimizers[count++] = bg_rmsprop(0.01);
+    optimizers[count - 3].alpha = 0.5;
+    optimizers[count - 2].centered = true;
+    optimizers[count - 1].tf_variant = true;
+    for (int i = 0; i < 2; i++)
+        optimizers[count++] = bg_lamb(0.01);
+    optimizers[count - 1].max_weight_norm = 2.0;
+    test_folder_create(folder);
+    options.files.cache_dir = folder;
+    options.execution.gradient_accumulation = 8;
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < count; i++) {
+            bg_plan *plan = test_train_plan(test_model_at(0), MICRO_BATCH, &optimizers[i], &options, "optimizer");
+            if (bg_plan_summarize(plan).is_cached != (round == 1))
+                fail_msg("optimizer %d: the plan %s from the cache", i, round == 1 ? "does not come" : "comes");
+            bg_plan_destroy(plan);
         }
     assert_int_equal(test_folder_count(folder), count);
     test_folder_remove(folder);
@@ -354,9 +431,22 @@ static bg_dtype choose_type(void *user, const char *name, const bg_type *type)
 }
 
 /* What shapes no plan changes no request. A new option changes the size: it goes into cache_key.c, or here. */
+static bool never_stop(void *user)
+{
+    (void)user;
+    return false;
+}
+
+static uint32_t order_nothing(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count)
+{
+    (void)user, (void)pinning, (void)cpus, (void)cpu_count;
+    return 0;
+}
+
 static void test_what_does_not_count(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
+    const bg_transport transport = {.struct_bytes = sizeof transport, .rank_count = 2};
     bg_options options = bg_options_defaults();
     bg_dtype answer = BG_FLOAT32;
 
@@ -365,24 +455,34 @@ static void test_what_does_not_count(void **state)
     assert_int_equal(sizeof(bg_options), OPTIONS_BYTES);
 #endif
     test_folder_create(folder);
-    options.cache_dir = folder;
-    options.gradient_accumulation = 8;
+    options.files.cache_dir = folder;
+    options.execution.gradient_accumulation = 8;
     bg_plan_destroy(make_plan(test_model_at(0), &options, false, "plain"));
-    options.seed = 17;
-    options.cores = 3;
-    options.io_threads = 1;
-    options.trace = true;
-    options.trace_events = 77;
-    options.wait_limit_s = 3.0;
-    options.compile_only = true;
-    options.log_cycles = true;
-    options.log_dir = folder;
-    options.memmap_dir = folder;
-    options.memmap_mode = BG_MEMMAP_READ_ONLY;
+    options.numerics.seed = 17;
+    options.execution.cores = 3;
+    options.execution.pinning = BG_PINNING_SPREAD;
+    options.execution.processor_order = order_nothing;
+    options.execution.processor_order_user = folder;
+    options.execution.io_threads = 1;
+    options.execution.transport = &transport;
+    options.execution.layout = "data,stage,tensor";
+    options.execution.planned_ranks = 3;
+    options.reporting.trace = true;
+    options.reporting.trace_events = 77;
+    options.execution.wait_limit_s = 3.0;
+    options.execution.compile_only = true;
+    options.reporting.log_cycles = true;
+    options.numerics.initialize_missing = true;
+    options.files.log_dir = folder;
+    options.files.memmap_dir = folder;
+    options.files.memmap_mode = BG_MEMMAP_READ_ONLY;
+    options.memory.no_memory_check = true;
+    options.execution.stop = never_stop;
+    options.execution.stop_user = folder;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
-    options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
-    options.choose_accumulator = choose_type;
-    options.choose_accumulator_user = &answer;
+    options.numerics.accumulator_type = BG_ACCUMULATOR_CALLBACK;
+    options.numerics.choose_accumulator = choose_type;
+    options.numerics.choose_accumulator_user = &answer;
     bg_plan_destroy(make_plan(test_model_at(0), &options, false, "a callback"));
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "the same answers"));
     answer = BG_BFLOAT16;
@@ -398,12 +498,12 @@ static bg_status make_inference(const bg_graph *graph, const char *folder, notes
     bg_plan *plan = NULL;
     bg_status status;
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.cache_dir = folder;
-    options.log = keep_note;
-    options.log_user = said;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.files.cache_dir = folder;
+    options.reporting.log = keep_note;
+    options.reporting.log_user = said;
     status = bg_plan_create_inference(graph, &options, &plan, NULL);
-    *out_cached = status == BG_OK && bg_plan_summarise(plan).is_cached;
+    *out_cached = status == BG_OK && bg_plan_summarize(plan).is_cached;
     bg_plan_destroy(plan);
     return status;
 }
@@ -677,18 +777,58 @@ static void test_loop(void **state)
     x = bg_graph_input(body, "x", &vector);
     y = bg_scale(body, "y", x, 0.5, 1.0);
     bg_graph_output(body, "result", y);
-    options.cache_dir = folder;
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.files.cache_dir = folder;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     for (int i = 0; i < 2; i++) {
         const bg_loop loop = bg_repeat(5, &x, &y, 1);
         bg_plan *plan = NULL;
         require(bg_plan_create_loop(body, &loop, &options, &plan, &error), &error, "a loop");
-        assert_int_equal(bg_plan_summarise(plan).is_cached, i == 1);
+        assert_int_equal(bg_plan_summarize(plan).is_cached, i == 1);
         texts[i] = describe(plan);
         bg_plan_destroy(plan);
     }
     expect_same(&texts[0], &texts[1], "a loop");
     bg_graph_destroy(body);
+    test_folder_remove(folder);
+}
+
+/* A plan that begins anew after a bad file still has its condition. */
+static void test_condition_after_a_bad_file(void **state)
+{
+    char folder[TEST_FOLDER_BYTES], path[512];
+    const bg_type scalar = {.dtype = BG_FLOAT32};
+    bg_options options = bg_options_defaults();
+    bg_graph *body = NULL, *condition = NULL;
+    bg_value n, next;
+    bg_error error = {0};
+
+    (void)state;
+    test_folder_create(folder);
+    assert_int_equal(bg_graph_create(&condition, NULL), BG_OK);
+    bg_graph_output(condition, "goes_on", bg_scale(condition, NULL, bg_graph_input(condition, "n", &scalar), -1, 7));
+    assert_int_equal(bg_graph_create(&body, NULL), BG_OK);
+    n = bg_graph_input(body, "n", &scalar);
+    next = bg_scale(body, NULL, n, 1, 1);
+    options.files.cache_dir = folder;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    for (int i = 0; i < 3; i++) {
+        const bg_loop loop = bg_while(condition, 5, &n, &next, 1);
+        bg_plan *plan = NULL;
+        require(bg_plan_create_loop(body, &loop, &options, &plan, &error), &error, "a while loop");
+        assert_int_equal(bg_plan_summarize(plan).is_cached, i == 1);
+        assert_non_null(plan->condition);
+        bg_plan_destroy(plan);
+        if (i == 1) {
+            FILE *file;
+            find_file(folder, path);
+            file = fopen(path, "wb");
+            assert_non_null(file);
+            fputs("broken", file);
+            fclose(file);
+        }
+    }
+    bg_graph_destroy(body);
+    bg_graph_destroy(condition);
     test_folder_remove(folder);
 }
 
@@ -698,7 +838,7 @@ static double make_transformer(const char *folder, bool is_cached)
 {
     bg_gpt_options model = bg_gpt_defaults();
     bg_options options = bg_options_defaults();
-    const bg_optimiser optimiser = bg_adamw(0.001);
+    const bg_optimizer optimizer = bg_adamw(0.001);
     bg_graph *graph = NULL;
     bg_plan *plan = NULL;
     bg_error error = {0};
@@ -709,14 +849,14 @@ static double make_transformer(const char *folder, bool is_cached)
     model.heads = 2;
     model.sequence_length = model.positions = 16;
     model.vocabulary = 64;
-    options.stages = "auto:8";
-    options.gradient_accumulation = 16;
-    options.cache_dir = folder;
+    options.execution.stages = "auto:8";
+    options.execution.gradient_accumulation = 16;
+    options.files.cache_dir = folder;
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     const bg_gpt net = bg_gpt_build(graph, &model);
-    require(bg_plan_create_training(graph, net.loss, &optimiser, &options, &plan, &error), &error, "96 layers");
-    assert_int_equal(bg_plan_summarise(plan).is_cached, is_cached);
-    ms = bg_plan_summarise(plan).compile_ms;
+    require(bg_plan_create_training(graph, net.loss, &optimizer, &options, &plan, &error), &error, "96 layers");
+    assert_int_equal(bg_plan_summarize(plan).is_cached, is_cached);
+    ms = bg_plan_summarize(plan).compile_ms;
     bg_plan_destroy(plan);
     bg_graph_destroy(graph);
     return ms;
@@ -752,6 +892,7 @@ int main(void)
         cmocka_unit_test(test_same_plan),
         cmocka_unit_test(test_notes_are_said_again),
         cmocka_unit_test(test_every_option_counts),
+        cmocka_unit_test(test_every_field_of_an_optimizer_counts),
         cmocka_unit_test(test_what_does_not_count),
         cmocka_unit_test(test_own_ops),
         cmocka_unit_test(test_op_types),
@@ -760,6 +901,7 @@ int main(void)
         cmocka_unit_test(test_shared_folder),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_condition_after_a_bad_file),
         cmocka_unit_test(test_second_start_is_faster),
     };
 

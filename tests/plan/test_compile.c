@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
 #include <brigade/session.h>
 
 #include "support/allocations.h"
@@ -61,11 +61,11 @@ static void expect(bg_status have, bg_status want, const bg_error *error, const 
 
 static void expect_training(const model *m, const bg_options *options, bg_status want, const char *part)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_plan *plan = NULL;
     bg_error error = {0};
 
-    expect(bg_plan_create_training(m->graph, m->loss, &optimiser, options, &plan, &error), want, &error, part);
+    expect(bg_plan_create_training(m->graph, m->loss, &optimizer, options, &plan, &error), want, &error, part);
     bg_plan_destroy(plan);
 }
 
@@ -77,7 +77,7 @@ static void test_a_graph_of_one_op(void **state)
     bg_options options = bg_options_defaults();
 
     (void)state;
-    options.device_iterations = 3;
+    options.execution.device_iterations = 3;
     for (int alias = 0; alias < 2; alias++) {
         bg_graph *graph = NULL;
         bg_value x;
@@ -99,10 +99,10 @@ static void test_a_loss_in_the_middle(void **state)
     bg_block_begin(m.graph, "E", BG_DEVICE_NONE); /* a stage without a backward pass */
     bg_graph_output(m.graph, "scaled", bg_scale(m.graph, NULL, m.loss, 10, 0));
     bg_block_end(m.graph);
-    options.gradient_accumulation = 9;
+    options.execution.gradient_accumulation = 9;
     bgi_test_check_training(m.graph, m.loss, &options, "loss before the last stage");
-    options.schedule = "grouped";
-    options.stages = "A@0|B@1|C@0|D@1|E@0";
+    options.execution.schedule = "grouped";
+    options.execution.stages = "A@0|B@1|C@0|D@1|E@0";
     bgi_test_check_training(m.graph, m.loss, &options, "loss before the last stage, two devices");
     bg_graph_destroy(m.graph);
 }
@@ -116,13 +116,13 @@ static void test_convnet(void **state)
     (void)state;
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     net = bg_convnet_build(graph, NULL);
-    options.gradient_accumulation = 10;
+    options.execution.gradient_accumulation = 10;
     for (int offload = 0; offload < 2; offload++) {
-        options.offload_optimiser = offload != 0;
+        options.memory.offload_optimizer = offload != 0;
         bgi_test_check_training(graph, net.loss, &options, "the digit network");
     }
     options = bg_options_defaults();
-    options.device_iterations = 7;
+    options.execution.device_iterations = 7;
     bgi_test_check_inference(graph, &options, "the digit network, inference");
     bg_graph_destroy(graph);
 }
@@ -132,14 +132,14 @@ static void test_convnet(void **state)
 static void test_inputs_keep_their_order(void **state)
 {
     model m = make_model();
-    const bg_optimiser optimiser = bg_sgd(0.01);
+    const bg_optimizer optimizer = bg_sgd(0.01);
     bg_options options = bg_options_defaults();
 
     (void)state;
     for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
         bg_plan *plan = NULL;
-        options.no_fusion = no_fusion != 0;
-        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
+        options.numerics.no_fusion = no_fusion != 0;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL), BG_OK);
         assert_int_equal(plan->input_count, 2);
         assert_string_equal(plan->inputs[0].name, "labels");
         assert_string_equal(plan->inputs[1].name, "x");
@@ -154,27 +154,283 @@ static void test_output_modes(void **state)
     model m = make_model();
     const bg_output_request requests[] = {{"loss", "total", BG_OUTPUT_SUM, 0},
                                           {"logits", "some", BG_OUTPUT_EVERY_N, 5}};
-    const bg_optimiser optimiser = bg_sgd(0.01);
+    const bg_optimizer optimizer = bg_sgd(0.01);
     bg_options options = bg_options_defaults();
     bg_plan *plan = NULL;
 
     (void)state;
-    options.device_iterations = 10;
-    options.output_requests = requests;
-    options.output_request_count = 2;
-    assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
+    options.execution.device_iterations = 10;
+    options.reporting.output_requests = requests;
+    options.reporting.output_request_count = 2;
+    assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL), BG_OK);
     assert_int_equal(plan->output_count, 5);
     assert_string_equal(plan->outputs[0].name, "hidden");
     assert_int_equal(plan->outputs[0].mode, BG_OUTPUT_FINAL);
     assert_string_equal(plan->outputs[3].name, "total");
     assert_int_equal(plan->outputs[3].mode, BG_OUTPUT_SUM);
     assert_int_equal(plan->outputs[4].period, 5);
-    assert_int_equal(bg_plan_summarise(plan).samples_per_run, 60);
+    assert_int_equal(bg_plan_summarize(plan).samples_per_run, 60);
     bg_plan_destroy(plan);
     assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, NULL), BG_OK);
     assert_int_equal(plan->outputs[0].mode, BG_OUTPUT_ALL);
     bg_plan_destroy(plan);
     bg_graph_destroy(m.graph);
+}
+
+/* An update takes micro-batch x accumulation x input groups samples; a call multiplies that by the device iterations.
+ */
+static void test_samples_per_run(void **state)
+{
+    static const struct {
+        uint32_t accumulation, iterations, replicas, groups, samples;
+    } cases[] = {{1, 1, 1, 1, 6},  {4, 1, 1, 1, 24},  {1, 5, 1, 1, 30},  {1, 1, 3, 1, 18},
+                 {4, 1, 2, 1, 48}, {4, 5, 2, 1, 240}, {4, 5, 2, 2, 120}, {3, 2, 4, 2, 72}};
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    model m = make_model();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bg_plan_summary summary;
+        bg_plan *plan = NULL;
+        bg_error error = {0};
+
+        options.execution.gradient_accumulation = cases[i].accumulation;
+        options.execution.device_iterations = cases[i].iterations;
+        options.replicas.count = cases[i].replicas;
+        options.replicas.input_group_size = cases[i].groups;
+        expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_OK, &error, NULL);
+        summary = bg_plan_summarize(plan);
+        assert_int_equal(summary.samples_per_run, cases[i].samples);
+        assert_int_equal(summary.micro_batches_per_step, cases[i].accumulation);
+        assert_int_equal(summary.steps_per_run, cases[i].iterations);
+        bg_plan_destroy(plan);
+        options.execution.gradient_accumulation = 1;
+        expect(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK, &error, NULL);
+        assert_int_equal(bg_plan_summarize(plan).samples_per_run, cases[i].samples / cases[i].accumulation);
+        bg_plan_destroy(plan);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* The plan has the published timetable, and stage k stashes 2 (3 - k) + 1 micro-batches. */
+static void test_grouped_schedule(void **state)
+{
+    static const char *const timetable = "step 0    1    2    3    4    5    6    7    8    9    10   11   12   13\n"
+                                         "dev0 F0   F1   F2   F3   F4   F5   F6B0 F7B1 B2   B3   B4   B5   B6   B7\n"
+                                         "dev1 .    F0   F1   F2   F3   F4B0 F5B1 F6B2 F7B3 B4   B5   B6   B7   .\n"
+                                         "dev2 .    .    F0   F1   F2B0 F3B1 F4B2 F5B3 F6B4 F7B5 B6   B7   .    .\n"
+                                         "dev3 .    .    .    F0B0 F1B1 F2B2 F3B3 F4B4 F5B5 F6B6 F7B7 .    .    .\n";
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+    model m = make_model();
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    char *text = NULL;
+
+    (void)state;
+    options.execution.schedule = "grouped";
+    options.execution.gradient_accumulation = 8;
+    options.execution.device_iterations = 3;
+    expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_OK, &error, NULL);
+    expect(bg_plan_print_timetable(plan, &text, &error), BG_OK, &error, NULL);
+    assert_string_equal(text, timetable);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_int_equal(bg_schedule_stage_in_flight(bg_plan_schedule(plan), k), 2 * (3 - k) + 1);
+    free(text);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
+/* TensorFlow for IPU's: the loss has a step of its own, so M + 2 N - 1 steps; asked for by a name of other systems. */
+static void test_grouped_schedule_with_a_separate_loss(void **state)
+{
+    static const char timetable[] = "step 0    1    2    3    4    5    6    7    8    9    10   11   12   13   14\n"
+                                    "dev0 F0   F1   F2   F3   F4   F5   F6   F7B0 B1   B2   B3   B4   B5   B6   B7\n"
+                                    "dev1 .    F0   F1   F2   F3   F4   F5B0 F6B1 F7B2 B3   B4   B5   B6   B7   .\n"
+                                    "dev2 .    .    F0   F1   F2   F3B0 F4B1 F5B2 F6B3 F7B4 B5   B6   B7   .    .\n"
+                                    "dev3 .    .    .    F0   F1B0 F2B1 F3B2 F4B3 F5B4 F6B5 F7B6 B7   .    .    .\n";
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+    model m = make_model();
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    char *text = NULL;
+
+    (void)state;
+    options.execution.schedule = "GROUPED";
+    options.execution.separate_loss = true;
+    options.execution.gradient_accumulation = 8;
+    options.execution.ipu_limits = options.execution.auto_round_devices = true;
+    expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_OK, &error, NULL);
+    assert_string_equal(bg_plan_schedule_name(plan), "grouped");
+    expect(bg_plan_print_timetable(plan, &text, &error), BG_OK, &error, NULL);
+    assert_string_equal(text, timetable);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_int_equal(bg_schedule_stage_in_flight(bg_plan_schedule(plan), k), 2 * (3 - k) + 2);
+    free(text);
+    bg_plan_destroy(plan);
+    plan = NULL;
+    /* With M = 2 N - 1 the pipeline is not filled. */
+    options.execution.gradient_accumulation = 7;
+    expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_ERROR_INVALID, &error,
+           "gradient accumulation is 7: a pipeline of N = 4 stages with schedule `grouped` needs at least 8 (2 N)");
+    options.execution.separate_loss = false;
+    expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_OK, &error, NULL);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
+/* Names of other systems are names of generators: in the plan, in its limits, and where names are compared. */
+static void test_names_of_other_systems(void **state)
+{
+    static const struct {
+        bg_strategy strategy;
+        const char *name, *own, *refused;
+    } rows[] = {{BG_STRATEGY_PIPELINED, "1f1b", "interleaved", NULL},
+                {BG_STRATEGY_PIPELINED, "ZB1P", "zb-h1", NULL},
+                {BG_STRATEGY_PIPELINED, "Auto", "auto", NULL},
+                {BG_STRATEGY_SHARDED, "Sharded", "sharded", NULL},
+                {BG_STRATEGY_SHARDED, "1F1B", NULL, "schedule `1F1B` with the sharded strategy"},
+                {BG_STRATEGY_PIPELINED, "Phased", NULL, "take the phased strategy"}};
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    model m = make_model();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bg_options options = bg_options_defaults();
+        bg_plan *plan = NULL;
+        bg_error error = {0};
+        options.execution.strategy = rows[i].strategy;
+        options.execution.schedule = rows[i].name;
+        options.execution.gradient_accumulation = 8;
+        expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error),
+               rows[i].refused == NULL ? BG_OK : BG_ERROR_INVALID, &error, rows[i].refused);
+        if (rows[i].own != NULL)
+            assert_string_equal(bg_plan_schedule_name(plan), rows[i].own);
+        bg_plan_destroy(plan);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* Two functions that add layers. With `opens` each function opens its own block, as PopTorch's BlockFunction does;
+ * without it the caller opens the scope. */
+static bg_value add_encoder(bg_graph *graph, bg_value x, bool opens)
+{
+    if (opens)
+        bg_block_begin(graph, "encoder", 1);
+    x = bg_relu(graph, bg_linear_layer(graph, "encoder", x, 8, true));
+    if (opens)
+        bg_block_end(graph);
+    return x;
+}
+
+static bg_value add_head(bg_graph *graph, const char *name, bg_value x, bool opens)
+{
+    if (opens)
+        bg_block_begin(graph, "head", 0);
+    x = bg_linear_layer(graph, name, x, 8, true);
+    if (opens)
+        bg_block_end(graph);
+    return x;
+}
+
+static void place_functions(bool by_function, char **out_placement, char **out_graph)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 6, 8);
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    bg_value x, loss;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &type);
+    if (!by_function)
+        bg_block_begin(graph, "encoder", 1);
+    x = add_encoder(graph, x, by_function);
+    if (!by_function) {
+        bg_block_end(graph);
+        bg_block_begin(graph, "head", 0);
+    }
+    x = add_head(graph, "first", x, by_function);
+    x = add_head(graph, "second", x, by_function);
+    if (by_function)
+        bg_block_begin(graph, "head", 0);
+    loss = bg_mse_loss(graph, "loss", x, x, BG_LOSS_MEAN);
+    bg_block_end(graph);
+    bg_graph_output(graph, "loss", loss);
+    options.execution.gradient_accumulation = 4;
+    expect(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), BG_OK, &error, NULL);
+    expect(bg_plan_print_placement(plan, out_placement, &error), BG_OK, &error, NULL);
+    expect(bg_graph_print(graph, out_graph, &error), BG_OK, &error, NULL);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
+static void test_blocks_by_function(void **state)
+{
+    char *placement[2] = {NULL}, *text[2] = {NULL};
+
+    (void)state;
+    for (int by_function = 0; by_function < 2; by_function++)
+        place_functions(by_function, &placement[by_function], &text[by_function]);
+    assert_string_equal(placement[1], placement[0]);
+    assert_string_equal(text[1], text[0]);
+    assert_non_null(strstr(placement[1], "block encoder: stage 0, device 1"));
+    assert_non_null(strstr(placement[1], "block head: stage 1, device 0"));
+    for (int i = 0; i < 2; i++) {
+        free(placement[i]);
+        free(text[i]);
+    }
+}
+
+/* Every strategy runs all backward passes of a step before its one update, of which phases do the first level, that
+ * changes no weights, behind the stage's own. A model that accumulates too is refused. */
+static void test_training_accumulates_by_itself(void **state)
+{
+    static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
+                                             BG_STRATEGY_PHASED};
+    const bg_type type = bg_matrix(BG_FLOAT32, 8, 8);
+    const bg_optimizer optimizer = bg_sgd(0.01);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++) {
+        bg_options options = bg_options_defaults();
+        model m = make_model();
+        bg_plan *plan = NULL;
+        bg_error error = {0};
+
+        options.execution.strategy = strategies[i];
+        options.execution.gradient_accumulation = 5;
+        options.execution.device_iterations = 2;
+        expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_OK, &error, NULL);
+        for (uint32_t d = 0; d < plan->device_count; d++) {
+            uint32_t backward = 0, updates = 0, stages = 0, of_stage[8] = {0};
+            assert_true(plan->stage_count <= 8);
+            for (uint32_t s = 0; s < plan->stage_count; s++)
+                stages += plan->problem.stage_devices[s] == d;
+            for (uint32_t n = 0; n < plan->devices[d].instruction_count; n++) {
+                const bg_action *action = &plan->devices[d].instructions[n].action;
+                const bool is_early = strategies[i] == BG_STRATEGY_PHASED && action->index == 0;
+                backward += action->kind == BG_ACTION_BACKWARD;
+                of_stage[action->stage] += action->kind == BG_ACTION_BACKWARD;
+                updates += action->kind == BG_ACTION_UPDATE && action->index == 0;
+                if (action->kind == BG_ACTION_UPDATE)
+                    assert_int_equal(of_stage[action->stage], 5);
+                if (action->kind == BG_ACTION_UPDATE && !is_early)
+                    assert_int_equal(backward, 5 * stages);
+            }
+            assert_int_equal(backward, 5 * stages);
+            assert_int_equal(updates, stages);
+        }
+        bg_plan_destroy(plan);
+        bg_graph_variable(m.graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
+        expect_training(&m, &options, BG_ERROR_INVALID,
+                        "the model has an accumulator of its own, `mine`: training already accumulates gradients");
+        bg_graph_destroy(m.graph);
+    }
 }
 
 /* Stages that are given stay those of the model when nothing is left of the last two. */
@@ -187,12 +443,12 @@ static void test_inference_leaves_out(void **state)
     bg_error error = {0};
 
     (void)state;
-    options.output_requests = &request;
-    options.output_request_count = 1;
-    options.requests_only = true;
-    options.device_iterations = 5;
+    options.reporting.output_requests = &request;
+    options.reporting.output_request_count = 1;
+    options.reporting.requests_only = true;
+    options.execution.device_iterations = 5;
     for (int given = 0; given < 2; given++) {
-        options.stages = given ? "A|B|C|D" : NULL;
+        options.execution.stages = given ? "A|B|C|D" : NULL;
         expect(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK, &error, NULL);
         assert_int_equal(plan->stage_count, given ? 4 : 2);
         assert_int_equal(plan->input_count, 1);
@@ -212,29 +468,30 @@ static void test_refusals(void **state)
     bg_options options = bg_options_defaults();
 
     (void)state;
-    options.stages = "A|B";
+    options.execution.stages = "A|B";
     expect_training(&m, &options, BG_ERROR_INVALID, "block `C` is in no stage");
     options = bg_options_defaults();
-    options.stages = "A@0|B@1|C@0|D@1";
+    options.execution.stages = "A@0|B@1|C@0|D@1";
+    options.execution.schedule = "interleaved";
     expect_training(&m, &options, BG_ERROR_INVALID, "share device 0");
     options = bg_options_defaults();
-    options.output_requests = &unknown;
-    options.output_request_count = 1;
+    options.reporting.output_requests = &unknown;
+    options.reporting.output_request_count = 1;
     expect_training(&m, &options, BG_ERROR_NOT_FOUND, "no output `nothing`; it has `hidden`, `logits`, `loss`");
-    options.output_requests = &twice;
+    options.reporting.output_requests = &twice;
     expect_training(&m, &options, BG_ERROR_INVALID, "two outputs of the session are named `loss`");
-    options.output_requests = &uneven;
-    options.device_iterations = 10;
+    options.reporting.output_requests = &uneven;
+    options.execution.device_iterations = 10;
     expect_training(&m, &options, BG_ERROR_INVALID, "period 3");
     options = bg_options_defaults();
-    options.ipu_limits = true;
-    options.schedule = "grouped";
-    options.gradient_accumulation = 6;
+    options.execution.ipu_limits = true;
+    options.execution.schedule = "grouped";
+    options.execution.gradient_accumulation = 6;
     expect_training(&m, &options, BG_ERROR_INVALID, "needs at least 7 (2 N - 1)");
-    options.gradient_accumulation = 7;
+    options.execution.gradient_accumulation = 7;
     expect_training(&m, &options, BG_OK, NULL);
     options = bg_options_defaults();
-    options.device_memory_bytes = 1000;
+    options.memory.device_memory_bytes = 1000;
     expect_training(&m, &options, BG_ERROR_BUDGET, "its budget is 1.00 kB (1000 bytes)");
     m.loss = (bg_value){0};
     options = bg_options_defaults();
@@ -262,9 +519,9 @@ static void test_inference_refusals(void **state)
     bg_error_clear(&error);
     expect(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_SHAPE, &error,
            "inputs `a` and `b` have different micro-batches: 6 and 4 samples");
-    options.requests_only = true;
-    options.output_requests = &unknown;
-    options.output_request_count = 1;
+    options.reporting.requests_only = true;
+    options.reporting.output_requests = &unknown;
+    options.reporting.output_request_count = 1;
     bg_error_clear(&error);
     expect(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_NOT_FOUND, &error,
            "no output `nothing`; it has `y`, `z`");
@@ -291,25 +548,25 @@ static void test_warnings_of_rules(void **state)
     char text[512];
 
     (void)state;
-    options.log = count_warning;
-    options.log_user = text;
-    options.location_rule_count = 1;
-    options.gradient_accumulation = 8;
+    options.reporting.log = count_warning;
+    options.reporting.log_user = text;
+    options.memory.location_rule_count = 1;
+    options.execution.gradient_accumulation = 8;
     for (int i = 0; i < 3; i++) {
         bg_plan *plan = NULL;
         text[0] = '\0';
-        options.location_rules = &rules[i];
+        options.memory.location_rules = &rules[i];
         expect_training(&m, &options, BG_OK, NULL);
         if (strncmp(text, texts[i], strlen(texts[i])) != 0 || (text[0] == '\0') != (i == 0))
             fail_msg("rule %d: `%s`", i, text);
         text[0] = '\0';
-        options.device_iterations = 8;
-        options.gradient_accumulation = 1;
+        options.execution.device_iterations = 8;
+        options.execution.gradient_accumulation = 1;
         assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, NULL), BG_OK);
         assert_int_equal(strstr(text, "location_rules") != NULL, i == 1);
         bg_plan_destroy(plan);
-        options.device_iterations = 1;
-        options.gradient_accumulation = 8;
+        options.execution.device_iterations = 1;
+        options.execution.gradient_accumulation = 8;
     }
     bg_graph_destroy(m.graph);
 }
@@ -321,19 +578,19 @@ static void test_warnings(void **state)
     bg_options options = bg_options_defaults();
 
     (void)state;
-    options.log = count_warning;
-    options.log_user = text;
-    options.schedule = "grouped";
-    options.gradient_accumulation = 2;
+    options.reporting.log = count_warning;
+    options.reporting.log_user = text;
+    options.execution.schedule = "grouped";
+    options.execution.gradient_accumulation = 2;
     expect_training(&m, &options, BG_OK, NULL);
     if (strstr(text, "gradient accumulation is 2, below the 7 that fill a pipeline of 4 stages") == NULL)
         fail_msg("%s", text);
-    options.stages = "A@0|B@0|C@0|D@0";
+    options.execution.stages = "A@0|B@0|C@0|D@0";
     expect_training(&m, &options, BG_OK, NULL);
     assert_non_null(strstr(text, "all stages are on one device"));
     text[0] = '\0';
-    options.stages = NULL;
-    options.gradient_accumulation = 8;
+    options.execution.stages = NULL;
+    options.execution.gradient_accumulation = 8;
     expect_training(&m, &options, BG_OK, NULL);
     assert_string_equal(text, "");
     bg_graph_destroy(m.graph);
@@ -344,20 +601,20 @@ static void test_warnings(void **state)
 static void test_failed_allocations(void **state)
 {
     model m;
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_options options = bg_options_defaults();
 
     (void)state;
     if (!test_allocations_available())
         skip();
     m = make_model();
-    options.gradient_accumulation = 4;
+    options.execution.gradient_accumulation = 4;
     for (uint64_t n = 1;; n++) {
         bg_plan *plan = NULL;
         bg_error error = {0};
         const int64_t before = test_allocations_live();
         test_allocations_fail(n);
-        const bg_status status = bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, &error);
+        const bg_status status = bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error);
         const bool have_failed = test_allocations_have_failed();
         test_allocations_fail(0);
         if (have_failed && status != BG_ERROR_MEMORY && status != BG_OK)
@@ -398,14 +655,14 @@ static void test_large_models_compile_fast(void **state)
     }
     bg_graph_output(m.graph, "loss", m.loss);
     for (int single = 0; single < 2; single++) {
-        const bg_optimiser optimiser = bg_adamw(0.01);
+        const bg_optimizer optimizer = bg_adamw(0.01);
         bg_options options = bg_options_defaults();
         const clock_t begin = clock(); /* of this process: a busy machine does not count */
         bg_plan *plan = NULL;
         double ms;
-        options.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
-        options.gradient_accumulation = 32;
-        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, NULL), BG_OK);
+        options.execution.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+        options.execution.gradient_accumulation = 32;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL), BG_OK);
         /* Some 200 ms where this was written; with a quadratic step in it, many seconds. Sanitizers take their time. */
         ms = 1e3 * (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (ms > (getenv("BRIGADE_TEST_QUICK") != NULL ? 30000 : 5000))
@@ -426,21 +683,21 @@ static void print_plan(const bg_plan *plan, char **out_program, char **out_memor
 
 static void test_compile_only(void **state)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     model m = make_model();
     bg_options options = bg_options_defaults();
     bg_weights *weights = NULL;
     bg_session *session = NULL;
-    bg_plan *plans[2] = {NULL, NULL};
+    bg_plan *plans[2] = {NULL, NULL}, *inference = NULL;
     char *programs[2], *memories[2];
     bg_error error = {0};
 
     (void)state;
-    options.gradient_accumulation = 6;
-    options.replicas = 2;
+    options.execution.gradient_accumulation = 6;
+    options.replicas.count = 2;
     for (int i = 0; i < 2; i++) {
-        options.compile_only = i == 1;
-        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plans[i], NULL), BG_OK);
+        options.execution.compile_only = i == 1;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plans[i], NULL), BG_OK);
         print_plan(plans[i], &programs[i], &memories[i]);
     }
     assert_string_equal(programs[0], programs[1]);
@@ -450,6 +707,12 @@ static void test_compile_only(void **state)
            "again with compile_only false");
     assert_null(session);
     assert_int_equal(bg_weights_count(weights), 0);
+    options.execution.gradient_accumulation = 1;
+    assert_int_equal(bg_plan_create_inference(m.graph, &options, &inference, NULL), BG_OK);
+    bg_error_clear(&error);
+    expect(bg_session_create(inference, weights, &session, &error), BG_ERROR_INVALID, &error,
+           "again with compile_only false");
+    bg_plan_destroy(inference);
     assert_int_equal(bg_session_create(plans[0], weights, &session, NULL), BG_OK);
     bg_session_destroy(session);
     bg_weights_destroy(weights);
@@ -457,6 +720,61 @@ static void test_compile_only(void **state)
         free(programs[i]);
         free(memories[i]);
         bg_plan_destroy(plans[i]);
+    }
+    bg_graph_destroy(m.graph);
+}
+
+/* ---- stopping ---- */
+
+typedef struct asked {
+    uint32_t count, limit;
+} asked;
+
+static bool stop_at_limit(void *user)
+{
+    asked *a = user;
+
+    return a->count++ >= a->limit;
+}
+
+/* Whenever the callback says so, making a plan ends at once and without a plan; when it never does, the plan is there
+ * and asks no more. */
+static void test_a_plan_is_stopped_anywhere(void **state)
+{
+    static const char *const schedules[] = {"interleaved", "auto"};
+    const bg_optimizer optimizer = bg_adamw(0.01);
+    model m = make_model();
+
+    (void)state;
+    for (int s = 0; s < 2; s++) {
+        bg_options options = bg_options_defaults();
+        bg_status status = BG_ERROR_CANCELED;
+        asked a = {0};
+        options.execution.schedule = schedules[s];
+        options.execution.gradient_accumulation = 16;
+        options.execution.stop = stop_at_limit;
+        options.execution.stop_user = &a;
+        for (uint32_t limit = 0; status == BG_ERROR_CANCELED; limit += 1 + limit / 8) {
+            bg_plan *plan = NULL;
+            bg_error error = {0};
+            char *text = NULL;
+            a = (asked){.limit = limit};
+            status = bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error);
+            if (status == BG_ERROR_CANCELED) {
+                assert_null(plan);
+                assert_non_null(strstr(error.message, "stopped, as the caller asked"));
+                assert_true(a.count <= limit + 16);
+                continue;
+            }
+            assert_int_equal(status, BG_OK);
+            assert_true(limit > 5);
+            a.count = 0;
+            assert_int_equal(bg_plan_print_timetable(plan, &text, NULL), BG_OK);
+            assert_int_equal(a.count, 0);
+            free(text);
+            bg_plan_destroy(plan);
+        }
+        assert_int_equal(status, BG_OK);
     }
     bg_graph_destroy(m.graph);
 }
@@ -469,6 +787,12 @@ int main(void)
         cmocka_unit_test(test_convnet),
         cmocka_unit_test(test_inputs_keep_their_order),
         cmocka_unit_test(test_output_modes),
+        cmocka_unit_test(test_samples_per_run),
+        cmocka_unit_test(test_grouped_schedule),
+        cmocka_unit_test(test_grouped_schedule_with_a_separate_loss),
+        cmocka_unit_test(test_names_of_other_systems),
+        cmocka_unit_test(test_blocks_by_function),
+        cmocka_unit_test(test_training_accumulates_by_itself),
         cmocka_unit_test(test_inference_leaves_out),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_inference_refusals),
@@ -477,6 +801,7 @@ int main(void)
         cmocka_unit_test(test_failed_allocations),
         cmocka_unit_test(test_large_models_compile_fast),
         cmocka_unit_test(test_compile_only),
+        cmocka_unit_test(test_a_plan_is_stopped_anywhere),
     };
 
     return cmocka_run_group_tests_name("plan/compile", tests, NULL, NULL);

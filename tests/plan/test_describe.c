@@ -18,7 +18,7 @@
 static bg_status make_plan(size_t budget, bg_plan **out, bg_error *error)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_options options = bg_options_defaults();
     bg_graph *graph = NULL;
     bg_value x, loss;
@@ -32,10 +32,10 @@ static bg_status make_plan(size_t budget, bg_plan **out, bg_error *error)
     x = bg_linear(graph, "fc2", x, bg_graph_parameter(graph, "w2", &w_type, NULL), (bg_value){0});
     loss = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
     bg_graph_output(graph, "loss", loss);
-    options.gradient_accumulation = 3;
-    options.device_memory_bytes = budget;
-    options.kernels = BG_KERNELS_REFERENCE;
-    status = bg_plan_create_training(graph, loss, &optimiser, &options, out, error);
+    options.execution.gradient_accumulation = 3;
+    options.memory.device_memory_bytes = budget;
+    options.numerics.kernels = BG_KERNELS_REFERENCE;
+    status = bg_plan_create_training(graph, loss, &optimizer, &options, out, error);
     bg_graph_destroy(graph);
     return status;
 }
@@ -130,7 +130,7 @@ static const char *const program_parts[] = {
     "edge 0: device 0 -> 1, 2 slots of 256 bytes at 2240, stash\n",
     "edge 2: device 0 -> 0, 2 slots of 256 bytes at 2176, stash\n",
     "device 0: 3200 bytes, 0 remote\n  HOST_IN stage 0 micro-batch 0\n    copy 256 bytes d0+2176[e2]\n",
-    "  F stage 0 micro-batch 0 acquire e0\n    linear `fc1` d0+2176[e2], d0+0 -> d1+2240[e0]\n",
+    "  F stage 0 micro-batch 0 acquire e0\n    linear `fc1` d0+2176[e2], d0+0 -> e0+0\n",
     "  SEND stage 0 micro-batch 0 edge 0\n",
     "  RECEIVE stage 0 micro-batch 0 edge 1\n  B stage 0 micro-batch 0 release e1\n",
     "  U stage 0 micro-batch 0 level 0\n",

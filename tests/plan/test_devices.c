@@ -83,11 +83,11 @@ static void test_placements(void **state)
         bgi_stages stages = make_stages(&cases[i].stages);
         bg_error error = {0};
         char text[MOST_STAGES + 1] = "";
-        options.strategy = cases[i].strategy;
-        options.device_count = cases[i].device_count;
-        options.phases_parallel = cases[i].parallel;
-        options.device_mapping = cases[i].mapping;
-        options.device_mapping_count = cases[i].mapping != NULL ? 4 : 0;
+        options.execution.strategy = cases[i].strategy;
+        options.execution.device_count = cases[i].device_count;
+        options.execution.phases_parallel = cases[i].parallel;
+        options.execution.device_mapping = cases[i].mapping;
+        options.execution.device_mapping_count = cases[i].mapping != NULL ? 4 : 0;
         if (bgi_place_stages(&options, cases[i].generator, &stages, &error) != BG_OK)
             fail_msg("case %zu: %s", i, error.message);
         for (uint32_t s = 0; s < stages.stage_count && s < MOST_STAGES; s++)
@@ -100,7 +100,7 @@ static void test_placements(void **state)
 
 static void test_placement_refusals(void **state)
 {
-    static const uint32_t three[] = {0, 1, 2}, far[] = {0, 2, 68, 0}, same[] = {0, 1, 1, 0};
+    static const uint32_t three[] = {0, 1, 2}, far[] = {0, 2, 68, 0}, same[] = {0, 1, 1, 0}, around[] = {0, 1, 2, 1};
     static const bg_device_model two_models[] = {{1, 0}, {2, 0}};
     static const struct {
         placed stages;
@@ -110,44 +110,61 @@ static void test_placement_refusals(void **state)
     } cases[] = {
         {{4, "", "", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = three, .device_mapping_count = 3},
+         {.execution.strategy = BG_STRATEGY_PIPELINED,
+          .execution.device_mapping = three,
+          .execution.device_mapping_count = 3},
          "device_mapping has 3 devices, there are 4 stages; give one device for each stage"},
         {{4, "", "", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = far, .device_mapping_count = 4},
+         {.execution.strategy = BG_STRATEGY_PIPELINED,
+          .execution.device_mapping = far,
+          .execution.device_mapping_count = 4},
          "device 1 has no stage, but device 68 has; 66 devices would be idle, at most 64 may"},
         {{4, "", "", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_count = 2},
+         {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},
          "schedule `line` wants a device a stage; there are 4 stages and 2 devices"},
-        {{5, "", "", ""}, &fold, {.strategy = BG_STRATEGY_PIPELINED}, "wants two stages a device; there are 5 stages"},
+        {{5, "", "", ""},
+         &fold,
+         {.execution.strategy = BG_STRATEGY_PIPELINED},
+         "wants two stages a device; there are 5 stages"},
         {{5, "", "", ""},
          &loop,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_count = 2},
+         {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},
          "wants a multiple of the devices as stages; there are 5 stages and 2 devices"},
         {{2, "", "", "01"},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_count = 3},
+         {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 3},
          "device_count is 3, the stages are on 2 devices"},
         {{3, "", "", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .devices = two_models, .device_model_count = 2},
+         {.execution.strategy = BG_STRATEGY_PIPELINED,
+          .execution.devices = two_models,
+          .execution.device_model_count = 2},
          "devices: speed or memory is given for 2 devices, the stages are on 3"},
         {{4, "0112", "", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .device_mapping = same, .device_mapping_count = 4},
+         {.execution.strategy = BG_STRATEGY_PIPELINED,
+          .execution.device_mapping = same,
+          .execution.device_mapping_count = 4},
          "concurrent stages 1 and 2 are both on device 1"},
+        {{4, "0111", "", ""},
+         &line,
+         {.execution.strategy = BG_STRATEGY_PIPELINED,
+          .execution.device_mapping = around,
+          .execution.device_mapping_count = 4},
+         "concurrent stages 1 and 3 are both on device 1"},
         {{4, "", "0011", ""},
          &line,
-         {.strategy = BG_STRATEGY_PIPELINED, .stages = "A|B;C|D"},
+         {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = "A|B;C|D"},
          "stages `A|B;C|D` have phases (;) and the strategy is pipelined"},
         {{4, "", "0011", "0132"},
          &line,
-         {.strategy = BG_STRATEGY_PHASED, .phases_parallel = true},
+         {.execution.strategy = BG_STRATEGY_PHASED, .execution.phases_parallel = true},
          "parallel phases: stage 1 of phase 0 (even) is on device 1, stage 3 of phase 1 (odd) is on device 2; even"},
         {{2, "", "", "00"},
          &line,
-         {.strategy = BG_STRATEGY_PHASED, .phases_parallel = true},
+         {.execution.strategy = BG_STRATEGY_PHASED, .execution.phases_parallel = true},
          "parallel phases: stage 1 of phase 1 (odd) is on device 0; even phases are on even devices"},
     };
 
@@ -172,28 +189,28 @@ static void test_mapping_and_text(void **state)
 
     (void)state;
     stages.has_text_devices = true;
-    options.stages = "A@1|B@0";
-    options.device_mapping = mapping;
-    options.device_mapping_count = 2;
+    options.execution.stages = "A@1|B@0";
+    options.execution.device_mapping = mapping;
+    options.execution.device_mapping_count = 2;
     assert_int_equal(bgi_place_stages(&options, &line, &stages, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "device_mapping and @ in stages `A@1|B@0` both give devices"));
     bgi_stages_clear(&stages);
 }
 
-static void test_neighbours(void **state)
+static void test_neighbors(void **state)
 {
     static const uint32_t mapping[] = {0};
     bg_options options = bg_options_defaults();
 
     (void)state;
-    assert_true(bgi_merges_neighbours(&options, &line));
-    assert_true(bgi_merges_neighbours(&options, &loop));
-    assert_false(bgi_merges_neighbours(&options, &fold));
-    options.device_mapping = mapping;
-    assert_false(bgi_merges_neighbours(&options, &line));
-    options.device_mapping = NULL;
-    options.strategy = BG_STRATEGY_PHASED;
-    assert_false(bgi_merges_neighbours(&options, &line));
+    assert_true(bgi_merges_neighbors(&options, &line));
+    assert_true(bgi_merges_neighbors(&options, &loop));
+    assert_false(bgi_merges_neighbors(&options, &fold));
+    options.execution.device_mapping = mapping;
+    assert_false(bgi_merges_neighbors(&options, &line));
+    options.execution.device_mapping = NULL;
+    options.execution.strategy = BG_STRATEGY_PHASED;
+    assert_false(bgi_merges_neighbors(&options, &line));
 }
 
 /* ---- limits of IPU software, on whole plans ---- */
@@ -253,8 +270,12 @@ static const limit_case limit_cases[] = {
      "idle for "},
     {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 3, 1, 0, false, NULL, NULL},
     {false, "", BG_STRATEGY_PIPELINED, "grouped", "A|B,C", 2, 1, 0, false, "needs at least 3", "below the 3"},
-    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 1, 1, 0, false, "needs at least 2", "below the 2"},
-    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 2, 1, 0, false, NULL, NULL},
+    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 1, 1, 0, false, "needs at least 3", "below the 3"},
+    /* named or not, it is the same schedule */
+    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 2, 1, 0, false,
+     "gradient accumulation is 2: a pipeline of N = 2 stages with schedule `interleaved` needs at least 3 (2 N - 1)",
+     "gradient accumulation is 2, below the 3 that fill a pipeline of 2 stages with schedule `interleaved`"},
+    {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 3, 1, 0, false, NULL, NULL},
     {false, "", BG_STRATEGY_PIPELINED, "sequential", "A|B,C", 1, 1, 0, false, NULL, NULL},
     {false, "", BG_STRATEGY_SHARDED, NULL, "A|B,C", 1, 1, 0, false, NULL, NULL},
     {false, "", BG_STRATEGY_SINGLE, NULL, NULL, 1, 1, 0, false, NULL, NULL},
@@ -286,22 +307,23 @@ static void keep_warning(void *user, bg_log_level level, const char *text)
 
 static bg_status plan_case(const limit_case *c, bg_options *options, char *warning, bg_error *error)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     model m = make_model(3, c->tied, c->devices);
     bg_plan *plan = NULL;
     bg_status status;
 
     warning[0] = '\0';
-    options->strategy = c->strategy;
-    options->schedule = c->schedule;
-    options->stages = c->stages;
-    options->auto_stage = c->auto_stage;
-    options->replicas = c->replicas;
-    options->log = keep_warning;
-    options->log_user = warning;
-    *(c->inference ? &options->device_iterations : &options->gradient_accumulation) = c->accumulation;
+    options->execution.strategy = c->strategy;
+    options->execution.schedule = c->schedule;
+    options->execution.stages = c->stages;
+    options->execution.auto_stage = c->auto_stage;
+    options->replicas.count = c->replicas;
+    options->reporting.log = keep_warning;
+    options->reporting.log_user = warning;
+    *(c->inference ? &options->execution.device_iterations : &options->execution.gradient_accumulation) =
+        c->accumulation;
     status = c->inference ? bg_plan_create_inference(m.graph, options, &plan, error)
-                          : bg_plan_create_training(m.graph, m.loss, &optimiser, options, &plan, error);
+                          : bg_plan_create_training(m.graph, m.loss, &optimizer, options, &plan, error);
     bg_plan_destroy(plan);
     bg_graph_destroy(m.graph);
     return status;
@@ -320,7 +342,7 @@ static void test_ipu_limits(void **state)
             fail_msg("case %zu: `%s`, warning `%s` instead of `%s`", i, error.message, warning,
                      c->warning != NULL ? c->warning : "");
         options = bg_options_defaults();
-        options.ipu_limits = true;
+        options.execution.ipu_limits = true;
         bg_error_clear(&error);
         status = plan_case(c, &options, warning, &error);
         if (c->refusal == NULL ? status != BG_OK
@@ -340,25 +362,25 @@ static void test_device_iterations_of_a_split_model(void **state)
     bg_plan *plan = NULL;
 
     (void)state;
-    options.device_iterations = 3;
-    options.log = keep_warning;
-    options.log_user = warning;
+    options.execution.device_iterations = 3;
+    options.reporting.log = keep_warning;
+    options.reporting.log_user = warning;
     assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
-    assert_true(bg_plan_summarise(plan).idle_share > 0.4);
+    assert_true(bg_plan_summarize(plan).idle_share > 0.4);
     snprintf(expected, sizeof expected,
              "device iterations is 3, below the 4 that fill a pipeline of 4 stages with schedule `interleaved`: "
              "devices are idle for %.0f%% of the time",
-             100.0 * bg_plan_summarise(plan).idle_share);
+             100.0 * bg_plan_summarize(plan).idle_share);
     assert_string_equal(warning, expected);
     bg_plan_destroy(plan);
     plan = NULL;
-    options.ipu_limits = true;
+    options.execution.ipu_limits = true;
     assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_ERROR_INVALID);
     assert_null(plan);
     assert_string_equal(error.message, "device iterations is 3: a pipeline of N = 4 stages with schedule `interleaved` "
                                        "needs at least 4 on IPUs; raise it, or use fewer stages");
     warning[0] = '\0';
-    options.device_iterations = 4;
+    options.execution.device_iterations = 4;
     assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
     assert_string_equal(warning, "");
     bg_plan_destroy(plan);
@@ -373,7 +395,7 @@ static void test_rounded_devices(void **state)
     char warning[512];
 
     (void)state;
-    options.ipu_limits = options.auto_round_devices = true;
+    options.execution.ipu_limits = options.execution.auto_round_devices = true;
     assert_int_equal(plan_case(&three, &options, warning, &error), BG_OK);
     assert_string_equal(warning, "4 devices are reserved for 3: 1 of them are idle (25%)");
 }
@@ -388,30 +410,81 @@ static void test_interleaved_with_a_shared_device(void **state)
     char warning[512];
 
     (void)state;
-    options.device_mapping = mapping;
-    options.device_mapping_count = 3;
+    options.execution.device_mapping = mapping;
+    options.execution.device_mapping_count = 3;
     assert_int_equal(plan_case(&repeated, &options, warning, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "stages 1 and 2 share device 1"));
     grouped.schedule = "grouped";
     assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
 }
 
+/* A schedule that nobody chose is one that takes the stages where they are. */
+static void test_default_with_a_shared_device(void **state)
+{
+    static const uint32_t mappings[][3] = {{0, 1, 2}, {0, 1, 1}, {0, 1, 0}, {0, 0, 0}};
+    static const char *const names[2][4] = {{"interleaved", "interleaved", "interleaved", "sequential"},
+                                            {"interleaved", "grouped", "grouped", "sequential"}};
+    const bg_optimizer optimizer = bg_sgd(0.1);
+
+    (void)state;
+    for (int training = 0; training < 2; training++)
+        for (int i = 0; i < 4; i++) {
+            model m = make_model(3, false, "");
+            bg_options options = bg_options_defaults();
+            bg_plan *plan = NULL;
+            options.execution.stages = "A|B|C";
+            options.execution.device_mapping = mappings[i];
+            options.execution.device_mapping_count = 3;
+            *(training ? &options.execution.gradient_accumulation : &options.execution.device_iterations) = 9;
+            assert_int_equal(training ? bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL)
+                                      : bg_plan_create_inference(m.graph, &options, &plan, NULL),
+                             BG_OK);
+            assert_string_equal(bg_plan_schedule_name(plan), names[training][i]);
+            bg_plan_destroy(plan);
+            bg_graph_destroy(m.graph);
+        }
+}
+
+/* Blocks that were given one device are one stage; a mapping speaks of them as stages of their own. */
+static void test_mapping_keeps_neighbors(void **state)
+{
+    static const uint32_t three[] = {1, 1, 0}, two[] = {1, 0};
+    const limit_case blocks = {false, "001", BG_STRATEGY_PIPELINED, NULL, NULL, 3, 1, 0, false, NULL, NULL};
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    char warning[512];
+
+    (void)state;
+    options.execution.device_mapping = three;
+    options.execution.device_mapping_count = 3;
+    if (plan_case(&blocks, &options, warning, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    options.execution.device_mapping = two;
+    options.execution.device_mapping_count = 2;
+    assert_int_equal(plan_case(&blocks, &options, warning, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "device_mapping has 2 devices, there are 3 stages"));
+}
+
 static void test_devices_without_a_stage(void **state)
 {
-    static const uint32_t mapping[] = {3, 1}, one[] = {2, 2};
+    static const uint32_t mapping[] = {3, 1}, one[] = {2, 2}, most[] = {65, 0};
     const limit_case two = {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 3, 1, 0, false, NULL, NULL};
     bg_options options = bg_options_defaults();
     char warning[512];
 
     (void)state;
-    options.device_mapping = mapping;
-    options.device_mapping_count = 2;
+    options.execution.device_mapping = mapping;
+    options.execution.device_mapping_count = 2;
     assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
     assert_string_equal(warning, "devices without a stage are idle: 2 of 4, first device 0");
-    options.ipu_limits = true; /* four devices are a power of two */
+    options.execution.device_mapping = most;
     assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
-    options.ipu_limits = false;
-    options.device_mapping = one;
+    assert_string_equal(warning, "devices without a stage are idle: 64 of 66, first device 1");
+    options.execution.device_mapping = mapping;
+    options.execution.ipu_limits = true; /* four devices are a power of two */
+    assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
+    options.execution.ipu_limits = false;
+    options.execution.device_mapping = one;
     assert_int_equal(plan_case(&two, &options, warning, NULL), BG_OK);
     assert_non_null(strstr(warning, "all stages are on one device"));
 }
@@ -421,13 +494,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_placements),
         cmocka_unit_test(test_placement_refusals),
+        cmocka_unit_test(test_mapping_keeps_neighbors),
         cmocka_unit_test(test_devices_without_a_stage),
         cmocka_unit_test(test_mapping_and_text),
-        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_neighbors),
         cmocka_unit_test(test_ipu_limits),
         cmocka_unit_test(test_device_iterations_of_a_split_model),
         cmocka_unit_test(test_rounded_devices),
         cmocka_unit_test(test_interleaved_with_a_shared_device),
+        cmocka_unit_test(test_default_with_a_shared_device),
     };
 
     return cmocka_run_group_tests_name("plan/devices", tests, NULL, NULL);

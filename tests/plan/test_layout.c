@@ -24,8 +24,9 @@ static void test_random_training(void **state)
         char stages[256], what[400];
         bg_options options = bgi_test_random_options(&model, seed, true, stages);
         snprintf(what, sizeof what, "seed %llu, %s %s, %s, %u micro-batches", (unsigned long long)seed,
-                 bg_strategy_name(options.strategy), options.schedule != NULL ? options.schedule : "", stages,
-                 options.gradient_accumulation);
+                 bg_option_value_name("strategy", options.execution.strategy),
+                 options.execution.schedule != NULL ? options.execution.schedule : "", stages,
+                 options.execution.gradient_accumulation);
         bgi_test_check_training(model.graph, model.loss, &options, what);
         bg_graph_destroy(model.graph);
     }
@@ -41,8 +42,9 @@ static void test_random_inference(void **state)
         char stages[256], what[400];
         bg_options options = bgi_test_random_options(&model, seed, false, stages);
         snprintf(what, sizeof what, "seed %llu, %s %s, %s, %u micro-batches", (unsigned long long)seed,
-                 bg_strategy_name(options.strategy), options.schedule != NULL ? options.schedule : "", stages,
-                 options.device_iterations);
+                 bg_option_value_name("strategy", options.execution.strategy),
+                 options.execution.schedule != NULL ? options.execution.schedule : "", stages,
+                 options.execution.device_iterations);
         bgi_test_check_inference(model.graph, &options, what);
         bg_graph_destroy(model.graph);
     }

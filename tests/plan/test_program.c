@@ -13,6 +13,7 @@
 
 #include "plan/plan.h"
 #include "support/random_model.h"
+#include "support/train.h"
 
 /* Every edge between devices: as many acquires as sends, receives and releases, on the right devices. */
 static void check_channels(const bg_plan *plan)
@@ -44,13 +45,13 @@ static void check_channels(const bg_plan *plan)
 static bg_plan *plan_random(uint64_t seed)
 {
     bgi_test_model model = bgi_test_random_model(seed);
-    const bg_optimiser optimiser = bg_adam(0.1);
+    const bg_optimizer optimizer = bg_adam(0.1);
     char stages[256];
     const bg_options options = bgi_test_random_options(&model, seed, true, stages);
     bg_plan *plan = NULL;
     bg_error error = {0};
 
-    if (bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, &error) != BG_OK)
+    if (bg_plan_create_training(model.graph, model.loss, &optimizer, &options, &plan, &error) != BG_OK)
         fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
     bg_graph_destroy(model.graph);
     return plan;
@@ -67,15 +68,18 @@ static void test_channels_are_paired(void **state)
     }
 }
 
-static bool touches(const bg_plan *plan, const bgi_call *call, const bgi_plan_edge *edge)
+static bool touches(const bg_plan *plan, uint32_t device, const bgi_call *call, uint32_t number)
 {
+    const bgi_plan_edge *edge = &plan->edges[number];
     const size_t begin = edge->offset, end = begin + edge->depth * edge->slot_bytes;
 
     for (uint32_t o = 0; o < call->input_count + call->output_count; o++) {
         const bgi_operand *operand = &call->operands[o];
         const bgi_plan_edge *own = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
         const size_t more = own != NULL ? (own->depth - 1) * own->slot_bytes : 0;
-        if (!operand->is_remote && operand->device == edge->to_device && operand->offset < end &&
+        if (operand->memory == BGI_MEMORY_WINDOW && operand->edge == number)
+            return true;
+        if (operand->memory == BGI_MEMORY_ARENA && device == edge->to_device && operand->offset < end &&
             operand->offset + more + bg_type_size_bytes(&call->types[o]) > begin)
             return true;
     }
@@ -91,20 +95,19 @@ static uint32_t check_early_messages(const bg_plan *plan, uint32_t device)
 
     for (uint32_t i = 0; i < plan->devices[device].instruction_count; i++) {
         const bgi_instruction *send = &instructions[i];
-        const bgi_plan_edge *edge;
+        const uint32_t edge = send->action.index;
         if (send->action.kind != BG_ACTION_SEND) {
             assert_int_equal(send->after_calls, 0);
             maker = send;
             continue;
         }
         assert_non_null(maker);
-        edge = &plan->edges[send->action.index];
         for (uint32_t k = 0; k < maker->call_count && send->copy_count == 0; k++) {
             const bool is_last = k + 1 == (send->after_calls > 0 ? send->after_calls : maker->call_count);
             if (is_last)
-                assert_true(touches(plan, &maker->calls[k], edge));
+                assert_true(touches(plan, device, &maker->calls[k], edge));
             if (send->after_calls > 0 && k >= send->after_calls)
-                assert_false(touches(plan, &maker->calls[k], edge));
+                assert_false(touches(plan, device, &maker->calls[k], edge));
         }
         if (send->after_calls > 0) {
             assert_int_equal(send->copy_count, 0);
@@ -135,14 +138,14 @@ static void test_messages_leave_when_they_are_whole(void **state)
 static void test_offload(void **state)
 {
     bgi_test_model model = bgi_test_random_model(4);
-    const bg_optimiser optimiser = bg_adam(0.1);
+    const bg_optimizer optimizer = bg_adam(0.1);
     bg_options options = bg_options_defaults();
     bg_plan *plan = NULL;
     uint32_t loads = 0, stores = 0, remote = 0;
 
     (void)state;
-    options.offload_optimiser = true;
-    assert_int_equal(bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, NULL), BG_OK);
+    options.memory.offload_optimizer = true;
+    assert_int_equal(bg_plan_create_training(model.graph, model.loss, &optimizer, &options, &plan, NULL), BG_OK);
     for (uint32_t d = 0; d < plan->device_count; d++)
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
             for (uint32_t k = 0; k < plan->devices[d].instructions[i].call_count; k++) {
@@ -150,7 +153,7 @@ static void test_offload(void **state)
                 loads += call->traced_as == BG_ACTION_LOAD;
                 stores += call->traced_as == BG_ACTION_STORE;
                 for (uint32_t o = 0; o < call->input_count + call->output_count; o++)
-                    remote += call->operands[o].is_remote;
+                    remote += call->operands[o].memory == BGI_MEMORY_REMOTE;
             }
     assert_true(loads > 0);
     assert_int_equal(loads, stores);
@@ -165,14 +168,14 @@ static void test_offload(void **state)
 static void test_reduce(void **state)
 {
     bgi_test_model model = bgi_test_random_model(11);
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_options options = bg_options_defaults();
     bg_plan *plan = NULL;
     uint32_t reduced = 0, accumulators = 0;
 
     (void)state;
-    options.replicas = 2;
-    assert_int_equal(bg_plan_create_training(model.graph, model.loss, &optimiser, &options, &plan, NULL), BG_OK);
+    options.replicas.count = 2;
+    assert_int_equal(bg_plan_create_training(model.graph, model.loss, &optimizer, &options, &plan, NULL), BG_OK);
     for (uint32_t d = 0; d < plan->device_count; d++) {
         bool has_updated = false;
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
@@ -183,7 +186,7 @@ static void test_reduce(void **state)
             assert_false(has_updated);
             reduced += instruction->reduced_count;
             for (uint32_t k = 0; k < instruction->reduced_count; k++)
-                assert_int_equal(instruction->reduced[k].operand.device, d);
+                assert_int_equal(instruction->reduced[k].operand.memory, BGI_MEMORY_ARENA);
         }
     }
     for (uint32_t v = 0; v < plan->variable_count; v++)
@@ -194,6 +197,34 @@ static void test_reduce(void **state)
     bg_graph_destroy(model.graph);
 }
 
+static int64_t count_reduced(bool canonical)
+{
+    const bg_optimizer optimizer = bg_adam(0.1);
+    bg_options options = bg_options_defaults();
+    bg_plan *plan;
+    int64_t count = 0;
+
+    options.replicas.count = 2;
+    options.execution.gradient_accumulation = 8;
+    options.execution.stages = "B1,B2|B3,B4";
+    options.numerics.canonical_reductions = canonical;
+    plan = test_train_plan(test_model_at(0), 2, &optimizer, &options, "digits");
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            for (uint32_t k = 0; k < plan->devices[d].instructions[i].reduced_count; k++)
+                count += plan->devices[d].instructions[i].reduced[k].element_count;
+    bg_plan_destroy(plan);
+    return count;
+}
+
+/* Of a tree over micro-batches only its top is summed over replicas. */
+static void partial_sums_stay_on_their_replica(void **state)
+{
+    (void)state;
+    assert_true(count_reduced(false) > 0);
+    assert_int_equal(count_reduced(true), count_reduced(false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_messages_leave_when_they_are_whole),
         cmocka_unit_test(test_offload),
         cmocka_unit_test(test_reduce),
+        cmocka_unit_test(partial_sums_stay_on_their_replica),
     };
 
     return cmocka_run_group_tests_name("plan/program", tests, NULL, NULL);

@@ -62,19 +62,19 @@ static bg_options make_options(const char *schedule, uint32_t micro_batches)
 {
     bg_options options = bg_options_defaults();
 
-    options.schedule = schedule;
-    options.gradient_accumulation = micro_batches;
-    options.kernels = BG_KERNELS_REFERENCE;
+    options.execution.schedule = schedule;
+    options.execution.gradient_accumulation = micro_batches;
+    options.numerics.kernels = BG_KERNELS_REFERENCE;
     return options;
 }
 
 static bg_status compile(const model *m, const bg_options *options, bg_plan **out, bg_error *error)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
 
     *error = (bg_error){0};
     *out = NULL;
-    return bg_plan_create_training(m->graph, m->loss, &optimiser, options, out, error);
+    return bg_plan_create_training(m->graph, m->loss, &optimizer, options, out, error);
 }
 
 static bg_plan *must_compile(const model *m, const bg_options *options)
@@ -106,23 +106,79 @@ static void test_stash_bytes(void **state)
     for (uint32_t k = 0; k < 3; k++) {
         const size_t in_flight = 2 * (3 - k) + 1;
         size_t all, kept;
-        options.recompute = BG_RECOMPUTE_NONE;
+        options.memory.recompute = BG_RECOMPUTE_NONE;
         all = stash(&m, &options, k);
         /* What enters, the linear layer's result, two squares. A message has more slots, for what is sent ahead. */
         assert_in_range(all, in_flight * 4 * VALUE, in_flight * 4 * VALUE + (k == 0 ? 0 : 2 * VALUE));
-        options.recompute = BG_RECOMPUTE_STAGE;
-        options.recompute_order = BG_RECOMPUTE_INTERLEAVED;
+        options.memory.recompute = BG_RECOMPUTE_STAGE;
+        options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         kept = stash(&m, &options, k);
         assert_int_equal(all - kept, in_flight * 3 * VALUE);
-        options.recompute_order = BG_RECOMPUTE_THEN; /* and once what R makes and B reads */
+        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* and once what R makes and B reads */
         assert_int_equal(stash(&m, &options, k), kept + 3 * VALUE);
-        options.recompute_order = BG_RECOMPUTE_INTERLEAVED;
-        options.recompute = BG_RECOMPUTE_FRACTION; /* half of four values: two */
-        options.recompute_fraction = 0.5;
+        options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
+        options.memory.recompute = BG_RECOMPUTE_FRACTION; /* half of four values: two */
+        options.memory.recompute_fraction = 0.5;
         assert_int_equal(all - stash(&m, &options, k), in_flight * 2 * VALUE);
-        options.recompute_fraction = 0.0;
+        options.memory.recompute_fraction = 0.0;
         assert_int_equal(stash(&m, &options, k), all);
     }
+    bg_graph_destroy(m.graph);
+}
+
+static size_t total_bytes(const model *m, const bg_options *options, uint32_t device, uint32_t *out_repeated)
+{
+    bg_plan *plan = must_compile(m, options);
+    const size_t bytes = bg_plan_device_bytes(plan, device);
+
+    if (out_repeated != NULL)
+        *out_repeated = bg_plan_summarize(plan).recomputed_op_count;
+    bg_plan_destroy(plan);
+    return bytes;
+}
+
+/* What R makes is there until B has read it. On one device the stages take turns in one place; a device with a stage
+ * and a micro-batch of its own would save nothing, and keeps everything. Never does the order cost memory. */
+static void test_then_costs_no_memory(void **state)
+{
+    static const uint32_t one_device[5] = {0}, two_devices[] = {0, 1, 1, 0, 0};
+    static const char *const schedules[] = {"sequential", "grouped", "gpipe", "interleaved"};
+    const model m = make_model(4, 3, true);
+    bg_options options = make_options("sequential", 5);
+    size_t all, then;
+    uint32_t repeated;
+
+    (void)state;
+    for (int devices = 1; devices <= 2; devices++) {
+        options.execution.device_mapping = devices == 1 ? one_device : two_devices;
+        options.execution.device_mapping_count = 5;
+        for (uint32_t d = 0; d < (uint32_t)devices; d++) {
+            options.memory.recompute = BG_RECOMPUTE_NONE;
+            options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
+            all = total_bytes(&m, &options, d, NULL);
+            options.memory.recompute = BG_RECOMPUTE_STAGE;
+            options.memory.recompute_order = BG_RECOMPUTE_THEN;
+            then = total_bytes(&m, &options, d, &repeated);
+            /* Each stage keeps three values fewer, and there is room for what one of them makes. */
+            assert_int_equal(all - then, (devices == 1 ? 3 : 1) * 3 * VALUE);
+            assert_int_equal(repeated, 4 * 3);
+        }
+    }
+    options.execution.device_mapping = NULL;
+    options.execution.device_mapping_count = 0;
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++)
+        for (uint32_t d = 0; d < 5; d++) {
+            options.execution.schedule = schedules[i];
+            options.memory.recompute = BG_RECOMPUTE_NONE;
+            options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
+            all = total_bytes(&m, &options, d, NULL);
+            options.memory.recompute = BG_RECOMPUTE_STAGE;
+            options.memory.recompute_order = BG_RECOMPUTE_THEN;
+            then = total_bytes(&m, &options, d, &repeated);
+            if (i == 0 ? then != all || repeated != 0 : then > all || (d < 3 && then == all) || repeated == 0)
+                fail_msg("%s, device %u: %zu bytes, without recomputation %zu; %u ops run again", schedules[i],
+                         (unsigned)d, then, all, (unsigned)repeated);
+        }
     bg_graph_destroy(m.graph);
 }
 
@@ -135,23 +191,46 @@ static void test_marks_lower_the_peak(void **state)
     size_t all, marked;
 
     (void)state;
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     plan = must_compile(&m, &options);
     all = bg_plan_device_bytes(plan, 0);
     bg_plan_destroy(plan);
-    options.recompute = BG_RECOMPUTE_STAGE; /* the stage of the loss, without marks: nothing would be gained */
+    options.memory.recompute = BG_RECOMPUTE_STAGE; /* the stage of the loss, without marks: nothing would be gained */
     plan = must_compile(&m, &options);
     assert_int_equal(bg_plan_device_bytes(plan, 0), all);
-    assert_int_equal(bg_plan_summarise(plan).recomputed_op_count, 0);
+    assert_int_equal(bg_plan_summarize(plan).recomputed_op_count, 0);
     bg_plan_destroy(plan);
     bg_graph_checkpoint(m.graph, m.marks[4]);
     bg_graph_checkpoint(m.graph, m.marks[8]);
-    options.recompute = BG_RECOMPUTE_CHECKPOINTS;
+    options.memory.recompute = BG_RECOMPUTE_CHECKPOINTS;
     plan = must_compile(&m, &options);
     marked = bg_plan_device_bytes(plan, 0);
-    assert_int_equal(bg_plan_summarise(plan).recomputed_op_count, 10);
+    assert_int_equal(bg_plan_summarize(plan).recomputed_op_count, 10);
     assert_true(marked + 4 * VALUE <= all);
     bg_plan_destroy(plan);
+    bg_graph_destroy(m.graph);
+}
+
+/* Under CHECKPOINTS a stage without marks stashes every value; STAGE recomputes them. A stage with marks stashes the
+ * same values under both. */
+static void test_checkpoints_leave_unmarked_stages(void **state)
+{
+    model m = make_model(3, 3, true);
+    bg_options options = make_options("grouped", 9);
+
+    (void)state;
+    bg_graph_checkpoint(m.graph, m.marks[4]);
+    for (uint32_t k = 0; k < 3; k++) {
+        size_t none, stage, checkpoints;
+        options.memory.recompute = BG_RECOMPUTE_NONE;
+        none = stash(&m, &options, k);
+        options.memory.recompute = BG_RECOMPUTE_STAGE;
+        stage = stash(&m, &options, k);
+        options.memory.recompute = BG_RECOMPUTE_CHECKPOINTS;
+        checkpoints = stash(&m, &options, k);
+        assert_true(stage < none);
+        assert_int_equal(checkpoints, k == 1 ? stage : none);
+    }
     bg_graph_destroy(m.graph);
 }
 
@@ -162,7 +241,7 @@ typedef struct outcome {
 
 static outcome measure(bg_plan *plan)
 {
-    outcome o = {.share = bg_plan_summarise(plan).recompute_share};
+    outcome o = {.share = bg_plan_summarize(plan).recompute_share};
 
     for (uint32_t d = 0; d < 3; d++)
         o.bytes[d] = bg_plan_device_bytes(plan, d);
@@ -175,8 +254,8 @@ static uint32_t list_outcomes(const model *m, bg_options options, outcome *outco
 {
     uint32_t count = 0;
 
-    options.recompute = BG_RECOMPUTE_STAGE;
-    options.device_memory_bytes = 0;
+    options.memory.recompute = BG_RECOMPUTE_STAGE;
+    options.memory.device_memory_bytes = 0;
     for (uint32_t set = 0; set < 1u << m->mark_count; set++) {
         for (uint32_t i = 0; i < m->mark_count; i++)
             m->graph->values[m->marks[i].id].is_checkpoint = (set >> i & 1u) != 0;
@@ -195,7 +274,7 @@ static void check_auto(const char *schedule, bg_recompute_order order)
     uint32_t count, solved = 0, refused = 0;
     size_t least = SIZE_MAX, most = 0;
 
-    options.recompute_order = order;
+    options.memory.recompute_order = order;
     assert_int_equal(m.mark_count, 6);
     count = list_outcomes(&m, options, outcomes);
     for (uint32_t i = 0; i < count; i++) {
@@ -203,7 +282,7 @@ static void check_auto(const char *schedule, bg_recompute_order order)
         least = bytes < least ? bytes : least;
         most = bytes > most ? bytes : most;
     }
-    options.recompute = BG_RECOMPUTE_AUTO;
+    options.memory.recompute = BG_RECOMPUTE_AUTO;
     for (size_t budget = least - 512; budget <= most + 512; budget += (most - least) / 24 + 1) {
         double best = 2.0;
         bg_plan *plan;
@@ -213,7 +292,7 @@ static void check_auto(const char *schedule, bg_recompute_order order)
             if (outcomes[i].bytes[0] <= budget && outcomes[i].bytes[1] <= budget && outcomes[i].bytes[2] <= budget &&
                 outcomes[i].share < best)
                 best = outcomes[i].share;
-        options.device_memory_bytes = budget;
+        options.memory.device_memory_bytes = budget;
         status = compile(&m, &options, &plan, &error);
         if (best > 1.0) {
             assert_int_equal(status, BG_ERROR_BUDGET);
@@ -223,11 +302,11 @@ static void check_auto(const char *schedule, bg_recompute_order order)
         }
         if (status != BG_OK)
             fail_msg("budget %zu: a share of %g would do, but %s", budget, best, error.message);
-        if (bg_plan_summarise(plan).recompute_share > best * (1 + 1e-12))
-            fail_msg("budget %zu: %g of the time, %g would do", budget, bg_plan_summarise(plan).recompute_share, best);
+        if (bg_plan_summarize(plan).recompute_share > best * (1 + 1e-12))
+            fail_msg("budget %zu: %g of the time, %g would do", budget, bg_plan_summarize(plan).recompute_share, best);
         for (uint32_t d = 0; d < 3; d++)
             assert_true(bg_plan_device_bytes(plan, d) <= budget);
-        assert_true(bg_plan_summarise(plan).recompute_share >= best * (1 - 1e-12));
+        assert_true(bg_plan_summarize(plan).recompute_share >= best * (1 - 1e-12));
         solved++;
         bg_plan_destroy(plan);
     }
@@ -252,17 +331,17 @@ static void test_auto_of_a_long_chain(void **state)
     size_t all;
 
     (void)state;
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     plan = must_compile(&m, &options);
     all = bg_plan_device_bytes(plan, 0);
     bg_plan_destroy(plan);
-    options.recompute = BG_RECOMPUTE_AUTO;
+    options.memory.recompute = BG_RECOMPUTE_AUTO;
     for (int tenth = 5; tenth <= 10; tenth++) {
-        options.device_memory_bytes = all * (size_t)tenth / 10;
+        options.memory.device_memory_bytes = all * (size_t)tenth / 10;
         plan = must_compile(&m, &options);
-        assert_true(bg_plan_device_bytes(plan, 0) <= options.device_memory_bytes);
-        assert_int_equal(bg_plan_summarise(plan).recomputed_op_count == 0, tenth == 10);
-        assert_true(bg_plan_summarise(plan).recomputed_op_count <= 41);
+        assert_true(bg_plan_device_bytes(plan, 0) <= options.memory.device_memory_bytes);
+        assert_int_equal(bg_plan_summarize(plan).recomputed_op_count == 0, tenth == 10);
+        assert_true(bg_plan_summarize(plan).recomputed_op_count <= 41);
         bg_plan_destroy(plan);
     }
     bg_graph_destroy(m.graph);
@@ -277,27 +356,27 @@ static void test_auto_meets_what_the_rules_meet(void **state)
     (void)state;
     for (uint64_t seed = first; seed < 900; seed++) {
         bgi_test_model m = bgi_test_random_model(seed);
-        const bg_optimiser optimiser = bg_adamw(0.01);
+        const bg_optimizer optimizer = bg_adamw(0.01);
         char stages[256];
         bg_options options = bgi_test_random_options(&m, seed - 500, true, stages);
         size_t least = 0;
         bg_plan *plan;
         bg_error error;
 
-        options.gradient_accumulation += 2;
-        options.recompute_order = BG_RECOMPUTE_THEN;
-        options.recompute = BG_RECOMPUTE_FRACTION;
-        options.recompute_fraction = 1.0;
-        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, &error), BG_OK);
-        for (uint32_t d = 0; d < bg_plan_summarise(plan).device_count; d++)
+        options.execution.gradient_accumulation += 2;
+        options.memory.recompute_order = BG_RECOMPUTE_THEN;
+        options.memory.recompute = BG_RECOMPUTE_FRACTION;
+        options.memory.recompute_fraction = 1.0;
+        assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_OK);
+        for (uint32_t d = 0; d < bg_plan_summarize(plan).device_count; d++)
             if (bg_plan_device_bytes(plan, d) > least)
                 least = bg_plan_device_bytes(plan, d);
         bg_plan_destroy(plan);
-        options.recompute = BG_RECOMPUTE_AUTO;
-        options.device_memory_bytes = least;
-        if (bg_plan_create_training(m.graph, m.loss, &optimiser, &options, &plan, &error) != BG_OK)
+        options.memory.recompute = BG_RECOMPUTE_AUTO;
+        options.memory.device_memory_bytes = least;
+        if (bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error) != BG_OK)
             fail_msg("seed %llu: all again takes %zu bytes, but %s", (unsigned long long)seed, least, error.message);
-        for (uint32_t d = 0; d < bg_plan_summarise(plan).device_count; d++)
+        for (uint32_t d = 0; d < bg_plan_summarize(plan).device_count; d++)
             assert_true(bg_plan_device_bytes(plan, d) <= least);
         bg_plan_destroy(plan);
         bg_graph_destroy(m.graph);
@@ -328,25 +407,27 @@ static void test_rules(void **state)
     heard last = {.text = ""};
 
     (void)state;
-    options.recompute = BG_RECOMPUTE_STAGE;
-    options.ipu_limits = true;
-    options.auto_round_devices = true;
+    options.memory.recompute = BG_RECOMPUTE_STAGE;
+    options.execution.ipu_limits = true;
+    options.execution.auto_round_devices = true;
     bg_plan_destroy(must_compile(&m, &options)); /* without marks IPU software took it too */
     bg_graph_checkpoint(m.graph, m.marks[1]);
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "is a recomputation checkpoint and the schedule is `interleaved`"));
-    options.schedule = "grouped";
+    options.execution.schedule = "Interleaved";
+    assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
+    options.execution.schedule = "grouped";
     bg_plan_destroy(must_compile(&m, &options));
-    options.schedule = "interleaved";
-    options.ipu_limits = options.auto_round_devices = false;
+    options.execution.schedule = "interleaved";
+    options.execution.ipu_limits = options.execution.auto_round_devices = false;
     bg_plan_destroy(must_compile(&m, &options));
-    options.gradient_accumulation = 1;
-    options.log = hear;
-    options.log_user = &last;
+    options.execution.gradient_accumulation = 1;
+    options.reporting.log = hear;
+    options.reporting.log_user = &last;
     assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
-    assert_int_equal(bg_plan_summarise(plan).recomputed_op_count, 0);
+    assert_int_equal(bg_plan_summarize(plan).recomputed_op_count, 0);
     bg_plan_destroy(plan);
-    options.device_iterations = 8;
+    options.execution.device_iterations = 8;
     assert_int_equal(bg_plan_create_inference(m.graph, &options, &plan, &error), BG_OK);
     assert_int_equal(last.level, BG_LOG_INFO);
     assert_non_null(strstr(last.text, "no effect in inference"));
@@ -358,7 +439,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stash_bytes),
+        cmocka_unit_test(test_then_costs_no_memory),
         cmocka_unit_test(test_marks_lower_the_peak),
+        cmocka_unit_test(test_checkpoints_leave_unmarked_stages),
         cmocka_unit_test(test_auto_equals_brute_force),
         cmocka_unit_test(test_auto_of_a_long_chain),
         cmocka_unit_test(test_auto_meets_what_the_rules_meet),

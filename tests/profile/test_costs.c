@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
 
 #include "plan/plan.h"
 #include "profile/costs.h"
@@ -29,7 +29,7 @@ static void require(bg_status status, const bg_error *error)
 static bg_status make_plan(const bg_options *options, bg_plan **out, bg_error *error)
 {
     bg_convnet_options network = bg_convnet_defaults();
-    bg_optimiser optimiser = bg_adamw(0.001);
+    bg_optimizer optimizer = bg_adamw(0.001);
     bg_graph *graph = NULL;
     bg_convnet net;
     bg_status status;
@@ -37,7 +37,7 @@ static bg_status make_plan(const bg_options *options, bg_plan **out, bg_error *e
     network.micro_batch = MICRO_BATCH;
     require(bg_graph_create(&graph, error), error);
     net = bg_convnet_build(graph, &network);
-    status = bg_plan_create_training(graph, net.loss, &optimiser, options, out, error);
+    status = bg_plan_create_training(graph, net.loss, &optimizer, options, out, error);
     bg_graph_destroy(graph);
     return status;
 }
@@ -46,10 +46,10 @@ static bg_options make_options(const char *schedule)
 {
     bg_options options = bg_options_defaults();
 
-    options.schedule = schedule;
-    options.gradient_accumulation = ACCUMULATION;
-    options.device_iterations = 2;
-    options.seed = 3;
+    options.execution.schedule = schedule;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.execution.device_iterations = 2;
+    options.numerics.seed = 3;
     return options;
 }
 
@@ -62,7 +62,7 @@ static void test_measured(void **state)
     double speed = -1.0;
 
     (void)state;
-    options.trace = true;
+    options.reporting.trace = true;
     require(make_plan(&options, &plan, &error), &error);
     require(bg_profile_measure(plan, 3, costs, &speed, &error), &error);
     for (int stage = 0; stage < STAGES; stage++) {
@@ -71,7 +71,7 @@ static void test_measured(void **state)
     }
     assert_true(speed >= 0);
     bg_plan_destroy(plan);
-    options.trace = false;
+    options.reporting.trace = false;
     require(make_plan(&options, &plan, &error), &error);
     assert_int_equal(bg_profile_measure(plan, 1, costs, &speed, &error), BG_ERROR_INVALID);
     bg_plan_destroy(plan);
@@ -140,8 +140,8 @@ static void test_costs_change_no_bit(void **state)
             costs[stage].backward_ns = 1 + next_random(&random) % 20000;
         }
         options = make_options("auto");
-        options.stage_costs = costs;
-        options.stage_cost_count = STAGES;
+        options.execution.stage_costs = costs;
+        options.execution.stage_cost_count = STAGES;
         bytes = train(&options, &size);
         assert_int_equal(size, expected_size);
         assert_memory_equal(bytes, expected, size);
@@ -179,8 +179,8 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     bg_plan *plan = NULL;
     bg_error error = {0};
 
-    options.stage_costs = costs;
-    options.stage_cost_count = STAGES;
+    options.execution.stage_costs = costs;
+    options.execution.stage_cost_count = STAGES;
     require(make_plan(&options, &plan, &error), &error);
     return plan;
 }
@@ -254,14 +254,14 @@ static void test_budget_is_met(void **state)
     plan = NULL;
     options = make_options("auto");
     for (size_t more = 0; more < 65536; more += 4096) {
-        options.device_memory_bytes = least + more;
+        options.memory.device_memory_bytes = least + more;
         require(make_plan(&options, &plan, &error), &error);
         for (uint32_t device = 0; device < STAGES; device++)
             assert_true(bg_plan_device_bytes(plan, device) <= least + more);
         bg_plan_destroy(plan);
         plan = NULL;
     }
-    options.device_memory_bytes = least - 1;
+    options.memory.device_memory_bytes = least - 1;
     assert_int_not_equal(make_plan(&options, &plan, &error), BG_OK);
     assert_non_null(strstr(error.message, "device"));
 }
@@ -274,14 +274,14 @@ static void test_refusals(void **state)
     bg_plan *plan = NULL;
 
     (void)state;
-    options.stage_costs = costs;
-    options.stage_cost_count = 3;
+    options.execution.stage_costs = costs;
+    options.execution.stage_cost_count = 3;
     assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "costs are given for 3 stages, but there are 4"));
     costs[1].update_ns = -2;
     error = (bg_error){0};
     assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "stage_costs[1] holds -2 ns"));
+    assert_non_null(strstr(error.message, "stage_costs[1].update_ns is -2; times are zero or more"));
 }
 
 static void test_file_brings_every_bit_back(void **state)
@@ -313,7 +313,7 @@ static void test_bad_files(void **state)
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"", "costs:1:0: "},
+        {"", "costs:1:1: not JSON: expected a value, found the end"},
         {"[]", "the file is not an object"},
         {"{\"format\":\"brigade costs 2\"}", "its `format` is not \"brigade costs 1\""},
         {"{\"format\":\"brigade costs 1\",\"stages\":[" STAGE "]}", "the file has no number `message_bytes_per_ns`"},

@@ -9,12 +9,14 @@
 #include <cmocka.h>
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
+#include <brigade/gpt.h>
 #include <brigade/profile.h>
 
 #include "plan/plan.h"
@@ -37,9 +39,10 @@ static bg_options make_options(bool training)
 {
     bg_options options = bg_options_defaults();
 
-    options.device_iterations = training ? ITERATIONS : ACCUMULATION;
-    options.gradient_accumulation = training ? ACCUMULATION : 1;
-    options.trace = true;
+    options.execution.device_iterations = training ? ITERATIONS : ACCUMULATION;
+    options.execution.gradient_accumulation = training ? ACCUMULATION : 1;
+    options.reporting.trace = true;
+    options.numerics.initialize_missing = true;
     return options;
 }
 
@@ -48,7 +51,7 @@ static traced_run run_network(const bg_options *options, bool training)
 {
     traced_run run = {.path = "/tmp/brigade-trace-XXXXXX"};
     bg_convnet_options network = bg_convnet_defaults();
-    bg_optimiser optimiser = bg_adamw(0.001);
+    bg_optimizer optimizer = bg_adamw(0.001);
     bg_error error = {0};
     bg_graph *graph = NULL;
     bg_convnet net;
@@ -61,7 +64,7 @@ static traced_run run_network(const bg_options *options, bool training)
     require(bg_graph_create(&graph, &error), &error);
     net = bg_convnet_build(graph, &network);
     if (training)
-        require(bg_plan_create_training(graph, net.loss, &optimiser, options, &run.plan, &error), &error);
+        require(bg_plan_create_training(graph, net.loss, &optimizer, options, &run.plan, &error), &error);
     else
         require(bg_plan_create_inference(graph, options, &run.plan, &error), &error);
     bg_graph_destroy(graph);
@@ -101,7 +104,7 @@ static json_t *write_and_read(const traced_run *run)
 
 static uint32_t count_recorded(const traced_run *run)
 {
-    bg_plan_summary summary = bg_plan_summarise(run->plan);
+    bg_plan_summary summary = bg_plan_summarize(run->plan);
     uint32_t count = 0;
 
     for (uint32_t replica = 0; replica < summary.replicas; replica++)
@@ -196,7 +199,7 @@ static uint32_t count_tracks(const traced_run *run)
 static void check_run(const bg_options *options, bool training)
 {
     traced_run run = run_network(options, training);
-    bg_plan_summary summary = bg_plan_summarise(run.plan);
+    bg_plan_summary summary = bg_plan_summarize(run.plan);
     json_t *root = write_and_read(&run);
     const json_t *events = json_object_get(root, "traceEvents");
 
@@ -224,7 +227,7 @@ static void test_sharded(void **state)
     bg_options options = make_options(true);
     (void)state;
 
-    options.strategy = BG_STRATEGY_SHARDED;
+    options.execution.strategy = BG_STRATEGY_SHARDED;
     check_run(&options, true);
 }
 
@@ -233,7 +236,7 @@ static void test_single(void **state)
     bg_options options = make_options(true);
     (void)state;
 
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     check_run(&options, true);
 }
 
@@ -242,9 +245,9 @@ static void test_replicas_and_offload(void **state)
     bg_options options = make_options(true);
     (void)state;
 
-    options.replicas = 2;
-    options.offload_optimiser = true;
-    options.stages = "B1,B2|B3,B4";
+    options.replicas.count = 2;
+    options.memory.offload_optimizer = true;
+    options.execution.stages = "B1,B2|B3,B4";
     check_run(&options, true);
 }
 
@@ -253,8 +256,8 @@ static void test_recompute(void **state)
     bg_options options = make_options(true);
     (void)state;
 
-    options.recompute = BG_RECOMPUTE_STAGE;
-    options.recompute_order = BG_RECOMPUTE_THEN;
+    options.memory.recompute = BG_RECOMPUTE_STAGE;
+    options.memory.recompute_order = BG_RECOMPUTE_THEN;
     check_run(&options, true);
 }
 
@@ -272,7 +275,7 @@ static void test_short_ring(void **state)
     bg_options options = make_options(true);
     (void)state;
 
-    options.trace_events = 37;
+    options.reporting.trace_events = 37;
     check_run(&options, true);
 }
 
@@ -293,6 +296,36 @@ static void test_stash_is_in_the_counters(void **state)
     clear(&run);
 }
 
+/* An arrow's end is the beginning of its SEND's slice, or the end of its RECEIVE's, both named by the edge. */
+static void assert_at_slice(const json_t *events, const json_t *end)
+{
+    const bool is_start = strcmp(text_of(end, "ph"), "s") == 0;
+    const double at = json_number_value(json_object_get(end, "ts"));
+    unsigned replica = 0, edge = 0, step = 0, micro_batch = 0;
+    char name[32];
+    const json_t *item;
+    size_t index;
+
+    assert_int_equal(sscanf(text_of(end, "id"), "%u.%u.%u.%u", &replica, &edge, &step, &micro_batch), 4);
+    snprintf(name, sizeof name, "%s %u", is_start ? "SEND" : "RECEIVE", edge);
+    json_array_foreach(events, index, item)
+    {
+        const json_t *args = json_object_get(item, "args");
+        const double begin = json_number_value(json_object_get(item, "ts"));
+        const double duration = json_number_value(json_object_get(item, "dur"));
+        if (strcmp(text_of(item, "ph"), "X") != 0 || strcmp(text_of(item, "name"), name) != 0 ||
+            json_integer_value(json_object_get(item, "pid")) != (json_int_t)replica ||
+            json_integer_value(json_object_get(args, "step")) != (json_int_t)step ||
+            json_integer_value(json_object_get(args, "micro_batch")) != (json_int_t)micro_batch)
+            continue;
+        assert_true(json_integer_value(json_object_get(item, "tid")) ==
+                    json_integer_value(json_object_get(end, "tid")));
+        assert_true(fabs(at - (is_start ? begin : begin + duration)) < 0.0005);
+        return;
+    }
+    fail_msg("no slice `%s` of step %u, micro-batch %u", name, step, micro_batch);
+}
+
 /* Every arrow has both ends; returns how many there are. */
 static size_t check_arrows(const bg_options *options)
 {
@@ -305,14 +338,17 @@ static size_t check_arrows(const bg_options *options)
 
     json_array_foreach(events, index, item)
     {
-        if (strcmp(text_of(item, "ph"), "s") == 0)
-            json_object_set_new(starts, text_of(item, "id"), json_true());
+        if (strcmp(text_of(item, "ph"), "s") != 0)
+            continue;
+        json_object_set_new(starts, text_of(item, "id"), json_true());
+        assert_at_slice(events, item);
     }
     json_array_foreach(events, index, item)
     {
         if (strcmp(text_of(item, "ph"), "f") != 0)
             continue;
         assert_non_null(json_object_get(starts, text_of(item, "id")));
+        assert_at_slice(events, item);
         ends++;
     }
     assert_int_equal(json_object_size(starts), ends);
@@ -337,7 +373,7 @@ static void test_arrows_of_a_short_ring(void **state)
     size_t count;
     (void)state;
 
-    options.trace_events = 37;
+    options.reporting.trace_events = 37;
     count = check_arrows(&options);
     assert_true(count > 0 && count < 4 * 37);
 }
@@ -353,13 +389,65 @@ static void test_summary_says_what_was_dropped(void **state)
         traced_run run;
 
         if (is_short)
-            options.trace_events = 37;
+            options.reporting.trace_events = 37;
         run = run_network(&options, true);
         require(bg_profile_print_summary(run.session, run.plan, &text, &error), &error);
         assert_int_equal(strstr(text, "4 of 4 devices kept their latest 37 actions only") != NULL, is_short);
         free(text);
         clear(&run);
     }
+}
+
+/* The time of each stage's compute, updates too, over its forwards, as the recorded events have it. */
+static void sum_events(const traced_run *run, double *mean_us)
+{
+    const bg_plan_summary summary = bg_plan_summarize(run->plan);
+    double work_ns[8] = {0}, forwards[8] = {0};
+
+    for (uint32_t device = 0; device < summary.device_count; device++)
+        for (uint32_t i = 0; i < bg_session_trace_count(run->session, 0, device); i++) {
+            bg_error error = {0};
+            bg_trace_event event;
+            require(bg_session_trace_event(run->session, 0, device, i, &event, &error), &error);
+            switch (event.action.kind) {
+            case BG_ACTION_FORWARD:
+                forwards[event.action.stage] += 1.0; /* fall through */
+            case BG_ACTION_BACKWARD:
+            case BG_ACTION_WEIGHTS:
+            case BG_ACTION_RECOMPUTE:
+            case BG_ACTION_UPDATE:
+                work_ns[event.action.stage] += (double)(event.end_ns - event.start_ns);
+                break;
+            default:
+                break;
+            }
+        }
+    for (uint32_t stage = 0; stage < summary.stage_count; stage++)
+        mean_us[stage] = 1e-3 * work_ns[stage] / forwards[stage];
+}
+
+/* The summary's stages are those of the events, and the balance is their longest over their mean. */
+static void check_stages(const traced_run *run, const char *text)
+{
+    double wanted[8], longest = 0.0, sum = 0.0, found, balance;
+    unsigned number, longest_stage = 0;
+    const char *line = strstr(text, "stage 0: ");
+
+    sum_events(run, wanted);
+    for (unsigned stage = 0; stage < 4; stage++) {
+        assert_non_null(line);
+        assert_int_equal(sscanf(line, "stage %u: %lf us a micro-batch", &number, &found), 2);
+        assert_int_equal(number, stage);
+        assert_true(fabs(found - wanted[stage]) < 0.051);
+        sum += wanted[stage];
+        if (wanted[stage] > longest)
+            longest = wanted[stage], longest_stage = stage;
+        line = strchr(line, '\n') + 1;
+    }
+    assert_int_equal(sscanf(line, "stage balance: the longest stage (%u) takes %lf times the mean", &number, &balance),
+                     2);
+    assert_int_equal(number, longest_stage);
+    assert_true(fabs(balance - 4.0 * longest / sum) < 0.0051);
 }
 
 static void test_summary(void **state)
@@ -383,8 +471,7 @@ static void test_summary(void **state)
         assert_true(busy + idle > 99.85 && busy + idle < 100.15);
         line = strchr(line, '\n') + 1;
     }
-    assert_non_null(strstr(text, "stage 3: "));
-    assert_non_null(strstr(text, "stage balance: the longest stage"));
+    check_stages(&run, text);
     free(text);
     clear(&run);
 }
@@ -397,7 +484,7 @@ static void test_refuses_without_trace(void **state)
     char *text = NULL;
     (void)state;
 
-    options.trace = false;
+    options.reporting.trace = false;
     run = run_network(&options, true);
     assert_int_equal(bg_profile_write_trace(run.session, run.plan, run.path, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "options.trace"));
@@ -418,6 +505,188 @@ static void test_refuses_bad_path(void **state)
     clear(&run);
 }
 
+/* ---- reductions beside backwards ---- */
+
+enum { LAYERS = 4, LOOKS = 60 };
+
+/* A GPT on two data-parallel replicas, in phases: of one device each, or that two devices of each take in turns. */
+static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
+{
+    traced_run run = {.path = ""};
+    bg_gpt_options model = bg_gpt_defaults();
+    bg_options options = make_options(true);
+    const bg_optimizer optimizer = bg_adamw(0.001);
+    bg_error error = {0};
+    bg_graph *graph = NULL;
+    bg_gpt gpt;
+
+    model.layers = LAYERS, model.hidden = 128, model.heads = 2;
+    model.vocabulary = 64, model.sequence_length = model.positions = 8;
+    options.execution.strategy = BG_STRATEGY_PHASED;
+    options.execution.phases_parallel = is_parallel;
+    options.execution.cores = cores;
+    options.execution.io_threads =
+        cores == 1 ? 0 : -1; /* one worker that does everything: an order that time leaves alone */
+    options.execution.device_iterations = 1;
+    options.execution.gradient_accumulation = 2;
+    options.numerics.max_gradient_norm = 1.0;
+    options.memory.recompute = BG_RECOMPUTE_STAGE;
+    options.replicas.count = 2;
+    require(bg_graph_create(&graph, &error), &error);
+    gpt = bg_gpt_build(graph, &model);
+    require(bg_plan_create_training(graph, gpt.loss, &optimizer, &options, &run.plan, &error), &error);
+    bg_graph_destroy(graph);
+    require(bg_session_create(run.plan, NULL, &run.session, &error), &error);
+    return run;
+}
+
+/* The place of a device's last instruction of the kind for the stage; UINT32_MAX: there is none. */
+static uint32_t find_last(const bgi_plan_device *device, bg_action_kind kind, uint32_t stage)
+{
+    uint32_t found = UINT32_MAX;
+
+    for (uint32_t i = 0; i < device->instruction_count; i++)
+        if (device->instructions[i].action.kind == kind && device->instructions[i].action.stage == stage)
+            found = i;
+    return found;
+}
+
+static bg_trace_event event_at(const traced_run *run, uint32_t replica, uint32_t device, uint32_t index)
+{
+    bg_trace_event event = {.step = 0};
+    bg_error error = {0};
+
+    require(bg_session_trace_event(run->session, replica, device, index, &event, &error), &error);
+    return event;
+}
+
+/* Whether a backward of the stage ran on this device of the replica while the reduction did. */
+static bool meets_backward(const traced_run *run, const bg_trace_event *reduction, uint32_t stage, uint32_t device)
+{
+    for (uint32_t i = 0; i < bg_session_trace_count(run->session, reduction->replica, device); i++) {
+        const bg_trace_event event = event_at(run, reduction->replica, device, i);
+        if (event.action.kind == BG_ACTION_BACKWARD && event.action.stage == stage && event.step == reduction->step &&
+            event.start_ns < reduction->end_ns && reduction->start_ns < event.end_ns)
+            return true;
+    }
+    return false;
+}
+
+/* `apart`: reductions are looked for beside backwards of the other one of two devices; else of their own. */
+static uint32_t count_overlaps(const traced_run *run, uint32_t apart)
+{
+    uint32_t count = 0;
+
+    for (uint32_t replica = 0; replica < 2; replica++)
+        for (uint32_t device = 0; device <= apart; device++)
+            for (uint32_t i = 0; i < bg_session_trace_count(run->session, replica, device); i++) {
+                const bg_trace_event event = event_at(run, replica, device, i);
+                count += event.action.kind == BG_ACTION_REDUCE && event.action.stage > 0 &&
+                         meets_backward(run, &event, event.action.stage - 1, apart != 0 ? 1 - device : device);
+            }
+    return count;
+}
+
+static void update(traced_run *run)
+{
+    const void *inputs[2] = {0};
+    void *outputs[8] = {0}, *data = calloc(1, 1 << 16);
+    bg_error error = {0};
+
+    assert_non_null(data);
+    for (uint32_t i = 0; i < bg_session_input_count(run->session); i++)
+        inputs[i] = data;
+    require(bg_session_run(run->session, inputs, outputs, &error), &error);
+    free(data);
+}
+
+/* A layer's gradients are reduced behind its last backward, when the layer before has all that its own backward waits
+ * for; so the two go on at the same time. */
+static void test_reductions_overlap_backwards(void **state)
+{
+    traced_run run = make_phased_gpt(true, 4);
+    uint32_t overlaps = 0;
+
+    (void)state;
+    for (uint32_t stage = 1; stage < bg_plan_summarize(run.plan).stage_count; stage++) {
+        const bgi_plan_device *device = &run.plan->devices[stage % 2];
+        const uint32_t backward = find_last(device, BG_ACTION_BACKWARD, stage),
+                       reduced = find_last(device, BG_ACTION_REDUCE, stage);
+        assert_int_not_equal(reduced, UINT32_MAX);
+        assert_int_equal(device->instructions[backward + 1].action.kind, BG_ACTION_SEND);
+        assert_true(backward + 1 < reduced);
+    }
+    for (int look = 0; look < LOOKS && overlaps == 0; look++) {
+        update(&run);
+        overlaps = count_overlaps(&run, 1);
+    }
+    if (overlaps == 0)
+        fail_msg("in %d updates of %d layers no reduction ran beside the backward of the layer before", LOOKS, LAYERS);
+    clear(&run);
+}
+
+/* A device that has all phases to itself goes on with the phase before while a layer's gradients are reduced. */
+static void test_reductions_overlap_backwards_of_the_device(void **state)
+{
+    traced_run run = make_phased_gpt(false, 2);
+    uint32_t overlaps = 0;
+
+    (void)state;
+    for (int look = 0; look < LOOKS && overlaps == 0; look++) {
+        update(&run);
+        overlaps = count_overlaps(&run, 0);
+    }
+    if (overlaps == 0)
+        fail_msg("in %d updates of %d layers no reduction ran beside the backward of the layer before", LOOKS, LAYERS);
+    clear(&run);
+}
+
+/* When the stage's backwards of an update began and ended. */
+static void find_backwards(const traced_run *run, uint32_t replica, uint32_t stage, uint64_t *begin_ns,
+                           uint64_t *end_ns)
+{
+    *begin_ns = UINT64_MAX, *end_ns = 0;
+    for (uint32_t i = 0; i < bg_session_trace_count(run->session, replica, 0); i++) {
+        const bg_trace_event event = event_at(run, replica, 0, i);
+        if (event.action.kind != BG_ACTION_BACKWARD || event.action.stage != stage)
+            continue;
+        *begin_ns = event.start_ns < *begin_ns ? event.start_ns : *begin_ns;
+        *end_ns = event.end_ns > *end_ns ? event.end_ns : *end_ns;
+    }
+}
+
+/* One worker for both replicas: the one that comes first to a reduction does all backwards of the next phase before the
+ * other one has come. What is traced as beside the program is the share of each, after both have come. */
+static void test_nobody_waits_for_those_who_come_late(void **state)
+{
+    traced_run run = make_phased_gpt(false, 1);
+    const uint32_t last = bg_plan_summarize(run.plan).stage_count - 1;
+    uint64_t begin_ns[2], end_ns[2], next_begin_ns[2], next_end_ns[2];
+    uint32_t first, shares = 0;
+
+    (void)state;
+    update(&run);
+    for (uint32_t replica = 0; replica < 2; replica++) {
+        find_backwards(&run, replica, last, &begin_ns[replica], &end_ns[replica]);
+        find_backwards(&run, replica, last - 1, &next_begin_ns[replica], &next_end_ns[replica]);
+    }
+    first = end_ns[0] < end_ns[1] ? 0 : 1;
+    assert_true(end_ns[first] < next_begin_ns[first] && next_end_ns[first] < end_ns[1 - first]);
+    for (uint32_t replica = 0; replica < 2; replica++)
+        for (uint32_t i = 0; i < bg_session_trace_count(run.session, replica, 0); i++) {
+            const bg_trace_event event = event_at(&run, replica, 0, i);
+            if (event.action.kind != BG_ACTION_REDUCE || !event.is_beside)
+                continue;
+            shares++;
+            for (uint32_t other = 0; other < 2; other++) {
+                find_backwards(&run, other, event.action.stage, &begin_ns[0], &end_ns[0]);
+                assert_true(event.start_ns >= end_ns[0]);
+            }
+        }
+    assert_int_equal(shares, 2 * (last + 1));
+    clear(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +704,9 @@ int main(void)
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_refuses_without_trace),
         cmocka_unit_test(test_refuses_bad_path),
+        cmocka_unit_test(test_reductions_overlap_backwards),
+        cmocka_unit_test(test_reductions_overlap_backwards_of_the_device),
+        cmocka_unit_test(test_nobody_waits_for_those_who_come_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void keep_weights(bg_weights *weights, result *r)
 
 static result *run(const bg_graph *graph, bg_value loss, const bg_options *options)
 {
-    const bg_optimiser optimiser = bg_sgd(0.05);
+    const bg_optimizer optimizer = bg_sgd(0.05);
     result *r = calloc(1, sizeof *r);
     void *inputs[4] = {NULL}, *outputs[MOST];
     bg_session *session = NULL;
@@ -95,7 +95,7 @@ static result *run(const bg_graph *graph, bg_value loss, const bg_options *optio
     bg_stream stream;
 
     assert_non_null(r);
-    require(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), &error);
+    require(bg_plan_create_training(graph, loss, &optimizer, options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     assert_true(bg_session_input_count(session) <= 4);
     for (uint32_t i = 0; i < bg_session_input_count(session); i++) {
@@ -136,13 +136,13 @@ static bg_options strategy_options(int strategy)
     static const char *const schedules[] = {NULL, "interleaved", "grouped", "sequential", "zb-h1"};
     bg_options options = bg_options_defaults();
 
-    options.strategy = strategy == 0 ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
-    options.stages = strategy == 0 ? NULL : "B1|B2|B3|B4";
-    options.schedule = schedules[strategy];
-    options.device_iterations = ITERATIONS;
-    options.gradient_accumulation = ACCUMULATION;
-    options.cores = 2;
-    options.output_mode = BG_OUTPUT_ALL;
+    options.execution.strategy = strategy == 0 ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+    options.execution.stages = strategy == 0 ? NULL : "B1|B2|B3|B4";
+    options.execution.schedule = schedules[strategy];
+    options.execution.device_iterations = ITERATIONS;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.execution.cores = 2;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
     return options;
 }
 
@@ -222,8 +222,8 @@ static void expect_model(unsigned number, int strategy)
     for (uint32_t i = 0; i < count; i++)
         requests[i].output = bg_graph_name(graph, hidden[i]);
     without = run(graph, loss, &options);
-    options.output_requests = requests;
-    options.output_request_count = count;
+    options.reporting.output_requests = requests;
+    options.reporting.output_request_count = count;
     anchored = run(graph, loss, &options);
     assert_int_equal(anchored->count, without->count + count);
     expect_all(number, graph, hidden, count, anchored);
@@ -268,11 +268,12 @@ static void anchors_have_modes_and_names(void **state)
     value = bg_scale(graph, "l1", bg_graph_input(graph, "x", &type), 2.0, 0.0);
     value = bg_scale(graph, "l2", value, 1.0, 1.0);
     bg_graph_output(graph, "y", bg_scale(graph, "l3", value, 3.0, 0.0));
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.device_iterations = 4;
-    options.output_requests = requests;
-    options.output_request_count = 4;
-    options.requests_only = true; /* l3 is left out */
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.device_iterations = 4;
+    options.reporting.output_requests = requests;
+    options.reporting.output_request_count = 4;
+    options.reporting.output_period = 4;    /* of requests that name none */
+    options.reporting.requests_only = true; /* l3 is left out */
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     assert_int_equal(bg_session_output_count(session), 4);
@@ -299,11 +300,11 @@ static void expect_refused(const bg_graph *graph, const char *name, bg_status st
     bg_plan *plan = NULL;
     bg_error error = {0};
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.output_requests = &request;
-    options.output_request_count = 1;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.reporting.output_requests = &request;
+    options.reporting.output_request_count = 1;
     for (int only = 0; only < 2; only++) {
-        options.requests_only = only == 1;
+        options.reporting.requests_only = only == 1;
         assert_int_equal(bg_plan_create_inference(graph, &options, &plan, &error), status);
         if (strstr(error.message, part) == NULL)
             fail_msg("`%s` does not say `%s`", error.message, part);
@@ -323,7 +324,8 @@ static void what_is_no_value_of_an_op_is_refused(void **state)
     bg_graph_output(graph, "y", x);
     expect_refused(graph, "none", BG_ERROR_NOT_FOUND, "the graph has no output `none`; it has `y`; and no op of that");
     expect_refused(graph, "twin", BG_ERROR_INVALID, "2 values of the graph are named `twin`");
-    expect_refused(graph, "x", BG_ERROR_INVALID, "`x` is no result of an op but an input or a variable");
+    bg_graph_remote_buffer(graph, "rows", &type, 4);
+    expect_refused(graph, "rows", BG_ERROR_INVALID, "output `rows` is a remote buffer");
     bg_graph_destroy(graph);
 }
 

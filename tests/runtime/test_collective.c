@@ -160,10 +160,11 @@ static void run_case(rig *r, uint32_t *random)
     require(bg_graph_create(&graph, &error), &error);
     bg_graph_set_mesh(graph, &r->mesh);
     add_collectives(r, graph, bg_graph_sharded_parameter(graph, "x", &r->shard, NULL));
-    options.replicas = bg_mesh_replica_count(&r->mesh);
-    options.cores = draw(random, 4);
-    options.device_iterations = 3;
-    options.output_mode = BG_OUTPUT_FINAL;
+    options.replicas.count = bg_mesh_replica_count(&r->mesh);
+    options.execution.cores = draw(random, 4);
+    options.execution.device_iterations = 3;
+    options.reporting.output_mode = BG_OUTPUT_FINAL;
+    options.numerics.initialize_missing = true;
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     weights = bg_session_weights(session);
@@ -211,35 +212,38 @@ static void stuck(void **state)
     uint32_t call = 0;
 
     (void)state;
-    options.replicas = 4;
+    options.replicas.count = 4;
     require(bg_graph_create(&graph, &error), &error);
     bg_graph_set_mesh(graph, &mesh);
     bg_graph_output(graph, "y",
                     bg_all_reduce(graph, "sum of x", bg_graph_sharded_parameter(graph, "x", &shard, NULL),
                                   BG_REDUCE_SUM, BG_MESH_TENSOR_2));
+    options.numerics.initialize_missing = true;
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);
     engine = session->engine;
     assert_true(plan->devices[0].instructions[0].calls[call].is_collective);
     for (uint32_t replica = 0; replica < 4; replica++) {
-        bgi_device *device = &engine->devices[replica];
-        atomic_store(&device->call, call);
-        atomic_store(&device->wait_target, 2);
+        bgi_runner *runner = &engine->runners[replica];
+        atomic_store(&runner->call, call);
+        atomic_store(&runner->wait_target, 2);
         if (replica != 3)
-            atomic_store(&device->wait_counter,
-                         &bgi_engine_barrier(engine, 0, BG_MESH_TENSOR_2, replica == 2 ? 2 : 0)->arrived);
+            atomic_store(&runner->wait_counter,
+                         engine->transport->type->meeting(
+                             engine->transport, bgi_engine_group(engine, 0, BG_MESH_TENSOR_2, replica == 2 ? 2 : 0),
+                             replica % 2, false));
     }
     /* The last group first: the others are said to be done. */
     for (uint32_t replica = 0; replica < 2; replica++)
-        atomic_store(&engine->devices[replica].wait_counter, &engine->runs);
+        atomic_store(&engine->runners[replica].wait_counter, &engine->runs);
     assert_int_equal(bgi_report_stuck(engine, 2.0, &error), BG_ERROR_TIMEOUT);
     if (strstr(error.message, "replica 2, device 0") == NULL ||
         strstr(error.message, "waits for replica 3 at the collective `sum of x`") == NULL)
         fail_msg("%s", error.message);
     for (uint32_t replica = 0; replica < 4; replica++) {
-        atomic_store(&engine->devices[replica].call, BGI_NO_CALL);
-        atomic_store(&engine->devices[replica].wait_target, 1);
-        atomic_store(&engine->devices[replica].wait_counter, &engine->runs);
+        atomic_store(&engine->runners[replica].call, BGI_NO_CALL);
+        atomic_store(&engine->runners[replica].wait_target, 1);
+        atomic_store(&engine->runners[replica].wait_counter, &engine->runs);
     }
     bg_session_destroy(session);
     bg_plan_destroy(plan);

@@ -41,12 +41,12 @@ static bg_options inference_options(uint32_t replicas, uint32_t size, bg_groupin
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.device_iterations = ITERATIONS;
-    options.replicas = replicas;
-    options.input_group_size = size;
-    options.input_grouping = grouping;
-    options.cores = 2;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.device_iterations = ITERATIONS;
+    options.replicas.count = replicas;
+    options.replicas.input_group_size = size;
+    options.replicas.input_grouping = grouping;
+    options.execution.cores = 2;
     return options;
 }
 
@@ -115,7 +115,7 @@ static void each_replica_reads_its_groups_row(void **state)
         const group_case *wanted = &cases[n];
         const bg_options options = inference_options(wanted->replicas, wanted->size, wanted->grouping);
         const bg_type type = bg_matrix(BG_FLOAT32, 1, COLUMNS);
-        const bg_infeed_options infeed_options = bg_infeed_options_default();
+        const bg_infeed_options infeed_options = bg_infeed_options_defaults();
         const uint32_t row_count = wanted->replicas / wanted->size;
         float x[ITERATIONS * 8 * COLUMNS], y[ITERATIONS * 8 * COLUMNS];
         bg_infeed *infeed = NULL;
@@ -129,8 +129,8 @@ static void each_replica_reads_its_groups_row(void **state)
         assert_int_equal(bg_session_input(session, 0, &stream, NULL), BG_OK);
         assert_int_equal(stream.count, ITERATIONS * row_count);
         assert_int_equal(stream.replicas, row_count);
-        assert_int_equal(bg_plan_summarise(plan).input_groups, row_count);
-        assert_int_equal(bg_plan_summarise(plan).samples_per_run, ITERATIONS * row_count);
+        assert_int_equal(bg_plan_summarize(plan).input_groups, row_count);
+        assert_int_equal(bg_plan_summarize(plan).samples_per_run, ITERATIONS * row_count);
         for (uint32_t i = 0; i < ITERATIONS * row_count * COLUMNS; i++)
             x[i] = (float)(i + 1);
         assert_int_equal(bg_session_run(session, (const void *[]){x}, (void *[]){y}, NULL), BG_OK);
@@ -204,7 +204,7 @@ static size_t copy_weights(bg_weights *weights, unsigned char *out)
 /* One run; all weights in a row. */
 static size_t train(const training_case *c, unsigned char *weights)
 {
-    const bg_optimiser optimiser = bg_adamw(0.01);
+    const bg_optimizer optimizer = bg_adamw(0.01);
     bg_options options = bg_options_defaults();
     void *inputs[4], *outputs[8] = {NULL};
     bg_graph *graph = NULL;
@@ -217,14 +217,14 @@ static size_t train(const training_case *c, unsigned char *weights)
 
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     loss = test_model_at(3)->build(graph, MICRO_BATCH);
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.device_iterations = UPDATES;
-    options.gradient_accumulation = ACCUMULATION;
-    options.replicas = c->replicas;
-    options.input_group_size = c->is_written_out ? 1 : c->size;
-    options.input_grouping = c->grouping;
-    options.cores = 2;
-    if (bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error) != BG_OK)
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.device_iterations = UPDATES;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.replicas.count = c->replicas;
+    options.replicas.input_group_size = c->is_written_out ? 1 : c->size;
+    options.replicas.input_grouping = c->grouping;
+    options.execution.cores = 2;
+    if (bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error) != BG_OK)
         fail_msg("%s", error.message);
     session = open_session(plan);
     assert_true(bg_session_input_count(session) <= 4 && bg_session_output_count(session) <= 8);
@@ -300,30 +300,29 @@ static void groups_are_checked(void **state)
     (void)state;
 
     expect_refused(&options, "input_group_size is 5, there are 4 replicas");
-    options.input_group_size = 3;
+    options.replicas.input_group_size = 3;
     expect_refused(&options, "input_group_size 3 does not divide the 4 replicas: take a divisor, or 3 replicas");
-    options.input_group_size = 0;
+    options.replicas.input_group_size = 0;
     expect_refused(&options, "input_group_size is 0");
-    options.input_group_size = 4;
-    options.input_grouping = BG_GROUPING_ALL;
+    options.replicas.input_group_size = 4;
+    options.replicas.input_grouping = BG_GROUPING_ALL;
     expect_refused(&options, "input_grouping is all, which is not for inputs");
-    options.input_grouping = BG_GROUPING_NONE;
+    options.replicas.input_grouping = BG_GROUPING_NONE;
     expect_refused(&options, "input_grouping is none and input_group_size is 4");
-    options.input_grouping = (bg_grouping)9;
+    options.replicas.input_grouping = (bg_grouping)9;
     expect_refused(&options, "input_grouping is 9");
 }
 
 static void names_of_groupings(void **state)
 {
-    bg_grouping grouping = BG_GROUPING_ALL;
+    int grouping = BG_GROUPING_ALL;
     (void)state;
 
     for (int i = 0; i <= BG_GROUPING_NONE; i++) {
-        assert_true(bg_grouping_find(bg_grouping_name((bg_grouping)i), &grouping));
+        assert_true(bg_option_value_find("input_grouping", bg_option_value_name("input_grouping", i), &grouping));
         assert_int_equal(grouping, i);
     }
-    assert_false(bg_grouping_find("some", &grouping));
-    assert_false(bg_grouping_find(NULL, &grouping));
+    assert_false(bg_option_value_find("input_grouping", "some", &grouping));
 }
 
 /* ---- replicas by device count ---- */
@@ -334,26 +333,26 @@ static void devices_make_replicas(void **state)
     bg_plan *plan = NULL;
     (void)state;
 
-    options.stages = "B1|B2";
-    options.total_devices = 8;
-    options.input_group_size = 2;
+    options.execution.stages = "B1|B2";
+    options.replicas.total_devices = 8;
+    options.replicas.input_group_size = 2;
     assert_int_equal(make_plan(&options, &plan, NULL), BG_OK);
-    assert_int_equal(bg_plan_summarise(plan).replicas, 4);
-    assert_int_equal(bg_plan_summarise(plan).input_groups, 2);
+    assert_int_equal(bg_plan_summarize(plan).replicas, 4);
+    assert_int_equal(bg_plan_summarize(plan).input_groups, 2);
     bg_plan_destroy(plan);
-    options.replicas = 4;
+    options.replicas.count = 4;
     assert_int_equal(make_plan(&options, &plan, NULL), BG_OK);
     bg_plan_destroy(plan);
-    options.replicas = 2;
+    options.replicas.count = 2;
     expect_refused(&options, "total_devices 8 make 4 replicas of 2 devices, replicas is 2");
-    options.replicas = 1;
-    options.total_devices = 7;
+    options.replicas.count = 1;
+    options.replicas.total_devices = 7;
     expect_refused(&options, "total_devices is 7, which is no multiple of the 2 devices of a replica: 1 would be idle; "
                              "take 6 or 8");
-    options.total_devices = 1;
+    options.replicas.total_devices = 1;
     expect_refused(&options, "total_devices is 1, a replica has 2 devices");
-    options.total_devices = 6;
-    options.input_group_size = 2;
+    options.replicas.total_devices = 6;
+    options.replicas.input_group_size = 2;
     expect_refused(&options, "input_group_size 2 does not divide the 3 replicas");
 }
 

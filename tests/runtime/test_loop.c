@@ -40,11 +40,11 @@ static void compile(rig *r, const bg_loop *loop, const char *stages, uint32_t re
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = stages == NULL ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
-    options.stages = stages;
-    options.replicas = replicas;
-    options.cores = 2;
-    options.wait_limit_s = 20.0;
+    options.execution.strategy = stages == NULL ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+    options.execution.stages = stages;
+    options.replicas.count = replicas;
+    options.execution.cores = 2;
+    options.execution.wait_limit_s = 20.0;
     if (bg_plan_create_loop(r->body, loop, &options, &r->plan, &r->error) != BG_OK ||
         bg_session_create(r->plan, NULL, &r->session, &r->error) != BG_OK)
         fail_msg("%s", r->error.message);
@@ -178,8 +178,10 @@ static void a_condition_ends_the_loop(void **state)
             const bg_loop loop = bg_while(r.condition, wanted[i].most, &n, &next, 1);
             compile(&r, &loop, NULL, replicas);
             const bg_run run = {.carried_in = (const void *[]){&wanted[i].first}, .carried_out = (void *[]){last}};
-            for (int again = 0; again < 2; again++) {
-                assert_int_equal(execute(&r, &run), wanted[i].iterations);
+            /* A run may ask for fewer than the loop's most, not for more. */
+            const bg_run longer = {.carried_in = run.carried_in, .carried_out = run.carried_out, .iterations = 5000};
+            for (int again = 0; again < 3; again++) {
+                assert_int_equal(execute(&r, again < 2 ? &run : &longer), wanted[i].iterations);
                 for (uint32_t replica = 0; replica < replicas; replica++)
                     assert_true(last[replica] == wanted[i].first + (float)wanted[i].iterations);
             }
@@ -205,6 +207,196 @@ static void a_value_of_the_body_ends_the_loop(void **state)
     assert_int_equal(execute(&r, &run), 42);
     assert_true(last == 42.0f);
     close_rig(&r);
+}
+
+/* ---- integers ---- */
+
+/* `a comparison b` of one carried value and a number, as the condition of a loop over `count` values. */
+static bg_graph *make_comparison(const bg_type *types, uint32_t count, uint32_t of, bg_comparison comparison,
+                                 const void *number)
+{
+    bg_graph *graph = NULL;
+    bg_value values[4];
+
+    assert_in_range(count, 1, 4);
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = bg_graph_input(graph, (const char *[]){"a", "b", "c", "d"}[i], &types[i]);
+    bg_graph_output(
+        graph, "goes_on",
+        bg_compare(graph, NULL, comparison, values[of], bg_graph_constant(graph, "limit", &types[of], number)));
+    return graph;
+}
+
+/* The first loop of TensorFlow's chapter for IPUs as it is written: a counter of int32, ten times. */
+static void an_integer_counts(void **state)
+{
+    const bg_type int32 = bg_scalar(BG_INT32);
+    const int32_t one = 1, high = INT32_MAX - 3;
+    int32_t last = -1;
+    bg_value n, next;
+    rig r;
+
+    (void)state;
+    open_body(&r);
+    n = bg_graph_input(r.body, "n", &int32);
+    next = bg_add(r.body, n, bg_graph_constant(r.body, "one", &int32, &one));
+    const bg_loop loop = bg_repeat(10, &n, &next, 1);
+    compile(&r, &loop, NULL, 1);
+    execute(&r, &(bg_run){.carried_out = (void *[]){&last}});
+    assert_int_equal(last, 10);
+    execute(&r, &(bg_run){.carried_in = (const void *[]){&high}, .carried_out = (void *[]){&last}});
+    assert_int_equal(last, INT32_MIN + 6); /* it wraps around */
+    close_rig(&r);
+}
+
+/* Every comparison ends a loop over int32, and over int64 beyond what a double tells apart. */
+static void comparisons_end_the_loop(void **state)
+{
+    static const int64_t base = ((int64_t)1 << 60) + 1;
+    static const struct {
+        bg_comparison comparison;
+        int64_t first, step, limit; /* from the base on, for int64 */
+        uint64_t iterations;
+    } cases[] = {{BG_LESS, 0, 1, 7, 7},     {BG_LESS, 7, 1, 7, 0},           {BG_LESS_EQUAL, 0, 1, 7, 8},
+                 {BG_GREATER, 9, -2, 2, 4}, {BG_GREATER_EQUAL, 9, -2, 1, 5}, {BG_NOT_EQUAL, -3, 3, 9, 4},
+                 {BG_EQUAL, 5, 1, 5, 1}};
+
+    (void)state;
+    for (size_t c = 0; c < 2 * sizeof cases / sizeof cases[0]; c++) {
+        const bool is_wide = c % 2;
+        const bg_type type = bg_scalar(is_wide ? BG_INT64 : BG_INT32);
+        const int64_t from = is_wide ? base : 0;
+        const int64_t wide[] = {from + cases[c / 2].first, cases[c / 2].step, from + cases[c / 2].limit};
+        const int32_t narrow[] = {(int32_t)wide[0], (int32_t)wide[1], (int32_t)wide[2]};
+        const void *const numbers[] = {is_wide ? (const void *)&wide[0] : &narrow[0],
+                                       is_wide ? (const void *)&wide[1] : &narrow[1],
+                                       is_wide ? (const void *)&wide[2] : &narrow[2]};
+        int64_t last_wide = -1;
+        int32_t last = -1;
+        bg_value n, next;
+        rig r;
+        open_body(&r);
+        r.condition = make_comparison(&type, 1, 0, cases[c / 2].comparison, numbers[2]);
+        n = bg_graph_input(r.body, "n", &type);
+        next = bg_add(r.body, n, bg_graph_constant(r.body, "step", &type, numbers[1]));
+        const bg_loop loop = bg_while(r.condition, 100, &n, &next, 1);
+        compile(&r, &loop, NULL, 1);
+        const bg_run run = {.carried_in = &numbers[0],
+                            .carried_out = (void *[]){is_wide ? (void *)&last_wide : (void *)&last}};
+        assert_int_equal(execute(&r, &run), cases[c / 2].iterations);
+        assert_int_equal(is_wide ? last_wide : last, wide[0] + (int64_t)cases[c / 2].iterations * wide[1]);
+        close_rig(&r);
+    }
+}
+
+/*
+ * Carried: n int32, counted; total int64, to which n is added where it is even; the largest x so far. In stages: n and
+ * total | the largest. While total < base + 12, from base on, which is n = 0 .. 6: any way to run it gives the same.
+ */
+static void integers_count_under_every_strategy(void **state)
+{
+    enum { MOST = 50 };
+    static const struct {
+        bg_strategy strategy;
+        const char *stages, *schedule;
+    } ways[] = {{BG_STRATEGY_SINGLE, NULL, NULL},
+                {BG_STRATEGY_SHARDED, "B1|B2", NULL},
+                {BG_STRATEGY_PIPELINED, "B1|B2", "grouped"},
+                {BG_STRATEGY_PIPELINED, "B1|B2", "interleaved"},
+                {BG_STRATEGY_PIPELINED, "B1|B2", "sequential"},
+                {BG_STRATEGY_PHASED, "B1|B2", NULL}};
+    const bg_type int32 = bg_scalar(BG_INT32), int64 = bg_scalar(BG_INT64);
+    const bg_type types[] = {int32, int64, scalar};
+    const int64_t base = ((int64_t)1 << 60) + 1, limit = base + 12;
+    const int32_t one = 1, two = 2, zero = 0;
+    const float least = -100.0f;
+    const float x[2 * MOST] = {3, 1, -5, 2, 4, 9, 9.5f, 0, 2, 30, -7, 8, 1, 11, 99, 99}; /* 99: after the end */
+
+    (void)state;
+    for (size_t w = 0; w < 2 * sizeof ways / sizeof ways[0]; w++) {
+        const uint32_t replicas = 1 + w % 2;
+        bg_options options = bg_options_defaults();
+        bg_value carried[3], results[3], half, is_even, now;
+        int32_t n[2] = {-1, -1};
+        int64_t total[2] = {-1, -1}, evens[2] = {-1, -1}, beyond[2] = {-7, -7};
+        float largest[2] = {0};
+        rig r;
+        open_body(&r);
+        r.condition = make_comparison(types, 3, 1, BG_LESS, &limit);
+        for (uint32_t i = 0; i < 3; i++)
+            carried[i] = bg_graph_input(r.body, (const char *[]){"n", "total", "largest"}[i], &types[i]);
+        now = bg_graph_input(r.body, "x", &scalar);
+        bg_block_start(r.body, "B1", BG_DEVICE_NONE);
+        half = bg_elementwise_binary(r.body, "half", BG_DIVIDE, carried[0],
+                                     bg_graph_constant(r.body, "two", &int32, &two));
+        is_even = bg_compare(r.body, "is_even", BG_EQUAL, carried[0], bg_add(r.body, half, half));
+        results[1] = bg_add(
+            r.body, carried[1],
+            bg_cast(r.body, NULL,
+                    bg_where(r.body, NULL, is_even, carried[0], bg_graph_constant(r.body, "zero", &int32, &zero)),
+                    BG_INT64));
+        results[0] = bg_add(r.body, carried[0], bg_graph_constant(r.body, "one", &int32, &one));
+        bg_block_start(r.body, "B2", BG_DEVICE_NONE);
+        results[2] = bg_where(r.body, NULL, bg_compare(r.body, NULL, BG_GREATER, now, carried[2]), now, carried[2]);
+        bg_graph_output(r.body, "evens", results[1]);
+        const bg_loop loop = bg_while(r.condition, MOST, carried, results, 3);
+        options.execution.strategy = ways[w / 2].strategy;
+        options.execution.stages = ways[w / 2].stages;
+        if (ways[w / 2].schedule != NULL)
+            options.execution.schedule = ways[w / 2].schedule;
+        options.replicas.count = replicas;
+        options.execution.cores = 2;
+        options.execution.wait_limit_s = 20.0;
+        if (bg_plan_create_loop(r.body, &loop, &options, &r.plan, &r.error) != BG_OK ||
+            bg_session_create(r.plan, NULL, &r.session, &r.error) != BG_OK)
+            fail_msg("way %zu: %s", w, r.error.message);
+        /* The condition is no output that a caller sees. */
+        assert_int_equal(bg_session_output_count(r.session), 1);
+        const bg_run run = {.inputs = (const void *[]){x},
+                            .outputs = (void *[]){evens, beyond},
+                            .carried_in = (const void *[]){&zero, &base, &least},
+                            .carried_out = (void *[]){n, total, largest}};
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(execute(&r, &run), 7);
+            for (uint32_t replica = 0; replica < replicas; replica++) {
+                assert_int_equal(n[replica], 7);
+                assert_int_equal(total[replica], base + 12);
+                assert_int_equal(evens[replica], base + 12);
+            }
+            assert_true(beyond[0] == -7 && beyond[1] == -7);
+            assert_true(largest[0] == 9.5f);
+            assert_true(replicas == 1 || largest[1] == 30.0f);
+        }
+        close_rig(&r);
+    }
+}
+
+/* A loop in a graph counts in int64, too. */
+static void integers_count_inside_graphs(void **state)
+{
+    const bg_type int64 = bg_scalar(BG_INT64);
+    const int64_t one = 1, first = ((int64_t)1 << 53) + 1, limit = first + 9;
+    bg_graph *inner = NULL;
+    int64_t last = 0;
+    bg_value n, next, result;
+    rig r;
+
+    (void)state;
+    open_body(&r);
+    assert_int_equal(bg_graph_create(&inner, NULL), BG_OK);
+    n = bg_graph_input(inner, "n", &int64);
+    next = bg_add(inner, n, bg_graph_constant(inner, "one", &int64, &one));
+    r.condition = make_comparison(&int64, 1, 0, BG_LESS, &limit);
+    const bg_loop counting = bg_while(r.condition, 100, &n, &next, 1);
+    n = bg_graph_input(r.body, "n", &int64);
+    bg_graph_loop(r.body, NULL, inner, &counting, &n, 1, &result);
+    const bg_loop once = bg_repeat(1, &n, &result, 1);
+    compile(&r, &once, NULL, 1);
+    execute(&r, &(bg_run){.carried_in = (const void *[]){&first}, .carried_out = (void *[]){&last}});
+    assert_int_equal(last, limit);
+    close_rig(&r);
+    bg_graph_destroy(inner);
 }
 
 /* ---- loops in loops ---- */
@@ -323,7 +515,7 @@ static void expect_refused(rig *r, const bg_loop *loop, bg_status status, const 
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = BG_STRATEGY_SINGLE;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     bg_error_clear(&r->error);
     assert_int_equal(bg_plan_create_loop(r->body, loop, &options, &r->plan, &r->error), status);
     if (strstr(r->error.message, wanted) == NULL)
@@ -333,7 +525,7 @@ static void expect_refused(rig *r, const bg_loop *loop, bg_status status, const 
 static void wrong_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);
-    bg_graph *other = make_condition(1);
+    bg_graph *other = make_condition(1), *integers;
     bg_value n, next, x, none = {0};
     bg_loop loop;
     rig r;
@@ -353,6 +545,10 @@ static void wrong_loops_are_refused(void **state)
     expect_refused(&r, &loop, BG_ERROR_INVALID, "carried twice");
     loop = bg_while(other, 2, &x, &x, 1);
     expect_refused(&r, &loop, BG_ERROR_SHAPE, "input 0 of the condition");
+    integers = make_comparison((const bg_type[]){bg_scalar(BG_INT64)}, 1, 0, BG_LESS, &(const int64_t){7});
+    loop = bg_while(integers, 2, &n, &next, 1);
+    expect_refused(&r, &loop, BG_ERROR_SHAPE, "input 0 of the condition is int64[], the carried value float32[]");
+    bg_graph_destroy(integers);
     loop = bg_while(other, 2, NULL, NULL, 0);
     expect_refused(&r, &loop, BG_ERROR_SHAPE, "more inputs");
     loop = bg_repeat(UINT32_MAX, &n, &next, 1);
@@ -367,7 +563,7 @@ static void wrong_loops_are_refused(void **state)
 static void wrong_inner_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_options options = bg_options_defaults();
     bg_graph *inner = NULL, *graph = NULL;
     bg_plan *plan = NULL;
@@ -393,8 +589,8 @@ static void wrong_inner_loops_are_refused(void **state)
     bg_error_clear(&error);
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     bg_graph_loop(graph, NULL, inner, &loop, (bg_value[]){bg_graph_parameter(graph, "w", &scalar, NULL)}, 1, &out);
-    options.strategy = BG_STRATEGY_SINGLE;
-    assert_int_equal(bg_plan_create_training(graph, out, &optimiser, &options, &plan, &error), BG_ERROR_UNSUPPORTED);
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    assert_int_equal(bg_plan_create_training(graph, out, &optimizer, &options, &plan, &error), BG_ERROR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "no gradient"));
     bg_graph_destroy(graph);
     bg_graph_destroy(inner);
@@ -408,6 +604,10 @@ int main(void)
         cmocka_unit_test(replicas_and_stages_carry),
         cmocka_unit_test(a_condition_ends_the_loop),
         cmocka_unit_test(a_value_of_the_body_ends_the_loop),
+        cmocka_unit_test(an_integer_counts),
+        cmocka_unit_test(comparisons_end_the_loop),
+        cmocka_unit_test(integers_count_under_every_strategy),
+        cmocka_unit_test(integers_count_inside_graphs),
         cmocka_unit_test(loops_nest),
         cmocka_unit_test(kernels_of_bodies_prepare),
         cmocka_unit_test(wrong_loops_are_refused),

@@ -48,30 +48,30 @@ static bg_options options_for(const way *w, const char *folder)
 {
     bg_options options = bg_options_defaults();
 
-    options.strategy = w->strategy;
-    options.stages = w->stages;
-    options.replicas = w->replicas;
-    options.cores = 2;
-    options.gradient_accumulation = 3;
-    options.output_mode = BG_OUTPUT_ALL;
-    options.seed = 5;
-    options.wait_limit_s = 60;
-    options.memmap_dir = folder;
+    options.execution.strategy = w->strategy;
+    options.execution.stages = w->stages;
+    options.replicas.count = w->replicas;
+    options.execution.cores = 2;
+    options.execution.gradient_accumulation = 3;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    options.numerics.seed = 5;
+    options.execution.wait_limit_s = 60;
+    options.files.memmap_dir = folder;
     for (int k = 0; k < BG_LOCATION_COUNT; k++) {
-        options.locations[k].place = (w->classes >> k & 1) != 0 ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
-        options.locations[k].sharded = w->is_sharded && k != BG_LOCATION_ACTIVATIONS;
-        options.locations[k].minimum_elements_sharded = 1;
+        options.memory.locations[k].place = (w->classes >> k & 1) != 0 ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        options.memory.locations[k].sharded = w->is_sharded && k != BG_LOCATION_ACTIVATIONS;
+        options.memory.locations[k].minimum_elements_sharded = 1;
     }
     if ((w->classes >> BG_LOCATION_WEIGHTS & 1) == 0)
-        options.locations[BG_LOCATION_WEIGHTS].sharded = false;
+        options.memory.locations[BG_LOCATION_WEIGHTS].sharded = false;
     return options;
 }
 
 static bg_plan *plan_for(const way *w, const bg_options *options)
 {
-    const bg_optimiser optimiser = bg_adamw(0.003);
+    const bg_optimizer optimizer = bg_adamw(0.003);
 
-    return test_train_plan(test_model_at(w->model), MICRO_BATCH, &optimiser, options, "plan");
+    return test_train_plan(test_model_at(w->model), MICRO_BATCH, &optimizer, options, "plan");
 }
 
 static void require(bg_status status, const bg_error *error)
@@ -91,7 +91,7 @@ static void append(test_result *r, const void *bytes, size_t size)
 /* Updates first .. end - 1 of the sequence that test_train has; adds the losses. */
 static void play(bg_session *session, const bg_options *options, uint32_t first, uint32_t end, test_result *out)
 {
-    const uint64_t samples = (uint64_t)UPDATES * options->gradient_accumulation * options->replicas;
+    const uint64_t samples = (uint64_t)UPDATES * options->execution.gradient_accumulation * options->replicas.count;
     unsigned char *inputs[4] = {0};
     void *outputs[8] = {0};
     bg_stream streams[4], loss;
@@ -213,7 +213,7 @@ static void sessions_go_on_with_the_same_bits(void **state)
         train(&ways[i], &options, 0, STOP, "after two", &found);
         plan = plan_for(&ways[i], &options);
         require(bg_session_create(plan, NULL, &session, &error), &error);
-        assert_true(bg_session_is_continued(session));
+        assert_non_null(bg_session_note(session));
         assert_string_equal(bg_session_note(session), "after two");
         assert_int_equal(bg_session_step(session), STOP);
         play(session, &options, STOP, UPDATES, &found);
@@ -223,7 +223,7 @@ static void sessions_go_on_with_the_same_bits(void **state)
         test_train_expect(found, &expected, "in two sessions");
         test_folder_remove(folder);
         test_folder_create(folder);
-        options.memmap_dir = folder;
+        options.files.memmap_dir = folder;
         train(&ways[i], &options, 0, UPDATES, NULL, &same);
         test_train_expect(same, &expected, "in one session");
         free(expected.bytes);
@@ -248,14 +248,14 @@ static void values_have_one_place(void **state)
     require(bg_session_create(plan, NULL, &session, &error), &error);
     for (uint32_t v = 0; v < plan->variable_count; v++) {
         const uint32_t index = bgi_weights_index(bg_session_weights(session), plan->variables[v].name);
-        const char *store = bgi_memmap_address(session->engine->memmap, plan->variables[v].places[0].device);
+        const char *store = bgi_memmap_address(session->memmap, plan->variables[v].places[0].device);
         bg_weight weight;
-        if (index == UINT32_MAX || !plan->variables[v].places[0].is_remote)
+        if (index == UINT32_MAX || plan->variables[v].places[0].operand.memory != BGI_MEMORY_REMOTE)
             continue;
         remote++;
         assert_null(bg_session_weights(session)->items[index].data);
         require(bg_weights_at(bg_session_weights(session), index, &weight, &error), &error);
-        assert_ptr_equal(weight.data, store + plan->variables[v].places[0].offset);
+        assert_ptr_equal(weight.data, store + plan->variables[v].places[0].operand.offset);
     }
     assert_true(remote > 10);
     bg_session_destroy(session);
@@ -282,14 +282,14 @@ static void readers_leave_the_files_untouched(void **state)
     options = options_for(w, folder);
     train(w, &options, 0, STOP, "", &found);
     before = read_files(folder);
-    options.memmap_mode = BG_MEMMAP_READ_ONLY;
+    options.files.memmap_mode = BG_MEMMAP_READ_ONLY;
     plan = plan_for(w, &options);
     require(bg_session_create(plan, NULL, &other, &error), &error); /* readers do not exclude each other */
     train(w, &options, STOP, UPDATES, NULL, &found);
     test_train_expect(found, &expected, "read only");
     require(bg_session_flush(other, "nothing", &error), &error);
     test_train_expect(read_files(folder), &before, "files");
-    options.memmap_mode = BG_MEMMAP_CONTINUE;
+    options.files.memmap_mode = BG_MEMMAP_CONTINUE;
     refuse(w, &options, BG_ERROR_INVALID, "in use by another session");
     bg_session_destroy(other);
     bg_plan_destroy(plan);
@@ -311,11 +311,11 @@ static void readers_of_nothing_write_nothing(void **state)
     test_folder_create(folder);
     join(folder, "none", path);
     options = options_for(&ways[0], path);
-    options.memmap_mode = BG_MEMMAP_READ_ONLY;
+    options.files.memmap_mode = BG_MEMMAP_READ_ONLY;
     train(&ways[0], &options, 0, UPDATES, NULL, &found);
     test_train_expect(found, &expected, "without a folder");
     assert_int_equal(test_folder_count(folder), 0);
-    options.memmap_dir = folder;
+    options.files.memmap_dir = folder;
     train(&ways[0], &options, 0, UPDATES, NULL, &again);
     test_train_expect(again, &expected, "in an empty folder");
     assert_int_equal(test_folder_count(folder), 0);
@@ -337,11 +337,45 @@ static void runs_that_did_not_end_are_refused(void **state)
     options = options_for(w, folder);
     train(w, &options, 0, STOP, NULL, &r);
     refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
-    options.memmap_mode = BG_MEMMAP_READ_ONLY;
+    options.files.memmap_mode = BG_MEMMAP_READ_ONLY;
     refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
-    options.memmap_mode = BG_MEMMAP_RENEW;
+    options.files.memmap_mode = BG_MEMMAP_RENEW;
     train(w, &options, 0, STOP, "", &r);
     train(w, &options, STOP, UPDATES, "", &r); /* what is whole is not renewed */
+    free(r.bytes);
+    test_folder_remove(folder);
+    /* A second run that does not end in order leaves no index of the first run. */
+    r = (test_result){0};
+    test_folder_create(folder);
+    options = options_for(w, folder);
+    train(w, &options, 0, STOP, "", &r);
+    train(w, &options, STOP, UPDATES, NULL, &r);
+    refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
+    free(r.bytes);
+    test_folder_remove(folder);
+}
+
+/* Stores beside an index of 0.1 are not those of a run that failed, and are renewed on request alone. */
+static void an_index_of_an_earlier_release_is_refused(void **state)
+{
+    const way *w = &ways[0];
+    char folder[TEST_FOLDER_BYTES], path[PATH_BYTES], other[PATH_BYTES];
+    bg_options options;
+    test_result r = {0};
+
+    (void)state;
+    test_folder_create(folder);
+    options = options_for(w, folder);
+    train(w, &options, 0, STOP, "", &r);
+    join(folder, BGI_MEMMAP_INDEX, path);
+    join(folder, "index.safetensors", other);
+    assert_int_equal(rename(path, other), 0);
+    refuse(w, &options, BG_ERROR_UNSUPPORTED, "is an index of Brigade 0.1");
+    options.files.memmap_mode = BG_MEMMAP_RENEW;
+    free(r.bytes);
+    r = (test_result){0};
+    train(w, &options, 0, STOP, "", &r);
+    assert_int_not_equal(access(other, F_OK), 0);
     free(r.bytes);
     test_folder_remove(folder);
 }
@@ -445,11 +479,47 @@ static void other_plans_are_refused(void **state)
     options = options_for(w, folder);
     train(w, &options, 0, STOP, "", &r);
     other = options;
-    other.stages = "B1@0|B2@0|B3@0|B4@0";
+    other.execution.stages = "B1@0|B2@0|B3@0|B4@0";
     refuse(w, &other, BG_ERROR_INVALID, "of another plan");
     larger.model = 3;
     refuse(&larger, &options, BG_ERROR_INVALID, "of another plan");
     train(w, &options, STOP, UPDATES, "", &r);
+    free(r.bytes);
+    test_folder_remove(folder);
+}
+
+/* LAMB's state has the names of AdamW's. The plan that made the files goes on with them. */
+static void another_optimizer_is_refused(void **state)
+{
+    const bg_optimizer lamb = bg_lamb(0.003);
+    const way *w = &ways[1];
+    char folder[TEST_FOLDER_BYTES];
+    bg_options options;
+    bg_session *session = NULL;
+    test_result r = {0};
+    bg_error error = {0};
+    bg_plan *plan;
+
+    (void)state;
+    test_folder_create(folder);
+    options = options_for(w, folder);
+    train(w, &options, 0, STOP, "", &r);
+    plan = test_train_plan(test_model_at(w->model), MICRO_BATCH, &lamb, &options, "lamb");
+    assert_int_equal(bg_session_create(plan, NULL, &session, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "has the state of optimizer `adamw`, the plan trains with `lamb`"));
+    bg_plan_destroy(plan);
+    train(w, &options, STOP, UPDATES, "", &r);
+    /* Made anew, the files are LAMB's. */
+    options.files.memmap_mode = BG_MEMMAP_RENEW;
+    plan = test_train_plan(test_model_at(w->model), MICRO_BATCH, &lamb, &options, "lamb");
+    bg_error_clear(&error);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    assert_null(bg_session_note(session));
+    require(bg_session_flush(session, "", &error), &error);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    options.files.memmap_mode = BG_MEMMAP_CONTINUE;
+    refuse(w, &options, BG_ERROR_INVALID, "has the state of optimizer `lamb`, the plan trains with `adamw`");
     free(r.bytes);
     test_folder_remove(folder);
 }
@@ -483,11 +553,11 @@ static void foreign_files_are_not_overwritten(void **state)
     (void)state;
     test_folder_create(folder);
     options = options_for(&ways[0], folder);
-    options.memmap_mode = BG_MEMMAP_RENEW;
+    options.files.memmap_mode = BG_MEMMAP_RENEW;
     join(folder, "replica0.device0.store", path);
     require(bgi_file_save(path, "a letter to somebody", 20, NULL), &(bg_error){.message = "no file"});
     refuse(&ways[0], &options, BG_ERROR_INVALID, "is not overwritten");
-    options.memmap_mode = BG_MEMMAP_CONTINUE;
+    options.files.memmap_mode = BG_MEMMAP_CONTINUE;
     refuse(&ways[0], &options, BG_ERROR_INVALID, "did not end in order");
     assert_true(bgi_file_exists(path));
     test_folder_remove(folder);
@@ -654,9 +724,11 @@ int main(void)
         cmocka_unit_test(readers_leave_the_files_untouched),
         cmocka_unit_test(readers_of_nothing_write_nothing),
         cmocka_unit_test(runs_that_did_not_end_are_refused),
+        cmocka_unit_test(an_index_of_an_earlier_release_is_refused),
         cmocka_unit_test(sessions_exclude_each_other),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(other_plans_are_refused),
+        cmocka_unit_test(another_optimizer_is_refused),
         cmocka_unit_test(a_full_disk_is_an_error_before_the_run),
         cmocka_unit_test(foreign_files_are_not_overwritten),
         cmocka_unit_test(out_of_memory_is_an_error),

@@ -169,17 +169,52 @@ static void a_replica_that_does_not_come(void **state)
     options.replicas = 3;
     plan = toy_plan_create(&options);
     assert_non_null(plan);
-    assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
+    assert_int_equal(bgi_engine_create(plan, &(bgi_engine_options){0}, &engine, NULL), BG_OK);
     while (plan->devices[0].instructions[reduce].action.kind != BG_ACTION_REDUCE)
         reduce++;
     for (uint32_t replica = 0; replica < 3; replica += 2) {
-        bgi_device *device = &engine->devices[replica * plan->device_count];
-        atomic_store(&device->instruction, reduce);
-        atomic_store(&device->wait_target, 3);
-        atomic_store(&device->wait_counter, &bgi_engine_barrier(engine, 0, BG_MESH_DATA, replica)->arrived);
+        bgi_runner *runner = &engine->runners[replica * plan->device_count];
+        atomic_store(&runner->instruction, reduce);
+        atomic_store(&runner->wait_target, 3);
+        atomic_store(&runner->wait_counter,
+                     engine->transport->type->meeting(
+                         engine->transport, bgi_engine_group(engine, 0, BG_MESH_DATA, replica), replica, false));
     }
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "replica 0, device 0, REDUCE of stage 0: waits for replica 1 at the gradient reduction");
+    bgi_engine_destroy(engine);
+    toy_plan_destroy(plan);
+}
+
+/* The same of a sum that goes on beside the program: two devices wait for it, a third one has not begun its own. */
+static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
+{
+    toy_options options = impatient();
+    bgi_engine *engine = NULL;
+    bg_error error = {0};
+    uint32_t update = 0;
+    bg_plan *plan;
+
+    (void)state;
+    options.replicas = 3;
+    plan = toy_plan_create(&options);
+    assert_non_null(plan);
+    assert_int_equal(bgi_engine_create(plan, &(bgi_engine_options){0}, &engine, NULL), BG_OK);
+    while (plan->devices[0].instructions[update].action.kind != BG_ACTION_UPDATE)
+        update++;
+    for (uint32_t replica = 0; replica < 3; replica += 2) {
+        bgi_runner *runner = &engine->runners[replica * plan->device_count];
+        atomic_store(&runner->instruction, update);
+        atomic_store(&runner->sum_counter,
+                     engine->transport->type->meeting(
+                         engine->transport, bgi_engine_group(engine, 0, BG_MESH_DATA, replica), replica, false));
+        atomic_store(&runner->sum_target, 3);
+        atomic_store(&runner->sums_begun.value, 1);
+        atomic_store(&runner->wait_target, 1);
+        atomic_store(&runner->wait_counter, &runner->sums_done);
+    }
+    assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
+    expect_text(&error, "replica 0, device 0, U of stage 0, level 0: waits for replica 1 at the gradient reduction");
     bgi_engine_destroy(engine);
     toy_plan_destroy(plan);
 }
@@ -188,7 +223,7 @@ static void a_replica_that_does_not_come(void **state)
 static void hold_queues(bgi_engine *engine)
 {
     for (uint32_t i = 0; i < engine->device_count; i++)
-        atomic_store(&engine->devices[i].io_is_held, true);
+        atomic_store(&engine->runners[i].io_is_held, true);
 }
 
 /* What is remote and does not come: transfers have no plan of their own to damage, so the report is asked directly. */
@@ -204,17 +239,17 @@ static void a_load_that_does_not_end(void **state)
     (void)state;
     plan = toy_plan_create(&options);
     assert_non_null(plan);
-    assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
+    assert_int_equal(bgi_engine_create(plan, &(bgi_engine_options){0}, &engine, NULL), BG_OK);
     while (plan->devices[0].instructions[forward].action.kind != BG_ACTION_FORWARD)
         forward++;
     hold_queues(engine);
     plan->devices[0].transfers = (bgi_transfer *)(uintptr_t)transfers;
     plan->devices[0].transfer_count = 2;
-    atomic_store(&engine->devices[0].instruction, forward);
-    atomic_store(&engine->devices[0].wait_target, 5);
-    atomic_store(&engine->devices[0].wait_counter, &engine->devices[0].io_done);
-    atomic_store(&engine->devices[0].io_issued.value, 6);
-    atomic_store(&engine->devices[0].io_done.value, 3);
+    atomic_store(&engine->runners[0].instruction, forward);
+    atomic_store(&engine->runners[0].wait_target, 5);
+    atomic_store(&engine->runners[0].wait_counter, &engine->runners[0].io_done);
+    atomic_store(&engine->runners[0].io_issued.value, 6);
+    atomic_store(&engine->runners[0].io_done.value, 3);
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "replica 0, device 0, F of stage 0, micro-batch 0");
     expect_text(&error, "waits for load or store 5 of its queue, of which 3 are done; 0 other");
@@ -237,17 +272,20 @@ static void a_piece_that_does_not_come(void **state)
     options.replicas = 3;
     plan = toy_plan_create(&options);
     assert_non_null(plan);
-    assert_int_equal(bgi_engine_create(plan, &engine, NULL), BG_OK);
+    plan->devices[0].piece_axes = BG_MESH_DATA;
+    assert_int_equal(bgi_engine_create(plan, &(bgi_engine_options){0}, &engine, NULL), BG_OK);
+    plan->devices[0].piece_axes = 0;
     hold_queues(engine);
     plan->devices[0].transfers = (bgi_transfer *)(uintptr_t)transfers;
     plan->devices[0].transfer_count = 2;
     for (uint32_t replica = 0; replica < 3; replica++) {
-        bgi_device *device = &engine->devices[replica * plan->device_count];
-        atomic_store(&device->io_issued.value, 4);
-        atomic_store(&device->io_done.value, replica == 2 ? 0 : 3);
+        bgi_runner *runner = &engine->runners[replica * plan->device_count];
+        atomic_store(&runner->io_issued.value, 4);
+        atomic_store(&runner->io_done.value, replica == 2 ? 0 : 3);
+        atomic_store(&engine->runners[0].peer_done[replica], replica == 2 ? 0 : 3);
     }
-    atomic_store(&engine->devices[0].wait_target, 4);
-    atomic_store(&engine->devices[0].wait_counter, &engine->devices[0].io_done);
+    atomic_store(&engine->runners[0].wait_target, 4);
+    atomic_store(&engine->runners[0].wait_counter, &engine->runners[0].io_done);
     assert_int_equal(bgi_report_stuck(engine, 1.5, &error), BG_ERROR_TIMEOUT);
     expect_text(&error, "waits for load or store 4 of its queue, of which 3 are done; the next one needs a piece of "
                         "replica 2");
@@ -269,7 +307,7 @@ static void an_operand_outside_its_memory(void **state)
     assert_non_null(plan);
     plan->devices[2].arena_bytes = 128;
     assert_int_equal(bg_session_create(plan, NULL, &session, &error), BG_ERROR_INTERNAL);
-    expect_text(&error, "device 2's arena of 128 bytes");
+    expect_text(&error, "edge 1: 2 slots of 192 bytes at 0 pass the end of device 2's 128 bytes");
     toy_plan_destroy(plan);
 }
 
@@ -419,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_slot_that_is_never_free),
         cmocka_unit_test(messages_out_of_order),
         cmocka_unit_test(a_replica_that_does_not_come),
+        cmocka_unit_test(a_replica_that_does_not_come_to_a_sum_beside),
         cmocka_unit_test(a_load_that_does_not_end),
         cmocka_unit_test(a_piece_that_does_not_come),
         cmocka_unit_test(an_operand_outside_its_memory),

@@ -90,7 +90,7 @@ static bg_plan *make_plan(const shape_case *wanted)
 {
     const int64_t rows = wanted->rows > 0 ? wanted->rows : 1, columns = wanted->columns > 0 ? wanted->columns : 2;
     const bg_type type = bg_matrix(BG_FLOAT32, rows, columns);
-    const bg_optimiser optimiser = bg_sgd(0.01);
+    const bg_optimizer optimizer = bg_sgd(0.01);
     bg_options options = bg_options_defaults();
     bg_graph *graph = NULL;
     bg_plan *plan = NULL;
@@ -102,14 +102,15 @@ static bg_plan *make_plan(const shape_case *wanted)
     x = bg_linear_layer(graph, "l", x, columns, false);
     loss = bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false);
     bg_graph_output(graph, "y", wanted->rows > 0 ? x : loss);
-    options.strategy = BG_STRATEGY_SINGLE;
-    options.device_iterations = wanted->device_iterations;
-    options.gradient_accumulation = wanted->accumulation > 0 ? wanted->accumulation : 1;
-    options.replicas = wanted->replicas;
-    options.cores = 1;
-    options.output_mode = wanted->mode;
-    options.output_period = wanted->period;
-    if ((wanted->accumulation > 0 ? bg_plan_create_training(graph, loss, &optimiser, &options, &plan, &error)
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.numerics.initialize_missing = true;
+    options.execution.device_iterations = wanted->device_iterations;
+    options.execution.gradient_accumulation = wanted->accumulation > 0 ? wanted->accumulation : 1;
+    options.replicas.count = wanted->replicas;
+    options.execution.cores = 1;
+    options.reporting.output_mode = wanted->mode;
+    options.reporting.output_period = wanted->period;
+    if ((wanted->accumulation > 0 ? bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error)
                                   : bg_plan_create_inference(graph, &options, &plan, &error)) != BG_OK)
         fail_msg("%s", error.message);
     bg_graph_destroy(graph);

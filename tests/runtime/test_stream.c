@@ -40,7 +40,7 @@ static void init_echo(echo *e, bg_type type, bg_output_mode mode, uint32_t perio
     e->output = (bgi_plan_output){.name = "out", .type = type, .mode = mode, .period = period};
     e->device.arena_bytes = 64;
     e->device.instructions = e->instructions;
-    e->plan.options = (bg_options){.cores = 2, .wait_limit_s = 20.0};
+    e->plan.options = (bg_options){.execution.cores = 2, .execution.wait_limit_s = 20.0};
     e->plan.training = with_reduce;
     e->plan.device_count = e->plan.replicas = e->plan.micro_batches = e->plan.iterations = 1;
     e->plan.input_group_size = 1;
@@ -151,7 +151,7 @@ static void each_mode_returns_its_micro_batches(void **state)
 /* In micro-batch order, apart for each replica; float32 and those of 16 bits in float32. */
 static void sums_of_every_type(void **state)
 {
-    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64, BG_INT32};
+    static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64, BG_INT32, BG_INT64};
     enum { MICRO_BATCHES = 9, REPLICAS = 2 };
 
     (void)state;
@@ -166,7 +166,8 @@ static void sums_of_every_type(void **state)
         e.plan.replicas = REPLICAS;
         fill_program(&e, false);
         for (int64_t i = 0; i < MICRO_BATCHES * REPLICAS * WIDTH; i++)
-            bgi_store(dtype, input, i, dtype == BG_INT32 ? (double)(i * 7 - 20) : 0.3 + (double)(i * 11 % 17) * 1.7e-3);
+            bgi_store(dtype, input, i,
+                      !bg_dtype_is_float(dtype) ? (double)(i * 7 - 20) : 0.3 + (double)(i * 11 % 17) * 1.7e-3);
         for (int64_t i = 0; i < REPLICAS * WIDTH; i++) {
             double sum = bgi_load(dtype, input, i);
             for (int64_t m = 1; m < MICRO_BATCHES; m++) {
@@ -181,6 +182,30 @@ static void sums_of_every_type(void **state)
         assert_memory_equal(result, expected, REPLICAS * WIDTH * bg_dtype_size_bytes(dtype));
         free(result);
     }
+}
+
+/* Beyond what a double tells apart, and beyond the largest, where they wrap around. */
+static void sums_of_int64_are_whole(void **state)
+{
+    enum { MICRO_BATCHES = 5 };
+    int64_t input[MICRO_BATCHES][WIDTH];
+    uint64_t expected[WIDTH] = {0}, count;
+    int64_t *result;
+    echo e;
+
+    (void)state;
+    init_echo(&e, bg_vector(BG_INT64, WIDTH), BG_OUTPUT_SUM, 0, false);
+    e.plan.micro_batches = MICRO_BATCHES;
+    fill_program(&e, false);
+    for (int m = 0; m < MICRO_BATCHES; m++)
+        for (int i = 0; i < WIDTH; i++) {
+            input[m][i] = i == 0 ? INT64_MAX - m : ((int64_t)1 << 58) + 1 + m * i;
+            expected[i] += (uint64_t)input[m][i];
+        }
+    result = run_echo(&e, input, &count);
+    assert_int_equal(count, 1);
+    assert_memory_equal(result, expected, sizeof expected);
+    free(result);
 }
 
 static void what_cannot_be_summed_is_refused(void **state)
@@ -242,7 +267,7 @@ static void replicas_are_summed_in_order(void **state)
                 init_echo(&e, bg_vector(BG_FLOAT32, width), BG_OUTPUT_ALL, 0, true);
                 e.plan.replicas = replicas;
                 e.plan.micro_batches = 2;
-                e.plan.options.cores = cores;
+                e.plan.options.execution.cores = cores;
                 fill_program(&e, true);
                 for (int64_t i = 0; i < 2 * replicas * width; i++)
                     input[i] = terms[i / width % replicas] * (i / width < replicas ? 1.0f : 2.0f);
@@ -278,9 +303,13 @@ static void float64_is_summed_in_float64(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_mode_returns_its_micro_batches), cmocka_unit_test(sums_of_every_type),
-        cmocka_unit_test(what_cannot_be_summed_is_refused),    cmocka_unit_test(outputs_that_nobody_wants_are_skipped),
-        cmocka_unit_test(replicas_are_summed_in_order),        cmocka_unit_test(float64_is_summed_in_float64),
+        cmocka_unit_test(each_mode_returns_its_micro_batches),
+        cmocka_unit_test(sums_of_every_type),
+        cmocka_unit_test(sums_of_int64_are_whole),
+        cmocka_unit_test(what_cannot_be_summed_is_refused),
+        cmocka_unit_test(outputs_that_nobody_wants_are_skipped),
+        cmocka_unit_test(replicas_are_summed_in_order),
+        cmocka_unit_test(float64_is_summed_in_float64),
     };
 
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);

@@ -29,7 +29,7 @@ typedef struct test_problem {
 static inline bool test_chain(test_problem *test, uint32_t stage_count, uint32_t micro_batch_count, bool training)
 {
     memset(test, 0, sizeof *test);
-    bg_schedule_problem_init(&test->problem);
+    test->problem = bg_schedule_problem_defaults();
     test->problem.stage_count = stage_count;
     test->problem.device_count = stage_count;
     test->problem.micro_batch_count = micro_batch_count;
@@ -124,7 +124,7 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
     }
 }
 
-/* Makes some neighbours concurrent that are on different devices. */
+/* Makes some neighbors concurrent that are on different devices. */
 static inline void test_random_positions(test_problem *test, uint64_t *random)
 {
     bg_schedule_problem *p = &test->problem;
@@ -184,13 +184,14 @@ static inline void test_random_problem_for(test_problem *test, uint64_t seed, co
     static const char *const own_devices[] = {"interleaved", "zb-h1", "zb-h2"};
     uint64_t random = test_seed(seed + 1);
     bg_schedule_problem *p = &test->problem;
-    const bool is_looped = strcmp(generator->name, "looped") == 0, is_fold = generator->placement == BG_PLACEMENT_FOLD;
+    const bool is_looped = strcmp(generator->name, "looped") == 0 || strcmp(generator->name, "looped-zb") == 0;
+    const bool is_fold = generator->placement == BG_PLACEMENT_FOLD;
     bool is_distinct = false;
 
     for (int i = 0; i < 3; i++)
         is_distinct = is_distinct || strcmp(generator->name, own_devices[i]) == 0;
     memset(test, 0, sizeof *test);
-    bg_schedule_problem_init(p);
+    *p = bg_schedule_problem_defaults();
     p->device_count = strcmp(generator->name, "single") == 0 ? 1 : 1 + test_random(&random, 4);
     p->stage_count = is_looped     ? p->device_count * (1 + test_random(&random, 3))
                      : is_fold     ? 2 * p->device_count

@@ -18,7 +18,7 @@ static inline void strategy_chain(test_problem *test, const char *name, uint32_t
     bg_error error = {0};
 
     memset(test, 0, sizeof *test);
-    bg_schedule_problem_init(&test->problem);
+    test->problem = bg_schedule_problem_defaults();
     assert_non_null(generator);
     test->problem.stage_count = stage_count;
     test->problem.device_count = device_count;

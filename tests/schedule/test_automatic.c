@@ -374,7 +374,7 @@ static void test_small_problems_are_optimal(void **state)
         double optimum;
 
         memset(&test, 0, sizeof test);
-        bg_schedule_problem_init(&test.problem);
+        test.problem = bg_schedule_problem_defaults();
         test.problem.stage_count = test.problem.device_count = stages;
         test.problem.micro_batch_count = micro_batches;
         test.problem.stage_devices = test.devices;
@@ -418,7 +418,7 @@ static void test_weights_fill_the_bubble(void **state)
             test_problem test;
             bg_schedule *schedule;
             memset(&test, 0, sizeof test);
-            bg_schedule_problem_init(&test.problem);
+            test.problem = bg_schedule_problem_defaults();
             test.problem.stage_count = test.problem.device_count = stages;
             test.problem.micro_batch_count = micro_batches;
             test.problem.splits_weights = true;
@@ -495,7 +495,7 @@ static double time_search(uint32_t stages, uint32_t micro_batches)
     bg_schedule *schedule;
 
     memset(&test, 0, sizeof test);
-    bg_schedule_problem_init(&test.problem);
+    test.problem = bg_schedule_problem_defaults();
     test.problem.stage_count = test.problem.device_count = stages;
     test.problem.micro_batch_count = micro_batches;
     test.problem.splits_weights = true;

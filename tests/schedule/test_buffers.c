@@ -151,6 +151,89 @@ static void stashes_are_stored_and_loaded_once(void **state)
     test_problem_clear(&test);
 }
 
+static uint32_t find_edge(const bg_schedule_problem *problem, bg_action_kind from, bg_action_kind to, uint32_t to_stage)
+{
+    for (uint32_t e = 0; e < problem->edge_count; e++)
+        if (problem->edges[e].from_kind == from && problem->edges[e].to_kind == to &&
+            problem->edges[e].to_stage == to_stage)
+            return e;
+    fail_msg("no such edge");
+    return 0;
+}
+
+/* What stage 1 gets from stage 0 and keeps for its backward is stored once and loaded for both. */
+static void what_is_received_and_kept_is_stored_once(void **state)
+{
+    bg_schedule_buffer buffers[2] = {{.stage = 1, .per_micro_batch = true, .slots = 2},
+                                     {.stage = 1, .per_micro_batch = true, .slots = 2, .shares_store = true}};
+    test_problem test;
+    bg_schedule *schedule = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    make_phases(&test);
+    test.problem.merges_loss = false;
+    buffers[0].edge = find_edge(&test.problem, BG_ACTION_FORWARD, BG_ACTION_FORWARD, 1);
+    buffers[1].edge = find_stash(&test.problem, 1);
+    buffers[0].size_bytes = buffers[1].size_bytes = 64;
+    test.problem.buffers = buffers;
+    test.problem.buffer_count = 2;
+    expect_lists(&test.problem,
+                 "device 0: HOST_IN0.0 F0.0 STORE1.0:0 HOST_IN0.1 F0.1 STORE1.1:0 LOAD1.0:0 F1.0 HOST_OUT1.0 "
+                 "LOAD1.1:0 F1.1 HOST_OUT1.1 LOAD1.0:1 B1.0 LOAD1.1:1 B1.1 U1:0 B0.0 B0.1 U0:0\n");
+    for (int damage = 0; damage < 2; damage++) {
+        static const char *const texts[] = {
+            "device 0: HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 STORE1.0:0 STORE1.1:0 LOAD1.0:0 F1.0 HOST_OUT1.0 STORE1.0:1 "
+            "LOAD1.1:0 F1.1 HOST_OUT1.1 LOAD1.0:1 B1.0 LOAD1.1:1 B1.1 U1:0 B0.0 B0.1 U0:0\n",
+            "device 0: HOST_IN0.0 F0.0 LOAD1.0:1 HOST_IN0.1 F0.1 STORE1.0:0 STORE1.1:0 LOAD1.0:0 F1.0 HOST_OUT1.0 "
+            "LOAD1.1:0 F1.1 HOST_OUT1.1 B1.0 LOAD1.1:1 B1.1 U1:0 B0.0 B0.1 U0:0\n"};
+        static const char *const reasons[] = {"it has no STORE", "must be stored first"};
+        assert_int_equal(bg_schedule_parse(texts[damage], "case", &schedule, &error), BG_OK);
+        assert_int_equal(bg_schedule_verify(schedule, &test.problem, &error), BG_ERROR_INVALID);
+        if (strstr(error.message, reasons[damage]) == NULL)
+            fail_msg("%s", error.message);
+        bg_schedule_destroy(schedule);
+    }
+    for (int damage = 0; damage < 3; damage++) {
+        bg_schedule_buffer wrong[2] = {buffers[0], buffers[1]};
+        wrong[1].store_of = damage == 0 ? 1 : 0;
+        wrong[1].size_bytes += damage == 1;
+        wrong[1].edge =
+            damage == 2 ? find_edge(&test.problem, BG_ACTION_FORWARD, BG_ACTION_BACKWARD, 0) : wrong[1].edge;
+        wrong[1].stage = damage == 2 ? 0 : 1;
+        test.problem.buffers = wrong;
+        assert_int_equal(bg_schedule_create(&test.problem, &phases, &schedule, &error), BG_ERROR_INVALID);
+        if (strstr(error.message, "shares the store of buffer") == NULL)
+            fail_msg("%s", error.message);
+    }
+    test_problem_clear(&test);
+}
+
+/* Gradients that are summed behind the last backward are stored after that, and loaded for what reads them later. */
+static void sums_in_the_backward_are_stored_after_that(void **state)
+{
+    bg_schedule_buffer buffer = {.stage = 1,
+                                 .reads = BIT(UPDATE),
+                                 .writes = BIT(BACKWARD) | BIT(REDUCE),
+                                 .starts_fresh = true,
+                                 .residency = BG_RESIDENCY_VISIT};
+    test_problem test;
+
+    (void)state;
+    make_phases(&test);
+    test.problem.reduces_gradients = true;
+    test.problem.reduces_in_backward = true;
+    test.problem.update_level_count = 2;
+    test.problem.micro_batch_count = 1;
+    test.problem.buffers = &buffer;
+    test.problem.buffer_count = 1;
+    buffer.update_levels = 1u << 1;
+    expect_lists(&test.problem,
+                 "device 0: HOST_IN0.0 F0.0 F1.0 HOST_OUT1.0 B1.0 REDUCE1.0:0 STORE1.0:0 B0.0 REDUCE0.0:0 "
+                 "U0:0 U1:0 U0:1 LOAD1.0:0 U1:1\n");
+    test_problem_clear(&test);
+}
+
 /* Replicas hand the new weights round behind the last level of the update, which is not the one that writes them. */
 static void gathered_weights_are_stored_after_that(void **state)
 {
@@ -432,6 +515,8 @@ int main(void)
         cmocka_unit_test(loads_and_stores_surround_their_users),
         cmocka_unit_test(fresh_buffers_move_between_visits_only),
         cmocka_unit_test(stashes_are_stored_and_loaded_once),
+        cmocka_unit_test(what_is_received_and_kept_is_stored_once),
+        cmocka_unit_test(sums_in_the_backward_are_stored_after_that),
         cmocka_unit_test(gathered_weights_are_stored_after_that),
         cmocka_unit_test(damaged_schedules_are_refused),
         cmocka_unit_test(a_slot_is_stored_before_it_is_written_again),

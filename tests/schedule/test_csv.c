@@ -65,12 +65,98 @@ static void test_the_whole_grammar(void **state)
     bg_schedule_destroy(schedule);
 }
 
+/* CSV has no updates: those that are read stand at the end of each device. */
+static char *print_without_updates(const bg_schedule *schedule)
+{
+    char *text = NULL, *to;
+
+    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
+    to = text;
+    for (const char *from = text; *from != '\0';)
+        if (from[0] == ' ' && from[1] == 'U')
+            from += 1 + strcspn(from + 1, " \n");
+        else
+            *to++ = *from++;
+    *to = '\0';
+    return text;
+}
+
+/* Before PyTorch had I, B was the half for the inputs where its W was apart, and BW both. One file may have all of B,
+ * W and BW, and newer ones a full B beside I and W. */
+static void test_the_older_form(void **state)
+{
+    static const char expected[] = "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 HOST_IN0.1 F0.1 HOST_OUT0.1 B0.0 B0.1 W0.1 "
+                                   "W0.0 U0:0\n";
+    static const char *const forms[] = {"0F0,0F1,0I0,0I1,0W1,0W0\n", "0F0,0F1,0B0,0B1,0W1,0W0\n",
+                                        "0F0,0F1,0B0,0BW1,0W0\n", "0F0,0F1,0I0,0B1,0W0\n"};
+    bg_schedule *schedule;
+    bg_schedule_problem problem;
+    char *text = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        schedule = must_read(forms[i], NULL);
+        assert_prints(schedule, expected);
+        bg_schedule_destroy(schedule);
+    }
+    /* A full backward whose W is there as well is no valid schedule. */
+    schedule = must_read("0F0,0BW0,0W0\n", NULL);
+    assert_int_equal(bg_schedule_problem_infer(schedule, 0, &problem, NULL), BG_OK);
+    assert_int_equal(bg_schedule_verify(schedule, &problem, NULL), BG_ERROR_INVALID);
+    bg_schedule_problem_free(&problem);
+    bg_schedule_destroy(schedule);
+    /* Without halves BW is B. */
+    schedule = must_read("0F0,0BW0\n", NULL);
+    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
+    assert_string_equal(text, "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 B0.0 U0:0\n");
+    free(text);
+    bg_schedule_destroy(schedule);
+}
+
+/* PyTorch's zb1p for 2 ranks of 2 stages, in the form that it writes and in the older one: the actions of every rank in
+ * this order. */
+static void test_interleaved_zero_bubble(void **state)
+{
+    static const char published[] = "0F0,0F1,2F0,,2F1,2I0,2W0,0F2,2I1,2W1,0F3,0I0,0W0,2F2,0I1,0W1,2F3,2I2,2W2,2I3,2W3,"
+                                    "0I2,0W2,0I3,0W3\n"
+                                    ",1F0,1F1,3F0,3I0,3F1,3I1,3W0,1F2,1I0,3W1,1F3,1I1,1W0,3F2,3I2,1W1,3F3,3I3,3W2,1I2,"
+                                    "3W3,1I3,1W2,1W3\n";
+    char older[sizeof published];
+    test_problem test;
+    bg_schedule *made = NULL, *read;
+    char *text = NULL, *text_read = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof published; i++)
+        older[i] = published[i] == 'I' ? 'B' : published[i];
+    assert_true(test_chain(&test, 4, 4, true));
+    test_problem_clear(&test);
+    test.problem.device_count = 2;
+    test.problem.splits_weights = true;
+    for (uint32_t stage = 0; stage < 4; stage++)
+        test.devices[stage] = stage % 2;
+    assert_int_equal(bg_schedule_problem_chain(&test.problem, 64, &test.chain, NULL), BG_OK);
+    assert_int_equal(
+        bg_schedule_create(&test.problem, bg_schedule_generator_find("InterleavedZeroBubble"), &made, NULL), BG_OK);
+    text = print_without_updates(made);
+    for (int form = 0; form < 2; form++) {
+        read = must_read(form == 0 ? published : older, NULL);
+        text_read = print_without_updates(read);
+        assert_string_equal(text, text_read);
+        free(text_read);
+        bg_schedule_destroy(read);
+    }
+    free(text);
+    bg_schedule_destroy(made);
+    test_problem_clear(&test);
+}
+
 static void test_bad_texts(void **state)
 {
     static const struct {
         const char *text, *expected;
     } rows[] = {
-        {"0F0\n0X1\n", "bad.csv:2:2: expected F, B, I, W, SEND_F"},
+        {"0F0\n0X1\n", "bad.csv:2:2: expected F, B, I, W, BW, SEND_F"},
         {"0F0,F1\n", "bad.csv:1:5: expected a stage number, an action such as 0F1, or an empty cell, found F1"},
         {"0F\n", "bad.csv:1:3: expected a micro-batch number, found the end of the line"},
         {"0F0 0F1\n", "bad.csv:1:5: expected ',' after the action, found 0F1"},
@@ -95,22 +181,6 @@ static void test_bad_texts(void **state)
         if (strstr(error.message, rows[i].expected) == NULL)
             fail_msg("\"%s\" is not in: %s", rows[i].expected, error.message);
     }
-}
-
-/* CSV has no updates: those that are read stand at the end of each device. */
-static char *print_without_updates(const bg_schedule *schedule)
-{
-    char *text = NULL, *to;
-
-    assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
-    to = text;
-    for (const char *from = text; *from != '\0';)
-        if (from[0] == ' ' && from[1] == 'U')
-            from += 1 + strcspn(from + 1, " \n");
-        else
-            *to++ = *from++;
-    *to = '\0';
-    return text;
 }
 
 /* A plain chain of every generator that takes it, out and back: the same lists. */
@@ -247,10 +317,15 @@ static void test_inferred_problem(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),           cmocka_unit_test(test_the_whole_grammar),
-        cmocka_unit_test(test_bad_texts),        cmocka_unit_test(test_generators_survive_the_round_trip),
-        cmocka_unit_test(test_cells_are_steps),  cmocka_unit_test(test_only_what_is_valid_is_printed),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_the_whole_grammar),
+        cmocka_unit_test(test_bad_texts),
+        cmocka_unit_test(test_generators_survive_the_round_trip),
+        cmocka_unit_test(test_cells_are_steps),
+        cmocka_unit_test(test_only_what_is_valid_is_printed),
         cmocka_unit_test(test_inferred_problem),
+        cmocka_unit_test(test_the_older_form),
+        cmocka_unit_test(test_interleaved_zero_bubble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

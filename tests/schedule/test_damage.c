@@ -574,7 +574,7 @@ static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t
     case 16:
         delay_message(schedule, device, a, 1 + b % 8);
         break;
-    default: /* neighbours */
+    default: /* neighbors */
         swap(list, a, a + 1 < list->count ? a + 1 : a - 1);
     }
 }

@@ -11,6 +11,7 @@
 #include "schedule/problems.h"
 #include "schedule/schedule.h"
 
+#include <ctype.h>
 #include <stdio.h>
 
 static const char *const poptorch_pipelined =
@@ -243,15 +244,63 @@ static void test_skipping_edge_keeps_pace(void **state)
     test_problem_clear(&test);
 }
 
+/* The names of PyTorch, TensorFlow for IPU and the zero-bubble authors, in any case. */
+static void test_names_of_other_systems(void **state)
+{
+    static const struct {
+        const char *name, *own;
+    } rows[] = {{"1F1B", "interleaved"},
+                {"Interleaved1F1B", "looped"},
+                {"LoopedBFS", "looped-bfs"},
+                {"InterleavedZeroBubble", "looped-zb"},
+                {"ZB1P", "zb-h1"},
+                {"ZB2P", "zb-h2"},
+                {"ZBV", "zb-v"},
+                {"ZBVZeroBubble", "zb-v"},
+                {"DualPipeV", "dualpipev"},
+                {"GPipe", "gpipe"},
+                {"Grouped", "grouped"},
+                {"Interleaved", "interleaved"},
+                {"Sequential", "sequential"}};
+    static const char *const unknown[] = {"", "1F1", "1F1BB", "interleaved ", "zbh1", "gpip\xC9"};
+    const bg_schedule_generator *generator = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char upper[32], lower[32];
+        snprintf(upper, sizeof upper, "%s", rows[i].name);
+        snprintf(lower, sizeof lower, "%s", rows[i].name);
+        for (char *c = upper; *c != '\0'; c++)
+            *c = (char)toupper((unsigned char)*c);
+        for (char *c = lower; *c != '\0'; c++)
+            *c = (char)tolower((unsigned char)*c);
+        for (int form = 0; form < 3; form++) {
+            const char *name = form == 0 ? rows[i].name : form == 1 ? upper : lower;
+            generator = bg_schedule_generator_find(name);
+            if (generator == NULL || strcmp(generator->name, rows[i].own) != 0)
+                fail_msg("%s is %s, expected %s", name, generator != NULL ? generator->name : "unknown", rows[i].own);
+        }
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        assert_null(bg_schedule_generator_find(unknown[i]));
+    assert_null(bg_schedule_generator_find(NULL));
+    for (uint32_t i = 0; bg_schedule_alias_at(i, NULL) != NULL; i++) {
+        const char *name = bg_schedule_alias_at(i, &generator);
+        assert_ptr_equal(bg_schedule_generator_find(name), generator);
+        assert_true(i < 8);
+    }
+    assert_non_null(bg_schedule_alias_at(7, &generator));
+}
+
 static void test_minimum_micro_batches(void **state)
 {
     const struct {
         const char *name;
         uint32_t training, inference; /* for 4 stages */
-    } rows[] = {{"single", 1, 1},      {"sharded", 1, 1},   {"sequential", 1, 1}, {"grouped", 7, 4},
-                {"interleaved", 4, 4}, {"gpipe", 1, 1},     {"looped", 1, 1},     {"looped-bfs", 1, 1},
-                {"zb-h1", 4, 4},       {"zb-h2", 7, 4},     {"zb-v", 4, 4},       {"v-half", 4, 4},
-                {"v-min", 4, 4},       {"dualpipev", 4, 4}, {"phased", 1, 1},     {"auto", 1, 1}};
+    } rows[] = {{"single", 1, 1}, {"sharded", 1, 1}, {"sequential", 1, 1}, {"grouped", 7, 4},   {"interleaved", 4, 4},
+                {"gpipe", 1, 1},  {"looped", 1, 1},  {"looped-bfs", 1, 1}, {"looped-zb", 1, 1}, {"zb-h1", 4, 4},
+                {"zb-h2", 7, 4},  {"zb-v", 4, 4},    {"v-half", 4, 4},     {"v-min", 4, 4},     {"dualpipev", 4, 4},
+                {"phased", 1, 1}, {"auto", 1, 1}};
 
     (void)state;
     for (uint32_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -379,10 +428,15 @@ static void test_large_problem_is_quick(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_timetables),     cmocka_unit_test(test_timetables_follow_formulas),
-        cmocka_unit_test(test_published_stash_depths),   cmocka_unit_test(test_skipping_edge_keeps_pace),
-        cmocka_unit_test(test_minimum_micro_batches),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_every_generator_verifies), cmocka_unit_test(test_large_problem_is_quick),
+        cmocka_unit_test(test_published_timetables),
+        cmocka_unit_test(test_timetables_follow_formulas),
+        cmocka_unit_test(test_published_stash_depths),
+        cmocka_unit_test(test_skipping_edge_keeps_pace),
+        cmocka_unit_test(test_names_of_other_systems),
+        cmocka_unit_test(test_minimum_micro_batches),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_every_generator_verifies),
+        cmocka_unit_test(test_large_problem_is_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static double run_diamond(const char *name, bool is_concurrent, bool training, c
     bg_schedule_timing timing;
     double makespan;
 
-    bg_schedule_problem_init(&problem);
+    problem = bg_schedule_problem_defaults();
     problem.stage_count = problem.device_count = 4;
     problem.stage_devices = devices;
     problem.stage_positions = is_concurrent ? positions : NULL;
@@ -178,7 +178,7 @@ static void test_bad_positions_and_phases(void **state)
 
 static void test_refusals_of_placements(void **state)
 {
-    static const char *const split_names[] = {"zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipev"};
+    static const char *const split_names[] = {"looped-zb", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipev"};
     test_problem test;
 
     (void)state;
@@ -191,6 +191,8 @@ static void test_refusals_of_placements(void **state)
     strategy_refused(&test.problem, "zb-h1", "stages 0 and 3 share device 0");
     strategy_refused(&test.problem, "v-min", "stage 1 is on device 1, stage 2 on device 2");
     strategy_refused(&test.problem, "looped", "stage 2 is on device 2, which does not fit; with 2 stages on device 0");
+    strategy_refused(&test.problem, "looped-zb",
+                     "stage 2 is on device 2, which does not fit; with 2 stages on device 0");
     test.devices[1] = test.devices[2] = 0;
     strategy_refused(&test.problem, "dualpipev", "stage 0 is on device 0, stage 1 on device 0");
     test.devices[3] = 1;

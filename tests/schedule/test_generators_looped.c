@@ -148,6 +148,61 @@ static void test_bubbles(void **state)
             }
 }
 
+/* With W apart a device is idle for p - 1 times F + B - W at its ends and nowhere else, as with zb-h1, from 2 p
+ * micro-batches on; the ramps are as long as stages are short. */
+static void test_bubbles_with_weights_apart(void **state)
+{
+    static const bg_stage_cost one = {.forward_ns = 1, .backward_ns = 1, .weights_ns = 1};
+
+    (void)state;
+    for (uint32_t p = 1; p <= 6; p++)
+        for (uint32_t v = 1; v <= 4; v++)
+            for (uint32_t m = 2 * p; m <= 4 * p; m += p) {
+                bg_stage_cost costs[MOST_STAGES * 2];
+                test_problem test;
+                bg_schedule *schedule;
+                idle_times idle;
+
+                for (uint32_t stage = 0; stage < p * v; stage++)
+                    costs[stage] = one;
+                strategy_chain(&test, "looped-zb", p * v, p, m);
+                test.problem.costs = costs;
+                schedule = strategy_schedule(&test.problem, "looped-zb");
+                idle = find_idle_times(schedule, &test.problem);
+                if (idle.makespan != 3 * v * m + p - 1)
+                    fail_msg("%u x %u stages, %u micro-batches: makespan %g, expected %u", (unsigned)p, (unsigned)v,
+                             (unsigned)m, idle.makespan, (unsigned)(3 * v * m + p - 1));
+                bg_schedule_destroy(schedule);
+                test_problem_clear(&test);
+            }
+}
+
+/* With a stage a device it is zb-h1, action by action; with any numbers of micro-batches it ends. */
+static void test_one_loop_with_weights_apart(void **state)
+{
+    (void)state;
+    for (uint32_t p = 1; p <= 5; p++)
+        for (uint32_t m = 1; m <= 3 * p; m++) {
+            test_problem test, other;
+            bg_schedule *schedule, *h1;
+            char *text = NULL, *text_h1 = NULL;
+
+            strategy_chain(&test, "looped-zb", p, p, m);
+            strategy_chain(&other, "zb-h1", p, p, m);
+            schedule = strategy_schedule(&test.problem, "looped-zb");
+            h1 = strategy_schedule(&other.problem, "zb-h1");
+            assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
+            assert_int_equal(bg_schedule_print(h1, &text_h1, NULL), BG_OK);
+            assert_string_equal(text, text_h1);
+            free(text);
+            free(text_h1);
+            bg_schedule_destroy(schedule);
+            bg_schedule_destroy(h1);
+            test_problem_clear(&test);
+            test_problem_clear(&other);
+        }
+}
+
 static uint32_t find_kept(const char *name, uint32_t p, uint32_t v, uint32_t m, uint32_t device)
 {
     test_problem test;
@@ -230,6 +285,8 @@ int main(void)
         cmocka_unit_test(test_orders_of_phases),
         cmocka_unit_test(test_messages_between_updates_of_phases),
         cmocka_unit_test(test_bubbles),
+        cmocka_unit_test(test_bubbles_with_weights_apart),
+        cmocka_unit_test(test_one_loop_with_weights_apart),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_rounds_that_are_not_full),
         cmocka_unit_test(test_loops_over_permuted_devices),

@@ -280,7 +280,7 @@ static double find_paired_makespan(const bg_schedule *schedule, uint32_t devices
 }
 
 /* The published table: PP stages on p = PP / 2 devices, idle (p - 1)(F&B + B - 3 W) with B the whole backward, kept PP
- * + 1. With F = B = W = 1 and pairs that last F&B = 3: 2 (p - 1). Here F and B are actions of their own, the neighbour
+ * + 1. With F = B = W = 1 and pairs that last F&B = 3: 2 (p - 1). Here F and B are actions of their own, the neighbor
  * has what it waits for half a pair earlier, and the idle time is half of that. */
 static void test_dualpipev(void **state)
 {

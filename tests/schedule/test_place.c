@@ -53,7 +53,7 @@ static void test_generators_take_their_placement(void **state)
 
                 if (bg_schedule_place(generator, stage_count, device_count, devices, NULL) != BG_OK)
                     continue;
-                bg_schedule_problem_init(&problem);
+                problem = bg_schedule_problem_defaults();
                 problem.stage_count = stage_count;
                 problem.device_count = device_count;
                 problem.stage_devices = devices;

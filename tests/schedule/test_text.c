@@ -84,7 +84,7 @@ static void test_generated_schedules_round_trip(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
-        const bg_schedule_generator *generator = bg_schedule_generator_at((uint32_t)(seed % 15));
+        const bg_schedule_generator *generator = bg_schedule_generator_at((uint32_t)(seed % 16));
         test_problem test;
         bg_schedule *schedule = NULL;
 

@@ -32,7 +32,7 @@ enum { TABLE_SIZE = 1 << 16 };
 
 static _Atomic uint64_t count;
 static _Atomic uint64_t until_failure;
-static atomic_bool has_failed;
+static atomic_bool has_failed, is_anywhere;
 static atomic_bool is_watching;
 static _Atomic int64_t live;
 static _Atomic(void *) table[TABLE_SIZE];
@@ -85,7 +85,7 @@ static bool is_refused(const void *caller)
     uint64_t left = atomic_load(&until_failure);
 
     atomic_fetch_add(&count, 1);
-    if (!is_own(caller))
+    if (!atomic_load(&is_anywhere) && !is_own(caller))
         return false;
     while (left > 0)
         if (atomic_compare_exchange_weak(&until_failure, &left, left - 1)) {
@@ -155,7 +155,7 @@ void *aligned_alloc(size_t alignment, size_t size)
     return keep(is_refused(caller) ? NULL : __libc_memalign(alignment, size), caller);
 }
 
-/* Out of the table first: afterwards another thread may get the same address. */
+/* Out of the table first: afterward another thread may get the same address. */
 void free(void *memory)
 {
     if (memory != NULL && atomic_load(&is_watching))
@@ -182,6 +182,14 @@ int64_t test_allocations_live(void)
 void test_allocations_fail(uint64_t n)
 {
     atomic_store(&has_failed, false);
+    atomic_store(&is_anywhere, false);
+    atomic_store(&until_failure, n);
+}
+
+void test_allocations_fail_anywhere(uint64_t n)
+{
+    test_allocations_fail(0);
+    atomic_store(&is_anywhere, true);
     atomic_store(&until_failure, n);
 }
 
@@ -208,6 +216,11 @@ int64_t test_allocations_live(void)
 }
 
 void test_allocations_fail(uint64_t n)
+{
+    (void)n;
+}
+
+void test_allocations_fail_anywhere(uint64_t n)
 {
     (void)n;
 }

@@ -18,6 +18,8 @@ int64_t test_allocations_live(void);
 /* From now on the n-th allocation that the program itself makes fails (1: the next one), once. 0: none does. Those of
  * shared libraries succeed: not all of them survive it. */
 void test_allocations_fail(uint64_t n);
+/* The same, and those of shared libraries count too. */
+void test_allocations_fail_anywhere(uint64_t n);
 /* Whether it has. */
 bool test_allocations_have_failed(void);
 

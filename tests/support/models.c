@@ -4,7 +4,7 @@
 #include "support/models.h"
 
 #include <brigade/data.h>
-#include <brigade/nn.h>
+#include <brigade/convnet.h>
 #include <brigade/ops.h>
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static bg_value build_residual(bg_graph *graph, int64_t micro_batch)
     down.stride[0] = down.stride[1] = 2;
     down.padding[0] = down.padding[1] = 1;
     bg_block_begin(graph, "B1", BG_DEVICE_NONE);
-    x = bg_standardise(graph, NULL, images, BG_FLOAT32, 255.0f, 0.13f, 0.31f);
+    x = bg_standardize(graph, NULL, images, BG_FLOAT32, 255.0f, 0.13f, 0.31f);
     x = bg_conv2d_layer(graph, "stem", x, 6, 3, 3, false, &down);
     x = bg_relu(graph, bg_batch_norm_layer(graph, "stem.norm", x, 0.1, 1e-5));
     skip = x = bg_conv2d_layer(graph, "down", x, 8, 3, 3, true, &down);
@@ -55,12 +55,12 @@ static bg_value build_residual(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-static bg_value build_tied(bg_graph *graph, int64_t micro_batch)
+static bg_value build_embedding(bg_graph *graph, int64_t micro_batch, int64_t vocabulary)
 {
-    enum { LENGTH = 6, VOCABULARY = 20, WIDTH = 16 };
+    enum { LENGTH = 6, WIDTH = 16 };
     const bg_type id_type = bg_matrix(BG_INT32, micro_batch, LENGTH);
-    const bg_initialiser normal = {BG_INITIALISE_NORMAL, 0.0, 0.1};
-    const bg_type table_type = bg_matrix(BG_FLOAT32, VOCABULARY, WIDTH);
+    const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 0.1};
+    const bg_type table_type = bg_matrix(BG_FLOAT32, vocabulary, WIDTH);
     const bg_value ids = bg_graph_input(graph, "ids", &id_type);
     const bg_value table = bg_graph_parameter(graph, "embedding.weight", &table_type, &normal);
     bg_value x, targets, y, loss;
@@ -86,6 +86,17 @@ static bg_value build_tied(bg_graph *graph, int64_t micro_batch)
     bg_graph_output(graph, "loss", loss);
     bg_block_end(graph);
     return loss;
+}
+
+static bg_value build_tied(bg_graph *graph, int64_t micro_batch)
+{
+    return build_embedding(graph, micro_batch, 20);
+}
+
+/* More rows than an update has ids. */
+static bg_value build_rows(bg_graph *graph, int64_t micro_batch)
+{
+    return build_embedding(graph, micro_batch, 601);
 }
 
 static bg_value build_fan(bg_graph *graph, int64_t micro_batch)
@@ -142,13 +153,55 @@ static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
+/* Down and up again with a skip, then convolutions over three dimensions and over one. */
+static bg_value build_u_shape(bg_graph *graph, int64_t micro_batch)
+{
+    static const int64_t three[] = {3, 3, 3}, two[] = {2, 2}, uneven[] = {4, 4}, few[] = {3};
+    static const float numbers[] = {1, 0.5f, 2, 1, 1, 0.25f, 1, 3, 1, 0.5f};
+    const bg_type image_type = bg_tensor4(BG_UINT8, micro_batch, 1, 28, 28),
+                  label_type = bg_vector(BG_UINT8, micro_batch), weights_type = bg_vector(BG_FLOAT32, 10);
+    const bg_value images = bg_graph_input(graph, "images", &image_type);
+    const bg_value labels = bg_graph_input(graph, "labels", &label_type);
+    const bg_value weights = bg_graph_constant(graph, "class_weights", &weights_type, numbers);
+    bg_interpolate_options smaller = bg_interpolate_defaults(BG_INTERPOLATE_CUBIC);
+    bg_conv_options down = bg_conv_defaults(), up = bg_conv_defaults(), same = bg_conv_defaults();
+    bg_value x, skip, loss;
+
+    for (int i = 0; i < 3; i++) {
+        down.stride[i] = up.stride[i] = 2;
+        down.padding[i] = same.padding[i] = 1;
+        smaller.size[i] = 9;
+    }
+    bg_block_begin(graph, "B1", BG_DEVICE_NONE);
+    x = bg_standardize(graph, NULL, images, BG_FLOAT32, 255.0f, 0.13f, 0.31f);
+    skip = x = bg_relu(graph, bg_conv_layer(graph, "down1", x, 4, three, true, &down));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B2", BG_DEVICE_NONE);
+    x = bg_relu(graph, bg_conv_layer(graph, "down2", x, 8, three, true, &down));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B3", BG_DEVICE_NONE);
+    x = bg_add(graph, bg_conv_transpose_layer(graph, "up", x, 4, two, true, &up), skip);
+    x = bg_reshape(graph, NULL, x, 5, (const int64_t[]){micro_batch, 1, 4, 14, 14});
+    x = bg_relu(graph, bg_conv_layer(graph, "deep", x, 2, three, true, &same));
+    bg_block_end(graph);
+    bg_block_begin(graph, "B4", BG_DEVICE_NONE);
+    x = bg_interpolate(graph, NULL, bg_reshape(graph, NULL, x, 4, (const int64_t[]){micro_batch, 8, 14, 14}), &smaller);
+    x = bg_adaptive_avg_pool(graph, NULL, x, uneven);
+    x = bg_conv_layer(graph, "line", bg_reshape(graph, NULL, x, 3, (const int64_t[]){micro_batch, 8, 16}), 6, three,
+                      true, NULL);
+    x = bg_flatten(graph, NULL, bg_adaptive_max_pool(graph, NULL, x, few));
+    x = bg_linear_layer(graph, "head", x, 10, true);
+    loss = bg_weighted_cross_entropy(graph, "loss", x, labels, weights, 0.1, BG_LOSS_MEAN, 3);
+    bg_graph_output(graph, "loss", loss);
+    bg_block_end(graph);
+    return loss;
+}
+
 const test_model *test_model_at(unsigned index)
 {
-    static const test_model models[] = {{"digits", build_digits},
-                                        {"residual", build_residual},
-                                        {"tied", build_tied},
-                                        {"fan", build_fan},
-                                        {"branches", build_branches}};
+    static const test_model models[] = {{"digits", build_digits},  {"residual", build_residual}, {"tied", build_tied},
+                                        {"fan", build_fan},        {"branches", build_branches}, {"rows", build_rows},
+                                        {"u_shape", build_u_shape}};
 
     return index < sizeof models / sizeof models[0] ? &models[index] : NULL;
 }

@@ -14,7 +14,9 @@ typedef struct test_model {
 
 /* 0: the digit network. 1: a residual net with batch norm and a skip over three stages. 2: embeddings tied to the
  * output layer, layer norm and dropout, integer data that crosses stages. 3: a perceptron whose first stage's values
- * are read by every later one. 4: two branches, B2 and B3, that share nothing. NULL past the end. */
+ * are read by every later one. 4: two branches, B2 and B3, that share nothing. 5: 2 with more rows than an update has
+ * ids. 6: convolutions down and up again, transposed, deep and in a line, interpolation, weights of classes. NULL past
+ * the end. */
 const test_model *test_model_at(unsigned index);
 
 /* Fills the inputs that the model's graph has ("images", "labels", "ids", "x") for `samples` samples: `data` is

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "kernels/attributes.h"
+#include "kernels/linear/attributes.h"
 #include "transform/transform.h"
 
 #define LINE_BYTES 64
@@ -34,6 +34,7 @@ typedef struct machine {
     uint32_t *positions;           /* by device: instruction */
     uint64_t *iterations;          /* by device: step */
     uint64_t *issued, *moved;      /* by device: transfers */
+    const bgi_instruction **sums;  /* by device: the REDUCE whose sum is under way */
     bgi_test_turns turns;
     uint64_t *outputs; /* [output][step * micro-batches + micro-batch] */
     uint32_t steps;
@@ -161,6 +162,11 @@ static uint64_t next_random(machine *m)
     return m->random >> 33;
 }
 
+static bool overlap(size_t a, size_t a_size, size_t b, size_t b_size)
+{
+    return a < b + b_size && b < a + a_size;
+}
+
 static uint64_t *find_lines(machine *m, uint32_t device, bool is_remote, size_t offset, size_t size, const char *who)
 {
     lines *memory = is_remote ? &m->remotes[device] : &m->arenas[device];
@@ -168,6 +174,13 @@ static uint64_t *find_lines(machine *m, uint32_t device, bool is_remote, size_t 
     if (offset % LINE_BYTES != 0 || (offset + size + LINE_BYTES - 1) / LINE_BYTES > memory->count)
         fail_msg("%s: `%s` touches %zu bytes at %zu on device %u, which has %zu", m->what, who, size, offset, device,
                  memory->count * LINE_BYTES);
+    if (!is_remote && m->sums[device] != NULL)
+        for (uint32_t i = 0; i < m->sums[device]->reduced_count; i++) {
+            const bgi_reduced *reduced = &m->sums[device]->reduced[i];
+            if (overlap(reduced->operand.offset, (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype),
+                        offset, size))
+                fail_msg("%s: `%s` touches what is being summed on device %u", m->what, who, device);
+        }
     return memory->words + offset / LINE_BYTES;
 }
 
@@ -175,6 +188,12 @@ static void put(uint64_t *words, size_t size, uint64_t hash)
 {
     for (size_t i = 0; i < (size + LINE_BYTES - 1) / LINE_BYTES; i++)
         words[i] = hash + i * LINE_STEP;
+}
+
+/* Whose memory an operand of `device` is in: windows are the receiver's slots here. */
+static uint32_t owner_of(const machine *m, uint32_t device, const bgi_operand *operand)
+{
+    return operand->memory == BGI_MEMORY_WINDOW ? m->plan->edges[operand->edge].to_device : device;
 }
 
 static size_t place_of(const machine *m, uint32_t device, const bgi_operand *operand, uint32_t micro_batch)
@@ -188,35 +207,32 @@ static size_t place_of(const machine *m, uint32_t device, const bgi_operand *ope
     sequence = edge->is_ring    ? micro_batch
                : edge->per_step ? m->iterations[device]
                                 : m->iterations[device] * m->plan->micro_batches + micro_batch;
-    return operand->offset + sequence % edge->depth * edge->slot_bytes;
+    return (operand->memory == BGI_MEMORY_WINDOW ? edge->offset : 0) + operand->offset +
+           sequence % edge->depth * edge->slot_bytes;
 }
 
 static void write_operand(machine *m, uint32_t device, const bgi_operand *operand, uint32_t micro_batch, size_t size,
                           uint64_t hash, const char *who)
 {
-    put(find_lines(m, operand->device, operand->is_remote, place_of(m, device, operand, micro_batch), size, who), size,
-        hash);
+    put(find_lines(m, owner_of(m, device, operand), operand->memory == BGI_MEMORY_REMOTE,
+                   place_of(m, device, operand, micro_batch), size, who),
+        size, hash);
 }
 
 static uint64_t read_operand(machine *m, uint32_t device, const bgi_operand *operand, uint32_t micro_batch, size_t size,
                              const char *who)
 {
-    const uint64_t *words =
-        find_lines(m, operand->device, operand->is_remote, place_of(m, device, operand, micro_batch), size, who);
+    const uint64_t *words = find_lines(m, owner_of(m, device, operand), operand->memory == BGI_MEMORY_REMOTE,
+                                       place_of(m, device, operand, micro_batch), size, who);
 
     for (size_t i = 0; i < (size + LINE_BYTES - 1) / LINE_BYTES; i++)
         if (words[i] != words[0] + i * LINE_STEP)
             fail_msg("%s: `%s` reads a value at %zu of device %u that was partly overwritten", m->what, who,
-                     operand->offset, operand->device);
+                     operand->offset, owner_of(m, device, operand));
     return words[0];
 }
 
 /* ---- instructions ---- */
-
-static bool overlap(size_t a, size_t a_size, size_t b, size_t b_size)
-{
-    return a < b + b_size && b < a + a_size;
-}
 
 /* Outputs meet neither each other, nor scratch, nor inputs, except one that takes exactly the place of an input. */
 static void check_overlaps(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call)
@@ -226,17 +242,17 @@ static void check_overlaps(machine *m, uint32_t device, uint32_t micro_batch, co
     for (uint32_t a = 0; a < count; a++) {
         const size_t a_place = place_of(m, device, &call->operands[a], micro_batch);
         const size_t a_size = bg_type_size_bytes(&call->types[a]);
-        if (call->operands[a].is_remote)
+        if (call->operands[a].memory == BGI_MEMORY_REMOTE)
             continue;
-        if (call->operands[a].device == device &&
+        if (call->operands[a].memory == BGI_MEMORY_ARENA &&
             overlap(a_place, a_size, call->scratch_offset, call->kernel.scratch_bytes))
             fail_msg("%s: operand %u of `%s` meets its scratch", m->what, a, call->name);
         for (uint32_t b = call->input_count > a + 1 ? call->input_count : a + 1; b < count; b++) {
             const size_t b_place = place_of(m, device, &call->operands[b], micro_batch);
             const size_t b_size = bg_type_size_bytes(&call->types[b]);
             const bool is_same = a_place == b_place && a_size == b_size && a < call->input_count;
-            if (call->operands[b].device == call->operands[a].device && overlap(a_place, a_size, b_place, b_size) &&
-                !is_same)
+            if (owner_of(m, device, &call->operands[b]) == owner_of(m, device, &call->operands[a]) &&
+                overlap(a_place, a_size, b_place, b_size) && !is_same)
                 fail_msg("%s: operands %u and %u of `%s` meet", m->what, a, b, call->name);
         }
     }
@@ -399,6 +415,10 @@ static void run_instruction(machine *m, uint32_t device, const bgi_instruction *
     const bg_action *action = &instruction->action;
 
     wait_for_transfers(m, device, instruction->io_wait);
+    if (instruction->needs_sum)
+        m->sums[device] = NULL;
+    if (instruction->is_beside)
+        m->sums[device] = instruction;
     if (instruction->issues > 0)
         issue(m, device, instruction->issues);
     for (uint32_t i = 0; i < instruction->call_count; i++) {
@@ -467,7 +487,7 @@ static void fill_leaves(machine *m)
     }
     for (uint32_t v = 0; v < plan->variable_count; v++)
         for (uint32_t p = 0; p < plan->variables[v].place_count; p++)
-            write_operand(m, plan->variables[v].places[p].device, &plan->variables[v].places[p], 0,
+            write_operand(m, plan->variables[v].places[p].device, &plan->variables[v].places[p].operand, 0,
                           bg_type_size_bytes(&plan->variables[v].type), hash_variable(plan->variables[v].name),
                           "upload");
 }
@@ -476,7 +496,7 @@ static void fill_constants(machine *m)
 {
     for (uint32_t i = 0; i < m->plan->constant_count; i++) {
         const bgi_plan_constant *constant = &m->plan->constants[i];
-        write_operand(m, constant->place.device, &constant->place, 0, constant->size_bytes,
+        write_operand(m, constant->place.device, &constant->place.operand, 0, constant->size_bytes,
                       hash_constant(constant->data, constant->size_bytes), "upload");
     }
 }
@@ -488,10 +508,10 @@ static void compare(machine *m, const uint64_t *contents, const uint64_t *output
     for (uint32_t v = 0; v < plan->variable_count; v++) {
         const bgi_plan_variable *variable = &plan->variables[v];
         const bg_value value = bg_graph_find_variable(m->graph, variable->name);
-        if (variable->role == BG_ROLE_ACCUMULATOR && variable->places[0].is_remote)
+        if (variable->role == BG_ROLE_ACCUMULATOR && variable->places[0].operand.memory == BGI_MEMORY_REMOTE)
             continue; /* nobody needs it after the step */
         for (uint32_t p = 0; p < variable->place_count; p++)
-            if (read_operand(m, variable->places[p].device, &variable->places[p], 0,
+            if (read_operand(m, variable->places[p].device, &variable->places[p].operand, 0,
                              bg_type_size_bytes(&variable->type), variable->name) != contents[value.id])
                 fail_msg("%s: variable `%s` (place %u) is not what the graph says", m->what, variable->name, p);
     }
@@ -517,6 +537,7 @@ static void run_machine(const bg_plan *plan, const bg_graph *graph, const uint64
     m.iterations = take(plan->device_count, sizeof *m.iterations);
     m.issued = take(plan->device_count, sizeof *m.issued);
     m.moved = take(plan->device_count, sizeof *m.moved);
+    m.sums = (const bgi_instruction **)take(plan->device_count, sizeof *m.sums);
     m.outputs = take((size_t)plan->output_count * steps * plan->micro_batches, sizeof *m.outputs);
     for (uint32_t d = 0; d < plan->device_count; d++) {
         m.arenas[d].count = plan->devices[d].arena_bytes / LINE_BYTES;
@@ -536,7 +557,7 @@ static void run_machine(const bg_plan *plan, const bg_graph *graph, const uint64
         free(m.remotes[d].words);
     }
     free(m.arenas), free(m.remotes), free(m.produced), free(m.consumed), free(m.positions), free(m.iterations);
-    free(m.outputs), free(m.issued), free(m.moved);
+    free(m.outputs), free(m.issued), free(m.moved), free((void *)m.sums);
 }
 
 static void check_classes(const bg_plan *plan, const char *what)
@@ -595,7 +616,7 @@ void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value lo
         if (reference->ops[o].block == BGI_BLOCK_NONE)
             reference->ops[o].block = 0;
     if (plan->training) {
-        require(bgi_make_training(reference, loss, &plan->optimiser, &plan->options, &error), &error, what);
+        require(bgi_make_training(reference, loss, &plan->optimizer, &plan->options, &error), &error, what);
         require(bgi_fuse_accumulation(&reference, &error), &error, what);
     }
     check_classes(plan, what);
@@ -611,11 +632,11 @@ void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value lo
 
 void bgi_test_check_training(const bg_graph *graph, bg_value loss, const bg_options *options, const char *what)
 {
-    const bg_optimiser optimiser = bg_adamw(0.001);
+    const bg_optimizer optimizer = bg_adamw(0.001);
     bg_plan *plan = NULL;
     bg_error error = {0};
 
-    require(bg_plan_create_training(graph, loss, &optimiser, options, &plan, &error), &error, what);
+    require(bg_plan_create_training(graph, loss, &optimizer, options, &plan, &error), &error, what);
     bgi_test_check_plan(plan, graph, loss, 3, 7, what);
     bg_plan_destroy(plan);
 }

@@ -24,7 +24,7 @@ typedef enum bgi_test_turns {
 void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value loss, uint32_t steps, uint64_t seed,
                          const char *what);
 
-/* Compiles and checks; a failure to compile fails the test. Optimiser: AdamW (two states) for training. */
+/* Compiles and checks; a failure to compile fails the test. Optimizer: AdamW (two states) for training. */
 void bgi_test_check_training(const bg_graph *graph, bg_value loss, const bg_options *options, const char *what);
 void bgi_test_check_inference(const bg_graph *graph, const bg_options *options, const char *what);
 

@@ -51,13 +51,13 @@ static void keep(builder *b, bg_value value)
 static bg_value weight(builder *b)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, WIDTH, WIDTH);
-    const bg_initialiser initialiser = {BG_INITIALISE_UNIFORM, -0.3, 0.3};
+    const bg_initializer initializer = {BG_INITIALIZE_UNIFORM, -0.3, 0.3};
     char name[32];
 
     if (b->weight_count > 0 && below(b, 3) == 0)
         return b->weights[below(b, b->weight_count)]; /* tied */
     snprintf(name, sizeof name, "w%u", b->weight_count);
-    b->weights[b->weight_count] = bg_graph_parameter(b->graph, name, &type, &initialiser);
+    b->weights[b->weight_count] = bg_graph_parameter(b->graph, name, &type, &initializer);
     return b->weights[b->weight_count++];
 }
 
@@ -79,12 +79,21 @@ static bg_value by_reshaped_weight(builder *b, bg_value x)
     return bg_matmul(b->graph, NULL, x, bg_reshape(b->graph, NULL, shaped, 2, square), false, false);
 }
 
+/* Gradients reach both values, not the comparison. */
+static bg_value by_choice(builder *b, bg_value x)
+{
+    const bg_value y = pick(b);
+    const bg_value condition = bg_compare(b->graph, NULL, (bg_comparison)below(b, BG_COMPARISON_COUNT), x, pick(b));
+
+    return bg_where(b->graph, NULL, condition, x, y);
+}
+
 static bg_value add_op(builder *b)
 {
     bg_graph *graph = b->graph;
     const bg_value x = pick(b);
 
-    switch (below(b, 9)) {
+    switch (below(b, 10)) {
     case 0:
         return bg_relu(graph, x);
     case 1:
@@ -101,6 +110,8 @@ static bg_value add_op(builder *b)
         return bg_add(graph, x, bg_cast(graph, NULL, bg_cast(graph, NULL, pick(b), BG_INT32), BG_FLOAT32));
     case 7:
         return bg_dropout(graph, NULL, x, 0.25);
+    case 8:
+        return by_choice(b, x);
     default:
         return bg_linear(graph, NULL, x, weight(b), (bg_value){0});
     }
@@ -156,7 +167,7 @@ bgi_test_model bgi_test_random_model(uint64_t seed)
     return model;
 }
 
-/* Neighbouring blocks into stages, stages on devices: each on its own, or some again on one that is used. */
+/* Neighboring blocks into stages, stages on devices: each on its own, or some again on one that is used. */
 static bool write_stages(const bgi_test_model *model, uint64_t *random, char *stages)
 {
     const bool share = bgi_test_random_below(random, 3) == 0;
@@ -191,25 +202,25 @@ bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, b
     uint64_t random = seed * 0x9e3779b97f4a7c15u + 3;
     const bool is_shared = write_stages(model, &random, stages);
 
-    options.stages = stages;
-    options.strategy = (bg_strategy)bgi_test_random_below(&random, 3);
-    if (options.strategy == BG_STRATEGY_PIPELINED) {
+    options.execution.stages = stages;
+    options.execution.strategy = (bg_strategy)bgi_test_random_below(&random, 3);
+    if (options.execution.strategy == BG_STRATEGY_PIPELINED) {
         static const char *const schedules[] = {"grouped", "sequential", "interleaved"};
-        options.schedule = schedules[bgi_test_random_below(&random, is_shared && training ? 2 : 3)];
+        options.execution.schedule = schedules[bgi_test_random_below(&random, is_shared && training ? 2 : 3)];
     }
-    options.kernels = BG_KERNELS_REFERENCE;
-    options.accumulation = (bg_accumulation)bgi_test_random_below(&random, 3);
-    options.max_gradient_norm = bgi_test_random_below(&random, 3) == 0 ? 0.5 : 0.0;
+    options.numerics.kernels = BG_KERNELS_REFERENCE;
+    options.numerics.accumulation = (bg_accumulation)bgi_test_random_below(&random, 3);
+    options.numerics.max_gradient_norm = bgi_test_random_below(&random, 3) == 0 ? 0.5 : 0.0;
     if (training)
-        options.gradient_accumulation = 1 + bgi_test_random_below(&random, 7);
+        options.execution.gradient_accumulation = 1 + bgi_test_random_below(&random, 7);
     else
-        options.device_iterations = 1 + bgi_test_random_below(&random, 7);
-    options.offload_optimiser = bgi_test_random_below(&random, 2) == 0;
+        options.execution.device_iterations = 1 + bgi_test_random_below(&random, 7);
+    options.memory.offload_optimizer = bgi_test_random_below(&random, 2) == 0;
     for (int k = 0; k < BG_LOCATION_COUNT; k++) {
-        options.locations[k].place = (bg_place)bgi_test_random_below(&random, 3);
-        options.locations[k].on_demand = bgi_test_random_below(&random, 2) == 0;
+        options.memory.locations[k].place = (bg_place)bgi_test_random_below(&random, 3);
+        options.memory.locations[k].on_demand = bgi_test_random_below(&random, 2) == 0;
     }
-    options.phase_liveness = (bg_phase_liveness)bgi_test_random_below(&random, 4);
-    options.io_threads = (int32_t)bgi_test_random_below(&random, 4) - 1;
+    options.memory.phase_liveness = (bg_phase_liveness)bgi_test_random_below(&random, 4);
+    options.execution.io_threads = (int32_t)bgi_test_random_below(&random, 4) - 1;
     return options;
 }

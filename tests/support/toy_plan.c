@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/attributes.h"
+#include "kernels/optimizer/attributes.h"
 
 enum { LINE = 64, MOST_OPERANDS = 5, ROW_BYTES = TOY_WIDTH * sizeof(float) };
 
@@ -149,13 +149,14 @@ typedef struct builder {
     bg_schedule_edge *edges;
     toy_stage *stages;
     bgi_operand x, y;
-    bgi_operand *w, *a, *hyper, *out, *back; /* of each stage */
+    bgi_operand *w, *a, *out, *back; /* of each stage */
+    bgi_place *hyper;
     bool failed;
 } builder;
 
 static void *take(builder *b, size_t count, size_t element_bytes)
 {
-    void *memory = bgi_arena_take(&b->plan->arena, count, element_bytes);
+    void *memory = bgi_arena_allocate(&b->plan->arena, count, element_bytes);
 
     if (memory == NULL)
         b->failed = true;
@@ -165,7 +166,7 @@ static void *take(builder *b, size_t count, size_t element_bytes)
 static bgi_operand place(builder *b, uint32_t device, size_t size_bytes)
 {
     bgi_plan_device *on = &b->plan->devices[device];
-    const bgi_operand operand = {.device = device, .edge = BGI_NO_EDGE, .offset = on->arena_bytes};
+    const bgi_operand operand = {.edge = BGI_NO_EDGE, .offset = on->arena_bytes};
 
     on->arena_bytes += (size_bytes + LINE - 1) / LINE * LINE;
     return operand;
@@ -179,9 +180,15 @@ static uint32_t piece_count(const builder *b)
     return b->options->updates_pieces && replicas > 1 ? (TOY_WIDTH + replicas - 1) / replicas : 0;
 }
 
+/* For its reader. */
 static bgi_operand in_edge(const builder *b, uint32_t edge)
 {
-    return (bgi_operand){.device = b->plan->edges[edge].to_device, .edge = edge, .offset = b->plan->edges[edge].offset};
+    return (bgi_operand){.edge = edge, .offset = b->plan->edges[edge].offset};
+}
+
+static bgi_operand window(uint32_t edge)
+{
+    return (bgi_operand){.memory = BGI_MEMORY_WINDOW, .edge = edge};
 }
 
 static bool crosses(const builder *b, uint32_t edge)
@@ -202,11 +209,11 @@ static uint32_t find_edge(const builder *b, bg_action_kind from, uint32_t from_s
 static void add_variable(builder *b, const char *name, uint32_t stage, bg_variable_role role, bgi_operand at)
 {
     bgi_plan_variable *variable = &b->plan->variables[b->plan->variable_count];
-    bgi_operand *places = take(b, 1, sizeof *places);
+    bgi_place *places = take(b, 1, sizeof *places);
 
     if (places == NULL)
         return;
-    *places = at;
+    *places = (bgi_place){b->plan->stage_devices[stage], at};
     *variable = (bgi_plan_variable){.name = bgi_arena_format(&b->plan->arena, "%s%u", name, stage),
                                     .type = role == BG_ROLE_HYPER ? bg_vector(BG_FLOAT64, BGI_HYPER_COUNT)
                                                                   : bg_vector(BG_FLOAT32, TOY_WIDTH),
@@ -214,7 +221,7 @@ static void add_variable(builder *b, const char *name, uint32_t stage, bg_variab
                                     .number = b->plan->variable_count,
                                     .place_count = 1,
                                     .places = places};
-    variable->initialiser = (bg_initialiser){BG_INITIALISE_UNIFORM, -0.5, 0.5};
+    variable->initializer = (bg_initializer){BG_INITIALIZE_UNIFORM, -0.5, 0.5};
     b->plan->variable_count++;
 }
 
@@ -239,7 +246,7 @@ static void lay_out(builder *b, const bg_schedule *schedule)
         const uint32_t device = plan->stage_devices[s];
         b->w[s] = place(b, device, row_bytes);
         b->a[s] = place(b, device, row_bytes);
-        b->hyper[s] = place(b, device, BGI_HYPER_COUNT * sizeof(double));
+        b->hyper[s] = (bgi_place){device, place(b, device, BGI_HYPER_COUNT * sizeof(double))};
         b->out[s] = place(b, device, ROW_BYTES);
         b->back[s] = place(b, device, ROW_BYTES);
         add_variable(b, "w", s, BG_ROLE_PARAMETER, b->w[s]);
@@ -259,7 +266,7 @@ static void add_hyper(builder *b)
     if (b->options->inference)
         return;
     plan->hyper_variable = plan->variable_count;
-    add_variable(b, "hyper", 0, BG_ROLE_HYPER, b->hyper[0]);
+    add_variable(b, "hyper", 0, BG_ROLE_HYPER, b->hyper[0].operand);
     plan->variables[plan->hyper_variable].places = b->hyper;
     plan->variables[plan->hyper_variable].place_count = plan->stage_count;
 }
@@ -267,7 +274,9 @@ static void add_hyper(builder *b)
 /* Where an action writes what edge `edge` carries. */
 static bgi_operand destination(const builder *b, uint32_t edge, bgi_operand local)
 {
-    return b->options->copies_sends && crosses(b, edge) ? local : in_edge(b, edge);
+    if (!crosses(b, edge))
+        return in_edge(b, edge);
+    return b->options->copies_sends ? local : window(edge);
 }
 
 static void fill_call(builder *b, const bg_action *action, bgi_call *call, bgi_operand *operands, bg_type *types)
@@ -317,7 +326,7 @@ static void fill_call(builder *b, const bg_action *action, bgi_call *call, bgi_o
         call->kernel.part_count = 1;
         operands[0] = b->w[s];
         operands[1] = b->a[s];
-        operands[2] = b->hyper[s];
+        operands[2] = b->hyper[s].operand;
         types[2] = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
         call->input_count = 3;
         for (uint32_t i = 0; piece_count(b) > 0 && i < 2; i++) {
@@ -361,7 +370,7 @@ static void fill_copy(builder *b, const bg_action *action, bgi_instruction *inst
         instruction->copy_count = 1;
         copy->operand =
             b->edges[action->index].from_kind == BG_ACTION_FORWARD ? b->out[action->stage] : b->back[action->stage];
-        copy->to = in_edge(b, action->index);
+        copy->to = window(action->index);
     }
 }
 
@@ -517,22 +526,23 @@ bg_plan *toy_plan_create(const toy_options *options)
         stage_devices[s] = s % options->device_count;
         stage_gathers[s] = options->updates_pieces && options->replicas > 1;
     }
-    plan->options = (bg_options){.cores = options->cores,
-                                 .replicas = options->replicas,
-                                 .seed = 42,
-                                 .wait_limit_s = options->wait_limit_s,
-                                 .trace = options->trace,
-                                 .trace_events = 4096};
+    plan->options = (bg_options){.execution.cores = options->cores,
+                                 .replicas.count = options->replicas,
+                                 .numerics.seed = 42,
+                                 .execution.wait_limit_s = options->wait_limit_s,
+                                 .reporting.trace = options->trace,
+                                 .reporting.trace_events = 4096,
+                                 .numerics.initialize_missing = true};
     plan->input_group_size = 1;
     plan->training = !options->inference;
-    plan->optimiser = (bg_optimiser){.kind = BG_SGD, .learning_rate = learning_rate};
+    plan->optimizer = bg_sgd(learning_rate);
     plan->stage_count = options->stage_count;
     plan->stage_devices = stage_devices;
     plan->device_count = options->device_count;
     plan->replicas = options->replicas;
     plan->micro_batches = options->micro_batches;
     plan->iterations = options->iterations;
-    bg_schedule_problem_init(&problem);
+    problem = bg_schedule_problem_defaults();
     problem.stage_count = options->stage_count;
     problem.device_count = options->device_count;
     problem.stage_devices = stage_devices;

@@ -30,7 +30,7 @@ static void start_block(bg_graph *graph, const test_net *net, uint32_t block)
     bg_block_start(graph, names[block], device);
 }
 
-bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch)
+bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch)
 {
     const test_net *net = user;
     const bg_type x_type =
@@ -103,7 +103,7 @@ void test_net_samples_clear(test_net_samples *samples)
     samples->dataset = NULL;
 }
 
-float test_net_train(const test_net *net, const bg_options *options, const bg_optimiser *optimiser, int64_t micro_batch,
+float test_net_train(const test_net *net, const bg_options *options, const bg_optimizer *optimizer, int64_t micro_batch,
                      bg_weights *weights, const void *const *inputs)
 {
     void *outputs[8] = {0};
@@ -116,7 +116,7 @@ float test_net_train(const test_net *net, const bg_options *options, const bg_op
     float result;
 
     require(bg_graph_create(&graph, &error), &error);
-    require(bg_plan_create_training(graph, test_net_model((void *)net, graph, BG_TRAINER_FIT, micro_batch), optimiser,
+    require(bg_plan_create_training(graph, test_net_model((void *)net, graph, BG_TRAINER_FIT, micro_batch), optimizer,
                                     options, &plan, &error),
             &error);
     require(bg_session_create(plan, weights, &session, &error), &error);

@@ -14,13 +14,13 @@ enum { TEST_NET_FEATURES = 4, TEST_NET_HIDDEN = 6, TEST_NET_CLASSES = 3, TEST_NE
 typedef struct test_net {
     uint32_t device_count; /* its blocks name them: 1, 2 or 4; 0: none, a stage for each of four blocks */
     bool has_dropout;
-    bg_dtype dtype;                     /* of x; NONE: float32 */
-    bool has_shift;                     /* an input `shift` [samples, hidden] is added; fit has it as output `shift` */
-    bool has_mesh;                      /* of 2 x 1 replicas */
-    bool fails[BG_TRAINER_STAGE_COUNT]; /* the model's function reports an error */
+    bg_dtype dtype;                    /* of x; NONE: float32 */
+    bool has_shift;                    /* an input `shift` [samples, hidden] is added; fit has it as output `shift` */
+    bool has_mesh;                     /* of 2 x 1 replicas */
+    bool fails[BG_TRAINER_TASK_COUNT]; /* the model's function reports an error */
 } test_net;
 
-bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_stage stage, int64_t micro_batch);
+bg_value test_net_model(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
 
 /* `count` samples, always the same: float32 [4] and uint8 []. */
 typedef struct test_net_samples {
@@ -32,7 +32,7 @@ void test_net_samples_clear(test_net_samples *samples);
 
 /* One call of a session that lives no longer; `options` as they are. Returns the newest loss. NULL inputs beyond the
  * net's are left out. */
-float test_net_train(const test_net *net, const bg_options *options, const bg_optimiser *optimiser, int64_t micro_batch,
+float test_net_train(const test_net *net, const bg_options *options, const bg_optimizer *optimizer, int64_t micro_batch,
                      bg_weights *weights, const void *const *inputs);
 
 /* Fails when two sets of weights differ in name or bit. */

@@ -39,7 +39,7 @@ static void write_down(listener *l, const bg_trainer_event *event)
 
     if (l->brief && is_small)
         return;
-    snprintf(l->text + length, sizeof l->text - length, "%s %s %d/%d\n", bg_trainer_stage_name(event->stage),
+    snprintf(l->text + length, sizeof l->text - length, "%s %s %d/%d\n", bg_trainer_task_name(event->task),
              bg_trainer_event_name(event->kind) + 3, (int)event->epoch, (int)event->batch);
 }
 
@@ -48,7 +48,7 @@ static bg_status listen(void *user, bg_trainer_event *event, bg_error *why)
     listener *l = user;
 
     write_down(l, event);
-    if (l->deed == NOTHING || event->kind != l->at || event->batch != l->batch || event->stage != BG_TRAINER_FIT)
+    if (l->deed == NOTHING || event->kind != l->at || event->batch != l->batch || event->task != BG_TRAINER_FIT)
         return BG_OK;
     switch (l->deed) {
     case STOP:
@@ -61,9 +61,9 @@ static bg_status listen(void *user, bg_trainer_event *event, bg_error *why)
         raise(SIGINT);
         return BG_OK;
     case FAIL:
-        return bg_error_set(why, BG_ERROR_CANCELLED, "enough");
+        return bg_error_set(why, BG_ERROR_CANCELED, "enough");
     default:
-        return BG_ERROR_CANCELLED;
+        return BG_ERROR_CANCELED;
     }
 }
 
@@ -84,7 +84,7 @@ static void open_rig(rig *r)
     memset(&error, 0, sizeof error);
     interrupt = 0;
     test_net_samples_make(&r->samples, 6);
-    r->loading = bg_loader_options_default();
+    r->loading = bg_loader_options_defaults();
     r->loading.drop_last = false;
     r->data = (bg_trainer_data){.dataset = r->samples.dataset, .loading = &r->loading};
     r->callback = (bg_trainer_callback){listen, &r->listener};
@@ -150,7 +150,7 @@ static void events_have_their_order(void **state)
     close_rig(&r);
 }
 
-/* Validation and checkpoints within epochs; a stage whose limit is 0 is off. */
+/* Validation and checkpoints within epochs; a task whose limit is 0 is off. */
 static void batches_have_validations(void **state)
 {
     rig r = {.listener = {.brief = true}};
@@ -173,7 +173,7 @@ static void batches_have_validations(void **state)
     require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
     require(bg_trainer_validate(r.trainer, &r.data, &error));
     assert_null(strstr(r.listener.text, "validat"));
-    assert_null(bg_trainer_plan(r.trainer, BG_TRAINER_VALIDATE));
+    assert_null(bg_trainer_session(r.trainer, BG_TRAINER_VALIDATE));
     close_rig(&r);
 }
 
@@ -217,6 +217,52 @@ static void updates_have_checkpoints(void **state)
     close_rig(&r);
 }
 
+/* Stops at one event of the first epoch, of any task. */
+typedef struct early_stop {
+    bg_trainer_event_kind at;
+    uint64_t saves, saved_epoch, saved_batch, end_epoch;
+} early_stop;
+
+static bg_status stop_early(void *user, bg_trainer_event *event, bg_error *unused)
+{
+    early_stop *e = user;
+
+    (void)unused;
+    if (event->kind == BG_ON_SAVE_CHECKPOINT)
+        e->saves++, e->saved_epoch = event->epoch, e->saved_batch = event->batch;
+    if (event->kind == BG_ON_FIT_END)
+        e->end_epoch = event->epoch;
+    event->stop = event->kind == e->at && event->epoch == 0 && (event->batch == 2 || event->task != BG_TRAINER_FIT);
+    return BG_OK;
+}
+
+/* An epoch that is done counts, although a stop came with its last batch or after it, and its checkpoint is made. */
+static void an_early_stop_counts_the_epoch(void **state)
+{
+    static const bg_trainer_event_kind kinds[] = {BG_ON_BATCH_END, BG_ON_VALIDATION_END, BG_ON_EPOCH_END};
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        early_stop stop = {.at = kinds[k]};
+        rig r = {0};
+        open_rig(&r);
+        r.callback = (bg_trainer_callback){stop_early, &stop};
+        r.options.max_epochs = 3;
+        r.options.checkpoint_end = true;
+        create(&r);
+        require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
+        assert_true(bg_trainer_was_stopped(r.trainer));
+        assert_int_equal(bg_trainer_step(r.trainer), 3);
+        assert_int_equal(bg_trainer_epoch(r.trainer), 1);
+        assert_int_equal(stop.end_epoch, 1);
+        assert_int_equal(stop.saves, 1);
+        /* The end of an epoch is the beginning of the next. */
+        assert_true((stop.saved_epoch == 1 && stop.saved_batch == 0) ||
+                    (stop.saved_epoch == 0 && stop.saved_batch == 2));
+        close_rig(&r);
+    }
+}
+
 /* However it is said, the fit ends after the batch at work, and can be begun again. */
 static void runs_can_be_stopped(void **state)
 {
@@ -244,7 +290,7 @@ static void runs_can_be_stopped(void **state)
         interrupt = 1; /* before it begins */
         require(bg_trainer_test(r.trainer, &r.data, &error));
         assert_true(bg_trainer_was_stopped(r.trainer));
-        assert_null(bg_trainer_plan(r.trainer, BG_TRAINER_TEST));
+        assert_null(bg_trainer_session(r.trainer, BG_TRAINER_TEST));
         close_rig(&r);
     }
     assert_int_equal(sigaction(SIGINT, &before, NULL), 0);
@@ -258,51 +304,53 @@ static void callbacks_that_fail_say_where(void **state)
         open_rig(&r);
         r.listener.deed = deed;
         create(&r);
-        assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_CANCELLED);
-        assert_string_equal(error.message, deed == FAIL ? "callback 0, on_batch_end: enough"
-                                                        : "callback 0, on_batch_end: no reason given");
+        assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_CANCELED);
+        assert_string_equal(error.message,
+                            deed == FAIL
+                                ? "callback 0, on_batch_end: enough"
+                                : "callback 0, on_batch_end: the function reported 'canceled' without a message");
         assert_int_equal(bg_trainer_step(r.trainer), 3);
-        assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, NULL), BG_ERROR_CANCELLED);
+        assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, NULL), BG_ERROR_CANCELED);
         close_rig(&r);
     }
 }
 
-static bg_status run_stage(rig *r, bg_trainer_stage stage)
+static bg_status run_task(rig *r, bg_trainer_task task)
 {
-    return stage == BG_TRAINER_FIT        ? bg_trainer_fit(r->trainer, &r->data, NULL, &error)
-           : stage == BG_TRAINER_VALIDATE ? bg_trainer_validate(r->trainer, &r->data, &error)
-           : stage == BG_TRAINER_TEST     ? bg_trainer_test(r->trainer, &r->data, &error)
-                                          : bg_trainer_predict(r->trainer, &r->data, NULL, &error);
+    return task == BG_TRAINER_FIT        ? bg_trainer_fit(r->trainer, &r->data, NULL, &error)
+           : task == BG_TRAINER_VALIDATE ? bg_trainer_validate(r->trainer, &r->data, &error)
+           : task == BG_TRAINER_TEST     ? bg_trainer_test(r->trainer, &r->data, &error)
+                                         : bg_trainer_predict(r->trainer, &r->data, NULL, &error);
 }
 
-static void models_that_fail_name_their_stage(void **state)
+static void models_that_fail_name_their_task(void **state)
 {
     rig r = {0};
 
     (void)state;
     open_rig(&r);
     create(&r);
-    for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++) {
+    for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++) {
         bg_error prepared = {0};
         char wanted[64];
         memset(&error, 0, sizeof error);
-        r.net.fails[stage] = true;
-        snprintf(wanted, sizeof wanted, "%s: ", bg_trainer_stage_name((bg_trainer_stage)stage));
-        assert_int_equal(run_stage(&r, (bg_trainer_stage)stage), BG_ERROR_SHAPE);
+        r.net.fails[task] = true;
+        snprintf(wanted, sizeof wanted, "%s: ", bg_trainer_task_name((bg_trainer_task)task));
+        assert_int_equal(run_task(&r, (bg_trainer_task)task), BG_ERROR_SHAPE);
         assert_ptr_equal(strstr(error.message, wanted), error.message);
         assert_non_null(strstr(error.message, "this model is broken"));
-        /* Who asks for a stage knows which. */
-        assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &prepared), BG_ERROR_SHAPE);
+        /* Who asks for a task knows which. */
+        assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &prepared), BG_ERROR_SHAPE);
         assert_string_equal(prepared.message, error.message + strlen(wanted));
-        r.net.fails[stage] = false;
-        require(bg_trainer_prepare(r.trainer, (bg_trainer_stage)stage, &error)); /* not for ever */
+        r.net.fails[task] = false;
+        require(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &error)); /* not for ever */
     }
     /* The plan of a rest fails when it is needed. */
     memset(&error, 0, sizeof error);
     r.net.fails[BG_TRAINER_FIT] = true;
     assert_int_equal(bg_trainer_fit(r.trainer, &r.data, NULL, &error), BG_ERROR_SHAPE);
     assert_int_equal(bg_trainer_step(r.trainer), 2);
-    assert_null(bg_trainer_rest_plan(r.trainer, BG_TRAINER_FIT));
+    assert_null(bg_trainer_rest_session(r.trainer, BG_TRAINER_FIT));
     close_rig(&r);
 }
 
@@ -321,7 +369,7 @@ static void data_that_fail_are_reported(void **state)
     const bg_type types[2] = {bg_vector(BG_FLOAT32, TEST_NET_FEATURES), bg_scalar(BG_UINT8)};
     const bg_dataset_options broken = {
         .sample_count = 8, .sample_types = types, .tensor_count = 2, .get = fail_at_five};
-    const bg_infeed_options infeed_options = bg_infeed_options_default();
+    const bg_infeed_options infeed_options = bg_infeed_options_defaults();
     static const char *const names[] = {"x", "y"};
     bg_dataset *dataset;
     bg_loader *loader;
@@ -369,10 +417,10 @@ static void data_that_fail_are_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_have_their_order),       cmocka_unit_test(batches_have_validations),
-        cmocka_unit_test(updates_have_checkpoints),      cmocka_unit_test(runs_can_be_stopped),
-        cmocka_unit_test(callbacks_that_fail_say_where), cmocka_unit_test(models_that_fail_name_their_stage),
-        cmocka_unit_test(data_that_fail_are_reported),
+        cmocka_unit_test(events_have_their_order),          cmocka_unit_test(batches_have_validations),
+        cmocka_unit_test(updates_have_checkpoints),         cmocka_unit_test(runs_can_be_stopped),
+        cmocka_unit_test(an_early_stop_counts_the_epoch),   cmocka_unit_test(callbacks_that_fail_say_where),
+        cmocka_unit_test(models_that_fail_name_their_task), cmocka_unit_test(data_that_fail_are_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

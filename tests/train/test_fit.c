@@ -8,12 +8,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <brigade.h>
 
+#include "support/folder.h"
 #include "support/trainer_rig.h"
 
 enum { MICRO_BATCH = 2 };
@@ -37,13 +39,13 @@ static bg_options options_of(const fit_case *c)
 {
     bg_options options = bg_options_defaults();
 
-    options.device_iterations = c->iterations;
-    options.gradient_accumulation = c->accumulation;
-    options.replicas = c->replicas;
-    options.input_group_size = c->group > 0 ? c->group : 1;
-    options.input_grouping = c->is_orthogonal ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
-    options.seed = 11;
-    options.max_gradient_norm = c->clip;
+    options.execution.device_iterations = c->iterations;
+    options.execution.gradient_accumulation = c->accumulation;
+    options.replicas.count = c->replicas;
+    options.replicas.input_group_size = c->group > 0 ? c->group : 1;
+    options.replicas.input_grouping = c->is_orthogonal ? BG_GROUPING_ORTHOGONAL : BG_GROUPING_CONSECUTIVE;
+    options.numerics.seed = 11;
+    options.numerics.max_gradient_norm = c->clip;
     return options;
 }
 
@@ -55,7 +57,7 @@ static double falling_rate(void *user, uint64_t step)
 
 static bg_loader_options loading_for(const fit_case *c, uint64_t batch_size)
 {
-    bg_loader_options loading = bg_loader_options_default();
+    bg_loader_options loading = bg_loader_options_defaults();
 
     loading.batch_size = batch_size;
     loading.drop_last = false;
@@ -70,7 +72,7 @@ static bg_trainer_options trainer_options(const fit_case *c, const test_net *net
 
     options.model = test_net_model;
     options.model_user = (void *)net;
-    options.optimiser = bg_adam(0.05);
+    options.optimizer = bg_adam(0.05);
     options.micro_batch[BG_TRAINER_FIT] = MICRO_BATCH;
     options.strategy.devices = c->replicas;
     options.strategy.device_iterations = c->iterations;
@@ -98,19 +100,20 @@ static uint64_t choose_call(const fit_case *c, uint64_t samples, uint64_t steps_
     const uint64_t groups = count_groups(c), per_update = MICRO_BATCH * c->accumulation * groups;
     uint64_t updates = samples / per_update;
 
-    options->gradient_accumulation = c->accumulation;
-    options->replicas = c->replicas;
+    options->execution.gradient_accumulation = c->accumulation;
+    options->replicas.count = c->replicas;
     *out_micro_batch = MICRO_BATCH;
     if (updates > 0) {
         updates = updates < steps_left ? updates : steps_left;
-        options->device_iterations = (uint32_t)updates;
+        options->execution.device_iterations = (uint32_t)updates;
         return updates * per_update;
     }
-    options->device_iterations = 1;
-    options->replicas = samples % groups == 0 ? c->replicas : options->input_group_size;
-    *out_micro_batch = samples * options->input_group_size / options->replicas % MICRO_BATCH == 0 ? MICRO_BATCH : 1;
-    options->gradient_accumulation =
-        (uint32_t)(samples * options->input_group_size / options->replicas / *out_micro_batch);
+    options->execution.device_iterations = 1;
+    options->replicas.count = samples % groups == 0 ? c->replicas : options->replicas.input_group_size;
+    *out_micro_batch =
+        samples * options->replicas.input_group_size / options->replicas.count % MICRO_BATCH == 0 ? MICRO_BATCH : 1;
+    options->execution.gradient_accumulation =
+        (uint32_t)(samples * options->replicas.input_group_size / options->replicas.count / *out_micro_batch);
     return samples;
 }
 
@@ -137,10 +140,10 @@ static uint64_t train_plainly(const fit_case *c, const test_net *net, const bg_d
                 const uint64_t taken = choose_call(c, batch.sample_count - first, left, &options, &micro_batch);
                 const void *inputs[2] = {(const float *)batch.tensors[0] + first * TEST_NET_FEATURES,
                                          (const uint8_t *)batch.tensors[1] + first};
-                const bg_optimiser optimiser = bg_adam(c->has_schedule ? falling_rate(NULL, step) : 0.05);
-                test_net_train(net, &options, &optimiser, micro_batch, weights, inputs);
+                const bg_optimizer optimizer = bg_adam(c->has_schedule ? falling_rate(NULL, step) : 0.05);
+                test_net_train(net, &options, &optimizer, micro_batch, weights, inputs);
                 first += taken;
-                step += options.device_iterations;
+                step += options.execution.device_iterations;
             }
         }
     }
@@ -225,7 +228,7 @@ static void clipping_and_accumulation_matter(void **state)
         bg_trainer_data data = {0};
         bg_trainer *trainer;
         bg_weight weight;
-        options.optimiser = bg_sgd(0.05);
+        options.optimizer = bg_sgd(0.05);
         test_net_samples_make(&samples, 16);
         data.dataset = samples.dataset;
         require(bg_trainer_create(&options, NULL, &trainer, &error), &error, cases[i].name);
@@ -256,7 +259,7 @@ static void sources_agree(void **state)
         const bg_trainer_options options = trainer_options(&c, &net);
         const bg_loader_options loading = loading_for(&c, 12);
         const bg_trainer_data by_dataset = {.dataset = samples.dataset};
-        bg_infeed_options infeed_options = bg_infeed_options_default();
+        bg_infeed_options infeed_options = bg_infeed_options_defaults();
         bg_trainer_data data = {0};
         require(bg_trainer_create(&options, NULL, &trainers[way], &error), &error, "create");
         if (way == 0)
@@ -283,6 +286,53 @@ static void sources_agree(void **state)
     test_net_samples_clear(&samples);
 }
 
+/* With canonical reductions the number of replicas decides no bit, of a smaller last batch neither; nor the metric,
+ * which covers what the mode returns. */
+static void canonical_fits_agree(void **state)
+{
+    static const fit_case cases[] = {{"1 x 8", 2 * 32 + 11, 2, 0, 2, 8, 1, 1, true, true, true, .clip = 0.05},
+                                     {"2 x 4", 2 * 32 + 11, 2, 0, 2, 4, 2, 2, true, true, true, .clip = 0.05},
+                                     {"4 x 2", 2 * 32 + 11, 2, 0, 1, 2, 4, 1, true, true, true, .clip = 0.05},
+                                     {"8 x 1", 2 * 32 + 11, 2, 0, 2, 1, 8, 1, true, true, true, .clip = 0.05},
+                                     {"12 left", 2 * 32 + 12, 2, 0, 2, 8, 1, 1, true, true, false, .clip = 0},
+                                     {"12 left, 2 x 4", 2 * 32 + 12, 2, 0, 2, 4, 2, 1, true, true, false, .clip = 0},
+                                     {"8 left", 2 * 32 + 8, 2, 0, 2, 8, 1, 1, true, true, false, .clip = 0},
+                                     {"8 left, 2 x 4", 2 * 32 + 8, 2, 0, 2, 4, 2, 1, true, true, false, .clip = 0}};
+    bg_trainer *trainers[sizeof cases / sizeof cases[0]];
+    bg_trainer_metric metrics[sizeof cases / sizeof cases[0]];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const test_net net = {.device_count = cases[i].device_count, .has_dropout = true};
+        const bg_loader_options loading = loading_for(&cases[i], 0);
+        const size_t first = i < 4 ? 0 : i - i % 2;
+        bg_options given = options_of(&cases[i]);
+        bg_trainer_options options = trainer_options(&cases[i], &net);
+        test_net_samples samples;
+        bg_trainer_data data = {.loading = &loading};
+        bg_error error = {0};
+        given.numerics.canonical_reductions = true;
+        given.reporting.output_mode = BG_OUTPUT_ALL;
+        options.strategy.training_options = &given;
+        options.accumulate_grad_batches = 1;
+        options.gradient_clip = 0;
+        options.learning_rate_updates = true;
+        test_net_samples_make(&samples, cases[i].samples);
+        data.dataset = samples.dataset;
+        require(bg_trainer_create(&options, NULL, &trainers[i], &error), &error, cases[i].name);
+        require(bg_trainer_fit(trainers[i], &data, NULL, &error), &error, cases[i].name);
+        require(bg_trainer_metric_find(trainers[i], BG_TRAINER_FIT, "loss", &metrics[i], &error), &error,
+                cases[i].name);
+        print_message("%s: loss %.17g\n", cases[i].name, metrics[i].mean);
+        test_weights_expect(bg_trainer_weights(trainers[i]), bg_trainer_weights(trainers[first]));
+        assert_int_equal(metrics[i].samples, cases[i].samples);
+        assert_true(fabs(metrics[i].mean - metrics[first].mean) <= 1e-15 * metrics[first].mean);
+        test_net_samples_clear(&samples);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        bg_trainer_destroy(trainers[i]);
+}
+
 /* An infeed that ends within a call: the updates before count, a loader's first ten updates say which. */
 static void infeeds_end(void **state)
 {
@@ -290,7 +340,7 @@ static void infeeds_end(void **state)
     fit_case ten = c;
     const test_net net = {.device_count = 1, .has_dropout = true};
     const bg_trainer_options options = trainer_options(&c, &net);
-    const bg_infeed_options infeed_options = bg_infeed_options_default();
+    const bg_infeed_options infeed_options = bg_infeed_options_defaults();
     bg_trainer_data data = {0};
     bg_trainer_metric metric;
     test_net_samples samples;
@@ -379,11 +429,11 @@ static void resumed_fits_are_as_never_stopped(void **state)
 }
 
 /* New numbers between two fits, which go on where the weights are; another kind is refused. */
-static void optimisers_change_their_numbers(void **state)
+static void optimizers_change_their_numbers(void **state)
 {
-    static const fit_case c = {"optimiser", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0};
+    static const fit_case c = {"optimizer", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0};
     const test_net net = {.device_count = 1};
-    const bg_optimiser slow = bg_adam(0.001), other = bg_sgd(0.001);
+    const bg_optimizer slow = bg_adam(0.001), other = bg_sgd(0.001);
     const bg_trainer_options trainer_made = trainer_options(&c, &net);
     bg_options options = bg_options_defaults();
     bg_trainer_data data = {0};
@@ -397,7 +447,7 @@ static void optimisers_change_their_numbers(void **state)
     data.dataset = samples.dataset;
     require(bg_weights_create(&expected, &error), &error, "weights");
     train_plainly(&c, &net, samples.dataset, expected);
-    options.device_iterations = options.gradient_accumulation = 2;
+    options.execution.device_iterations = options.execution.gradient_accumulation = 2;
     for (int call = 0; call < 2; call++) {
         const void *inputs[2] = {(float *)samples.arrays[0].data + call * 8 * TEST_NET_FEATURES,
                                  (uint8_t *)samples.arrays[1].data + call * 8};
@@ -405,15 +455,149 @@ static void optimisers_change_their_numbers(void **state)
     }
     require(bg_trainer_create(&trainer_made, NULL, &trainer, &error), &error, "create");
     require(bg_trainer_fit(trainer, &data, NULL, &error), &error, "fit");
-    require(bg_trainer_set_optimiser(trainer, &slow, &error), &error, "optimiser");
+    require(bg_trainer_set_optimizer(trainer, &slow, &error), &error, "optimizer");
     require(bg_trainer_fit(trainer, &data, NULL, &error), &error, "fit");
     assert_int_equal(bg_trainer_step(trainer), 8);
     test_weights_expect(bg_trainer_weights(trainer), expected);
-    assert_int_equal(bg_trainer_set_optimiser(trainer, &other, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_trainer_set_optimizer(trainer, &other, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "only its numbers can change"));
     bg_trainer_destroy(trainer);
     bg_weights_destroy(expected);
     test_net_samples_clear(&samples);
+}
+
+/* What a fit makes of the samples, in calls of `iterations` updates; the weights are the caller's. */
+static bg_weights *fit_in_calls(uint32_t iterations, bool for_updates, uint32_t epochs)
+{
+    static const test_net net = {.device_count = 1};
+    const fit_case c = {"rates", 26, epochs, 0, iterations, 1, 1, 1, .has_schedule = true};
+    bg_trainer_options options = trainer_options(&c, &net);
+    const bg_loader_options loading = loading_for(&c, 0);
+    bg_trainer_data data = {.loading = &loading};
+    test_net_samples samples;
+    bg_weights *weights;
+    bg_trainer *trainer;
+    bg_error error = {0};
+
+    options.learning_rate_updates = for_updates;
+    test_net_samples_make(&samples, c.samples);
+    data.dataset = samples.dataset;
+    require(bg_weights_create(&weights, &error), &error, "weights");
+    require(bg_trainer_create(&options, weights, &trainer, &error), &error, "create");
+    require(bg_trainer_fit(trainer, &data, NULL, &error), &error, "fit");
+    assert_int_equal(bg_trainer_step(trainer), 13 * epochs);
+    bg_trainer_destroy(trainer);
+    test_net_samples_clear(&samples);
+    return weights;
+}
+
+/* Updates of one call follow the schedule, also those of the call for the rest, as if each were a call. */
+static void rates_are_those_of_updates(void **state)
+{
+    bg_weights *single = fit_in_calls(1, false, 2), *whole = fit_in_calls(5, true, 2),
+               *coarse = fit_in_calls(5, false, 2);
+    bg_weight a, b;
+    bg_error error = {0};
+
+    (void)state;
+    test_weights_expect(whole, single);
+    require(bg_weights_at(coarse, 0, &a, &error), &error, "a weight");
+    require(bg_weights_at(single, 0, &b, &error), &error, "a weight");
+    assert_memory_not_equal(a.data, b.data, bg_type_size_bytes(&a.type));
+    bg_weights_destroy(single);
+    bg_weights_destroy(whole);
+    bg_weights_destroy(coarse);
+}
+
+/* ---- remote memory in files ---- */
+
+/* A trainer whose optimizer's state is in files of `folder`; NULL: in memory. */
+static bg_trainer *open_with_files(const char *folder, const test_net *net, bg_options *training, uint64_t steps)
+{
+    static const fit_case c = {"files", 16, 4, 0, 2, 1, 1, 1, .has_schedule = false};
+    bg_trainer_options options = trainer_options(&c, net);
+    bg_trainer *trainer;
+    bg_error error = {0};
+
+    *training = options_of(&c);
+    training->memory.locations[BG_LOCATION_STATE].place = BG_PLACE_REMOTE;
+    training->memory.locations[BG_LOCATION_STATE].minimum_elements_remote = 1;
+    training->files.memmap_dir = folder;
+    options.strategy.training_options = training;
+    options.max_steps = steps;
+    require(bg_trainer_create(&options, NULL, &trainer, &error), &error, "create");
+    return trainer;
+}
+
+static bg_status fit_samples(bg_trainer *trainer, const test_net_samples *samples, bg_error *error)
+{
+    bg_loader_options loading = bg_loader_options_defaults();
+    const bg_trainer_data data = {.dataset = samples->dataset, .loading = &loading};
+
+    loading.shuffle = false;
+    return bg_trainer_fit(trainer, &data, NULL, error);
+}
+
+/* The session of a fit may have its remote memory in files, from which another trainer resumes. */
+static void fits_use_files(void **state)
+{
+    const test_net net = {.device_count = 1};
+    char folder[TEST_FOLDER_BYTES];
+    bg_options options;
+    bg_trainer *expected = open_with_files(NULL, &net, &options, 0), *trainer;
+    test_net_samples samples;
+    bg_session *session;
+    bg_error error = {0};
+
+    (void)state;
+    test_folder_create(folder);
+    test_net_samples_make(&samples, 16);
+    require(fit_samples(expected, &samples, &error), &error, "in memory");
+    trainer = open_with_files(folder, &net, &options, 10);
+    require(fit_samples(trainer, &samples, &error), &error, "in files");
+    session = bg_trainer_session(trainer, BG_TRAINER_FIT);
+    require(bg_session_flush(session, "", &error), &error, "flush");
+    bg_trainer_destroy(trainer);
+
+    trainer = open_with_files(folder, &net, &options, 0);
+    require(bg_trainer_prepare(trainer, BG_TRAINER_FIT, &error), &error, "prepare");
+    session = bg_trainer_session(trainer, BG_TRAINER_FIT);
+    assert_non_null(bg_session_note(session));
+    assert_int_equal(bg_session_step(session), 10);
+    bg_trainer_resume(trainer, 1, 1, 10);
+    require(fit_samples(trainer, &samples, &error), &error, "resumed");
+    test_weights_expect(bg_trainer_weights(trainer), bg_trainer_weights(expected));
+    bg_trainer_destroy(trainer);
+    bg_trainer_destroy(expected);
+    test_net_samples_clear(&samples);
+    test_folder_remove(folder);
+}
+
+/* A second session of the trainer would need the files as well. */
+static void other_sessions_are_refused_files(void **state)
+{
+    const test_net net = {.device_count = 1};
+    char folder[TEST_FOLDER_BYTES];
+    bg_options options;
+    bg_trainer *trainer;
+    bg_trainer_options with_test = bg_trainer_options_defaults();
+    test_net_samples samples;
+    bg_error error = {0};
+
+    (void)state;
+    test_folder_create(folder);
+    trainer = open_with_files(folder, &net, &options, 3);
+    test_net_samples_make(&samples, 16);
+    assert_int_equal(fit_samples(trainer, &samples, &error), BG_ERROR_INVALID); /* a call has 2 updates */
+    assert_non_null(strstr(error.message, "take a multiple of device_iterations for max_steps"));
+    bg_trainer_destroy(trainer);
+    with_test.model = test_net_model;
+    with_test.model_user = (void *)(uintptr_t)&net;
+    with_test.strategy.inference_options = &options;
+    assert_int_equal(bg_trainer_create(&with_test, NULL, &trainer, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "is in inference_options too"));
+    test_net_samples_clear(&samples);
+    test_folder_remove(folder);
 }
 
 int main(void)
@@ -422,9 +606,13 @@ int main(void)
         cmocka_unit_test(fits_equal_plain_loops),
         cmocka_unit_test(clipping_and_accumulation_matter),
         cmocka_unit_test(sources_agree),
+        cmocka_unit_test(canonical_fits_agree),
         cmocka_unit_test(infeeds_end),
         cmocka_unit_test(resumed_fits_are_as_never_stopped),
-        cmocka_unit_test(optimisers_change_their_numbers),
+        cmocka_unit_test(optimizers_change_their_numbers),
+        cmocka_unit_test(rates_are_those_of_updates),
+        cmocka_unit_test(fits_use_files),
+        cmocka_unit_test(other_sessions_are_refused_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static bg_gpt_options small(void)
 /* Weights that are large enough for the model to have opinions: 10 times the first values. */
 static bg_weights *make_weights(void)
 {
-    const bg_options options = bg_options_defaults();
+    bg_options options = bg_options_defaults();
     const bg_gpt_options model = small();
     bg_error error = {0};
     bg_weights *weights;
@@ -49,6 +49,7 @@ static bg_weights *make_weights(void)
     require(bg_weights_create(&weights, &error), &error);
     require(bg_graph_create(&graph, &error), &error);
     bg_gpt_build(graph, &model);
+    options.numerics.initialize_missing = true;
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     require(bg_session_create(plan, weights, &session, &error), &error);
     bg_session_destroy(session);

@@ -24,6 +24,7 @@ static bg_trainer_options options_for(const test_net *net)
     options.model = test_net_model;
     options.model_user = (void *)net;
     options.micro_batch[BG_TRAINER_FIT] = 2;
+    options.initialize_missing = true;
     return options;
 }
 
@@ -36,9 +37,9 @@ static bg_trainer *make(const bg_trainer_options *options)
     return trainer;
 }
 
-static void prepare(bg_trainer *trainer, bg_trainer_stage stage)
+static void prepare(bg_trainer *trainer, bg_trainer_task task)
 {
-    if (bg_trainer_prepare(trainer, stage, &error) != BG_OK)
+    if (bg_trainer_prepare(trainer, task, &error) != BG_OK)
         fail_msg("%s", error.message);
 }
 
@@ -87,17 +88,17 @@ static void devices_are_replicas(void **state)
     options.strategy.device_iterations = 3;
     options.accumulate_grad_batches = 2;
     trainer = make(&options);
-    assert_null(bg_trainer_plan(trainer, BG_TRAINER_FIT));
+    assert_null(bg_trainer_session(trainer, BG_TRAINER_FIT));
     assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), 2 * 3 * 2 * 4);
     assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_TEST), 2 * 3 * 4);
     prepare(trainer, BG_TRAINER_FIT);
     prepare(trainer, BG_TRAINER_TEST);
-    summary = bg_plan_summarise(bg_trainer_plan(trainer, BG_TRAINER_FIT));
+    summary = bg_plan_summarize(bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT)));
     assert_int_equal(summary.replicas, 4);
     assert_int_equal(summary.device_count, 2);
     assert_int_equal(summary.replicas * summary.device_count, 8);
     assert_int_equal(summary.samples_per_run, 48);
-    summary = bg_plan_summarise(bg_trainer_plan(trainer, BG_TRAINER_TEST));
+    summary = bg_plan_summarize(bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_TEST)));
     assert_int_equal(summary.replicas, 4);
     assert_int_equal(summary.samples_per_run, 24);
     bg_trainer_destroy(trainer);
@@ -111,9 +112,9 @@ static void given_options_win(void **state)
     bg_trainer *trainer;
 
     (void)state;
-    training.replicas = 2, training.device_iterations = 5, training.gradient_accumulation = 3;
-    training.output_mode = BG_OUTPUT_ALL;
-    inference.replicas = 3, inference.device_iterations = 7;
+    training.replicas.count = 2, training.execution.device_iterations = 5, training.execution.gradient_accumulation = 3;
+    training.reporting.output_mode = BG_OUTPUT_ALL;
+    inference.replicas.count = 3, inference.execution.device_iterations = 7;
     options.strategy.devices = 8;
     options.strategy.device_iterations = 9;
     options.strategy.inference_options = &inference;
@@ -125,20 +126,20 @@ static void given_options_win(void **state)
     assert_int_equal(bg_ipu_strategy_options(&options.strategy, false, 1, &found, &error), BG_OK);
     assert_memory_equal(&found, &inference, sizeof found);
     trainer = make(&options);
-    training.replicas = 1; /* copied */
+    training.replicas.count = 1; /* copied */
     assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_FIT), 2 * 5 * 3 * 2);
     assert_int_equal(bg_trainer_samples_per_call(trainer, BG_TRAINER_PREDICT), 2 * 7 * 3);
     prepare(trainer, BG_TRAINER_FIT);
-    assert_int_equal(bg_plan_summarise(bg_trainer_plan(trainer, BG_TRAINER_FIT)).replicas, 2);
+    assert_int_equal(bg_plan_summarize(bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT))).replicas, 2);
     bg_trainer_destroy(trainer);
 
     /* Replicas of training hold for inference too when only training has options. */
-    training.replicas = 2;
+    training.replicas.count = 2;
     options.strategy.inference_options = NULL;
     assert_int_equal(bg_ipu_strategy_options(&options.strategy, false, 4, &found, &error), BG_OK);
-    assert_int_equal(found.replicas, 2);
-    assert_int_equal(found.device_iterations, 9);
-    assert_int_equal(found.gradient_accumulation, 1);
+    assert_int_equal(found.replicas.count, 2);
+    assert_int_equal(found.execution.device_iterations, 9);
+    assert_int_equal(found.execution.gradient_accumulation, 1);
 }
 
 static void accumulation_reaches_the_options(void **state)
@@ -148,9 +149,9 @@ static void accumulation_reaches_the_options(void **state)
 
     (void)state;
     assert_int_equal(bg_ipu_strategy_options(&strategy, true, 2, &found, &error), BG_OK);
-    assert_int_equal(found.gradient_accumulation, 2);
+    assert_int_equal(found.execution.gradient_accumulation, 2);
     assert_int_equal(bg_ipu_strategy_options(&strategy, false, 2, &found, &error), BG_OK);
-    assert_int_equal(found.gradient_accumulation, 1);
+    assert_int_equal(found.execution.gradient_accumulation, 1);
 }
 
 /* A model over four devices: three iterations are too few under the limits of IPUs, four are enough. */
@@ -158,24 +159,75 @@ static void split_models_need_iterations(void **state)
 {
     const test_net net = {.device_count = 4};
     bg_trainer_options options = options_for(&net);
+    bg_options given = bg_options_defaults();
 
     (void)state;
     options.accumulate_grad_batches = 7; /* 2 N - 1 */
     for (int limits = 0; limits < 2; limits++)
         for (uint32_t iterations = 3; iterations <= 4; iterations++)
-            for (int stage = 0; stage < BG_TRAINER_STAGE_COUNT; stage++) {
+            for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++) {
                 const bg_status wanted = limits && iterations < 4 ? BG_ERROR_INVALID : BG_OK;
                 bg_trainer *trainer;
                 options.strategy.ipu_limits = limits != 0;
                 options.strategy.device_iterations = iterations;
                 trainer = make(&options);
                 memset(&error, 0, sizeof error);
-                assert_int_equal(bg_trainer_prepare(trainer, (bg_trainer_stage)stage, &error), wanted);
+                assert_int_equal(bg_trainer_prepare(trainer, (bg_trainer_task)task, &error), wanted);
                 if (wanted != BG_OK)
                     assert_non_null(strstr(error.message, "device_iterations 3"));
-                assert_true((bg_trainer_plan(trainer, (bg_trainer_stage)stage) != NULL) == (wanted == BG_OK));
+                assert_true((bg_trainer_session(trainer, (bg_trainer_task)task) != NULL) == (wanted == BG_OK));
                 bg_trainer_destroy(trainer);
             }
+    /* Options that are given answer for themselves. */
+    given.execution.device_iterations = 3;
+    given.execution.gradient_accumulation = 7;
+    options.strategy.ipu_limits = true;
+    options.strategy.training_options = &given;
+    bg_trainer *trainer = make(&options);
+    memset(&error, 0, sizeof error);
+    if (bg_trainer_prepare(trainer, BG_TRAINER_FIT, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    bg_trainer_destroy(trainer);
+}
+
+static void keep_iterations(void *user, bg_log_level level, const char *text)
+{
+    if (level == BG_LOG_WARNING && strstr(text, "device_iterations is") != NULL)
+        snprintf(user, 256, "%s", text);
+}
+
+/* A fit over four devices with fewer iterations is warned of, with the idle time, whoever made its options. */
+static void split_fits_are_warned_of(void **state)
+{
+    const test_net net = {.device_count = 4};
+
+    (void)state;
+    for (int given = 0; given < 2; given++)
+        for (uint32_t iterations = 1; iterations <= 4; iterations++) {
+            bg_options training = bg_options_defaults();
+            bg_trainer_options options = options_for(&net);
+            char line[256] = "", wanted[64];
+            bg_trainer *trainer;
+
+            training.execution.device_iterations = options.strategy.device_iterations = iterations;
+            if (given)
+                options.strategy.training_options = &training;
+            options.log = keep_iterations;
+            options.log_user = line;
+            trainer = make(&options);
+            assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_FIT, &error), BG_OK);
+            snprintf(wanted, sizeof wanted, "device_iterations is %u: a model that is split over 4", iterations);
+            assert_true((strstr(line, wanted) != NULL) == (iterations < 4));
+            if (iterations < 4) {
+                snprintf(
+                    wanted, sizeof wanted, "idle for %.0f%% of the time",
+                    100.0 * bg_plan_summarize(bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT))).idle_share);
+                assert_non_null(strstr(line, wanted));
+            } else {
+                assert_string_equal(line, "");
+            }
+            bg_trainer_destroy(trainer);
+        }
 }
 
 static void keep_line(void *user, bg_log_level level, const char *text)
@@ -226,7 +278,7 @@ static void problems_are_listed(void **state)
     options.micro_batch[BG_TRAINER_FIT] = 0;
     options.accumulate_grad_batches = 0;
     options.gradient_clip = -1;
-    options.optimiser.learning_rate = -1;
+    options.optimizer.learning_rate = -1;
     options.arguments = &argument, options.argument_count = 1;
     options.callbacks = &callback, options.callback_count = 1;
     assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
@@ -246,7 +298,7 @@ static void problems_are_listed(void **state)
     /* What samples are counted by. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
-    training.replicas = 4, training.input_group_size = 3;
+    training.replicas.count = 4, training.replicas.input_group_size = 3;
     options.strategy.inference_options = &training;
     assert_int_equal(bg_trainer_create(&options, NULL, &trainer, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "inference_options have input_group_size 3 and replicas 4"));
@@ -254,14 +306,14 @@ static void problems_are_listed(void **state)
 
     /* What only a plan can know. */
     options = options_for(&net);
-    training.device_iterations = 0;
+    training.execution.device_iterations = 0;
     options.strategy.training_options = &training;
     trainer = make(&options);
     assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_FIT, &error), BG_ERROR_INVALID);
     assert_int_equal(strncmp(error.message, "options: ", 9), 0);
     memset(&error, 0, sizeof error);
-    assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_STAGE_COUNT, &error), BG_ERROR_INVALID);
-    assert_null(bg_trainer_plan(trainer, BG_TRAINER_STAGE_COUNT));
+    assert_int_equal(bg_trainer_prepare(trainer, BG_TRAINER_TASK_COUNT, &error), BG_ERROR_INVALID);
+    assert_null(bg_trainer_session(trainer, BG_TRAINER_TASK_COUNT));
     bg_trainer_destroy(trainer);
     bg_trainer_destroy(NULL);
 }
@@ -272,7 +324,7 @@ static void total_devices_are_copies(void **state)
 {
     const test_net net = {.device_count = 2};
     bg_options given = bg_options_defaults();
-    bg_loader_options loading = bg_loader_options_default();
+    bg_loader_options loading = bg_loader_options_defaults();
     bg_trainer_options options = options_for(&net);
     bg_trainer_data data = {0};
     test_net_samples samples;
@@ -284,18 +336,18 @@ static void total_devices_are_copies(void **state)
     data.dataset = samples.dataset;
     loading.drop_last = false;
     data.loading = &loading;
-    given.device_iterations = 2;
+    given.execution.device_iterations = 2;
     options.strategy.training_options = options.strategy.inference_options = &given;
-    given.replicas = 3;
+    given.replicas.count = 3;
     by_replicas = make(&options);
-    given.replicas = 1, given.total_devices = 6;
+    given.replicas.count = 1, given.replicas.total_devices = 6;
     by_total = make(&options);
     assert_int_equal(bg_trainer_samples_per_call(by_total, BG_TRAINER_FIT), 0);
     assert_int_equal(bg_trainer_fit(by_replicas, &data, &data, &error), BG_OK);
     if (bg_trainer_fit(by_total, &data, &data, &error) != BG_OK)
         fail_msg("%s", error.message);
     assert_int_equal(bg_trainer_samples_per_call(by_total, BG_TRAINER_FIT), 12);
-    assert_int_equal(bg_plan_summarise(bg_trainer_plan(by_total, BG_TRAINER_FIT)).replicas, 3);
+    assert_int_equal(bg_plan_summarize(bg_session_plan(bg_trainer_session(by_total, BG_TRAINER_FIT))).replicas, 3);
     assert_int_equal(bg_trainer_step(by_total), bg_trainer_step(by_replicas));
     test_weights_expect(bg_trainer_weights(by_total), bg_trainer_weights(by_replicas));
     assert_int_equal(bg_trainer_test(by_total, &data, &error), BG_OK);
@@ -306,7 +358,7 @@ static void total_devices_are_copies(void **state)
     bg_trainer_destroy(by_replicas);
     bg_trainer_destroy(by_total);
 
-    given.total_devices = 5; /* no multiple of two */
+    given.replicas.total_devices = 5; /* no multiple of two */
     by_total = make(&options);
     assert_int_equal(bg_trainer_fit(by_total, &data, NULL, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "fit: "));
@@ -324,6 +376,7 @@ int main(void)
         cmocka_unit_test(given_options_win),
         cmocka_unit_test(accumulation_reaches_the_options),
         cmocka_unit_test(split_models_need_iterations),
+        cmocka_unit_test(split_fits_are_warned_of),
         cmocka_unit_test(odd_numbers_are_said),
         cmocka_unit_test(problems_are_listed),
     };

@@ -35,9 +35,9 @@ static inline bg_value small_input(bg_graph *graph, const char *name)
 static inline bg_value small_weight(bg_graph *graph, const char *name)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 3, 3);
-    const bg_initialiser initialiser = {BG_INITIALISE_UNIFORM, -1, 1};
+    const bg_initializer initializer = {BG_INITIALIZE_UNIFORM, -1, 1};
 
-    return bg_graph_parameter(graph, name, &type, &initialiser);
+    return bg_graph_parameter(graph, name, &type, &initializer);
 }
 
 static inline bg_value small_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight)

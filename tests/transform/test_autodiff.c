@@ -7,18 +7,16 @@
 typedef struct derived {
     bgi_parameter_gradient *gradients;
     uint32_t count;
-    bg_value weight;
 } derived;
 
-static derived derive(bg_graph *graph, bg_value loss, bool weighted)
+static derived derive(bg_graph *graph, bg_value loss, bg_value weight)
 {
     derived d = {0};
     bg_error error = {0};
 
     small_require(graph);
-    small_expect(
-        bgi_differentiate(graph, loss, weighted, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error), BG_OK,
-        &error, NULL);
+    small_expect(bgi_differentiate(graph, loss, weight, 1.0, (bg_value){0}, &d.gradients, &d.count, &error), BG_OK,
+                 &error, NULL);
     assert_int_equal(bgi_graph_verify(graph, NULL), BG_OK);
     return d;
 }
@@ -35,7 +33,7 @@ static void test_text(void **state)
     y = small_linear(graph, "fc", x, w);
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     y = bg_elementwise_unary(graph, "act", BG_SQUARE, y);
-    d = derive(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, y, NULL, 0, false), false);
+    d = derive(graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, y, NULL, 0, false), (bg_value){0});
     assert_int_equal(d.count, 1);
     assert_int_equal(d.gradients[0].parameter.id, w.id);
     assert_string_equal(graph->blocks[d.gradients[0].block].name, "A");
@@ -67,7 +65,7 @@ static void test_tied_weights_are_kept_apart_by_block(void **state)
     x = bg_relu(graph, x);
     bg_block_start(graph, "C", BG_DEVICE_NONE);
     x = small_linear(graph, "c", x, w);
-    d = derive(graph, small_loss(graph, "loss", x), false);
+    d = derive(graph, small_loss(graph, "loss", x), (bg_value){0});
     assert_int_equal(d.count, 2);
     assert_string_equal(graph->blocks[d.gradients[0].block].name, "A");
     assert_string_equal(graph->blocks[d.gradients[1].block].name, "C");
@@ -78,8 +76,9 @@ static void test_tied_weights_are_kept_apart_by_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Contributions to one value are added where the value is made, last reader first. */
-static void test_order_of_contributions(void **state)
+/* Contributions to one value are added last reader first: by its readers, when they are in one block, so that the block
+ * before gets a sum and not its summands; else where the value is made. */
+static void check_order_of_contributions(const char *third_block, const char *sum_block)
 {
     bg_graph *graph = small_create();
     const bg_value w = small_weight(graph, "w");
@@ -87,24 +86,34 @@ static void test_order_of_contributions(void **state)
     derived d;
     const bgi_op *sum = NULL;
 
-    (void)state;
     bg_block_start(graph, "A", BG_DEVICE_NONE);
     x = small_linear(graph, "fc", x, w);
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     a = bg_scale(graph, "first", x, 2, 0);
     b = bg_scale(graph, "second", x, 3, 0);
+    if (third_block != NULL)
+        bg_block_start(graph, third_block, BG_DEVICE_NONE);
     c = bg_scale(graph, "third", x, 4, 0);
-    d = derive(graph, small_loss(graph, "loss", bg_add(graph, bg_add(graph, a, b), c)), false);
+    d = derive(graph, small_loss(graph, "loss", bg_add(graph, bg_add(graph, a, b), c)), (bg_value){0});
     for (size_t o = 0; o < graph->op_count; o++)
         if (graph->ops[o].type == &bgi_op_add_n)
             sum = &graph->ops[o];
     assert_non_null(sum);
-    assert_string_equal(graph->blocks[sum->block].name, "A");
+    assert_string_equal(graph->blocks[sum->block].name, sum_block);
     assert_int_equal(sum->input_count, 3);
     for (uint32_t i = 0; i + 1 < 3; i++) /* made in the order of the walk: third, second, first */
         assert_true(sum->inputs[i].id < sum->inputs[i + 1].id);
+    /* The weight's gradient is made in its own block in any case. */
+    assert_string_equal(graph->blocks[graph->ops[graph->op_count - 1].block].name, "A");
     free(d.gradients);
     bg_graph_destroy(graph);
+}
+
+static void test_order_of_contributions(void **state)
+{
+    (void)state;
+    check_order_of_contributions(NULL, "B");
+    check_order_of_contributions("C", "A");
 }
 
 /* More contributions than an op takes at once: all are added. */
@@ -120,7 +129,7 @@ static void test_many_contributions(void **state)
     x = sum = small_linear(graph, "fc", x, w);
     for (int i = 0; i < 100; i++)
         sum = bg_add(graph, sum, bg_scale(graph, NULL, x, 2, 0));
-    d = derive(graph, small_loss(graph, "loss", sum), false);
+    d = derive(graph, small_loss(graph, "loss", sum), (bg_value){0});
     for (size_t o = 0; o < graph->op_count; o++)
         if (graph->ops[o].type == &bgi_op_add_n)
             added += graph->ops[o].input_count - 1;
@@ -143,24 +152,33 @@ static void test_no_gradient_where_none_flows(void **state)
     d = derive(graph,
                small_loss(graph, "loss",
                           bg_add(graph, small_linear(graph, "b", x, w), bg_cast(graph, NULL, integers, BG_FLOAT32))),
-               false);
+               (bg_value){0});
     assert_int_equal(d.count, 1);
     assert_int_equal(d.gradients[0].parameter.id, w.id);
     free(d.gradients);
     bg_graph_destroy(graph);
 }
 
+/* The gradient of the loss itself is the weight that is given, or 1. */
 static void test_the_weight_of_a_mean(void **state)
 {
     for (int weighted = 0; weighted < 2; weighted++) {
         bg_graph *graph = small_create();
         const bg_type type = bg_vector(BG_INT32, 2);
         const bg_value x = small_input(graph, "x"), labels = bg_graph_input(graph, "labels", &type);
-        derived d = derive(graph,
-                           bg_cross_entropy(graph, "ce", small_linear(graph, "fc", x, small_weight(graph, "w")), labels,
-                                            BG_LOSS_MEAN, -100),
-                           weighted != 0);
-        assert_int_equal(!bg_value_is_null(d.weight), weighted);
+        const bg_value loss = bg_cross_entropy(graph, "ce", small_linear(graph, "fc", x, small_weight(graph, "w")),
+                                               labels, BG_LOSS_MEAN, -100);
+        const bg_value weight = graph->ops[graph->op_count - 1].outputs[2];
+        derived d = derive(graph, loss, weighted ? weight : (bg_value){0});
+        const bgi_op *backward = NULL;
+        for (size_t o = 0; o < graph->op_count; o++)
+            if (graph->ops[o].type == &bgi_op_cross_entropy_backward)
+                backward = &graph->ops[o];
+        assert_non_null(backward);
+        if (weighted)
+            assert_int_equal(backward->inputs[0].id, weight.id);
+        else
+            assert_true(*(const float *)bgi_graph_value(graph, backward->inputs[0])->data == 1.0f);
         free(d.gradients);
         bg_graph_destroy(graph);
     }
@@ -185,11 +203,11 @@ static void test_errors(void **state)
 
     (void)state;
     y = small_linear(graph, "y", x, w);
-    small_expect(bgi_differentiate(graph, y, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error),
+    small_expect(bgi_differentiate(graph, y, (bg_value){0}, 1.0, (bg_value){0}, &d.gradients, &d.count, &error),
                  BG_ERROR_SHAPE, &error, "the loss `y` is float32[2,3]; it must be a float scalar");
     bg_error_clear(&error);
     loss = small_loss(graph, "flat", x);
-    small_expect(bgi_differentiate(graph, loss, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error),
+    small_expect(bgi_differentiate(graph, loss, (bg_value){0}, 1.0, (bg_value){0}, &d.gradients, &d.count, &error),
                  BG_ERROR_INVALID, &error, "the loss `flat` depends on no parameter");
     bg_graph_destroy(graph);
 
@@ -199,9 +217,9 @@ static void test_errors(void **state)
                      NULL);
     loss = small_loss(graph, "loss", y);
     bg_error_clear(&error);
-    small_expect(bgi_differentiate(graph, loss, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, &error),
+    small_expect(bgi_differentiate(graph, loss, (bg_value){0}, 1.0, (bg_value){0}, &d.gradients, &d.count, &error),
                  BG_ERROR_UNSUPPORTED, &error, "gradient of linear `mine`");
-    assert_int_equal(bgi_differentiate(graph, loss, false, 1.0, (bg_value){0}, &d.gradients, &d.count, &d.weight, NULL),
+    assert_int_equal(bgi_differentiate(graph, loss, (bg_value){0}, 1.0, (bg_value){0}, &d.gradients, &d.count, NULL),
                      BG_ERROR_UNSUPPORTED);
     assert_null(d.gradients);
     bg_graph_destroy(graph);

@@ -46,7 +46,7 @@ static void a_layer(void **state)
     const bg_type type = bg_matrix(BG_FLOAT32, 4, 6), row = bg_vector(BG_FLOAT32, 6);
     const bg_shard cut = {.whole = bg_matrix(BG_FLOAT32, 12, 18), .dims = {{.axis = ONE}, {.axis = TWO}}};
     const bg_shard bias_cut = {.whole = bg_vector(BG_FLOAT32, 18), .dims = {{.axis = TWO}}};
-    const bg_initialiser zero = {.kind = BG_INITIALISE_CONSTANT};
+    const bg_initializer zero = {.kind = BG_INITIALIZE_CONSTANT};
     bg_graph *graph = open_graph();
     bgi_arena arena = {0};
     bg_value x = bg_graph_input(graph, "x", &type), w = bg_graph_sharded_parameter(graph, "w", &cut, &zero);
@@ -91,9 +91,17 @@ static bg_status infer_same(const bg_op_signature *op, bg_type *outputs, bg_erro
     return BG_OK;
 }
 
+static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
+{
+    (void)op;
+    (void)policy;
+    (void)out;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this op never runs");
+}
+
 static const bg_op_type their_op = {
-    BG_OP_TYPE_DEFAULTS, .name = "theirs",  .minimum_inputs = 1,
-    .maximum_inputs = 1, .output_count = 1, .infer = infer_same,
+    BG_OP_TYPE_DEFAULTS, .name = "theirs",    .minimum_inputs = 1,     .maximum_inputs = 1,
+    .output_count = 1,   .infer = infer_same, .kernel = refuse_kernel,
 };
 
 /* It may ask where its replica is. */

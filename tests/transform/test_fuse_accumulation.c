@@ -1,6 +1,7 @@
 /*
  * test_fuse_accumulation.c: which gradients are added where they are made, and which must not be.
  */
+#include "kernels/linear/attributes.h"
 #include "transform/small.h"
 
 static uint32_t count_type(const bg_graph *graph, const bg_op_type *type)
@@ -14,12 +15,15 @@ static uint32_t count_type(const bg_graph *graph, const bg_op_type *type)
 
 static void train_and_fuse(bg_graph **graph, bg_value loss)
 {
-    const bg_options options = {.gradient_accumulation = 4, .replicas = 1, .cast_gradients = true, .loss_scaling = 1.0};
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_options options = {.execution.gradient_accumulation = 4,
+                                .replicas.count = 1,
+                                .numerics.cast_gradients = true,
+                                .numerics.loss_scaling = 1.0};
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_error error = {0};
 
     small_require(*graph);
-    small_expect(bgi_make_training(*graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(*graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
     small_expect(bgi_fuse_accumulation(graph, &error), BG_OK, &error, NULL);
 }
 
@@ -39,7 +43,7 @@ static void test_weight_and_bias(void **state)
                              "constant %loss.seed float32[]\n"
                              "variable %w.accumulator. float32[3,3]\n"
                              "variable %b.accumulator. float32[3]\n"
-                             "variable %optimiser.hyper float64[8]\n"
+                             "variable %optimizer.hyper float64[8]\n"
                              "constant %gradient.scale float32[]\n"
                              "%9 float32[2,3] = linear(%x, %w, %b)  # forward  `fc`\n"
                              "%10 float32[] = reduce(%9)  # forward  `loss`\n"
@@ -48,9 +52,9 @@ static void test_weight_and_bias(void **state)
                              "%13 float32[2,3] = broadcast(%12)  # backward  `broadcast_4`\n"
                              "linear_backward_weights_accumulate(%13, %x, %w.accumulator., %b.accumulator.)"
                              "  # backward  `linear_backward_weights_5`\n"
-                             "sgd_update(%w, %w.accumulator., %optimiser.hyper, %gradient.scale)"
+                             "sgd_update(%w, %w.accumulator., %optimizer.hyper, %gradient.scale)"
                              "  # update  `sgd_update_8`\n"
-                             "sgd_update(%b, %b.accumulator., %optimiser.hyper, %gradient.scale)"
+                             "sgd_update(%b, %b.accumulator., %optimizer.hyper, %gradient.scale)"
                              "  # update  `sgd_update_9`\n");
     bg_graph_destroy(graph);
 }

@@ -1,19 +1,21 @@
 /*
  * test_fuse_products.c: which products take in what follows them, and which must not.
  */
+#include "kernels/linear/attributes.h"
 #include "transform/small.h"
 
 /* A whole training graph of one stage for each block, or a forward one for a null loss. */
 static void fuse(bg_graph *graph, bg_value loss)
 {
-    const bg_options options = {.gradient_accumulation = 1, .replicas = 1, .loss_scaling = 1.0};
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_options options = {
+        .execution.gradient_accumulation = 1, .replicas.count = 1, .numerics.loss_scaling = 1.0};
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_error error = {0};
     bgi_stages stages = {0};
 
     small_require(graph);
     if (!bg_value_is_null(loss))
-        small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
+        small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
     small_expect(bgi_assign_stages(graph, &options, false, &stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_fuse_products(graph, &stages, &error), BG_OK, &error, NULL);
     bgi_stages_clear(&stages);
@@ -76,7 +78,7 @@ static void test_training(void **state)
                              "variable %w.accumulator. float32[3,3]\n"
                              "variable %v.accumulator. float32[3,3]\n"
                              "variable %b.accumulator. float32[3]\n"
-                             "variable %optimiser.hyper float64[8]\n"
+                             "variable %optimizer.hyper float64[8]\n"
                              "constant %gradient.scale float32[]\n"
                              "%7 float32[2,3], %6 float32[2,3] = fused_product(%x, %w, %b)"
                              "  # forward  `up+binary_1+unary_2`\n"
@@ -92,11 +94,11 @@ static void test_training(void **state)
                              "accumulate(%w.accumulator., %18)  # backward  `accumulate_13`\n"
                              "accumulate(%v.accumulator., %15)  # backward  `accumulate_14`\n"
                              "accumulate(%b.accumulator., %17)  # backward  `accumulate_15`\n"
-                             "sgd_update(%w, %w.accumulator., %optimiser.hyper, %gradient.scale)"
+                             "sgd_update(%w, %w.accumulator., %optimizer.hyper, %gradient.scale)"
                              "  # update  `sgd_update_16`\n"
-                             "sgd_update(%v, %v.accumulator., %optimiser.hyper, %gradient.scale)"
+                             "sgd_update(%v, %v.accumulator., %optimizer.hyper, %gradient.scale)"
                              "  # update  `sgd_update_17`\n"
-                             "sgd_update(%b, %b.accumulator., %optimiser.hyper, %gradient.scale)"
+                             "sgd_update(%b, %b.accumulator., %optimizer.hyper, %gradient.scale)"
                              "  # update  `sgd_update_18`\n");
     bg_graph_destroy(graph);
 }
@@ -148,15 +150,15 @@ static bg_value add_after_a_view(bg_graph *graph, bg_value x, bg_value w, bg_val
                   bg_reduce(graph, NULL, BG_REDUCE_SUM, b, NULL, 0, false));
 }
 
-static bg_value take_logarithm(bg_graph *graph, bg_value x, bg_value w, bg_value b)
+static bg_value take_elu(bg_graph *graph, bg_value x, bg_value w, bg_value b)
 {
-    return bg_elementwise_unary(graph, NULL, BG_LOG, bg_linear(graph, "fc", x, w, b));
+    return bg_elementwise_unary(graph, NULL, BG_ELU, bg_linear(graph, "fc", x, w, b));
 }
 
 static void test_what_stays_apart(void **state)
 {
     static const builder builders[] = {read_twice,        read_outside,     cross_blocks,     add_matrix,
-                                       add_the_other_way, add_what_is_late, add_after_a_view, take_logarithm};
+                                       add_the_other_way, add_what_is_late, add_after_a_view, take_elu};
 
     (void)state;
     for (size_t i = 0; i < sizeof builders / sizeof builders[0]; i++) {

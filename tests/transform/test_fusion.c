@@ -1,6 +1,7 @@
 /*
  * test_fusion.c: which chains become one op, and which must not.
  */
+#include "kernels/conv_pool/attributes.h"
 #include "transform/small.h"
 
 typedef struct chain {

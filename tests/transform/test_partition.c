@@ -13,12 +13,12 @@ typedef struct cut {
 
 static cut make_cut(bg_graph *graph, bg_value loss, bool offload, bool split_weights)
 {
-    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED,
-                                .gradient_accumulation = 2,
-                                .replicas = 1,
-                                .offload_optimiser = offload,
-                                .loss_scaling = 1.0};
-    const bg_optimiser optimiser = bg_adam(0.1);
+    const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED,
+                                .execution.gradient_accumulation = 2,
+                                .replicas.count = 1,
+                                .memory.offload_optimizer = offload,
+                                .numerics.loss_scaling = 1.0};
+    const bg_optimizer optimizer = bg_adam(0.1);
     const bool training = !bg_value_is_null(loss);
     cut c = {.graph = graph};
     bg_error error = {0};
@@ -26,8 +26,8 @@ static cut make_cut(bg_graph *graph, bg_value loss, bool offload, bool split_wei
     small_require(graph);
     small_expect(bgi_assign_stages(graph, &options, true, &c.stages, &error), BG_OK, &error, NULL);
     if (training)
-        small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, &c.stages, &error), BG_OK, &error, NULL);
+        small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &c.stages, NULL, &error), BG_OK, &error, NULL);
     small_expect(bgi_cut_segments(graph, &c.stages, training, split_weights, &c.partition, &error), BG_OK, &error,
                  NULL);
     return c;

@@ -48,7 +48,7 @@ static void test_all_outputs(void **state)
                               "input %labels float32[2,3]\n"
                               "variable %w float32[3,3]\n"
                               "%4 float32[2,3] = linear(%x, %w)  # forward A `fc`\n"
-                              "%5 float32[] = mse(%4, %labels)  # forward B `mse`\n"
+                              "%5 float32[] = pointwise_loss(%4, %labels)  # forward B `mse`\n"
                               "output logits = %4\noutput loss = %5\noutput given = %labels\n");
     bg_graph_destroy(graph);
     bg_graph_destroy(pruned);

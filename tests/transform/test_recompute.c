@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "graph/graph.h"
+#include "kernels/dropout/attributes.h"
 
 typedef struct pass {
     bg_graph *graph;
@@ -20,18 +21,18 @@ typedef struct pass {
 /* Training graph and analysis; every op costs 1. */
 static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
 {
-    const bg_options options = {.strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED,
-                                .gradient_accumulation = 2,
-                                .replicas = 1,
-                                .loss_scaling = 1.0};
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_options options = {.execution.strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED,
+                                .execution.gradient_accumulation = 2,
+                                .replicas.count = 1,
+                                .numerics.loss_scaling = 1.0};
+    const bg_optimizer optimizer = bg_sgd(0.1);
     bg_error error = {0};
 
     *p = (pass){.graph = graph};
     small_require(graph);
     small_expect(bgi_assign_stages(graph, &options, true, &p->stages, &error), BG_OK, &error, NULL);
-    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, &p->stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &p->stages, NULL, &error), BG_OK, &error, NULL);
     p->op_ns = malloc(graph->op_count * sizeof *p->op_ns);
     p->is_kept = calloc(graph->op_count, sizeof *p->is_kept);
     p->is_repeated = calloc(graph->op_count, sizeof *p->is_repeated);
@@ -43,7 +44,8 @@ static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
 
 static void apply(pass *p, bg_recompute recompute, double fraction, bg_recompute_order order)
 {
-    const bg_options options = {.recompute = recompute, .recompute_fraction = fraction, .recompute_order = order};
+    const bg_options options = {
+        .memory.recompute = recompute, .memory.recompute_fraction = fraction, .memory.recompute_order = order};
     bg_error error = {0};
 
     p->out.stages = p->in_stages;
@@ -156,7 +158,7 @@ static void test_parts_between_checkpoints(void **state)
     pass p;
     bgi_recompute_effect effect;
     size_t part, early, reader;
-    const bg_options options = {.recompute = BG_RECOMPUTE_CHECKPOINTS};
+    const bg_options options = {.memory.recompute = BG_RECOMPUTE_CHECKPOINTS};
 
     (void)state;
     begin(&p, graph, build(graph, 1), false);
@@ -252,7 +254,7 @@ static void test_split_weights(void **state)
 static void test_dropout_and_batch_norm(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 3);
-    const bg_initialiser one = {BG_INITIALISE_CONSTANT, 1, 0};
+    const bg_initializer one = {BG_INITIALIZE_CONSTANT, 1, 0};
     bg_graph *graph = small_create();
     bg_value x = small_input(graph, "x"), gamma, beta, mean, variance;
     const bgi_dropout_attributes *first, *again;
@@ -298,7 +300,8 @@ static void test_fractions(void **state)
     for (int tenth = 0; tenth <= 10; tenth++) {
         bg_graph *graph = small_create();
         pass p;
-        const bg_options options = {.recompute = BG_RECOMPUTE_FRACTION, .recompute_fraction = tenth / 10.0};
+        const bg_options options = {.memory.recompute = BG_RECOMPUTE_FRACTION,
+                                    .memory.recompute_fraction = tenth / 10.0};
         size_t all, left;
 
         begin(&p, graph, build(graph, UINT32_MAX), true);
@@ -323,7 +326,7 @@ static void test_fractions(void **state)
 static void test_nothing_is_gained(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 3);
-    const bg_initialiser one = {BG_INITIALISE_CONSTANT, 1, 0};
+    const bg_initializer one = {BG_INITIALIZE_CONSTANT, 1, 0};
     bg_graph *graph = small_create();
     bg_value x = small_input(graph, "x"), counter;
     pass p;

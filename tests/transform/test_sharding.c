@@ -3,20 +3,26 @@
  */
 #include "transform/small.h"
 
-/* w (9 elements) is used in A and C, v (9) in B. Adam; remote state when `offload`. */
-static bg_graph *train_shared(bool offload, bg_options *options, bgi_stages *stages)
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+/* w (9 elements) is used in A and C, v (9) in B. Adam; remote state when `offload`; 0: no bound of the norm. */
+static bg_graph *train_bounded(bool offload, double norm, bool is_canonical, bg_options *options, bgi_stages *stages)
 {
     bg_graph *graph = small_create();
     const bg_value w = small_weight(graph, "w");
-    const bg_optimiser optimiser = bg_adam(0.1);
+    const bg_optimizer optimizer = bg_adam(0.1);
     bg_value x = small_input(graph, "x");
     bg_error error = {0};
 
     *options = bg_options_defaults();
-    options->replicas = 4;
-    options->offload_optimiser = offload;
-    options->locations[BG_LOCATION_STATE].sharded = true;
-    options->locations[BG_LOCATION_STATE].minimum_elements_sharded = 9;
+    options->replicas.count = 4;
+    options->numerics.max_gradient_norm = norm;
+    options->numerics.canonical_reductions = is_canonical;
+    options->memory.offload_optimizer = offload;
+    options->memory.locations[BG_LOCATION_STATE].sharded = true;
+    options->memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 9;
     bg_block_start(graph, "A", BG_DEVICE_NONE);
     x = small_linear(graph, "a", x, w);
     bg_block_start(graph, "B", BG_DEVICE_NONE);
@@ -25,9 +31,14 @@ static bg_graph *train_shared(bool offload, bg_options *options, bgi_stages *sta
     x = small_loss(graph, "loss", small_linear(graph, "c", x, w));
     small_require(graph);
     small_expect(bgi_assign_stages(graph, options, true, stages, &error), BG_OK, &error, NULL);
-    small_expect(bgi_make_training(graph, x, &optimiser, options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(graph, x, &optimizer, options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, stages, NULL, &error), BG_OK, &error, NULL);
     return graph;
+}
+
+static bg_graph *train_shared(bool offload, bg_options *options, bgi_stages *stages)
+{
+    return train_bounded(offload, 0.0, false, options, stages);
 }
 
 static const bgi_value *find(const bg_graph *graph, const char *name)
@@ -66,13 +77,49 @@ static void test_pieces(void **state)
             assert_false(find(graph, wholes[i])->is_piece);
             assert_false(find(graph, wholes[i])->is_read_whole);
         }
-        assert_int_equal(find(graph, "optimiser.hyper")->piece, 0);
+        assert_int_equal(find(graph, "optimizer.hyper")->piece, 0);
         /* two updates, the sum of w's two accumulators, the refresh; loads and stores of four states */
         assert_int_equal(count_sharded(graph), offload ? 4 + 8 : 4);
         assert_int_equal(bgi_graph_verify(graph, NULL), BG_OK);
         bgi_stages_clear(&stages);
         bg_graph_destroy(graph);
     }
+}
+
+/* Of a loss of two terms the sum of both terms' accumulators is made in pieces too; their scales are whole. */
+static void test_pieces_of_two_terms(void **state)
+{
+    bg_graph *graph = small_create();
+    const bg_type label_type = bg_vector(BG_INT32, 2);
+    const bg_optimizer optimizer = bg_adam(0.1);
+    bg_options options = bg_options_defaults();
+    const bg_value y = small_linear(graph, "fc", small_input(graph, "x"), small_weight(graph, "w"));
+    const bg_value labels = bg_graph_input(graph, "labels", &label_type);
+    const bg_value counted = bg_cross_entropy(graph, "ce", y, labels, BG_LOSS_MEAN, -100);
+    const bgi_op *sum = NULL;
+    bg_error error = {0};
+
+    (void)state;
+    options.replicas.count = 4;
+    options.memory.locations[BG_LOCATION_STATE].sharded = true;
+    options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 9;
+    small_expect(
+        bgi_make_training(graph, bg_add(graph, counted, small_loss(graph, "mean", y)), &optimizer, &options, &error),
+        BG_OK, &error, NULL);
+    assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].type == &bgi_op_scaled_sum)
+            sum = &graph->ops[o];
+    assert_non_null(sum);
+    assert_true(sum->is_sharded);
+    assert_int_equal(sum->input_count, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(bgi_graph_value(graph, sum->inputs[i])->piece, i % 2 == 0 ? 3 : 0);
+    assert_true(bgi_graph_value(graph, sum->outputs[0])->is_piece);
+    assert_int_equal(find(graph, "w.accumulator.")->piece, 3);
+    assert_int_equal(find(graph, "w.accumulator1.")->piece, 3);
+    assert_int_equal(count_sharded(graph), 2);
+    bg_graph_destroy(graph);
 }
 
 static void test_minimum(void **state)
@@ -82,7 +129,7 @@ static void test_minimum(void **state)
     bg_graph *graph = train_shared(false, &options, &stages);
 
     (void)state;
-    options.locations[BG_LOCATION_STATE].minimum_elements_sharded = 10;
+    options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 10;
     assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
     assert_int_equal(count_sharded(graph), 0);
     bgi_stages_clear(&stages);
@@ -110,6 +157,70 @@ static void test_gradients_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
+/* Sums of squares, those of them that are made of pieces, and all-reduces between them and the bound. */
+static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pieces, uint32_t *meetings)
+{
+    *all = *of_pieces = *meetings = 0;
+    for (size_t o = 0; o < graph->op_count; o++) {
+        *all += graph->ops[o].type == &bgi_op_square_sum;
+        *of_pieces += graph->ops[o].type == &bgi_op_square_sum && graph->ops[o].is_sharded;
+        *meetings += graph->ops[o].type == &bgi_op_all_reduce;
+    }
+}
+
+/* Squares are summed where the pieces are: no gradient is needed as a whole, and what is added up of w's two
+ * accumulators is a piece. Of tensors that stay whole every replica has all pieces. */
+static void test_squares(void **state)
+{
+    (void)state;
+    for (int64_t minimum = 9; minimum <= 10; minimum++) {
+        bgi_stages stages = {0};
+        bg_options options;
+        bg_graph *graph = train_bounded(false, 1.0, false, &options, &stages);
+        uint32_t all, of_pieces, meetings;
+
+        options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = (size_t)minimum;
+        assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
+        count_squares(graph, &all, &of_pieces, &meetings);
+        assert_int_equal(all, 2);
+        assert_int_equal(of_pieces, minimum == 9 ? 2 : 0);
+        assert_int_equal(meetings, 1);
+        assert_int_equal(count_sharded(graph), minimum == 9 ? 4 + 2 : 0);
+        assert_false(find(graph, "v.accumulator.B")->is_read_whole);
+        assert_false(find(graph, "w.accumulator.A")->is_read_whole);
+        for (size_t o = 0; o < graph->op_count; o++) {
+            const bgi_op *op = &graph->ops[o];
+            if (op->type != &bgi_op_square_sum)
+                continue;
+            assert_int_equal(bgi_graph_value(graph, op->outputs[0])->type.dims[0], 4);
+            if (bgi_graph_value(graph, op->inputs[0])->kind == BGI_VALUE_RESULT)
+                assert_int_equal(bgi_graph_value(graph, op->inputs[0])->is_piece, minimum == 9);
+        }
+        assert_int_equal(bgi_graph_verify(graph, NULL), BG_OK);
+        bgi_stages_clear(&stages);
+        bg_graph_destroy(graph);
+    }
+}
+
+/* Bits that do not depend on the replicas' number are those of sums over the whole. */
+static void test_canonical_squares(void **state)
+{
+    bgi_stages stages = {0};
+    bg_options options;
+    bg_graph *graph = train_bounded(false, 1.0, true, &options, &stages);
+    uint32_t all, of_pieces, meetings;
+
+    (void)state;
+    assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
+    count_squares(graph, &all, &of_pieces, &meetings);
+    assert_int_equal(all, 2);
+    assert_int_equal(of_pieces, 0);
+    assert_int_equal(meetings, 0);
+    assert_true(find(graph, "v.accumulator.B")->is_read_whole);
+    bgi_stages_clear(&stages);
+    bg_graph_destroy(graph);
+}
+
 static void count_message(void *user, bg_log_level level, const char *text)
 {
     uint32_t *count = user;
@@ -126,8 +237,8 @@ static void test_weights_that_are_read_whole(void **state)
     uint32_t warnings = 0;
 
     (void)state;
-    options.log = count_message;
-    options.log_user = &warnings;
+    options.reporting.log = count_message;
+    options.reporting.log_user = &warnings;
     graph->phase = BGI_PHASE_UPDATE;
     graph->current_block = 2; /* B */
     bg_reduce(graph, "norm", BG_REDUCE_SUM, bg_graph_find_variable(graph, "v"), NULL, 0, false);
@@ -142,13 +253,63 @@ static void test_weights_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
+/* Seconds of processor time that the pass takes for so many layers: the least of some goes. */
+static double time_layers(int layers)
+{
+    double least = 1e30;
+
+    for (int round = 0; round < 4; round++) {
+        bg_graph *graph = small_create();
+        const bg_optimizer optimizer = bg_adam(0.1);
+        bg_options options = bg_options_defaults();
+        bg_value x = small_input(graph, "x");
+        bg_error error = {0};
+        struct timespec begin, end;
+
+        options.replicas.count = 4;
+        options.memory.offload_optimizer = true;
+        options.memory.locations[BG_LOCATION_STATE].sharded = true;
+        options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 9;
+        for (int i = 0; i < layers; i++) {
+            char weight[32], layer[32];
+
+            snprintf(weight, sizeof weight, "w%d", i);
+            snprintf(layer, sizeof layer, "fc%d", i);
+            x = small_linear(graph, layer, x, small_weight(graph, weight));
+        }
+        small_expect(bgi_make_training(graph, small_loss(graph, "loss", x), &optimizer, &options, &error), BG_OK,
+                     &error, NULL);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+        assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+        least = fmin(least, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+        assert_true(count_sharded(graph) >= 5 * (uint32_t)layers); /* an update, loads and stores of two states */
+        bg_graph_destroy(graph);
+    }
+    return least;
+}
+
+/* Four times as many layers take four times as long, not sixteen. */
+static void test_time_grows_with_layers(void **state)
+{
+    const double few = time_layers(400), many = time_layers(1600);
+
+    (void)state;
+    if (many > 9.0 * few)
+        fail_msg("400 layers take %.1f us, 1,600 take %.1f us", 1e6 * few, 1e6 * many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_minimum),
+        cmocka_unit_test(test_pieces_of_two_terms),
         cmocka_unit_test(test_gradients_that_are_read_whole),
         cmocka_unit_test(test_weights_that_are_read_whole),
+        cmocka_unit_test(test_time_grows_with_layers),
+        cmocka_unit_test(test_squares),
+        cmocka_unit_test(test_canonical_squares),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,9 @@ static bg_graph *train_tied(bgi_stages *stages)
 {
     bg_graph *graph = small_create();
     const bg_value w = small_weight(graph, "w");
-    const bg_optimiser optimiser = bg_sgd(0.1);
-    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .gradient_accumulation = 1, .replicas = 1};
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    const bg_options options = {
+        .execution.strategy = BG_STRATEGY_PIPELINED, .execution.gradient_accumulation = 1, .replicas.count = 1};
     bg_value x = small_input(graph, "x");
     bg_error error = {0};
 
@@ -24,7 +25,7 @@ static bg_graph *train_tied(bgi_stages *stages)
     x = small_loss(graph, "loss", x);
     small_require(graph);
     small_expect(bgi_assign_stages(graph, &options, true, stages, &error), BG_OK, &error, NULL);
-    small_expect(bgi_make_training(graph, x, &optimiser, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(graph, x, &optimizer, &options, &error), BG_OK, &error, NULL);
     return graph;
 }
 
@@ -36,7 +37,7 @@ static void test_copies(void **state)
     uint32_t refreshes = 0;
 
     (void)state;
-    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL), BG_OK);
+    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL, NULL), BG_OK);
     assert_int_equal(graph->values[bg_graph_find_variable(graph, "w@1").id].copy_of.id, w.id);
     assert_int_equal(graph->values[bg_graph_find_variable(graph, "w@2").id].copy_of.id, w.id);
     assert_true(bg_value_is_null(bg_graph_find_variable(graph, "w@0")));
@@ -52,6 +53,61 @@ static void test_copies(void **state)
     bg_graph_destroy(graph);
 }
 
+/* On one device, or with the last stage on another. `fixed`: B reads w without a gradient. Returns the refreshes. */
+static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t *out_shared)
+{
+    const bg_type w_type = bg_matrix(BG_FLOAT32, 3, 3);
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    bg_options options = bg_options_defaults();
+    bg_graph *graph = small_create();
+    const bg_value w = bg_graph_parameter(graph, "w", &w_type, NULL);
+    bgi_stages stages;
+    bg_error error = {0};
+    bg_value x = small_input(graph, "x");
+    uint32_t refreshes = 0;
+
+    options.execution.strategy = BG_STRATEGY_PHASED;
+    options.execution.stages = is_apart ? "A@0|B@0|C@1" : "A@0|B@0|C@0";
+    options.memory.locations[BG_LOCATION_WEIGHTS].place = is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = small_linear(graph, "a", x, w);
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    if (fixed)
+        bg_graph_output(graph, "largest", bg_argmax(graph, NULL, w));
+    x = fixed ? bg_relu(graph, x) : small_linear(graph, "b", x, w);
+    bg_block_start(graph, "C", BG_DEVICE_NONE);
+    x = small_loss(graph, "loss", small_linear(graph, "c", x, w));
+    small_require(graph);
+    small_expect(bgi_assign_stages(graph, &options, false, &stages, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(graph, x, &optimizer, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &stages, &options, &error), BG_OK, &error, NULL);
+    *out_shared = 0;
+    for (size_t v = 1; v < graph->value_count; v++)
+        *out_shared += graph->values[v].shares_home;
+    for (size_t o = 0; o < graph->op_count; o++)
+        refreshes += graph->ops[o].type == &bgi_op_refresh;
+    bgi_stages_clear(&stages);
+    bg_graph_destroy(graph);
+    return refreshes;
+}
+
+/* What the device's store has is loaded from there. A stage that has no part in the gradient, which the update does not
+ * wait for, keeps a copy of its own. */
+static void test_homes_are_shared(void **state)
+{
+    uint32_t shared;
+
+    (void)state;
+    assert_int_equal(share_homes(true, false, false, &shared), 0);
+    assert_int_equal(shared, 2);
+    assert_int_equal(share_homes(true, true, false, &shared), 1);
+    assert_int_equal(shared, 1);
+    assert_int_equal(share_homes(true, false, true, &shared), 1);
+    assert_int_equal(shared, 1);
+    assert_int_equal(share_homes(false, false, false, &shared), 2);
+    assert_int_equal(shared, 0);
+}
+
 /* An alias of a copy has a lower number than the copy itself: it must still find the copy's bytes. */
 static void test_aliases_of_copies_have_roots(void **state)
 {
@@ -61,7 +117,7 @@ static void test_aliases_of_copies_have_roots(void **state)
     bg_value copy;
 
     (void)state;
-    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL), BG_OK);
+    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL, NULL), BG_OK);
     assert_int_equal(bgi_cut_segments(graph, &stages, true, false, &partition, NULL), BG_OK);
     copy = bg_graph_find_variable(graph, "w@1");
     for (size_t o = 0; o < graph->op_count; o++)
@@ -79,19 +135,27 @@ static bg_status infer_tick(const bg_op_signature *op, bg_type *outputs, bg_erro
     return BG_OK;
 }
 
+static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
+{
+    (void)op;
+    (void)policy;
+    (void)out;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this op never runs");
+}
+
 /* Running statistics: changed once a micro-batch. */
 static void test_what_micro_batches_change_is_not_shared(void **state)
 {
-    static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",    .minimum_inputs = 2,
-                                    .maximum_inputs = 2, .output_count = 1, .written_inputs = 1u << 1,
-                                    .infer = infer_tick};
+    static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",         .minimum_inputs = 2,
+                                    .maximum_inputs = 2, .output_count = 1,      .written_inputs = 1u << 1,
+                                    .infer = infer_tick, .kernel = refuse_kernel};
 
     (void)state;
     for (int both = 0; both < 2; both++) {
         bg_graph *graph = small_create();
         const bg_type type = bg_matrix(BG_FLOAT32, 2, 3);
         const bg_value statistics = bg_graph_variable(graph, "running", &type, BG_ROLE_BUFFER, NULL);
-        const bg_options options = {.strategy = BG_STRATEGY_PIPELINED};
+        const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED};
         bg_value x = small_input(graph, "x");
         bgi_stages stages = {0};
         bg_error error = {0};
@@ -104,7 +168,7 @@ static void test_what_micro_batches_change_is_not_shared(void **state)
             bg_add(graph, x, statistics);
         small_require(graph);
         assert_int_equal(bgi_assign_stages(graph, &options, true, &stages, NULL), BG_OK);
-        small_expect(bgi_copy_shared_variables(graph, &stages, &error), BG_ERROR_INVALID, &error,
+        small_expect(bgi_copy_shared_variables(graph, &stages, NULL, &error), BG_ERROR_INVALID, &error,
                      both ? "`running` is changed in stage 0 and in stage 1"
                           : "`running` is changed by stage 0 in each micro-batch and read by stage 1");
         bgi_stages_clear(&stages);
@@ -116,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_homes_are_shared),
         cmocka_unit_test(test_aliases_of_copies_have_roots),
         cmocka_unit_test(test_what_micro_batches_change_is_not_shared),
     };

@@ -49,7 +49,7 @@ static void check_options(const char *const *blocks, const bg_options *options, 
 
 static void check(const char *const *blocks, bg_strategy strategy, const char *stages, const char *expected)
 {
-    const bg_options options = {.strategy = strategy, .stages = stages};
+    const bg_options options = {.execution.strategy = strategy, .execution.stages = stages};
 
     check_options(blocks, &options, true, expected);
 }
@@ -70,16 +70,17 @@ static void test_explicit(void **state)
     check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A@0|B@1", "0@0 1@1"); /* the stage's device counts */
     check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* else its blocks' */
     check(BLOCKS("A@1", "B", "C@1"), BG_STRATEGY_PIPELINED, "A,B|C", "0@1 0@1 0@1");
-    check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbours merge */
+    check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbors merge */
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@- 0@- 1@-");
+    check(BLOCKS("L10", "L1", "L"), BG_STRATEGY_PIPELINED, "L10|L1|L", "0@- 1@- 2@-"); /* names are whole */
     check(BLOCKS("A", "B", "A"), BG_STRATEGY_SINGLE, "A|B", "0@0 0@0 0@0");
 }
 
 /* Where a schedule folds the line of stages, its middle pair stays two stages. */
-static void test_neighbours_that_stay(void **state)
+static void test_neighbors_that_stay(void **state)
 {
-    const bg_options text = {.strategy = BG_STRATEGY_PIPELINED, .stages = "A@0|B@1|C@1|D@0"};
-    const bg_options automatic = {.strategy = BG_STRATEGY_PIPELINED};
+    const bg_options text = {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = "A@0|B@1|C@1|D@0"};
+    const bg_options automatic = {.execution.strategy = BG_STRATEGY_PIPELINED};
 
     (void)state;
     check_options(BLOCKS("A", "B", "C", "D"), &text, false, "0@0 1@1 2@1 3@0");
@@ -91,7 +92,7 @@ static void test_automatic(void **state)
 {
     (void)state;
     check(BLOCKS("A", "B", "B", "C"), BG_STRATEGY_PIPELINED, NULL, "0@- 1@- 1@- 2@-");
-    check(BLOCKS("A@0", "B@0", "C@1"), BG_STRATEGY_PIPELINED, NULL, "0@0 0@0 1@1"); /* neighbours merge */
+    check(BLOCKS("A@0", "B@0", "C@1"), BG_STRATEGY_PIPELINED, NULL, "0@0 0@0 1@1"); /* neighbors merge */
     check(BLOCKS("A@0", "B@1", "C@0"), BG_STRATEGY_PIPELINED, NULL, "0@0 1@1 2@0");
     check(BLOCKS("A@0", "B@1", "C@2", "D@1"), BG_STRATEGY_PIPELINED, NULL, "0@0 1@1 2@2 3@1");
     check(BLOCKS("^"), BG_STRATEGY_PIPELINED, NULL, "0@-");
@@ -101,7 +102,8 @@ static void test_automatic(void **state)
 /* Numbers begin with 1; stage 0 is what precedes the first block, and is left out where that is nothing. */
 static void test_auto_increment(void **state)
 {
-    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .auto_stage = BG_AUTO_STAGE_INCREMENT};
+    const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED,
+                                .execution.auto_stage = BG_AUTO_STAGE_INCREMENT};
 
     (void)state;
     check_options(BLOCKS("A@0", "B@1", "C@0"), &options, true, "0@0 1@1 2@0");
@@ -161,7 +163,7 @@ static void test_positions_and_phases(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bg_graph *graph = diamond("");
-        const bg_options options = {.strategy = BG_STRATEGY_PHASED, .stages = cases[i].stages};
+        const bg_options options = {.execution.strategy = BG_STRATEGY_PHASED, .execution.stages = cases[i].stages};
         bgi_stages out = {0};
         bg_error error = {0};
         small_expect(bgi_assign_stages(graph, &options, true, &out, &error), BG_OK, &error, NULL);
@@ -195,7 +197,7 @@ static void test_concurrent_stages_share_nothing(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bg_graph *graph = diamond(cases[i].shared);
-        const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .stages = cases[i].stages};
+        const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = cases[i].stages};
         bgi_stages out = {0};
         bg_error error = {0};
         small_expect(bgi_assign_stages(graph, &options, true, &out, &error), BG_ERROR_INVALID, &error, cases[i].part);
@@ -235,7 +237,7 @@ static void test_refusals(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bg_graph *graph = chain(cases[i].blocks);
-        const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .stages = cases[i].stages};
+        const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = cases[i].stages};
         bgi_stages out = {0};
         bg_error error = {0};
         small_expect(bgi_assign_stages(graph, &options, true, &out, &error), cases[i].status, &error, cases[i].part);
@@ -247,7 +249,7 @@ static void test_refusals(void **state)
 static void test_empty_stage(void **state)
 {
     bg_graph *graph = chain(BLOCKS("A", "B"));
-    const bg_options options = {.strategy = BG_STRATEGY_PIPELINED, .stages = "A|empty|B"};
+    const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = "A|empty|B"};
     bgi_stages out = {0};
     bg_error error = {0};
 
@@ -262,7 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_explicit),
-        cmocka_unit_test(test_neighbours_that_stay),
+        cmocka_unit_test(test_neighbors_that_stay),
         cmocka_unit_test(test_automatic),
         cmocka_unit_test(test_auto_increment),
         cmocka_unit_test(test_positions_and_phases),

@@ -1,17 +1,19 @@
 /*
  * test_training.c: accumulators, scales, updates and their state.
  */
+#include "kernels/accumulate/attributes.h"
+#include "kernels/elementwise/attributes.h"
 #include "transform/small.h"
 
 #include <math.h>
 
 static bg_options small_options(void)
 {
-    return (bg_options){.gradient_accumulation = 4,
-                        .replicas = 2,
-                        .accumulation = BG_ACCUMULATE_MEAN,
-                        .cast_gradients = true,
-                        .loss_scaling = 1.0};
+    return (bg_options){.execution.gradient_accumulation = 4,
+                        .replicas.count = 2,
+                        .numerics.accumulation = BG_ACCUMULATE_MEAN,
+                        .numerics.cast_gradients = true,
+                        .numerics.loss_scaling = 1.0};
 }
 
 static const bgi_op *find_op(const bg_graph *graph, const bg_op_type *type, uint32_t number)
@@ -39,11 +41,11 @@ static bg_graph *build(bool counted, bg_value *loss)
     return graph;
 }
 
-static void train(bg_graph *graph, bg_value loss, bg_optimiser optimiser, bg_options options)
+static void train(bg_graph *graph, bg_value loss, bg_optimizer optimizer, bg_options options)
 {
     bg_error error = {0};
 
-    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
 }
 
 static void test_sgd_without_momentum(void **state)
@@ -61,7 +63,7 @@ static void test_sgd_without_momentum(void **state)
     assert_int_equal(update->inputs[0].id, bg_graph_find_variable(graph, "w").id);
     assert_int_equal(update->inputs[1].id, bg_graph_find_variable(graph, "w.accumulator.A").id);
     assert_true(bg_value_is_null(bg_graph_find_variable(graph, "w.momentum_buffer")));
-    assert_int_equal(graph->values[bg_graph_find_variable(graph, "optimiser.hyper").id].role, BG_ROLE_HYPER);
+    assert_int_equal(graph->values[bg_graph_find_variable(graph, "optimizer.hyper").id].role, BG_ROLE_HYPER);
     bg_graph_destroy(graph);
 }
 
@@ -73,7 +75,7 @@ static void test_constant_scales(void **state)
         bg_value loss, scale = {0};
         bg_graph *graph = build(sum != 0, &loss); /* a sum takes no notice of counts */
         bg_options options = small_options();
-        options.accumulation = sum ? BG_ACCUMULATE_SUM : BG_ACCUMULATE_MEAN;
+        options.numerics.accumulation = sum ? BG_ACCUMULATE_SUM : BG_ACCUMULATE_MEAN;
         train(graph, loss, bg_sgd(0.1), options);
         scale = find_op(graph, &bgi_op_sgd_update, 0)->inputs[3];
         assert_int_equal(graph->values[scale.id].kind, BGI_VALUE_CONSTANT);
@@ -92,7 +94,7 @@ static void test_loss_scaling(void **state)
         bg_options options = small_options();
         const bgi_op *seed = NULL;
 
-        options.loss_scaling = 12.0;
+        options.numerics.loss_scaling = 12.0;
         train(graph, loss, bg_sgd(0.1), options);
         for (size_t o = 0; o < graph->op_count; o++)
             if (strcmp(graph->ops[o].name, "loss.scaled_seed") == 0)
@@ -141,7 +143,7 @@ static void test_offloaded_state(void **state)
     bg_value first;
 
     (void)state;
-    options.offload_optimiser = true;
+    options.memory.offload_optimizer = true;
     train(graph, loss, bg_adam(0.1), options);
     first = bg_graph_find_variable(graph, "w.exp_avg");
     update = find_op(graph, &bgi_op_adam_update, 0);
@@ -203,13 +205,13 @@ static void test_tied_weight_has_one_update(void **state)
 static bg_dtype choose(void *user, const char *name, const bg_type *type)
 {
     assert_string_equal(name, "w");
-    assert_true(type->dtype == BG_BFLOAT16 || type->dtype == BG_FLOAT16);
+    assert_true(bg_dtype_is_float(type->dtype));
     return *(const bg_dtype *)user;
 }
 
 static void check_types(bg_dtype dtype, bg_options options, bg_dtype accumulator, bg_dtype state, const char *problem)
 {
-    const bg_optimiser optimiser = bg_adam(0.1);
+    const bg_optimizer optimizer = bg_adam(0.1);
     bg_graph *graph = small_create();
     const bg_type type = bg_matrix(dtype, 3, 3), x_type = bg_matrix(dtype, 2, 3);
     const bg_value w = bg_graph_parameter(graph, "w", &type, NULL);
@@ -217,7 +219,7 @@ static void check_types(bg_dtype dtype, bg_options options, bg_dtype accumulator
     const bg_value loss = small_loss(graph, "loss", bg_cast(graph, NULL, y, BG_FLOAT32));
     bg_error error = {0};
 
-    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error),
+    small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error),
                  problem == NULL ? BG_OK : BG_ERROR_INVALID, &error, problem);
     if (problem == NULL) {
         assert_int_equal(bg_graph_type(graph, bg_graph_find_variable(graph, "w.accumulator.")).dtype, accumulator);
@@ -230,26 +232,28 @@ static void check_types(bg_dtype dtype, bg_options options, bg_dtype accumulator
 static void test_accumulator_types(void **state)
 {
     static const bg_dtype dtypes[] = {BG_BFLOAT16, BG_FLOAT16};
-    const bg_dtype chosen = BG_FLOAT32, wrong = BG_INT32;
+    const bg_dtype chosen = BG_FLOAT32, narrow = BG_BFLOAT16, wrong = BG_INT32;
     bg_options options;
 
     (void)state;
     for (int d = 0; d < 2; d++) {
         options = small_options();
         check_types(dtypes[d], options, BG_FLOAT32, BG_FLOAT32, NULL);
-        options.accumulator_type = BG_ACCUMULATOR_SAME;
-        options.first_moment_dtype = dtypes[1 - d];
+        options.numerics.accumulator_type = BG_ACCUMULATOR_SAME;
+        options.numerics.first_moment_dtype = dtypes[1 - d];
         check_types(dtypes[d], options, dtypes[d], dtypes[1 - d], NULL);
-        options.accumulator_type = BG_ACCUMULATOR_GIVEN;
-        options.accumulator_dtype = dtypes[1 - d];
+        options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.numerics.accumulator_dtype = dtypes[1 - d];
         check_types(dtypes[d], options, dtypes[1 - d], dtypes[1 - d], NULL);
     }
-    options.first_moment_dtype = BG_DTYPE_NONE;
-    options.accumulator_type = BG_ACCUMULATOR_CALLBACK;
-    options.choose_accumulator = choose;
-    options.choose_accumulator_user = (void *)(uintptr_t)&chosen;
+    options.numerics.first_moment_dtype = BG_DTYPE_NONE;
+    options.numerics.accumulator_type = BG_ACCUMULATOR_CALLBACK;
+    options.numerics.choose_accumulator = choose;
+    options.numerics.choose_accumulator_user = (void *)(uintptr_t)&chosen;
     check_types(BG_FLOAT16, options, BG_FLOAT32, BG_FLOAT32, NULL);
-    options.choose_accumulator_user = (void *)(uintptr_t)&wrong;
+    options.numerics.choose_accumulator_user = (void *)(uintptr_t)&narrow;
+    check_types(BG_FLOAT32, options, BG_BFLOAT16, BG_FLOAT32, NULL);
+    options.numerics.choose_accumulator_user = (void *)(uintptr_t)&wrong;
     check_types(BG_BFLOAT16, options, 0, 0, "accumulator of `w`: the callback chose int32");
 }
 
@@ -264,7 +268,7 @@ static void count_words(void *user, bg_log_level level, const char *text)
     counts[1] += strstr(text, "velocity_scaling 8 is ignored") != NULL;
 }
 
-static void expect_warnings(bg_dtype weights, bg_dtype moments, bool rounds, const bg_optimiser *optimiser,
+static void expect_warnings(bg_dtype weights, bg_dtype moments, bool rounds, const bg_optimizer *optimizer,
                             uint32_t of_rounding, uint32_t of_scaling)
 {
     bg_graph *graph = small_create();
@@ -274,11 +278,11 @@ static void expect_warnings(bg_dtype weights, bg_dtype moments, bool rounds, con
     bg_options options = small_options();
     uint32_t counts[2] = {0};
 
-    options.stochastic_rounding = rounds;
-    options.first_moment_dtype = moments;
-    options.log = count_words;
-    options.log_user = counts;
-    train(graph, small_loss(graph, "loss", bg_cast(graph, NULL, y, BG_FLOAT32)), *optimiser, options);
+    options.numerics.stochastic_rounding = rounds;
+    options.numerics.first_moment_dtype = moments;
+    options.reporting.log = count_words;
+    options.reporting.log_user = counts;
+    train(graph, small_loss(graph, "loss", bg_cast(graph, NULL, y, BG_FLOAT32)), *optimizer, options);
     assert_int_equal(counts[0], of_rounding);
     assert_int_equal(counts[1], of_scaling);
     bg_graph_destroy(graph);
@@ -286,8 +290,8 @@ static void expect_warnings(bg_dtype weights, bg_dtype moments, bool rounds, con
 
 static void test_idle_options_are_said(void **state)
 {
-    const bg_optimiser adam = bg_adam(0.1);
-    bg_optimiser sgd = bg_sgd(0.1);
+    const bg_optimizer adam = bg_adam(0.1);
+    bg_optimizer sgd = bg_sgd(0.1);
 
     (void)state;
     expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, true, &adam, 1, 0);
@@ -301,22 +305,26 @@ static void test_idle_options_are_said(void **state)
     expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &sgd, 0, 0);
 }
 
-/* Without the cast an optimiser takes gradients of its parameter's type alone. */
+/* Without the cast an optimizer takes gradients of its parameter's type alone. */
 static void test_gradients_of_another_type(void **state)
 {
     bg_options options = small_options();
 
     (void)state;
-    options.cast_gradients = false;
+    options.numerics.cast_gradients = false;
     check_types(BG_BFLOAT16, options, 0, 0, "parameter `w` is bfloat16 and its accumulator float32");
-    options.accumulator_type = BG_ACCUMULATOR_SAME;
+    options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
+    options.numerics.accumulator_dtype = BG_BFLOAT16;
+    check_types(BG_FLOAT32, options, 0, 0, "parameter `w` is float32 and its accumulator bfloat16");
+    options.numerics.accumulator_dtype = BG_DTYPE_NONE;
+    options.numerics.accumulator_type = BG_ACCUMULATOR_SAME;
     check_types(BG_BFLOAT16, options, BG_BFLOAT16, BG_FLOAT32, NULL);
 }
 
 /* A model must not accumulate as well. */
 static void test_an_accumulator_of_the_model_is_refused(void **state)
 {
-    const bg_optimiser optimiser = bg_sgd(0.1);
+    const bg_optimizer optimizer = bg_sgd(0.1);
     const bg_options options = small_options();
     const bg_type type = bg_matrix(BG_FLOAT32, 3, 3);
     bg_error error = {0};
@@ -325,7 +333,7 @@ static void test_an_accumulator_of_the_model_is_refused(void **state)
 
     (void)state;
     bg_graph_variable(graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
-    small_expect(bgi_make_training(graph, loss, &optimiser, &options, &error), BG_ERROR_INVALID, &error,
+    small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_ERROR_INVALID, &error,
                  "accumulator of its own, `mine`");
     bg_graph_destroy(graph);
 }
@@ -341,7 +349,7 @@ static void test_clipping(void **state)
         bg_graph *graph = build(true, &loss);
         const bgi_op *squares, *clip;
 
-        options.max_gradient_norm = off ? (double)INFINITY : 2.0;
+        options.numerics.max_gradient_norm = off ? (double)INFINITY : 2.0;
         train(graph, loss, bg_sgd(0.1), options);
         squares = find_op(graph, &bgi_op_square_sum, 0);
         clip = find_op(graph, &bgi_op_clip_scale, 0);
@@ -367,7 +375,7 @@ static void test_running_mean(void **state)
     const bgi_op *factors, *accumulate;
 
     (void)state;
-    options.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    options.numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
     train(graph, loss, bg_sgd(0.1), options);
     factors = find_op(graph, &bgi_op_running_factors, 0);
     accumulate = find_op(graph, &bgi_op_accumulate, 0);

@@ -51,6 +51,86 @@ ALWAYS_INLINE vf vexp(vf x)
     return vselect(vis_nan(x), x, e * vpower_of_two(half) * vpower_of_two(whole - half));
 }
 
+/* e^x - 1, from the same parts: 2^n (e^r - 1) + (2^n - 1), without the loss of digits near 0. */
+ALWAYS_INLINE vf vexpm1(vf x)
+{
+    static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};
+    const vf inside = vmax(vmin(x, vset(89.0f)), vset(-20.0f));
+    const vf n = vround(inside * vset(1.44269504f));
+    const vf r = vfma(n, vset(-1.42860682e-6f), vfma(n, vset(-0.693145752f), inside));
+    const vf e = vfma(vpolynomial(r, p, 5), r * r, r);
+    const vi whole = vto_int(n), half = whole >> 1;
+    const vf first = vpower_of_two(half), second = vpower_of_two(whole - half);
+    /* 2^128 is infinite: there e^r - 1 is that of e^x, to the last bit */
+    const vf far = (e + vset(1.0f)) * first * second;
+    const vf near = vfma(e, first * second, first * second - vset(1.0f));
+
+    return vselect(vis_nan(x), x, vselect(vgreater(x, vset(40.0f)), far, near));
+}
+
+/* log(x) = n log(2) + log(m), m in [sqrt(1/2), sqrt(2)); log(1 + f) = f - f^2 / 2 + f^3 p(f). */
+ALWAYS_INLINE vf vlog(vf x)
+{
+    static const float p[] = {3.333333118e-01f,  -2.499999696e-01f, 2.000071575e-01f,
+                              -1.666780232e-01f, 1.424905765e-01f,  -1.242568733e-01f,
+                              1.168541992e-01f,  -1.147973385e-01f, 6.971611471e-02f};
+    const vm small = vgreater(vset(1.17549435e-38f), x); /* subnormals are scaled by 2^24 */
+    const vi bits = (vi)vselect(small, x * vset(16777216.0f), x);
+    /* The exponent of x / sqrt(1/2), so that m is on both sides of 1. */
+    const vi power = (bits - vset_int(0x3f3504f3)) >> 23;
+    const vf m = (vf)(bits - (power << 23));
+    const vf n = vto_float(power) - vselect(small, vset(24.0f), vset(0.0f));
+    const vf f = m - vset(1.0f), square = f * f;
+    const vf tail = vfma(n, vset(1.42860682e-6f), vfma(square, vset(-0.5f), vpolynomial(f, p, 9) * f * square));
+    const vf value = vfma(n, vset(0.693145752f), f + tail);
+    const vf infinity = vset(INFINITY), zero = vset(0.0f);
+    const vm is_outside = vmask_or(vgreater(zero, x), vis_nan(x));
+
+    return vselect(is_outside, vset(NAN),
+                   vselect(vgreater(x, zero), vselect(vgreater(infinity, x), value, infinity), -infinity));
+}
+
+/* log(1 + x): what rounding 1 + x lost is put back by the slope. */
+ALWAYS_INLINE vf vlog1p(vf x)
+{
+    const vf u = vset(1.0f) + x, lost = (x - (u - vset(1.0f))) / u;
+    const vm is_ordinary = vmask_and(vgreater(vset(3e38f), u), vgreater(u, vset(0.0f)));
+
+    return vlog(u) + vselect(is_ordinary, lost, vset(0.0f));
+}
+
+/* log(1 + e^x) */
+ALWAYS_INLINE vf vsoftplus(vf x)
+{
+    return vselect(vgreater(x, vset(0.0f)), x, vselect(vis_nan(x), x, vset(0.0f))) + vlog1p(vexp(-vabs(x)));
+}
+
+/* The sine of x + quarters * pi / 2. pi / 2 in four parts, of which three have 10 bits: n times each is exact as far
+ * out as `far`. Beyond it, where single elements are rare, each lane is computed in double. */
+ALWAYS_INLINE vf vsin(vf x, const int quarters)
+{
+    static const float sine[] = {-1.666666666e-01f, 8.333331875e-03f, -1.984008674e-04f, 2.724992580e-06f};
+    static const float cosine[] = {4.166666666e-02f, -1.388888767e-03f, 2.480060038e-05f, -2.730095920e-07f};
+    const vf far = vset(8192.0f), one = vset(1.0f), zero = vset(0.0f);
+    const vm is_far = vgreater(vabs(x), far), is_out = vmask_or(is_far, vis_nan(x));
+    const vf inside = vselect(is_out, zero, x);
+    const vf n = vround(inside * vset(0.636619772f));
+    const vf coarse = vfma(n, vset(-0x1.51p-22f), vfma(n, vset(-0x1.fbp-12f), vfma(n, vset(-0x1.92p+0f), inside)));
+    const vf r = vfma(n, vset(-0x1.0b4612p-34f), coarse), square = r * r;
+    const vi quadrant = vto_int(n) + vset_int(quarters);
+    const vf s = vfma(vpolynomial(square, sine, 4) * square, r, r);
+    const vf c = vfma(vpolynomial(square, cosine, 4), square * square, vfma(square, vset(-0.5f), one));
+    const vf value = vselect(vgreater(vto_float(quadrant & vset_int(1)), zero), c, s);
+    vf result = (vf)((vi)value ^ ((quadrant & vset_int(2)) << 30));
+
+    result = vselect(vis_nan(x), x, result);
+    if (vsum(vselect(is_far, one, zero)) > 0.0f)
+        for (int i = 0; i < LANES; i++)
+            if (fabsf(x[i]) > 8192.0f)
+                result[i] = (float)(quarters == 0 ? sin((double)x[i]) : cos((double)x[i]));
+    return result;
+}
+
 /* Small arguments: x + x^3 p(x^2), for |x| < 0.625; others: 1 - 2 / (e^2|x| + 1), with x's sign. */
 ALWAYS_INLINE vf vtanh(vf x)
 {
@@ -81,6 +161,31 @@ ALWAYS_INLINE vf vnormal(vf x, vf *density)
 
     *density = e;
     return vselect(vgreater(x, vset(0.0f)), vset(1.0f) - tail, tail);
+}
+
+/* The error function: x p(x^2) up to 1, 1 - 2 normal(-sqrt(2) |x|) beyond. */
+ALWAYS_INLINE vf verf(vf x)
+{
+    static const float p[] = {1.128379167e+00f, -3.761263847e-01f, 1.128378250e-01f, -2.686543073e-02f,
+                              5.221031808e-03f, -8.484080406e-04f, 1.126595903e-04f, -9.667044571e-06f};
+    const vf size = vabs(x), near = x * vpolynomial(x * x, p, 8);
+    vf density;
+    const vf far = vset(1.0f) - vset(2.0f) * vnormal(vmax(size * vset(-1.41421356f), vset(-14.0f)), &density);
+
+    return vselect(vgreater(size, vset(1.0f)), vcopy_sign(far, x), near);
+}
+
+/* Towards minus infinity; the sign of zero stays. Beyond 2^23 every float is whole. */
+ALWAYS_INLINE vf vfloor(vf x)
+{
+    const vf nearest = vround(x);
+
+    return vcopy_sign(vselect(vgreater(nearest, x), nearest - vset(1.0f), nearest), x);
+}
+
+ALWAYS_INLINE vf vtrunc(vf x)
+{
+    return vcopy_sign(vfloor(vabs(x)), x);
 }
 
 #endif

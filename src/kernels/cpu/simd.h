@@ -47,6 +47,10 @@ typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef float vf_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vi_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
+/* Doubles, half as many: for sums that must not lose what float32 would. */
+typedef double vd __attribute__((vector_size(LANES * 4)));
+typedef float vf_half __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
+
 ALWAYS_INLINE vf vload(const float *p)
 {
     return *(const vf_loose *)p;
@@ -93,6 +97,10 @@ ALWAYS_INLINE void vstore_n(float *p, vf v, int64_t n)
 {
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
 }
+ALWAYS_INLINE void vstore_int_n(int32_t *p, vi v, int64_t n)
+{
+    _mm512_mask_storeu_epi32(p, (__mmask16)((1u << n) - 1u), (__m512i)v);
+}
 ALWAYS_INLINE void vstore_bytes_n(uint8_t *p, vi v, int64_t n)
 {
     _mm512_mask_cvtepi32_storeu_epi8(p, (__mmask16)((1u << n) - 1u), (__m512i)v);
@@ -114,6 +122,14 @@ ALWAYS_INLINE vm vwins(vf a, vf b)
 ALWAYS_INLINE vm vmask_or(vm a, vm b)
 {
     return (vm)(a | b);
+}
+ALWAYS_INLINE vm vmask_and(vm a, vm b)
+{
+    return (vm)(a & b);
+}
+ALWAYS_INLINE vm vis_zero(vf a)
+{
+    return _mm512_cmp_ps_mask((__m512)a, _mm512_setzero_ps(), _CMP_EQ_OQ);
 }
 ALWAYS_INLINE vf vselect(vm m, vf yes, vf no)
 {
@@ -144,9 +160,14 @@ ALWAYS_INLINE vf vto_float(vi a)
 
 typedef vi vm;
 
+/* Written out: of `0 + x` compilers would keep the sum, and a register for the 0. */
 ALWAYS_INLINE vf vset(float x)
 {
-    return (vf){0} + x;
+#if LANES == 8
+    return (vf){x, x, x, x, x, x, x, x};
+#else
+    return (vf){x, x, x, x};
+#endif
 }
 ALWAYS_INLINE vi vset_int(int32_t x)
 {
@@ -167,6 +188,14 @@ ALWAYS_INLINE vm vwins(vf a, vf b)
 ALWAYS_INLINE vm vmask_or(vm a, vm b)
 {
     return a | b;
+}
+ALWAYS_INLINE vm vmask_and(vm a, vm b)
+{
+    return a & b;
+}
+ALWAYS_INLINE vm vis_zero(vf a)
+{
+    return (vm)(a == (vf){0});
 }
 ALWAYS_INLINE vi vselect_int(vm m, vi yes, vi no)
 {
@@ -193,13 +222,24 @@ ALWAYS_INLINE __m256i lane_mask(int64_t n)
 
     return (__m256i)(index < vset_int((int32_t)n));
 }
+/* Whole vectors apart: AMD's processors take twenty cycles and more for a store with a mask. */
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
-    return (vf)_mm256_maskload_ps(p, lane_mask(n));
+    return n == LANES ? vload(p) : (vf)_mm256_maskload_ps(p, lane_mask(n));
 }
 ALWAYS_INLINE void vstore_n(float *p, vf v, int64_t n)
 {
-    _mm256_maskstore_ps(p, lane_mask(n), (__m256)v);
+    if (n == LANES)
+        vstore(p, v);
+    else
+        _mm256_maskstore_ps(p, lane_mask(n), (__m256)v);
+}
+ALWAYS_INLINE void vstore_int_n(int32_t *p, vi v, int64_t n)
+{
+    if (n == LANES)
+        vstore_int(p, v);
+    else
+        _mm256_maskstore_epi32(p, lane_mask(n), (__m256i)v);
 }
 ALWAYS_INLINE vf vsqrt(vf a)
 {
@@ -242,6 +282,11 @@ ALWAYS_INLINE void vstore_n(float *p, vf v, int64_t n)
         vstore(p, v);
         return;
     }
+    for (int64_t i = 0; i < n; i++)
+        p[i] = v[i];
+}
+ALWAYS_INLINE void vstore_int_n(int32_t *p, vi v, int64_t n)
+{
     for (int64_t i = 0; i < n; i++)
         p[i] = v[i];
 }
@@ -332,6 +377,27 @@ ALWAYS_INLINE float vsum(vf v)
 #endif
 }
 
+/* LANES / 2 floats as doubles. */
+ALWAYS_INLINE vd vload_doubles(const float *p)
+{
+    return __builtin_convertvector(*(const vf_half *)p, vd);
+}
+
+ALWAYS_INLINE vd vset_double(double x)
+{
+    return (vd){0} + x;
+}
+
+ALWAYS_INLINE double vsum_doubles(vd v)
+{
+    double sum = v[0];
+
+    UNROLL
+    for (int i = 1; i < LANES / 2; i++)
+        sum += v[i];
+    return sum;
+}
+
 /* a[0] b[0] a[1] b[1] ... taken apart: even positions of the pair (a, b), then odd ones. */
 ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 {
@@ -345,6 +411,23 @@ ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
     *even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
     *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
 #endif
+}
+
+/* `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even places, so that they
+ * do not reach over the end for the last odd one. */
+ALWAYS_INLINE vf vload_apart(const float *row, int64_t at, int64_t end, const int64_t apart, int64_t live)
+{
+    const int64_t from = at - at % 2, left = end - from;
+    vf even, odd;
+
+    if (apart == 1)
+        return live == LANES ? vload(row + at) : vload_n(row + at, live);
+    if (left >= 2 * LANES)
+        vdeinterleave(vload(row + from), vload(row + from + LANES), &even, &odd);
+    else
+        vdeinterleave(vload_n(row + from, left < LANES ? left : LANES),
+                      left > LANES ? vload_n(row + from + LANES, left - LANES) : vset(0.0f), &even, &odd);
+    return at % 2 ? odd : even;
 }
 
 #endif

@@ -63,6 +63,58 @@ ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64
     if (j < cols)
         transpose_columns(from + j, from_stride, rows, cols - j, to + j * to_stride, to_stride, out);
 }
+#elif LANES == 8
+/* to[j][i] = from[i][j] for i < rows, j < cols, both up to 8; lanes rows..width-1 of each row of `to` get zeros. */
+ALWAYS_INLINE void transpose_eighths(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
+                                     int64_t to_stride, int64_t width)
+{
+    __m256 r[8], t[8];
+
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        r[i] = i < rows ? (__m256)(cols == 8 ? vload(from + i * from_stride) : vload_n(from + i * from_stride, cols))
+                        : _mm256_setzero_ps();
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        t[j] = _mm256_permute2f128_ps(r[j], r[j + 4], 0x20);
+        t[j + 4] = _mm256_permute2f128_ps(r[j], r[j + 4], 0x31);
+    }
+    UNROLL
+    for (int j = 0; j < 8; j++) {
+        if (j < cols && width == 8)
+            vstore(to + j * to_stride, (vf)t[j]);
+        else if (j < cols)
+            vstore_n(to + j * to_stride, (vf)t[j], width);
+    }
+}
+
+/* The same, of up to 16. */
+static void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
+                            int64_t to_stride, int64_t width)
+{
+    for (int64_t i = 0; i < width; i += 8) {
+        const int64_t left = rows - i < 0 ? 0 : rows - i < 8 ? rows - i : 8, wide = width - i < 8 ? width - i : 8;
+
+        for (int64_t j = 0; j < cols; j += 8)
+            if (left == 8 && cols - j >= 8)
+                transpose_eighths(from + i * from_stride + j, from_stride, 8, 8, to + j * to_stride + i, to_stride, 8);
+            else
+                transpose_eighths(from + i * from_stride + j, from_stride, left, cols - j < 8 ? cols - j : 8,
+                                  to + j * to_stride + i, to_stride, wide);
+    }
+}
 #else
 ALWAYS_INLINE void transpose_block(const float *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
                                    int64_t to_stride, int64_t width)

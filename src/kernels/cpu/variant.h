@@ -1,9 +1,9 @@
 /*
  * variant.h: the fast kernels as compiled for each instruction set, and how one is chosen.
  *
- * A kernel has two halves. Its *shape* (a function in this folder's .c files, free of any instruction set) says whether
- * a request fits, how many parts it has and how much scratch it needs. Its *body* (the *_body.h files) computes; it is
- * compiled once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so a
+ * A kernel has two halves. Its *shape* (a function of its family's fast.c, free of any instruction set) says whether a
+ * request fits, how many parts it has and how much scratch it needs. Its *body* (fast_body.h) computes; it is compiled
+ * once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so a
  * kernel needs no state.
  */
 #ifndef BGI_CPU_VARIANT_H
@@ -13,12 +13,17 @@
 #include "core/narrow.h"
 #include "kernels/kernels.h"
 
+/* A kernel's shape: false declines. `kernel` comes with name and functions filled, one part of each kind and no
+ * scratch. */
+typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+
 typedef struct bgi_cpu_routine {
     const char *name;
+    bgi_cpu_shape shape; /* NULL, as all else: the kernel has no fast body */
     void (*prepare)(const bg_kernel_call *call);
-    bg_kernel_function run; /* NULL: not written for this instruction set */
-    void (*finish)(const bg_kernel_call *call);
+    bg_kernel_function run;
     bg_kernel_function combine;
+    void (*finish)(const bg_kernel_call *call);
 } bgi_cpu_routine;
 
 typedef struct bgi_cpu_variant {
@@ -28,67 +33,14 @@ typedef struct bgi_cpu_variant {
 
 extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_portable;
 
-/* A kernel's shape: false declines. `kernel` comes with name and functions filled, one part of each kind and no
- * scratch. */
-typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-
-/* As the table's choices, for a given instruction set (which the processor must have). */
+/* Fills `out` when the request is of its kernel's class for this instruction set, which the processor must have; else
+ * leaves it alone and returns false. */
 bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *out);
 
-bool bgi_cpu_shape_softmax(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_log_softmax(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_log_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_layer_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_layer_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_norm_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_sharded_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_norm_gradient_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_sharded_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_logit_maximum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_logit_sums(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_sharded_cross_entropy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_reduce(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_copy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_transpose(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_broadcast(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_add_n(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_embedding(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_embedding_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_dropout(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_attention(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_attention_cached(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_attention_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_max_pool2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_max_pool2d_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_conv2d_pool(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_conv2d_pool_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_conv2d_pool_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_linear(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_fused_product(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_unary(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_unary_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_binary(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_scale(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_cast(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_standardise(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_cross_entropy(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_cross_entropy_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_correct_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_accumulate(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_square_sum(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_range_count(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_sgd_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_adam_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_rmsprop_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_lamb_moments(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
-bool bgi_cpu_shape_lamb_update(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+#define BGI_KERNEL(ID, name, attributes_bytes)
+#define BGI_FAST_KERNEL(ID, name, attributes_bytes, ...)                                                               \
+    bool bgi_cpu_shape_##name(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
+#include "kernels/kernels.def"
 
 enum { BGI_CPU_MOST_PARTS = 64 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* In double, or as one operation of float32 arithmetic gives it. GCC 12 leaves out conversions to float and back where
- * it makes vectors of neighbouring ones (-O3 -fno-math-errno); not those of a volatile. */
+ * it makes vectors of neighboring ones (-O3 -fno-math-errno); not those of a volatile. */
 static inline double bgi_rounded(bool in_double, double value)
 {
     const volatile float narrow = (float)value;
@@ -35,9 +35,28 @@ static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
         return ((const int32_t *)data)[index];
     case BG_UINT8:
         return ((const uint8_t *)data)[index];
+    case BG_INT64: /* exact up to 2^53 in size; kernels that need all bits use bgi_load_integer */
+        return (double)((const int64_t *)data)[index];
     default:
         return NAN;
     }
+}
+
+/* An element of int32, int64 or uint8. */
+static inline int64_t bgi_load_integer(bg_dtype dtype, const void *data, int64_t index)
+{
+    return dtype == BG_INT64   ? ((const int64_t *)data)[index]
+           : dtype == BG_INT32 ? ((const int32_t *)data)[index]
+                               : ((const uint8_t *)data)[index];
+}
+
+/* To int32 or int64: the low bits, so that sums wrap around. */
+static inline void bgi_store_bits(bg_dtype dtype, void *data, int64_t index, uint64_t bits)
+{
+    if (dtype == BG_INT64)
+        ((uint64_t *)data)[index] = bits;
+    else
+        ((uint32_t *)data)[index] = (uint32_t)bits;
 }
 
 /* Integers truncate and saturate. Floats of 16 bits round through float32. */
@@ -59,6 +78,12 @@ static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double v
                                    : value <= -2147483648.0 ? INT32_MIN
                                    : value != value         ? 0
                                                             : (int32_t)value;
+        break;
+    case BG_INT64:
+        ((int64_t *)data)[index] = value >= 9223372036854775808.0    ? INT64_MAX
+                                   : value <= -9223372036854775808.0 ? INT64_MIN
+                                   : value != value                  ? 0
+                                                                     : (int64_t)value;
         break;
     case BG_UINT8:
         ((uint8_t *)data)[index] = value >= 255.0 ? 255 : value > 0.0 ? (uint8_t)value : 0;

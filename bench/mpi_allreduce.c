@@ -1,0 +1,186 @@
+/*
+ * mpi_allreduce.c: what a sum over ranks takes, beside MPI_Allreduce of the same bytes: one device a rank, float32,
+ * each size in turns with both. Ours sums in the order of the ranks, so that bits do not depend on timing; MPI is free
+ * to sum in any.
+ *
+ *     mpirun -n 2 build/bench/mpi_allreduce.openmpi [LARGEST_KB]
+ */
+#include <brigade/mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "transport/ranks.h"
+
+enum { MOST_RANKS = 4096, TURNS = 5, LARGEST_KB = 256 << 10 };
+static const double LEAST_SECONDS = 0.05; /* of a turn */
+
+typedef struct bench {
+    bgi_transport *transport;
+    uint32_t rank, rank_count;
+    float *data;
+    size_t count;
+} bench;
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status == BG_OK)
+        return;
+    fprintf(stderr, "%s\n", error->message);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* ---- a transport between devices that have nothing else to say ---- */
+
+static void raise_counter(void *user, bgi_counter *counter, uint64_t value, uint32_t device)
+{
+    (void)user, (void)device;
+    atomic_store(&counter->value, value);
+}
+
+static void changed(void *user)
+{
+    (void)user;
+}
+
+static void told(void *user, uint32_t to, const bgi_note *note)
+{
+    (void)user, (void)to, (void)note;
+}
+
+static void lost(void *user, bg_status status, const char *why)
+{
+    (void)user, (void)status;
+    fprintf(stderr, "%s\n", why);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static bgi_transport *open_transport(const bgi_ranks *ranks)
+{
+    static uint32_t members[MOST_RANKS];
+    static bgi_device *devices[MOST_RANKS];
+    static bgi_group group;
+    bgi_transport_setup setup = {.device_count = ranks->carrier->rank_count,
+                                 .group_count = 1,
+                                 .ranks = ranks,
+                                 .devices = devices,
+                                 .groups = &group,
+                                 .events = {.raise = raise_counter, .changed = changed, .told = told, .lost = lost}};
+    bgi_transport *transport = NULL;
+    bg_error error = {0};
+
+    for (uint32_t i = 0; i < setup.device_count; i++)
+        members[i] = i;
+    group = (bgi_group){.size = setup.device_count, .members = members};
+    require(bgi_transport_ranks.create(&setup, &transport, &error), &error);
+    return transport;
+}
+
+/* ---- sums ---- */
+
+static void wait_for(const bench *b, bgi_wait wait)
+{
+    while (atomic_load(&wait.counter->value) < wait.target)
+        b->transport->type->progress(b->transport);
+}
+
+static void sum_ours(const bench *b)
+{
+    const bgi_exchange exchange = {.pattern = {.kind = BGI_PATTERN_SUM, .size = b->rank_count, .count = b->count},
+                                   .dtype = BG_FLOAT32,
+                                   .function = BG_REDUCE_SUM,
+                                   .from = b->data,
+                                   .to = b->data};
+
+    wait_for(b, b->transport->type->offer(b->transport, 0, b->rank, &exchange, 1));
+    bgi_exchange_run(b->transport, 0, b->rank, &exchange, 1);
+    wait_for(b, b->transport->type->deliver(b->transport, 0, b->rank));
+}
+
+static void sum_theirs(const bench *b)
+{
+    MPI_Allreduce(MPI_IN_PLACE, b->data, (int)b->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Both must be right before they are timed. */
+static void check(const bench *b, void (*sum)(const bench *b), const char *who)
+{
+    const float expected = (float)b->rank_count * (float)(b->rank_count + 1) / 2.0F;
+
+    for (size_t i = 0; i < b->count; i++)
+        b->data[i] = (float)(b->rank + 1) * (float)(i % 7 + 1);
+    sum(b);
+    for (size_t i = 0; i < b->count; i++)
+        if (b->data[i] != expected * (float)(i % 7 + 1)) {
+            fprintf(stderr, "%s: element %zu of %zu is %g\n", who, i, b->count, (double)b->data[i]);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    memset(b->data, 0, b->count * sizeof *b->data); /* sums of zeros stay small */
+}
+
+/* Seconds of one sum, of the slowest rank. */
+static double time_turn(const bench *b, void (*sum)(const bench *b), int times)
+{
+    double seconds;
+    uint64_t start_ns;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    start_ns = bgi_clock_ns();
+    for (int i = 0; i < times; i++)
+        sum(b);
+    seconds = (double)(bgi_clock_ns() - start_ns) * 1e-9 / times;
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return seconds;
+}
+
+static void compare(const bench *b)
+{
+    double ours = 1e9, theirs = 1e9, once;
+    int times;
+
+    check(b, sum_ours, "Brigade");
+    check(b, sum_theirs, "MPI_Allreduce");
+    once = time_turn(b, sum_ours, 3);
+    times = once * 3 < LEAST_SECONDS ? (int)(LEAST_SECONDS / once) : 3;
+    for (int turn = 0; turn < TURNS; turn++) {
+        const double a = time_turn(b, sum_ours, times), m = time_turn(b, sum_theirs, times);
+        ours = a < ours ? a : ours;
+        theirs = m < theirs ? m : theirs;
+    }
+    if (b->rank == 0)
+        printf("%9zu kB %12.1f us %12.1f us %8.2f\n", b->count * sizeof *b->data >> 10, ours * 1e6, theirs * 1e6,
+               theirs / ours);
+}
+
+int main(int argc, char **argv)
+{
+    const size_t largest = (argc > 1 ? strtoull(argv[1], NULL, 10) : LARGEST_KB) << 10;
+    bg_transport *carrier = NULL;
+    static uint32_t owners[MOST_RANKS];
+    bgi_ranks ranks = {.owners = owners, .wait_limit_s = 60.0};
+    bench b = {0};
+    bg_error error = {0};
+
+    require(bg_transport_mpi_begin(&carrier, &error), &error);
+    if (carrier->rank_count > MOST_RANKS || largest < 1024)
+        return 2;
+    for (uint32_t i = 0; i < carrier->rank_count; i++)
+        owners[i] = i;
+    ranks.carrier = carrier;
+    b = (bench){open_transport(&ranks), carrier->rank, carrier->rank_count, malloc(largest), 0};
+    if (b.data == NULL)
+        return 1;
+    if (b.rank == 0)
+        printf("%s, %u ranks; the least of %d turns\n%12s %15s %15s %8s\n", carrier->name, b.rank_count, TURNS, "size",
+               "Brigade", "MPI_Allreduce", "ratio");
+    for (size_t bytes = 1024; bytes <= largest; bytes *= 4) {
+        b.count = bytes / sizeof *b.data;
+        compare(&b);
+    }
+    free(b.data);
+    b.transport->type->destroy(b.transport);
+    bg_transport_mpi_end(carrier, 0);
+    return 0;
+}

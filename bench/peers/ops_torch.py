@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""PyTorch's half of bench/ops.sh: forward and backward of single ops.
+
+Reads lines `THREADS MILLISECONDS op dim...` as `build/bench/ops --list` prints them, writes the microseconds of the best
+of as many runs as fit in that time; `-` for what PyTorch does not have. Gradients come from torch.autograd.grad with a
+given gradient of the result, so that nothing is added up or reset beside the op.
+"""
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def with_gradient(op, *inputs):
+    """One run: `op` of the inputs, then the gradients of those that want one."""
+    wanted = [x for x in inputs if x.requires_grad]
+    dy = torch.randn_like(op(*inputs))
+
+    def run():
+        torch.autograd.grad(op(*inputs), wanted, dy)
+
+    return run
+
+
+def conv(n, c, h, w, o, k, s, p, g):
+    x = torch.randn(n, c, h, w, requires_grad=c != 3)
+    return with_gradient(lambda x, w: F.conv2d(x, w, None, s, p, 1, g), x, leaf(o, c // g, k, k))
+
+
+def conv_transpose(n, c, h, w, o, k, s, p, g):
+    return with_gradient(lambda x, w: F.conv_transpose2d(x, w, None, s, p, 0, g), leaf(n, c, h, w), leaf(c, o // g, k, k))
+
+
+def interpolate(n, c, h, w, oh, ow, mode, *_):
+    mode = ("nearest", "bilinear", "bicubic", "area")[mode]
+    return with_gradient(lambda x: F.interpolate(x, (oh, ow), mode=mode), leaf(n, c, h, w))
+
+
+def batch_norm(n, c, h, w, *_):
+    mean, variance = torch.zeros(c), torch.ones(c)
+    return with_gradient(lambda x, a, b: F.batch_norm(x, mean, variance, a, b, True, 0.1, 1e-5), leaf(n, c, h, w), leaf(c), leaf(c))
+
+
+def cross_entropy(rows, classes, *_):
+    labels = torch.randint(0, classes, (rows,))
+    return with_gradient(lambda x: F.cross_entropy(x, labels), leaf(rows, classes))
+
+
+def smooth_loss(rows, classes, *_):
+    labels = torch.randint(0, classes, (rows,))
+    return with_gradient(lambda x: F.cross_entropy(x, labels, label_smoothing=0.1), leaf(rows, classes))
+
+
+def nll_loss(rows, classes, *_):
+    labels = torch.randint(0, classes, (rows,))
+    return with_gradient(lambda x: F.nll_loss(x, labels), leaf(rows, classes))
+
+
+def embedding(rows, columns, ids, *_):
+    ids = torch.randint(0, rows, (ids,))
+    return with_gradient(lambda table: F.embedding(ids, table), leaf(rows, columns))
+
+
+def transpose(a, b, c, first, d, *_):
+    dims = (1, 0, 2, 3) if first == 0 else (0, 2, 1, 3)
+    back = torch.randn(a, b, c, d).permute(dims).contiguous()
+    x = torch.randn(a, b, c, d)
+
+    def run():  # the gradient is the same move; autograd would leave it a view
+        x.permute(dims).contiguous()
+        back.permute(dims).contiguous()
+
+    return run
+
+
+def attention(n, length, heads, width, *_):
+    mask = torch.ones(length, length, dtype=torch.bool).triu(1)
+
+    def op(qkv):
+        q, k, v = (t.view(n, length, heads, width).transpose(1, 2) for t in qkv.split(heads * width, 2))
+        scores = (q @ k.transpose(2, 3) * 0.125).masked_fill(mask, float("-inf"))
+        return (scores.softmax(3) @ v).transpose(1, 2).reshape(n, length, heads * width)
+
+    return with_gradient(op, leaf(n, length, 3 * heads * width))
+
+
+def dot_product_attention(n, queries, keys, heads, key_heads, width, kind, *_):
+    bias = torch.randn(1, heads, queries, keys, requires_grad=True)
+    away = torch.arange(queries).unsqueeze(1) - torch.arange(keys)
+    unseen = {1: (torch.arange(keys) >= keys - 4 * torch.arange(n).unsqueeze(1)).view(n, 1, 1, keys), 3: away < 0,
+              4: (away < 0) | (away >= 64)}.get(kind)
+
+    def op(q, k, v, *biases):
+        q = q.view(n, queries, heads, width).transpose(1, 2)
+        k, v = (t.view(n, keys, key_heads, width).transpose(1, 2) for t in (k, v))
+        if heads != key_heads:
+            k, v = (t.repeat_interleave(heads // key_heads, 1) for t in (k, v))
+        scores = q @ k.transpose(2, 3) * 0.125
+        if biases:
+            scores = scores + biases[0]
+        if unseen is not None:
+            scores = scores.masked_fill(unseen, float("-inf"))
+        return (scores.softmax(3) @ v).transpose(1, 2).reshape(n, queries, heads * width)
+
+    return with_gradient(op, leaf(n, queries, heads * width), leaf(n, keys, key_heads * width), leaf(n, keys, key_heads * width),
+                         *([bias] if kind == 2 else []))
+
+
+def rotary(n, length, heads, width, *_):
+    angles = torch.arange(length).unsqueeze(1) * 10000.0 ** (-torch.arange(0, width, 2) / width)
+    cosine, sine = (torch.cat((t, t), 1).view(length, 1, width) for t in (angles.cos(), angles.sin()))
+
+    def op(x):
+        x = x.view(n, length, heads, width)
+        a, b = x.chunk(2, -1)
+        return (x * cosine + torch.cat((-b, a), -1) * sine).view(n, length, heads * width)
+
+    return with_gradient(op, leaf(n, length, heads * width))
+
+
+def recurrent(kind, steps, samples, features, width, *_):
+    module = kind(features, width)
+    return with_gradient(lambda x, *weights: module(x)[0], leaf(steps, samples, features), *module.parameters())
+
+
+def total(a, b, c, *_):
+    x, dy, dx = torch.randn(a, b, c), torch.randn(a, 1, c), torch.empty(a, b, c)
+
+    def run():  # the gradient is written out, as ours; autograd would leave it a view
+        x.sum(1, keepdim=True)
+        dx.copy_(dy.expand(a, b, c))
+
+    return run
+
+
+def update(make, count):
+    weights = leaf(count)
+    weights.grad = torch.randn(count)
+    return make([weights]).step
+
+
+OPS = {
+    "avg_pool": lambda n, c, h, w, k, s, p, *_: with_gradient(lambda x: F.avg_pool2d(x, k, s, p), leaf(n, c, h, w)),
+    "max_pool": lambda n, c, h, w, k, s, p, *_: with_gradient(lambda x: F.max_pool2d(x, k, s, p), leaf(n, c, h, w)),
+    "batch_norm": batch_norm,
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "interpolate": interpolate,
+    "smooth_loss": smooth_loss,
+    "nll_loss": nll_loss,
+    "relu": lambda n, *_: with_gradient(F.relu, leaf(n)),
+    "gelu": lambda n, *_: with_gradient(F.gelu, leaf(n)),
+    "tanh": lambda n, *_: with_gradient(torch.tanh, leaf(n)),
+    "sigmoid": lambda n, *_: with_gradient(torch.sigmoid, leaf(n)),
+    "exp": lambda n, *_: with_gradient(torch.exp, leaf(n)),
+    "add": lambda n, *_: with_gradient(torch.add, leaf(n), leaf(n)),
+    "mul": lambda n, *_: with_gradient(torch.mul, leaf(n), leaf(n)),
+    "maximum": lambda n, *_: with_gradient(torch.maximum, leaf(n), leaf(n)),
+    "dropout": lambda n, *_: with_gradient(lambda x: F.dropout(x, 0.1), leaf(n)),
+    "bias": lambda r, c, *_: with_gradient(torch.add, leaf(r, c), leaf(c)),
+    "layer_norm": lambda r, c, *_: with_gradient(lambda x, a, b: F.layer_norm(x, (c,), a, b), leaf(r, c), leaf(c), leaf(c)),
+    "softmax": lambda r, c, *_: with_gradient(lambda x: F.softmax(x, 1), leaf(r, c)),
+    "log_softmax": lambda r, c, *_: with_gradient(lambda x: F.log_softmax(x, 1), leaf(r, c)),
+    "cross_entropy": cross_entropy,
+    "sum": total,
+    "mean": lambda a, b, c, *_: with_gradient(lambda x: x.mean(1, keepdim=True), leaf(a, b, c)),
+    "max": lambda a, b, c, *_: with_gradient(lambda x: x.max(1, keepdim=True)[0], leaf(a, b, c)),
+    "transpose": transpose,
+    "embedding": embedding,
+    "linear": lambda r, i, o, *_: with_gradient(F.linear, leaf(r, i), leaf(o, i), leaf(o)),
+    "matmul": lambda b, m, k, n, *_: with_gradient(torch.matmul, leaf(b, m, k), leaf(b, k, n)),
+    "attention": attention,
+    "dot_product_attention": dot_product_attention,
+    "rotary": rotary,
+    "lstm": lambda *dims: recurrent(torch.nn.LSTM, *dims),
+    "gru": lambda *dims: recurrent(torch.nn.GRU, *dims),
+    "adamw": lambda n, *_: update(lambda w: torch.optim.AdamW(w, lr=1e-3), n),
+    "sgd": lambda n, *_: update(lambda w: torch.optim.SGD(w, lr=1e-3, momentum=0.9), n),
+}
+
+
+def best(run, milliseconds):
+    for _ in range(2):
+        run()
+    end, least = time.perf_counter() + milliseconds * 1e-3, float("inf")
+    while True:
+        start = time.perf_counter()
+        run()
+        now = time.perf_counter()
+        least = min(least, now - start)
+        if now > end:
+            return least * 1e6
+
+
+def main():
+    torch.manual_seed(0)
+    made = {}
+    for line in sys.stdin:
+        threads, milliseconds, op, *dims = line.split()
+        torch.set_num_threads(int(threads))
+        key = (op, *dims)
+        if key not in made:
+            made.clear()  # one case at a time in memory
+            made[key] = OPS[op](*(int(d) for d in dims)) if op in OPS else None
+        print("-" if made[key] is None else f"{best(made[key], float(milliseconds)):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

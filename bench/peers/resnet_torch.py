@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""bench/resnet.c's networks in PyTorch, for bench/resnet.sh: a line `step SECONDS` for each step.
+
+usage: resnet_torch.py DEPTH BATCH THREADS STEPS training|inference
+"""
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+depth, batch, threads, steps = (int(a) for a in sys.argv[1:5])
+trains = sys.argv[5] == "training"
+torch.set_num_threads(threads)
+torch.manual_seed(1)
+
+
+class Conv(nn.Module):
+    def __init__(self, channels, out, window, stride):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, out, window, stride, window // 2, bias=False)
+        self.norm = nn.BatchNorm2d(out)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+class Block(nn.Module):
+    def __init__(self, channels, out, stride):
+        super().__init__()
+        self.conv1, self.conv2 = Conv(channels, out, 3, stride), Conv(out, out, 3, 1)
+        self.shortcut = Conv(channels, out, 1, stride) if channels != out else nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.conv2(F.relu(self.conv1(x))) + self.shortcut(x))
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        first, stages, blocks = (16, 3, 1) if depth == 8 else (64, 4, 2)
+        self.stem = Conv(3, first, 3, 1)
+        widths = [first * 2**stage for stage in range(stages)]
+        self.blocks = nn.Sequential(*(
+            Block(width // 2 if stage > 0 and block == 0 else width, width, 2 if stage > 0 and block == 0 else 1)
+            for stage, width in enumerate(widths) for block in range(blocks)))
+        self.out = nn.Linear(widths[-1], 10)
+
+    def forward(self, x):
+        x = self.blocks(F.relu(self.stem(x)))
+        return self.out(torch.flatten(F.avg_pool2d(x, x.shape[2]), 1))
+
+
+model = Network()
+images, labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+if trains:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+else:
+    model.eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+for step in range(-2, steps):  # two do not count
+    begin = time.perf_counter()
+    if trains:
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    else:
+        model(images)
+    if step >= 0:
+        print(f"step {time.perf_counter() - begin:.6f}", flush=True)

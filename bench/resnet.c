@@ -1,0 +1,200 @@
+/*
+ * resnet.c: how fast residual networks train and infer on images of 32 x 32: images/s of whole steps, best and median
+ * of several, and with --profile the processor time of each kernel by the shape it makes. float32, batch norm, SGD with
+ * momentum; the images are in memory.
+ *
+ * usage: resnet [--depth 8|18] [--batch N] [--cores N] [--steps N] [--inference] [--profile] [--times]
+ *
+ * Depth 8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). Depth 18: 64, 128, 256 and 512 channels,
+ * two blocks each. --times prints a line `step SECONDS` for each step.
+ */
+#include <brigade.h>
+
+#include "profile.h"
+
+typedef struct setting {
+    long depth, batch, cores, steps, infers, profiles, lists;
+} setting;
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status == BG_OK)
+        return;
+    fprintf(stderr, "resnet: %s\n", error->message);
+    exit(1);
+}
+
+static double read_clock_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* ---- the network ---- */
+
+static bg_value add_conv(bg_graph *graph, const char *block, const char *name, bg_value x, int64_t channels,
+                         int64_t window, int64_t stride)
+{
+    bg_conv2d_options options = bg_conv2d_defaults();
+    char full[64];
+
+    options.stride[0] = options.stride[1] = stride;
+    options.padding[0] = options.padding[1] = window / 2;
+    snprintf(full, sizeof full, "%s.%s", block, name);
+    x = bg_conv2d_layer(graph, full, x, channels, window, window, false, &options);
+    snprintf(full, sizeof full, "%s.%s.norm", block, name);
+    return bg_batch_norm_layer(graph, full, x, 0.1, 1e-5);
+}
+
+static bg_value add_block(bg_graph *graph, int number, bg_value x, int64_t channels, int64_t stride, bool is_wider)
+{
+    char block[32];
+    bg_value y;
+
+    snprintf(block, sizeof block, "block%d", number);
+    y = bg_relu(graph, add_conv(graph, block, "conv1", x, channels, 3, stride));
+    y = add_conv(graph, block, "conv2", y, channels, 3, 1);
+    return bg_relu(graph, bg_add(graph, y, is_wider ? add_conv(graph, block, "shortcut", x, channels, 1, stride) : x));
+}
+
+/* Returns the loss; of an inference the logits. */
+static bg_value build(bg_graph *graph, const setting *s)
+{
+    const bool is_small = s->depth == 8;
+    const bg_type image = bg_tensor4(BG_FLOAT32, s->batch, 3, 32, 32), label = bg_vector(BG_INT32, s->batch);
+    const int64_t first = is_small ? 16 : 64, last_size = is_small ? 8 : 4;
+    const bg_pool2d_options whole = bg_pool2d_defaults(last_size);
+    const int blocks = is_small ? 1 : 2, stages = is_small ? 3 : 4;
+    bg_value x = bg_graph_input(graph, "images", &image), loss;
+    int64_t channels = first;
+
+    x = bg_relu(graph, add_conv(graph, "stem", "conv", x, first, 3, 1));
+    for (int stage = 0; stage < stages; stage++, channels *= 2)
+        for (int block = 0; block < blocks; block++)
+            x = add_block(graph, stage * blocks + block + 1, x, channels, stage > 0 && block == 0 ? 2 : 1,
+                          stage > 0 && block == 0);
+    x = bg_linear_layer(graph, "out", bg_flatten(graph, NULL, bg_avg_pool2d(graph, "pool", x, &whole)), 10, true);
+    if (s->infers) {
+        bg_graph_output(graph, "logits", x);
+        return x;
+    }
+    loss = bg_cross_entropy(graph, "loss", x, bg_graph_input(graph, "labels", &label), BG_LOSS_MEAN, -100);
+    bg_graph_output(graph, "loss", loss);
+    return loss;
+}
+
+/* ---- the run ---- */
+
+static bg_plan *make_plan(const setting *s)
+{
+    bg_options options = bg_options_defaults();
+    bg_optimizer optimizer = bg_sgd(0.05);
+    bg_error error = {0};
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_value loss;
+
+    optimizer.momentum = 0.9;
+    optimizer.weight_decay = 5e-4;
+    require(bg_graph_create(&graph, &error), &error);
+    loss = build(graph, s);
+    require(bg_graph_check(graph, &error), &error);
+    options.execution.cores = (uint32_t)s->cores;
+    options.numerics.initialize_missing = true;
+    if (s->infers)
+        require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
+    else
+        require(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), &error);
+    bg_graph_destroy(graph);
+    return plan;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+static void run(const setting *s)
+{
+    const size_t pixels = (size_t)s->batch * 3 * 32 * 32;
+    float *images = malloc(pixels * sizeof *images), *out = calloc((size_t)s->batch * 10, sizeof *out);
+    int32_t *labels = malloc((size_t)s->batch * sizeof *labels);
+    double *times = calloc((size_t)s->steps, sizeof *times);
+    bg_plan *plan = make_plan(s);
+    profile all = {NULL, 0};
+    bg_session *session = NULL;
+    bg_error error = {0};
+    const void *inputs[2] = {0};
+    uint32_t at;
+
+    if (images == NULL || out == NULL || labels == NULL || times == NULL)
+        exit(1);
+    for (size_t i = 0; i < pixels; i++)
+        images[i] = (float)(i * 2654435761u % 2003u) / 1001.0f - 1.0f;
+    for (long i = 0; i < s->batch; i++)
+        labels[i] = (int32_t)(i * 7 % 10);
+    if (s->profiles)
+        all = time_plan(plan);
+    require(bg_session_create(plan, NULL, &session, &error), &error);
+    inputs[bg_session_find_input(session, "images")] = images;
+    if ((at = bg_session_find_input(session, "labels")) != UINT32_MAX)
+        inputs[at] = labels;
+    for (long step = -2; step < s->steps; step++) {
+        const double begin_s = read_clock_s();
+
+        require(bg_session_run(session, inputs, (void *[]){out}, &error), &error);
+        if (step >= 0)
+            times[step] = read_clock_s() - begin_s;
+        for (size_t i = 0; step < 0 && i < all.count; i++)
+            all.rows[i].ns = 0;
+    }
+    for (long step = 0; s->lists && step < s->steps; step++)
+        printf("step %.6f\n", times[step]);
+    qsort(times, (size_t)s->steps, sizeof *times, compare_times);
+    printf("ResNet-%ld %s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n", s->depth,
+           s->infers ? "inference" : "training", s->batch, s->cores, (double)s->batch / times[0],
+           (double)s->batch / times[s->steps / 2]);
+    if (s->profiles)
+        print_profile(&all, s->steps);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    free(all.rows), free(images), free(out), free(labels), free(times);
+}
+
+static void refuse(const char *option, const char *why)
+{
+    fprintf(stderr, "resnet: %s %s; the file's head lists the options\n", option, why);
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    setting s = {.depth = 8, .batch = 64, .cores = 2, .steps = 10};
+    const struct {
+        const char *name;
+        long *value;
+        bool is_switch;
+    } known[] = {{"--depth", &s.depth, false}, {"--batch", &s.batch, false},     {"--cores", &s.cores, false},
+                 {"--steps", &s.steps, false}, {"--inference", &s.infers, true}, {"--profile", &s.profiles, true},
+                 {"--times", &s.lists, true}};
+
+    for (int i = 1; i < argc; i++) {
+        size_t k = 0;
+
+        while (k < sizeof known / sizeof known[0] && strcmp(argv[i], known[k].name) != 0)
+            k++;
+        if (k == sizeof known / sizeof known[0])
+            refuse(argv[i], "is not known");
+        if (!known[k].is_switch && i + 1 == argc)
+            refuse(argv[i], "lacks its value");
+        *known[k].value = known[k].is_switch ? 1 : atol(argv[++i]);
+    }
+    if ((s.depth != 8 && s.depth != 18) || s.batch < 1 || s.steps < 1)
+        refuse("--depth, --batch, --steps", "must be 8 or 18, and at least 1");
+    run(&s);
+    return 0;
+}

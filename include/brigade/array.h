@@ -1,0 +1,29 @@
+/*
+ * array.h: a value in memory of its own.
+ */
+#ifndef BRIGADE_ARRAY_H
+#define BRIGADE_ARRAY_H
+
+#include <brigade/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A dense row-major value in memory of its own. All-zero is valid and empty. */
+typedef struct bg_array {
+    bg_type type;
+    void *data; /* malloc'ed */
+} bg_array;
+
+/* Zeroed memory for `type`. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
+BG_API bg_status bg_array_init(bg_array *array, const bg_type *type, bg_error *error);
+
+/* Frees and zeroes. */
+BG_API void bg_array_clear(bg_array *array);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * core.h: the core of the library, which needs the C library, its mathematics and threads, and nothing else
+ * (`make MINIMAL=1`): describe a network, plan how it runs, run it. Everything else is built on these headers.
+ */
+#ifndef BRIGADE_CORE_H
+#define BRIGADE_CORE_H
+
+#include <brigade/array.h>
+#include <brigade/base.h>
+#include <brigade/feed.h>
+#include <brigade/graph.h>
+#include <brigade/kernel.h>
+#include <brigade/loop.h>
+#include <brigade/mesh.h>
+#include <brigade/nn.h>
+#include <brigade/ops.h>
+#include <brigade/options.h>
+#include <brigade/plan.h>
+#include <brigade/plan_view.h>
+#include <brigade/random.h>
+#include <brigade/rate.h>
+#include <brigade/schedule.h>
+#include <brigade/session.h>
+
+#endif

@@ -1,0 +1,210 @@
+/*
+ * onnx.h: models that other frameworks have exported, in the ONNX format, as graphs with their weights; and graphs as
+ * ONNX files.
+ *
+ *     bg_onnx_open("model.onnx", &onnx, &error);           // reads and checks the file: inputs, symbols, nodes
+ *     options = bg_onnx_defaults();
+ *     options.batch_size = 32;                             // symbolic dimensions get their sizes
+ *     bg_onnx_build(onnx, &options, graph, &error);        // adds the model to a graph
+ *     logits = bg_onnx_contents_of(onnx)->outputs[0].value; // a loss, or bg_graph_output, goes on from there
+ *     bg_onnx_set_weights(onnx, weights, &error);          // first values, for bg_session_create
+ *
+ * Opsets 6 to 21 are read. What the library cannot express is refused before anything runs, all of it at once: every
+ * node with its reason. Nothing in a hostile file is believed.
+ *
+ * Names. Inputs, outputs and weights keep the file's names. Blocks are the scopes of the nodes' names: the node
+ * "/layer1/0/conv1/Conv" is of block "layer1/0/conv1", one without a scope of the block "main"; where a scope comes
+ * again after others, ".2", ".3" follow. So stages can be cut as in any other graph.
+ *
+ * Weights. A float initializer is a parameter, but for the running statistics of batch norms, which are buffers, and
+ * for these, which are constants: those of no dimension that only take part in elementwise arithmetic (in files of
+ * PyTorch only those whose names begin with "onnx::": others were parameters of a module), and those that only say a
+ * shape, a scale, a bound or another number that the graph is built from. Values of Constant nodes are constants.
+ * Buffers of PyTorch's modules (a table of positions, say) cannot be told from parameters in a file: freeze them. An
+ * initializer that several nodes use is one parameter. A matrix keeps the file's layout.
+ *
+ * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64
+ * (uint64 above 2^63 - 1 is refused): inputs are given, and outputs come, in these. bg_onnx_port.element is the file's.
+ *
+ * Threads: one thread at a time uses a bg_onnx.
+ */
+#ifndef BRIGADE_ONNX_H
+#define BRIGADE_ONNX_H
+
+#include <brigade/graph.h>
+#include <brigade/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A file that was read, and the graph that was built from it last. */
+typedef struct bg_onnx bg_onnx;
+
+/* ---- what is in a file ---- */
+
+typedef struct bg_onnx_dim {
+    int64_t size;       /* at least 0; -1: not fixed by the file */
+    const char *symbol; /* "batch", where the size is -1 and has a name; else NULL */
+} bg_onnx_dim;
+
+/* An input or an output of the model. */
+typedef struct bg_onnx_port {
+    const char *name;
+    const char *element; /* the file's name of the element type: "float", "int64", "bool", ...; "" when it says none */
+    bg_dtype dtype;      /* in which the graph holds it; BG_DTYPE_NONE: none can (strings) */
+    bool has_shape;      /* false: the file says nothing of the dimensions (rank 0, dims NULL) */
+    uint32_t rank;
+    const bg_onnx_dim *dims;
+    /* After bg_onnx_build, else null and zeroed. An input that options.values fixed, or that nothing uses, has a type
+     * and no value. */
+    bg_value value;
+    bg_type type;
+} bg_onnx_port;
+
+typedef struct bg_onnx_node {
+    const char *name;   /* the file's, or one made of the op's and the first output's: "Conv:12" */
+    const char *op;     /* "Conv" */
+    const char *domain; /* "" for ONNX's own */
+    const char *block;  /* of its ops */
+    uint32_t ops;       /* after bg_onnx_build: how many ops of the graph it became; 0: folded, or left out */
+    double flops;       /* after bg_onnx_build: of its forward ops, for the bound sizes */
+} bg_onnx_node;
+
+typedef enum bg_onnx_use {
+    BG_ONNX_PARAMETER = 0, /* trained */
+    BG_ONNX_FROZEN,        /* a parameter that options keep as it is: a buffer of the graph */
+    BG_ONNX_BUFFER,        /* running statistics */
+    BG_ONNX_CONSTANT       /* no variable of the graph */
+} bg_onnx_use;
+
+/* An initializer. Uses are those of the last bg_onnx_build, before it those of the default options. */
+typedef struct bg_onnx_weight {
+    const char *name; /* the variable's name in the graph, in bg_weights and in saved files */
+    const char *element;
+    bg_type type; /* zeroed when the graph cannot hold it (more than BG_MAX_RANK dimensions, empty, strings) */
+    bg_onnx_use use;
+} bg_onnx_weight;
+
+/* Why bg_onnx_build has refused; of a node, or of the model as a whole. */
+typedef struct bg_onnx_problem {
+    uint32_t node;      /* its number; UINT32_MAX: of no node */
+    const char *op;     /* "" where there is no node */
+    const char *reason; /* "attribute `axis` is 7: x has 4 dimensions" */
+} bg_onnx_problem;
+
+/* Borrowed from the bg_onnx, and changed by bg_onnx_build. */
+typedef struct bg_onnx_contents {
+    const char *path;
+    const char *producer; /* "pytorch 1.13.0"; "" when the file says none */
+    const char *graph_name;
+    int64_t ir_version;
+    int64_t opset; /* of ONNX's own ops */
+    const bg_onnx_port *inputs;
+    const bg_onnx_port *outputs;
+    const bg_onnx_node *nodes;
+    const bg_onnx_weight *weights;
+    const char *const *symbols;      /* names of symbolic dimensions of inputs, in the order in which they come */
+    const bg_onnx_problem *problems; /* of the last bg_onnx_build */
+    uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
+} bg_onnx_contents;
+
+/* Reads a file, and the files beside it that hold tensors of it (external data). They must lie in the file's folder or
+ * below it. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself:
+ * file, node, attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is
+ * known), BG_ERROR_MEMORY. */
+BG_API bg_status bg_onnx_open(const char *path, bg_onnx **out, bg_error *error);
+BG_API void bg_onnx_destroy(bg_onnx *onnx);
+BG_API const bg_onnx_contents *bg_onnx_contents_of(const bg_onnx *onnx);
+
+/* ---- to a graph ---- */
+
+typedef enum bg_onnx_mode {
+    /* Batch norms and dropouts work as PyTorch trains them in training plans, and as it evaluates them in plans for
+     * inference, whichever way the file was exported. */
+    BG_ONNX_TRAIN = 0,
+    /* Running statistics and no dropout, in training plans too. */
+    BG_ONNX_EVAL,
+    /* As the nodes' attributes say: statistics of the batch, where a node asks for them, in inference too. A dropout
+     * that is to drop in inference is refused. */
+    BG_ONNX_AS_WRITTEN
+} bg_onnx_mode;
+
+/* The size of a symbolic dimension. */
+typedef struct bg_onnx_size {
+    const char *symbol; /* "batch"; or "INPUT:2", dimension 2 of an input, also where it has no symbol */
+    int64_t size;       /* at least 1 */
+} bg_onnx_size;
+
+/* The value of an input that is not an input of the graph: a shape, the number of steps, ... */
+typedef struct bg_onnx_fixed {
+    const char *input;
+    bg_type type; /* in the graph's element type; dimensions of size 0 are allowed here */
+    const void *data;
+} bg_onnx_fixed;
+
+typedef struct bg_onnx_options {
+    size_t struct_bytes; /* set by bg_onnx_defaults; see base.h */
+    bg_onnx_mode mode;
+    int64_t batch_size; /* of the first dimension of each input, where it is symbolic and `sizes` does not say it; 0:
+                           not said. A fixed one must be as it is in the file */
+    const bg_onnx_size *sizes;
+    uint32_t size_count;
+    const bg_onnx_fixed *values;
+    uint32_t value_count;
+    /* Patterns of parameters' names, in which * stands for any characters and ? for one: those that match one of
+     * `freeze` and none of `train` are not trained. `train` also makes parameters of constants (see above). A pattern
+     * that matches no float initializer is an error. */
+    const char *const *freeze;
+    uint32_t freeze_count;
+    const char *const *train;
+    uint32_t train_count;
+    /* How many parts of a scope name a block, from the left: "layer1/0/conv1" is "layer1" with 1. 0: all */
+    uint32_t block_depth;
+} bg_onnx_options;
+
+BG_API void bg_onnx_options_init(bg_onnx_options *options, size_t struct_bytes);
+/* BG_ONNX_TRAIN, nothing bound, nothing frozen, whole scopes */
+static inline bg_onnx_options bg_onnx_defaults(void)
+{
+    bg_onnx_options options;
+
+    bg_onnx_options_init(&options, sizeof options);
+    return options;
+}
+
+/*
+ * Adds the model to a graph: inputs, variables, ops in their blocks. Nothing is marked as an output (bg_graph_output):
+ * the values are in the contents. No block is open afterwards; what is added next needs one (bg_block_begin). Folds
+ * what is known: shapes and what is computed from them, constants. The same file may be built again with other sizes
+ * (micro-batches of training and of validation); contents are those of the newest build.
+ *
+ * Errors: BG_ERROR_UNSUPPORTED lists every node that cannot be expressed, with its reason (the first ones, when there
+ * are too many; contents have all of them); BG_ERROR_INVALID (a size that is missing, with the names of all that are; a
+ * name that is none of the file's); BG_ERROR_SHAPE (sizes that do not fit the model); BG_ERROR_PARSE; BG_ERROR_MEMORY.
+ * The graph cannot be used after an error.
+ */
+BG_API bg_status bg_onnx_build(bg_onnx *onnx, const bg_onnx_options *options, bg_graph *graph, bg_error *error);
+
+/* Sets all variables of the newest build to the file's values. Errors: those of bg_weights_set; BG_ERROR_INVALID when
+ * nothing was built. */
+BG_API bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error *error);
+
+/* The three above for a graph and weights of its own. `options` NULL: the defaults. Each `out` is to be destroyed. */
+BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, bg_graph **out_graph,
+                              bg_weights **out_weights, bg_onnx **out, bg_error *error);
+
+/* ---- to a file ---- */
+
+/* Writes the file that was opened once more, with the values of `weights` in place of those of its initializers that
+ * the last build made variables of, float weights in the file's own types; everything else stays as it was. The file
+ * appears complete or not at all. Tensors stay inside the file up to 1 GiB of them; beyond, they go to
+ * "<name>.data" beside it. Errors: BG_ERROR_NOT_FOUND (`weights` lacks one), BG_ERROR_SHAPE, BG_ERROR_IO,
+ * BG_ERROR_MEMORY. */
+BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

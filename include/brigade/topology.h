@@ -1,0 +1,22 @@
+/*
+ * topology.h: where processors are in the machine: which share a core, and which are far from each other.
+ */
+#ifndef BRIGADE_TOPOLOGY_H
+#define BRIGADE_TOPOLOGY_H
+
+#include <brigade/options.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An order of processors by cores and caches: options.execution.processor_order = bg_topology_order. Takes no user
+ * data. Where the topology cannot be found out (no memory, a system without it) the order stays as it is. It looks at
+ * the machine each time, which takes milliseconds. */
+BG_API uint32_t bg_topology_order(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * watch.h: callbacks of a trainer that are ready made: what to do when a metric gets better, or no longer does, and
+ * averages of weights.
+ *
+ *     bg_watch watch = bg_watch_defaults("loss");
+ *     const bg_trainer_callback callbacks[] = {{bg_watch_event, &watch}};
+ */
+#ifndef BRIGADE_WATCH_H
+#define BRIGADE_WATCH_H
+
+#include <brigade/rate.h>
+#include <brigade/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Looks at a metric's mean at the end of each validation of a fit. */
+typedef struct bg_watch {
+    size_t struct_bytes; /* set by bg_watch_defaults; see base.h */
+    const char *metric;  /* of the validation (bg_trainer_metric); borrowed */
+    bool rises;          /* more is better */
+    double least_change; /* what is no better by more than this counts as no better; default 0 */
+    uint64_t patience;   /* ends the fit after more than so many validations in a row that are no better, or at NaN;
+                            default UINT64_MAX: never */
+    bg_weights *best_weights;   /* take all weights when the metric is the best so far; NULL: not wanted */
+    const char *best_directory; /* gets a checkpoint then, the only one in it; NULL: not wanted */
+    bg_rate_schedule *plateau;  /* is told every value (bg_rate_report); NULL: none */
+    /* what was seen */
+    double best; /* NaN: nothing yet */
+    uint64_t best_step, worse_count;
+    bool has_stopped;
+} bg_watch;
+
+BG_API void bg_watch_init(bg_watch *watch, size_t struct_bytes, const char *metric);
+static inline bg_watch bg_watch_defaults(const char *metric)
+{
+    bg_watch watch;
+
+    bg_watch_init(&watch, sizeof watch, metric);
+    return watch;
+}
+/* For bg_trainer_callback, with a bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND, the validation has no such metric;
+ * those of bg_checkpoint_save and of weights. */
+BG_API bg_status bg_watch_event(void *watch, bg_trainer_event *event, bg_error *error);
+
+/* Exponential moving averages of a fit's parameters: after each call average = d average + (1 - d) parameter, d being
+ * decay to the power of the call's updates; they begin as the parameters after the first call. What is not trained is
+ * taken as it is. Each call costs a copy of all weights. */
+typedef struct bg_average {
+    size_t struct_bytes; /* set by bg_average_make; see base.h */
+    double decay;        /* 0 to 1 */
+    bg_weights *weights; /* take the averages; validate and test with them in a trainer of their own */
+} bg_average;
+
+BG_API void bg_average_init(bg_average *average, size_t struct_bytes, double decay, bg_weights *weights);
+static inline bg_average bg_average_make(double decay, bg_weights *weights)
+{
+    bg_average average;
+
+    bg_average_init(&average, sizeof average, decay, weights);
+    return average;
+}
+/* For bg_trainer_callback, with a bg_average as `user`. */
+BG_API bg_status bg_average_event(void *average, bg_trainer_event *event, bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

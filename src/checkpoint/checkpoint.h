@@ -1,0 +1,140 @@
+/*
+ * checkpoint.h: the names of checkpoints in a folder, and the checksum; for the files that make them and for tests.
+ */
+#ifndef BGI_CHECKPOINT_CHECKPOINT_H
+#define BGI_CHECKPOINT_CHECKPOINT_H
+
+#include <brigade/checkpoint.h>
+#include <brigade/safetensors.h>
+
+#include "core/text.h"
+
+/* ---- folder.c ---- */
+
+typedef struct bgi_checkpoint_list {
+    uint64_t *steps; /* of complete files, the latest first */
+    size_t count, capacity;
+} bgi_checkpoint_list;
+
+enum { BGI_CHECKPOINT_NAME_BYTES = 64 };
+
+const char *bgi_checkpoint_name(uint64_t step, char text[BGI_CHECKPOINT_NAME_BYTES]);
+/* Decimal digits of a number below 2^64, without sign or zeros before it, and nothing else. */
+bool bgi_checkpoint_number(const char *text, uint64_t *out);
+
+/* Fine when there is no such folder: no checkpoints. `out` is zero before, and freed by the caller (steps) also after
+ * an error. */
+bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
+/* Removes those of the list from `begin` on, and temporary files. Says in the log what it cannot remove. */
+void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
+                               bg_log_function log, void *log_user);
+
+/* ---- sum.c ---- */
+
+/* Over all metadata but the checksum itself, then names, types and values; both in the order of bg_safetensors_at.
+ * Text of 16 hexadecimal digits. `fetch` brings what has no data; it may be NULL where all have. */
+enum { BGI_CHECKPOINT_SUM_BYTES = 17 };
+bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_count,
+                             const bg_safetensors_metadata *metadata, size_t metadata_count, bg_safetensors_fetch fetch,
+                             void *user, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
+
+/* The same of an opened file, whose values are read a part at a time when it has none in memory. */
+bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
+
+/* Of a file that was written with one; `what` it should be, for the message. */
+bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what, bg_error *error);
+
+/* ---- record.c ---- */
+
+const char *bgi_checkpoint_role(bg_variable_role role);
+
+/* What metadata say of a weight. */
+typedef struct bgi_checkpoint_record {
+    bg_variable_role role;
+    bool is_given;
+    uint64_t updates;
+} bgi_checkpoint_record;
+
+bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key, uint64_t *out, bg_error *error);
+bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *name, bgi_checkpoint_record *out,
+                                     bg_error *error);
+
+/* The kind of state that a name ends in: "exp_avg". */
+const char *bgi_checkpoint_kind(const char *state_name);
+/* Adds kinds to a text, sorted, each once. Changes the order of `kinds`. */
+bg_status bgi_checkpoint_join_kinds(const char **kinds, size_t count, bgi_string *out, bg_error *error);
+
+/* ---- content.c ---- */
+
+/* What is written: begin, add (at most twelve keys beside those of weights), write, end. */
+typedef struct bgi_checkpoint_content {
+    bg_weights *weights;
+    bg_safetensors_entry *entries;
+    size_t entry_count;
+    bg_safetensors_metadata *metadata;
+    size_t metadata_count;
+    bgi_string *texts; /* keys and values that were made, as many as `text_count` */
+    size_t text_count;
+} bgi_checkpoint_content;
+
+bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, bg_weights *weights, bg_error *error);
+void bgi_checkpoint_end(bgi_checkpoint_content *content); /* fine on zeros */
+/* Keeps the pointers. */
+void bgi_checkpoint_add(bgi_checkpoint_content *content, const char *key, const char *value);
+bg_status bgi_checkpoint_add_number(bgi_checkpoint_content *content, const char *key, uint64_t number, bg_error *error);
+bg_status bgi_checkpoint_add_blob(bgi_checkpoint_content *content, const void *blob, size_t size_bytes,
+                                  bg_error *error);
+/* What is known of a weight and, `with_value`, its newest value. */
+bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *content, uint32_t index, bool with_value, bg_error *error);
+/* The optimizer whose state the weights have, and the kinds of state; where there is no state, `fallback` (NULL: adds
+ * nothing). State of several optimizers, or of an unknown one, adds nothing: a load then decides by the kinds. */
+bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *content, const char *fallback, bg_error *error);
+/* Adds the checksum. The file is read back, and its checksum compared, before it takes its name. */
+bg_status bgi_checkpoint_write(bgi_checkpoint_content *content, const char *path, bg_error *error);
+
+/* ---- load.c ---- */
+
+/* One load, from its arguments to what it found. */
+typedef struct bgi_checkpoint_loader {
+    bg_weights *weights;
+    const bg_session *session; /* may be NULL */
+    const char *directory;
+    bg_checkpoint_load_options options;
+    bool drops_state, drops_parameters; /* options.drop */
+    bgi_checkpoint_list list;
+    bg_safetensors *file;
+    uint32_t weight_count; /* of the weights, before anything is set */
+    void **joined; /* by weight: its value, made of the file's pieces; NULL where the file has all of it, or nothing */
+    const char **piece; /* and the first of these pieces */
+    void *room;         /* of one value that is read */
+    size_t room_bytes;
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* whose state the file has; "": it has none, or is not said */
+    bg_checkpoint found;
+    bg_error *error;
+} bgi_checkpoint_loader;
+
+/* ---- compare.c ---- */
+
+/* The weight that an entry of the file is for: it, or the whole that the file has pieces of; UINT32_MAX: none. */
+uint32_t bgi_checkpoint_find_weight(const bgi_checkpoint_loader *l, const char *name);
+/* Reads options.drop. */
+bg_status bgi_checkpoint_read_drop(bgi_checkpoint_loader *l);
+/* Refuses a file whose seed, optimizer or parameters are not those of the weights and the session, as far as the
+ * options do not say otherwise, and logs what is dropped. Changes no weight. */
+bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
+
+/* The metadata's keys. */
+#define BGI_CHECKPOINT_VERSION "checkpoint_version"
+#define BGI_CHECKPOINT_STEP    "step"
+#define BGI_CHECKPOINT_SEED    "seed"
+#define BGI_CHECKPOINT_INFO    "info"
+#define BGI_CHECKPOINT_BLOB    "blob" /* hexadecimal */
+/* Whose state it has, as bg_optimizer_describe_state says it, and the kinds of state, sorted, with spaces between. */
+#define BGI_CHECKPOINT_OPTIMIZER "optimizer"
+#define BGI_CHECKPOINT_KINDS     "optimizer_state"
+#define BGI_CHECKPOINT_SUM       "checksum"
+#define BGI_CHECKPOINT_WEIGHT    "weight:" /* and its name: "state 12", role and updates; "parameter given" */
+#define BGI_CHECKPOINT_GIVEN     "given"
+enum { BGI_CHECKPOINT_NEWEST_VERSION = 1 };
+
+#endif

@@ -1,0 +1,427 @@
+/*
+ * cmd_data_tokenize.c: `brigade data tokenize`: texts as a file of token numbers. A text is mapped and encoded a
+ * megabyte at a time, so that its size does not matter.
+ *
+ *     documents        one two | three ...       each ends with the end of text
+ *     without --length one two . three ... .
+ *     --length 3       one two . | three ...     windows of one document each; --overlap 1: they share a token
+ */
+#include "cli/command.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <brigade/tokenizer.h>
+
+#include "cli/options.h"
+#include "cli/program.h"
+#include "cli/tokenizer.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/input.h"
+#include "data/tfrecord.h"
+#include "data/tokenizer.h"
+
+enum { TEXT_LIMIT = 4096, WINDOW_BYTES = 1 << 20, STEP_BYTES = 1 << 20, PROGRESS_BYTES = 1 << 24 };
+
+typedef struct tokenize_config {
+    const char *tokenizer, *output, *documents;
+    uint64_t length, overlap, stride; /* overlap, stride UINT64_MAX: not given */
+    bool fill, special, no_end, quiet;
+} tokenize_config;
+
+#define AT(field) .offset = offsetof(tokenize_config, field)
+
+static const cli_option tokenize_options[] = {
+    {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes",
+     .help = "a folder with tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
+    {CLI_TEXT, "output", AT(output), .value = "FILE",
+     .help = "tokens of 2 bytes (.u16) or 4 (.u32); or a TFRecord file (.tfrecord) with a record for each window"},
+    {CLI_CHOICE, "documents", AT(documents), .choices = "file|line|paragraph",
+     .help = "what a document is; paragraphs have empty lines between them"},
+    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "documents follow one another without an end of text"},
+    {CLI_FLAG, "special-tokens", AT(special), .help = "<|endoftext|> and the like in a text are what they say"},
+    {.kind = CLI_HEADING, .help = "Windows"},
+    {CLI_COUNT, "length", AT(length), .value = "N", .maximum = INT32_MAX, .default_text = "documents are not cut",
+     .help = "cut each document into windows of N tokens (a sample of sequence length S takes S + 1)"},
+    {CLI_COUNT, "overlap", AT(overlap), .value = "N", .maximum = INT32_MAX, .default_text = "0",
+     .help = "tokens that a window shares with the one before it"},
+    {CLI_COUNT, "stride", AT(stride), .value = "N", .minimum = 1, .maximum = INT32_MAX,
+     .default_text = "length - overlap", .help = "from window to window, instead of --overlap"},
+    {CLI_FLAG, "fill", AT(fill),
+     .help = "fill a last window that is short with ends of text, instead of leaving it out"},
+    {.kind = CLI_HEADING, .help = "Other"},
+    {CLI_FLAG, "quiet", AT(quiet), .help = "print nothing but errors"},
+    CLI_OPTIONS_END,
+};
+
+/* ---- writing ---- */
+
+/* The output, and what of a document waits for a whole window. */
+typedef struct sink {
+    const tokenize_config *config;
+    bgi_file_writer writer;      /* of tokens, or */
+    bgi_tfrecord_writer records; /* of windows */
+    size_t token_bytes;          /* 0: windows become records */
+    uint32_t end_of_text;
+    size_t stride;
+    bg_token_list waiting;
+    size_t known; /* of `waiting`: tokens that an earlier window has */
+    uint64_t documents, tokens, windows, left_out;
+} sink;
+
+static void write_tokens(sink *s, const uint32_t *tokens, size_t count)
+{
+    if (s->token_bytes == 0)
+        bgi_tfrecord_write(&s->records, tokens, count);
+    for (size_t i = 0; s->token_bytes > 0 && i < count; i++) {
+        const unsigned char bytes[4] = {(unsigned char)tokens[i], (unsigned char)(tokens[i] >> 8),
+                                        (unsigned char)(tokens[i] >> 16), (unsigned char)(tokens[i] >> 24)};
+        bgi_file_write(&s->writer, bytes, s->token_bytes);
+    }
+    s->tokens += count;
+}
+
+/* Writes what can be written. */
+static void drain(sink *s)
+{
+    const size_t length = (size_t)s->config->length;
+    size_t at = 0;
+
+    if (length == 0) {
+        write_tokens(s, s->waiting.items, s->waiting.count);
+        s->waiting.count = 0;
+        return;
+    }
+    for (; s->waiting.count - at >= length; at += s->stride, s->windows++) {
+        write_tokens(s, s->waiting.items + at, length);
+        s->known = length - s->stride;
+    }
+    if (at > 0)
+        memmove(s->waiting.items, s->waiting.items + at, (s->waiting.count - at) * sizeof *s->waiting.items);
+    s->waiting.count -= at;
+}
+
+static bg_status add_token(sink *s, uint32_t token, bg_error *error)
+{
+    if (!bgi_array_reserve((void **)&s->waiting.items, &s->waiting.capacity, s->waiting.count + 1,
+                           sizeof *s->waiting.items))
+        return bgi_error_memory(error, "tokens", sizeof token);
+    s->waiting.items[s->waiting.count++] = token;
+    return BG_OK;
+}
+
+/* After a document's last token: its end, and what is too short for a window. */
+static bg_status end_document(sink *s, bg_error *error)
+{
+    s->documents++;
+    if (!s->config->no_end)
+        BGI_TRY(add_token(s, s->end_of_text, error));
+    drain(s);
+    if (s->waiting.count > s->known && s->config->fill) {
+        while (s->waiting.count < s->config->length)
+            BGI_TRY(add_token(s, s->end_of_text, error));
+        drain(s);
+    } else {
+        s->left_out += s->waiting.count - s->known;
+    }
+    s->waiting.count = s->known = 0;
+    return BG_OK;
+}
+
+/* ---- reading ---- */
+
+/* Where the line that ends with text[end] = '\n' has its last character: a carriage return before is of the end. */
+static size_t find_line_end(const char *text, size_t at, size_t end)
+{
+    return end > at && text[end - 1] == '\r' ? end - 1 : end;
+}
+
+/* The end of the document that begins at text[at], and where the next one begins. */
+static size_t find_document(const char *documents, const char *text, size_t size_bytes, size_t at, size_t *next)
+{
+    const char *end = text + at;
+
+    if (documents[0] == 'f')
+        return *next = size_bytes;
+    for (; (end = memchr(end, '\n', size_bytes - (size_t)(end - text))) != NULL; end++) {
+        const size_t after = (size_t)(end - text) + 1;
+
+        *next = after;
+        if (documents[0] == 'l')
+            return find_line_end(text, at, after - 1);
+        while (*next < size_bytes &&
+               (text[*next] == '\n' || (text[*next] == '\r' && *next + 1 < size_bytes && text[*next + 1] == '\n')))
+            ++*next;
+        if (*next > after)
+            return find_line_end(text, at, after - 1);
+    }
+    return *next = size_bytes;
+}
+
+static bool is_blank(const char *text, size_t size_bytes)
+{
+    size_t i = 0;
+
+    while (i < size_bytes && strchr(" \t\r\n", text[i]) != NULL && text[i] != '\0')
+        i++;
+    return i == size_bytes;
+}
+
+static bg_status encode_document(sink *s, const bg_tokenizer *tokenizer, const char *text, size_t size_bytes,
+                                 bg_error *error)
+{
+    const bool shows = !s->config->quiet && isatty(STDERR_FILENO) == 1;
+    bgi_encoding encoding;
+    size_t shown = 0;
+    bg_status status = bgi_encoding_begin(&encoding, tokenizer, text, size_bytes, s->config->special, error);
+
+    while (status == BG_OK && encoding.at < size_bytes) {
+        status = bgi_encoding_advance(&encoding, STEP_BYTES, &s->waiting, error);
+        drain(s);
+        if (status == BG_OK && cli_received_signal != 0)
+            status = bg_error_set(error, BG_ERROR_CANCELED, "stopped by signal %d", (int)cli_received_signal);
+        if (shows && encoding.at - shown >= PROGRESS_BYTES) {
+            shown = encoding.at;
+            fprintf(stderr, "\r%zu of %zu MB", shown >> 20, size_bytes >> 20);
+        }
+    }
+    if (shown > 0)
+        fputc('\n', stderr);
+    bgi_encoding_end(&encoding);
+    return status == BG_OK ? end_document(s, error) : status;
+}
+
+/* A part of a text: bytes begin to begin + size of the file. */
+typedef struct window {
+    bgi_input input;
+    char *data;
+    size_t size, capacity;
+    uint64_t begin;
+} window;
+
+static bool is_at_end(const window *w)
+{
+    return w->begin + w->size >= w->input.size_bytes;
+}
+
+/* Lets the window begin `used` bytes later, and have more behind. */
+static bg_status move_window(window *w, size_t used, size_t more, bg_error *error)
+{
+    const uint64_t left = w->input.size_bytes - w->begin - w->size;
+
+    if (used > 0)
+        memmove(w->data, w->data + used, w->size - used);
+    w->begin += used;
+    w->size -= used;
+    if (more > left)
+        more = (size_t)left;
+    if (!bgi_array_reserve((void **)&w->data, &w->capacity, w->size + more, 1))
+        return bgi_error_memory(error, w->input.name, w->size + more);
+    BGI_TRY(bgi_input_read(&w->input, w->begin + w->size, w->data + w->size, more, error));
+    w->size += more;
+    return BG_OK;
+}
+
+/* Document after document; in memory is the one at work. */
+static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, bg_error *error)
+{
+    const char *documents = s->config->documents;
+    size_t at = 0, next = 0;
+
+    while (w->begin + at < w->input.size_bytes) {
+        const size_t end = w->size > at ? find_document(documents, w->data, w->size, at, &next) : at;
+
+        /* What the window's end cuts may go on behind it; where it does not, two more bytes would say so. */
+        if (!is_at_end(w) && (w->size <= at || next + 1 >= w->size)) {
+            BGI_TRY(move_window(w, at, w->size > WINDOW_BYTES ? w->size : WINDOW_BYTES, error));
+            at = 0;
+            continue;
+        }
+        if (documents[0] == 'f' || !is_blank(w->data + at, end - at))
+            BGI_TRY(encode_document(s, tokenizer, w->data + at, end - at, error));
+        at = next;
+    }
+    return BG_OK;
+}
+
+static bg_status encode_file(sink *s, const bg_tokenizer *tokenizer, const char *path, bg_error *error)
+{
+    window w = {.data = NULL};
+    bg_status status;
+
+    BGI_TRY(bgi_input_open(&w.input, path, error));
+    status = encode_text(s, tokenizer, &w, error);
+    bgi_input_close(&w.input);
+    free(w.data);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static bool has_ending(const char *name, const char *ending)
+{
+    const size_t length = strlen(name), ending_length = strlen(ending);
+
+    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
+}
+
+static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *error)
+{
+    const tokenize_config *config = s->config;
+    const uint32_t vocabulary = bg_tokenizer_vocabulary(tokenizer);
+
+    s->token_bytes = has_ending(config->output, ".u16") ? 2 : has_ending(config->output, ".u32") ? 4 : 0;
+    if (s->token_bytes == 0 && !has_ending(config->output, ".tfrecord"))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--output %s: its name must end in .u16 (tokens of 2 bytes), .u32 (of 4) or .tfrecord "
+                            "(windows as records)",
+                            config->output);
+    if (s->token_bytes == 0 && config->length == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--output %s: each record is a window of tokens; give the windows' --length, which is the "
+                            "model's sequence length and 1",
+                            config->output);
+    if (s->token_bytes == 2 && vocabulary > UINT16_MAX + 1U)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--output %s: a vocabulary of %" PRIu32 " does not fit tokens of 2 bytes, which hold %u; "
+                            "let the name end in .u32",
+                            config->output, vocabulary, UINT16_MAX + 1U);
+    s->end_of_text = bg_tokenizer_end_of_text(tokenizer);
+    if (s->end_of_text == UINT32_MAX && (!config->no_end || config->fill))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--tokenizer %s has no token " BGI_END_OF_TEXT "; --no-end-of-text does without, and "
+                            "--fill needs it",
+                            config->tokenizer);
+    return BG_OK;
+}
+
+static bg_status check_windows(const tokenize_config *config, size_t *stride, bg_error *error)
+{
+    const bool has_overlap = config->overlap != UINT64_MAX, has_stride = config->stride != UINT64_MAX;
+
+    if (config->length == 0 && (has_overlap || has_stride || config->fill))
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is about windows; give their --length too",
+                            has_overlap  ? "overlap"
+                            : has_stride ? "stride"
+                                         : "fill");
+    if (has_overlap && has_stride)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--overlap %" PRIu64 " and --stride %" PRIu64 " say the same thing; give one",
+                            config->overlap, config->stride);
+    if (has_overlap && config->overlap >= config->length)
+        return bg_error_set(error, BG_ERROR_INVALID, "--overlap %" PRIu64 " must be below --length %" PRIu64,
+                            config->overlap, config->length);
+    if (has_stride && config->stride > config->length)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--stride %" PRIu64 " leaves tokens out; it must be at most --length %" PRIu64,
+                            config->stride, config->length);
+    *stride = (size_t)(has_stride ? config->stride : config->length - (has_overlap ? config->overlap : 0));
+    return BG_OK;
+}
+
+/* `index_path` empty: there is none. */
+static void print_summary(const sink *s, const char *index_path)
+{
+    printf("%" PRIu64 " document%s, %" PRIu64 " token%s are in %s%s%s\n", s->documents, cli_s(s->documents), s->tokens,
+           cli_s(s->tokens), s->config->output, s->token_bytes == 0 ? ", indexed by " : "", index_path);
+    if (s->config->length > 0)
+        printf("%" PRIu64 " window%s of %" PRIu64 " tokens; %" PRIu64
+               " token%s of the documents' ends were too few for one\n",
+               s->windows, cli_s(s->windows), s->config->length, s->left_out, cli_s(s->left_out));
+}
+
+static bg_status begin_output(sink *s, bg_error *error)
+{
+    if (s->token_bytes > 0)
+        return bgi_file_writer_begin(&s->writer, s->config->output, error);
+    return bgi_tfrecord_writer_begin(&s->records, s->config->output, (size_t)s->config->length, error);
+}
+
+static bg_status commit_output(sink *s, bg_error *error)
+{
+    return s->token_bytes > 0 ? bgi_file_writer_commit(&s->writer, error)
+                              : bgi_tfrecord_writer_commit(&s->records, error);
+}
+
+/* What is written must be none of what is read. */
+static bg_status check_texts(const sink *s, const char *index_path, const char *const *paths, uint32_t path_count,
+                             bg_error *error)
+{
+    for (uint32_t i = 0; i < path_count; i++) {
+        if (bgi_file_is_same(paths[i], s->config->output))
+            return bg_error_set(error, BG_ERROR_INVALID, "--output %s is one of the texts", s->config->output);
+        if (s->token_bytes == 0 && bgi_file_is_same(paths[i], index_path))
+            return bg_error_set(error, BG_ERROR_INVALID, "--output %s: its index %s is one of the texts",
+                                s->config->output, index_path);
+    }
+    return BG_OK;
+}
+
+static bg_status tokenize(const tokenize_config *config, const char *const *paths, uint32_t path_count, bg_error *error)
+{
+    sink s = {.config = config};
+    bg_tokenizer *tokenizer = NULL;
+    char *index_path = NULL;
+    bg_status status;
+
+    BGI_TRY(check_windows(config, &s.stride, error));
+    BGI_TRY(cli_tokenizer_open(config->tokenizer, &tokenizer, error));
+    BGI_TRY_CLEANUP(check_output(&s, tokenizer, error));
+    index_path = s.token_bytes == 0 ? bgi_tfrecord_index_path(config->output) : strdup("");
+    if (index_path == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "path", strlen(config->output)));
+    BGI_TRY_CLEANUP(check_texts(&s, index_path, paths, path_count, error));
+    BGI_TRY_CLEANUP(begin_output(&s, error));
+    for (uint32_t i = 0; i < path_count; i++)
+        BGI_TRY_CLEANUP(encode_file(&s, tokenizer, paths[i], error));
+    if (s.tokens == 0) {
+        status = bg_error_set(error, BG_ERROR_INVALID, "the texts make no %s; %s was not written",
+                              config->length > 0 ? "window of that length" : "tokens", config->output);
+        goto cleanup;
+    }
+    status = commit_output(&s, error);
+    if (status == BG_OK && !config->quiet)
+        print_summary(&s, index_path);
+cleanup:
+    bgi_file_writer_abandon(&s.writer, error);
+    bgi_tfrecord_writer_abandon(&s.records, error);
+    free(index_path);
+    bg_token_list_clear(&s.waiting);
+    bg_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+int cli_data_tokenize(int argc, char **argv)
+{
+    tokenize_config config = {.tokenizer = "bytes", .documents = "file", .overlap = UINT64_MAX, .stride = UINT64_MAX};
+    const tokenize_config defaults = config;
+    const char *paths[TEXT_LIMIT];
+    uint32_t path_count = 0;
+    bool wants_help;
+    bg_error error = {0};
+    bg_status status = cli_options_read(tokenize_options, argc, argv, &config, paths, TEXT_LIMIT, &path_count,
+                                        &wants_help, NULL, &error);
+
+    if (status == BG_OK && wants_help) {
+        printf("Usage: brigade data tokenize TEXT... --output FILE [OPTION]...\n"
+               "Makes a file of token numbers, which `brigade gpt` trains on, from texts.\n\n");
+        cli_options_help(tokenize_options, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (status == BG_OK && path_count == 0)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "no text; name the files: brigade data tokenize TEXT...");
+    if (status == BG_OK && config.output == NULL)
+        status = bg_error_set(&error, BG_ERROR_INVALID,
+                              "nothing to write; --output FILE.u16 makes a token file, --output FILE.tfrecord records");
+    if (status != BG_OK)
+        return cli_fail("data", CLI_USAGE, &error);
+    cli_catch_signals();
+    status = tokenize(&config, paths, path_count, &error);
+    if (status != BG_OK)
+        return cli_fail("data", status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED, &error);
+    return CLI_DONE;
+}

@@ -1,0 +1,136 @@
+/*
+ * mnist_profile.c: --profile: the traces of a training and their summary.
+ */
+#include "cli/mnist.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/profile.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+enum { PROFILE_TRACE, PROFILE_TRACE_LAST, PROFILE_SUMMARY };
+static const char *const profile_files[MNIST_PROFILE_FILES] = {"trace.json", "trace-last.json", "summary.txt"};
+
+void mnist_print_text(const char *title, char *text, uint32_t line_limit)
+{
+    const char *line = text;
+
+    printf("%s:\n", title);
+    for (uint32_t i = 0; *line != '\0' && (line_limit == 0 || i < line_limit); i++) {
+        size_t length = strcspn(line, "\n");
+        printf("  %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    if (*line != '\0')
+        printf("  ...\n");
+    free(text);
+}
+
+const char *mnist_profile_folder(const mnist_config *config)
+{
+    return config->profile_dir != NULL ? config->profile_dir : MNIST_PROFILE_DIR;
+}
+
+void mnist_profile_paths(const mnist_config *config, char *paths[MNIST_PROFILE_FILES])
+{
+    for (int i = 0; i < MNIST_PROFILE_FILES; i++)
+        paths[i] = config->profile ? bgi_path_join(mnist_profile_folder(config), profile_files[i]) : NULL;
+}
+
+bg_status mnist_profile_check(const mnist_config *config, bg_error *error)
+{
+    const char *folder = mnist_profile_folder(config);
+    char *path;
+    bg_status status;
+
+    if (bgi_folder_create(folder, error) != BG_OK)
+        return bg_error_context(error, error->status, "--profile-dir");
+    path = bgi_path_join(folder, profile_files[PROFILE_TRACE]);
+    if (path == NULL)
+        return bgi_error_memory(error, "path", 0);
+    status = cli_save_check(path, "profile-dir", error);
+    free(path);
+    return status;
+}
+
+/* The trace of one compiled model; its summary is added to `text`. */
+static bg_status write_trace(const mnist_config *config, const bg_session *session, const bg_plan *plan, int file,
+                             bgi_string *text, bg_error *error)
+{
+    char *path = bgi_path_join(mnist_profile_folder(config), profile_files[file]);
+    char *summary = NULL;
+    bg_status status;
+
+    if (path == NULL)
+        return bgi_error_memory(error, "path", 0);
+    BGI_TRY_CLEANUP(bg_profile_write_trace(session, plan, path, error));
+    BGI_TRY_CLEANUP(bg_profile_print_summary(session, plan, &summary, error));
+    if (file == PROFILE_TRACE_LAST)
+        bgi_string_add(text, "the last call, of %u weight updates only:\n", bg_plan_summarize(plan).steps_per_run);
+    bgi_string_add(text, "%s", summary);
+    if (!config->quiet)
+        printf("Trace%s: %s (open it with https://ui.perfetto.dev)\n",
+               file == PROFILE_TRACE_LAST ? " of the shorter last call" : "", path);
+cleanup:
+    free(summary);
+    free(path);
+    return status;
+}
+
+/* An earlier run's trace, which does not belong to this one's. */
+static bg_status remove_trace(const char *path, bg_error *error)
+{
+    char reason[BGI_ERRNO_TEXT_BYTES];
+
+    if (remove(path) == 0 || errno == ENOENT)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_IO, "%s: cannot remove an earlier run's trace: %s", path,
+                        bgi_errno_text(errno, reason));
+}
+
+/* The shorter last call is compiled for itself and so has a trace of its own; it may be the only call there was. */
+bg_status mnist_profile_write(const cli_training *training, bg_error *error)
+{
+    const mnist_config *config = training->settings;
+    const mnist_run *run = training->state;
+    const bg_trainer *trainer = training->trainer;
+    const bg_plan *plan = bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT));
+    const bg_session *session = bg_trainer_session(trainer, BG_TRAINER_FIT);
+    const bg_session *rest_session = bg_trainer_rest_session(trainer, BG_TRAINER_FIT);
+    const bg_plan *rest = rest_session != NULL ? bg_session_plan(rest_session) : NULL;
+    const bool is_only = rest != NULL && !run->training.has_whole;
+    char *summary_path = bgi_path_join(mnist_profile_folder(config), profile_files[PROFILE_SUMMARY]);
+    char *last_path = bgi_path_join(mnist_profile_folder(config), profile_files[PROFILE_TRACE_LAST]);
+    char *summary = NULL;
+    bgi_string text = {0};
+    bg_status status = BG_OK;
+
+    if (summary_path == NULL || last_path == NULL) {
+        status = bgi_error_memory(error, "path", 0);
+        goto cleanup;
+    }
+    BGI_TRY_CLEANUP(
+        write_trace(config, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &text, error));
+    if (rest != NULL && !is_only)
+        BGI_TRY_CLEANUP(write_trace(config, rest_session, rest, PROFILE_TRACE_LAST, &text, error));
+    else
+        BGI_TRY_CLEANUP(remove_trace(last_path, error));
+    BGI_TRY_CLEANUP(bgi_string_finish(&text, &summary, error));
+    BGI_TRY_CLEANUP(bgi_file_save(summary_path, summary, strlen(summary), error));
+    if (!config->quiet) {
+        mnist_print_text("Profile", summary, 0);
+        summary = NULL;
+    }
+cleanup:
+    bgi_string_clear(&text);
+    free(summary);
+    free(summary_path);
+    free(last_path);
+    return status;
+}

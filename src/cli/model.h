@@ -1,0 +1,142 @@
+/*
+ * model.h: a model of the program as one row: how a command line becomes its settings, what it is built of, its data,
+ * and what it prints and writes. train.c trains a row, build.c shows its plan, main.c finds it by name; none of them
+ * knows a model. A new model is a file with a row, and its name in models.def.
+ */
+#ifndef BGI_CLI_MODEL_H
+#define BGI_CLI_MODEL_H
+
+#include <brigade/trainer.h>
+
+#include "cli/options.h"
+#include "cli/program.h"
+
+/* What is printed of a plan, in this order. */
+typedef enum cli_plan_part {
+    CLI_PLAN_STAGES = 1,
+    CLI_PLAN_MEMORY = 2,
+    CLI_PLAN_PHASES = 4, /* memory by phase */
+    CLI_PLAN_REMOTE = 8, /* remote stores and traffic */
+    CLI_PLAN_TIMETABLE = 16,
+    CLI_PLAN_PROGRAM = 32,
+    CLI_PLAN_USUAL = 64 /* cli_plan_show: what the model says */
+} cli_plan_part;
+
+/* What a model is built of: for its plan alone, or for a training. It must not move: options point into it. */
+typedef struct cli_build {
+    bg_trainer_options trainer; /* its strategy has no options: they are the next two */
+    bg_options training, inference;
+    bool has_inference;  /* without: the trainer's own for what it does beside fit */
+    bool is_measured;    /* the costs of the plan's stages */
+    uint32_t plan_parts; /* what `brigade plan` prints */
+    bool quiet;
+} cli_build;
+
+typedef struct cli_training cli_training;
+
+/* A row. Functions that may be NULL say so; the others are needed. Settings are a struct of the model's; the program
+ * clears them in any case. */
+typedef struct cli_model {
+    const char *name;    /* of `brigade plan NAME`; and of `brigade NAME`, which trains it, if there is a summary */
+    const char *program; /* what trains it: "mnist", "gpt pretrain" */
+    const char *says;    /* begins its messages */
+    const char *summary; /* for `brigade --help`; NULL: another command runs the program */
+    const char *purpose; /* what --help begins with, after the usage */
+    const char *plan;    /* the same for `brigade plan NAME` */
+    const char *samples; /* what a micro-batch has: "images" */
+
+    /* Options. */
+    const cli_option *flags;
+    bgi_command library_flags;
+    size_t settings_bytes, library; /* the settings' size; where their cli_library is */
+    /* The defaults, for a command that says so in messages: `says`, or "plan". */
+    void (*set_defaults)(void *settings, const char *command);
+    /* The command line in other words, borrowed from the settings; NULL: as it is. */
+    bg_status (*rewrite)(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
+    /* After reading: what the flags come to, and whether they go together. Returns the exit code. */
+    int (*resolve)(void *settings, bg_error *error);
+    void (*clear_settings)(void *settings);
+
+    /* Build. */
+    uint32_t compile_only_parts; /* what --compile-only prints of the plan */
+    /* What a plan needs to be known before, such as costs; without `may_run` nothing is run for it. NULL: nothing. */
+    bg_status (*measure)(void *settings, bool may_run, bg_error *error);
+    /* `training` NULL: for the plan of a training alone. `out` has defaults. */
+    bg_status (*build)(void *settings, const cli_training *training, cli_build *out, bg_error *error);
+
+    /* Data. */
+    const char *const *inputs; /* of the graph, for the tensors of a sample */
+    /* Of a loader of the training's calls: everything but the size of batches. NULL: the defaults. */
+    void (*load)(const cli_training *training, bg_loader_options *out);
+
+    /* A training, in the order of a run. Each function may fail; training->code is the exit code then. */
+    size_t state_bytes;                                                /* of training->state, all-zero at first */
+    bg_status (*print)(const cli_training *training, bg_error *error); /* the configuration; NULL: not */
+    /* Places of results, data: sets training->data. */
+    bg_status (*open)(cli_training *training, bg_error *error);
+    /* The training is compiled: weights, the place in the data, the log. NULL: nothing. */
+    bg_status (*begin)(cli_training *training, bg_error *error);
+    /* Each event of the trainer. A failure ends the training, with this error. */
+    bg_status (*on_event)(cli_training *training, bg_trainer_event *event, bg_error *error);
+    /* The training is done: results. NULL: nothing. */
+    bg_status (*finish)(cli_training *training, bg_error *error);
+    void (*close)(cli_training *training); /* also when `open` has failed */
+    /* Says that a signal ended the run; returns the exit code. NULL: a run that was stopped is done. */
+    int (*report_signal)(const cli_training *training);
+} cli_model;
+
+/* The rows of models.def, in its order; NULL behind the last. */
+const cli_model *cli_model_at(uint32_t index);
+/* NULL: there is none of that name. */
+const cli_model *cli_model_find(const char *name);
+
+/* ---- settings (settings.c) ---- */
+
+typedef struct cli_settings {
+    const cli_model *model;
+    void *values; /* the model's struct */
+    cli_table table;
+} cli_settings;
+
+/* Reads a command line for `command`, which is model->says or "plan". At most one word that is no option goes to *word;
+ * NULL: none may be there. Help, which begins with `head`, and the list of passes are printed when they are asked for;
+ * then *is_answered is set. Clear the settings in any case; they must not move. */
+bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command, const char *head,
+                            int argc, char **argv, const char **word, bool *is_answered, bg_error *error);
+void cli_settings_clear(cli_settings *settings);
+cli_library *cli_settings_library(const cli_settings *settings);
+
+/* ---- build and plan (build.c) ---- */
+
+/* Defaults, and what the model makes of them. */
+bg_status cli_build_make(cli_build *build, const cli_settings *settings, const cli_training *training, bg_error *error);
+/* Prints the plan of a training: what it is, then `parts`, or CLI_PLAN_USUAL for those that the model has for
+ * `brigade plan`. `command` is who says that a signal came. Returns the exit code: CLI_USAGE when the options are not
+ * possible by themselves. */
+int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, bg_error *error);
+
+/* ---- the program (train.c) ---- */
+
+struct cli_training {
+    const cli_model *model;
+    void *settings, *state; /* the model's */
+    const cli_library *library;
+    int code;    /* of an error: CLI_FAILED */
+    int folder;  /* of checkpoints, held; -1: none */
+    cli_log log; /* closed by the program after the training */
+    bg_dataset *data;
+    bg_trainer *trainer;
+    bg_loader *loader; /* of the training that runs */
+    /* Of the training that was. */
+    bg_loader_statistics loader_statistics; /* zero when nothing was to be trained */
+    double seconds;                         /* everything included */
+    bg_error failure;                       /* of `on_event` */
+    bg_error late;                          /* what is reported when all is done: an unfinished log, ... */
+};
+
+/* `brigade NAME`: argv[0] is the last word of model->program. Returns the exit code. */
+int cli_train(const cli_model *model, int argc, char **argv);
+/* Keeps the first of the errors that are reported when all is done; one that is BG_OK is none. */
+void cli_training_note(cli_training *training, const bg_error *late);
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * ranks.c: MPI is loaded when a launcher says that it is there, so that the program runs where there is none. Each MPI
+ * has a binary interface of its own and a library of ours to go with it.
+ */
+#define _DEFAULT_SOURCE
+#include "cli/ranks.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/program.h"
+#include "core/error.h"
+
+enum { PATH_BYTES = 4096, AGREED_BYTES = 1024, LATER_S = 2, LATEST = 8, FORWARD_NS = 200000000 };
+
+#ifndef BGI_MPI
+#define BGI_MPI ""
+#endif
+#ifndef BGI_LIBRARIES
+#define BGI_LIBRARIES "/usr/local/lib"
+#endif
+
+static struct {
+    bg_transport *transport;
+    bg_status (*begin)(bg_transport **out, bg_error *error);
+    void (*end)(bg_transport *transport, int code);
+    char agreed[AGREED_BYTES], log[PATH_BYTES];
+    bool keeps_log;
+    uint64_t rank; /* as the launcher says, until there is a transport */
+} mpi;
+
+/* What launchers set for each process. */
+typedef struct launcher {
+    const char *mpi, *size, *rank;
+} launcher;
+
+static const launcher launchers[] = {
+    {"openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"mpich", "PMI_SIZE", "PMI_RANK"},
+    {"openmpi", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+};
+
+static uint64_t read_number(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
+
+/* NULL: this process was started alone. Slurm's processes of an MPICH have PMI's variables as well, and come first. */
+static const launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (read_number(launchers[i].size) > 1)
+            return &launchers[i];
+    return NULL;
+}
+
+bool cli_ranks_is_spare(void)
+{
+    const launcher *found = find_launcher();
+
+    return found != NULL && read_number(found->rank) > 0;
+}
+
+/* Beside the program, in the folder of libraries beside the program's, where it was installed to, where the system
+ * looks. */
+static void *load(const char *name)
+{
+    char self[PATH_BYTES], path[PATH_BYTES + 512];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    void *library = NULL;
+
+    if (length > 0) {
+        self[length] = '\0';
+        *strrchr(self, '/') = '\0';
+        snprintf(path, sizeof path, "%s/libbrigade_mpi_%s.so", self, name);
+        library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        snprintf(path, sizeof path, "%s/../lib/libbrigade_mpi_%s.so", self, name);
+        if (library == NULL)
+            library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    }
+    snprintf(path, sizeof path, "%s/libbrigade_mpi_%s.so", BGI_LIBRARIES, name);
+    if (library == NULL)
+        library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    snprintf(path, sizeof path, "libbrigade_mpi_%s.so", name);
+    return library != NULL ? library : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
+static bg_status load_functions(const char *name, bg_error *error)
+{
+    void *library = load(name);
+    void *begin, *end;
+
+    if (library == NULL)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "started as one of several processes by %s, and libbrigade_mpi_%s.so cannot be loaded "
+                            "(%s): install that MPI and build again, or set BRIGADE_MPI to the other one (openmpi, "
+                            "mpich), or to none for processes that know nothing of each other",
+                            strcmp(name, "mpich") == 0 ? "MPICH" : "Open MPI", name, dlerror());
+    begin = dlsym(library, "bg_transport_mpi_begin");
+    end = dlsym(library, "bg_transport_mpi_end");
+    if (begin == NULL || end == NULL)
+        return bg_error_set(error, BG_ERROR_INTERNAL, "libbrigade_mpi_%s.so is none of this version", name);
+    memcpy(&mpi.begin, &begin, sizeof mpi.begin);
+    memcpy(&mpi.end, &end, sizeof mpi.end);
+    return BG_OK;
+}
+
+static void mute(void)
+{
+    const int null = open("/dev/null", O_WRONLY);
+
+    if (null >= 0) {
+        dup2(null, STDOUT_FILENO);
+        close(null);
+    }
+}
+
+bg_status cli_ranks_begin(bg_error *error)
+{
+    const launcher *found = find_launcher();
+    const char *named = getenv("BRIGADE_MPI");
+
+    if (found == NULL || (named != NULL && strcmp(named, "none") == 0))
+        return BG_OK;
+    mpi.rank = read_number(found->rank);
+    if (named != NULL && strcmp(named, "openmpi") != 0 && strcmp(named, "mpich") != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "BRIGADE_MPI is `%s`; it must be openmpi, mpich or none", named);
+    BGI_TRY(load_functions(named != NULL ? named : found->mpi, error));
+    BGI_TRY(mpi.begin(&mpi.transport, error));
+    if (mpi.transport->rank_count == 1)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the launcher has started %llu processes, and MPI sees one (%s): BRIGADE_MPI says which "
+                            "MPI it is (openmpi, mpich), none that each is to run alone",
+                            (unsigned long long)read_number(found->size), mpi.transport->name);
+    if (mpi.transport->rank > 0)
+        mute();
+    return BG_OK;
+}
+
+const bg_transport *cli_ranks(void)
+{
+    return mpi.transport;
+}
+
+bool cli_ranks_is_first(void)
+{
+    return mpi.transport == NULL || mpi.transport->rank == 0;
+}
+
+void cli_ranks_agree(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(mpi.agreed, sizeof mpi.agreed, format, arguments);
+    va_end(arguments);
+    if (mpi.transport != NULL)
+        mpi.transport->agreed = mpi.agreed;
+}
+
+const char *cli_ranks_log(const char *path)
+{
+    const char *place = path != NULL ? strstr(path, "%r") : NULL;
+    const unsigned rank = mpi.transport != NULL ? mpi.transport->rank : 0;
+
+    mpi.keeps_log = rank == 0 || place != NULL;
+    if (place == NULL ||
+        snprintf(mpi.log, sizeof mpi.log, "%.*s%u%s", (int)(place - path), path, rank, place + 2) >= PATH_BYTES)
+        return path;
+    return mpi.log;
+}
+
+bool cli_ranks_keeps_log(void)
+{
+    return cli_ranks_is_first() || mpi.keeps_log;
+}
+
+bool cli_writes_to_terminal(void)
+{
+    return mpi.transport == NULL && isatty(STDOUT_FILENO) == 1;
+}
+
+bool cli_ranks_says_error(void)
+{
+    const uint64_t rank = mpi.transport != NULL ? mpi.transport->rank : mpi.rank;
+    const struct timespec later = {.tv_sec = LATER_S * (time_t)(rank < LATEST ? rank : LATEST)};
+
+    /* A launcher ends others with SIGTERM, which the program catches. */
+    return rank == 0 || nanosleep(&later, NULL) == 0;
+}
+
+void cli_ranks_share_signal(bool is_asked)
+{
+    if (mpi.transport != NULL && is_asked && cli_received_signal == 0)
+        cli_received_signal = SIGTERM;
+}
+
+/* A signal's exit code is that of all ranks. After an error this process ends the others: MPICH's launcher drops what
+ * it has not forwarded by then, so that it gets a moment for the message. */
+int cli_ranks_end(int code)
+{
+    const struct timespec moment = {.tv_nsec = FORWARD_NS};
+
+    if (mpi.transport != NULL && code != 0 && code <= 128)
+        nanosleep(&moment, NULL);
+    fflush(NULL);
+    if (mpi.transport != NULL)
+        mpi.end(mpi.transport, code);
+    mpi.transport = NULL;
+    return code;
+}
+
+const char *cli_ranks_built(void)
+{
+    return BGI_MPI[0] != '\0' ? BGI_MPI : "none";
+}

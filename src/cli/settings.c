@@ -1,0 +1,66 @@
+/*
+ * settings.c: a command line as the settings of a model.
+ */
+#include "cli/model.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+
+cli_library *cli_settings_library(const cli_settings *settings)
+{
+    return (cli_library *)(void *)((char *)settings->values + settings->model->library);
+}
+
+/* The table is that of the model's flags; the settings are the model's defaults. */
+static bg_status open_settings(cli_settings *settings, const cli_model *model, const char *command, bg_error *error)
+{
+    settings->model = model;
+    cli_table_make(&settings->table, model->flags, model->library_flags, model->library);
+    settings->values = calloc(1, model->settings_bytes);
+    if (settings->values == NULL)
+        return bgi_error_memory(error, "settings", model->settings_bytes);
+    model->set_defaults(settings->values, command);
+    cli_settings_library(settings)->table = &settings->table;
+    return BG_OK;
+}
+
+static bg_status print_help(const cli_settings *settings, const char *command, const char *head, bg_error *error)
+{
+    const cli_model *model = settings->model;
+    void *defaults = calloc(1, model->settings_bytes);
+
+    if (defaults == NULL)
+        return bgi_error_memory(error, "settings", model->settings_bytes);
+    model->set_defaults(defaults, command);
+    fputs(head, stdout);
+    cli_options_help(settings->table.options, defaults, stdout);
+    model->clear_settings(defaults);
+    free(defaults);
+    return BG_OK;
+}
+
+bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command, const char *head,
+                            int argc, char **argv, const char **word, bool *is_answered, bg_error *error)
+{
+    const cli_option *options = settings->table.options;
+    uint32_t word_count;
+    bool wants_help = false;
+
+    BGI_TRY(open_settings(settings, model, command, error));
+    if (model->rewrite != NULL)
+        BGI_TRY(model->rewrite(settings->values, options, &argc, &argv, error));
+    BGI_TRY(cli_options_read(options, argc, argv, settings->values, word, word != NULL, &word_count, &wants_help,
+                             cli_settings_library(settings)->given, error));
+    *is_answered = wants_help || cli_library_list_passes(cli_settings_library(settings));
+    return wants_help ? print_help(settings, command, head, error) : BG_OK;
+}
+
+void cli_settings_clear(cli_settings *settings)
+{
+    if (settings->values != NULL)
+        settings->model->clear_settings(settings->values);
+    free(settings->values);
+    cli_table_clear(&settings->table);
+    settings->values = NULL;
+}

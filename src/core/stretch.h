@@ -1,0 +1,23 @@
+/*
+ * stretch.h: a part of a tensor as stretches of elements that lie side by side, in the part and in the whole alike: to
+ * copy between them, or to make the part's values without the whole.
+ */
+#ifndef BGI_CORE_STRETCH_H
+#define BGI_CORE_STRETCH_H
+
+#include <brigade/graph.h>
+
+/* In elements. */
+typedef struct bgi_stretch {
+    int64_t whole, part, length;
+} bgi_stretch;
+
+typedef void bgi_visit_stretch(void *user, const bgi_stretch *stretch);
+
+/* shard.c: the piece at these coordinates; its padding is in no stretch. Errors: those of bg_shard_cut. */
+bg_status bgi_shard_walk(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
+                         bgi_visit_stretch *visit, void *user, bg_error *error);
+/* section.c. */
+void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void *user);
+
+#endif

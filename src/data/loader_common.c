@@ -1,0 +1,58 @@
+/*
+ * loader_common.c: what both engines behind bg_loader need.
+ */
+#include "data/loader.h"
+
+#include <inttypes.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+enum { MAX_PREFETCH_DEPTH = 1024 };
+
+bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
+{
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_loader_options",
+                             "bg_loader_options_defaults()", error));
+    if ((unsigned)options->mode >= BG_LOADER_MODE_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode %d, expected one of bg_loader_mode",
+                            (int)options->mode);
+    if (options->batch_size == 0 || options->batch_size > UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: batch size %" PRIu64 ", expected 1 to %" PRIu32,
+                            options->batch_size, UINT32_MAX);
+    if (options->worker_count > BGI_LOADER_WORKERS)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " workers, expected 0 to %d",
+                            options->worker_count, BGI_LOADER_WORKERS);
+    if (options->prefetch_depth < 1 || options->prefetch_depth > MAX_PREFETCH_DEPTH)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: prefetch depth %" PRIu32 ", expected 1 to %d",
+                            options->prefetch_depth, MAX_PREFETCH_DEPTH);
+    if (options->process_count == 0 || options->process_index >= options->process_count)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: process %" PRIu32 " of %" PRIu32 ", expected an index below the count",
+                            options->process_index, options->process_count);
+    if (options->pad_multiple != 0 && options->drop_last)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: pad_multiple %" PRIu64 " with drop_last, which leaves nothing to fill up; turn "
+                            "one of them off",
+                            options->pad_multiple);
+    if (options->pad_multiple != 0 && options->batch_size % options->pad_multiple != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: pad_multiple %" PRIu64 " does not divide the batch size %" PRIu64,
+                            options->pad_multiple, options->batch_size);
+    if (options->shuffle_buffer != 0 && !options->shuffle)
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: a shuffle buffer of %" PRIu64 " without shuffle",
+                            options->shuffle_buffer);
+    return BG_OK;
+}
+
+bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
+                            bg_error *error)
+{
+    char reason[BGI_ERRNO_TEXT_BYTES];
+    const int result = pthread_create(thread, NULL, run, argument);
+
+    if (result == 0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_IO, "loader: cannot start worker %" PRIu32 " of %" PRIu32 ": %s", index, count,
+                        bgi_errno_text(result, reason));
+}

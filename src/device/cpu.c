@@ -1,0 +1,94 @@
+/*
+ * cpu.c: a device that is the processor and memory of the host.
+ */
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/error.h"
+
+enum { PAGE_BYTES = 4096 };
+
+typedef struct cpu_device {
+    bgi_device base;
+    bool owns_store;
+} cpu_device;
+
+static void destroy(bgi_device *device)
+{
+    if (device == NULL)
+        return;
+    if (((cpu_device *)device)->owns_store)
+        free(device->store);
+    free(device->arena);
+    free(device);
+}
+
+static bg_status create(const bgi_device_setup *setup, bgi_device **out, bg_error *error)
+{
+    cpu_device *device = calloc(1, sizeof *device);
+
+    if (device == NULL)
+        return bgi_error_memory(error, "a device", sizeof *device);
+    device->base.type = &bgi_device_cpu;
+    device->base.arena = bgi_aligned_allocate(PAGE_BYTES, setup->arena_bytes);
+    device->base.store = setup->store;
+    if (setup->store == NULL && setup->store_bytes > 0) {
+        device->base.store = bgi_aligned_allocate(PAGE_BYTES, setup->store_bytes);
+        device->owns_store = true;
+    }
+    if (device->base.arena != NULL && (device->base.store != NULL || setup->store_bytes == 0)) {
+        *out = &device->base;
+        return BG_OK;
+    }
+    if (device->base.arena == NULL)
+        bgi_error_memory(error, "a device's arena", setup->arena_bytes);
+    else
+        bgi_error_memory(error, "a device's remote store", setup->store_bytes);
+    destroy(&device->base);
+    return BG_ERROR_MEMORY;
+}
+
+static void copy(bgi_device *device, void *to, const void *from, size_t size_bytes)
+{
+    (void)device;
+    if (to != from)
+        memcpy(to, from, size_bytes);
+}
+
+static void *map(bgi_device *device, void *address)
+{
+    (void)device;
+    return address;
+}
+
+/* What comes after the last part is read beforehand: the kernel may be gone when the run has been given up. */
+static void launch(bgi_device *device, const bg_kernel *kernel, const bg_kernel_call *call, const bgi_launch *how)
+{
+    void (*const finish)(const bg_kernel_call *) = kernel->finish;
+    const bg_kernel_function combine = kernel->combine;
+    const uint32_t combine_count = kernel->combine_count;
+
+    (void)device;
+    if (kernel->prepare != NULL) {
+        kernel->prepare(call);
+        if (!how->goes_on(how->user))
+            return;
+    }
+    how->run(how->user, kernel->run, kernel->part_count, true);
+    if (combine != NULL && how->goes_on(how->user))
+        how->run(how->user, combine, combine_count, false);
+    if (finish != NULL && how->goes_on(how->user))
+        finish(call);
+}
+
+const bgi_device_type bgi_device_cpu = {.name = "cpu",
+                                        .create = create,
+                                        .destroy = destroy,
+                                        .copy_in = copy,
+                                        .copy_out = copy,
+                                        .copy = copy,
+                                        .map = map,
+                                        .launch = launch};

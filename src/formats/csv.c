@@ -1,0 +1,320 @@
+/*
+ * csv.c: numbers out of comma-separated text (RFC 4180). Two passes over the text in memory: the first counts fields
+ * and lines and checks the quotes, the second converts the chosen columns. Only numbers are taken, in C's notation
+ * whatever the program's locale is.
+ */
+#include "formats/csv.h"
+
+#include "core/error.h"
+#include "core/file.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t LARGEST_FILE_BYTES = (size_t)4 << 30;
+enum { LARGEST_COLUMN_COUNT = 65536, FIELD_BYTES = 256 };
+
+typedef struct table {
+    const char *name;
+    const char *at, *end;
+    uint64_t line, column; /* of the field that comes next, from 1 */
+    char delimiter;
+    uint32_t column_count;
+    uint32_t *features; /* column of each feature */
+    uint32_t feature_count;
+    uint32_t label; /* column_count: none */
+} table;
+
+static bg_status fail_field(const table *t, const char *what, bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": field %" PRIu64 ": %s", t->name, t->line, t->column,
+                        what);
+}
+
+/* The next field without its quotes, cut to FIELD_BYTES - 1 (a number is shorter); *out_is_last at the line's end. */
+static bg_status take_field(table *t, char field[FIELD_BYTES], bool *out_is_last, bg_error *error)
+{
+    const bool is_quoted = t->at < t->end && *t->at == '"';
+    size_t length = 0;
+
+    for (t->at += is_quoted; t->at < t->end; t->at++) {
+        const char c = *t->at;
+
+        if (is_quoted && c == '"') {
+            if (t->at + 1 == t->end || t->at[1] != '"')
+                break;
+            t->at++;
+        } else if (!is_quoted && (c == t->delimiter || c == '\n' || (c == '\r' && t->at[1] == '\n'))) {
+            break;
+        } else if (!is_quoted && c == '"') {
+            return fail_field(t, "a quote within a field that does not begin with one", error);
+        } else if (c == '\0') {
+            return fail_field(t, "a zero byte", error);
+        }
+        if (length + 1 < FIELD_BYTES)
+            field[length++] = c;
+    }
+    field[length] = '\0';
+    if (is_quoted && t->at == t->end)
+        return fail_field(t, "a quote that is not closed", error);
+    t->at += is_quoted;
+    if (t->end - t->at >= 2 && t->at[0] == '\r' && t->at[1] == '\n')
+        t->at++;
+    *out_is_last = t->at == t->end || *t->at == '\n';
+    if (!*out_is_last && *t->at != t->delimiter)
+        return fail_field(t, "text behind the closing quote", error);
+    t->at += t->at < t->end;
+    return BG_OK;
+}
+
+static void begin_line(table *t)
+{
+    t->line++;
+    t->column = 1;
+}
+
+/* ---- columns ---- */
+
+static bool is_number(const char *text, uint64_t *out)
+{
+    char *stop;
+
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    *out = strtoull(text, &stop, 10);
+    return *stop == '\0';
+}
+
+/* Goes once over the first line; calls itself a header or not, both count columns. */
+static bg_status read_first_line(table *t, char (**names)[FIELD_BYTES], bg_error *error)
+{
+    bool is_last = false;
+
+    begin_line(t);
+    for (; !is_last; t->column++) {
+        char(*grown)[FIELD_BYTES];
+
+        if (t->column_count == LARGEST_COLUMN_COUNT)
+            return fail_field(t, "more than 65536 columns", error);
+        grown = realloc(*names, (t->column_count + 1) * sizeof **names);
+        if (grown == NULL)
+            return bgi_error_memory(error, "the names of columns", (t->column_count + 1) * sizeof **names);
+        *names = grown;
+        BGI_TRY(take_field(t, grown[t->column_count], &is_last, error));
+        t->column_count++;
+    }
+    return BG_OK;
+}
+
+static bg_status find_column(const table *t, char (*names)[FIELD_BYTES], bool has_header, const char *wanted,
+                             uint32_t *out, bg_error *error)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; has_header && i < t->column_count; i++)
+        if (strcmp(names[i], wanted) == 0) {
+            *out = i;
+            return BG_OK;
+        }
+    if (is_number(wanted, &number) && number < t->column_count) {
+        *out = (uint32_t)number;
+        return BG_OK;
+    }
+    return bg_error_set(error, BG_ERROR_NOT_FOUND,
+                        "%s: there is no column `%s`; expected %sa number from 0 to %" PRIu32, t->name, wanted,
+                        has_header ? "a name of the first line or " : "", t->column_count - 1);
+}
+
+static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_csv_options *options, bg_error *error)
+{
+    const bool has_header = !options->has_no_header;
+    const uint32_t room = options->column_count > t->column_count ? options->column_count : t->column_count;
+
+    t->label = t->column_count;
+    if (options->label != NULL)
+        BGI_TRY(find_column(t, names, has_header, options->label, &t->label, error));
+    t->features = calloc(room, sizeof *t->features);
+    if (t->features == NULL)
+        return bgi_error_memory(error, "the columns", room * sizeof *t->features);
+    for (uint32_t i = 0; i < options->column_count; i++)
+        BGI_TRY(find_column(t, names, has_header, options->columns[i], &t->features[t->feature_count++], error));
+    for (uint32_t i = 0; options->column_count == 0 && i < t->column_count; i++)
+        if (i != t->label)
+            t->features[t->feature_count++] = i;
+    if (t->feature_count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: has no column beside the label", t->name);
+    return BG_OK;
+}
+
+/* ---- rows ---- */
+
+/* One line into values[column_count], when there are any to write to. */
+static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_error *error)
+{
+    bool is_last = false;
+
+    begin_line(t);
+    for (; !is_last; t->column++) {
+        char field[FIELD_BYTES], *stop;
+        double value;
+
+        if (t->column > t->column_count)
+            return fail_field(t, "more fields than the first line has", error);
+        BGI_TRY(take_field(t, field, &is_last, error));
+        if (values == NULL || !is_wanted[t->column - 1])
+            continue;
+        /* strtod takes blanks, "inf", "nan" and hexadecimal, which are no numbers here. */
+        value = strtod(field, &stop);
+        if (field[0] == '\0' || field[strspn(field, "+-0123456789.eE")] != '\0' || *stop != '\0')
+            return fail_field(t, field[0] == '\0' ? "is empty, expected a number" : "is no number", error);
+        if (!isfinite(value))
+            return fail_field(t, "a number that is too large", error);
+        values[t->column - 1] = value;
+    }
+    if (t->column <= t->column_count)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": %" PRIu64 " fields, expected %" PRIu32, t->name,
+                            t->line, t->column - 1, t->column_count);
+    return BG_OK;
+}
+
+static bg_status take_row(table *t, const double *values, float *features, int32_t *label, bg_error *error)
+{
+    for (uint32_t i = 0; i < t->feature_count; i++) {
+        t->column = t->features[i] + 1;
+        features[i] = (float)values[t->features[i]];
+        if (!isfinite(features[i]))
+            return fail_field(t, "a number that is too large for float32", error);
+    }
+    if (t->label < t->column_count) {
+        const double value = values[t->label];
+
+        t->column = t->label + 1;
+        if (value != floor(value) || fabs(value) > INT32_MAX)
+            return fail_field(t, "a label that is no whole number of 32 bits", error);
+        *label = (int32_t)value;
+    }
+    return BG_OK;
+}
+
+static bg_status read_rows(table *t, uint64_t row_count, double *values, bool *is_wanted, bg_array *features,
+                           bg_array *labels, bg_error *error)
+{
+    const bg_type matrix = bg_matrix(BG_FLOAT32, (int64_t)row_count, t->feature_count);
+    const bg_type vector = bg_vector(BG_INT32, (int64_t)row_count);
+
+    BGI_TRY(bg_array_init(features, &matrix, error));
+    if (t->label < t->column_count) {
+        BGI_TRY(bg_array_init(labels, &vector, error));
+        is_wanted[t->label] = true;
+    }
+    for (uint32_t i = 0; i < t->feature_count; i++)
+        is_wanted[t->features[i]] = true;
+    for (uint64_t row = 0; row < row_count; row++) {
+        BGI_TRY(read_row(t, values, is_wanted, error));
+        BGI_TRY(take_row(t, values, (float *)features->data + row * t->feature_count,
+                         labels->data != NULL ? (int32_t *)labels->data + row : NULL, error));
+    }
+    return BG_OK;
+}
+
+/* Counts, then reads, from the first line of data on. */
+static bg_status read_body(table *t, bg_array *features, bg_array *labels, bg_error *error)
+{
+    const table start = *t;
+    double *values;
+    bool *is_wanted;
+    uint64_t row_count = 0;
+    bg_status status;
+
+    for (; t->at < t->end; row_count++)
+        BGI_TRY(read_row(t, NULL, NULL, error));
+    if (row_count == 0)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": there are no lines of numbers", t->name,
+                            t->line + 1);
+    *t = start;
+    values = calloc(t->column_count, sizeof *values);
+    is_wanted = calloc(t->column_count, sizeof *is_wanted);
+    if (values == NULL || is_wanted == NULL)
+        status = bgi_error_memory(error, "a row", t->column_count * sizeof *values);
+    else
+        status = read_rows(t, row_count, values, is_wanted, features, labels, error);
+    free(values);
+    free(is_wanted);
+    return status;
+}
+
+static bg_status parse_table(table *t, const bg_csv_options *options, bg_array *features, bg_array *labels,
+                             bg_error *error)
+{
+    char(*names)[FIELD_BYTES] = NULL;
+    const table start = *t;
+    bg_status status = read_first_line(t, &names, error);
+
+    if (status == BG_OK)
+        status = choose_columns(t, names, options, error);
+    free(names);
+    if (status == BG_OK && options->has_no_header) {
+        t->at = start.at;
+        t->line = start.line;
+    }
+    return status == BG_OK ? read_body(t, features, labels, error) : status;
+}
+
+bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes, const bg_csv_options *options,
+                        bg_array *out_features, bg_array *out_labels, bg_error *error)
+{
+    const size_t mark = size_bytes >= 3 && memcmp(content, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    table t = {.name = name,
+               .at = content + mark,
+               .end = content + size_bytes,
+               .delimiter = options->delimiter != '\0' ? options->delimiter : ','};
+    bg_array features = {.data = NULL}, labels = {.data = NULL};
+    locale_t plain, usual;
+    bg_status status;
+
+    if (strchr("\"\r\n", t.delimiter) != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: a quote or the end of a line cannot separate fields", name);
+    if (t.at == t.end)
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:1: is empty, expected lines of numbers", name);
+    plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (plain == (locale_t)0)
+        return bgi_error_memory(error, "a locale", 0);
+    usual = uselocale(plain);
+    status = parse_table(&t, options, &features, &labels, error);
+    uselocale(usual);
+    freelocale(plain);
+    free(t.features);
+    if (status != BG_OK) {
+        bg_array_clear(&features);
+        bg_array_clear(&labels);
+        return status;
+    }
+    *out_features = features;
+    if (labels.data != NULL)
+        *out_labels = labels;
+    return BG_OK;
+}
+
+bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features, bg_array *out_labels,
+                      bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    BGI_TRY(bgi_require(out_features, "out_features", __func__, error));
+    BGI_TRY(bgi_require(options, "options", __func__, error));
+    BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_csv_options", NULL, error));
+    if (options->label != NULL)
+        BGI_TRY(bgi_require(out_labels, "out_labels", __func__, error));
+
+    char *content = NULL;
+    size_t size_bytes = 0;
+    bg_status status;
+
+    BGI_TRY(bgi_file_load(path, LARGEST_FILE_BYTES, &content, &size_bytes, error));
+    status = bgi_csv_parse(path, content, size_bytes, options, out_features, out_labels, error);
+    free(content);
+    return status;
+}

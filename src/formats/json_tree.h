@@ -1,0 +1,23 @@
+/*
+ * json_tree.h: a text of JSON as a tree of jansson's. Its own reader is not used: what it has no memory for it leaves
+ * out of strings and numbers, or calls bad syntax.
+ */
+#ifndef BGI_FORMATS_JSON_TREE_H
+#define BGI_FORMATS_JSON_TREE_H
+
+#include <jansson.h>
+
+#include <brigade/base.h>
+
+/* A key that is there twice is refused. `name` begins errors: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
+ * BG_ERROR_MEMORY. */
+bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error);
+
+/* A copy, of the outermost level alone (values are shared) or of all; NULL: out of memory. jansson's own copies leave
+ * out what they have no memory for. */
+json_t *bgi_json_copy(const json_t *value, bool is_deep);
+
+/* The integer of an object's key; false when there is none. */
+bool bgi_json_find_integer(const json_t *object, const char *key, int64_t *out);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * safetensors_folder.h: the files of a folder that hold one model, as Hugging Face's tools leave it.
+ */
+#ifndef BGI_FORMATS_SAFETENSORS_FOLDER_H
+#define BGI_FORMATS_SAFETENSORS_FOLDER_H
+
+#include <brigade/safetensors.h>
+
+#define BGI_SAFETENSORS_MODEL "model.safetensors"
+#define BGI_SAFETENSORS_INDEX "model.safetensors.index.json"
+
+enum { BGI_SAFETENSORS_FILE_LIMIT = 1024 };
+
+typedef struct bgi_safetensors_folder {
+    const char *directory; /* the caller's */
+    bg_safetensors *files[BGI_SAFETENSORS_FILE_LIMIT];
+    char *names[BGI_SAFETENSORS_FILE_LIMIT];
+    uint32_t file_count;
+} bgi_safetensors_folder;
+
+/* Opens model.safetensors, or else each file that the index names, with foreign tensors, without values. `directory`
+ * must stay. Errors: BG_ERROR_NOT_FOUND (neither is there; a file of the index), BG_ERROR_PARSE, BG_ERROR_IO,
+ * BG_ERROR_MEMORY. */
+bg_status bgi_safetensors_folder_open(const char *directory, bgi_safetensors_folder **out, bg_error *error);
+void bgi_safetensors_folder_close(bgi_safetensors_folder *folder);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * attributes.h: the operands and attributes of sums of gradients. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_ACCUMULATE_ATTRIBUTES_H
+#define BGI_KERNELS_ACCUMULATE_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+#include "kernels/pieces.h"
+
+/* ACCUMULATE  accumulator!, gradient, factors?   (no outputs: the first micro-batch of a step sets, later ones add)
+ *             with factors [2]: accumulator factors[0] + gradient factors[1], each operation rounded; a gradient whose
+ *             factor is 0 is not read (the mean over nothing need not be a number)
+ * ACCUMULATE_TREE accumulator!, gradient, partials?!   (bgi_accumulate_tree_attributes; no outputs: the accumulator
+ *             has the sum after the last micro-batch of a step)
+ * ADD_N       x0, x1, ... -> y           (in order)
+ * SCALED_SUM  x0, scale0, x1, scale1, ... -> y   (scales are float32 scalars; (x0 scale0) + (x1 scale1) + ..., in
+ *             order, each operation rounded to float32 but for a float64 y; an x whose scale is 0 is not read)
+ * TOTAL_SCALE total -> y                 (scalars; y = factor / total, 0 when total is 0)
+ * RUNNING_FACTORS total!, weight? -> factors [2]   (c = weight, or 1; n = total, 0 at the first micro-batch of a step:
+ *             n / (n + c), c / (n + c); 0, 0 when n + c is 0; at the last micro-batch n, c with ends_in_sum; total = n
+ *             + c)
+ * SQUARE_SUM  x -> y                     (bgi_square_sum_attributes; float64 [pieces]: of each piece, kernels/pieces.h;
+ *             in double, in an order by the piece's size)
+ * GRADIENT_NORM squares, scale -> y      (squares are float64 [pieces] and are added up in their order; y is a scalar:
+ *             |scale| sqrt(sum of squares))
+ * CLIP_SCALE  squares, scale -> y        (as GRADIENT_NORM; y = scale maximum / max(|scale| sqrt(sum), maximum)) */
+
+/*
+ * A tree over the micro-batches of a step, which are leaves in their order. n of them are split at the largest power of
+ * two below n:
+ *
+ *     sum(n) = sum(first p) + sum(other n - p)                  5: ((g0 + g1) + (g2 + g3)) + g4
+ *
+ * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches come one by one, and what waits
+ * for its other half is one sum for each bit of their number that is set: as a binary counter carries, a gradient is
+ * added to the sums of 1, 2, 4, ... micro-batches that are there, and the result waits in the first place that is
+ * empty. The place of the most is the accumulator, the others are rows of `partials` [places - 1, elements].
+ */
+typedef struct bgi_accumulate_tree_attributes {
+    uint32_t micro_batches; /* of a step */
+} bgi_accumulate_tree_attributes;
+
+/* Places for sums that wait: the bits of the largest number of micro-batches before the last one; at least 1. */
+static inline uint32_t bgi_tree_places(uint32_t micro_batches)
+{
+    uint32_t places = 1;
+
+    while (places < 32 && (micro_batches - 1) >> places != 0)
+        places++;
+    return places;
+}
+
+/* Whether the gradient of a micro-batch is added to what is at a place, once places before it have been added. */
+static inline bool bgi_tree_joins(uint32_t micro_batches, uint32_t micro_batch, uint32_t place)
+{
+    const bool is_last = micro_batch + 1 == micro_batches, has_all = ((micro_batch + 1) & ((2u << place) - 1)) == 0;
+
+    return is_last ? (micro_batch >> place & 1) != 0 : has_all;
+}
+
+/* Where the result stays. */
+static inline uint32_t bgi_tree_target(uint32_t micro_batches, uint32_t micro_batch)
+{
+    uint32_t place = 0;
+
+    if (micro_batch + 1 == micro_batches)
+        return bgi_tree_places(micro_batches) - 1;
+    while ((micro_batch >> place & 1) != 0)
+        place++;
+    return place;
+}
+
+typedef struct bgi_scaled_sum_attributes {
+    bg_dtype dtype; /* of y */
+} bgi_scaled_sum_attributes;
+
+typedef struct bgi_total_scale_attributes {
+    double factor;
+} bgi_total_scale_attributes;
+
+typedef struct bgi_running_factors_attributes {
+    uint32_t micro_batches; /* of a step */
+    uint8_t ends_in_sum;
+} bgi_running_factors_attributes;
+
+typedef struct bgi_square_sum_attributes {
+    int64_t elements; /* of the whole x */
+    uint32_t pieces;
+    uint8_t unused[4]; /* no padding: see bg_op_type */
+} bgi_square_sum_attributes;
+
+typedef struct bgi_clip_scale_attributes {
+    double maximum;
+} bgi_clip_scale_attributes;
+
+#endif

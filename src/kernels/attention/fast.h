@@ -1,0 +1,148 @@
+/*
+ * fast.h: how attention cuts its work. A piece of the forward pass is a run of queries of one head, of the
+ * backward pass a whole head: there every sum, over keys as well as over queries, is one part's, in order.
+ */
+#ifndef BGI_KERNELS_ATTENTION_FAST_H
+#define BGI_KERNELS_ATTENTION_FAST_H
+
+#include "kernels/attention/attributes.h"
+#include "kernels/cpu/variant.h"
+
+enum {
+    BGI_ATTENTION_KEYS = 96,    /* in a block of scores: whole panels of every instruction set */
+    BGI_ATTENTION_QUERIES = 32, /* in a block of scores; divides KEYS, so that causal blocks share a diagonal */
+    BGI_ATTENTION_RUN = 128     /* queries that meet a block of keys, forward, once it is laid out */
+};
+#define BGI_ATTENTION_PART_FLOPS 1.3e6
+
+typedef struct bgi_attention {
+    bg_dtype dtype;
+    bool is_packed; /* queries, keys and values in one tensor */
+    int64_t samples, heads, length, depth;
+    int64_t keys, group; /* how many keys there are; heads of queries that share keys */
+    int64_t width;       /* heads x depth */
+    int64_t padded;      /* depth in whole cache lines */
+    int64_t runs;        /* pieces of a head, forward */
+    int64_t pieces;      /* of all heads */
+    uint32_t parts;
+    int64_t part_floats; /* scratch */
+} bgi_attention;
+
+static inline bgi_attention bgi_attention_read(const bg_type *qkv, const bgi_attention_attributes *attributes)
+{
+    const int64_t width = qkv->dims[qkv->rank - 1] / 3, length = attributes->sequence_length;
+
+    return (bgi_attention){.dtype = qkv->dtype,
+                           .is_packed = true,
+                           .samples = bg_type_element_count(qkv) / (3 * width * length),
+                           .heads = attributes->heads,
+                           .length = length,
+                           .depth = width / attributes->heads,
+                           .keys = length,
+                           .group = 1,
+                           .width = width,
+                           .padded = bgi_cpu_round_up(width / attributes->heads, 16)};
+}
+
+static inline bgi_attention bgi_attention_read_apart(const bg_type *q, const bg_type *k,
+                                                     const bgi_attention_attributes *attributes)
+{
+    return (bgi_attention){.dtype = q->dtype,
+                           .samples = q->dims[0],
+                           .heads = attributes->heads,
+                           .length = q->dims[1],
+                           .depth = q->dims[2] / attributes->heads,
+                           .keys = k->dims[1],
+                           .group = attributes->heads / attributes->key_heads,
+                           .width = q->dims[2],
+                           .padded = bgi_cpu_round_up(q->dims[2] / attributes->heads, 16)};
+}
+
+static inline double bgi_attention_flops(const bgi_attention *a, bool is_causal, double products)
+{
+    return 2.0 * products * (double)a->samples * (double)a->width * (double)a->length * (double)a->keys *
+           (is_causal ? 0.5 : 1.0);
+}
+
+/* Of one part. */
+static inline int64_t bgi_attention_forward_floats(const bgi_attention *a)
+{
+    return 2 * BGI_ATTENTION_KEYS * a->padded + 2 * BGI_ATTENTION_RUN * (a->padded + 1) +
+           BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+}
+
+/* Scratch: a block's keys transposed, its values; queries, results, maxima and sums of a run; scores. */
+static inline bgi_attention bgi_attention_cut_forward(bgi_attention a, const bgi_attention_attributes *attributes)
+{
+    a.runs = (a.length + BGI_ATTENTION_RUN - 1) / BGI_ATTENTION_RUN;
+    a.pieces = a.samples * a.heads * a.runs;
+    a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 2.0), BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = bgi_attention_forward_floats(&a);
+    return a;
+}
+
+static inline bgi_attention bgi_attention_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
+{
+    return bgi_attention_cut_forward(bgi_attention_read(qkv, attributes), attributes);
+}
+
+static inline bgi_attention bgi_attention_apart_plan(const bg_type *q, const bg_type *k,
+                                                     const bgi_attention_attributes *attributes)
+{
+    return bgi_attention_cut_forward(bgi_attention_read_apart(q, k, attributes), attributes);
+}
+
+/* The same scratch. A piece is a head, which alone reads and writes its columns of the cache. */
+static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes)
+{
+    bgi_attention a = bgi_attention_read(&types[0], attributes);
+
+    a.keys = types[1].dims[0];
+    a.pieces = a.heads;
+    a.parts = bgi_cpu_part_count(a.pieces, 4.0 * (double)a.width * (double)a.length * (double)types[1].dims[0],
+                                 BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = bgi_attention_forward_floats(&a);
+    return a;
+}
+
+/* A piece is all heads that share keys. Scratch: a block's keys, keys transposed, values transposed, and both
+ * gradients; a block's queries and dy; scores and their gradients; dy . y of every query; for other types than float32
+ * the heads' dq in float32. */
+static inline bgi_attention bgi_attention_cut_backward(bgi_attention a, const bgi_attention_attributes *attributes)
+{
+    a.pieces = a.samples * a.heads / a.group;
+    a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 5.0), BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = 5 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_QUERIES * (a.padded + BGI_ATTENTION_KEYS) +
+                    a.group * bgi_cpu_round_up(a.length, 16) +
+                    (a.dtype == BG_FLOAT32 ? 0 : a.group * a.length * a.padded);
+    return a;
+}
+
+static inline bgi_attention bgi_attention_backward_plan(const bg_type *qkv, const bgi_attention_attributes *attributes)
+{
+    return bgi_attention_cut_backward(bgi_attention_read(qkv, attributes), attributes);
+}
+
+static inline bgi_attention bgi_attention_apart_backward_plan(const bg_type *q, const bg_type *k,
+                                                              const bgi_attention_attributes *attributes)
+{
+    return bgi_attention_cut_backward(bgi_attention_read_apart(q, k, attributes), attributes);
+}
+
+/* Of the bias's gradient. A piece is a run of the bias's rows, of which it sums all samples and heads that share them,
+ * and where queries share a row, all of these. Scratch: as backward, for one head and a block of queries; the piece's
+ * sums for a block of keys. */
+static inline bgi_attention bgi_attention_bias_plan(const bg_type *q, const bg_type *k, const bg_type *bias,
+                                                    const bgi_attention_attributes *attributes)
+{
+    bgi_attention a = bgi_attention_read_apart(q, k, attributes);
+
+    a.runs = (bias->dims[2] + BGI_ATTENTION_RUN - 1) / BGI_ATTENTION_RUN;
+    a.pieces = bias->dims[0] * bias->dims[1] * a.runs;
+    a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, attributes->causal, 2.0), BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = 5 * BGI_ATTENTION_KEYS * a.padded + 2 * BGI_ATTENTION_QUERIES * (a.padded + BGI_ATTENTION_KEYS) +
+                    BGI_ATTENTION_QUERIES + BGI_ATTENTION_RUN * BGI_ATTENTION_KEYS;
+    return a;
+}
+
+#endif

@@ -1,0 +1,775 @@
+/*
+ * fast_body.h: attention without a matrix of scores. Scores are made a block of queries by a block of keys at a
+ * time, both products by the tiles of gemm_body.h.
+ *
+ *              keys 0..95    96..191             forward: a run of queries takes block after block of keys; each row
+ *     q  0..31 [ \         ]                     keeps its largest score and the sum of exponentials so far, and what
+ *       32..63 [    \      ]                     it has summed up is scaled down when a larger score comes (Milakov,
+ *       64..95 [       \   ]                     Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
+ *       96..   [           ][ \         ]        et al., "FlashAttention", 2022).
+ *
+ * Backward (the same paper): blocks of keys in the outer loop, whose gradients stay in scratch; scores are made again
+ * from queries, keys and the saved log_sum_exp. Where attention is causal, blocks above the diagonal are left out, and
+ * what is above it in a block counts as a share of zero: a NaN there spreads over the block. Names and formulas:
+ * reference.c.
+ */
+#ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
+#define BGI_KERNELS_ATTENTION_FAST_BODY_H
+
+#include "kernels/attention/attributes.h"
+#include "kernels/attention/fast.h"
+#include "kernels/dropout/fast_body.h"
+#include "kernels/linear/gemm_body.h"
+#include "kernels/loss/fast_body.h"
+
+/* The operands of a call, however it has them. Queries, keys and values of a packed one are all qkv. */
+typedef struct attention_operands {
+    const void *inputs[3];
+    const void *bias; /* or NULL */
+    const bg_type *bias_type;
+    const void *dy, *y;
+    const float *log_sums;
+    void *gradients[3];
+} attention_operands;
+
+/* Where rows of a head are: row `token` begins at element start + token x stride. */
+typedef struct attention_rows {
+    const void *data;
+    int64_t start, stride;
+} attention_rows;
+
+/* One head of one sample. */
+typedef struct attention_head {
+    const bgi_attention *plan;
+    const bgi_attention_attributes *attributes;
+    attention_rows inputs[3]; /* queries, keys, values */
+    attention_rows y;         /* and dy, without data */
+    attention_rows bias;
+    bg_dtype bias_dtype;
+    float slope;
+    bool is_biased;
+    int64_t sample, index;
+    int64_t number; /* in the whole model: counts random numbers */
+    dropout_mask mask;
+    bool drops;
+} attention_head;
+
+static attention_rows find_rows(const attention_head *head, const attention_operands *operands, int which)
+{
+    const bgi_attention *a = head->plan;
+    const int64_t heads = which == 0 ? a->heads : a->heads / a->group,
+                  index = which == 0 ? head->index : head->index / a->group;
+    const int64_t tokens = which == 0 ? a->length : a->keys;
+
+    if (a->is_packed)
+        return (attention_rows){operands->inputs[which],
+                                (head->sample * a->length * 3 + which) * a->width + head->index * a->depth,
+                                3 * a->width};
+    return (attention_rows){operands->inputs[which], (head->sample * tokens * heads + index) * a->depth,
+                            heads * a->depth};
+}
+
+/* Head `number`, counted over all samples. */
+static attention_head find_head(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
+                                int64_t number)
+{
+    const bgi_attention_attributes *attributes = call->attributes;
+    attention_head head = {.plan = a,
+                           .attributes = attributes,
+                           .sample = number / a->heads,
+                           .index = number % a->heads,
+                           .drops = call->env->training && attributes->probability > 0.0};
+
+    for (int which = 0; which < 3; which++)
+        head.inputs[which] = find_rows(&head, operands, which);
+    head.y = (attention_rows){NULL, head.sample * a->length * a->width + head.index * a->depth, a->width};
+    if (operands->bias != NULL) {
+        head.bias =
+            (attention_rows){operands->bias, bgi_attention_bias_start(operands->bias_type, head.sample, head.index),
+                             bgi_attention_bias_stride(operands->bias_type)};
+        head.bias_dtype = operands->bias_type->dtype;
+    }
+    head.slope = (float)bgi_attention_slope(attributes, head.index);
+    head.is_biased = operands->bias != NULL || head.slope != 0.0f;
+    head.number = bgi_attention_head(call->env, attributes, head.index);
+    head.mask = find_mask(call->env, attributes->probability, attributes->random_id,
+                          call->env->micro_batch * (uint32_t)a->samples + (uint32_t)head.sample);
+    return head;
+}
+
+/* `count` rows of the head's depth from `first` on, as float32 rows in whole cache lines, the rest zero. */
+static void gather_rows(const bgi_attention *a, const attention_rows *rows, int64_t first, int64_t count, float *to)
+{
+    for (int64_t i = 0; i < count; i++, to += a->padded) {
+        read_floats(a->dtype, rows->data, rows->start + (first + i) * rows->stride, a->depth, to);
+        memset(to + a->depth, 0, (size_t)(a->padded - a->depth) * sizeof(float));
+    }
+}
+
+/* The same of y or dy. */
+static void gather_results(const attention_head *head, const void *data, int64_t first, int64_t count, float *to)
+{
+    gather_rows(head->plan, &(attention_rows){data, head->y.start, head->y.stride}, first, count, to);
+}
+
+/* rows [count][padded] -> to [depth][KEYS], zeros behind. */
+static void transpose_rows(const bgi_attention *a, const float *rows, int64_t count, float *to)
+{
+    transpose_matrix(rows, a->padded, count, a->depth, to, BGI_ATTENTION_KEYS, bgi_cpu_round_up(count, LANES));
+}
+
+/* A block of scores: queries q0.. by keys k0... */
+typedef struct score_block {
+    int64_t q0, q_count, k0, k_count;
+} score_block;
+
+/* As many keys as the last query of the block sees; 0: none, or none that the first sees or one behind it. */
+static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_end, int64_t k0)
+{
+    const int64_t q_count = clip(q_end - q0, BGI_ATTENTION_QUERIES);
+    const int64_t seen = bgi_attention_end_key(head->attributes, q0 + q_count - 1, head->plan->keys);
+    int64_t k_count = seen <= k0 ? 0 : clip(seen - k0, BGI_ATTENTION_KEYS);
+
+    if (bgi_attention_first_key(head->attributes, q0) >= k0 + k_count)
+        k_count = 0;
+    return (score_block){q0, q_count, k0, k_count};
+}
+
+/* Which of the block's keys its query `i` sees: those from *from to below the result. */
+static int64_t count_seen(const attention_head *head, const score_block *block, int64_t i, int64_t *from)
+{
+    const int64_t first = bgi_attention_first_key(head->attributes, block->q0 + i) - block->k0;
+    const int64_t end = bgi_attention_end_key(head->attributes, block->q0 + i, head->plan->keys) - block->k0;
+    const int64_t seen = end < 0 ? 0 : clip(end, block->k_count);
+
+    *from = first < 0 ? 0 : clip(first, seen);
+    return seen;
+}
+
+/* What is added to the scores of the block's query `i`, in whole vectors; NULL: nothing is. */
+static const float *make_row_bias(const attention_head *head, const score_block *block, int64_t i, float *bias)
+{
+    const int64_t at = head->bias.start + (block->q0 + i) * head->bias.stride + block->k0;
+    const int64_t away = block->q0 + i + head->attributes->offset - block->k0;
+
+    if (!head->is_biased)
+        return NULL;
+    memset(bias, 0, BGI_ATTENTION_KEYS * sizeof *bias);
+    if (head->bias.data != NULL && head->bias_dtype == BG_UINT8)
+        for (int64_t j = 0; j < block->k_count; j++)
+            bias[j] = ((const uint8_t *)head->bias.data)[at + j] ? 0.0f : -INFINITY;
+    else if (head->bias.data != NULL)
+        read_floats(head->bias_dtype, head->bias.data, at, block->k_count, bias);
+    if (head->slope != 0.0f)
+        for (int64_t j = 0; j < block->k_count; j++)
+            bias[j] -= head->slope * fabsf((float)(away - j));
+    return bias;
+}
+
+/* The dropout's factors of the block's query `i`. */
+static void make_row_factors(const attention_head *head, const score_block *block, int64_t i, float *factors)
+{
+    const int64_t row = head->number * head->plan->length + block->q0 + i;
+
+    make_factors(&head->mask, (uint32_t)(row * ((head->plan->keys + 3) / 4) + block->k0 / 4), block->k_count, factors);
+}
+
+/* ---- forward ---- */
+
+typedef struct forward_scratch {
+    float *keys, *values; /* keys: transposed */
+    float *queries, *y, *maxima, *sums;
+    float *scores;
+} forward_scratch;
+
+static forward_scratch cut_forward_scratch(const bgi_attention *a, float *scratch)
+{
+    forward_scratch s;
+
+    s.keys = scratch;
+    s.values = s.keys + BGI_ATTENTION_KEYS * a->padded;
+    s.queries = s.values + BGI_ATTENTION_KEYS * a->padded;
+    s.y = s.queries + BGI_ATTENTION_RUN * a->padded;
+    s.maxima = s.y + BGI_ATTENTION_RUN * a->padded;
+    s.sums = s.maxima + BGI_ATTENTION_RUN;
+    s.scores = s.sums + BGI_ATTENTION_RUN;
+    return s;
+}
+
+/* Scores of one row, times scale, with its bias, up to whole vectors; those that are not seen become minus infinity.
+ * Returns the largest: NaN when there is one. */
+static float scale_scores(float *scores, float scale, const float *bias, int64_t from, int64_t seen)
+{
+    const int64_t end = bgi_cpu_round_up(seen, LANES);
+
+    for (int64_t j = 0; j < end; j += LANES)
+        vstore(scores + j, vload(scores + j) * vset(scale));
+    for (int64_t j = 0; bias != NULL && j < end; j += LANES)
+        vstore(scores + j, vload(scores + j) + vload(bias + j));
+    for (int64_t j = 0; j < from; j++)
+        scores[j] = -INFINITY;
+    for (int64_t j = seen; j < end; j++)
+        scores[j] = -INFINITY;
+    return find_row_maximum(scores, end);
+}
+
+/* Scores become shares of the sum so far, which is brought to the new maximum; y too, unless this is the first block.
+ * Shares behind the last that is seen are zero. */
+static void absorb_scores(const bgi_attention *a, float *scores, float largest, int64_t seen, int64_t k_count,
+                          bool is_first, float *maximum, float *sum, float *y)
+{
+    const float before = is_first ? -INFINITY : *maximum;
+    const float now = largest > before || largest != largest ? largest : before;
+    const float shift = now == -INFINITY ? 0.0f : now;
+    const int64_t end = bgi_cpu_round_up(seen, LANES);
+    vf total = vset(0.0f);
+
+    for (int64_t j = 0; j < end; j += LANES) {
+        const vf share = vexp(vload(scores + j) - vset(shift));
+
+        total += share;
+        vstore(scores + j, share);
+    }
+    memset(scores + end, 0, (size_t)(bgi_cpu_round_up(k_count, LANES) - end) * sizeof(float));
+    if (is_first) {
+        *sum = vsum(total);
+    } else {
+        const float factor = now == before ? 1.0f : expf(before - shift);
+
+        *sum = *sum * factor + vsum(total);
+        for (int64_t d = 0; factor != 1.0f && d < a->padded; d += LANES)
+            vstore(y + d, vload(y + d) * vset(factor));
+    }
+    *maximum = now;
+}
+
+static void multiply_factors(float *shares, const float *factors, int64_t count)
+{
+    for (int64_t j = 0; j < count; j += LANES)
+        vstore(shares + j, vload(shares + j) * vload(factors + j));
+}
+
+/* The queries of a run that begins at `first` and the block of keys that lies in scratch. */
+static void attend_block(const attention_head *head, const score_block *block, int64_t first, const forward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+    const int64_t at = block->q0 - first, width = bgi_cpu_round_up(block->k_count, LANES);
+    const bool is_first = a->is_packed && block->k0 == 0;
+    float factors[BGI_ATTENTION_KEYS], bias[BGI_ATTENTION_KEYS];
+
+    multiply_block(&(gemm_block){.a = s->queries + at * a->padded,
+                                 .a_row = a->padded,
+                                 .a_column = 1,
+                                 .b = s->keys,
+                                 .b_row = BGI_ATTENTION_KEYS,
+                                 .c = s->scores,
+                                 .c_row = BGI_ATTENTION_KEYS,
+                                 .m = block->q_count,
+                                 .n = width,
+                                 .k = a->depth});
+    for (int64_t i = 0; i < block->q_count; i++) {
+        float *scores = s->scores + i * BGI_ATTENTION_KEYS;
+        int64_t from, seen = count_seen(head, block, i, &from);
+
+        absorb_scores(
+            a, scores,
+            scale_scores(scores, (float)head->attributes->scale, make_row_bias(head, block, i, bias), from, seen), seen,
+            block->k_count, is_first, &s->maxima[at + i], &s->sums[at + i], s->y + (at + i) * a->padded);
+        if (head->drops) {
+            make_row_factors(head, block, i, factors);
+            multiply_factors(scores, factors, block->k_count);
+        }
+    }
+    multiply_block(&(gemm_block){.a = s->scores,
+                                 .a_row = BGI_ATTENTION_KEYS,
+                                 .a_column = 1,
+                                 .b = s->values,
+                                 .b_row = a->padded,
+                                 .c = s->y + at * a->padded,
+                                 .c_row = a->padded,
+                                 .m = block->q_count,
+                                 .n = a->padded,
+                                 .k = block->k_count,
+                                 .add = !is_first});
+}
+
+/* Which blocks a row meets is known beforehand where it is packed: its first has key 0. Else rows begin with nothing.
+ */
+static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        s->maxima[i] = -INFINITY;
+        s->sums[i] = 0.0f;
+    }
+    memset(s->y, 0, (size_t)(count * a->padded) * sizeof(float));
+}
+
+/* Queries first..end of a head. log_sums may be NULL. */
+static void attend_run(const attention_head *head, int64_t first, int64_t end, const forward_scratch *s, void *y,
+                       float *log_sums)
+{
+    const bgi_attention *a = head->plan;
+    const int64_t keys = bgi_attention_end_key(head->attributes, end - 1, a->keys);
+    const int64_t skipped = bgi_attention_first_key(head->attributes, first) / BGI_ATTENTION_KEYS * BGI_ATTENTION_KEYS;
+
+    gather_rows(a, &head->inputs[0], first, end - first, s->queries);
+    if (!a->is_packed)
+        begin_rows(a, s, end - first);
+    for (int64_t k0 = skipped; k0 < keys; k0 += BGI_ATTENTION_KEYS) {
+        const int64_t k_count = clip(keys - k0, BGI_ATTENTION_KEYS);
+
+        gather_rows(a, &head->inputs[1], k0, k_count, s->values);
+        transpose_rows(a, s->values, k_count, s->keys);
+        gather_rows(a, &head->inputs[2], k0, k_count, s->values);
+        for (int64_t q0 = first; q0 < end; q0 += BGI_ATTENTION_QUERIES) {
+            const score_block block = cut_block(head, q0, end, k0);
+
+            if (block.k_count > 0)
+                attend_block(head, &block, first, s);
+        }
+    }
+    for (int64_t i = 0; i < end - first; i++) {
+        float *row = s->y + i * a->padded;
+        const bool sees_nothing = !a->is_packed && s->sums[i] == 0.0f;
+
+        for (int64_t d = 0; !sees_nothing && d < a->padded; d += LANES)
+            vstore(row + d, vload(row + d) / vset(s->sums[i]));
+        write_floats(a->dtype, y, head->y.start + (first + i) * head->y.stride, a->depth, row);
+        if (log_sums != NULL)
+            log_sums[first + i] = sees_nothing ? 0.0f : (float)((double)s->maxima[i] + log((double)s->sums[i]));
+    }
+}
+
+/* The parts of both forward passes. */
+static void attend_part(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
+                        uint32_t part, void *y, float *log_sums)
+{
+    const forward_scratch s = cut_forward_scratch(a, (float *)call->scratch + part * a->part_floats);
+
+    for (int64_t piece = bgi_cpu_part_start(a->pieces, part, a->parts);
+         piece < bgi_cpu_part_start(a->pieces, part + 1, a->parts); piece++) {
+        const int64_t number = piece / a->runs, first = piece % a->runs * BGI_ATTENTION_RUN;
+        const attention_head head = find_head(call, a, operands, number);
+
+        attend_run(&head, first, first + clip(a->length - first, BGI_ATTENTION_RUN), &s, y,
+                   log_sums + number * a->length);
+    }
+}
+
+static void run_attention(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a = bgi_attention_plan(&call->types[0], call->attributes);
+    const void *qkv = call->operands[0];
+
+    attend_part(call, &a, &(attention_operands){.inputs = {qkv, qkv, qkv}}, part, call->operands[1], call->operands[2]);
+}
+
+/* The bias is input `number`, where there is one. */
+static attention_operands find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
+{
+    attention_operands operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
+
+    if (bgi_cpu_has_input(call, bias)) {
+        operands.bias = call->operands[bias];
+        operands.bias_type = &call->types[bias];
+    }
+    return operands;
+}
+
+static void run_dot_product_attention(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a = bgi_attention_apart_plan(&call->types[0], &call->types[1], call->attributes);
+    const attention_operands operands = find_operands_apart(call, 0, 3);
+
+    attend_part(call, &a, &operands, part, call->operands[call->input_count], call->operands[call->input_count + 1]);
+}
+
+/* Copies the head's keys and values of the new tokens to their rows of the cache, of which it then has them. */
+static void fill_cache(attention_head *head, void *cache, int64_t before)
+{
+    const bgi_attention *a = head->plan;
+    const size_t element_bytes = bg_dtype_size_bytes(a->dtype);
+
+    for (int which = 1; which < 3; which++) {
+        const attention_rows from = head->inputs[which];
+        const attention_rows to = {cache, (which - 1) * a->width + head->index * a->depth, 2 * a->width};
+
+        for (int64_t i = 0; i < a->length; i++)
+            memcpy((char *)cache + (size_t)(to.start + (before + i) * to.stride) * element_bytes,
+                   (const char *)from.data + (size_t)(from.start + i * from.stride) * element_bytes,
+                   (size_t)a->depth * element_bytes);
+        head->inputs[which] = to;
+    }
+    head->inputs[0].start -= before * head->inputs[0].stride;
+    head->y.start -= before * head->y.stride;
+}
+
+static void run_attention_cached(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a = bgi_attention_cached_plan(call->types, call->attributes);
+    const forward_scratch s = cut_forward_scratch(&a, (float *)call->scratch + part * a.part_floats);
+    const void *qkv = call->operands[0];
+    const int64_t before = bgi_attention_position(call);
+
+    for (int64_t piece = bgi_cpu_part_start(a.pieces, part, a.parts);
+         piece < bgi_cpu_part_start(a.pieces, part + 1, a.parts); piece++) {
+        attention_head head = find_head(call, &a, &(attention_operands){.inputs = {qkv, qkv, qkv}}, piece);
+
+        fill_cache(&head, call->operands[1], before);
+        for (int64_t first = before; first < before + a.length; first += BGI_ATTENTION_RUN)
+            attend_run(&head, first, first + clip(before + a.length - first, BGI_ATTENTION_RUN), &s, call->operands[3],
+                       NULL);
+    }
+}
+
+/* ---- backward: queries, keys, values, dy, y, log_sum_exp -> their gradients ---- */
+
+typedef struct backward_scratch {
+    float *keys, *keys_across, *values_across; /* across: transposed */
+    float *dk, *dv;
+    float *queries, *dy;
+    float *shares, *gradients; /* m_ij p_ij; scale ds_ij */
+    float *along;              /* dy . y of the head's queries; of a bias's gradient of a block of them */
+    float *sums;               /* of a bias's gradient */
+    float *dq;                 /* the head's rows dq_row apart: in the result itself where that is float32 */
+    int64_t dq_row;
+} backward_scratch;
+
+static backward_scratch cut_backward_scratch(const bgi_attention *a, float *scratch)
+{
+    backward_scratch s = {.keys = scratch};
+
+    s.keys_across = s.keys + BGI_ATTENTION_KEYS * a->padded;
+    s.values_across = s.keys_across + BGI_ATTENTION_KEYS * a->padded;
+    s.dk = s.values_across + BGI_ATTENTION_KEYS * a->padded;
+    s.dv = s.dk + BGI_ATTENTION_KEYS * a->padded;
+    s.queries = s.dv + BGI_ATTENTION_KEYS * a->padded;
+    s.dy = s.queries + BGI_ATTENTION_QUERIES * a->padded;
+    s.shares = s.dy + BGI_ATTENTION_QUERIES * a->padded;
+    s.gradients = s.shares + BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+    s.along = s.gradients + BGI_ATTENTION_QUERIES * BGI_ATTENTION_KEYS;
+    s.sums = s.along + BGI_ATTENTION_QUERIES;
+    return s;
+}
+
+/* What is head `g`'s own of those that share keys. */
+static void enter_head(const attention_head *head, int64_t g, const attention_operands *operands, float *scratch,
+                       backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+    const int64_t length = bgi_cpu_round_up(a->length, 16);
+
+    s->along = cut_backward_scratch(a, scratch).along + g * length;
+    s->dq = cut_backward_scratch(a, scratch).along + a->group * length + g * a->length * a->padded;
+    s->dq_row = a->padded;
+    if (a->dtype == BG_FLOAT32) {
+        s->dq = (float *)operands->gradients[0] + head->inputs[0].start;
+        s->dq_row = head->inputs[0].stride;
+    }
+}
+
+/* dy . y of up to QUERIES queries from q0 on, through the scratch of queries and dy. */
+static void measure_block(const attention_head *head, const attention_operands *operands, int64_t q0, int64_t count,
+                          const backward_scratch *s, float *along)
+{
+    const bgi_attention *a = head->plan;
+
+    gather_results(head, operands->dy, q0, count, s->dy);
+    gather_results(head, operands->y, q0, count, s->queries);
+    for (int64_t i = 0; i < count; i++) {
+        vf sum = vset(0.0f);
+
+        for (int64_t d = i * a->padded; d < (i + 1) * a->padded; d += LANES)
+            sum = vfma(vload(s->dy + d), vload(s->queries + d), sum);
+        along[i] = vsum(sum);
+    }
+}
+
+/* One row: scores become shares m p, and the gradients along the values scale ds; both zero where nothing is seen. */
+static void differentiate_scores(float *shares, float *gradients, const float *factors, const float *bias, float scale,
+                                 float gradient_scale, float log_sum, float along, int64_t from, int64_t seen,
+                                 int64_t k_count)
+{
+    const int64_t end = bgi_cpu_round_up(seen, LANES), width = bgi_cpu_round_up(k_count, LANES);
+
+    for (int64_t j = 0; j < end; j += LANES) {
+        const vf p = bias ? vexp(vfma(vset(scale), vload(shares + j), vload(bias + j)) - vset(log_sum))
+                          : vexp(vfma(vset(scale), vload(shares + j), vset(-log_sum)));
+        const vf factor = factors ? vload(factors + j) : vset(1.0f);
+
+        vstore(shares + j, factor * p);
+        vstore(gradients + j, vset(gradient_scale) * p * (factor * vload(gradients + j) - vset(along)));
+    }
+    memset(shares, 0, (size_t)from * sizeof(float));
+    memset(gradients, 0, (size_t)from * sizeof(float));
+    memset(shares + seen, 0, (size_t)(width - seen) * sizeof(float));
+    memset(gradients + seen, 0, (size_t)(width - seen) * sizeof(float));
+}
+
+/* shares = q k^T and gradients = dy v^T, then both as above. `along`: of the block's first query. */
+static void differentiate_block(const attention_head *head, const score_block *block, const float *log_sums,
+                                const float *along, float gradient_scale, const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+    gemm_block product = {.a = s->queries,
+                          .a_row = a->padded,
+                          .a_column = 1,
+                          .b = s->keys_across,
+                          .b_row = BGI_ATTENTION_KEYS,
+                          .c = s->shares,
+                          .c_row = BGI_ATTENTION_KEYS,
+                          .m = block->q_count,
+                          .n = bgi_cpu_round_up(block->k_count, LANES),
+                          .k = a->depth};
+    float factors[BGI_ATTENTION_KEYS], bias[BGI_ATTENTION_KEYS];
+
+    multiply_block(&product);
+    product.a = s->dy;
+    product.b = s->values_across;
+    product.c = s->gradients;
+    multiply_block(&product);
+    for (int64_t i = 0; i < block->q_count; i++) {
+        int64_t from, seen = count_seen(head, block, i, &from);
+
+        if (head->drops)
+            make_row_factors(head, block, i, factors);
+        differentiate_scores(s->shares + i * BGI_ATTENTION_KEYS, s->gradients + i * BGI_ATTENTION_KEYS,
+                             head->drops ? factors : NULL, make_row_bias(head, block, i, bias),
+                             (float)head->attributes->scale, gradient_scale, log_sums[block->q0 + i], along[i], from,
+                             seen, block->k_count);
+    }
+}
+
+/* dq += ds k, which the first block of keys begins; dk += ds^T q; dv += (m p)^T dy. */
+static void sum_block(const attention_head *head, const score_block *block, const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+    gemm_block across = {.a = s->gradients,
+                         .a_row = 1,
+                         .a_column = BGI_ATTENTION_KEYS,
+                         .b = s->queries,
+                         .b_row = a->padded,
+                         .c = s->dk,
+                         .c_row = a->padded,
+                         .m = block->k_count,
+                         .n = a->padded,
+                         .k = block->q_count,
+                         .add = true};
+
+    multiply_block(&(gemm_block){.a = s->gradients,
+                                 .a_row = BGI_ATTENTION_KEYS,
+                                 .a_column = 1,
+                                 .b = s->keys,
+                                 .b_row = a->padded,
+                                 .c = s->dq + block->q0 * s->dq_row,
+                                 .c_row = s->dq_row,
+                                 .m = block->q_count,
+                                 .n = a->depth,
+                                 .k = block->k_count,
+                                 .add = !a->is_packed || block->k0 > 0});
+    multiply_block(&across);
+    across.a = s->shares;
+    across.b = s->dy;
+    across.c = s->dv;
+    multiply_block(&across);
+}
+
+static void scatter_gradients(const attention_head *head, int which, int64_t first, int64_t count, const float *from,
+                              void *gradients)
+{
+    const attention_rows *rows = &head->inputs[which];
+
+    for (int64_t i = 0; i < count; i++)
+        write_floats(head->plan->dtype, gradients, rows->start + (first + i) * rows->stride, head->plan->depth,
+                     from + i * head->plan->padded);
+}
+
+/* A block's keys and values, and both transposed. */
+static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count, const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+
+    gather_rows(a, &head->inputs[2], k0, k_count, s->keys);
+    transpose_rows(a, s->keys, k_count, s->values_across);
+    gather_rows(a, &head->inputs[1], k0, k_count, s->keys);
+    transpose_rows(a, s->keys, k_count, s->keys_across);
+}
+
+/* What the queries of one head give to a block of keys, and take from it. */
+static void differentiate_keys(const attention_head *head, const attention_operands *operands, int64_t k0,
+                               const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+    const int64_t first = head->attributes->causal ? k0 - head->attributes->offset : 0;
+    const float *log_sums = operands->log_sums + (head->sample * a->heads + head->index) * a->length;
+
+    for (int64_t q0 = first < 0 ? 0 : first / BGI_ATTENTION_QUERIES * BGI_ATTENTION_QUERIES; q0 < a->length;
+         q0 += BGI_ATTENTION_QUERIES) {
+        const score_block block = cut_block(head, q0, a->length, k0);
+
+        if (block.k_count == 0)
+            continue;
+        gather_rows(a, &head->inputs[0], q0, block.q_count, s->queries);
+        gather_results(head, operands->dy, q0, block.q_count, s->dy);
+        differentiate_block(head, &block, log_sums, s->along + q0, (float)head->attributes->scale, s);
+        sum_block(head, &block, s);
+    }
+}
+
+/* dy . y of every query; dq is zero where it does not begin with a block. */
+static void begin_head(const attention_head *head, const attention_operands *operands, const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+
+    for (int64_t q0 = 0; q0 < a->length; q0 += BGI_ATTENTION_QUERIES)
+        measure_block(head, operands, q0, clip(a->length - q0, BGI_ATTENTION_QUERIES), s, s->along + q0);
+    for (int64_t q = 0; !a->is_packed && q < a->length; q++)
+        memset(s->dq + q * s->dq_row, 0, (size_t)a->depth * sizeof(float));
+}
+
+/* The heads from `number` on that share keys. */
+static void differentiate_group(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
+                                int64_t number, float *scratch)
+{
+    const attention_head first = find_head(call, a, operands, number);
+    backward_scratch s = cut_backward_scratch(a, scratch);
+
+    for (int64_t g = 0; g < a->group; g++) {
+        const attention_head head = find_head(call, a, operands, number + g);
+
+        enter_head(&head, g, operands, scratch, &s);
+        begin_head(&head, operands, &s);
+    }
+    for (int64_t k0 = 0; k0 < a->keys; k0 += BGI_ATTENTION_KEYS) {
+        const int64_t k_count = clip(a->keys - k0, BGI_ATTENTION_KEYS);
+
+        gather_keys(&first, k0, k_count, &s);
+        /* the first block of queries may see fewer keys than there are */
+        memset(s.dk, 0, (size_t)(2 * BGI_ATTENTION_KEYS * a->padded) * sizeof(float));
+        for (int64_t g = 0; g < a->group; g++) {
+            const attention_head head = find_head(call, a, operands, number + g);
+
+            enter_head(&head, g, operands, scratch, &s);
+            differentiate_keys(&head, operands, k0, &s);
+        }
+        scatter_gradients(&first, 1, k0, k_count, s.dk, operands->gradients[1]);
+        scatter_gradients(&first, 2, k0, k_count, s.dv, operands->gradients[2]);
+    }
+    for (int64_t g = 0; a->dtype != BG_FLOAT32 && g < a->group; g++) {
+        const attention_head head = find_head(call, a, operands, number + g);
+
+        enter_head(&head, g, operands, scratch, &s);
+        scatter_gradients(&head, 0, 0, a->length, s.dq, operands->gradients[0]);
+    }
+}
+
+static void differentiate_part(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
+                               uint32_t part)
+{
+    for (int64_t piece = bgi_cpu_part_start(a->pieces, part, a->parts);
+         piece < bgi_cpu_part_start(a->pieces, part + 1, a->parts); piece++)
+        differentiate_group(call, a, operands, piece * a->group, (float *)call->scratch + part * a->part_floats);
+}
+
+static void run_attention_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a = bgi_attention_backward_plan(&call->types[1], call->attributes);
+    const void *qkv = call->operands[1];
+    void *dqkv = call->operands[4];
+
+    differentiate_part(call, &a,
+                       &(attention_operands){.inputs = {qkv, qkv, qkv},
+                                             .dy = call->operands[0],
+                                             .y = call->operands[2],
+                                             .log_sums = call->operands[3],
+                                             .gradients = {dqkv, dqkv, dqkv}},
+                       part);
+}
+
+/* dy, q, k, v, y, log_sum_exp, bias */
+static attention_operands find_backward_operands(const bg_kernel_call *call)
+{
+    attention_operands operands = find_operands_apart(call, 1, 6);
+
+    operands.dy = call->operands[0];
+    operands.y = call->operands[4];
+    operands.log_sums = call->operands[5];
+    return operands;
+}
+
+static void run_dot_product_attention_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a = bgi_attention_apart_backward_plan(&call->types[1], &call->types[2], call->attributes);
+    attention_operands operands = find_backward_operands(call);
+
+    for (uint32_t which = 0; which < 3; which++)
+        operands.gradients[which] = call->operands[call->input_count + which];
+    differentiate_part(call, &a, &operands, part);
+}
+
+/* ---- the bias's gradient: scores and their gradients once more, summed up in the bias's shape ---- */
+
+/* What one head's queries first..end add to the sums for a block of keys. */
+static void add_head_bias(const attention_head *head, const attention_operands *operands, int64_t first, int64_t end,
+                          int64_t k0, const backward_scratch *s)
+{
+    const bgi_attention *a = head->plan;
+    const float *log_sums = operands->log_sums + (head->sample * a->heads + head->index) * a->length;
+
+    gather_keys(head, k0, clip(a->keys - k0, BGI_ATTENTION_KEYS), s);
+    for (int64_t q0 = first; q0 < end; q0 += BGI_ATTENTION_QUERIES) {
+        const score_block block = cut_block(head, q0, end, k0);
+
+        if (block.k_count == 0)
+            continue;
+        measure_block(head, operands, q0, block.q_count, s, s->along);
+        gather_rows(a, &head->inputs[0], q0, block.q_count, s->queries);
+        differentiate_block(head, &block, log_sums, s->along, 1.0f, s);
+        for (int64_t i = 0; i < block.q_count; i++) {
+            float *sums = s->sums + (head->bias.stride == 0 ? 0 : q0 + i - first) * BGI_ATTENTION_KEYS;
+
+            for (int64_t j = 0; j < block.k_count; j += LANES)
+                vstore(sums + j, vload(sums + j) + vload(s->gradients + i * BGI_ATTENTION_KEYS + j));
+        }
+    }
+}
+
+/* Rows first..first + count of the bias of (n, h), or all queries' one row. */
+static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands, int64_t n,
+                     int64_t h, int64_t first, const backward_scratch *s)
+{
+    const bg_type *type = operands->bias_type;
+    const bool shares_rows = type->dims[2] == 1;
+    const int64_t count = shares_rows ? 1 : clip(a->length - first, BGI_ATTENTION_RUN);
+    const int64_t at = bgi_attention_bias_start(type, n, h) + first * a->keys;
+
+    for (int64_t k0 = 0; k0 < a->keys; k0 += BGI_ATTENTION_KEYS) {
+        memset(s->sums, 0, (size_t)(count * BGI_ATTENTION_KEYS) * sizeof(float));
+        for (int64_t number = 0; number < a->samples * a->heads; number++) {
+            const attention_head head = find_head(call, a, operands, number);
+
+            if ((type->dims[0] == 1 || head.sample == n) && (type->dims[1] == 1 || head.index == h))
+                add_head_bias(&head, operands, first, shares_rows ? a->length : first + count, k0, s);
+        }
+        for (int64_t i = 0; i < count; i++)
+            write_floats(type->dtype, call->operands[call->input_count], at + i * a->keys + k0,
+                         clip(a->keys - k0, BGI_ATTENTION_KEYS), s->sums + i * BGI_ATTENTION_KEYS);
+    }
+}
+
+static void run_dot_product_attention_bias_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_attention a =
+        bgi_attention_bias_plan(&call->types[1], &call->types[2], &call->types[6], call->attributes);
+    const attention_operands operands = find_backward_operands(call);
+    const backward_scratch s = cut_backward_scratch(&a, (float *)call->scratch + part * a.part_floats);
+
+    for (int64_t piece = bgi_cpu_part_start(a.pieces, part, a.parts);
+         piece < bgi_cpu_part_start(a.pieces, part + 1, a.parts); piece++) {
+        const int64_t head = piece / a.runs, heads = operands.bias_type->dims[1];
+
+        sum_bias(call, &a, &operands, head / heads, head % heads, piece % a.runs * BGI_ATTENTION_RUN, &s);
+    }
+}
+
+#endif

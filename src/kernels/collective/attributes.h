@@ -1,0 +1,28 @@
+/*
+ * attributes.h: the operands and attributes of collectives. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_COLLECTIVE_ATTRIBUTES_H
+#define BGI_KERNELS_COLLECTIVE_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+/* Collectives have no kernels: the engine lets the replicas of a group meet (runtime/collective.c).
+ * ALL_REDUCE      x -> y
+ * ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
+ * REDUCE_SCATTER  x -> y        the other way round */
+typedef enum bgi_collective_kind {
+    BGI_COLLECTIVE_REDUCE = 0,
+    BGI_COLLECTIVE_GATHER,
+    BGI_COLLECTIVE_SCATTER
+} bgi_collective_kind;
+
+typedef struct bgi_collective_attributes {
+    bgi_collective_kind kind;
+    bg_reduction function;    /* SUM or MAX */
+    uint32_t axes;            /* of the mesh */
+    uint32_t members;         /* of a group along them */
+    uint32_t axis;            /* of the tensor */
+    uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient goes straight through */
+} bgi_collective_attributes;
+
+#endif

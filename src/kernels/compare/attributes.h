@@ -1,0 +1,20 @@
+/*
+ * attributes.h: the operands and attributes of comparisons, and of choosing by their results. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_COMPARE_ATTRIBUTES_H
+#define BGI_KERNELS_COMPARE_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+/* COMPARE         a, b -> y uint8                 (broadcasting; any type, a's and b's the same) */
+typedef struct bgi_compare_attributes {
+    bg_comparison comparison;
+} bgi_compare_attributes;
+
+/* WHERE           condition uint8, a, b -> y      (broadcasting; any type; kernels look at the types only)
+ * WHERE_GRADIENT  dy, condition -> da             (dy's shape: dy where the condition chose the operand, else 0) */
+typedef struct bgi_where_gradient_attributes {
+    uint8_t is_second; /* of b: where the condition is 0 */
+} bgi_where_gradient_attributes;
+
+#endif

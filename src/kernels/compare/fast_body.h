@@ -1,0 +1,167 @@
+/*
+ * fast_body.h: comparisons of floats, and choosing by their results. Comparisons widen as elementwise kernels do.
+ * Choices move elements of 1, 2, 4 or 8 bytes and never look at numbers, so they take every type. The loops are plain C
+ * that compilers turn into vectors. A chunk is read before it is written, so a result may overwrite an operand of its
+ * own shape.
+ */
+#ifndef BGI_KERNELS_COMPARE_FAST_BODY_H
+#define BGI_KERNELS_COMPARE_FAST_BODY_H
+
+#include "kernels/compare/attributes.h"
+#include "kernels/elementwise/fast_body.h"
+
+#define COMPARE_LOOP(name, operator)                                                                                   \
+    static void name##_loop(const float *a, const float *b, uint8_t *y, int64_t count)                                 \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                                                            \
+            y[i] = a[i] operator b[i];                                                                                 \
+    }
+
+COMPARE_LOOP(less, <)
+COMPARE_LOOP(less_equal, <=)
+COMPARE_LOOP(equal, ==)
+COMPARE_LOOP(not_equal, !=)
+COMPARE_LOOP(greater, >)
+COMPARE_LOOP(greater_equal, >=)
+
+static void (*const compare_table[BG_COMPARISON_COUNT])(const float *a, const float *b, uint8_t *y, int64_t count) = {
+    [BG_LESS] = less_loop,           [BG_LESS_EQUAL] = less_equal_loop, [BG_EQUAL] = equal_loop,
+    [BG_NOT_EQUAL] = not_equal_loop, [BG_GREATER] = greater_loop,       [BG_GREATER_EQUAL] = greater_equal_loop};
+
+static void run_compare(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_comparison comparison = ((const bgi_compare_attributes *)call->attributes)->comparison;
+    const bg_type *type = &call->types[2];
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t count = bg_type_element_count(type), end = bgi_elementwise_start(count, part + 1);
+    bgi_broadcast_view a = {1, 1}, b = {1, 1};
+    float in_a[BGI_ELEMENTWISE_CHUNK], in_b[BGI_ELEMENTWISE_CHUNK];
+
+    bgi_broadcast_view_make(type, &call->types[0], &a);
+    bgi_broadcast_view_make(type, &call->types[1], &b);
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+
+        compare_table[comparison](view_broadcast(dtype, call->operands[0], a, i, chunk, in_a),
+                                  view_broadcast(dtype, call->operands[1], b, i, chunk, in_b),
+                                  (uint8_t *)call->operands[2] + i, chunk);
+    }
+}
+
+/* ---- choices ---- */
+
+/* Elements of one size, whatever they are. */
+typedef uint8_t bytes1;
+typedef uint16_t bytes2 __attribute__((may_alias));
+typedef uint32_t bytes4 __attribute__((may_alias));
+typedef uint64_t bytes8 __attribute__((may_alias));
+
+/* view_broadcast for elements of one size, and y[i] = condition[i] ? a[i] : b[i]. */
+#define CHOICE(element)                                                                                                \
+    static const element *view_##element(const void *data, bgi_broadcast_view view, int64_t index, int64_t count,      \
+                                         element *buffer)                                                              \
+    {                                                                                                                  \
+        const element *from = data;                                                                                    \
+        int64_t at = index / view.run % view.count, left = view.run - index % view.run;                                \
+                                                                                                                       \
+        if (view.run == 1 && at + count <= view.count)                                                                 \
+            return from + at;                                                                                          \
+        for (int64_t i = 0; i < count;) {                                                                              \
+            const int64_t run = clip(count - i, left);                                                                 \
+                                                                                                                       \
+            for (int64_t e = 0; e < run; e++)                                                                          \
+                buffer[i + e] = from[at];                                                                              \
+            i += run;                                                                                                  \
+            left = view.run;                                                                                           \
+            at = at + 1 == view.count ? 0 : at + 1;                                                                    \
+        }                                                                                                              \
+        return buffer;                                                                                                 \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void choose_##element(const uint8_t *condition, const element *a, const element *b, element *y,             \
+                                 int64_t count)                                                                        \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                                                            \
+            y[i] = condition[i] != 0 ? a[i] : b[i];                                                                    \
+    }
+
+CHOICE(bytes1)
+CHOICE(bytes2)
+CHOICE(bytes4)
+CHOICE(bytes8)
+
+#define WHERE_CHUNK(element)                                                                                           \
+    do {                                                                                                               \
+        element in_a[BGI_ELEMENTWISE_CHUNK], in_b[BGI_ELEMENTWISE_CHUNK];                                              \
+                                                                                                                       \
+        choose_##element(chosen, view_##element(call->operands[1], a, i, chunk, in_a),                                 \
+                         view_##element(call->operands[2], b, i, chunk, in_b), (element *)call->operands[3] + i,       \
+                         chunk);                                                                                       \
+    } while (0)
+
+static void run_where(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *type = &call->types[3];
+    const int64_t count = bg_type_element_count(type), end = bgi_elementwise_start(count, part + 1);
+    bgi_broadcast_view condition = {1, 1}, a = {1, 1}, b = {1, 1};
+    uint8_t in_condition[BGI_ELEMENTWISE_CHUNK];
+
+    bgi_broadcast_view_make(type, &call->types[0], &condition);
+    bgi_broadcast_view_make(type, &call->types[1], &a);
+    bgi_broadcast_view_make(type, &call->types[2], &b);
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+        const uint8_t *chosen = view_bytes1(call->operands[0], condition, i, chunk, in_condition);
+
+        switch (bg_dtype_size_bytes(type->dtype)) {
+        case 1:
+            WHERE_CHUNK(bytes1);
+            break;
+        case 2:
+            WHERE_CHUNK(bytes2);
+            break;
+        case 4:
+            WHERE_CHUNK(bytes4);
+            break;
+        default:
+            WHERE_CHUNK(bytes8);
+        }
+    }
+}
+
+#define WHERE_GRADIENT_CHUNK(element)                                                                                  \
+    do {                                                                                                               \
+        const element *dy = (const element *)call->operands[0] + i;                                                    \
+                                                                                                                       \
+        choose_##element(chosen, is_second ? (const element *)zeros : dy, is_second ? dy : (const element *)zeros,     \
+                         (element *)call->operands[2] + i, chunk);                                                     \
+    } while (0)
+
+static void run_where_gradient(const bg_kernel_call *call, uint32_t part)
+{
+    static const uint64_t zeros[BGI_ELEMENTWISE_CHUNK] = {0};
+    const bool is_second = ((const bgi_where_gradient_attributes *)call->attributes)->is_second != 0;
+    const bg_type *type = &call->types[0];
+    const int64_t count = bg_type_element_count(type), end = bgi_elementwise_start(count, part + 1);
+    bgi_broadcast_view condition = {1, 1};
+    uint8_t in_condition[BGI_ELEMENTWISE_CHUNK];
+
+    bgi_broadcast_view_make(type, &call->types[1], &condition);
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+        const uint8_t *chosen = view_bytes1(call->operands[1], condition, i, chunk, in_condition);
+
+        switch (bg_dtype_size_bytes(type->dtype)) {
+        case 2:
+            WHERE_GRADIENT_CHUNK(bytes2);
+            break;
+        case 4:
+            WHERE_GRADIENT_CHUNK(bytes4);
+            break;
+        default:
+            WHERE_GRADIENT_CHUNK(bytes8);
+        }
+    }
+}
+
+#endif

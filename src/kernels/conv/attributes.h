@@ -1,0 +1,30 @@
+/*
+ * attributes.h: the operands and attributes of convolutions. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_CONV_ATTRIBUTES_H
+#define BGI_KERNELS_CONV_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+/* CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
+ * CONV2D_BACKWARD_INPUT    dy, w -> dx            (dx's shape is the output type)
+ * CONV2D_BACKWARD_WEIGHTS  dy, x -> dw, db?   (+) */
+typedef struct bgi_conv2d_attributes {
+    bg_conv2d_options options;
+} bgi_conv2d_attributes;
+
+/* Attributes of backward ops say what their shape rules cannot see in the operands. The forward op's come first, so
+ * that kernels may read these as if they were those. */
+typedef struct bgi_conv2d_backward_attributes {
+    bgi_conv2d_attributes forward;
+    bg_type result;    /* of dx or dw */
+    uint8_t with_bias; /* BACKWARD_WEIGHTS: make db too */
+} bgi_conv2d_backward_attributes;
+
+/* A transposed convolution is CONV2D_BACKWARD_INPUT: x is its dy. */
+typedef struct bgi_conv_transpose2d_attributes {
+    bgi_conv2d_attributes forward;
+    int64_t output_padding[2]; /* below the stride */
+} bgi_conv_transpose2d_attributes;
+
+#endif

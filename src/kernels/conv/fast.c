@@ -1,0 +1,63 @@
+/*
+ * fast.c: which convolutions are taken, their parts and their scratch. The work itself is in fast_body.h.
+ */
+#include "kernels/conv/attributes.h"
+#include "kernels/conv/direct.h"
+
+static bool take_direct(const bgi_direct_plan *plan, bg_kernel *kernel)
+{
+    kernel->part_count = plan->parts;
+    kernel->scratch_bytes = plan->parts * (size_t)plan->part_floats * sizeof(float);
+    return true;
+}
+
+bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_conv2d_attributes *attributes = request->attributes;
+    const bgi_conv s = bgi_conv_read(&request->types[0], &request->types[1], &request->types[request->input_count],
+                                     &attributes->options);
+    const bgi_gemm g = bgi_gemm_bound(bgi_conv_forward_plan(&s, lanes), lanes, bgi_product_limit(kernel->state));
+    bgi_direct direct;
+    bgi_direct_plan plan;
+
+    if (bgi_direct_forward_plan(&s, lanes, bgi_product_limit(kernel->state), &direct, &plan))
+        return take_direct(&plan, kernel);
+    kernel->part_count = g.parts;
+    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    return bgi_dtype_is_single(s.dtype);
+}
+
+bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_conv2d_attributes *attributes = request->attributes;
+    const bgi_conv s = bgi_conv_read(&request->types[2], &request->types[1], &request->types[0], &attributes->options);
+    const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, lanes, bgi_product_limit(kernel->state));
+    bgi_direct_plan direct;
+
+    if (bgi_direct_input_plan(&s, lanes, bgi_product_limit(kernel->state), &direct))
+        return take_direct(&direct, kernel);
+    kernel->part_count = plan.parts;
+    kernel->scratch_bytes = plan.parts * (size_t)plan.part_floats * sizeof(float);
+    return bgi_dtype_is_single(s.dtype);
+}
+
+bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_conv2d_attributes *attributes = request->attributes;
+    const bgi_conv s = bgi_conv_read(&request->types[1], &request->types[2], &request->types[0], &attributes->options);
+    const bgi_gemm g = bgi_gemm_bound(bgi_conv_weights_plan(&s, lanes, request->output_count == 0), lanes,
+                                      bgi_product_limit(kernel->state));
+    bgi_direct direct;
+    bgi_direct_weights_plan plan;
+
+    if (bgi_direct_weights(&s, lanes, &direct, &plan)) {
+        kernel->part_count = plan.parts;
+        kernel->combine_count = plan.combines;
+        kernel->scratch_bytes = plan.parts * (size_t)(plan.sums_floats + plan.runner_floats) * sizeof(float);
+        return true;
+    }
+    kernel->combine = NULL;
+    kernel->part_count = g.parts;
+    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    return bgi_dtype_is_single(s.dtype);
+}

@@ -1,0 +1,101 @@
+/*
+ * fast.h: the geometry of convolutions of any stride, padding, dilation and groups, as products of matrices.
+ *
+ * Letters: N images, C channels in and O out, G groups of CG and OG channels, H x W in, OH x OW out, P = OH OW,
+ * KH x KW the filter, T = KH KW its taps, K = CG T.
+ */
+#ifndef BGI_KERNELS_CONV_FAST_H
+#define BGI_KERNELS_CONV_FAST_H
+
+#include "kernels/linear/gemm.h"
+#include "kernels/linear/product.h"
+
+typedef struct bgi_conv {
+    bg_dtype dtype;
+    int64_t n, c, h, w, o, kh, kw, oh, ow, cg, og, k, taps, p;
+    bg_conv2d_options options;
+} bgi_conv;
+
+static inline bgi_conv bgi_conv_read(const bg_type *x, const bg_type *w, const bg_type *y,
+                                     const bg_conv2d_options *options)
+{
+    return (bgi_conv){.dtype = x->dtype,
+                      .n = x->dims[0],
+                      .c = x->dims[1],
+                      .h = x->dims[2],
+                      .w = x->dims[3],
+                      .o = w->dims[0],
+                      .kh = w->dims[2],
+                      .kw = w->dims[3],
+                      .oh = y->dims[2],
+                      .ow = y->dims[3],
+                      .cg = w->dims[1],
+                      .og = w->dims[0] / options->groups,
+                      .k = w->dims[1] * w->dims[2] * w->dims[3],
+                      .taps = w->dims[2] * w->dims[3],
+                      .p = y->dims[2] * y->dims[3],
+                      .options = *options};
+}
+
+/* y of an image and group [OG,P] = w [OG,K] patches [K,P] */
+static inline bgi_gemm bgi_conv_forward_plan(const bgi_conv *s, int64_t lanes)
+{
+    return bgi_gemm_plan(s->n * s->options.groups, s->og, s->p, s->k, 1, lanes, s->dtype == BG_FLOAT32);
+}
+
+/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K]; or added to an accumulator */
+static inline bgi_gemm bgi_conv_weights_plan(const bgi_conv *s, int64_t lanes, bool accumulates)
+{
+    bgi_gemm g = bgi_gemm_plan(s->options.groups, s->og, s->k, s->p, s->n, lanes, s->dtype == BG_FLOAT32);
+
+    if (accumulates && bgi_gemm_adds_apart(&g, s->n))
+        bgi_gemm_keep_sums(&g, lanes);
+    return g;
+}
+
+/* Patches of dx, a block of channels [channels T, P] = w^T [channels T, OG] dy [OG,P], are added where they belong. */
+typedef struct bgi_conv_input_plan {
+    bgi_gemm gemm;
+    int64_t channels;     /* of a block */
+    int64_t blocks;       /* of a group */
+    int64_t items;        /* blocks of all images */
+    int64_t patch_floats; /* a block's patches */
+    int64_t plane_floats; /* a block's dx in float32, 0 for float32 */
+    int64_t part_floats;
+    uint32_t parts;
+} bgi_conv_input_plan;
+
+#define BGI_CONV_PATCH_FLOATS (64 * 1024)
+
+/* The plan with blocks of so many channels, whose product takes at most so much scratch. */
+static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int64_t channels, int64_t lanes,
+                                                         uint64_t limit_bytes)
+{
+    bgi_conv_input_plan plan = {.channels = channels};
+
+    plan.blocks = (s->cg + plan.channels - 1) / plan.channels;
+    plan.items = s->n * s->options.groups * plan.blocks;
+    plan.parts = bgi_cpu_part_count(plan.items, 2.0 * (double)s->n * (double)s->o * (double)s->k * (double)s->p,
+                                    BGI_GEMM_UNIT_FLOPS);
+    plan.gemm = bgi_gemm_plan(1, plan.channels * s->taps, s->p, s->og, 1, lanes, s->dtype == BG_FLOAT32);
+    plan.patch_floats = bgi_cpu_round_up(plan.channels * s->taps * s->p, 16);
+    plan.plane_floats = s->dtype == BG_FLOAT32 ? 0 : bgi_cpu_round_up(plan.channels * s->h * s->w, 16);
+    plan.gemm = bgi_gemm_bound(plan.gemm, lanes, limit_bytes);
+    plan.part_floats = plan.gemm.part_floats + plan.patch_floats + plan.plane_floats;
+    return plan;
+}
+
+/* Within a limit (bgi_product_limit) as far as it goes: blocks of fewer channels, then fewer parts. */
+static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes)
+{
+    const int64_t fit = BGI_CONV_PATCH_FLOATS / (s->taps * s->p);
+    int64_t channels = fit < 1 ? 1 : fit > s->cg ? s->cg : fit;
+    bgi_conv_input_plan plan = bgi_conv_input_plan_of(s, channels, lanes, limit_bytes);
+
+    for (; (uint64_t)plan.part_floats * sizeof(float) > limit_bytes && channels > 1; channels = plan.channels)
+        plan = bgi_conv_input_plan_of(s, channels / 2, lanes, limit_bytes);
+    plan.parts = bgi_gemm_fit_parts(plan.parts, plan.part_floats, limit_bytes);
+    return plan;
+}
+
+#endif

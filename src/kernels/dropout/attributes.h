@@ -1,0 +1,40 @@
+/*
+ * attributes.h: the operands and attributes of dropout. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_DROPOUT_ATTRIBUTES_H
+#define BGI_KERNELS_DROPOUT_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+#include "kernels/mesh.h"
+
+/* DROPOUT           x -> y   (in training; copies otherwise)
+ * The mask of element e of sample n is word e % 4 of Philox4x32-10(counter {e / 4, global sample, random_id, step low},
+ * key {seed low, seed high ^ step high}), kept when word * 2^-32 >= probability; global sample = micro_batch * N + n.
+ * Its gradient is the same kernel applied to dy. Of an x whose last dim is cut over an axis, elements are counted in
+ * the whole: replicas that have the same piece drop the same, and together they drop what one replica would. */
+typedef struct bgi_dropout_attributes {
+    double probability;
+    uint32_t random_id;
+    bg_mesh_axis axis;
+    uint32_t pieces; /* of the last dim; 0 is 1 */
+} bgi_dropout_attributes;
+
+/* Runs of a sample's elements that follow each other in the whole. */
+typedef struct bgi_dropout_runs {
+    int64_t length, count; /* of a run; of runs */
+    int64_t first, stride; /* in the whole: of the first run; from run to run */
+} bgi_dropout_runs;
+
+static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call, int64_t elements)
+{
+    const bgi_dropout_attributes *attributes = (const bgi_dropout_attributes *)call->attributes;
+    const int64_t last = call->types[0].dims[call->types[0].rank - 1];
+
+    if (attributes->pieces <= 1)
+        return (bgi_dropout_runs){elements, 1, 0, elements};
+    return (bgi_dropout_runs){last, elements / last, last * bgi_mesh_place(call->env, attributes->axis),
+                              last * attributes->pieces};
+}
+
+#endif

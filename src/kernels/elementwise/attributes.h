@@ -1,0 +1,60 @@
+/*
+ * attributes.h: the operands and attributes of functions of one element or two. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_ELEMENTWISE_ATTRIBUTES_H
+#define BGI_KERNELS_ELEMENTWISE_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+#include <stdbool.h>
+
+/* UNARY           x -> y
+ * UNARY_BACKWARD  dy, x, y -> dx
+ * So that only one of x and y must be kept for the backward pass, the other operand may be the same one again: kernels
+ * use y for those of bgi_unary_derives_from_output (x may be y), and x for the rest (y may be x). */
+typedef struct bgi_unary_attributes {
+    bg_unary function;
+    double a, b; /* its parameters; 0 where it has none */
+} bgi_unary_attributes;
+
+static inline bool bgi_unary_derives_from_output(bg_unary function)
+{
+    return function == BG_RELU || function == BG_TANH || function == BG_SIGMOID || function == BG_EXP ||
+           function == BG_SQRT || function == BG_RECIPROCAL || function == BG_RSQRT || function == BG_TAN;
+}
+
+/* Whether it can follow a product in the same kernel: it has no parameters, and vectors have a way for it. */
+static inline bool bgi_unary_fuses(bg_unary function)
+{
+    return function < BG_TAN;
+}
+
+static inline bool bgi_unary_has_parameters(bg_unary function)
+{
+    return function >= BG_SOFTPLUS;
+}
+
+/* BINARY           a, b -> y                      (broadcasting; floats, int32, int64)
+ * SELECT_GRADIENT  dy, a, b -> da                 (for MAXIMUM, MINIMUM: dy where a wins, half where equal; dy's shape)
+ */
+typedef struct bgi_binary_attributes {
+    bg_binary function;
+} bgi_binary_attributes;
+
+/* SCALE        x -> y = alpha x + beta */
+typedef struct bgi_scale_attributes {
+    double alpha, beta;
+} bgi_scale_attributes;
+
+/* CAST         x -> y                             (kernels look at the types only)
+ * STANDARDIZE  x -> y */
+typedef struct bgi_standardize_attributes {
+    float divisor, mean, deviation;
+    bg_dtype dtype; /* of y */
+} bgi_standardize_attributes;
+
+typedef struct bgi_cast_attributes {
+    bg_dtype dtype;
+} bgi_cast_attributes;
+
+#endif

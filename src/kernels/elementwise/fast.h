@@ -1,0 +1,83 @@
+/*
+ * fast.h: how element-by-element kernels cut their work, and how operands that broadcast are read.
+ */
+#ifndef BGI_KERNELS_ELEMENTWISE_FAST_H
+#define BGI_KERNELS_ELEMENTWISE_FAST_H
+
+#include "kernels/cpu/variant.h"
+#include "kernels/elementwise/attributes.h"
+
+enum {
+    BGI_ELEMENTWISE_GRAIN = 64,   /* elements: parts begin at cache lines, whatever the type */
+    BGI_ELEMENTWISE_PART = 12288, /* elements in a part, about */
+    BGI_ELEMENTWISE_CHUNK = 512   /* elements handled at once: buffers stay in the first-level cache */
+};
+
+static inline uint32_t bgi_elementwise_parts(int64_t count)
+{
+    return bgi_cpu_part_count((count + BGI_ELEMENTWISE_GRAIN - 1) / BGI_ELEMENTWISE_GRAIN, (double)count,
+                              BGI_ELEMENTWISE_PART);
+}
+
+/* Where part `part` begins; part `parts` begins at the end. */
+static inline int64_t bgi_elementwise_start(int64_t count, uint32_t part)
+{
+    const int64_t grains = (count + BGI_ELEMENTWISE_GRAIN - 1) / BGI_ELEMENTWISE_GRAIN;
+    const int64_t start = bgi_cpu_part_start(grains, part, bgi_elementwise_parts(count)) * BGI_ELEMENTWISE_GRAIN;
+
+    return start < count ? start : count;
+}
+
+/* One part or several, of a kernel over the elements of `type`. */
+static inline bool bgi_elementwise_take(bg_kernel *kernel, const bg_type *type)
+{
+    kernel->part_count = bgi_elementwise_parts(bg_type_element_count(type));
+    return true;
+}
+
+/* Kernels whose parts leave `numbers` doubles each. */
+static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *request, size_t numbers, bg_kernel *kernel)
+{
+    if (!bgi_dtype_is_single(request->types[0].dtype) || !bgi_elementwise_take(kernel, &request->types[0]))
+        return false;
+    kernel->scratch_bytes = kernel->part_count * numbers * sizeof(double);
+    return true;
+}
+
+/* One element of a function and of its gradient, in double: the plain kernels, and the fast ones where vectors have no
+ * way of their own. */
+double bgi_unary_value(const bgi_unary_attributes *attributes, double x);
+double bgi_unary_gradient(const bgi_unary_attributes *attributes, double dy, double x, double y);
+
+/* An operand seen from the output: output element i reads element (i / run) % count. */
+typedef struct bgi_broadcast_view {
+    int64_t run, count;
+} bgi_broadcast_view;
+
+/* False: the operand broadcasts along dims that do not lie side by side. */
+static inline bool bgi_broadcast_view_make(const bg_type *output, const bg_type *operand, bgi_broadcast_view *out)
+{
+    int64_t run = 1, count = 1;
+    int phase = 0; /* trailing dims that repeat, then dims that are read, then leading dims that repeat */
+
+    for (uint32_t back = 1; back <= output->rank; back++) {
+        const int64_t size = output->dims[output->rank - back];
+        const int64_t own = back <= operand->rank ? operand->dims[operand->rank - back] : 1;
+
+        if (size == 1)
+            continue;
+        if (own == 1) {
+            phase = phase == 1 ? 2 : phase;
+            run *= phase == 0 ? size : 1;
+        } else {
+            if (phase == 2)
+                return false;
+            phase = 1;
+            count *= size;
+        }
+    }
+    *out = (bgi_broadcast_view){run, count};
+    return true;
+}
+
+#endif

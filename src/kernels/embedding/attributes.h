@@ -1,0 +1,52 @@
+/*
+ * attributes.h: the operands and attributes of embeddings. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_EMBEDDING_ATTRIBUTES_H
+#define BGI_KERNELS_EMBEDDING_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+#include "kernels/mesh.h"
+
+/* EMBEDDING           table, ids -> y
+ * EMBEDDING_BACKWARD  dy, ids -> dtable
+ * EMBEDDING_SLOTS     ids, slots! -> uses       which row of `rows` each row of the table has, given at its first use
+ * EMBEDDING_ROWS      dy, uses, rows!           dtable of a micro-batch, added to the rows that are used
+ * EMBEDDING_ROWS_ADD  gradient!, rows, slots    all rows, added to a gradient of the whole table
+ * Of a table that is cut by rows over an axis, ids count from the first row of the whole. */
+typedef struct bgi_embedding_attributes {
+    int64_t padding_index;
+    bg_mesh_axis axis;
+} bgi_embedding_attributes;
+
+/* The id as a row of the replica's table, which has so many; -1: it has no such row. */
+static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_embedding_attributes *attributes,
+                                        int32_t id, int64_t rows)
+{
+    const int64_t row = id - bgi_mesh_place(call->env, attributes->axis) * rows;
+
+    return row >= 0 && row < rows ? row : -1;
+}
+
+/* `slots`, int32 [2 V + 1] for a table of V rows, is empty when a step begins. The second part is scratch of
+ * EMBEDDING_SLOTS, zeros between calls. */
+typedef struct bgi_embedding_slots {
+    int32_t *of_row;   /* by row: 1 + its slot; 0: not used in this step */
+    int32_t *last_use; /* by row: 1 + its last use so far in the micro-batch; 0: none */
+    int32_t *used;     /* how many slots are taken */
+} bgi_embedding_slots;
+
+static inline bgi_embedding_slots bgi_embedding_view_slots(int32_t *slots, int64_t rows)
+{
+    return (bgi_embedding_slots){slots, slots + rows, slots + 2 * rows};
+}
+
+/* `uses`, int32 [2, n] for n ids: at an id's first use in the micro-batch 1 + its slot, negative when the slot is new
+ * in this step, 0 elsewhere; behind them 1 + the next use of the same id, 0 at the last one. */
+
+typedef struct bgi_embedding_backward_attributes {
+    bgi_embedding_attributes forward;
+    bg_type result; /* of dtable */
+} bgi_embedding_backward_attributes;
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * fast.c: which embeddings are taken. The work itself is in fast_body.h.
+ */
+#include "kernels/cpu/move.h"
+
+bool bgi_cpu_shape_embedding(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    kernel->part_count =
+        bgi_move_parts(bg_type_element_count(&request->types[1]), &request->types[request->input_count]);
+    return true;
+}
+
+bool bgi_cpu_shape_embedding_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bg_type *table = &request->types[request->input_count];
+
+    (void)lanes;
+    kernel->part_count = bgi_move_parts(table->dims[0], table);
+    return table->dtype == BG_FLOAT32;
+}
+
+bool bgi_cpu_shape_embedding_rows(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    kernel->part_count = bgi_move_parts(bg_type_element_count(&request->types[1]) / 2, &request->types[0]);
+    return request->types[0].dtype == BG_FLOAT32;
+}
+
+bool bgi_cpu_shape_embedding_rows_add(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    kernel->part_count = bgi_move_parts(request->types[0].dims[0], &request->types[0]);
+    return true;
+}

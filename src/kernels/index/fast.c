@@ -1,0 +1,44 @@
+/*
+ * fast.c: which kernels of elements by number are taken, and in how many parts. The work itself is in fast_body.h.
+ */
+#include "kernels/index/fast.h"
+
+bool bgi_cpu_shape_gather(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    kernel->part_count = bgi_gather_make(request->types, request->attributes).parts;
+    return true;
+}
+
+bool bgi_cpu_shape_scatter(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_index_attributes *attributes = request->attributes;
+
+    (void)lanes;
+    kernel->part_count = bgi_scatter_make(attributes).parts;
+    if (bgi_dtype_is_narrow(attributes->whole.dtype)) /* sums are of float32 */
+        kernel->scratch_bytes = (size_t)bg_type_element_count(&attributes->whole) * sizeof(float);
+    return bgi_dtype_is_single(attributes->whole.dtype);
+}
+
+bool bgi_cpu_shape_gather_elements(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return bg_dtype_size_bytes(request->types[0].dtype) == sizeof(float) &&
+           bgi_elementwise_take(kernel, &request->types[2]);
+}
+
+bool bgi_cpu_shape_scatter_elements(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    return bgi_cpu_shape_scatter(request, lanes, kernel);
+}
+
+bool bgi_cpu_shape_top_k(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_top_k_attributes *attributes = request->attributes;
+
+    (void)lanes;
+    kernel->part_count = bgi_top_k_parts(&request->types[0]);
+    kernel->scratch_bytes = kernel->part_count * (size_t)attributes->k * (sizeof(float) + sizeof(int32_t));
+    return request->types[0].dtype == BG_FLOAT32;
+}

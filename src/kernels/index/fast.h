@@ -1,0 +1,52 @@
+/*
+ * fast.h: how kernels of elements by number cut their work.
+ */
+#ifndef BGI_KERNELS_INDEX_FAST_H
+#define BGI_KERNELS_INDEX_FAST_H
+
+#include "kernels/cpu/move.h"
+#include "kernels/elementwise/fast.h"
+#include "kernels/index/attributes.h"
+
+/* Parts are runs of rows of y. */
+typedef struct bgi_gather {
+    bgi_axis_view view; /* of x */
+    int64_t ids, rows;
+    uint32_t parts;
+} bgi_gather;
+
+static inline bgi_gather bgi_gather_make(const bg_type *types, const bgi_index_attributes *attributes)
+{
+    bgi_gather g = {.view = bgi_axis_view_make(&types[0], attributes->axis), .ids = bg_type_element_count(&types[1])};
+
+    g.rows = g.view.outer * g.ids;
+    g.parts = bgi_move_parts(g.rows, &types[2]);
+    return g;
+}
+
+/* Parts are runs of columns: of each outer index as many as there are inner ones, in blocks. All that comes to an
+ * element is added by one part, in the order of ids. */
+enum { BGI_SCATTER_BLOCK = 64 };
+typedef struct bgi_scatter {
+    bgi_axis_view view; /* of dx */
+    int64_t blocks;     /* of the columns of an outer index */
+    uint32_t parts;
+} bgi_scatter;
+
+static inline bgi_scatter bgi_scatter_make(const bgi_index_attributes *attributes)
+{
+    bgi_scatter s = {.view = bgi_axis_view_make(&attributes->whole, attributes->axis)};
+
+    s.blocks = (s.view.inner + BGI_SCATTER_BLOCK - 1) / BGI_SCATTER_BLOCK;
+    s.parts = bgi_move_parts(s.view.outer * s.blocks, &attributes->whole);
+    return s;
+}
+
+static inline uint32_t bgi_top_k_parts(const bg_type *x)
+{
+    const int64_t columns = x->dims[x->rank - 1], rows = bg_type_element_count(x) / columns;
+
+    return bgi_cpu_part_count(rows, (double)rows * (double)columns, 4096);
+}
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * fast_body.h: elements by number: rows are copied whole; sums go column by column, so that their order is that of ids
+ * in any number of parts; the largest of a row are kept in a heap.
+ */
+#ifndef BGI_KERNELS_INDEX_FAST_BODY_H
+#define BGI_KERNELS_INDEX_FAST_BODY_H
+
+#include "kernels/elementwise/fast_body.h"
+#include "kernels/index/fast.h"
+
+static void run_gather(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_gather g = bgi_gather_make(call->types, call->attributes);
+    const size_t bytes = (size_t)g.view.inner * bg_dtype_size_bytes(call->types[0].dtype);
+    const char *x = call->operands[0];
+
+    for (int64_t row = bgi_cpu_part_start(g.rows, part, g.parts); row < bgi_cpu_part_start(g.rows, part + 1, g.parts);
+         row++) {
+        const int64_t place = bgi_index_resolve(call->types[1].dtype, call->operands[1], row % g.ids, g.view.size);
+        char *to = (char *)call->operands[2] + (size_t)row * bytes;
+
+        if (place < 0)
+            memset(to, 0, bytes);
+        else if (bytes == sizeof(float))
+            memcpy(to, x + (size_t)(row / g.ids * g.view.size + place) * bytes, sizeof(float));
+        else
+            memcpy(to, x + (size_t)(row / g.ids * g.view.size + place) * bytes, bytes);
+    }
+}
+
+/* One block of columns of dx: zeros, then what each row of dy brings. There is an id for each row, or each element.
+ * Sums are of float32: those of 16 bits stand in scratch, as dx will, until they are done. */
+static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t column,
+                          int64_t columns, int64_t count, bool by_element)
+{
+    const bg_dtype dtype = call->types[0].dtype, ids = call->types[1].dtype;
+    const int64_t first = outer * s->view.size * s->view.inner + column;
+    float *dx = (float *)(dtype == BG_FLOAT32 ? call->operands[2] : call->scratch) + first;
+    float buffer[BGI_SCATTER_BLOCK];
+
+    for (int64_t i = 0; i < s->view.size; i++)
+        memset(dx + i * s->view.inner, 0, (size_t)columns * sizeof *dx);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = (outer * count + i) * s->view.inner + column;
+        const float *dy = view_floats(dtype, call->operands[0], at, columns, buffer);
+
+        if (by_element) {
+            for (int64_t c = 0; c < columns; c++) {
+                const int64_t place = bgi_index_resolve(ids, call->operands[1], at + c, s->view.size);
+                if (place >= 0)
+                    dx[place * s->view.inner + c] += dy[c];
+            }
+        } else {
+            const int64_t place = bgi_index_resolve(ids, call->operands[1], i, s->view.size);
+            if (place >= 0)
+                add_loop(dx + place * s->view.inner, dy, dx + place * s->view.inner, columns);
+        }
+    }
+    for (int64_t i = 0; dtype != BG_FLOAT32 && i < s->view.size; i++)
+        write_floats(dtype, call->operands[2], first + i * s->view.inner, columns, dx + i * s->view.inner);
+}
+
+static void scatter_part(const bg_kernel_call *call, uint32_t part, bool by_element)
+{
+    const bgi_scatter s = bgi_scatter_make(call->attributes);
+    const int64_t ids = bg_type_element_count(&call->types[1]);
+    const int64_t count = by_element ? ids / (s.view.outer * s.view.inner) : ids;
+    const int64_t end = bgi_cpu_part_start(s.view.outer * s.blocks, part + 1, s.parts);
+
+    for (int64_t block = bgi_cpu_part_start(s.view.outer * s.blocks, part, s.parts); block < end; block++) {
+        const int64_t column = block % s.blocks * BGI_SCATTER_BLOCK;
+
+        scatter_block(call, &s, block / s.blocks, column, clip(s.view.inner - column, BGI_SCATTER_BLOCK), count,
+                      by_element);
+    }
+}
+
+static void run_scatter(const bg_kernel_call *call, uint32_t part)
+{
+    scatter_part(call, part, false);
+}
+
+static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
+{
+    scatter_part(call, part, true);
+}
+
+static void run_gather_elements(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_index_attributes *attributes = call->attributes;
+    const bgi_axis_view view = bgi_axis_view_make(&call->types[0], attributes->axis);
+    const int64_t count = call->types[1].dims[attributes->axis], all = bg_type_element_count(&call->types[2]);
+    const int64_t end = bgi_elementwise_start(all, part + 1);
+    const uint32_t *x = call->operands[0];
+    uint32_t *y = call->operands[2];
+
+    for (int64_t e = bgi_elementwise_start(all, part); e < end; e++) {
+        const int64_t place = bgi_index_resolve(call->types[1].dtype, call->operands[1], e, view.size);
+        const int64_t outer = e / view.inner / count;
+
+        y[e] = place < 0 ? 0 : x[(outer * view.size + place) * view.inner + e % view.inner];
+    }
+}
+
+/* ---- the largest ---- */
+
+typedef struct ranked {
+    float key; /* the element; negated where the smallest are wanted */
+    int32_t number;
+} ranked;
+
+/* NaN is more than all else; of equal ones the first comes first. Of negated elements NaN is the last. */
+ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
+{
+    const bool a_is_nan = a.key != a.key, b_is_nan = b.key != b.key;
+
+    if (a_is_nan != b_is_nan)
+        return a_is_nan != nan_is_last;
+    if (!a_is_nan && a.key != b.key)
+        return a.key > b.key;
+    return a.number < b.number;
+}
+
+/* A heap with the lowest in front: puts `item` in the place of heap[at] and lets it sink. */
+static void sink(ranked *heap, int64_t count, int64_t at, ranked item, bool nan_is_last)
+{
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && ranks_above(heap[child], heap[child + 1], nan_is_last))
+            child++;
+        if (!ranks_above(item, heap[child], nan_is_last))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = item;
+}
+
+/* Each part has a heap in scratch. */
+static void run_top_k(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_top_k_attributes *attributes = call->attributes;
+    const bg_type *type = &call->types[0];
+    const int64_t columns = type->dims[type->rank - 1], rows = bg_type_element_count(type) / columns;
+    const int64_t k = attributes->k;
+    const uint32_t parts = bgi_top_k_parts(type);
+    const bool is_negated = attributes->smallest != 0;
+    ranked *heap = (ranked *)call->scratch + (int64_t)part * k;
+
+    for (int64_t row = bgi_cpu_part_start(rows, part, parts); row < bgi_cpu_part_start(rows, part + 1, parts); row++) {
+        const float *x = (const float *)call->operands[0] + row * columns;
+        float *values = (float *)call->operands[1] + row * k;
+        int32_t *numbers = (int32_t *)call->operands[2] + row * k;
+
+        for (int64_t i = 0; i < k; i++)
+            heap[i] = (ranked){is_negated ? -x[i] : x[i], (int32_t)i};
+        for (int64_t i = k / 2; i-- > 0;)
+            sink(heap, k, i, heap[i], is_negated);
+        for (int64_t i = k; i < columns; i++) {
+            const ranked item = {is_negated ? -x[i] : x[i], (int32_t)i};
+            if (ranks_above(item, heap[0], is_negated))
+                sink(heap, k, 0, item, is_negated);
+        }
+        for (int64_t left = k; left-- > 0;) {
+            const ranked last = heap[left];
+            values[left] = x[heap[0].number];
+            numbers[left] = heap[0].number;
+            sink(heap, left, 0, last, is_negated);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,152 @@
+/*
+ * gemm.h: the geometry of matrix products: C [M,N] = A [M,K] B [K,N], for every layout, in batches.
+ *
+ * B is read in panels: a few vectors of columns, all of a block of K. A block of rows of A meets a run of panels: that
+ * is one unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (kernels.h):
+ * partial sums of a block are added to what stands in C.
+ */
+#ifndef BGI_KERNELS_LINEAR_GEMM_H
+#define BGI_KERNELS_LINEAR_GEMM_H
+
+#include "kernels/cpu/variant.h"
+#include "kernels/linear/product.h"
+
+enum {
+    BGI_GEMM_PANEL_VECTORS = 3,
+    BGI_GEMM_ROWS = 256,             /* of A in a unit: with a block's columns they stay in a second-level cache */
+    BGI_GEMM_UNIT_ELEMENTS = 131072, /* of C: enough panels for each row of A, and rows for each panel, once laid out */
+    BGI_GEMM_FEWEST_UNITS = 16,      /* though, so that workers share the work evenly */
+    BGI_GEMM_FEW_ROWS = 64,          /* that do not pay for packing A, nor a row-major B */
+    BGI_GEMM_PACKED_COLUMNS = 32,    /* of A at a time */
+    BGI_GEMM_TILE_ROWS = 8           /* at most, of any instruction set */
+};
+#define BGI_GEMM_UNIT_FLOPS 1.3e6
+
+typedef struct bgi_gemm {
+    int64_t batch, m, n, k;
+    int64_t panels, row_blocks, column_blocks; /* column_blocks: runs of panels */
+    int64_t depth_blocks, depth;
+    int64_t units;
+    uint32_t parts;
+    int64_t panel_floats; /* a packed panel, and a spare one */
+    int64_t a_floats;     /* a block of A, packed; and before that widened, unless it is float32 */
+    int64_t c_floats;     /* a block of C in float32, 0 where sums are kept in C itself */
+    int64_t part_floats;
+    bool widens, keeps_sums; /* A to float32; a unit's block of C beside C */
+} bgi_gemm;
+
+/* The scratch of a part, which does one unit after the other. */
+static inline void bgi_gemm_size(bgi_gemm *g, int64_t lanes)
+{
+    const int64_t rows = (g->m + g->row_blocks - 1) / g->row_blocks;
+    const int64_t panels = (g->panels + g->column_blocks - 1) / g->column_blocks;
+    const int64_t a = bgi_cpu_round_up(bgi_cpu_round_up(rows, BGI_GEMM_TILE_ROWS) * g->depth, 16);
+
+    g->panel_floats = 2 * bgi_cpu_round_up(BGI_GEMM_PANEL_VECTORS * lanes * g->depth, 16);
+    g->a_floats = rows > BGI_GEMM_FEW_ROWS || g->widens ? 2 * a : 0;
+    g->c_floats = g->keeps_sums ? bgi_cpu_round_up(rows * panels * BGI_GEMM_PANEL_VECTORS * lanes, 16) : 0;
+    g->part_floats = g->panel_floats + g->a_floats + g->c_floats;
+}
+
+static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
+{
+    g->keeps_sums = true;
+    bgi_gemm_size(g, lanes);
+}
+
+/* How many parts of `part_floats` are within a limit: at least one, at most `parts`. */
+static inline uint32_t bgi_gemm_fit_parts(uint32_t parts, int64_t part_floats, uint64_t limit_bytes)
+{
+    const uint64_t fit = limit_bytes / ((uint64_t)part_floats * sizeof(float));
+
+    return fit >= parts ? parts : fit < 1 ? 1 : (uint32_t)fit;
+}
+
+/* The product with at most so much scratch (bgi_product_limit), as far as it goes: fewer parts, and when one is too
+ * large, fewer rows in a unit. Neither changes an element's sum. */
+static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_bytes)
+{
+    while ((uint64_t)g.part_floats * sizeof(float) > limit_bytes && g.part_floats > g.panel_floats &&
+           g.m > g.row_blocks * BGI_GEMM_TILE_ROWS) {
+        g.row_blocks *= 2;
+        g.units = g.batch * g.row_blocks * g.column_blocks;
+        bgi_gemm_size(&g, lanes);
+    }
+    g.parts = bgi_gemm_fit_parts(g.parts, g.part_floats, limit_bytes);
+    return g;
+}
+
+/* Units beyond which columns are not cut further. */
+static inline int64_t bgi_gemm_enough_units(int64_t batch, int64_t m, int64_t n)
+{
+    const int64_t units = batch * m * n / BGI_GEMM_UNIT_ELEMENTS;
+
+    return units < BGI_GEMM_FEWEST_UNITS ? BGI_GEMM_FEWEST_UNITS
+           : units < BGI_CPU_MOST_PARTS  ? units
+                                         : BGI_CPU_MOST_PARTS;
+}
+
+static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t repeats, int64_t lanes,
+                                     bool is_float32)
+{
+    const double flops = 2.0 * (double)m * (double)n * (double)k * (double)repeats;
+    const int64_t vectors = (n + lanes - 1) / lanes;
+    bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k, .widens = !is_float32, .keeps_sums = !is_float32};
+    int64_t columns;
+
+    g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
+    g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, BGI_GEMM_UNIT_FLOPS);
+    columns = (bgi_gemm_enough_units(batch, m, n) + batch * g.row_blocks - 1) / (batch * g.row_blocks);
+    g.column_blocks = g.column_blocks < columns ? g.column_blocks : columns;
+    g.depth_blocks = bgi_product_blocks(k);
+    g.depth = bgi_product_block(k);
+    g.units = batch * g.row_blocks * g.column_blocks;
+    g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
+    bgi_gemm_size(&g, lanes);
+    return g;
+}
+
+/* Whether the sums of a product that is added to C need a block of their own, so that C gets the complete one. */
+static inline bool bgi_gemm_adds_apart(const bgi_gemm *g, int64_t repeats)
+{
+    return g->depth_blocks * repeats > 1;
+}
+
+/* Dims of the linear layer's three products. */
+typedef struct bgi_linear_dims {
+    int64_t rows, in, out;
+} bgi_linear_dims;
+
+static inline bgi_linear_dims bgi_linear_read(const bg_type *w, const bg_type *with_rows, int64_t last)
+{
+    return (bgi_linear_dims){bg_type_element_count(with_rows) / last, w->dims[1], w->dims[0]};
+}
+
+/* The same for a product that may be added to accumulators. */
+static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool accumulates)
+{
+    if (accumulates && bgi_gemm_adds_apart(&g, 1))
+        bgi_gemm_keep_sums(&g, lanes);
+    return g;
+}
+
+/* dw [out, in] = dy^T [out, rows] x [rows, in]; or added to an accumulator */
+static inline bgi_gemm bgi_linear_weights_plan(const bgi_linear_dims *d, int64_t lanes, bg_dtype dtype,
+                                               bool accumulates)
+{
+    return bgi_gemm_accumulating(bgi_gemm_plan(1, d->out, d->in, d->rows, 1, lanes, dtype == BG_FLOAT32), lanes,
+                                 accumulates);
+}
+
+/* y [..., m, n], or accumulators of that type, with sums over k */
+static inline bgi_gemm bgi_matmul_plan(const bg_type *y, int64_t k, int64_t lanes, bool accumulates)
+{
+    const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
+
+    return bgi_gemm_accumulating(
+        bgi_gemm_plan(bg_type_element_count(y) / (m * n), m, n, k, 1, lanes, y->dtype == BG_FLOAT32), lanes,
+        accumulates);
+}
+
+#endif

@@ -1,0 +1,506 @@
+/*
+ * gemm_body.h: one unit of a matrix product: a block of rows of A against a run of panels of B. Geometry: gemm.h.
+ *
+ * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B comes in packed panels (or straight from
+ * memory where a panel would be used once), A is read where it lies, one element broadcast at a time. How B is packed
+ * is the caller's: that is how convolutions become products without a matrix of their patches in memory.
+ */
+#ifndef BGI_KERNELS_LINEAR_GEMM_BODY_H
+#define BGI_KERNELS_LINEAR_GEMM_BODY_H
+
+#include "kernels/cpu/convert_body.h"
+#include "kernels/linear/gemm.h"
+#include "kernels/cpu/transpose_body.h"
+
+#if LANES == 16
+#define TILE_ROWS 8
+#else
+#define TILE_ROWS 4
+#endif
+
+typedef struct gemm_job gemm_job;
+struct gemm_job {
+    const bgi_gemm *gemm;
+    bg_dtype dtype, c_dtype;
+    int64_t repeats; /* 0 is 1: so many products are added up, A a_repeat apart; `pack` is told which */
+    int64_t a_repeat;
+    const void *a; /* a_row, a_column: strides in elements */
+    int64_t a_start, a_row, a_column;
+    const void *b; /* one of b_row, b_column is 1, unless `pack` is set */
+    int64_t b_start, b_row, b_column;
+    void *c; /* rows c_row apart, columns side by side */
+    int64_t c_start, c_row;
+    bool rounds;             /* sums to C's type, of 16 bits, after each block */
+    bool add;                /* the complete product is added to what stands in C, which is float32; no biases then */
+    const void *column_bias; /* or NULL */
+    bool biases_last;     /* column_bias is added to the complete sums, of float32, else to those of the first block */
+    const void *row_bias; /* or NULL */
+    /* Rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many floats.
+     * NULL: B is a matrix. */
+    void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
+                 int64_t width, float *to, float *spare);
+    const void *source; /* for `pack` */
+    int64_t batch;      /* likewise */
+    /* What is done next with `count` complete elements of C from `index` on, which are in column `column` and those
+     * that follow, while they are in the cache. NULL: nothing. */
+    void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
+    const void *next;   /* for `finish` */
+    const void *beside; /* of C's shape and type, what `finish` takes or makes beside C; or NULL */
+};
+
+/* ---- what will be packed next ---- */
+
+/* `rows` runs of `bytes`, `stride` bytes apart. */
+typedef struct gemm_ahead {
+    const char *from;
+    int64_t rows, stride, bytes;
+} gemm_ahead;
+
+/* The cache lines of some rows of it, one after the other, `each` of them in each group of steps. They go into the
+ * second-level cache: rows lie in pages of their own, where the processor does not look ahead. Few at a time: the
+ * processor waits when it is asked for more lines than it can have under way. */
+typedef struct gemm_walk {
+    const char *row;
+    int64_t rows, stride, bytes, at, each;
+} gemm_walk;
+
+enum { WALK_GROUP = 8 }; /* steps of a tile's depth */
+
+/* Share i of n, within `depth` steps. */
+static gemm_walk walk_share(const gemm_ahead *ahead, int64_t i, int64_t n, int64_t depth)
+{
+    const int64_t from = ahead->rows * i / n, rows = ahead->rows * (i + 1) / n - from;
+    const int64_t groups = depth / WALK_GROUP, lines = rows * ((ahead->bytes + 63) / 64);
+
+    if (rows == 0 || groups == 0)
+        return (gemm_walk){0};
+    return (gemm_walk){.row = ahead->from + from * ahead->stride,
+                       .rows = rows,
+                       .stride = ahead->stride,
+                       .bytes = ahead->bytes,
+                       .each = (lines + groups - 1) / groups};
+}
+
+ALWAYS_INLINE void walk_on(gemm_walk *walk)
+{
+    for (int64_t line = 0; line < walk->each && walk->rows > 0; line++) {
+        __builtin_prefetch(walk->row + walk->at, 0, 2);
+        walk->at += 64;
+        if (walk->at >= walk->bytes) {
+            walk->at = 0;
+            walk->row += walk->stride;
+            walk->rows--;
+        }
+    }
+}
+
+/* ---- a tile ---- */
+
+typedef struct gemm_tile {
+    const float *a;
+    int64_t a_row, a_column;
+    int64_t a_tile; /* where the next tile's A begins; 0: where its first row does */
+    const float *b;
+    int64_t b_row;
+    int64_t depth;
+    float *c;
+    int64_t c_row;
+    const float *beside;      /* what is wanted next at C's places; or NULL */
+    int64_t columns;          /* valid ones */
+    bool add;                 /* to what is in C */
+    bool is_first, is_last;   /* of the blocks of depth */
+    const float *column_bias; /* or NULL */
+    const float *row_bias;    /* or NULL */
+    gemm_walk walks[2];
+    const gemm_job *finishing; /* whose `finish` follows; or NULL */
+    int64_t column;            /* of C, where the tile begins */
+} gemm_tile;
+
+ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int vectors)
+{
+    const int64_t a_row = t->a_row, a_column = t->a_column, b_row = t->b_row;
+    const int64_t last = t->columns - (vectors - 1) * LANES;
+    /* three rows of A share a pointer: x86 addresses can add one or two strides to it */
+    const float *a0 = t->a, *a3 = a0 + 3 * a_row, *a6 = a0 + 6 * a_row, *b = t->b;
+    gemm_walk walks[2] = {t->walks[0], t->walks[1]};
+    vf sum[TILE_ROWS][BGI_GEMM_PANEL_VECTORS];
+
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sum[r][v] = vset(0.0f);
+            __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* here before the sums are */
+            if (t->beside)
+                __builtin_prefetch(t->beside + r * t->c_row + v * LANES, 1, 2);
+        }
+    }
+    for (int64_t k = 0; k < t->depth;) {
+        const int64_t end = t->depth - k < WALK_GROUP ? t->depth : k + WALK_GROUP;
+
+        walk_on(&walks[0]);
+        walk_on(&walks[1]);
+        for (; k < end; k++) {
+            vf line[BGI_GEMM_PANEL_VECTORS];
+
+            UNROLL
+            for (int v = 0; v < vectors; v++)
+                line[v] = vload(b + v * LANES);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const vf x = vset((r < 3 ? a0 : r < 6 ? a3 : a6)[r % 3 * a_row]);
+
+                UNROLL
+                for (int v = 0; v < vectors; v++)
+                    sum[r][v] = vfma(x, line[v], sum[r][v]);
+            }
+            a0 += a_column;
+            a3 += a_column;
+            a6 += a_column;
+            b += b_row;
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            const int64_t live = v == vectors - 1 ? last : LANES;
+            float *at = t->c + r * t->c_row + v * LANES;
+
+            if (t->add)
+                sum[r][v] += vload_n(at, live);
+            if (t->column_bias)
+                sum[r][v] += vload_n(t->column_bias + v * LANES, live);
+            else if (t->row_bias)
+                sum[r][v] += vset(t->row_bias[r]);
+            vstore_n(at, sum[r][v], live);
+        }
+    }
+}
+
+#define TILE(rows, vectors)                                                                                            \
+    static void multiply_tile_##rows##_##vectors(const gemm_tile *t)                                                   \
+    {                                                                                                                  \
+        multiply_tile(t, rows, vectors);                                                                               \
+    }
+#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
+#define TILE_NAMES(rows)                                                                                               \
+    {                                                                                                                  \
+        multiply_tile_##rows##_1, multiply_tile_##rows##_2, multiply_tile_##rows##_3                                   \
+    }
+TILES(1)
+TILES(2)
+TILES(3)
+TILES(4)
+#if TILE_ROWS == 8
+TILES(5)
+TILES(6)
+TILES(7)
+TILES(8)
+#endif
+
+static void (*const tile_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const gemm_tile *t) = {
+    TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
+#if TILE_ROWS == 8
+    TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+#endif
+};
+
+/* ---- packing ---- */
+
+/* The panel of a matrix: rows are copied, or blocks transposed; `spare` takes widened elements. */
+static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
+                        int64_t width, float *to, float *spare)
+{
+    const int64_t start = job->b_start + k0 * job->b_row + n0 * job->b_column;
+
+    (void)repeat;
+    if (job->b_column == 1 && job->dtype == BG_FLOAT32 && count == width) {
+        const float *from = (const float *)job->b + start;
+
+        for (int64_t k = 0; k < k_count; k++)
+            vcopy(from + k * job->b_row, width, to + k * width);
+    } else if (job->b_column == 1) {
+        for (int64_t k = 0; k < k_count; k++) {
+            if (count < width)
+                memset(to + k * width, 0, (size_t)width * sizeof(float));
+            read_floats(job->dtype, job->b, start + k * job->b_row, count, to + k * width);
+        }
+    } else if (job->dtype == BG_FLOAT32) {
+        transpose_matrix((const float *)job->b + start, job->b_column, count, k_count, to, width, width);
+    } else {
+        for (int64_t n = 0; n < count; n++)
+            widen(job->dtype, (const uint16_t *)job->b + start + n * job->b_column, k_count, spare + n * k_count);
+        transpose_matrix(spare, k_count, count, k_count, to, width, width);
+    }
+}
+
+/* ---- a unit ---- */
+
+/* A's rows m0.. and columns k0.. as float32. */
+static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0,
+                              int64_t k_count, float *buffer, int64_t *row, int64_t *column)
+{
+    const int64_t start = job->a_start + repeat * job->a_repeat + m0 * job->a_row + k0 * job->a_column;
+
+    *row = job->a_row;
+    *column = job->a_column;
+    if (job->dtype == BG_FLOAT32)
+        return (const float *)job->a + start;
+    if (job->a_column == 1) {
+        for (int64_t m = 0; m < m_count; m++)
+            widen(job->dtype, (const uint16_t *)job->a + start + m * job->a_row, k_count, buffer + m * k_count);
+        *row = k_count;
+        return buffer;
+    }
+    for (int64_t k = 0; k < k_count; k++)
+        widen(job->dtype, (const uint16_t *)job->a + start + k * job->a_column, m_count, buffer + k * m_count);
+    *column = m_count;
+    return buffer;
+}
+
+/* Lays a block of a transposed A out tile by tile, [k][rows of the tile]: what the tiles read in order. Its columns lie
+ * far apart in memory, and would fall out of the cache between two tiles; here they are taken a few at a time. */
+static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
+{
+    const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
+
+    for (int64_t k0 = 0; k0 < tile->depth; k0 += BGI_GEMM_PACKED_COLUMNS)
+        for (int64_t i = 0; i < tiles; i++) {
+            const int64_t from = m_count * i / tiles, rows = m_count * (i + 1) / tiles - from;
+            const int64_t left = tile->depth - k0,
+                          count = left < BGI_GEMM_PACKED_COLUMNS ? left : BGI_GEMM_PACKED_COLUMNS;
+            const float *a = tile->a + from + k0 * tile->a_column;
+            float *strip = to + (i * tile->depth + k0) * TILE_ROWS;
+
+            for (int64_t k = 0; k < count; k++, a += tile->a_column, strip += TILE_ROWS)
+                if (rows == TILE_ROWS)
+                    memcpy(strip, a, TILE_ROWS * sizeof(float));
+                else
+                    for (int64_t r = 0; r < rows; r++)
+                        strip[r] = a[r];
+        }
+    tile->a = to;
+    tile->a_column = TILE_ROWS;
+    tile->a_tile = TILE_ROWS * tile->depth;
+}
+
+/* Run `part` of `parts` of what is to be fetched. */
+static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
+{
+    gemm_ahead cut = *whole;
+
+    cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
+    if (whole->from != NULL) /* nothing is fetched */
+        cut.from += whole->rows * part / parts * whole->stride;
+    return cut;
+}
+
+/* Goes on with complete sums while they are in the first-level cache: rows of C lie so far apart that many of them
+ * would push one another out of any. */
+static void finish_tile(const gemm_tile *tile, int64_t rows)
+{
+    const gemm_job *job = tile->finishing;
+
+    for (int64_t r = 0; r < rows; r++)
+        job->finish(job, tile->c - (float *)job->c + r * tile->c_row, tile->column, tile->columns);
+}
+
+/* One panel, for all rows of the unit: tiles as even as can be. */
+static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, const gemm_ahead ahead[2])
+{
+    const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
+    const gemm_tile whole = tile;
+
+    for (int64_t i = 0; i < tiles; i++) {
+        const int64_t from = m_count * i / tiles, to = m_count * (i + 1) / tiles;
+
+        tile.walks[0] = walk_share(&ahead[0], i, tiles, tile.depth);
+        tile.walks[1] = walk_share(&ahead[1], i, tiles, tile.depth);
+        tile.a = whole.a + (whole.a_tile ? i * whole.a_tile : from * whole.a_row);
+        tile.c = whole.c + from * whole.c_row;
+        tile.beside = whole.beside ? whole.beside + from * whole.c_row : NULL;
+        tile.row_bias = whole.row_bias ? whole.row_bias + from : NULL;
+        tile_table[to - from - 1][vectors - 1](&tile);
+        if (tile.finishing)
+            finish_tile(&tile, to - from);
+    }
+}
+
+/* A product of float32 blocks that lie in caches: c = a b, or added to c. B's rows are
+ * readable in whole vectors. */
+typedef struct gemm_block {
+    const float *a, *b;
+    float *c;
+    int64_t a_row, a_column, b_row, c_row;
+    int64_t m, n, k;
+    bool add;
+} gemm_block;
+
+static void multiply_block(const gemm_block *g)
+{
+    const int64_t vectors = (g->n + LANES - 1) / LANES;
+    const int64_t panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    const gemm_ahead nothing[2] = {{0}};
+
+    for (int64_t p = 0; p < panels; p++) {
+        const int64_t from = vectors * p / panels, to = vectors * (p + 1) / panels, left = g->n - from * LANES;
+        const gemm_tile tile = {.a = g->a,
+                                .a_row = g->a_row,
+                                .a_column = g->a_column,
+                                .b = g->b + from * LANES,
+                                .b_row = g->b_row,
+                                .depth = g->k,
+                                .c = g->c + from * LANES,
+                                .c_row = g->c_row,
+                                .columns = left < (to - from) * LANES ? left : (to - from) * LANES,
+                                .add = g->add};
+
+        multiply_panel(tile, g->m, to - from, nothing);
+    }
+}
+
+/* A unit's scratch: panel, spare panel, A widened and packed, C in float32. */
+typedef struct gemm_scratch {
+    float *packed, *spare, *a, *c;
+} gemm_scratch;
+
+/* Of B: the panel behind panel p of the run p0..p1, or the run's first in the next block of depth. */
+static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t vectors = (g->n + LANES - 1) / LANES, next = p + 1 < p1 ? p + 1 : p0;
+    const int64_t n0 = vectors * next / g->panels * LANES, n1 = vectors * (next + 1) / g->panels * LANES;
+    const int64_t first = next == p0 ? k0 + g->depth : k0;
+    const int64_t columns = (n1 < g->n ? n1 : g->n) - n0, depth = g->k - first < g->depth ? g->k - first : g->depth;
+    const int64_t size = job->dtype == BG_FLOAT32 ? 4 : 2;
+    gemm_ahead ahead = {.from = (const char *)job->b + (job->b_start + first * job->b_row + n0 * job->b_column) * size,
+                        .rows = depth,
+                        .stride = job->b_row * size,
+                        .bytes = columns * size};
+
+    if (job->pack || depth <= 0)
+        return (gemm_ahead){0};
+    if (job->b_column != 1)
+        ahead = (gemm_ahead){ahead.from, columns, job->b_column * size, depth * size};
+    return ahead;
+}
+
+/* Of A: rows m0.. in the next block of depth. */
+static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t first = k0 + g->depth, depth = g->k - first < g->depth ? g->k - first : g->depth;
+    const int64_t size = job->dtype == BG_FLOAT32 ? 4 : 2;
+    const char *from =
+        (const char *)job->a + (job->a_start + repeat * job->a_repeat + m0 * job->a_row + first * job->a_column) * size;
+
+    if (depth <= 0)
+        return (gemm_ahead){0};
+    return job->a_column == 1 ? (gemm_ahead){from, m_count, job->a_row * size, depth * size}
+                              : (gemm_ahead){from, depth, job->a_column * size, m_count * size};
+}
+
+/* The run of panels p0..p1 for one block of depth; the tile comes with A, C and depth; `rows`: to fetch meanwhile. */
+static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat, int64_t k0, int64_t m_count,
+                            int64_t p0, int64_t p1, const gemm_ahead *rows, const gemm_scratch *scratch)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t vectors = (g->n + LANES - 1) / LANES, first = vectors * p0 / g->panels * LANES;
+    const bool finishes = job->finish && tile.is_last && job->c_dtype == BG_FLOAT32;
+    const bool may_read_in_place = !job->pack && job->dtype == BG_FLOAT32 && job->b_column == 1;
+    float *c = tile.c;
+    float bias[BGI_GEMM_PANEL_VECTORS * LANES];
+
+    for (int64_t p = p0; p < p1; p++) {
+        const int64_t from = vectors * p / g->panels, to = vectors * (p + 1) / g->panels;
+        const int64_t n0 = from * LANES, width = (to - from) * LANES;
+        gemm_ahead ahead[2];
+
+        tile.columns = g->n - n0 < width ? g->n - n0 : width;
+        tile.c = c + (n0 - first);
+        tile.finishing = finishes ? job : NULL;
+        tile.column = n0;
+        tile.beside = finishes && job->beside ? (const float *)job->beside + (tile.c - (float *)job->c) : NULL;
+        if (job->column_bias && (job->biases_last ? tile.is_last : tile.is_first))
+            tile.column_bias = view_floats(job->dtype, job->column_bias, n0, tile.columns, bias);
+        if (may_read_in_place && tile.columns == width && m_count <= BGI_GEMM_FEW_ROWS) {
+            tile.b = (const float *)job->b + job->b_start + k0 * job->b_row + n0;
+            tile.b_row = job->b_row;
+        } else {
+            (job->pack ? job->pack : pack_matrix)(job, repeat, k0, tile.depth, n0, tile.columns, width, scratch->packed,
+                                                  scratch->spare);
+            tile.b = scratch->packed;
+            tile.b_row = width;
+        }
+        ahead[0] = find_next_panel(job, k0, p0, p1, p);
+        ahead[1] = cut_ahead(rows, p - p0, p1 - p0);
+        multiply_panel(tile, m_count, to - from, ahead);
+    }
+}
+
+/* Floats to the nearest of a type of 16 bits, in place. */
+static void round_floats(bg_dtype dtype, float *data, int64_t count)
+{
+    uint16_t narrowed[BGI_GEMM_PANEL_VECTORS * LANES];
+
+    for (int64_t i = 0; i < count; i += BGI_GEMM_PANEL_VECTORS * LANES) {
+        const int64_t left = count - i,
+                      run = left < BGI_GEMM_PANEL_VECTORS * LANES ? left : BGI_GEMM_PANEL_VECTORS * LANES;
+
+        narrow(dtype, data + i, run, narrowed);
+        widen(dtype, narrowed, run, data + i);
+    }
+}
+
+/* Rows m0..m1 by panels p0..p1. */
+static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t vectors = (g->n + LANES - 1) / LANES;
+    const int64_t first = vectors * p0 / g->panels * LANES, m_count = m1 - m0;
+    const int64_t end = vectors * p1 / g->panels * LANES < g->n ? vectors * p1 / g->panels * LANES : g->n;
+    const int64_t repeats = job->repeats ? job->repeats : 1;
+    const bool is_apart = job->c_dtype != BG_FLOAT32 || (job->add && bgi_gemm_adds_apart(g, repeats));
+    const gemm_scratch cut = {scratch, scratch + g->panel_floats / 2, scratch + g->panel_floats,
+                              scratch + g->panel_floats + g->a_floats};
+    gemm_tile tile = {.c = is_apart ? cut.c : (float *)job->c + job->c_start + m0 * job->c_row + first,
+                      .c_row = is_apart ? end - first : job->c_row};
+    float bias[BGI_GEMM_ROWS];
+    const float *row_bias = job->row_bias ? view_floats(job->dtype, job->row_bias, m0, m_count, bias) : NULL;
+    gemm_ahead rows;
+
+    for (int64_t repeat = 0; repeat < repeats; repeat++)
+        for (int64_t k0 = 0; k0 < g->k; k0 += g->depth) {
+            tile.depth = g->k - k0 < g->depth ? g->k - k0 : g->depth;
+            tile.is_first = repeat == 0 && k0 == 0;
+            tile.is_last = repeat + 1 == repeats && k0 + tile.depth == g->k;
+            tile.add = !tile.is_first || (job->add && !is_apart);
+            tile.row_bias = tile.is_first ? row_bias : NULL;
+            tile.a = view_rows(job, repeat, m0, m_count, k0, tile.depth, cut.a, &tile.a_row, &tile.a_column);
+            tile.a_tile = 0;
+            if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)
+                pack_rows(&tile, m_count, cut.a + g->a_floats / 2);
+            rows = find_next_rows(job, repeat, m0, m_count, k0);
+            multiply_panels(job, tile, repeat, k0, m_count, p0, p1, &rows, &cut);
+            if (job->rounds)
+                round_floats(job->c_dtype, cut.c, m_count * tile.c_row);
+        }
+    for (int64_t m = 0; is_apart && m < m_count; m++)
+        put_floats(job->add, job->c_dtype, job->c, job->c_start + (m0 + m) * job->c_row + first, end - first,
+                   cut.c + m * tile.c_row);
+    for (int64_t m = m0; job->finish && is_apart && m < m1; m++)
+        job->finish(job, job->c_start + m * job->c_row + first, first, end - first);
+}
+
+/* Unit `unit` of one matrix (not counting the batch). */
+static void multiply_matrix_unit(const gemm_job *job, int64_t unit, float *scratch)
+{
+    const bgi_gemm *g = job->gemm;
+    const int64_t row = unit / g->column_blocks, column = unit % g->column_blocks;
+
+    multiply_unit(job, g->m * row / g->row_blocks, g->m * (row + 1) / g->row_blocks,
+                  g->panels * column / g->column_blocks, g->panels * (column + 1) / g->column_blocks, scratch);
+}
+
+#endif

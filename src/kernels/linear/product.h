@@ -1,0 +1,61 @@
+/*
+ * product.h: what matrix products, and convolutions made of them, know of a request beside its shapes; and the product
+ * in a FUSED_PRODUCT.
+ */
+#ifndef BGI_KERNELS_LINEAR_PRODUCT_H
+#define BGI_KERNELS_LINEAR_PRODUCT_H
+
+#include "kernels/kernels.h"
+
+/* ---- matrix products whose partial sums are kept in 16 bits ----
+ *
+ * Sums run over K in order, in blocks. Of operands in bfloat16 or float16, when asked for, what is summed up so far is
+ * rounded to their type after each block; inside a block it is float32, in which the products are exact, so that every
+ * kernel gives the same bits. */
+
+/* Terms of a block of K, and how many blocks there are: by K alone. */
+enum { BGI_PRODUCT_BLOCK = 256 };
+static inline int64_t bgi_product_blocks(int64_t k)
+{
+    return (k + BGI_PRODUCT_BLOCK - 1) / BGI_PRODUCT_BLOCK;
+}
+static inline int64_t bgi_product_block(int64_t k)
+{
+    return (k + bgi_product_blocks(k) - 1) / bgi_product_blocks(k);
+}
+
+/* ---- matrix products whose scratch is bounded ----
+ *
+ * They have fewer parts, or smaller ones, one after the other: each element's sum is as it was. At least one part of
+ * the smallest kind is needed, whatever the limit. CONV2D_POOL_BACKWARD_WEIGHTS takes no notice: its parts are summed
+ * up, so that their number is part of the result. */
+
+typedef struct bgi_product {
+    bool rounds;
+    uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: none */
+} bgi_product;
+
+/* The state of the kernel of a request: a bgi_product where there is something to know, else NULL. */
+void *bgi_product_state(const bgi_kernel_request *request);
+static inline bool bgi_product_rounds(const bg_kernel_call *call)
+{
+    return call->state != NULL && ((const bgi_product *)call->state)->rounds;
+}
+static inline uint64_t bgi_product_limit(const void *state)
+{
+    return state != NULL ? ((const bgi_product *)state)->limit_bytes : UINT64_MAX;
+}
+
+/* ---- the product of a FUSED_PRODUCT (attributes.h) ---- */
+
+enum { BGI_FUSED_OPERANDS = 4 }; /* of the product: three inputs at most */
+
+/* The call of the product alone, into `sum` where it is kept, else into y. Points into itself. */
+typedef struct bgi_fused_call {
+    bg_kernel_call call;
+    bg_type types[BGI_FUSED_OPERANDS];
+    void *operands[BGI_FUSED_OPERANDS];
+} bgi_fused_call;
+void bgi_fused_call_make(const bg_kernel_call *fused, bgi_fused_call *out);
+
+#endif

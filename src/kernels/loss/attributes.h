@@ -1,0 +1,73 @@
+/*
+ * attributes.h: the operands and attributes of losses. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_LOSS_ATTRIBUTES_H
+#define BGI_KERNELS_LOSS_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+#include "kernels/mesh.h"
+
+/* CROSS_ENTROPY           logits, labels, class_weights? -> loss, log_sum_exp, weight?
+ *                         class_weights, in the loss's type, has one for each class (absent: 1). log_sum_exp is float64
+ *                         in labels' shape: large logits would lose the gradient's digits in float32. weight (MEAN
+ *                         only): the sum of the weights of labels that count, a float32 scalar
+ * CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits
+ * CORRECT_COUNT           logits, labels -> count int32
+ *
+ * Pieces of a cross-entropy whose classes are cut over an axis of the mesh, float64 in labels' shape; between them the
+ * maximum, then the sums, are taken over the axis. Columns behind the last class count for nothing:
+ * LOGIT_MAXIMUM           logits -> maximum
+ * LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: not here)
+ * SHARDED_CROSS_ENTROPY   logits, labels, maximum, sum, logit -> loss, log_sum_exp, weight?
+ * The gradient is CROSS_ENTROPY_BACKWARD's. */
+typedef struct bgi_loss_attributes {
+    bg_loss_reduction reduction;
+    int64_t ignore_index;
+    bg_mesh_axis axis;
+    int64_t classes;             /* of the whole; 0: as many as logits have columns */
+    double smoothing;            /* this share of a label's weight is spread over all classes */
+    uint8_t are_log_likelihoods; /* logits are logarithms of probabilities: log_sum_exp is 0 */
+} bgi_loss_attributes;
+
+/* What is lost for a row: `label` (the logarithm of the sum less the label's logit) and `all` (the weighted sum of that
+ * over all classes), of a label of weight w. */
+static inline double bgi_loss_of_row(const bgi_loss_attributes *attributes, int64_t classes, double weight,
+                                     double label, double all)
+{
+    if (attributes->smoothing == 0.0)
+        return weight * label;
+    return (1.0 - attributes->smoothing) * weight * label + attributes->smoothing / (double)classes * all;
+}
+
+/* Of a row's gradient: times its probabilities; less `at_label` at the label; less `everywhere` times each class's
+ * weight. total: the sum of these. */
+typedef struct bgi_loss_shares {
+    double softmax, at_label, everywhere;
+} bgi_loss_shares;
+
+static inline bgi_loss_shares bgi_loss_find_shares(const bgi_loss_attributes *attributes, int64_t classes,
+                                                   double weight, double total)
+{
+    const double at_label = (1.0 - attributes->smoothing) * weight;
+    const double everywhere = attributes->smoothing / (double)classes;
+
+    return (bgi_loss_shares){at_label + everywhere * total, at_label, everywhere};
+}
+
+/* Which classes a replica's columns are. */
+typedef struct bgi_loss_classes {
+    int64_t total;       /* of the whole */
+    int64_t first, live; /* here: the first, and how many columns are classes */
+} bgi_loss_classes;
+
+static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call, int64_t columns)
+{
+    const bgi_loss_attributes *attributes = (const bgi_loss_attributes *)call->attributes;
+    const int64_t total = attributes->classes > 0 ? attributes->classes : columns;
+    const int64_t first = columns * bgi_mesh_place(call->env, attributes->axis), left = total - first;
+
+    return (bgi_loss_classes){total, first, left < 0 ? 0 : left < columns ? left : columns};
+}
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * mesh.h: where a running kernel is on the mesh.
+ */
+#ifndef BGI_KERNELS_MESH_H
+#define BGI_KERNELS_MESH_H
+
+#include <brigade/kernel.h>
+#include <brigade/ops.h>
+
+/* Where the running replica is along an axis on which something is cut; 0 for NONE. */
+static inline uint32_t bgi_mesh_place(const bg_kernel_env *env, bg_mesh_axis axis)
+{
+    return axis == BG_MESH_TENSOR_1 ? env->place.tensor_1 : axis == BG_MESH_TENSOR_2 ? env->place.tensor_2 : 0;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * fast.h: how batch norms cut their work: parts are runs of channels.
+ */
+#ifndef BGI_KERNELS_NORM_FAST_H
+#define BGI_KERNELS_NORM_FAST_H
+
+#include "kernels/cpu/rows.h"
+#include "kernels/norm/channels.h"
+
+enum {
+    BGI_CHANNELS_LINE = 16,     /* channels of a cache line, where they lie side by side */
+    BGI_CHANNELS_TOGETHER = 64, /* channels at most, of several elements each */
+    BGI_CHANNELS_CHUNK = 1024   /* elements handled at once */
+};
+
+/* Channels come in groups, which no part cuts. */
+static inline int64_t bgi_channels_group(const bgi_channels *all)
+{
+    return all->inner == 1 ? BGI_CHANNELS_LINE : 1;
+}
+
+static inline uint32_t bgi_channels_parts(const bgi_channels *all)
+{
+    const int64_t group = bgi_channels_group(all);
+
+    return bgi_cpu_part_count((all->c + group - 1) / group, (double)all->n * (double)all->c * (double)all->inner,
+                              BGI_ROWS_PART_ELEMENTS);
+}
+
+/* Where part `part` begins; part + 1 gives its end. */
+static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
+{
+    const int64_t group = bgi_channels_group(all);
+    const int64_t start = bgi_cpu_part_start((all->c + group - 1) / group, part, bgi_channels_parts(all)) * group;
+
+    return start < all->c ? start : all->c;
+}
+
+/* Channels that are handled together: of small ones as many as fill a chunk, since what lies side by side in memory
+ * is read best together. */
+static inline int64_t bgi_channels_block(const bgi_channels *all)
+{
+    const int64_t fit = BGI_CHANNELS_CHUNK / all->inner;
+    const int64_t most = all->inner == 1 ? BGI_CHANNELS_CHUNK : BGI_CHANNELS_TOGETHER;
+
+    return fit < 1 ? 1 : fit > most ? most : fit;
+}
+
+#endif

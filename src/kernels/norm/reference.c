@@ -1,0 +1,416 @@
+/*
+ * reference.c: layer and batch normalization in plain C. Statistics come in two passes (mean, then squared differences
+ * from it), which is safe against cancellation. The element-by-element pass reads before it writes: y may overwrite x.
+ *
+ * With xhat = (x - mean) rstd and g = dy gamma, both gradients are
+ *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  dgamma = sum(dy xhat),  dbeta = sum(dy),
+ * with means over what was normalized together.
+ */
+#include "kernels/kernels.h"
+
+#include "kernels/norm/attributes.h"
+#include "kernels/norm/channels.h"
+#include "kernels/reference/element.h"
+#include "kernels/reference/operands.h"
+
+/* ---- layer norm: rows of the last dim ---- */
+
+typedef struct rows {
+    int64_t count, length;
+} rows;
+
+static rows read_rows(const bg_type *x)
+{
+    const int64_t length = x->dims[x->rank - 1];
+
+    return (rows){bg_type_element_count(x) / length, length};
+}
+
+/* y = xhat, or xhat gamma + beta; and the statistics. */
+static void normalize_row(const bg_kernel_call *call, rows all, int64_t row, double mean, double rstd)
+{
+    const bg_type *type = bgi_input_type(call, 0), *statistics = bgi_output_type(call, 1);
+    const int64_t first = row * all.length;
+    const bool is_affine = call->input_count > 1;
+
+    for (int64_t i = 0; i < all.length; i++) {
+        double value = (bgi_load(type->dtype, call->operands[0], first + i) - mean) * rstd;
+
+        if (is_affine)
+            value = value * bgi_load(type->dtype, call->operands[1], i) + bgi_load(type->dtype, call->operands[2], i);
+        bgi_store(type->dtype, bgi_output(call, 0), first + i, value);
+    }
+    bgi_store(statistics->dtype, bgi_output(call, 1), row, mean);
+    bgi_store(statistics->dtype, bgi_output(call, 2), row, rstd);
+}
+
+void bgi_reference_layer_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_norm_attributes *attributes = call->attributes;
+    const bg_type *type = bgi_input_type(call, 0);
+    const rows all = read_rows(type);
+    const void *x = call->operands[0];
+
+    (void)part;
+    for (int64_t row = 0; row < all.count; row++) {
+        const int64_t first = row * all.length;
+        double mean = 0.0, variance = 0.0;
+
+        for (int64_t i = 0; i < all.length; i++)
+            mean += bgi_load(type->dtype, x, first + i);
+        mean /= (double)all.length;
+        for (int64_t i = 0; i < all.length; i++) {
+            const double difference = bgi_load(type->dtype, x, first + i) - mean;
+
+            variance += difference * difference;
+        }
+        normalize_row(call, all, row, mean, 1.0 / sqrt(variance / (double)all.length + attributes->epsilon));
+    }
+}
+
+/* One row of the backward's operands: dy, x, mean, rstd, gamma?. */
+typedef struct layer_norm_row {
+    const bg_kernel_call *call;
+    bg_dtype dtype;
+    int64_t first;
+    double mean, rstd;
+} layer_norm_row;
+
+static layer_norm_row read_layer_norm_row(const bg_kernel_call *call, rows all, int64_t row)
+{
+    const bg_dtype statistics = bgi_input_type(call, 2)->dtype;
+
+    return (layer_norm_row){call, bgi_input_type(call, 1)->dtype, row * all.length,
+                            bgi_load(statistics, call->operands[2], row), bgi_load(statistics, call->operands[3], row)};
+}
+
+static double xhat_of(const layer_norm_row *row, int64_t i)
+{
+    return (bgi_load(row->dtype, row->call->operands[1], row->first + i) - row->mean) * row->rstd;
+}
+
+static double dy_of(const layer_norm_row *row, int64_t i)
+{
+    return bgi_load(row->dtype, row->call->operands[0], row->first + i);
+}
+
+static double g_of(const layer_norm_row *row, int64_t i)
+{
+    return row->call->input_count > 4 ? dy_of(row, i) * bgi_load(row->dtype, row->call->operands[4], i) : dy_of(row, i);
+}
+
+static void store_layer_norm_affine_gradients(const bg_kernel_call *call, bg_dtype dtype, rows all)
+{
+    for (int64_t i = 0; i < all.length; i++) {
+        double dgamma = 0.0, dbeta = 0.0;
+
+        for (int64_t r = 0; r < all.count; r++) {
+            const layer_norm_row row = read_layer_norm_row(call, all, r);
+
+            dgamma += dy_of(&row, i) * xhat_of(&row, i);
+            dbeta += dy_of(&row, i);
+        }
+        bgi_store(dtype, bgi_output(call, 1), i, dgamma);
+        bgi_store(dtype, bgi_output(call, 2), i, dbeta);
+    }
+}
+
+/* Sums of g and of g xhat. */
+static void sum_row_gradient(const layer_norm_row *row, int64_t length, double out[2])
+{
+    out[0] = out[1] = 0.0;
+    for (int64_t i = 0; i < length; i++) {
+        out[0] += g_of(row, i);
+        out[1] += g_of(row, i) * xhat_of(row, i);
+    }
+}
+
+static void store_row_gradient(const layer_norm_row *row, int64_t length, double mean_g, double mean_g_xhat)
+{
+    for (int64_t i = 0; i < length; i++)
+        bgi_store(row->dtype, bgi_output(row->call, 0), row->first + i,
+                  row->rstd * (g_of(row, i) - mean_g - xhat_of(row, i) * mean_g_xhat));
+}
+
+void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *x = bgi_input_type(call, 1);
+    const rows all = read_rows(x);
+
+    (void)part;
+    /* Before dx, which may overwrite dy. */
+    if (bgi_has_output(call, 1))
+        store_layer_norm_affine_gradients(call, x->dtype, all);
+    for (int64_t r = 0; r < all.count; r++) {
+        const layer_norm_row row = read_layer_norm_row(call, all, r);
+        double sums[2];
+
+        sum_row_gradient(&row, all.length, sums);
+        store_row_gradient(&row, all.length, sums[0] / (double)all.length, sums[1] / (double)all.length);
+    }
+}
+
+/* ---- layer norm in pieces: the statistics are added up over replicas between these ---- */
+
+/* Sums of x and of x^2 in double, in which the squares of float32 are exact: what cancels in the variance is nothing
+ * that float32 would show. */
+void bgi_reference_norm_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *type = bgi_input_type(call, 0);
+    const rows all = read_rows(type);
+
+    (void)part;
+    for (int64_t row = 0; row < all.count; row++) {
+        double sum = 0.0, squares = 0.0;
+
+        for (int64_t i = 0; i < all.length; i++) {
+            const double x = bgi_load(type->dtype, call->operands[0], row * all.length + i);
+
+            sum += x;
+            squares += x * x;
+        }
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * row, sum);
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * row + 1, squares);
+    }
+}
+
+void bgi_reference_sharded_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sharded_norm_attributes *attributes = call->attributes;
+    const rows all = read_rows(bgi_input_type(call, 0));
+    const double width = (double)attributes->width;
+
+    (void)part;
+    for (int64_t row = 0; row < all.count; row++) {
+        const double mean = bgi_load(BG_FLOAT64, call->operands[3], 2 * row) / width;
+        const double variance = bgi_load(BG_FLOAT64, call->operands[3], 2 * row + 1) / width - mean * mean;
+
+        normalize_row(call, all, row, mean, 1.0 / sqrt(fmax(variance, 0.0) + attributes->epsilon));
+    }
+}
+
+void bgi_reference_norm_gradient_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const rows all = read_rows(bgi_input_type(call, 1));
+
+    (void)part;
+    for (int64_t r = 0; r < all.count; r++) {
+        const layer_norm_row row = read_layer_norm_row(call, all, r);
+        double sums[2];
+
+        sum_row_gradient(&row, all.length, sums);
+        for (int64_t i = 0; i < 2; i++)
+            bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * r + i, sums[i]);
+    }
+}
+
+void bgi_reference_sharded_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sharded_norm_attributes *attributes = call->attributes;
+    const bg_type *x = bgi_input_type(call, 1);
+    const rows all = read_rows(x);
+    const double width = (double)attributes->width;
+
+    (void)part;
+    store_layer_norm_affine_gradients(call, x->dtype, all);
+    for (int64_t r = 0; r < all.count; r++) {
+        const layer_norm_row row = read_layer_norm_row(call, all, r);
+
+        store_row_gradient(&row, all.length, bgi_load(BG_FLOAT64, call->operands[5], 2 * r) / width,
+                           bgi_load(BG_FLOAT64, call->operands[5], 2 * r + 1) / width);
+    }
+}
+
+/* ---- batch norm: channels, dim 1 ---- */
+
+/* Where element i of n * inner of a channel is. */
+static int64_t index_of(const bgi_channels *all, int64_t channel, int64_t i)
+{
+    return (i / all->inner * all->c + channel) * all->inner + i % all->inner;
+}
+
+static void measure_channel(const bgi_channels *all, bg_dtype dtype, const void *x, int64_t channel, double *out_mean,
+                            double *out_variance)
+{
+    const int64_t count = all->n * all->inner;
+    double mean = 0.0, variance = 0.0;
+
+    for (int64_t i = 0; i < count; i++)
+        mean += bgi_load(dtype, x, index_of(all, channel, i));
+    mean /= (double)count;
+    for (int64_t i = 0; i < count; i++) {
+        const double difference = bgi_load(dtype, x, index_of(all, channel, i)) - mean;
+
+        variance += difference * difference;
+    }
+    *out_mean = mean;
+    *out_variance = variance / (double)count;
+}
+
+/* x, gamma, beta, ... -> y, mean, rstd */
+static void normalize_channel(const bg_kernel_call *call, const bgi_channels *all, int64_t channel, double mean,
+                              double rstd)
+{
+    const bg_dtype dtype = bgi_input_type(call, 0)->dtype;
+    const bg_dtype statistics = bgi_output_type(call, 1)->dtype;
+    const double gamma = bgi_load(dtype, call->operands[1], channel);
+    const double beta = bgi_load(dtype, call->operands[2], channel);
+
+    for (int64_t i = 0; i < all->n * all->inner; i++) {
+        const int64_t at = index_of(all, channel, i);
+
+        bgi_store(dtype, bgi_output(call, 0), at,
+                  (bgi_load(dtype, call->operands[0], at) - mean) * rstd * gamma + beta);
+    }
+    bgi_store(statistics, bgi_output(call, 1), channel, mean);
+    bgi_store(statistics, bgi_output(call, 2), channel, rstd);
+}
+
+void bgi_reference_batch_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_norm_attributes *attributes = call->attributes;
+    const bg_dtype dtype = bgi_input_type(call, 0)->dtype;
+    const bgi_channels all = bgi_channels_read(bgi_input_type(call, 0));
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        double mean, variance;
+
+        if (call->env->training) {
+            measure_channel(&all, dtype, call->operands[0], c, &mean, &variance);
+            bgi_update_running(call, attributes->momentum, all.n * all.inner, c, mean, variance);
+        } else {
+            mean = bgi_load(bgi_input_type(call, 3)->dtype, call->operands[3], c);
+            variance = bgi_load(bgi_input_type(call, 4)->dtype, call->operands[4], c);
+        }
+        normalize_channel(call, &all, c, mean, 1.0 / sqrt(variance + attributes->epsilon));
+    }
+}
+
+/* The statistics of a channel as the forward op left them, and the operands of its gradient. */
+typedef struct channel_gradient {
+    bg_dtype dtype;
+    const void *dy, *x;
+    double mean, rstd;
+} channel_gradient;
+
+/* dy, x, mean, rstd */
+static channel_gradient read_channel_gradient(const bg_kernel_call *call, int64_t channel)
+{
+    const bg_dtype statistics = bgi_input_type(call, 2)->dtype;
+
+    return (channel_gradient){.dtype = bgi_input_type(call, 1)->dtype,
+                              .dy = call->operands[0],
+                              .x = call->operands[1],
+                              .mean = bgi_load(statistics, call->operands[2], channel),
+                              .rstd = bgi_load(statistics, call->operands[3], channel)};
+}
+
+/* Of dy, and of dy xhat. */
+static void sum_channel_gradient(const channel_gradient *g, const bgi_channels *all, int64_t channel, double *sums)
+{
+    sums[0] = sums[1] = 0.0;
+    for (int64_t i = 0; i < all->n * all->inner; i++) {
+        const int64_t at = index_of(all, channel, i);
+
+        sums[0] += bgi_load(g->dtype, g->dy, at);
+        sums[1] += bgi_load(g->dtype, g->dy, at) * (bgi_load(g->dtype, g->x, at) - g->mean) * g->rstd;
+    }
+}
+
+/* `sums` and `count` are over all values that the statistics are of. */
+static void store_channel_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
+                                   int64_t channel, const double *sums, double count)
+{
+    const double gamma = bgi_load(g->dtype, call->operands[4], channel);
+
+    for (int64_t i = 0; i < all->n * all->inner; i++) {
+        const int64_t at = index_of(all, channel, i);
+        const double xhat = (bgi_load(g->dtype, g->x, at) - g->mean) * g->rstd;
+
+        bgi_store(g->dtype, bgi_output(call, 0), at,
+                  g->rstd * gamma * (bgi_load(g->dtype, g->dy, at) - sums[0] / count - xhat * sums[1] / count));
+    }
+}
+
+void bgi_reference_batch_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_channels all = bgi_channels_read(bgi_input_type(call, 1));
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        const channel_gradient g = read_channel_gradient(call, c);
+        double sums[2];
+
+        sum_channel_gradient(&g, &all, c, sums);
+        store_channel_gradient(call, &g, &all, c, sums, (double)(all.n * all.inner));
+        bgi_store(g.dtype, bgi_output(call, 1), c, sums[1]);
+        bgi_store(g.dtype, bgi_output(call, 2), c, sums[0]);
+    }
+}
+
+/* ---- batch norm over replicas: moments are gathered, sums of gradients added up between these ---- */
+
+void bgi_reference_batch_norm_moments(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *x = bgi_input_type(call, 0);
+    const bgi_channels all = bgi_channels_read(x);
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        double mean, variance;
+
+        measure_channel(&all, x->dtype, call->operands[0], c, &mean, &variance);
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * c, mean);
+        bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * c + 1, variance * (double)(all.n * all.inner));
+    }
+}
+
+void bgi_reference_sync_batch_norm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sync_norm_attributes *attributes = call->attributes;
+    const bgi_channels all = bgi_channels_read(bgi_input_type(call, 0));
+    const int64_t members = (int64_t)attributes->members;
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        double mean, variance;
+
+        bgi_combine_moments(call->operands[5], &all, members, c, &mean, &variance);
+        bgi_update_running(call, attributes->momentum, all.n * all.inner * members, c, mean, variance);
+        normalize_channel(call, &all, c, mean, 1.0 / sqrt(variance + attributes->epsilon));
+    }
+}
+
+void bgi_reference_batch_norm_gradient_sums(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_channels all = bgi_channels_read(bgi_input_type(call, 1));
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        const channel_gradient g = read_channel_gradient(call, c);
+        double sums[2];
+
+        sum_channel_gradient(&g, &all, c, sums);
+        for (int64_t i = 0; i < 2; i++)
+            bgi_store(BG_FLOAT64, bgi_output(call, 0), 2 * c + i, sums[i]);
+    }
+}
+
+void bgi_reference_sync_batch_norm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_sync_norm_attributes *attributes = call->attributes;
+    const bgi_channels all = bgi_channels_read(bgi_input_type(call, 1));
+    const double count = (double)(all.n * all.inner) * (double)attributes->members;
+
+    (void)part;
+    for (int64_t c = 0; c < all.c; c++) {
+        const channel_gradient g = read_channel_gradient(call, c);
+        const double sums[2] = {bgi_load(BG_FLOAT64, call->operands[6], 2 * c),
+                                bgi_load(BG_FLOAT64, call->operands[6], 2 * c + 1)};
+
+        store_channel_gradient(call, &g, &all, c, sums, count);
+        bgi_store(g.dtype, bgi_output(call, 1), c, bgi_load(BG_FLOAT64, call->operands[5], 2 * c + 1));
+        bgi_store(g.dtype, bgi_output(call, 2), c, bgi_load(BG_FLOAT64, call->operands[5], 2 * c));
+    }
+}

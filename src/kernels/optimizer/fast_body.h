@@ -1,0 +1,10 @@
+/*
+ * fast_body.h: the optimizers' updates: those of one pass, and LAMB.
+ */
+#ifndef BGI_KERNELS_OPTIMIZER_FAST_BODY_H
+#define BGI_KERNELS_OPTIMIZER_FAST_BODY_H
+
+#include "kernels/optimizer/lamb_body.h"
+#include "kernels/optimizer/update_body.h"
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * attributes.h: the operands and attributes of losses that compare each element with one target. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_POINTWISE_LOSS_ATTRIBUTES_H
+#define BGI_KERNELS_POINTWISE_LOSS_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+#include <stdbool.h>
+
+/* POINTWISE_LOSS           prediction, target -> loss          (of_target is false)
+ * POINTWISE_LOSS_BACKWARD  dloss, prediction, target -> the gradient of the prediction, or of the target */
+typedef struct bgi_pointwise_loss_attributes {
+    bg_pointwise_loss_function function;
+    bg_loss_reduction reduction;
+    double parameter;
+    uint32_t of_target; /* 0 or 1; as wide as it is so that there is no padding but at the end */
+    uint32_t unused;
+} bgi_pointwise_loss_attributes;
+
+/* One element in double: what the reference computes. */
+double bgi_pointwise_loss_value(const bgi_pointwise_loss_attributes *attributes, double p, double t);
+double bgi_pointwise_loss_slope(const bgi_pointwise_loss_attributes *attributes, double p, double t);
+
+#endif

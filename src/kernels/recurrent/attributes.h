@@ -1,0 +1,52 @@
+/*
+ * attributes.h: the operands and attributes of recurrences over time. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_RECURRENT_ATTRIBUTES_H
+#define BGI_KERNELS_RECURRENT_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+/* LSTM           x [T,N,4H], weight [4H,H], h0 [N,H], c0 [N,H], bias [4H]? -> y [T,N,H], gates [T,N,4H], c [T,N,H]
+ * LSTM_BACKWARD  weight, h0, c0, y, gates, c, dy, dc? -> dx [T,N,4H], dh0, dc0
+ * GRU            x [T,N,3H], weight [3H,H], h0 [N,H], bias [3H]? -> y [T,N,H], gates [T,N,4H]
+ * GRU_BACKWARD   weight, h0, y, gates, dy -> dx [T,N,3H], dhidden [T,N,3H], dh0
+ *
+ * With batch_first T and N change places, except in h0 and c0. x has what the inputs give to the gates, the sums
+ * s = weight h + bias are what the state before gives, o being the elementwise product and f the sigmoid:
+ *
+ *     LSTM  i, f, g, o in x and s:  i, f, o = f(x + s), g = tanh(x + s);  c' = f o c + i o g,  h' = o o tanh(c')
+ *     GRU   r, z, n in x and s:     r, z = f(x + s), n = tanh(x + r o s);  h' = (1 - z) o n + z o h
+ *
+ * `gates` keeps i, f, g, o or r, z, n and the s of n. dx is the gradient of the LSTM's s too; dhidden is that of the
+ * GRU's. Both directions of time: `reverse` begins with the last step. States go on as y and c have them, rounded. */
+typedef struct bgi_recurrent_attributes {
+    uint8_t batch_first, reverse;
+} bgi_recurrent_attributes;
+
+/* Of a tensor with time: y. */
+typedef struct bgi_recurrent_shape {
+    int64_t steps, samples, width;      /* T, N, H */
+    int64_t step_stride, sample_stride; /* in rows */
+    int64_t first_row, row_stride;      /* of sample 0: at the step with which time begins, and to the next one */
+} bgi_recurrent_shape;
+
+static inline bgi_recurrent_shape bgi_recurrent_read(const bg_type *y, const bgi_recurrent_attributes *attributes)
+{
+    const bool batch_first = attributes->batch_first;
+    bgi_recurrent_shape s = {
+        .steps = y->dims[batch_first ? 1 : 0], .samples = y->dims[batch_first ? 0 : 1], .width = y->dims[2]};
+
+    s.step_stride = batch_first ? 1 : s.samples;
+    s.sample_stride = batch_first ? s.steps : 1;
+    s.first_row = attributes->reverse ? (s.steps - 1) * s.step_stride : 0;
+    s.row_stride = attributes->reverse ? -s.step_stride : s.step_stride;
+    return s;
+}
+
+/* The row of a sample at step `step`, counted in the direction of time. */
+static inline int64_t bgi_recurrent_row(const bgi_recurrent_shape *s, int64_t step, int64_t sample)
+{
+    return s->first_row + step * s->row_stride + sample * s->sample_stride;
+}
+
+#endif

@@ -1,0 +1,356 @@
+/*
+ * fast_body.h: recurrences, step by step: one product of the samples' states and the weight, by the tiles of
+ * gemm_body.h, and then the cells, a row at a time. States are rounded to their type at each step, as y and c keep
+ * them; their gradients stay in float32 on the way back.
+ */
+#ifndef BGI_KERNELS_RECURRENT_FAST_BODY_H
+#define BGI_KERNELS_RECURRENT_FAST_BODY_H
+
+#include "kernels/cpu/rows_body.h"
+#include "kernels/linear/gemm_body.h"
+#include "kernels/recurrent/fast.h"
+
+/* ---- the weight, in panels that follow each other: [panel][depth][panel_columns] ---- */
+
+/* weight^T: its rows are columns. */
+static void lay_out_across(const bg_kernel_call *call, const bgi_recurrent *r, const void *weight)
+{
+    float *panels = call->scratch, *buffer = panels + r->panels * r->panel_columns * r->depth;
+
+    for (int64_t column = 0; column < r->panels * r->panel_columns; column++) {
+        float *to = panels + column / r->panel_columns * r->panel_columns * r->depth + column % r->panel_columns;
+        const float *row =
+            column < r->columns ? view_floats(r->dtype, weight, column * r->depth, r->depth, buffer) : NULL;
+
+        for (int64_t k = 0; k < r->depth; k++)
+            to[k * r->panel_columns] = row != NULL ? row[k] : 0.0f;
+    }
+}
+
+static void lay_out(const bg_kernel_call *call, const bgi_recurrent *r, const void *weight)
+{
+    float *panels = call->scratch, *buffer = panels + r->panels * r->panel_columns * r->depth;
+
+    for (int64_t k = 0; k < r->depth; k++) {
+        const float *row = view_floats(r->dtype, weight, k * r->columns, r->columns, buffer);
+
+        for (int64_t p = 0; p < r->panels; p++) {
+            float *to = panels + (p * r->depth + k) * r->panel_columns;
+            const int64_t count = clip(r->columns - p * r->panel_columns, r->panel_columns);
+
+            memcpy(to, row + p * r->panel_columns, (size_t)count * sizeof *to);
+            memset(to + count, 0, (size_t)(r->panel_columns - count) * sizeof *to);
+        }
+    }
+}
+
+/* c [rows, columns] += a [rows, depth] panels */
+static void multiply_panels_of(const bg_kernel_call *call, const bgi_recurrent *r, const float *a, int64_t a_row,
+                               float *c, int64_t c_row, int64_t rows)
+{
+    for (int64_t p = 0; p < r->panels; p++)
+        multiply_block(&(gemm_block){.a = a,
+                                     .a_row = a_row,
+                                     .a_column = 1,
+                                     .b = (const float *)call->scratch + p * r->panel_columns * r->depth,
+                                     .b_row = r->panel_columns,
+                                     .c = c + p * r->panel_columns,
+                                     .c_row = c_row,
+                                     .m = rows,
+                                     .n = clip(r->columns - p * r->panel_columns, r->panel_columns),
+                                     .k = r->depth,
+                                     .add = true});
+}
+
+/* ---- a part ---- */
+
+typedef struct recurrent_part {
+    int64_t first, count; /* samples */
+    float *h, *c, *gates; /* of all: states, products; backward their gradients */
+    float *rows[14];      /* for one sample: three of gates' size, then four of H each */
+} recurrent_part;
+
+static recurrent_part enter_part(const bg_kernel_call *call, const bgi_recurrent *r, uint32_t part)
+{
+    recurrent_part p = {.first = part * r->rows, .count = clip(r->shape.samples - part * r->rows, r->rows)};
+
+    p.h = (float *)call->scratch + r->weight_floats + part * r->part_floats;
+    p.c = p.h + r->rows * r->width_floats;
+    p.gates = p.c + r->rows * r->width_floats;
+    for (int i = 0; i < 14; i++)
+        p.rows[i] = p.gates + r->rows * r->gates_floats + i * r->width_floats;
+    return p;
+}
+
+static void read_states(const bgi_recurrent *r, const recurrent_part *p, const void *data, float *to)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        read_floats(r->dtype, data, (p->first + i) * r->shape.width, r->shape.width, to + i * r->width_floats);
+}
+
+static void write_states(const bgi_recurrent *r, const recurrent_part *p, void *data, const float *from)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        write_floats(r->dtype, data, (p->first + i) * r->shape.width, r->shape.width, from + i * r->width_floats);
+}
+
+/* A new state, as its tensor keeps it. */
+static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *state)
+{
+    write_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
+    if (r->dtype != BG_FLOAT32)
+        read_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
+}
+
+/* The products of a step: bias + h weight^T. */
+static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias)
+{
+    const size_t bytes = (size_t)(r->gates * r->shape.width) * sizeof(float);
+
+    for (int64_t i = 0; i < p->count; i++)
+        if (bgi_cpu_has_input(call, bias))
+            read_floats(r->dtype, call->operands[bias], 0, r->gates * r->shape.width, p->gates + i * r->gates_floats);
+        else
+            memset(p->gates + i * r->gates_floats, 0, bytes);
+    multiply_panels_of(call, r, p->h, r->width_floats, p->gates, r->gates_floats, p->count);
+}
+
+/* ---- LSTM ---- */
+
+static void step_lstm_row(const float *x, const float *s, float *c, float *h, float *gates, int64_t width)
+{
+    FOR_ROW(width, live)
+    {
+        const vf in = vsigmoid(vload_n(x + i, live) + vload_n(s + i, live));
+        const vf forget = vsigmoid(vload_n(x + width + i, live) + vload_n(s + width + i, live));
+        const vf cell = vtanh(vload_n(x + 2 * width + i, live) + vload_n(s + 2 * width + i, live));
+        const vf out = vsigmoid(vload_n(x + 3 * width + i, live) + vload_n(s + 3 * width + i, live));
+        const vf now = vfma(forget, vload_n(c + i, live), in * cell);
+
+        vstore_n(gates + i, in, live);
+        vstore_n(gates + width + i, forget, live);
+        vstore_n(gates + 2 * width + i, cell, live);
+        vstore_n(gates + 3 * width + i, out, live);
+        vstore_n(c + i, now, live);
+        vstore_n(h + i, out, live); /* times tanh(c), once that is rounded */
+    }
+}
+
+static void prepare_lstm(const bg_kernel_call *call)
+{
+    const bgi_recurrent r =
+        bgi_recurrent_plan(&call->types[call->input_count], &call->types[1], call->attributes, false, LANES);
+
+    lay_out_across(call, &r, call->operands[1]);
+}
+
+static void run_lstm(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_recurrent r =
+        bgi_recurrent_plan(&call->types[call->input_count], &call->types[1], call->attributes, false, LANES);
+    const recurrent_part p = enter_part(call, &r, part);
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r.shape.width;
+
+    read_states(&r, &p, call->operands[2], p.h);
+    read_states(&r, &p, call->operands[3], p.c);
+    for (int64_t step = 0; step < r.shape.steps; step++) {
+        multiply_states(call, &r, &p, 4);
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
+            float *h = p.h + n * r.width_floats, *c = p.c + n * r.width_floats;
+            float *gates = begin_output(r.dtype, outputs[1], row * 4 * width, p.rows[4]);
+
+            step_lstm_row(view_floats(r.dtype, call->operands[0], row * 4 * width, 4 * width, p.rows[0]),
+                          p.gates + n * r.gates_floats, c, h, gates, width);
+            end_output(r.dtype, outputs[1], row * 4 * width, 4 * width, gates);
+            keep_state(&r, outputs[2], row, c);
+            FOR_ROW(width, live)
+            vstore_n(h + i, vload_n(h + i, live) * vtanh(vload_n(c + i, live)), live);
+            keep_state(&r, outputs[0], row, h);
+        }
+    }
+}
+
+static void prepare_lstm_backward(const bg_kernel_call *call)
+{
+    const bgi_recurrent r = bgi_recurrent_plan(&call->types[3], &call->types[0], call->attributes, true, LANES);
+
+    lay_out(call, &r, call->operands[0]);
+}
+
+/* dh and dc: in, of the state behind; out, dc of the state before; d: of the gates. */
+static void differentiate_lstm_row(const float *gates, const float *c, const float *before, const float *dh, float *dc,
+                                   float *d, int64_t width)
+{
+    const vf one = vset(1.0f);
+
+    FOR_ROW(width, live)
+    {
+        const vf in = vload_n(gates + i, live), forget = vload_n(gates + width + i, live);
+        const vf cell = vload_n(gates + 2 * width + i, live), out = vload_n(gates + 3 * width + i, live);
+        const vf bent = vtanh(vload_n(c + i, live)), h = vload_n(dh + i, live);
+        const vf now = vload_n(dc + i, live) + h * out * (one - bent * bent);
+
+        vstore_n(d + i, now * cell * in * (one - in), live);
+        vstore_n(d + width + i, now * vload_n(before + i, live) * forget * (one - forget), live);
+        vstore_n(d + 2 * width + i, now * in * (one - cell * cell), live);
+        vstore_n(d + 3 * width + i, h * bent * out * (one - out), live);
+        vstore_n(dc + i, now * forget, live);
+    }
+}
+
+/* to += row `row` of data */
+static void add_row(const bgi_recurrent *r, const void *data, int64_t row, float *buffer, float *to)
+{
+    const float *from = view_floats(r->dtype, data, row * r->shape.width, r->shape.width, buffer);
+
+    FOR_ROW(r->shape.width, live)
+    vstore_n(to + i, vload_n(to + i, live) + vload_n(from + i, live), live);
+}
+
+/* The state before a step: in `states` one step back, or `first`. */
+static const float *view_before(const bgi_recurrent *r, const void *states, const void *first, int64_t step,
+                                int64_t sample, float *buffer)
+{
+    const int64_t width = r->shape.width;
+
+    return step == 0
+               ? view_floats(r->dtype, first, sample * width, width, buffer)
+               : view_floats(r->dtype, states, bgi_recurrent_row(&r->shape, step - 1, sample) * width, width, buffer);
+}
+
+static void run_lstm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_recurrent r = bgi_recurrent_plan(&call->types[3], &call->types[0], call->attributes, true, LANES);
+    const recurrent_part p = enter_part(call, &r, part);
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r.shape.width;
+
+    memset(p.h, 0, (size_t)(2 * r.rows * r.width_floats) * sizeof(float)); /* and p.c */
+    for (int64_t step = r.shape.steps - 1; step >= 0; step--) {
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
+            float *dh = p.h + n * r.width_floats, *dc = p.c + n * r.width_floats, *d = p.gates + n * r.gates_floats;
+
+            add_row(&r, call->operands[6], row, p.rows[8], dh);
+            if (bgi_cpu_has_input(call, 7))
+                add_row(&r, call->operands[7], row, p.rows[8], dc);
+            differentiate_lstm_row(view_floats(r.dtype, call->operands[4], row * 4 * width, 4 * width, p.rows[0]),
+                                   view_floats(r.dtype, call->operands[5], row * width, width, p.rows[9]),
+                                   view_before(&r, call->operands[5], call->operands[2], step, p.first + n, p.rows[10]),
+                                   dh, dc, d, width);
+            write_floats(r.dtype, outputs[0], row * 4 * width, 4 * width, d);
+            memset(dh, 0, (size_t)width * sizeof *dh);
+        }
+        multiply_panels_of(call, &r, p.gates, r.gates_floats, p.h, r.width_floats, p.count);
+    }
+    write_states(&r, &p, outputs[1], p.h);
+    write_states(&r, &p, outputs[2], p.c);
+}
+
+/* ---- GRU ---- */
+
+static void step_gru_row(const float *x, const float *s, float *h, float *gates, int64_t width)
+{
+    FOR_ROW(width, live)
+    {
+        const vf hidden = vload_n(s + 2 * width + i, live);
+        const vf reset = vsigmoid(vload_n(x + i, live) + vload_n(s + i, live));
+        const vf update = vsigmoid(vload_n(x + width + i, live) + vload_n(s + width + i, live));
+        const vf fresh = vtanh(vfma(reset, hidden, vload_n(x + 2 * width + i, live)));
+
+        vstore_n(gates + i, reset, live);
+        vstore_n(gates + width + i, update, live);
+        vstore_n(gates + 2 * width + i, fresh, live);
+        vstore_n(gates + 3 * width + i, hidden, live);
+        vstore_n(h + i, vfma(update, vload_n(h + i, live), (vset(1.0f) - update) * fresh), live);
+    }
+}
+
+static void prepare_gru(const bg_kernel_call *call)
+{
+    prepare_lstm(call);
+}
+
+static void run_gru(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_recurrent r =
+        bgi_recurrent_plan(&call->types[call->input_count], &call->types[1], call->attributes, false, LANES);
+    const recurrent_part p = enter_part(call, &r, part);
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r.shape.width;
+
+    read_states(&r, &p, call->operands[2], p.h);
+    for (int64_t step = 0; step < r.shape.steps; step++) {
+        multiply_states(call, &r, &p, 3);
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
+            float *h = p.h + n * r.width_floats;
+            float *gates = begin_output(r.dtype, outputs[1], row * 4 * width, p.rows[4]);
+
+            step_gru_row(view_floats(r.dtype, call->operands[0], row * 3 * width, 3 * width, p.rows[0]),
+                         p.gates + n * r.gates_floats, h, gates, width);
+            end_output(r.dtype, outputs[1], row * 4 * width, 4 * width, gates);
+            keep_state(&r, outputs[0], row, h);
+        }
+    }
+}
+
+static void prepare_gru_backward(const bg_kernel_call *call)
+{
+    const bgi_recurrent r = bgi_recurrent_plan(&call->types[2], &call->types[0], call->attributes, true, LANES);
+
+    lay_out(call, &r, call->operands[0]);
+}
+
+/* dh: in, of the state behind; out, dh z. d: of the gates' sums, hidden: of s. */
+static void differentiate_gru_row(const float *gates, const float *before, float *dh, float *d, float *hidden,
+                                  int64_t width)
+{
+    const vf one = vset(1.0f);
+
+    FOR_ROW(width, live)
+    {
+        const vf reset = vload_n(gates + i, live), update = vload_n(gates + width + i, live);
+        const vf fresh = vload_n(gates + 2 * width + i, live), h = vload_n(dh + i, live);
+        const vf dn = h * (one - update) * (one - fresh * fresh);
+        const vf dz = h * (vload_n(before + i, live) - fresh) * update * (one - update);
+        const vf dr = dn * vload_n(gates + 3 * width + i, live) * reset * (one - reset);
+
+        vstore_n(d + i, dr, live);
+        vstore_n(d + width + i, dz, live);
+        vstore_n(d + 2 * width + i, dn, live);
+        vstore_n(hidden + i, dr, live);
+        vstore_n(hidden + width + i, dz, live);
+        vstore_n(hidden + 2 * width + i, dn * reset, live);
+        vstore_n(dh + i, h * update, live);
+    }
+}
+
+static void run_gru_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_recurrent r = bgi_recurrent_plan(&call->types[2], &call->types[0], call->attributes, true, LANES);
+    const recurrent_part p = enter_part(call, &r, part);
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r.shape.width;
+
+    memset(p.h, 0, (size_t)(r.rows * r.width_floats) * sizeof(float));
+    for (int64_t step = r.shape.steps - 1; step >= 0; step--) {
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
+            float *dh = p.h + n * r.width_floats, *hidden = p.gates + n * r.gates_floats;
+
+            add_row(&r, call->operands[4], row, p.rows[8], dh);
+            differentiate_gru_row(view_floats(r.dtype, call->operands[3], row * 4 * width, 4 * width, p.rows[0]),
+                                  view_before(&r, call->operands[2], call->operands[1], step, p.first + n, p.rows[10]),
+                                  dh, p.rows[4], hidden, width);
+            write_floats(r.dtype, outputs[0], row * 3 * width, 3 * width, p.rows[4]);
+            write_floats(r.dtype, outputs[1], row * 3 * width, 3 * width, hidden);
+        }
+        multiply_panels_of(call, &r, p.gates, r.gates_floats, p.h, r.width_floats, p.count);
+    }
+    write_states(&r, &p, outputs[2], p.h);
+}
+
+#endif

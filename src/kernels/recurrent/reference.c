@@ -1,0 +1,249 @@
+/*
+ * reference.c: recurrences in plain C. What goes from step to step is kept where it is a result: states in y and c,
+ * gradients of states in dh0 and dc0, so that it is rounded to their type on the way. Formulas: attributes.h; backward,
+ * with h and c the states before a step, dh and dc the gradients of those behind it:
+ *
+ *     LSTM  dc += dh o (1 - tanh(c')^2);  di = dc g i (1 - i), df = dc c f (1 - f), dg = dc i (1 - g^2),
+ *           do = dh tanh(c') o (1 - o);  dh = weight^T d(i, f, g, o), dc = dc f
+ *     GRU   dn = dh (1 - z) (1 - n^2), dz = dh (h - n) z (1 - z), dr = dn s r (1 - r);
+ *           dh = dh z + weight^T (dr, dz, dn r)
+ */
+#include "kernels/kernels.h"
+#include "kernels/reference/element.h"
+#include "kernels/reference/operands.h"
+#include "kernels/recurrent/attributes.h"
+
+/* A call, and where in it its state tensors are. */
+typedef struct recurrence {
+    const bg_kernel_call *call;
+    bgi_recurrent_shape shape;
+    bg_dtype dtype;
+    const void *weight, *bias, *h0, *c0;
+    const void *y, *c;
+    int64_t gates; /* how many times H the weight has rows */
+} recurrence;
+
+static double load(const recurrence *r, const void *data, int64_t row, int64_t width, int64_t i)
+{
+    return bgi_load(r->dtype, data, row * width + i);
+}
+
+/* The state before step `step`. */
+static double load_before(const recurrence *r, const void *states, const void *first, int64_t step, int64_t sample,
+                          int64_t i)
+{
+    const int64_t width = r->shape.width;
+
+    return step == 0 ? load(r, first, sample, width, i)
+                     : load(r, states, bgi_recurrent_row(&r->shape, step - 1, sample), width, i);
+}
+
+/* s of one row of the weight. */
+static double sum_hidden(const recurrence *r, int64_t step, int64_t sample, int64_t row)
+{
+    double sum = r->bias != NULL ? bgi_load(r->dtype, r->bias, row) : 0.0;
+
+    for (int64_t i = 0; i < r->shape.width; i++)
+        sum += load(r, r->weight, row, r->shape.width, i) * load_before(r, r->y, r->h0, step, sample, i);
+    return sum;
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static bool has_input(const bg_kernel_call *call, uint32_t input)
+{
+    return input < call->input_count && bgi_input_type(call, input)->dtype != BG_DTYPE_NONE;
+}
+
+typedef void (*unit_function)(const recurrence *r, int64_t step, int64_t sample, int64_t unit);
+
+/* Steps in order, or from the last one back. */
+static void for_each_unit(const recurrence *r, bool is_backward, unit_function function)
+{
+    for (int64_t step = 0; step < r->shape.steps; step++)
+        for (int64_t sample = 0; sample < r->shape.samples; sample++)
+            for (int64_t unit = 0; unit < r->shape.width; unit++)
+                function(r, is_backward ? r->shape.steps - 1 - step : step, sample, unit);
+}
+
+/* ---- forward ---- */
+
+static void step_lstm(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
+{
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
+    double gates[4], c;
+
+    for (int g = 0; g < 4; g++) {
+        const double sum = load(r, r->call->operands[0], row, 4 * width, g * width + unit) +
+                           sum_hidden(r, step, sample, g * width + unit);
+
+        gates[g] = g == 2 ? tanh(sum) : sigmoid(sum);
+        bgi_store(r->dtype, bgi_output(r->call, 1), row * 4 * width + g * width + unit, gates[g]);
+    }
+    c = gates[1] * load_before(r, r->c, r->c0, step, sample, unit) + gates[0] * gates[2];
+    bgi_store(r->dtype, bgi_output(r->call, 2), row * width + unit, c);
+    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, gates[3] * tanh(load(r, r->c, row, width, unit)));
+}
+
+void bgi_reference_lstm(const bg_kernel_call *call, uint32_t part)
+{
+    const recurrence r = {.call = call,
+                          .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
+                          .dtype = bgi_input_type(call, 0)->dtype,
+                          .weight = call->operands[1],
+                          .h0 = call->operands[2],
+                          .c0 = call->operands[3],
+                          .bias = has_input(call, 4) ? call->operands[4] : NULL,
+                          .y = bgi_output(call, 0),
+                          .c = bgi_output(call, 2)};
+
+    (void)part;
+    for_each_unit(&r, false, step_lstm);
+}
+
+static void step_gru(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
+{
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
+    double x[3], s[3], gates[4];
+
+    for (int g = 0; g < 3; g++) {
+        x[g] = load(r, r->call->operands[0], row, 3 * width, g * width + unit);
+        s[g] = sum_hidden(r, step, sample, g * width + unit);
+    }
+    gates[0] = sigmoid(x[0] + s[0]);
+    gates[1] = sigmoid(x[1] + s[1]);
+    gates[2] = tanh(x[2] + gates[0] * s[2]);
+    gates[3] = s[2];
+    for (int g = 0; g < 4; g++)
+        bgi_store(r->dtype, bgi_output(r->call, 1), row * 4 * width + g * width + unit, gates[g]);
+    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit,
+              (1.0 - gates[1]) * gates[2] + gates[1] * load_before(r, r->y, r->h0, step, sample, unit));
+}
+
+void bgi_reference_gru(const bg_kernel_call *call, uint32_t part)
+{
+    const recurrence r = {.call = call,
+                          .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
+                          .dtype = bgi_input_type(call, 0)->dtype,
+                          .weight = call->operands[1],
+                          .h0 = call->operands[2],
+                          .bias = has_input(call, 3) ? call->operands[3] : NULL,
+                          .y = bgi_output(call, 0)};
+
+    (void)part;
+    for_each_unit(&r, false, step_gru);
+}
+
+/* ---- backward ---- */
+
+/* weight^T d, what the step behind gives to the state before it; 0 behind the last one. */
+static double sum_across(const recurrence *r, const void *gradients, int64_t step, int64_t sample, int64_t unit)
+{
+    const int64_t width = r->shape.width;
+    double sum = 0.0;
+
+    if (step + 1 == r->shape.steps)
+        return 0.0;
+    for (int64_t row = 0; row < r->gates * width; row++)
+        sum += load(r, gradients, bgi_recurrent_row(&r->shape, step + 1, sample), r->gates * width, row) *
+               load(r, r->weight, row, width, unit);
+    return sum;
+}
+
+/* The gradient of h0, from those of step 0. Counted as the step before it. */
+static double sum_first(const recurrence *r, const void *gradients, int64_t sample, int64_t unit)
+{
+    return sum_across(r, gradients, -1, sample, unit);
+}
+
+static void step_lstm_back(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
+{
+    const bg_kernel_call *call = r->call;
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample), at = sample * width + unit;
+    void *dx = bgi_output(call, 0), *dc0 = bgi_output(call, 2);
+    const bool is_last = step + 1 == r->shape.steps;
+    double dh = load(r, call->operands[6], row, width, unit) + sum_across(r, dx, step, sample, unit);
+    double dc = is_last ? 0.0 : bgi_load(r->dtype, dc0, at);
+    double gates[4], gradients[4], bent;
+
+    for (int g = 0; g < 4; g++)
+        gates[g] = load(r, call->operands[4], row, 4 * width, g * width + unit);
+    bent = tanh(load(r, r->c, row, width, unit));
+    if (has_input(call, 7))
+        dc += load(r, call->operands[7], row, width, unit);
+    dc += dh * gates[3] * (1.0 - bent * bent);
+    gradients[0] = dc * gates[2] * gates[0] * (1.0 - gates[0]);
+    gradients[1] = dc * load_before(r, r->c, r->c0, step, sample, unit) * gates[1] * (1.0 - gates[1]);
+    gradients[2] = dc * gates[0] * (1.0 - gates[2] * gates[2]);
+    gradients[3] = dh * bent * gates[3] * (1.0 - gates[3]);
+    for (int g = 0; g < 4; g++)
+        bgi_store(r->dtype, dx, row * 4 * width + g * width + unit, gradients[g]);
+    bgi_store(r->dtype, dc0, at, dc * gates[1]);
+}
+
+void bgi_reference_lstm_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const recurrence r = {.call = call,
+                          .shape = bgi_recurrent_read(bgi_input_type(call, 3), call->attributes),
+                          .dtype = bgi_input_type(call, 3)->dtype,
+                          .weight = call->operands[0],
+                          .h0 = call->operands[1],
+                          .c0 = call->operands[2],
+                          .y = call->operands[3],
+                          .c = call->operands[5],
+                          .gates = 4};
+
+    (void)part;
+    for_each_unit(&r, true, step_lstm_back);
+    for (int64_t sample = 0; sample < r.shape.samples; sample++)
+        for (int64_t unit = 0; unit < r.shape.width; unit++)
+            bgi_store(r.dtype, bgi_output(call, 1), sample * r.shape.width + unit,
+                      sum_first(&r, bgi_output(call, 0), sample, unit));
+}
+
+static void step_gru_back(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
+{
+    const bg_kernel_call *call = r->call;
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample), at = sample * width + unit;
+    void *dhidden = bgi_output(call, 1), *dh0 = bgi_output(call, 2);
+    const bool is_last = step + 1 == r->shape.steps;
+    /* dh0 holds dh z of the step behind */
+    const double dh = load(r, call->operands[4], row, width, unit) + (is_last ? 0.0 : bgi_load(r->dtype, dh0, at)) +
+                      sum_across(r, dhidden, step, sample, unit);
+    double gates[4], gradients[3];
+
+    for (int g = 0; g < 4; g++)
+        gates[g] = load(r, call->operands[3], row, 4 * width, g * width + unit);
+    gradients[2] = dh * (1.0 - gates[1]) * (1.0 - gates[2] * gates[2]);
+    gradients[1] = dh * (load_before(r, r->y, r->h0, step, sample, unit) - gates[2]) * gates[1] * (1.0 - gates[1]);
+    gradients[0] = gradients[2] * gates[3] * gates[0] * (1.0 - gates[0]);
+    for (int g = 0; g < 3; g++) {
+        bgi_store(r->dtype, bgi_output(call, 0), row * 3 * width + g * width + unit, gradients[g]);
+        bgi_store(r->dtype, dhidden, row * 3 * width + g * width + unit, gradients[g] * (g == 2 ? gates[0] : 1.0));
+    }
+    bgi_store(r->dtype, dh0, at, dh * gates[1]);
+}
+
+void bgi_reference_gru_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const recurrence r = {.call = call,
+                          .shape = bgi_recurrent_read(bgi_input_type(call, 2), call->attributes),
+                          .dtype = bgi_input_type(call, 2)->dtype,
+                          .weight = call->operands[0],
+                          .h0 = call->operands[1],
+                          .y = call->operands[2],
+                          .gates = 3};
+
+    (void)part;
+    for_each_unit(&r, true, step_gru_back);
+    for (int64_t sample = 0; sample < r.shape.samples; sample++)
+        for (int64_t unit = 0; unit < r.shape.width; unit++) {
+            const int64_t at = sample * r.shape.width + unit;
+
+            bgi_store(r.dtype, bgi_output(call, 2), at,
+                      bgi_load(r.dtype, bgi_output(call, 2), at) + sum_first(&r, bgi_output(call, 1), sample, unit));
+        }
+}

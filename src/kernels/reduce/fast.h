@@ -1,0 +1,101 @@
+/*
+ * fast.h: how reductions cut their work.
+ */
+#ifndef BGI_KERNELS_REDUCE_FAST_H
+#define BGI_KERNELS_REDUCE_FAST_H
+
+#include "kernels/cpu/rows.h"
+
+/* x as [outer, reduced, inner]: what is reduced lies side by side. Work is cut along outer, or for few of those along
+ * inner, in runs of `run` elements; where these are still few, along what is reduced too: pieces leave results of their
+ * own in scratch, `run` floats each, which are put together in order. */
+typedef struct bgi_reduction {
+    int64_t outer, reduced, inner;
+    int64_t run, runs; /* of inner */
+    int64_t pieces;    /* of reduced */
+    uint32_t parts;
+} bgi_reduction;
+
+enum { BGI_REDUCE_RUN = 256, BGI_REDUCE_FEW = 8 };
+
+/* False: the reduced dims do not lie side by side. */
+static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduction *out)
+{
+    bgi_reduction r = {.outer = 1, .reduced = 1, .inner = 1};
+    int phase = 0;
+
+    for (uint32_t i = 0; i < x->rank; i++) {
+        const int64_t size = x->dims[i];
+
+        if (size == 1)
+            continue;
+        if ((axes >> i & 1u) != 0) {
+            if (phase == 2)
+                return false;
+            phase = 1;
+            r.reduced *= size;
+        } else if (phase == 0) {
+            r.outer *= size;
+        } else {
+            phase = 2;
+            r.inner *= size;
+        }
+    }
+    r.run = r.inner < BGI_REDUCE_RUN ? r.inner : BGI_REDUCE_RUN;
+    r.runs = (r.inner + r.run - 1) / r.run;
+    r.pieces = 1;
+    if (r.outer * r.runs < BGI_REDUCE_FEW)
+        r.pieces = bgi_cpu_part_count(r.reduced, (double)r.reduced * (double)r.run, BGI_ROWS_PART_ELEMENTS);
+    r.parts = bgi_cpu_part_count(r.outer * r.runs * r.pieces, (double)r.outer * (double)r.reduced * (double)r.inner,
+                                 BGI_ROWS_PART_ELEMENTS);
+    *out = r;
+    return true;
+}
+
+/* Of work that cannot be cut along what is reduced. */
+static inline uint32_t bgi_reduction_whole_parts(const bgi_reduction *r)
+{
+    return bgi_cpu_part_count(r->outer * r->runs, (double)r->outer * (double)r->reduced * (double)r->inner,
+                              BGI_ROWS_PART_ELEMENTS);
+}
+
+/* y of any broadcast, as rows of `inner` elements that repeat one of x (is_filled) or are side by side there. Row r is
+ * at the sum of (r / every[i]) % dims[i] * strides[i] in x. */
+typedef struct bgi_broadcast_rows {
+    int64_t rows, inner;
+    bool is_filled;
+    uint32_t rank;
+    int64_t dims[BG_MAX_RANK], every[BG_MAX_RANK], strides[BG_MAX_RANK];
+} bgi_broadcast_rows;
+
+static inline bgi_broadcast_rows bgi_broadcast_rows_make(const bg_type *y, const bg_type *x)
+{
+    bgi_broadcast_rows b = {.rows = 1, .inner = 1};
+    int64_t stride = 1;
+    bool is_inner = true, has_inner = false;
+
+    for (uint32_t back = 1; back <= y->rank; back++) {
+        const int64_t size = y->dims[y->rank - back], own = back <= x->rank ? x->dims[x->rank - back] : 1;
+
+        if (size == 1)
+            continue;
+        if (!has_inner)
+            b.is_filled = own == 1;
+        is_inner = is_inner && (own == 1) == b.is_filled;
+        has_inner = true;
+        if (is_inner) {
+            b.inner *= size;
+        } else {
+            if (own > 1) {
+                b.dims[b.rank] = size;
+                b.every[b.rank] = b.rows;
+                b.strides[b.rank++] = stride;
+            }
+            b.rows *= size;
+        }
+        stride *= own;
+    }
+    return b;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * attributes.h: the operands and attributes of norms by the root of the mean square. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_RMS_NORM_ATTRIBUTES_H
+#define BGI_KERNELS_RMS_NORM_ATTRIBUTES_H
+
+#include <brigade/ops.h>
+
+/* RMS_NORM           x, gamma? -> y, scale      (scale = 1 / sqrt(mean(x^2) + epsilon): x's shape less the last dim)
+ * RMS_NORM_BACKWARD  dy, x, scale, gamma? -> dx, dgamma?
+ * scale is float32, float64 for float64 x. */
+typedef struct bgi_rms_norm_attributes {
+    double epsilon;
+} bgi_rms_norm_attributes;
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * fast.c: which softmaxes are taken. The work itself is in fast_body.h.
+ */
+#include "kernels/cpu/rows.h"
+#include "kernels/softmax/attributes.h"
+
+static bool take_last_axis(const bgi_kernel_request *request, bg_kernel *kernel)
+{
+    const bgi_axis_attributes *attributes = request->attributes;
+
+    return attributes->axis + 1 == request->types[0].rank && bgi_rows_take(kernel, &request->types[0], 2);
+}
+
+bool bgi_cpu_shape_softmax(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_last_axis(request, kernel);
+}
+
+bool bgi_cpu_shape_log_softmax(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_last_axis(request, kernel);
+}
+
+bool bgi_cpu_shape_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_last_axis(request, kernel);
+}
+
+bool bgi_cpu_shape_log_softmax_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_last_axis(request, kernel);
+}

@@ -1,0 +1,40 @@
+/*
+ * huggingface.h: what a GPT-2 folder says of its model, for the files that read and write such folders and for the
+ * fuzzer.
+ */
+#ifndef BGI_MODELS_HUGGINGFACE_H
+#define BGI_MODELS_HUGGINGFACE_H
+
+#include <brigade/huggingface.h>
+
+#include "core/text.h"
+
+#define BGI_HF_CONFIG "config.json"
+
+typedef struct bgi_hf_config {
+    int64_t vocabulary, positions, hidden, layers, heads;
+    double dropout;
+} bgi_hf_config;
+
+/* All that does not fit, on the way to one error. All-zero is empty. */
+typedef struct bgi_hf_problems {
+    bgi_string text;
+    unsigned count;
+} bgi_hf_problems;
+void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...) BG_PRINTF(2, 3);
+/* BG_OK when there are none. Empties the list. */
+bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, const char *where, bg_error *error);
+
+/* `name` begins the errors; settings that bg_gpt_build does not have become problems. */
+bg_status bgi_hf_config_parse(const char *name, const char *text, size_t size_bytes, bgi_hf_config *out,
+                              bgi_hf_problems *problems, bg_error *error);
+bg_status bgi_hf_config_load(const char *directory, bgi_hf_config *out, bgi_hf_problems *problems, bg_error *error);
+void bgi_hf_config_compare(const bgi_hf_config *config, const bg_gpt_options *options, bgi_hf_problems *problems);
+/* Writes config.json; `dtype` is that of the tensors beside it. */
+bg_status bgi_hf_config_save(const char *directory, const bg_gpt_options *options, bg_dtype dtype, bg_error *error);
+
+/* Tensor `index` of the model: its name without "transformer." and its shape; false past the last one. */
+enum { BGI_HF_NAME_BYTES = 64 };
+bool bgi_hf_tensor(const bgi_hf_config *config, int64_t index, char name[BGI_HF_NAME_BYTES], bg_type *type);
+
+#endif

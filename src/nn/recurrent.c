@@ -1,0 +1,198 @@
+/*
+ * recurrent.c: LSTM and GRU layers, of several layers and both directions, with the parameters of PyTorch's modules. A
+ * layer in one direction is one product of all steps' inputs and one recurrence.
+ *
+ *     x --linear--> gates --recurrence--> states     forward  \
+ *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
+ */
+#include "nn/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "core/error.h"
+#include "graph/graph.h"
+
+enum { NAME_BYTES = 256, SUFFIX_BYTES = 64, MOST_STATES = 60 };
+
+/* What all layers and directions have in common. */
+typedef struct recurrent_layers {
+    bg_graph *graph;
+    const char *kind, *name; /* for messages; of parameters */
+    bool is_lstm;
+    int64_t width, samples, directions;
+    bg_recurrent_options options;
+    bg_dtype dtype;
+    bg_value first[2]; /* h0, c0 [layers x directions, N, H]; null: zeros */
+    bg_value zeros;
+    bg_value last[2][MOST_STATES]; /* [1, N, H] each */
+    uint32_t last_count;
+} recurrent_layers;
+
+void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes)
+{
+    const bg_recurrent_options made = {.struct_bytes = struct_bytes, .layers = 1, .bias = true};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
+}
+
+/* name.SUFFIX_l0, name.SUFFIX_l0_reverse; uniform in +-1/sqrt(H). */
+static bg_value add_parameter(recurrent_layers *l, const char *what, int64_t layer, bool reverse, bg_type type)
+{
+    const double bound = 1.0 / sqrt((double)l->width);
+    const bg_initializer initializer = {.kind = BG_INITIALIZE_UNIFORM, .a = -bound, .b = bound};
+    const bg_shard whole = {.whole = type};
+    char suffix[SUFFIX_BYTES];
+
+    snprintf(suffix, sizeof suffix, "%s_l%lld%s", what, (long long)layer, reverse ? "_reverse" : "");
+    return bgi_layer_cast(
+        l->graph, bgi_layer_variable(l->graph, l->name, suffix, &whole, BG_ROLE_PARAMETER, &initializer), l->dtype);
+}
+
+/* State `which` (h, c) that a direction of a layer begins with. */
+static bg_value find_first(recurrent_layers *l, int which, int64_t number)
+{
+    const int64_t dims[] = {l->samples, l->width};
+    const bg_type scalar = bg_matrix(BG_FLOAT32, 1, 1);
+    const float zero = 0.0f;
+    bg_value state = l->first[which];
+
+    if (!bg_value_is_null(state))
+        return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, state, 0, number, number + 1, 1), 2, dims);
+    if (bg_value_is_null(l->zeros)) {
+        char name[NAME_BYTES];
+
+        snprintf(name, sizeof name, "%.200s.zeros", l->name);
+        l->zeros = bgi_layer_cast(l->graph, bg_graph_constant(l->graph, name, &scalar, &zero), l->dtype);
+    }
+    return bg_broadcast(l->graph, NULL, l->zeros, 2, dims);
+}
+
+/* The state behind the last step, [1, N, H]. */
+static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
+{
+    const bg_type type = bg_graph_type(l->graph, states);
+    const int32_t axis = l->options.batch_first ? 1 : 0;
+    const int64_t steps = type.rank == 3 ? type.dims[axis] : 1, at = reverse ? 0 : steps - 1;
+    const int64_t dims[] = {1, l->samples, l->width};
+
+    return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
+}
+
+static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bool reverse)
+{
+    const int64_t gates = (l->is_lstm ? 4 : 3) * l->width, number = layer * l->directions + reverse;
+    const bg_type type = bg_graph_type(l->graph, x);
+    const int64_t in = type.rank == 3 ? type.dims[2] : 1;
+    bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given;
+
+    weights[0] = add_parameter(l, "weight_ih", layer, reverse, bg_matrix(BG_FLOAT32, gates, in));
+    weights[1] = add_parameter(l, "weight_hh", layer, reverse, bg_matrix(BG_FLOAT32, gates, l->width));
+    if (l->options.bias) {
+        biases[0] = add_parameter(l, "bias_ih", layer, reverse, bg_vector(BG_FLOAT32, gates));
+        biases[1] = add_parameter(l, "bias_hh", layer, reverse, bg_vector(BG_FLOAT32, gates));
+    }
+    given = bg_linear(l->graph, NULL, x, weights[0], biases[0]);
+    if (l->is_lstm)
+        y = bg_lstm(l->graph, NULL, given, weights[1], biases[1], find_first(l, 0, number), find_first(l, 1, number),
+                    l->options.batch_first, reverse, &c);
+    else
+        y = bg_gru(l->graph, NULL, given, weights[1], biases[1], find_first(l, 0, number), l->options.batch_first,
+                   reverse);
+    l->last[0][l->last_count] = y;
+    l->last[1][l->last_count++] = c;
+    return y;
+}
+
+static bool check_layers(recurrent_layers *l, bg_value x, const bg_recurrent_options *options)
+{
+    const bg_type type = bg_graph_type(l->graph, x);
+    char text[BG_TYPE_TEXT_BYTES], state_text[BG_TYPE_TEXT_BYTES];
+    bg_type wanted;
+
+    if (!bgi_layer_check(l->graph, l->kind, l->name, x))
+        return false;
+    if (options != NULL && !bgi_graph_check_struct(l->graph, options->struct_bytes, sizeof *options,
+                                                   "bg_recurrent_options", "bg_recurrent_defaults()"))
+        return false;
+    if (type.rank != 3 || !bg_dtype_is_float(type.dtype)) {
+        bg_graph_fail(l->graph, BG_ERROR_SHAPE, "%s layer `%s`: the input is %s; it must be float %s", l->kind, l->name,
+                      bg_type_text(&type, text), l->options.batch_first ? "[N, T, in]" : "[T, N, in]");
+        return false;
+    }
+    if (l->width < 1 || l->options.layers < 1 || l->options.layers * l->directions > MOST_STATES) {
+        bg_graph_fail(
+            l->graph, BG_ERROR_INVALID,
+            "%s layer `%s`: %lld layers of width %lld; both must be at least 1, and layers times directions at "
+            "most %d",
+            l->kind, l->name, (long long)l->options.layers, (long long)l->width, (int)MOST_STATES);
+        return false;
+    }
+    l->dtype = type.dtype;
+    l->samples = type.dims[l->options.batch_first ? 0 : 1];
+    wanted = bg_tensor3(l->dtype, l->options.layers * l->directions, l->samples, l->width);
+    for (int which = 0; which < 2; which++) {
+        const bg_type state = bg_graph_type(l->graph, l->first[which]);
+
+        if (bg_value_is_null(l->first[which]) || bg_type_equal(&state, &wanted))
+            continue;
+        bg_graph_fail(l->graph, BG_ERROR_SHAPE,
+                      "%s layer `%s`: the first state is %s; it must be %s (layers x directions, samples, width)",
+                      l->kind, l->name, bg_type_text(&state, state_text), bg_type_text(&wanted, text));
+        return false;
+    }
+    return true;
+}
+
+static bg_value join_last(recurrent_layers *l, int which)
+{
+    bg_value states[MOST_STATES];
+
+    for (uint32_t i = 0; i < l->last_count; i++)
+        states[i] = find_last(l, l->last[which][i], i % (uint32_t)l->directions == 1);
+    return l->last_count == 1 ? states[0] : bg_concat(l->graph, NULL, states, l->last_count, 0);
+}
+
+static bg_value add_layers(recurrent_layers *l, bg_value x, const bg_recurrent_options *options, bg_value *out_h,
+                           bg_value *out_c)
+{
+    l->options = options != NULL ? *options : bg_recurrent_defaults();
+    l->directions = l->options.bidirectional ? 2 : 1;
+    if (out_h != NULL)
+        *out_h = (bg_value){0};
+    if (out_c != NULL)
+        *out_c = (bg_value){0};
+    if (!check_layers(l, x, options))
+        return (bg_value){0};
+    for (int64_t layer = 0; layer < l->options.layers; layer++) {
+        bg_value states[2];
+
+        if (layer > 0 && l->options.dropout > 0.0)
+            x = bg_dropout(l->graph, NULL, x, l->options.dropout);
+        for (int64_t d = 0; d < l->directions; d++)
+            states[d] = add_direction(l, x, layer, d == 1);
+        x = l->directions == 2 ? bg_concat(l->graph, NULL, states, 2, 2) : states[0];
+    }
+    if (out_h != NULL)
+        *out_h = join_last(l, 0);
+    if (out_c != NULL)
+        *out_c = join_last(l, 1);
+    return bg_graph_check(l->graph, NULL) == BG_OK ? x : (bg_value){0};
+}
+
+bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
+                       const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h, bg_value *out_c)
+{
+    recurrent_layers layers = {
+        .graph = graph, .kind = "LSTM", .name = name, .is_lstm = true, .width = width, .first = {h0, c0}};
+
+    return add_layers(&layers, x, options, out_h, out_c);
+}
+
+bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width, const bg_recurrent_options *options,
+                      bg_value h0, bg_value *out_h)
+{
+    recurrent_layers layers = {.graph = graph, .kind = "GRU", .name = name, .width = width, .first = {h0}};
+
+    return add_layers(&layers, x, options, out_h, NULL);
+}

@@ -1,0 +1,651 @@
+/*
+ * build.c: the nodes of a file, one after the other, as ops of a graph. What is known is computed on the way and leaves
+ * no op; what cannot be expressed is noted, and the walk goes on, so that all of it is known at the end.
+ */
+#include "onnx/onnx.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "graph/graph.h"
+#include "ops/evaluate.h"
+
+/* ---- the sizes of inputs ---- */
+
+/* The size that options give dimension `dim` of an input under "INPUT:dim"; 0: none. */
+static int64_t size_by_place(const bg_onnx_options *options, const char *input, uint32_t dim)
+{
+    const size_t length = strlen(input);
+
+    for (uint32_t i = 0; i < options->size_count; i++) {
+        const char *text = options->sizes[i].symbol;
+        char *end;
+
+        if (strncmp(text, input, length) != 0 || text[length] != ':' || text[length + 1] < '0' ||
+            text[length + 1] > '9')
+            continue;
+        if (strtoul(text + length + 1, &end, 10) == dim && *end == '\0')
+            return options->sizes[i].size;
+    }
+    return 0;
+}
+
+static int64_t size_by_symbol(const bg_onnx_options *options, const char *symbol)
+{
+    for (uint32_t i = 0; i < options->size_count; i++)
+        if (symbol != NULL && strcmp(options->sizes[i].symbol, symbol) == 0)
+            return options->sizes[i].size;
+    return 0;
+}
+
+static const bg_onnx_fixed *find_fixed(const bg_onnx_options *options, const char *name)
+{
+    for (uint32_t i = 0; i < options->value_count; i++)
+        if (strcmp(options->values[i].input, name) == 0)
+            return &options->values[i];
+    return NULL;
+}
+
+/* How many dimensions: the file's, or as many as options say, one after the other. */
+static uint32_t rank_of(const bg_onnx_port *port, const bg_onnx_options *options)
+{
+    uint32_t rank = 0;
+
+    if (port->has_shape)
+        return port->rank;
+    while (rank < BG_MAX_RANK && size_by_place(options, port->name, rank) > 0)
+        rank++;
+    return rank;
+}
+
+/* The dimension's size, or 0, and it is added to those that are missing. */
+static bg_status bind_dim(const bg_onnx_port *port, uint32_t dim, const bg_onnx_options *options, bgi_string *missing,
+                          int64_t *out, bg_error *error)
+{
+    const bg_onnx_dim *said = port->has_shape ? &port->dims[dim] : NULL;
+    int64_t size = size_by_place(options, port->name, dim);
+
+    if (said != NULL && said->size >= 0) {
+        if (size > 0 && size != said->size)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "options.sizes: dimension %u of input `%s` is %" PRId64
+                                ": the file fixes it to %" PRId64,
+                                dim, port->name, size, said->size);
+        *out = said->size;
+        return BG_OK;
+    }
+    if (size == 0 && said != NULL)
+        size = size_by_symbol(options, said->symbol);
+    if (size == 0 && dim == 0)
+        size = options->batch_size;
+    if (size == 0)
+        bgi_string_add(missing, "%s`%s` (dimension %u of input `%s`)", missing->length > 0 ? ", " : "",
+                       said != NULL && said->symbol != NULL ? said->symbol : "no name", dim, port->name);
+    *out = size;
+    return BG_OK;
+}
+
+static bg_status bind_input(bg_onnx_port *port, const bg_onnx_options *options, bgi_string *missing, bg_error *error)
+{
+    const bg_onnx_fixed *fixed = find_fixed(options, port->name);
+    const uint32_t rank = rank_of(port, options);
+    int64_t dims[BG_MAX_RANK] = {0};
+
+    if (fixed != NULL) {
+        port->type = fixed->type;
+        return BG_OK;
+    }
+    port->type = (bg_type){0};
+    if (rank > BG_MAX_RANK || port->dtype == BG_DTYPE_NONE)
+        return BG_OK; /* refused where it is used */
+    for (uint32_t i = 0; i < rank; i++)
+        BGI_TRY(bind_dim(port, i, options, missing, &dims[i], error));
+    port->type = bg_type_make(port->dtype, rank, dims);
+    return BG_OK;
+}
+
+/* A batch size that no input can take is a mistake. */
+static bg_status check_batch(const bg_onnx *onnx, const bg_onnx_options *options, bg_error *error)
+{
+    const bg_onnx_port *first = NULL;
+
+    for (uint32_t i = 0; i < onnx->contents.input_count && options->batch_size > 0; i++) {
+        const bg_onnx_port *port = &onnx->inputs[i];
+
+        if (find_fixed(options, port->name) != NULL || port->type.rank == 0)
+            continue;
+        if (port->type.dims[0] == options->batch_size)
+            return BG_OK;
+        first = first != NULL ? first : port;
+    }
+    if (first == NULL)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "options.batch_size is %" PRId64 ": the first dimension of input `%s` is %" PRId64
+                        " in the file; export the model with a dynamic first dimension",
+                        options->batch_size, first->name, first->type.dims[0]);
+}
+
+static bg_status bind_inputs(bg_onnx *onnx, const bg_onnx_options *options, bg_error *error)
+{
+    bgi_string missing = {0};
+    bg_status status = BG_OK;
+
+    for (uint32_t i = 0; i < onnx->contents.input_count && status == BG_OK; i++)
+        status = bind_input(&onnx->inputs[i], options, &missing, error);
+    if (status == BG_OK && missing.failed)
+        status = bgi_error_memory(error, "a message", missing.length);
+    if (status == BG_OK && missing.length > 0)
+        status = bg_error_set(error, BG_ERROR_INVALID,
+                              "dimensions without a size: %s: give each by its name, or as \"INPUT:DIMENSION\"",
+                              missing.data);
+    bgi_string_clear(&missing);
+    return status == BG_OK ? check_batch(onnx, options, error) : status;
+}
+
+/* ---- items ---- */
+
+static bgi_item *find_item(bgi_onnx_build *b, const char *name)
+{
+    const uint32_t number = bgi_names_find(&b->names, name);
+
+    return number != BGI_NAMES_NONE ? &b->items[number] : NULL;
+}
+
+static bgi_item *add_item(bgi_onnx_build *b, const char *name, bgi_item_kind kind)
+{
+    const uint32_t number = bgi_names_add(&b->names, name);
+
+    if (number == BGI_NAMES_NONE)
+        return NULL;
+    b->items[number].name = name;
+    b->items[number].kind = kind;
+    return &b->items[number];
+}
+
+static bg_status add_fixed(bgi_onnx_build *b, bgi_item *item, const bg_onnx_fixed *fixed, int32_t element,
+                           bg_error *error)
+{
+    bgi_tensor *tensor = bgi_tensor_make(&b->arena, element, fixed->type.rank, fixed->type.dims);
+
+    if (tensor == NULL)
+        return bgi_error_memory(error, fixed->input, bg_type_size_bytes(&fixed->type));
+    if (tensor->count > 0) {
+        BGI_TRY(bgi_require(fixed->data, "options.values", "bg_onnx_build", error));
+        memcpy(tensor->data, fixed->data, (size_t)tensor->count * bg_dtype_size_bytes(tensor->dtype));
+    }
+    item->kind = BGI_ITEM_KNOWN;
+    item->known = tensor;
+    return BG_OK;
+}
+
+static bg_status add_inputs(bgi_onnx_build *b, bg_error *error)
+{
+    bg_onnx *onnx = b->onnx;
+    uint32_t port = 0;
+
+    for (size_t i = 0; i < onnx->model->graph->n_input; i++) {
+        const BgiOnnx__ValueInfo *info = onnx->model->graph->input[i];
+        const bg_onnx_fixed *fixed;
+        bgi_item *item;
+
+        if (bgi_names_find(&onnx->weight_names, info->name) != BGI_NAMES_NONE)
+            continue;
+        item = add_item(b, info->name, BGI_ITEM_INPUT);
+        if (item == NULL)
+            return bgi_error_memory(error, "the inputs of a model", sizeof *item);
+        item->index = port++;
+        item->element = info->type != NULL && info->type->tensor_type != NULL ? info->type->tensor_type->elem_type : 0;
+        fixed = find_fixed(b->options, info->name);
+        if (fixed != NULL)
+            BGI_TRY(add_fixed(b, item, fixed, item->element, error));
+    }
+    return BG_OK;
+}
+
+static bg_status add_weights(bgi_onnx_build *b, bg_error *error)
+{
+    bg_onnx *onnx = b->onnx;
+
+    for (uint32_t i = 0; i < onnx->contents.weight_count; i++) {
+        const BgiOnnx__Tensor *tensor = onnx->model->graph->initializer[i];
+        bgi_item *item = add_item(b, onnx->weights[i].name, BGI_ITEM_WEIGHT);
+
+        if (item == NULL)
+            return bgi_error_memory(error, "the weights of a model", sizeof *item);
+        item->index = i;
+        item->element = tensor->data_type;
+        onnx->is_variable[i] = false;
+        if (onnx->weights[i].use == BG_ONNX_CONSTANT && bgi_onnx_element_dtype(tensor->data_type) != BG_DTYPE_NONE) {
+            item->kind = BGI_ITEM_KNOWN;
+            BGI_TRY(bgi_onnx_tensor_load(onnx, tensor, &b->arena, &item->known, error));
+        }
+    }
+    return BG_OK;
+}
+
+/* ---- blocks ---- */
+
+static bool open_block(bgi_onnx_build *b, uint32_t node)
+{
+    const BgiOnnx__Node *proto = b->onnx->model->graph->node[node];
+    const char *scope = bgi_onnx_scope(&b->onnx->built, proto, b->options->block_depth);
+
+    if (scope == NULL)
+        return false;
+    if (b->scope == NULL || strcmp(b->scope, scope) != 0) {
+        const char *block = scope;
+
+        for (uint32_t times = 2; block != NULL && bgi_names_find(&b->blocks, block) != BGI_NAMES_NONE; times++)
+            block = bgi_arena_format(&b->onnx->built, "%s.%u", scope, times);
+        if (block == NULL || bgi_names_add(&b->blocks, block) == BGI_NAMES_NONE)
+            return false;
+        if (b->scope != NULL)
+            bg_block_end(b->graph);
+        bg_block_begin(b->graph, block, BG_DEVICE_NONE);
+        b->scope = scope;
+        b->block = block;
+    }
+    b->onnx->nodes[node].block = b->block;
+    return true;
+}
+
+/* ---- folding ---- */
+
+/* Runs the small graph that a node has become, and keeps what comes out of it. */
+static bg_status evaluate(bgi_onnx_build *b, bgi_mapper *m, bg_error *error)
+{
+    const bg_kernel_env env = {0};
+    uint64_t bytes = 0;
+    void **buffers;
+    bg_status status;
+
+    BGI_TRY(bg_graph_check(m->graph, error));
+    for (size_t i = 1; i < m->graph->value_count; i++) {
+        bytes += bg_type_size_bytes(&m->graph->values[i].type);
+        if (bytes > BGI_ONNX_KNOWN_LIMIT - b->known_bytes)
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                                "more than 1 GiB that would be computed while the graph is built");
+    }
+    b->known_bytes += bytes;
+    BGI_TRY(bgi_evaluate_create_buffers(m->graph, &buffers, error));
+    status = bgi_evaluate(m->graph, 0, bg_graph_op_count(m->graph), &env, buffers, error);
+    for (uint32_t i = 0; i < m->result_count && status == BG_OK; i++) {
+        bgi_item *result = &m->results[i];
+        bg_type type;
+        bgi_tensor *tensor;
+
+        if (result->kind != BGI_ITEM_VALUE)
+            continue;
+        type = bg_graph_type(m->graph, result->value);
+        tensor = bgi_tensor_make(&b->arena, result->element, type.rank, type.dims);
+        if (tensor == NULL || tensor->dtype != type.dtype) {
+            status = tensor == NULL ? bgi_error_memory(error, m->name, bg_type_size_bytes(&type))
+                                    : bg_error_set(error, BG_ERROR_INTERNAL, "node `%s` made %s for an output of %s",
+                                                   m->name, bg_dtype_name(type.dtype), bg_dtype_name(tensor->dtype));
+        } else {
+            memcpy(tensor->data, buffers[result->value.id], bg_type_size_bytes(&type));
+            result->kind = BGI_ITEM_KNOWN;
+            result->known = tensor;
+            result->value = (bg_value){0};
+            result->transpose_of = (bg_value){0};
+        }
+    }
+    bgi_evaluate_destroy_buffers(m->graph, buffers);
+    return status;
+}
+
+static bg_status fold(bgi_onnx_build *b, bgi_mapper *m, const bgi_mapping *mapping, bool *is_mapped, bg_error *error)
+{
+    bg_error own = {0};
+    bg_status status;
+
+    BGI_TRY(bg_graph_create(&m->graph, error));
+    bg_block_begin(m->graph, "folded", BG_DEVICE_NONE);
+    m->is_folding = true;
+    *is_mapped = mapping->map(m);
+    bg_block_end(m->graph);
+    status = m->is_out_of_memory ? BG_ERROR_MEMORY : BG_OK;
+    if (status == BG_OK && *is_mapped) {
+        status = evaluate(b, m, &own);
+        if (status != BG_OK && status != BG_ERROR_MEMORY) { /* shapes that do not fit */
+            bgi_map_refuse(m, "%s", own.message);
+            *is_mapped = false;
+            status = BG_OK;
+        }
+    } else if (status == BG_OK && bg_graph_check(m->graph, &own) != BG_OK) {
+        bgi_map_refuse(m, "%s", own.message);
+    }
+    bg_graph_destroy(m->graph);
+    return status == BG_OK ? BG_OK : bgi_error_memory(error, m->name, 0);
+}
+
+/* ---- the walk ---- */
+
+/* What has been refused. */
+typedef struct problems {
+    bg_onnx_problem *list;
+    size_t count, capacity;
+    bg_status status; /* of the first */
+} problems;
+
+static bg_status add_problem(bgi_onnx_build *b, problems *p, uint32_t node, bg_status status, const char *reason,
+                             bg_error *error)
+{
+    bg_onnx_problem problem = {.node = node,
+                               .op = node != UINT32_MAX ? b->onnx->nodes[node].op : "",
+                               .reason = bgi_arena_string(&b->onnx->built, reason)};
+
+    if (problem.reason == NULL || !bgi_array_reserve((void **)&p->list, &p->capacity, p->count + 1, sizeof *p->list))
+        return bgi_error_memory(error, "the problems of a model", sizeof *p->list);
+    if (p->count == 0)
+        p->status = status;
+    p->list[p->count++] = problem;
+    return BG_OK;
+}
+
+/* What the node added to the graph. */
+static void count_ops(bgi_onnx_build *b, uint32_t node, uint32_t first)
+{
+    bg_onnx_node *out = &b->onnx->nodes[node];
+
+    out->ops = bg_graph_op_count(b->graph) - first;
+    for (uint32_t i = first; i < bg_graph_op_count(b->graph); i++) {
+        const bgi_op *op = &b->graph->ops[i];
+        bg_type types[64];
+        bg_op_signature signature;
+
+        if (op->type->cost == NULL || bgi_op_operand_count(op) > 64)
+            continue;
+        signature = bgi_op_signature(b->graph, op, types);
+        out->flops += op->type->cost(&signature).flops;
+    }
+}
+
+static bool all_known(const bgi_mapper *m)
+{
+    for (uint32_t i = 0; i < m->input_count; i++)
+        if (m->inputs[i] != NULL && m->inputs[i]->kind != BGI_ITEM_KNOWN)
+            return false;
+    return true;
+}
+
+static bool any_refused(const bgi_mapper *m)
+{
+    for (uint32_t i = 0; i < m->input_count; i++)
+        if (m->inputs[i] != NULL && m->inputs[i]->kind == BGI_ITEM_REFUSED)
+            return true;
+    return false;
+}
+
+static const char *reason_of(const bgi_mapper *m)
+{
+    return m->reason[0] != '\0' ? m->reason : "the library has no way to express it";
+}
+
+/* Maps one node whose operands are there. */
+static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const bgi_mapping *mapping, problems *p,
+                          bool *is_mapped, bg_error *error)
+{
+    const uint32_t first = bg_graph_op_count(b->graph);
+    bg_error own = {0};
+
+    if (all_known(m)) {
+        BGI_TRY(fold(b, m, mapping, is_mapped, error));
+    } else {
+        if (!open_block(b, node))
+            return bgi_error_memory(error, "a block", 0);
+        m->graph = b->graph;
+        *is_mapped = mapping->map(m);
+        if (m->is_out_of_memory)
+            return bgi_error_memory(error, m->name, 0);
+        count_ops(b, node, first);
+        if (bg_graph_check(b->graph, &own) != BG_OK) {
+            *is_mapped = false;
+            return own.status == BG_ERROR_MEMORY ? bg_error_set(error, own.status, "%s", own.message)
+                                                 : add_problem(b, p, node, own.status, own.message, error);
+        }
+    }
+    for (uint32_t i = 0; *is_mapped && i < m->result_count; i++)
+        if (m->results[i].kind == BGI_ITEM_NONE && bgi_map_wants(m, i)) {
+            bgi_map_refuse(m, "output %u (`%s`) cannot be made", i, m->node->output[i]);
+            *is_mapped = false;
+        }
+    return *is_mapped ? BG_OK : add_problem(b, p, node, BG_ERROR_UNSUPPORTED, reason_of(m), error);
+}
+
+static bg_status walk_node(bgi_onnx_build *b, uint32_t number, problems *p, bg_error *error)
+{
+    const BgiOnnx__Node *node = b->onnx->model->graph->node[number];
+    const bgi_mapping *mapping = bgi_onnx_find_mapping(node->op_type);
+    bgi_arena arena = {0};
+    bgi_mapper m = {.build = b,
+                    .node = node,
+                    .name = b->onnx->nodes[number].name,
+                    .opset = b->opset,
+                    .mapping = mapping,
+                    .input_count = (uint32_t)node->n_input,
+                    .result_count = (uint32_t)node->n_output};
+    bool is_mapped = false;
+    bg_status status = BG_OK;
+
+    m.inputs = bgi_arena_allocate(&arena, node->n_input, sizeof(bgi_item *));
+    m.results = bgi_arena_allocate(&arena, node->n_output, sizeof *m.results);
+    if (m.inputs == NULL || m.results == NULL) {
+        bgi_arena_clear(&arena);
+        return bgi_error_memory(error, "a node's operands", node->n_input * sizeof(bgi_item *));
+    }
+    for (size_t i = 0; i < node->n_input; i++)
+        m.inputs[i] = node->input[i][0] != '\0' ? find_item(b, node->input[i]) : NULL;
+    b->onnx->nodes[number].ops = 0;
+    b->onnx->nodes[number].flops = 0.0;
+    if (b->onnx->nodes[number].domain[0] != '\0') {
+        bgi_map_refuse(&m, "its domain is \"%s\": only ops of ONNX itself are known", b->onnx->nodes[number].domain);
+        status = add_problem(b, p, number, BG_ERROR_UNSUPPORTED, m.reason, error);
+    } else if (mapping == NULL) {
+        status = add_problem(b, p, number, BG_ERROR_UNSUPPORTED, "the op is not known", error);
+    } else if (!any_refused(&m) && bg_graph_check(b->graph, NULL) == BG_OK) {
+        status = map_node(b, number, &m, mapping, p, &is_mapped, error);
+    }
+    for (uint32_t i = 0; i < m.result_count && status == BG_OK; i++) {
+        bgi_item *item = node->output[i][0] != '\0' ? add_item(b, node->output[i], BGI_ITEM_REFUSED) : NULL;
+
+        if (item == NULL)
+            continue;
+        if (is_mapped) {
+            m.results[i].name = node->output[i];
+            *item = m.results[i];
+        }
+    }
+    bgi_arena_clear(&arena);
+    return status;
+}
+
+static bg_status give_outputs(bgi_onnx_build *b, problems *p, bg_error *error)
+{
+    for (uint32_t i = 0; i < b->onnx->contents.output_count; i++) {
+        bg_onnx_port *port = &b->onnx->outputs[i];
+        bgi_item *item = find_item(b, port->name);
+        bgi_mapper m = {.build = b, .graph = b->graph, .name = port->name, .inputs = &item, .input_count = 1};
+
+        if (item == NULL || item->kind == BGI_ITEM_REFUSED)
+            continue;
+        port->value = bgi_map_in(&m, 0);
+        if (m.is_out_of_memory)
+            return bgi_error_memory(error, port->name, 0);
+        if (bg_value_is_null(port->value)) {
+            char reason[BGI_REASON_BYTES + 128];
+
+            snprintf(reason, sizeof reason, "output `%.80s`: %s", port->name, reason_of(&m));
+            BGI_TRY(add_problem(b, p, UINT32_MAX, BG_ERROR_UNSUPPORTED, reason, error));
+            continue;
+        }
+        port->type = bg_graph_type(b->graph, port->value);
+        port->element = bgi_onnx_element_name(item->element);
+        port->dtype = port->type.dtype;
+    }
+    return BG_OK;
+}
+
+/* All problems in one line, as many as there is room for. */
+static bg_status report(const bgi_onnx_build *b, const problems *p, bg_error *error)
+{
+    bgi_string text = {0};
+    size_t told = 0;
+    bg_status status = BG_ERROR_UNSUPPORTED;
+
+    if (p->count == 1)
+        status = p->status;
+    for (; told < p->count && text.length < 3000; told++) {
+        const bg_onnx_problem *problem = &p->list[told];
+
+        if (problem->node == UINT32_MAX)
+            bgi_string_add(&text, "%s%s", told > 0 ? "; " : "", problem->reason);
+        else
+            bgi_string_add(&text, "%snode `%s` (%s): %s", told > 0 ? "; " : "", b->onnx->nodes[problem->node].name,
+                           problem->op, problem->reason);
+    }
+    if (told < p->count)
+        bgi_string_add(&text, "; and %zu more", p->count - told);
+    if (p->count == 1)
+        bg_error_set(error, status, "%s: %s", b->onnx->path, text.data != NULL ? text.data : "");
+    else
+        bg_error_set(error, status, "%s: %zu nodes cannot be expressed: %s", b->onnx->path, p->count,
+                     text.data != NULL ? text.data : "");
+    bgi_string_clear(&text);
+    return status;
+}
+
+static bg_status walk(bgi_onnx_build *b, bg_error *error)
+{
+    const BgiOnnx__Graph *graph = b->onnx->model->graph;
+    problems p = {0};
+    bg_status status = BG_OK;
+
+    for (uint32_t i = 0; i < graph->n_node && status == BG_OK; i++)
+        status = walk_node(b, i, &p, error);
+    if (b->scope != NULL && bg_graph_check(b->graph, NULL) == BG_OK)
+        bg_block_end(b->graph);
+    b->scope = NULL;
+    if (status == BG_OK && bg_graph_check(b->graph, NULL) == BG_OK)
+        status = give_outputs(b, &p, error);
+    if (status == BG_OK && p.count > 0) {
+        bg_onnx_problem *kept = bgi_arena_copy(&b->onnx->built, p.list, p.count * sizeof *p.list);
+
+        b->onnx->contents.problems = kept;
+        b->onnx->contents.problem_count = kept != NULL ? (uint32_t)p.count : 0;
+        status = report(b, &p, error);
+    }
+    if (status == BG_OK)
+        status = bg_graph_check(b->graph, error);
+    free(p.list);
+    return status;
+}
+
+static void forget_build(bg_onnx *onnx)
+{
+    onnx->is_built = false;
+    onnx->contents.problems = NULL;
+    onnx->contents.problem_count = 0;
+    for (uint32_t i = 0; i < onnx->contents.node_count; i++) {
+        onnx->nodes[i].block = "main"; /* until a block is opened for it */
+        onnx->nodes[i].ops = 0;
+        onnx->nodes[i].flops = 0.0;
+    }
+    for (uint32_t i = 0; i < onnx->contents.input_count; i++)
+        onnx->inputs[i].value = (bg_value){0};
+    for (uint32_t i = 0; i < onnx->contents.output_count; i++) {
+        onnx->outputs[i].value = (bg_value){0};
+        onnx->outputs[i].type = (bg_type){0};
+    }
+    bgi_arena_clear(&onnx->built);
+}
+
+/* Names that something reads. */
+static bg_status find_used(bgi_onnx_build *b, bg_error *error)
+{
+    const BgiOnnx__Graph *graph = b->onnx->model->graph;
+    bool is_well = true;
+
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t k = 0; k < graph->node[i]->n_input; k++)
+            is_well = is_well && (graph->node[i]->input[k][0] == '\0' ||
+                                  bgi_names_add(&b->used, graph->node[i]->input[k]) != BGI_NAMES_NONE);
+    for (size_t i = 0; i < graph->n_output; i++)
+        is_well = is_well && bgi_names_add(&b->used, graph->output[i]->name) != BGI_NAMES_NONE;
+    return is_well ? BG_OK : bgi_error_memory(error, "the names of a model", 0);
+}
+
+static bg_status build(bgi_onnx_build *b, bg_error *error)
+{
+    const BgiOnnx__Graph *graph = b->onnx->model->graph;
+    size_t count = graph->n_input + graph->n_initializer;
+
+    for (size_t i = 0; i < graph->n_node; i++)
+        count += graph->node[i]->n_output;
+    b->items = calloc(count + 1, sizeof *b->items);
+    if (b->items == NULL)
+        return bgi_error_memory(error, "the values of a model", count * sizeof *b->items);
+    BGI_TRY(bgi_onnx_classify(b->onnx, b->options, error));
+    BGI_TRY(bind_inputs(b->onnx, b->options, error));
+    BGI_TRY(find_used(b, error));
+    BGI_TRY(add_inputs(b, error));
+    BGI_TRY(add_weights(b, error));
+    return walk(b, error);
+}
+
+bg_status bg_onnx_build(bg_onnx *onnx, const bg_onnx_options *options, bg_graph *graph, bg_error *error)
+{
+    bg_error_clear(error);
+
+    const bg_onnx_options defaults = bg_onnx_defaults();
+    bgi_onnx_build b = {.onnx = onnx, .options = options != NULL ? options : &defaults, .graph = graph};
+    bg_status status;
+
+    BGI_TRY(bgi_require(onnx, "onnx", __func__, error));
+    BGI_TRY(bgi_require(graph, "graph", __func__, error));
+    BGI_TRY(bgi_onnx_check_options(onnx, b.options, error));
+    BGI_TRY(bg_graph_check(graph, error));
+    b.opset = onnx->contents.opset;
+    forget_build(onnx);
+    status = build(&b, error);
+    onnx->is_built = status == BG_OK;
+    free(b.items);
+    bgi_names_clear(&b.names);
+    bgi_names_clear(&b.used);
+    bgi_names_clear(&b.blocks);
+    bgi_arena_clear(&b.arena);
+    return status;
+}
+
+bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, bg_graph **out_graph, bg_weights **out_weights,
+                       bg_onnx **out, bg_error *error)
+{
+    bg_error_clear(error);
+
+    bg_onnx *onnx = NULL;
+    bg_graph *graph = NULL;
+    bg_weights *weights = NULL;
+    bg_status status;
+
+    BGI_TRY(bgi_require(out_graph, "out_graph", __func__, error));
+    BGI_TRY(bgi_require(out_weights, "out_weights", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY_CLEANUP(bg_onnx_open(path, &onnx, error));
+    BGI_TRY_CLEANUP(bg_graph_create(&graph, error));
+    BGI_TRY_CLEANUP(bg_weights_create(&weights, error));
+    BGI_TRY_CLEANUP(bg_onnx_build(onnx, options, graph, error));
+    BGI_TRY_CLEANUP(bg_onnx_set_weights(onnx, weights, error));
+    *out_graph = graph;
+    *out_weights = weights;
+    *out = onnx;
+    return BG_OK;
+cleanup:
+    bg_weights_destroy(weights);
+    bg_graph_destroy(graph);
+    bg_onnx_destroy(onnx);
+    return status;
+}

@@ -1,0 +1,337 @@
+/*
+ * map_matrix.c: matrix products. One with a matrix [in, out] takes all rows of the other operand as one matrix, so that
+ * the matrix's gradient is one product; one with the transpose of a weight [out, in] is bg_linear.
+ */
+#include <brigade/ops.h>
+
+#include "onnx/onnx.h"
+
+/* x [..., K] times w [K, N]. */
+static bg_value times_matrix(bgi_mapper *m, bg_value x, bg_value w)
+{
+    const bg_type a = bgi_map_type(m, x), b = bgi_map_type(m, w);
+    int64_t rows[2] = {bg_type_element_count(&a) / a.dims[a.rank - 1], a.dims[a.rank - 1]};
+    int64_t dims[BG_MAX_RANK];
+    bg_value y;
+
+    y = bg_matmul(m->graph, m->name, bgi_map_reshape(m, x, 2, rows), w, false, false);
+    for (uint32_t i = 0; i < a.rank; i++)
+        dims[i] = i + 1 < a.rank ? a.dims[i] : b.dims[1];
+    return bgi_map_reshape(m, y, a.rank, dims);
+}
+
+static bg_value product(bgi_mapper *m, bg_value a, bg_value b)
+{
+    const bg_type ta = bgi_map_type(m, a), tb = bgi_map_type(m, b);
+    int64_t dims[BG_MAX_RANK];
+    bg_value x = a, y = b;
+    bg_type type;
+    uint32_t rank = 0;
+
+    if (ta.rank == 0 || tb.rank == 0) {
+        bgi_map_refuse(m, "an operand is a scalar: expected at least one dimension");
+        return (bg_value){0};
+    }
+    if (tb.rank == 2 && ta.rank > 2 && ta.dims[ta.rank - 1] == tb.dims[0])
+        return times_matrix(m, a, b);
+    if (ta.rank == 1)
+        x = bgi_map_reshape(m, a, 2, (const int64_t[]){1, ta.dims[0]});
+    if (tb.rank == 1)
+        y = bgi_map_reshape(m, b, 2, (const int64_t[]){tb.dims[0], 1});
+    y = bg_matmul(m->graph, m->name, x, y, false, false);
+    if ((ta.rank > 1 && tb.rank > 1) || !bgi_map_is_well(m))
+        return y;
+    type = bgi_map_type(m, y);
+    for (uint32_t i = 0; i < type.rank; i++)
+        if (!(ta.rank == 1 && i + 2 == type.rank) && !(tb.rank == 1 && i + 1 == type.rank))
+            dims[rank++] = type.dims[i];
+    return bgi_map_reshape(m, y, rank, dims);
+}
+
+static bool map_matmul(bgi_mapper *m)
+{
+    const bg_value a = bgi_map_in(m, 0), weight = bgi_map_transposed(m, 1);
+    bg_value b;
+
+    if (!bg_value_is_null(a) && !bg_value_is_null(weight) && bgi_map_type(m, a).rank >= 2)
+        return bgi_map_out(m, 0, bg_linear(m->graph, m->name, a, weight, (bg_value){0}));
+    b = bgi_map_in(m, 1);
+    if (bg_value_is_null(a) || bg_value_is_null(b))
+        return bgi_map_refuse(m, "it takes two operands");
+    if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
+        return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+                              bgi_onnx_element_name(bgi_map_element(m, 0)));
+    return bgi_map_out(m, 0, product(m, a, b));
+}
+
+/* alpha A' B' + beta C. */
+static bool map_gemm(bgi_mapper *m)
+{
+    const double alpha = bgi_map_real(m, "alpha", 1.0), beta = bgi_map_real(m, "beta", 1.0);
+    const bool transpose_a = bgi_map_int(m, "transA", 0) != 0, transpose_b = bgi_map_int(m, "transB", 0) != 0;
+    const bg_value a = bgi_map_in(m, 0), folded = bgi_map_transposed(m, 1);
+    const bool is_folded = !transpose_a && !transpose_b && !bg_value_is_null(folded);
+    const bg_value b = is_folded ? folded : bgi_map_in(m, 1);
+    bg_value c = bgi_map_in(m, 2), y;
+    bg_type type;
+
+    if (bg_value_is_null(a) || bg_value_is_null(b))
+        return bgi_map_refuse(m, "it takes two operands at least");
+    type = bgi_map_type(m, c);
+    if (bgi_map_type(m, a).rank != 2 || bgi_map_type(m, b).rank != 2)
+        return bgi_map_refuse(m, "operands of %u and %u dimensions: expected matrices", bgi_map_type(m, a).rank,
+                              bgi_map_type(m, b).rank);
+    if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
+        return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+                              bgi_onnx_element_name(bgi_map_element(m, 0)));
+    if (!transpose_a && (transpose_b || is_folded)) {
+        const bool is_bias = !bg_value_is_null(c) && alpha == 1.0 && beta == 1.0 && type.rank == 1 &&
+                             type.dims[0] == bgi_map_type(m, b).dims[0];
+
+        y = bg_linear(m->graph, m->name, a, b, is_bias ? c : (bg_value){0});
+        if (is_bias)
+            return bgi_map_out(m, 0, y);
+    } else {
+        y = bg_matmul(m->graph, m->name, a, b, transpose_a, transpose_b);
+    }
+    if (alpha != 1.0)
+        y = bg_scale(m->graph, NULL, y, alpha, 0.0);
+    if (!bg_value_is_null(c)) {
+        if (beta != 1.0)
+            c = bg_scale(m->graph, NULL, c, beta, 0.0);
+        y = bg_add(m->graph, y, c);
+    }
+    return bgi_map_out(m, 0, y);
+}
+
+/* An operand less its zero point, in float64, which holds sums of products of 8 bits exactly. `axis`: along which zero
+ * points of several elements lie. */
+static bg_value centered(bgi_mapper *m, uint32_t input, uint32_t zero_point, bool of_rows)
+{
+    bg_value x = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT64);
+    bg_value zero = bgi_map_cast(m, bgi_map_in(m, zero_point), BG_FLOAT64);
+    const bg_type type = bgi_map_type(m, zero);
+
+    if (bg_value_is_null(zero))
+        return x;
+    if (of_rows && type.rank == 1)
+        zero = bgi_map_reshape(m, zero, 2, (const int64_t[]){type.dims[0], 1});
+    return bg_subtract(m->graph, x, zero);
+}
+
+static bool map_matmul_integer(bgi_mapper *m)
+{
+    const bg_value a = centered(m, 0, 2, true), b = centered(m, 1, 3, false);
+
+    if (bg_value_is_null(a) || bg_value_is_null(b))
+        return bgi_map_refuse(m, "it takes two operands");
+    return bgi_map_out_as(m, 0, bgi_map_cast(m, product(m, a, b), BG_INT32), BGI_ONNX_INT32);
+}
+
+/* ---- Einsum: of one or two operands ---- */
+
+enum { EINSUM_LETTERS = 52 };
+
+typedef struct term {
+    char letters[BG_MAX_RANK + 1];
+    uint32_t rank;
+} term;
+
+static bool read_term(bgi_mapper *m, const char **at, const char *end, term *out)
+{
+    *out = (term){0};
+    while (*at < end && **at != ',' && **at != '-') {
+        const char c = *(*at)++;
+
+        if (c == ' ')
+            continue;
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) || out->rank == BG_MAX_RANK)
+            return bgi_map_refuse(m, "attribute `equation` has `%c`, or more than %d letters in a term", c,
+                                  BG_MAX_RANK);
+        for (uint32_t i = 0; i < out->rank; i++)
+            if (out->letters[i] == c)
+                return bgi_map_refuse(m, "attribute `equation` has `%c` twice in a term", c);
+        out->letters[out->rank++] = c;
+    }
+    return true;
+}
+
+static bool has_letter(const term *t, char c, uint32_t *place)
+{
+    for (uint32_t i = 0; i < t->rank; i++)
+        if (t->letters[i] == c) {
+            *place = i;
+            return true;
+        }
+    return false;
+}
+
+/* x with its dimensions in the order of `letters` (all of which it has), others summed before. */
+static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *letters, uint32_t count)
+{
+    uint32_t permutation[BG_MAX_RANK], kept_count = 0;
+    int32_t summed[BG_MAX_RANK];
+    uint32_t summed_count = 0;
+    term kept = {0};
+
+    for (uint32_t i = 0; i < has->rank; i++) {
+        bool is_kept = false;
+
+        for (uint32_t k = 0; k < count; k++)
+            is_kept = is_kept || letters[k] == has->letters[i];
+        if (is_kept)
+            kept.letters[kept_count++] = has->letters[i];
+        else
+            summed[summed_count++] = (int32_t)i;
+    }
+    kept.rank = kept_count;
+    if (summed_count > 0)
+        x = bg_reduce(m->graph, NULL, BG_REDUCE_SUM, x, summed, summed_count, false);
+    for (uint32_t k = 0; k < count; k++)
+        has_letter(&kept, letters[k], &permutation[k]);
+    return count > 1 ? bg_transpose(m->graph, NULL, x, permutation) : x;
+}
+
+/* Letters of `from` for which membership in `a` and `out` is as asked. */
+static uint32_t choose(const term *from, const term *a, bool in_a, const term *out, bool in_out, char *letters)
+{
+    uint32_t count = 0, place;
+
+    for (uint32_t i = 0; i < from->rank; i++)
+        if (has_letter(a, from->letters[i], &place) == in_a && has_letter(out, from->letters[i], &place) == in_out)
+            letters[count++] = from->letters[i];
+    return count;
+}
+
+static int64_t size_of(const bg_type *type, const term *t, const char *letters, uint32_t count)
+{
+    int64_t size = 1;
+    uint32_t place;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (has_letter(t, letters[i], &place))
+            size *= type->dims[place];
+    return size;
+}
+
+/* As a product of matrices for each of the letters that all three have. */
+static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *operands, const term *out)
+{
+    const bg_type ta = bgi_map_type(m, operands[0]), tb = bgi_map_type(m, operands[1]);
+    char batch[BG_MAX_RANK], summed[BG_MAX_RANK], rows[BG_MAX_RANK], columns[BG_MAX_RANK], order[3 * BG_MAX_RANK];
+    const uint32_t batch_count = choose(&terms[0], &terms[1], true, out, true, batch);
+    const uint32_t summed_count = choose(&terms[0], &terms[1], true, out, false, summed);
+    const uint32_t row_count = choose(&terms[0], &terms[1], false, out, true, rows);
+    const uint32_t column_count = choose(&terms[1], &terms[0], false, out, true, columns);
+    const int64_t batches = size_of(&ta, &terms[0], batch, batch_count);
+    int64_t dims[3] = {batches, size_of(&ta, &terms[0], rows, row_count),
+                       size_of(&ta, &terms[0], summed, summed_count)};
+    term made = {0};
+    int64_t made_dims[BG_MAX_RANK];
+    uint32_t count = 0, place, permutation[BG_MAX_RANK];
+    bg_value a, b, y;
+
+    if (batch_count + row_count + column_count != out->rank || out->rank > BG_MAX_RANK) {
+        bgi_map_refuse(m, "attribute `equation`: a letter of the result is in no term");
+        return (bg_value){0};
+    }
+    for (uint32_t i = 0; i < batch_count; i++)
+        order[count++] = batch[i];
+    for (uint32_t i = 0; i < row_count; i++)
+        order[count++] = rows[i];
+    for (uint32_t i = 0; i < summed_count; i++)
+        order[count++] = summed[i];
+    a = bgi_map_reshape(m, arrange(m, operands[0], &terms[0], order, count), 3, dims);
+    count = batch_count;
+    for (uint32_t i = 0; i < summed_count; i++)
+        order[count++] = summed[i];
+    for (uint32_t i = 0; i < column_count; i++)
+        order[count++] = columns[i];
+    dims[1] = dims[2];
+    dims[2] = size_of(&tb, &terms[1], columns, column_count);
+    b = bgi_map_reshape(m, arrange(m, operands[1], &terms[1], order, count), 3, dims);
+    y = bg_matmul(m->graph, m->name, a, b, false, false);
+    for (uint32_t i = 0; i < batch_count; i++)
+        made.letters[made.rank++] = batch[i];
+    for (uint32_t i = 0; i < row_count; i++)
+        made.letters[made.rank++] = rows[i];
+    for (uint32_t i = 0; i < column_count; i++)
+        made.letters[made.rank++] = columns[i];
+    for (uint32_t i = 0; i < made.rank; i++)
+        made_dims[i] = has_letter(&terms[0], made.letters[i], &place)   ? ta.dims[place]
+                       : has_letter(&terms[1], made.letters[i], &place) ? tb.dims[place]
+                                                                        : 1;
+    y = bgi_map_reshape(m, y, made.rank, made_dims);
+    for (uint32_t i = 0; i < out->rank; i++)
+        if (!has_letter(&made, out->letters[i], &permutation[i]))
+            return (bg_value){0};
+    return out->rank > 1 ? bg_transpose(m->graph, NULL, y, permutation) : y;
+}
+
+/* Without "->": the letters that come once, in the order of the alphabet. */
+static void implied(const term *terms, uint32_t count, term *out)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+    *out = (term){0};
+    for (uint32_t i = 0; i < EINSUM_LETTERS; i++) {
+        uint32_t times = 0, place;
+
+        for (uint32_t k = 0; k < count; k++)
+            times += has_letter(&terms[k], letters[i], &place);
+        if (times == 1 && out->rank < BG_MAX_RANK)
+            out->letters[out->rank++] = letters[i];
+    }
+}
+
+static bool map_einsum(bgi_mapper *m)
+{
+    const BgiOnnx__Attribute *equation = bgi_map_attribute(m, "equation");
+    const char *at, *end;
+    term terms[2], out;
+    bg_value operands[2];
+    uint32_t count = 0;
+
+    if (equation == NULL || !equation->has_s)
+        return bgi_map_refuse(m, "attribute `equation` is missing");
+    if (m->input_count < 1 || m->input_count > 2)
+        return bgi_map_refuse(m, "%u operands: one or two are possible", m->input_count);
+    at = (const char *)equation->s.data;
+    end = at + equation->s.len;
+    do {
+        if (count == m->input_count)
+            return bgi_map_refuse(m, "attribute `equation` has more terms than there are operands");
+        operands[count] = bgi_map_in(m, count);
+        if (!read_term(m, &at, end, &terms[count]) || bg_value_is_null(operands[count]))
+            return false;
+        if (terms[count].rank != bgi_map_type(m, operands[count]).rank)
+            return bgi_map_refuse(m, "attribute `equation`: term %u has %u letters, its operand %u dimensions", count,
+                                  terms[count].rank, bgi_map_type(m, operands[count]).rank);
+        count++;
+    } while (at < end && *at == ',' && ++at <= end);
+    if (count != m->input_count)
+        return bgi_map_refuse(m, "attribute `equation` has fewer terms than there are operands");
+    if (at < end) {
+        if (end - at < 2 || at[0] != '-' || at[1] != '>')
+            return bgi_map_refuse(m, "attribute `equation`: expected \"->\"");
+        at += 2;
+        if (!read_term(m, &at, end, &out) || at != end)
+            return bgi_map_refuse(m, "attribute `equation`: the result is not understood");
+    } else {
+        implied(terms, count, &out);
+    }
+    if (count == 2)
+        return bgi_map_out(m, 0, contract(m, terms, operands, &out));
+    for (uint32_t i = 0, place; i < out.rank; i++)
+        if (!has_letter(&terms[0], out.letters[i], &place))
+            return bgi_map_refuse(m, "attribute `equation`: a letter of the result is in no term");
+    return bgi_map_out(m, 0, arrange(m, operands[0], &terms[0], out.letters, out.rank));
+}
+
+const bgi_mapping bgi_onnx_matrix[] = {
+    {"Einsum", map_einsum, 0},
+    {"Gemm", map_gemm, 0},
+    {"MatMul", map_matmul, 0},
+    {"MatMulInteger", map_matmul_integer, 0},
+    {0},
+};

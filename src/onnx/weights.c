@@ -1,0 +1,351 @@
+/*
+ * weights.c: which initializers are parameters, their values for a session, and the file again with new ones.
+ *
+ * The rule (brigade/onnx.h): floats are parameters by their uses. A number that the graph is built from (the scales of
+ * a Resize) is a constant, so is a number of no dimension in arithmetic unless PyTorch named it, and running statistics
+ * are buffers.
+ */
+#include "onnx/onnx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+
+/* ---- uses ---- */
+
+/* Operands by which a graph is built, as bits of their numbers. */
+static const struct {
+    const char *op;
+    uint32_t operands;
+} structural[] = {
+    {"Clip", 6},     {"ConstantOfShape", 1}, {"DequantizeLinear", 6},
+    {"Dropout", 6},  {"Expand", 2},          {"OneHot", 6},
+    {"Pad", 14},     {"QuantizeLinear", 6},  {"Range", 7},
+    {"Reshape", 2},  {"Resize", 14},         {"Tile", 2},
+    {"Upsample", 2},
+};
+
+static bool is_structural(const BgiOnnx__Node *node, size_t input)
+{
+    for (size_t i = 0; i < sizeof structural / sizeof structural[0]; i++)
+        if (strcmp(structural[i].op, node->op_type) == 0)
+            return input < 32 && (structural[i].operands >> input & 1) != 0;
+    return false;
+}
+
+static bool is_arithmetic(const BgiOnnx__Node *node)
+{
+    static const char *const ops[] = {"Add",         "Sub",  "Mul", "Div",  "Pow",     "Max",  "Min",
+                                      "Where",       "Mod",  "Sum", "Mean", "Greater", "Less", "GreaterOrEqual",
+                                      "LessOrEqual", "Equal"};
+
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (strcmp(ops[i], node->op_type) == 0)
+            return true;
+    return false;
+}
+
+/* How the nodes use an initializer. */
+typedef struct uses {
+    bool as_weight, as_number, as_statistic, by_structure;
+} uses;
+
+static void count_uses(const bg_onnx *onnx, uses *found)
+{
+    const BgiOnnx__Graph *graph = onnx->model->graph;
+
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const BgiOnnx__Node *node = graph->node[i];
+
+        for (size_t k = 0; k < node->n_input; k++) {
+            const uint32_t weight = bgi_names_find(&onnx->weight_names, node->input[k]);
+
+            if (weight == BGI_NAMES_NONE)
+                continue;
+            if (strcmp(node->op_type, "BatchNormalization") == 0 && k >= 3)
+                found[weight].as_statistic = true;
+            else if (is_structural(node, k))
+                found[weight].by_structure = true;
+            else if (is_arithmetic(node) && onnx->weights[weight].type.rank == 0)
+                found[weight].as_number = true;
+            else
+                found[weight].as_weight = true;
+        }
+    }
+}
+
+/* * and ?, without backtracking into more than the last star. */
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *kept = NULL;
+
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = ++pattern;
+            kept = name;
+        } else if (*pattern == '?' || (*pattern != '\0' && *pattern == *name)) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star;
+            name = ++kept;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+static bool matches_any(const char *const *patterns, uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (matches(patterns[i], name))
+            return true;
+    return false;
+}
+
+static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns, uint32_t count, const char *what,
+                                bg_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        bool found = false;
+
+        BGI_TRY(bgi_require(patterns[i], what, "bg_onnx_build", error));
+        for (uint32_t k = 0; k < onnx->contents.weight_count && !found; k++)
+            found = bg_dtype_is_float(onnx->weights[k].type.dtype) && matches(patterns[i], onnx->weights[k].name);
+        if (!found)
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: the pattern \"%s\" matches no float initializer", what,
+                                patterns[i]);
+    }
+    return BG_OK;
+}
+
+static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, const uses *found,
+                          const bg_onnx_options *options)
+{
+    const bool is_of_pytorch = strncmp(onnx->contents.producer, "pytorch", 7) == 0;
+    const bool is_asked = matches_any(options->train, options->train_count, weight->name);
+
+    if (!bg_dtype_is_float(weight->type.dtype) || found->by_structure)
+        return BG_ONNX_CONSTANT;
+    if (found->as_statistic)
+        return BG_ONNX_BUFFER;
+    if (!found->as_weight && !is_asked &&
+        (!found->as_number || !is_of_pytorch || strncmp(weight->name, "onnx::", 6) == 0))
+        return BG_ONNX_CONSTANT;
+    if (!found->as_weight && !found->as_number)
+        return BG_ONNX_CONSTANT;
+    return !is_asked && matches_any(options->freeze, options->freeze_count, weight->name) ? BG_ONNX_FROZEN
+                                                                                          : BG_ONNX_PARAMETER;
+}
+
+bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_error *error)
+{
+    uses *found;
+
+    BGI_TRY(check_patterns(onnx, options->freeze, options->freeze_count, "freeze", error));
+    BGI_TRY(check_patterns(onnx, options->train, options->train_count, "train", error));
+    found = calloc(onnx->contents.weight_count + 1, sizeof *found);
+    if (found == NULL)
+        return bgi_error_memory(error, "uses of initializers", onnx->contents.weight_count * sizeof *found);
+    count_uses(onnx, found);
+    for (uint32_t i = 0; i < onnx->contents.weight_count; i++)
+        onnx->weights[i].use = use_of(onnx, &onnx->weights[i], &found[i], options);
+    free(found);
+    return BG_OK;
+}
+
+/* ---- values ---- */
+
+bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(onnx, "onnx", __func__, error));
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    if (!onnx->is_built)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: nothing was built yet: call bg_onnx_build first", onnx->path);
+    for (uint32_t i = 0; i < onnx->contents.weight_count; i++) {
+        bgi_arena arena = {0};
+        const bgi_tensor *tensor;
+        bg_status status;
+
+        if (!onnx->is_variable[i])
+            continue;
+        status = bgi_onnx_tensor_load(onnx, onnx->model->graph->initializer[i], &arena, &tensor, error);
+        if (status == BG_OK)
+            status = bg_weights_set(weights, onnx->weights[i].name, &onnx->weights[i].type, tensor->data, error);
+        bgi_arena_clear(&arena);
+        if (status != BG_OK)
+            return bg_error_context(error, status, "%s", onnx->path);
+    }
+    return BG_OK;
+}
+
+/* ---- the file again ---- */
+
+/* A message that goes to a file as it is packed. */
+typedef struct sink {
+    ProtobufCBuffer base;
+    bgi_file_writer *writer;
+} sink;
+
+static void append(ProtobufCBuffer *buffer, size_t length, const uint8_t *data)
+{
+    bgi_file_write(((sink *)buffer)->writer, data, length);
+}
+
+/* What takes an initializer's place while the file is written. */
+typedef struct copy {
+    BgiOnnx__Tensor tensor;
+    void *bytes;
+    BgiOnnx__Entry entries[3], *entry_list[3];
+    char offset[24], length[24];
+} copy;
+
+static bg_status make_copy(const bg_onnx *onnx, uint32_t index, bg_weights *weights, copy *out, bg_error *error)
+{
+    const BgiOnnx__Tensor *old = onnx->model->graph->initializer[index];
+    const bg_onnx_weight *weight = &onnx->weights[index];
+    BgiOnnx__Tensor *made = &out->tensor;
+    size_t size;
+
+    bgi_onnx__tensor__init(made);
+    made->n_dims = old->n_dims;
+    made->dims = old->dims;
+    made->has_data_type = old->has_data_type;
+    made->data_type = old->data_type;
+    made->name = old->name;
+    made->doc_string = old->doc_string;
+    if (onnx->is_variable[index]) {
+        bg_weight value;
+
+        BGI_TRY(bg_weights_find(weights, weight->name, &value, error));
+        if (!bg_dtype_is_float(value.type.dtype) || value.type.rank != weight->type.rank ||
+            memcmp(value.type.dims, weight->type.dims, sizeof value.type.dims) != 0) {
+            char has[BG_TYPE_TEXT_BYTES], wants[BG_TYPE_TEXT_BYTES];
+            return bg_error_set(error, BG_ERROR_SHAPE, "`%s` is %s: the file has %s", weight->name,
+                                bg_type_text(&value.type, has), bg_type_text(&weight->type, wants));
+        }
+        BGI_TRY(bgi_onnx_tensor_bytes(old->data_type, value.type.dtype, value.data, bg_type_element_count(&value.type),
+                                      &out->bytes, &size, error));
+    } else {
+        BGI_TRY(bgi_onnx_tensor_raw(onnx, old, &out->bytes, &size, error));
+    }
+    made->has_raw_data = 1;
+    made->raw_data = (ProtobufCBinaryData){.len = size, .data = out->bytes};
+    return BG_OK;
+}
+
+/* Its bytes to the file of data; the tensor says where they are. */
+static void put_outside(copy *c, bgi_file_writer *data, const char *location, uint64_t *offset)
+{
+    static const char *const keys[3] = {"location", "offset", "length"};
+    BgiOnnx__Tensor *tensor = &c->tensor;
+
+    bgi_file_write(data, tensor->raw_data.data, tensor->raw_data.len);
+    snprintf(c->offset, sizeof c->offset, "%llu", (unsigned long long)*offset);
+    snprintf(c->length, sizeof c->length, "%llu", (unsigned long long)tensor->raw_data.len);
+    *offset += tensor->raw_data.len;
+    for (int i = 0; i < 3; i++) {
+        bgi_onnx__entry__init(&c->entries[i]);
+        c->entries[i].key = (char *)(uintptr_t)keys[i];
+        c->entry_list[i] = &c->entries[i];
+    }
+    c->entries[0].value = (char *)(uintptr_t)location;
+    c->entries[1].value = c->offset;
+    c->entries[2].value = c->length;
+    tensor->n_external_data = 3;
+    tensor->external_data = c->entry_list;
+    tensor->has_data_location = 1;
+    tensor->data_location = 1;
+    tensor->has_raw_data = 0;
+    tensor->raw_data = (ProtobufCBinaryData){0};
+    free(c->bytes);
+    c->bytes = NULL;
+}
+
+static uint64_t bytes_of_weights(const bg_onnx *onnx)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < onnx->contents.weight_count; i++)
+        sum += bg_type_size_bytes(&onnx->weights[i].type);
+    return sum;
+}
+
+static bg_status pack(const BgiOnnx__Model *model, const char *path, bg_error *error)
+{
+    bgi_file_writer writer = {0};
+    sink to = {.base.append = append, .writer = &writer};
+
+    BGI_TRY(bgi_file_writer_begin(&writer, path, error));
+    bgi_onnx__model__pack_to_buffer(model, &to.base);
+    return bgi_file_writer_commit(&writer, error);
+}
+
+static bg_status save_with(const bg_onnx *onnx, bg_weights *weights, const char *path, copy *copies,
+                           BgiOnnx__Tensor **tensors, bg_error *error)
+{
+    const bool is_outside = bytes_of_weights(onnx) > (UINT64_C(1) << 30);
+    const char *slash = strrchr(path, '/');
+    BgiOnnx__Graph graph = *onnx->model->graph;
+    BgiOnnx__Model model = *onnx->model;
+    bgi_file_writer data = {0};
+    uint64_t offset = 0;
+    bgi_arena arena = {0};
+    char *data_path = bgi_arena_format(&arena, "%s.data", path);
+    bg_status status = BG_OK;
+
+    if (data_path == NULL)
+        return bgi_error_memory(error, "a path", strlen(path));
+    if (is_outside)
+        status = bgi_file_writer_begin(&data, data_path, error);
+    for (uint32_t i = 0; i < onnx->contents.weight_count && status == BG_OK; i++) {
+        tensors[i] = graph.initializer[i];
+        if (!onnx->is_variable[i] && !bgi_onnx_tensor_is_external(tensors[i]))
+            continue;
+        status = make_copy(onnx, i, weights, &copies[i], error);
+        tensors[i] = &copies[i].tensor;
+        if (status == BG_OK && is_outside)
+            put_outside(&copies[i], &data, data_path + (slash != NULL ? slash + 1 - path : 0), &offset);
+    }
+    graph.initializer = tensors;
+    model.graph = &graph;
+    if (status == BG_OK && is_outside)
+        status = bgi_file_writer_commit(&data, error);
+    else if (is_outside)
+        bgi_file_writer_abandon(&data, error);
+    if (status == BG_OK)
+        status = pack(&model, path, error);
+    bgi_arena_clear(&arena);
+    return status;
+}
+
+bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error)
+{
+    bg_error_clear(error);
+
+    BgiOnnx__Tensor **tensors;
+    copy *copies;
+    bg_status status;
+
+    BGI_TRY(bgi_require(onnx, "onnx", __func__, error));
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    if (!onnx->is_built)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: nothing was built yet: call bg_onnx_build first", onnx->path);
+    tensors = calloc(onnx->contents.weight_count + 1, sizeof *tensors);
+    copies = calloc(onnx->contents.weight_count + 1, sizeof *copies);
+    if (tensors == NULL || copies == NULL)
+        status = bgi_error_memory(error, "the tensors of a file", onnx->contents.weight_count * sizeof *copies);
+    else
+        status = save_with(onnx, weights, path, copies, tensors, error);
+    for (uint32_t i = 0; copies != NULL && i < onnx->contents.weight_count; i++)
+        free(copies[i].bytes);
+    free(copies);
+    free(tensors);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", path);
+}

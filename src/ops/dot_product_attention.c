@@ -1,0 +1,285 @@
+/*
+ * dot_product_attention.c: attention over queries, keys and values apart from each other, with a bias or a mask, and
+ * its gradient. As attention.c it keeps of the scores only the logarithm of each row's sum of exponentials. The bias's
+ * gradient is an op of its own, which makes the scores once more: it is as large as the bias, while a sum over samples
+ * and heads beside the others' gradients would need as much for each of them.
+ */
+#include <brigade/ops.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "kernels/attention/attributes.h"
+#include "ops/ops.h"
+#include "ops/shape.h"
+
+BGI_OP_KERNEL(select_forward, DOT_PRODUCT_ATTENTION)
+BGI_OP_KERNEL(select_backward, DOT_PRODUCT_ATTENTION_BACKWARD)
+BGI_OP_KERNEL(select_bias_backward, DOT_PRODUCT_ATTENTION_BIAS_BACKWARD)
+
+static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_error *error)
+{
+    const int64_t farthest = (int64_t)1 << 40;
+
+    if (attributes->heads < 1 || attributes->key_heads < 1 || attributes->heads % attributes->key_heads != 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%lld heads over %lld of keys and values: both must be at least 1, and the latter divide "
+                            "the former",
+                            (long long)attributes->heads, (long long)attributes->key_heads);
+    if (attributes->window < 0 || attributes->window > farthest)
+        return bg_error_set(error, BG_ERROR_INVALID, "window is %lld: it must be at least 1, or 0 for none",
+                            (long long)attributes->window);
+    if (attributes->offset < -farthest || attributes->offset > farthest)
+        return bg_error_set(error, BG_ERROR_INVALID, "offset is %lld: it must be within -2^40 .. 2^40",
+                            (long long)attributes->offset);
+    if (!isfinite(attributes->scale))
+        return bg_error_set(error, BG_ERROR_INVALID, "scale is %g: it must be a finite number, or 0 for 1 / sqrt(D)",
+                            attributes->scale);
+    if (!(attributes->probability >= 0.0 && attributes->probability < 1.0))
+        return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g: it must be at least 0 and below 1",
+                            attributes->probability);
+    if (!(attributes->alibi >= 0.0 && isfinite(attributes->alibi)))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "alibi is %g: it must be above 0, 8 as in the paper, or 0 for none", attributes->alibi);
+    if (attributes->alibi > 0.0 && attributes->axis != BG_MESH_NONE)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "alibi with heads cut over an axis: a head's slope is by the number of all heads; give the "
+                            "bias instead");
+    return BG_OK;
+}
+
+/* q [N,S,HD], k and v [N,T,GD] */
+static bg_status check_inputs(const bg_type *types, const bgi_attention_attributes *attributes, bg_error *error)
+{
+    const bg_type *q = &types[0], *k = &types[1];
+    char text[BG_TYPE_TEXT_BYTES];
+    bg_type wanted;
+
+    BGI_TRY(bgi_shape_float(q, "the query", error));
+    BGI_TRY(bgi_shape_rank(q, "the query", 3, "[N, S, heads D]", error));
+    BGI_TRY(check_numbers(attributes, error));
+    if (q->dims[2] % attributes->heads != 0)
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the query is %s: its last dimension must be %lld heads x their width",
+                            bg_type_text(q, text), (long long)attributes->heads);
+    BGI_TRY(bgi_shape_rank(k, "the key", 3, "[N, T, key_heads D]", error));
+    wanted = bg_tensor3(q->dtype, q->dims[0], k->dims[1], q->dims[2] / attributes->heads * attributes->key_heads);
+    BGI_TRY(bgi_shape_equal(k, "the key", &wanted, "the query's type and samples, heads of one width", error));
+    BGI_TRY(bgi_shape_equal(&types[2], "the value", &wanted, "the key's type", error));
+    /* The random numbers of a sample are counted in 32 bits, four at a time. */
+    if (attributes->probability > 0.0 &&
+        (double)attributes->heads * (double)q->dims[1] * (double)((k->dims[1] + 3) / 4) > (double)UINT32_MAX)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "dropout over %lld heads of %lld x %lld scores: a sample can have at most 2^34",
+                            (long long)attributes->heads, (long long)q->dims[1], (long long)k->dims[1]);
+    return BG_OK;
+}
+
+static bg_status check_bias(const bg_type *bias, const bg_type *q, const bg_type *k, int64_t heads, bg_error *error)
+{
+    const int64_t dims[] = {q->dims[0], heads, q->dims[1]};
+    char text[BG_TYPE_TEXT_BYTES];
+    bool fits = bias->rank == 4 && bias->dims[3] == k->dims[1];
+
+    for (uint32_t i = 0; fits && i < 3; i++)
+        fits = bias->dims[i] == 1 || bias->dims[i] == dims[i];
+    if (!fits)
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the bias is %s: it must be [%lld, %lld, %lld, %lld] (samples, heads, queries, keys), or 1 "
+                            "in any of the first three",
+                            bg_type_text(bias, text), (long long)dims[0], (long long)heads, (long long)dims[2],
+                            (long long)k->dims[1]);
+    if (bias->dtype != BG_UINT8 && bias->dtype != q->dtype && bias->dtype != BG_FLOAT32)
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the bias is %s: it must be of the query's type or float32, or uint8 for a mask",
+                            bg_type_text(bias, text));
+    return BG_OK;
+}
+
+static bg_type find_statistics(const bg_type *q, int64_t heads)
+{
+    return bg_tensor3(bgi_statistics_dtype(q->dtype), q->dims[0], heads, q->dims[1]);
+}
+
+/* ---- q, k, v, bias? -> y, log_sum_exp ---- */
+
+static bg_status infer_forward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_attention_attributes *attributes = op->attributes;
+
+    BGI_TRY(check_inputs(op->types, attributes, error));
+    if (op->input_count > 3)
+        BGI_TRY(check_bias(&op->types[3], &op->types[0], &op->types[1], attributes->heads, error));
+    outputs[0] = op->types[0];
+    outputs[1] = find_statistics(&op->types[0], attributes->heads);
+    return BG_OK;
+}
+
+static bg_status differentiate(bg_op_gradient *gradient, bg_error *error)
+{
+    const bool has_bias = gradient->op.input_count > 3;
+    bg_value inputs[7] = {{0},
+                          gradient->inputs[0],
+                          gradient->inputs[1],
+                          gradient->inputs[2],
+                          gradient->outputs[0],
+                          gradient->outputs[1],
+                          has_bias ? gradient->inputs[3] : (bg_value){0}};
+    bg_value outputs[3] = {{0}};
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
+    if (gradient->needs[0] || gradient->needs[1] || gradient->needs[2])
+        bg_graph_add(gradient->graph, &bgi_op_dot_product_attention_backward, NULL, inputs, 7, gradient->op.attributes,
+                     outputs);
+    for (uint32_t i = 0; i < 3; i++)
+        if (gradient->needs[i])
+            gradient->input_gradients[i] = outputs[i];
+    if (has_bias && gradient->needs[3] && bg_dtype_is_float(gradient->op.types[3].dtype))
+        gradient->input_gradients[3] = bg_graph_add(gradient->graph, &bgi_op_dot_product_attention_bias_backward, NULL,
+                                                    inputs, 7, gradient->op.attributes, NULL);
+    return bg_graph_check(gradient->graph, error);
+}
+
+/* `products` of D multiplications and additions for each pair of tokens, and about ten operations for the exponential.
+ */
+static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *q, const bg_type *k, double products)
+{
+    const bgi_attention_attributes *attributes = op->attributes;
+    const double seen = (double)k->dims[1] * (attributes->causal ? 0.5 : 1.0);
+    const double keys = attributes->window > 0 && (double)attributes->window < seen ? (double)attributes->window : seen;
+    const double pairs = (double)q->dims[0] * (double)q->dims[1] * (double)attributes->heads * keys;
+
+    return bgi_cost_once(op, 2.0 * products * bgi_type_elements(q) * keys + 10.0 * pairs);
+}
+
+static bg_cost cost_forward(const bg_op_signature *op)
+{
+    return cost_pairs(op, &op->types[0], &op->types[1], 2.0);
+}
+
+const bg_op_type bgi_op_dot_product_attention = {
+    BG_OP_TYPE_DEFAULTS,    .name = "dot_product_attention",
+    .minimum_inputs = 3,    .maximum_inputs = 4,
+    .output_count = 2,      .attributes_bytes = sizeof(bgi_attention_attributes),
+    .infer = infer_forward, .gradient = differentiate,
+    .cost = cost_forward,   .kernel = select_forward,
+};
+
+/* ---- dy, q, k, v, y, log_sum_exp, bias? -> dq, dk, dv; the same -> dbias ---- */
+
+static bg_status check_backward(const bg_op_signature *op, bg_error *error)
+{
+    const bgi_attention_attributes *attributes = op->attributes;
+    const bg_type *q = &op->types[1];
+    bg_type statistics;
+
+    BGI_TRY(check_inputs(q, attributes, error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "dy", q, "y's type", error));
+    BGI_TRY(bgi_shape_equal(&op->types[4], "y", q, "the forward op's", error));
+    statistics = find_statistics(q, attributes->heads);
+    BGI_TRY(bgi_shape_equal(&op->types[5], "log_sum_exp", &statistics, "the forward op's", error));
+    if (op->input_count > 6)
+        BGI_TRY(check_bias(&op->types[6], q, &op->types[2], attributes->heads, error));
+    return BG_OK;
+}
+
+static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    BGI_TRY(check_backward(op, error));
+    for (uint32_t i = 0; i < 3; i++)
+        outputs[i] = op->types[1 + i];
+    return BG_OK;
+}
+
+static bg_cost cost_backward(const bg_op_signature *op)
+{
+    return cost_pairs(op, &op->types[1], &op->types[2], 5.0);
+}
+
+const bg_op_type bgi_op_dot_product_attention_backward = {
+    BG_OP_TYPE_DEFAULTS,       .name = "dot_product_attention_backward",
+    .minimum_inputs = 6,       .maximum_inputs = 7,
+    .output_count = 3,         .attributes_bytes = sizeof(bgi_attention_attributes),
+    .infer = infer_backward,   .cost = cost_backward,
+    .kernel = select_backward,
+};
+
+static bg_status infer_bias_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    BGI_TRY(check_backward(op, error));
+    BGI_TRY(bgi_shape_float(&op->types[6], "the bias", error));
+    outputs[0] = op->types[6];
+    return BG_OK;
+}
+
+static bg_cost cost_bias_backward(const bg_op_signature *op)
+{
+    return cost_pairs(op, &op->types[1], &op->types[2], 2.0);
+}
+
+const bg_op_type bgi_op_dot_product_attention_bias_backward = {
+    BG_OP_TYPE_DEFAULTS,
+    .name = "dot_product_attention_bias_backward",
+    .minimum_inputs = 7,
+    .maximum_inputs = 7,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_attention_attributes),
+    .infer = infer_bias_backward,
+    .cost = cost_bias_backward,
+    .kernel = select_bias_backward,
+};
+
+/* ---- builder ---- */
+
+void bg_dot_product_attention_options_init(bg_dot_product_attention_options *options, size_t struct_bytes,
+                                           int64_t heads)
+{
+    const bg_dot_product_attention_options made = {.struct_bytes = struct_bytes, .heads = heads};
+
+    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
+}
+
+/* A bias with 1 in front of its dimensions, as many as are missing. */
+static bg_value view_bias(bg_graph *graph, bg_value bias)
+{
+    const bg_type type = bg_graph_type(graph, bias);
+    int64_t dims[4] = {1, 1, 1, 1};
+
+    if (bg_value_is_null(bias) || type.rank < 1 || type.rank >= 4)
+        return bias;
+    for (uint32_t i = 0; i < type.rank; i++)
+        dims[4 - type.rank + i] = type.dims[i];
+    return bg_reshape(graph, NULL, bias, 4, dims);
+}
+
+bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key, bg_value value,
+                                  bg_value bias, const bg_dot_product_attention_options *options)
+{
+    const bg_type type = bg_graph_type(graph, query);
+    bgi_attention_attributes attributes;
+
+    if (options == NULL) {
+        bgi_graph_fail_op(graph, bgi_op_dot_product_attention.name, name, BG_ERROR_INVALID,
+                          "it has no options; bg_dot_product_attention_defaults(heads) makes them");
+        return (bg_value){0};
+    }
+    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_dot_product_attention_options",
+                                "bg_dot_product_attention_defaults(heads)"))
+        return (bg_value){0};
+    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    attributes.heads = options->heads;
+    attributes.key_heads = options->key_heads > 0 ? options->key_heads : options->heads;
+    attributes.causal = options->causal;
+    attributes.window = options->window;
+    attributes.offset = options->offset;
+    attributes.scale = options->scale;
+    attributes.probability = options->dropout;
+    attributes.random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
+    attributes.alibi = options->alibi;
+    attributes.axis = options->axis;
+    if (attributes.scale == 0.0 && attributes.heads >= 1 && type.rank == 3)
+        attributes.scale = 1.0 / sqrt((double)type.dims[2] / (double)attributes.heads);
+    return bg_graph_add(graph, &bgi_op_dot_product_attention, name,
+                        (const bg_value[]){query, key, value, view_bias(graph, bias)}, 4, &attributes, NULL);
+}

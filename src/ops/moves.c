@@ -1,0 +1,155 @@
+/*
+ * moves.c: ways to move elements that are made of other ops: stacks, tiles, rolls, flips, and one-hot rows.
+ */
+#include <brigade/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "kernels/reference/element.h"
+#include "ops/ops.h"
+#include "ops/shape.h"
+
+bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis)
+{
+    const bg_type type = count > 0 && values != NULL ? bg_graph_type(graph, values[0]) : (bg_type){0};
+    const int32_t place = axis < 0 ? axis + (int32_t)type.rank + 1 : axis;
+    bg_value wider[BGI_MAXIMUM_VARIADIC];
+    int64_t dims[BG_MAX_RANK];
+
+    if (count == 0 || count > BGI_MAXIMUM_VARIADIC || values == NULL) {
+        bgi_graph_fail_op(graph, "stack", name, BG_ERROR_INVALID, "%u values: 1 to %d can be stacked at once", count,
+                          BGI_MAXIMUM_VARIADIC);
+        return (bg_value){0};
+    }
+    if (type.rank >= BG_MAX_RANK || place < 0 || place > (int32_t)type.rank) {
+        bgi_graph_fail_op(graph, "stack", name, BG_ERROR_SHAPE,
+                          "axis %d of values with %u dimensions: the result has one more, at most %d", (int)axis,
+                          type.rank, BG_MAX_RANK);
+        return (bg_value){0};
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const bg_type own = bg_graph_type(graph, values[i]);
+        for (uint32_t d = 0; d <= own.rank && d < BG_MAX_RANK; d++)
+            dims[d] = d < (uint32_t)place ? own.dims[d] : d == (uint32_t)place ? 1 : own.dims[d - 1];
+        wider[i] = bg_reshape(graph, NULL, values[i], own.rank + 1, dims);
+    }
+    return bg_concat(graph, name, wider, count, place);
+}
+
+/* Dimension i becomes two: how often it comes, and itself. */
+static bg_value tile_dim(bg_graph *graph, const char *name, bg_value x, uint32_t dim, int64_t times)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    int64_t flat[3] = {1, 1, 1}, repeated[3], dims[BG_MAX_RANK];
+
+    for (uint32_t i = 0; i < type.rank; i++) {
+        flat[i < dim ? 0 : 2] *= type.dims[i];
+        dims[i] = type.dims[i] * (i == dim ? times : 1);
+    }
+    memcpy(repeated, flat, sizeof repeated);
+    repeated[1] = times;
+    x = bg_broadcast(graph, NULL, bg_reshape(graph, NULL, x, 3, flat), 3, repeated);
+    return bg_reshape(graph, name, x, type.rank, dims);
+}
+
+bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *times)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    uint32_t last = type.rank;
+
+    for (uint32_t i = 0; i < type.rank; i++) {
+        if (times == NULL || times[i] < 1) {
+            bgi_graph_fail_op(graph, "tile", name, BG_ERROR_INVALID,
+                              "dimension %u is repeated %lld times: each must be at least once", i,
+                              times != NULL ? (long long)times[i] : 0LL);
+            return (bg_value){0};
+        }
+        if (times[i] > 1)
+            last = i;
+    }
+    for (uint32_t i = 0; i <= last && i < type.rank; i++)
+        if (times[i] > 1)
+            x = tile_dim(graph, i == last ? name : NULL, x, i, times[i]);
+    return x;
+}
+
+bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    bg_value parts[2];
+    uint32_t dim;
+    int64_t first;
+
+    if (!bgi_graph_axis(graph, &bgi_op_concat, name, x, axis, &dim))
+        return (bg_value){0};
+    first = (type.dims[dim] - shift % type.dims[dim]) % type.dims[dim]; /* what comes to the front */
+    if (first == 0)
+        return x;
+    parts[0] = bg_slice(graph, NULL, x, (int32_t)dim, first, type.dims[dim], 1);
+    parts[1] = bg_slice(graph, NULL, x, (int32_t)dim, 0, first, 1);
+    return bg_concat(graph, name, parts, 2, (int32_t)dim);
+}
+
+bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t axis)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    bg_value numbers;
+    int64_t *data;
+    bg_type row;
+    uint32_t dim;
+
+    if (!bgi_graph_axis(graph, &bgi_op_gather, name, x, axis, &dim))
+        return (bg_value){0};
+    row = bg_vector(BG_INT64, type.dims[dim]);
+    data = malloc(bg_type_size_bytes(&row));
+    if (data == NULL) {
+        bgi_graph_fail_op(graph, "flip", name, BG_ERROR_MEMORY, "out of memory for %lld numbers",
+                          (long long)type.dims[dim]);
+        return (bg_value){0};
+    }
+    for (int64_t i = 0; i < type.dims[dim]; i++)
+        data[i] = type.dims[dim] - 1 - i;
+    numbers = bg_graph_constant(graph, "numbers", &row, data);
+    free(data);
+    return bg_gather(graph, name, x, (int32_t)dim, numbers);
+}
+
+bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype)
+{
+    const bg_type type = bg_graph_type(graph, ids), row = bg_vector(type.dtype, classes);
+    int64_t dims[BG_MAX_RANK + 1];
+    bg_value numbers;
+    char *data;
+
+    if (bg_value_is_null(ids))
+        return (bg_value){0};
+    if (classes < 1 || classes > (type.dtype == BG_UINT8 ? 256 : INT32_MAX) || type.rank >= BG_MAX_RANK) {
+        bgi_graph_fail_op(
+            graph, "one_hot", name, BG_ERROR_INVALID,
+            "%lld classes of ids with %u dimensions: there must be at least 1 class, at most 256 of uint8 "
+            "ids, and at most %d dimensions",
+            (long long)classes, type.rank, BG_MAX_RANK - 1);
+        return (bg_value){0};
+    }
+    if (type.dtype != BG_INT32 && type.dtype != BG_INT64 && type.dtype != BG_UINT8) {
+        bgi_graph_fail_op(graph, "one_hot", name, BG_ERROR_SHAPE,
+                          "ids have elements of %s: they must be int32, int64 or uint8", bg_dtype_name(type.dtype));
+        return (bg_value){0};
+    }
+    data = malloc(bg_type_size_bytes(&row));
+    if (data == NULL) {
+        bgi_graph_fail_op(graph, "one_hot", name, BG_ERROR_MEMORY, "out of memory for %lld classes",
+                          (long long)classes);
+        return (bg_value){0};
+    }
+    for (int64_t i = 0; i < classes; i++)
+        bgi_store(type.dtype, data, i, (double)i);
+    numbers = bg_graph_constant(graph, "numbers", &row, data);
+    free(data);
+    memcpy(dims, type.dims, type.rank * sizeof *dims);
+    dims[type.rank] = 1;
+    ids = bg_reshape(graph, NULL, ids, type.rank + 1, dims);
+    return bg_cast(graph, name, bg_compare(graph, NULL, BG_EQUAL, ids, numbers), dtype);
+}

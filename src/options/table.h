@@ -1,0 +1,137 @@
+/*
+ * table.h: every option of a plan and a session, each told once.
+ *
+ * A row of options.def says of an option its name, kind, default, range, sentence, whether it shapes the plan, and what
+ * others call it. From the rows come the defaults, deep copies, equality, range checks, the plan cache's key, options
+ * by name, and the tables of `--help` and the documents. What depends on several options at once is checked where it is
+ * used (plan/options.c).
+ */
+#ifndef BGI_OPTIONS_TABLE_H
+#define BGI_OPTIONS_TABLE_H
+
+#include <brigade/options.h>
+
+#include "core/archive.h"
+#include "core/arena.h"
+#include "core/text.h"
+
+typedef enum bgi_option_kind {
+    BGI_OPTION_BOOL = 0,
+    BGI_OPTION_COUNT,    /* uint32_t */
+    BGI_OPTION_SIZE,     /* size_t */
+    BGI_OPTION_SEED,     /* uint64_t */
+    BGI_OPTION_INTEGER,  /* int32_t */
+    BGI_OPTION_REAL,     /* double */
+    BGI_OPTION_CHOICE,   /* an enumeration */
+    BGI_OPTION_DTYPE,    /* a bg_dtype */
+    BGI_OPTION_SCHEDULE, /* const char *: a generator's name, or NULL */
+    BGI_OPTION_TEXT,     /* const char *, or NULL */
+    BGI_OPTION_COUNTS,   /* const uint32_t *, and how many */
+    BGI_OPTION_REALS,    /* const double *, and how many */
+    BGI_OPTION_RECORDS,  /* an array of structs, and how many; set in C alone */
+    BGI_OPTION_POINTER   /* a function or what it is given; set in C alone, and the caller's */
+} bgi_option_kind;
+
+/* In the order in which they are printed. */
+typedef enum bgi_option_group {
+    BGI_OPTIONS_EXECUTION = 0, /* stages, devices, micro-batches, workers */
+    BGI_OPTIONS_MEMORY,        /* budgets, recomputation, remote memory */
+    BGI_OPTIONS_REPLICAS,
+    BGI_OPTIONS_NUMERICS, /* gradients, precision, kernels */
+    BGI_OPTIONS_FILES,
+    BGI_OPTIONS_REPORTING, /* outputs, logs, traces */
+    BGI_OPTION_GROUPS
+} bgi_option_group;
+const char *bgi_option_group_name(bgi_option_group group);
+
+/* Commands of the program that have flags for options, as bits; `brigade gpt pretrain` and `bench` have the same. */
+typedef enum bgi_command { BGI_COMMAND_MNIST = 1, BGI_COMMAND_GPT = 2 } bgi_command;
+
+/* Names of an enumeration's values from 0; NULL: a value without a name. */
+typedef struct bgi_choices {
+    const char *const *names;
+    uint32_t count;
+} bgi_choices;
+
+typedef struct bgi_option bgi_option;
+
+/* Members of the structs of an array; offsets are within one. */
+typedef struct bgi_record {
+    size_t size_bytes;
+    const bgi_option *members;
+    uint32_t member_count;
+} bgi_record;
+
+struct bgi_option {
+    const char *name;
+    bgi_option_group group;
+    bgi_option_kind kind;
+    const char *path;    /* in bg_options, "execution.strategy" */
+    size_t offset;       /* in bg_options */
+    size_t count_offset; /* COUNTS, REALS, RECORDS */
+    const char *count_name;
+    bool may_be_empty; /* an array of no elements is none */
+    double standard;   /* the default: a number, a flag, a choice; texts and lists have none */
+    bool shapes_plan;  /* is in the key of the plan cache */
+    const bgi_choices *choices;
+    const bgi_record *record;
+    bool is_bounded; /* a number in minimum..maximum; above the minimum when is_above */
+    bool is_above;
+    bool is_for_c; /* has no text form although its kind has */
+    double minimum, maximum;
+    const char *rule;     /* what a value out of range is told: "a run has at least 1" */
+    const char *unit;     /* NULL: none */
+    const char *poptorch; /* accessor of poptorch.Options; NULL: none */
+    const char *optimum;  /* field of Optimum's IPUConfig that decides it; NULL: none */
+    const char *flag;     /* without dashes; NULL: the program has none */
+    uint32_t commands;    /* bgi_command: those that have the flag */
+    const char *value;    /* what help calls the flag's value; NULL: as its kind */
+    const char *what;     /* one sentence without its full stop */
+};
+
+/* By number, in the order of the table; NULL past the last. */
+const bgi_option *bgi_option_at(uint32_t number);
+/* By its name or PopTorch's; UINT32_MAX: there is none. */
+uint32_t bgi_option_find(const char *name);
+/* The first option that a flag of the command sets; UINT32_MAX: there is none. */
+uint32_t bgi_option_find_flag(const char *flag, bgi_command command);
+/* Whether it can be set from text. */
+bool bgi_option_has_text(const bgi_option *option);
+
+/* Limits that rows and checks share. */
+enum { BGI_MOST_DEVICES = 65536, BGI_MOST_IO_THREADS = 64 };
+#define BGI_LEAST_LOSS_SCALE 0x1p-64
+#define BGI_MOST_LOSS_SCALE  0x1p64
+
+/* ---- whole structs (table.c) ---- */
+
+/* Whether bg_options_defaults made the struct, for this release of the library. */
+bg_status bgi_options_check_made(const bg_options *options, bg_error *error);
+
+/* All that the options point to is copied into the arena; callbacks and what they are given stay the caller's. */
+bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options *out, bg_error *error);
+/* Whether one option, or every one, holds the same. */
+bool bgi_option_is_equal(const bgi_option *option, const bg_options *a, const bg_options *b);
+bool bgi_options_equal(const bg_options *a, const bg_options *b);
+/* Appends all that shapes a plan, but callbacks, which are known by their answers alone. */
+void bgi_options_write_key(const bg_options *options, bgi_archive *key);
+/* One option; what it points to is shared. */
+void bgi_option_copy(const bgi_option *option, const bg_options *from, bg_options *to);
+/* Calls `report` with a line for each option that is out of its range. */
+void bgi_options_check_ranges(const bg_options *options, void (*report)(void *user, const char *line), void *user);
+
+/* ---- one option as text (text.c) ---- */
+
+/* Texts and lists are copied into the arena. Errors: BG_ERROR_INVALID says what would be right; BG_ERROR_UNSUPPORTED
+ * without an arena for a list. */
+bg_status bgi_option_set(const bgi_option *option, bg_options *options, bgi_arena *arena, const char *text,
+                         bg_error *error);
+void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_string *text);
+/* BG_ERROR_INVALID for a value that the option cannot have. */
+bg_status bgi_option_refuse(const bgi_option *option, const char *text, bg_error *error);
+/* BG_ERROR_NOT_FOUND with the nearest name. */
+bg_status bgi_option_unknown(const char *name, bg_error *error);
+/* The values of a choice, "a, b, c". */
+void bgi_option_print_choices(const bgi_option *option, bgi_string *text);
+
+#endif

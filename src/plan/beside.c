@@ -1,0 +1,150 @@
+/*
+ * beside.c: which sums over replicas go on beside the program. Knows no schedule: it reads each device's instructions.
+ *
+ *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device goes on until something touches what is being summed
+ *
+ * One sum at a time is under way, and none when a step ends. Where the first work behind a REDUCE touches it already
+ * there is nothing to go on with: the device waits in it, as it does in a strict plan, whose instructions are done one
+ * after the other.
+ */
+#include "plan/compile.h"
+
+#include "core/error.h"
+
+typedef struct range {
+    size_t begin, end;
+} range;
+
+static bool meets(range a, range b)
+{
+    return a.begin < b.end && b.begin < a.end;
+}
+
+/* What a sum reads and writes: the whole variable, with room for the last replicas' padding. */
+static range find_summed(const bg_plan *plan, const bgi_reduced *reduced)
+{
+    const int64_t padded = reduced->piece_count * bgi_plan_data_replicas(plan);
+    const int64_t elements = padded > reduced->element_count ? padded : reduced->element_count;
+
+    return (range){reduced->operand.offset,
+                   reduced->operand.offset + (size_t)elements * bg_dtype_size_bytes(reduced->dtype)};
+}
+
+static bool is_summed(const bg_plan *plan, const bgi_instruction *sum, range touched)
+{
+    for (uint32_t i = 0; i < sum->reduced_count; i++)
+        if (meets(find_summed(plan, &sum->reduced[i]), touched))
+            return true;
+    return false;
+}
+
+/* All slots of an edge, all replicas' pieces. */
+static bool touches_operand(const bg_plan *plan, const bgi_instruction *sum, const bgi_operand *operand,
+                            size_t size_bytes)
+{
+    const bgi_plan_edge *edge = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
+    size_t end = operand->offset + size_bytes;
+
+    if (operand->memory != BGI_MEMORY_ARENA)
+        return false;
+    end += (bgi_plan_data_replicas(plan) - 1) * operand->stride;
+    if (edge != NULL && edge->depth > 1)
+        end += (edge->depth - 1) * edge->slot_bytes;
+    return is_summed(plan, sum, (range){operand->offset, end});
+}
+
+static bool touches_call(const bg_plan *plan, const bgi_instruction *sum, const bgi_call *call)
+{
+    const bgi_collective_attributes *attributes = call->attributes;
+
+    /* The same replicas meet: one meeting after the other. */
+    if (call->is_collective && attributes->axes == BG_MESH_DATA)
+        return true;
+    if (call->kernel.scratch_bytes > 0 &&
+        is_summed(plan, sum, (range){call->scratch_offset, call->scratch_offset + call->kernel.scratch_bytes}))
+        return true;
+    for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
+        if (touches_operand(plan, sum, &call->operands[i], bg_type_size_bytes(&call->types[i])))
+            return true;
+    return false;
+}
+
+/* Its own calls, and the transfers that it issues, of which `first` is the first. */
+static bool touches(const bg_plan *plan, const bgi_plan_device *on, const bgi_instruction *sum,
+                    const bgi_instruction *instruction, uint32_t first)
+{
+    uint32_t transfers = instruction->issues;
+
+    if (instruction->action.kind == BG_ACTION_REDUCE || instruction->action.kind == BG_ACTION_GATHER)
+        return true;
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        transfers += instruction->calls[i].is_transfer;
+        if (touches_call(plan, sum, &instruction->calls[i]))
+            return true;
+    }
+    for (uint32_t i = first; i < first + transfers && i < on->transfer_count; i++) {
+        const bgi_transfer *transfer = &on->transfers[i];
+        if (is_summed(plan, sum, (range){transfer->arena_offset, transfer->arena_offset + transfer->size_bytes}))
+            return true;
+    }
+    for (uint32_t i = 0; i < instruction->copy_count; i++)
+        if (touches_operand(plan, sum, &instruction->copies[i].operand, instruction->copies[i].size_bytes))
+            return true;
+    return false;
+}
+
+static uint32_t count_transfers(const bgi_instruction *instruction)
+{
+    uint32_t count = instruction->issues;
+
+    for (uint32_t i = 0; i < instruction->call_count; i++)
+        count += instruction->calls[i].is_transfer;
+    return count;
+}
+
+uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
+                              bool *out_has_work)
+{
+    const bgi_plan_device *on = &plan->devices[device];
+    const bgi_instruction *before = NULL; /* the last one that was looked at */
+
+    *out_has_work = false;
+    for (uint32_t i = sum + 1; i < on->instruction_count; i++) {
+        const bgi_instruction *instruction = &on->instructions[i];
+        /* Micro-batches share their calls, and have no transfers among them. */
+        const bool is_alike = before != NULL && instruction->call_count > 0 && instruction->calls == before->calls &&
+                              instruction->copies == before->copies;
+        if (!is_alike && touches(plan, on, &on->instructions[sum], instruction, transfers_before))
+            return i;
+        if (instruction->call_count > 0)
+            before = instruction;
+        *out_has_work |= instruction->call_count > 0;
+        transfers_before += count_transfers(instruction);
+    }
+    return BGI_NO_INSTRUCTION;
+}
+
+bg_status bgi_set_sums_beside(bgi_compiler *c, bg_error *error)
+{
+    (void)error;
+    if (bgi_plan_data_replicas(c->plan) <= 1 || bgi_plan_is_strict(c->plan))
+        return BG_OK;
+    for (uint32_t d = 0; d < c->plan->device_count; d++) {
+        const bgi_plan_device *on = &c->plan->devices[d];
+        bgi_instruction *instructions = (bgi_instruction *)(uintptr_t)on->instructions; /* written by program.c */
+        uint32_t transfers = 0;
+        for (uint32_t i = 0; i < on->instruction_count; i++) {
+            uint32_t touch;
+            bool has_work;
+            transfers += count_transfers(&instructions[i]);
+            if (instructions[i].action.kind != BG_ACTION_REDUCE || instructions[i].reduced_count == 0)
+                continue;
+            touch = bgi_find_first_touch(c->plan, d, i, transfers, &has_work);
+            if (touch == BGI_NO_INSTRUCTION || !has_work)
+                continue;
+            instructions[i].is_beside = true;
+            instructions[touch].needs_sum = true;
+        }
+    }
+    return BG_OK;
+}

@@ -1,0 +1,19 @@
+/*
+ * passes.h: the driver of the compiler's passes (passes.def).
+ */
+#ifndef BGI_PLAN_PASSES_H
+#define BGI_PLAN_PASSES_H
+
+#include "plan/compile.h"
+
+typedef enum bgi_pass_group { BGI_PASSES_FRONT = 0, BGI_PASSES_LOWER, BGI_PASSES_FINISH } bgi_pass_group;
+
+/* Runs the passes of a group that apply to the compiler's plan. Where passes are verified (BGI_VERIFY_PASSES, as in
+ * sanitizer builds), what a pass made is checked before the next one begins. Hands the text of
+ * options.reporting.dump_after to options.reporting.dump, but for trials. */
+bg_status bgi_passes_run(bgi_compiler *compiler, bgi_pass_group group, bg_error *error);
+
+/* BG_ERROR_NOT_FOUND with all names when options.reporting.dump_after names no pass. */
+bg_status bgi_passes_check_dump(const bg_options *options, bg_error *error);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * results.h: what the compiler's passes make, each a struct of its own. The pass that makes one allocates it in the
+ * compiler's scratch memory, or in the plan's where the plan keeps it; before that the compiler's pointer is NULL.
+ * passes.def says which passes make and which use them.
+ */
+#ifndef BGI_PLAN_RESULTS_H
+#define BGI_PLAN_RESULTS_H
+
+#include "plan/plan.h"
+#include "schedule/layout.h"
+#include "transform/transform.h"
+
+/* Each is there from the pass that makes it to the end. */
+typedef enum bgi_result {
+    BGI_RESULT_REQUESTS = 1 << 0,   /* compiler->is_anchor */
+    BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph, one of its own */
+    BGI_RESULT_SCHEDULING = 1 << 2, /* bgi_scheduling */
+    BGI_RESULT_STAGES = 1 << 3,     /* bgi_stages */
+    BGI_RESULT_REPLICAS = 1 << 4,   /* in the plan: their number and groups */
+    BGI_RESULT_PARTITION = 1 << 5,  /* bgi_partition */
+    BGI_RESULT_STREAMS = 1 << 6,    /* compiler->output_values; in the plan: inputs and outputs */
+    BGI_RESULT_RESIDENCY = 1 << 7,  /* bgi_residency */
+    BGI_RESULT_EDGES = 1 << 8,      /* bgi_edges; in the plan: the edges that the runtime sees */
+    BGI_RESULT_SCHEDULE = 1 << 9,   /* in the plan: the problem and the order of actions */
+    BGI_RESULT_KERNELS = 1 << 10,   /* compiler->kernels, which the plan owns */
+    BGI_RESULT_PLACEMENT = 1 << 11, /* bgi_placement; in the plan: devices with the sizes of their memory */
+    BGI_RESULT_PROGRAMS = 1 << 12,  /* in the plan: instructions and transfers of each device */
+    BGI_RESULT_LEAVES = 1 << 13,    /* in the plan: variables, constants, blocks */
+    BGI_RESULT_PLAN = 1 << 14       /* the plan, complete */
+} bgi_result;
+
+/* How the schedule is to be made. */
+typedef struct bgi_scheduling {
+    const bg_schedule_generator *generator;
+    bool splits_weights;             /* W is an action of its own, not part of B */
+    const bool *stage_recomputes;    /* by stage; NULL: none does */
+    bg_schedule *found;              /* the generator's order, when a trial has made it already; or NULL */
+    const size_t *device_slot_bytes; /* what budgets leave for slots, in the plan's memory; NULL: no limit */
+} bgi_scheduling;
+
+/* How a crossing is remote. */
+enum {
+    BGI_MOVES_STASH = 1,   /* what its receiver keeps for the backward is an edge of its own, and remote */
+    BGI_MOVES_MESSAGE = 2, /* the (rest of the) edge is remote */
+    BGI_KEEPS_STASH = 4 /* what its receiver keeps is an edge of its own, on the device: few micro-batches at a time */
+};
+
+/* Which variables and crossings are remote, and the buffers of the schedule that load and store them. */
+typedef struct bgi_residency {
+    bg_schedule_buffer *buffers; /* in the plan's memory: of variables, then of remote edges */
+    uint32_t buffer_count, variable_buffer_count;
+    /* by value */
+    uint32_t *writer_stage; /* of variables; UINT32_MAX: none writes */
+    uint32_t *buffer_of;    /* of variables; BGI_NO_BUFFER */
+    int64_t *home_pieces; /* elements of the piece that a replica keeps of a remote parameter or accumulator; 0: all */
+    uint8_t *equal_axes;  /* tensor axes along which replicas have the same bits; NULL: not asked for */
+    /* by crossing */
+    uint8_t *crossing_moves; /* BGI_MOVES_..., BGI_KEEPS_STASH */
+} bgi_residency;
+
+/* What the compiler knows of an edge beside the schedule's and the plan's view. */
+typedef struct bgi_edge_facts {
+    bool is_remote, is_preloaded;
+    uint8_t shard_axes; /* of remote ones: tensor axes over whose replicas each keeps a piece; 0: all of it */
+    /* What a stage receives and keeps is stored once: two remote edges, the second of which has no producer's ring and
+     * no remote ring of its own. */
+    uint32_t kept_as;               /* of the first: 1 + kinds that read what is kept; 0: no second one */
+    uint32_t stored_by;             /* of the second: 1 + the first; 0: none */
+    uint32_t buffer;                /* of remote ones: in the schedule problem */
+    uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
+} bgi_edge_facts;
+
+/* The edges of a crossing, and its place inside their slots. */
+typedef struct bgi_route {
+    uint32_t edge; /* BGI_NO_EDGE: none is needed (a variable on the same device) */
+    size_t offset;
+    uint32_t stash_edge; /* the edge for what is kept for the backward, when it is cut off; else BGI_NO_EDGE */
+    size_t stash_offset;
+} bgi_route;
+
+/* Crossings with the same ends. An edge has the same number here, in the schedule problem and among plan->edges, which
+ * have rings behind them. */
+typedef struct bgi_edges {
+    uint32_t count;
+    bg_schedule_edge *list; /* in the plan's memory */
+    bgi_edge_facts *facts;
+    bgi_route *routes; /* by crossing */
+} bgi_edges;
+
+/* Where values live in the arenas. */
+typedef struct bgi_placement {
+    /* by value: roots of results */
+    bgi_operand *storage; /* where their producer writes */
+    bool *is_transient;
+    /* by value: variables and constants */
+    bgi_operand *windows; /* where one with a buffer is when that is loaded: all pieces of it */
+    bgi_operand *places;  /* [value * device_count + device]; valid when placed */
+    bool *is_placed;      /* the same index */
+    /* by value: inputs */
+    bgi_operand *input_places; /* [value * stage_count + stage] */
+    bool *input_is_used;       /* the same index */
+    size_t *segment_peaks;     /* transient bytes, by segment */
+    size_t *scratch_offsets;   /* by op */
+} bgi_placement;
+
+#endif

@@ -1,0 +1,226 @@
+/*
+ * agree.c: a checksum over all that a plan says, and the options by name when it differs.
+ */
+#include "runtime/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/crc64.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "options/optimizer.h"
+#include "options/table.h"
+
+enum { WHY_BYTES = 512, VALUE_BYTES = 168 };
+
+/* ---- what is compared ---- */
+
+static void add_number(bgi_crc64 *crc, uint64_t number)
+{
+    bgi_crc64_add(crc, &number, sizeof number);
+}
+
+static void add_text(bgi_crc64 *crc, const char *text)
+{
+    if (text != NULL)
+        bgi_crc64_add(crc, text, strlen(text) + 1);
+}
+
+static void add_type(bgi_crc64 *crc, const bg_type *type)
+{
+    add_number(crc, (uint64_t)type->dtype);
+    for (uint32_t i = 0; i < type->rank; i++)
+        add_number(crc, (uint64_t)type->dims[i]);
+}
+
+static void add_operand(bgi_crc64 *crc, const bgi_operand *operand)
+{
+    add_number(crc, (uint64_t)operand->memory);
+    add_number(crc, operand->edge);
+    add_number(crc, operand->offset);
+    add_number(crc, operand->stride);
+}
+
+static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
+{
+    add_number(crc, (uint64_t)instruction->action.kind);
+    add_number(crc, instruction->action.stage);
+    add_number(crc, instruction->action.micro_batch);
+    add_number(crc, instruction->action.index);
+    for (uint32_t i = 0; i < instruction->call_count; i++) {
+        const bgi_call *call = &instruction->calls[i];
+        add_text(crc, call->name);
+        add_text(crc, call->kernel.name);
+        for (uint32_t o = 0; o < call->input_count + call->output_count; o++) {
+            add_operand(crc, &call->operands[o]);
+            add_type(crc, &call->types[o]);
+        }
+    }
+    for (uint32_t i = 0; i < instruction->copy_count; i++) {
+        add_operand(crc, &instruction->copies[i].operand);
+        add_number(crc, instruction->copies[i].size_bytes);
+    }
+    for (uint32_t i = 0; i < instruction->reduced_count; i++)
+        add_operand(crc, &instruction->reduced[i].operand);
+    add_number(crc, instruction->is_beside);
+    add_number(crc, instruction->needs_sum);
+}
+
+/* Kernels by name, so that ranks on processors with different instructions differ. */
+static uint64_t sum_plan(const bg_plan *plan)
+{
+    bgi_crc64 crc;
+
+    bgi_crc64_init(&crc);
+    add_number(&crc, plan->replicas);
+    add_number(&crc, plan->iterations);
+    add_number(&crc, plan->micro_batches);
+    for (uint32_t e = 0; e < plan->edge_count; e++) {
+        add_number(&crc, plan->edges[e].depth);
+        add_number(&crc, plan->edges[e].slot_bytes);
+        add_number(&crc, plan->edges[e].offset);
+    }
+    for (uint32_t v = 0; v < plan->variable_count; v++) {
+        add_text(&crc, plan->variables[v].name);
+        add_type(&crc, &plan->variables[v].type);
+    }
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        add_number(&crc, plan->devices[d].arena_bytes);
+        add_number(&crc, plan->devices[d].remote_bytes);
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            add_instruction(&crc, &plan->devices[d].instructions[i]);
+    }
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        add_text(&crc, plan->outputs[o].name);
+    return bgi_crc64_value(&crc);
+}
+
+/* Options that shape no plan, and results all the same; or what all ranks do together. */
+static bool is_of_all(const bgi_option *option)
+{
+    static const char *const others[] = {"seed", "layout", "memmap_dir", "memmap_mode"};
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(option->name, others[i]) == 0)
+            return true;
+    return option->shapes_plan;
+}
+
+/* "name value" of what has to be the same everywhere. */
+static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
+{
+    const char *agreed = plan->options.execution.transport->agreed;
+    bgi_string text = {0};
+
+    bgi_string_add(&text, "%s", agreed != NULL ? agreed : "");
+    for (uint32_t i = 0; plan->training && bgi_setting_at(i) != NULL; i++)
+        if (bgi_optimizer_has(plan->optimizer.kind, bgi_setting_at(i), NULL))
+            bgi_string_add(&text, "%s %.17g\n", bgi_setting_at(i)->name,
+                           bgi_setting_get(bgi_setting_at(i), &plan->optimizer));
+    if (plan->training)
+        bgi_string_add(&text, "optimizer %s\nlearning_rate %.17g\n", bg_optimizer_name(plan->optimizer.kind),
+                       plan->optimizer.learning_rate);
+
+    for (uint32_t i = 0; bgi_option_at(i) != NULL; i++) {
+        const bgi_option *option = bgi_option_at(i);
+        if (!bgi_option_has_text(option) || !is_of_all(option))
+            continue;
+        bgi_string_add(&text, "%s ", option->name);
+        bgi_option_print(option, &plan->options, &text);
+        bgi_string_add(&text, "\n");
+    }
+    return bgi_string_finish(&text, out, error);
+}
+
+/* The value behind a line's name, for a message; "the default" when it is empty. */
+static void copy_value(const char *line, size_t length, char value[VALUE_BYTES])
+{
+    const size_t name = strcspn(line, " ") + 1;
+
+    if (length > name)
+        snprintf(value, VALUE_BYTES, "`%.*s`", (int)(length - name < VALUE_BYTES - 4 ? length - name : VALUE_BYTES - 4),
+                 line + name);
+    else
+        snprintf(value, VALUE_BYTES, "the default");
+}
+
+/* The first line in which two lists of options differ. */
+static void find_difference(const char *first, const char *own, uint32_t rank, char why[WHY_BYTES])
+{
+    while (*first != '\0' && *own != '\0') {
+        const size_t a = strcspn(first, "\n"), b = strcspn(own, "\n");
+        char of_first[VALUE_BYTES], of_own[VALUE_BYTES];
+        if (a != b || memcmp(first, own, a) != 0) {
+            copy_value(first, a, of_first);
+            copy_value(own, b, of_own);
+            snprintf(why, WHY_BYTES, "option %.*s is %s on rank 0 and %s on rank %u", (int)strcspn(first, " "), first,
+                     of_first, of_own, rank);
+            return;
+        }
+        first += a + (first[a] == '\n');
+        own += b + (own[b] == '\n');
+    }
+    snprintf(why, WHY_BYTES,
+             "the plans of rank 0 and rank %u differ although their options are equal: give all ranks the same model, "
+             "and processors with the same instructions",
+             rank);
+}
+
+/* ---- the meeting ---- */
+
+typedef struct head {
+    uint64_t sum, text_bytes;
+} head;
+
+/* What rank 0 has, compared with ours; "" when they are equal. */
+static bg_status compare(const bg_plan *plan, bgi_transport *transport, const char *own_text, char why[WHY_BYTES],
+                         bg_error *error)
+{
+    const uint32_t rank = transport->setup.ranks->carrier->rank;
+    const uint64_t own_sum = sum_plan(plan);
+    head first = {own_sum, strlen(own_text) + 1};
+    char *text;
+    bg_status status;
+
+    BGI_TRY(bgi_ranks_share(transport, 0, &first, sizeof first, error));
+    text = malloc((size_t)first.text_bytes);
+    if (text == NULL)
+        return bgi_error_memory(error, "the options of rank 0", (size_t)first.text_bytes);
+    if (rank == 0)
+        memcpy(text, own_text, (size_t)first.text_bytes);
+    status = bgi_ranks_share(transport, 0, text, (size_t)first.text_bytes, error);
+    if (status == BG_OK && (strcmp(text, own_text) != 0 || first.sum != own_sum))
+        find_difference(text, own_text, rank, why);
+    free(text);
+    return status;
+}
+
+/* On rank 0: the first that any rank has said; "" when none has. The same on all others. */
+static bg_status take_first(bgi_transport *transport, char words[WHY_BYTES], bg_error *error)
+{
+    const bg_transport *carrier = transport->setup.ranks->carrier;
+    char of_rank[WHY_BYTES];
+
+    for (uint32_t i = 1; i < carrier->rank_count; i++) {
+        memcpy(of_rank, words, sizeof of_rank);
+        BGI_TRY(bgi_ranks_hand(transport, i, 0, of_rank, sizeof of_rank, error));
+        if (carrier->rank == 0 && words[0] == '\0')
+            memcpy(words, of_rank, sizeof of_rank);
+    }
+    return bgi_ranks_share(transport, 0, words, WHY_BYTES, error);
+}
+
+bg_status bgi_ranks_agree(const bg_plan *plan, bgi_transport *transport, bg_error *error)
+{
+    char why[WHY_BYTES] = "", *text = NULL;
+    bg_status status;
+
+    BGI_TRY(print_options(plan, &text, error));
+    status = compare(plan, transport, text, why, error);
+    free(text);
+    BGI_TRY(status);
+    BGI_TRY(take_first(transport, why, error));
+    return why[0] == '\0' ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "the ranks do not agree: %s", why);
+}

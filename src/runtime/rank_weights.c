@@ -1,0 +1,288 @@
+/*
+ * rank_weights.c: weights of a session that several ranks share: each makes the first values of its own devices alone,
+ * and sends what it has to those who read it.
+ *
+ *     the rank that reads     use --> fetch --> announce: number --> take parts | ... | --> announce: end
+ *     who has parts of it     serve: take number --> send them                  | ... | --> end
+ */
+#include "runtime/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/stretch.h"
+#include "runtime/initialize.h"
+#include "runtime/weights.h"
+
+enum { MADE_ELEMENTS = 1 << 18 }; /* at a time */
+
+/* ---- what a rank has ---- */
+
+bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable)
+{
+    int64_t end = 0;
+    bool goes_on = variable->section != NULL;
+
+    while (goes_on) {
+        goes_on = false;
+        for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+            const bg_section *other = session->plan->variables[i].section;
+            if (other == NULL || strcmp(other->name, variable->section->name) != 0 || other->first > end ||
+                other->first + other->count <= end)
+                continue;
+            end = other->first + other->count;
+            goes_on = true;
+        }
+    }
+    return variable->section == NULL || end == variable->section->whole.dims[variable->section->axis];
+}
+
+static bool has_place(const bg_session *session, const bgi_plan_variable *variable, uint32_t replica, uint32_t rank)
+{
+    for (uint32_t p = 0; p < variable->place_count; p++)
+        if (session->owners[replica * session->plan->device_count + variable->places[p].device] == rank)
+            return true;
+    return false;
+}
+
+void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable *variable, bool *readers)
+{
+    const bg_transport *transport = session->plan->options.execution.transport;
+
+    for (uint32_t rank = 0; rank < transport->rank_count; rank++) {
+        readers[rank] = false;
+        for (uint32_t replica = 0; replica < session->plan->replicas && !readers[rank]; replica++)
+            readers[rank] = has_place(session, variable, replica, rank);
+    }
+}
+
+/* ---- first values ---- */
+
+/* `first`: the weight's first variable, of whose values the others are sections. */
+typedef struct maker {
+    const bg_session *session;
+    const bgi_plan_variable *first;
+    char *part;
+} maker;
+
+static void make_range(const maker *m, int64_t first, int64_t count, void *data)
+{
+    bgi_initialize_range(m->first->type.dtype, &m->first->initializer, m->session->plan->options.numerics.seed,
+                         m->first->number, first, count, m->session->engine->worker_count, data);
+}
+
+static void make_stretch(void *user, const bgi_stretch *stretch)
+{
+    const maker *m = user;
+
+    make_range(m, stretch->whole, stretch->length,
+               m->part + (size_t)stretch->part * bg_dtype_size_bytes(m->first->type.dtype));
+}
+
+/* Bytes first .. end - 1 of what a replica without data-parallel pieces has, to the places of this rank at one place of
+ * the tensor axes. */
+static void write_range(bg_session *session, const bgi_plan_variable *variable, uint32_t t, const char *data,
+                        size_t first, size_t end)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+
+    for (uint32_t place = 0; place < mesh.data; place++) {
+        const bgi_kept_part part = bgi_session_part(variable, place);
+        const size_t begin = first > part.offset ? first : part.offset;
+        const size_t stop = end < part.offset + part.size_bytes ? end : part.offset + part.size_bytes;
+        for (uint32_t p = 0; p < variable->place_count && begin < stop; p++) {
+            bgi_place at = variable->places[p];
+            at.operand.offset += begin - part.offset;
+            bgi_engine_write(session->engine, place * mesh.tensor_1 * mesh.tensor_2 + t, &at, data + (begin - first),
+                             stop - begin);
+        }
+    }
+}
+
+/* What replicas at one place of the tensor axes have of a variable that is cut out of its weight. */
+static bg_status make_cut(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
+                          uint32_t t, bg_error *error)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan), at = bg_mesh_coordinates(&mesh, t);
+    const size_t size_bytes = bg_type_size_bytes(&variable->type);
+    maker m = {session, first, session->cut};
+
+    memset(session->cut, 0, size_bytes);
+    if (variable->section != NULL)
+        bgi_section_walk(variable->section, make_stretch, &m);
+    else
+        BGI_TRY(bgi_shard_walk(&mesh, variable->shard, &at, make_stretch, &m, error));
+    write_range(session, variable, t, session->cut, 0, size_bytes);
+    return BG_OK;
+}
+
+static bool is_own(const bg_session *session, const bgi_plan_variable *variable, uint32_t t)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    const uint32_t tensor = mesh.tensor_1 * mesh.tensor_2;
+
+    for (uint32_t place = 0; place < mesh.data; place++)
+        if (has_place(session, variable, place * tensor + t, session->plan->options.execution.transport->rank))
+            return true;
+    return false;
+}
+
+/* In stretches of bounded length, each made once for all replicas of this rank. */
+static bg_status make_whole(bg_session *session, const bgi_plan_variable *variable, bg_error *error)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    const int64_t count = bg_type_element_count(&variable->type);
+    const size_t element = bg_dtype_size_bytes(variable->type.dtype);
+    const size_t room_bytes = element * (size_t)(count < MADE_ELEMENTS ? count : MADE_ELEMENTS);
+    const maker m = {session, variable, NULL};
+    char *room = malloc(room_bytes + 1);
+
+    if (room == NULL)
+        return bgi_error_memory(error, variable->name, room_bytes);
+    for (int64_t first = 0; first < count; first += MADE_ELEMENTS) {
+        const int64_t end = count - first < MADE_ELEMENTS ? count : first + MADE_ELEMENTS;
+        make_range(&m, first, end - first, room);
+        for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++)
+            write_range(session, variable, t, room, (size_t)first * element, (size_t)end * element);
+    }
+    free(room);
+    return BG_OK;
+}
+
+bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
+                               bg_error *error)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    bool is_any_own = false;
+
+    for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {
+        if (!is_own(session, variable, t))
+            continue;
+        is_any_own = true;
+        if (variable->section != NULL || variable->shard != NULL)
+            BGI_TRY(make_cut(session, variable, first, t, error));
+    }
+    if (is_any_own && variable->section == NULL && variable->shard == NULL)
+        BGI_TRY(make_whole(session, variable, error));
+    return BG_OK;
+}
+
+/* ---- values for one rank ---- */
+
+enum { TEXT_BYTES = 512 };
+static const uint32_t no_more = UINT32_MAX;
+
+/* What the rank that reads says to others. */
+typedef struct request {
+    uint32_t number; /* of a weight, or no_more */
+    uint32_t status; /* of the end */
+    char why[TEXT_BYTES];
+} request;
+
+/* Whether a rank has something of what is read of a weight from its home. */
+static bool has_part(const bg_session *home, uint32_t weight, uint32_t rank)
+{
+    for (uint32_t i = 0; i < home->plan->variable_count; i++)
+        for (uint32_t replica = 0; home->variables[i].weight == weight && replica < home->plan->replicas; replica++)
+            if (home->owners[replica * home->plan->device_count + home->plan->variables[i].places[0].device] == rank)
+                return true;
+    return false;
+}
+
+/* To those who have a part; to all when the value has to come home first. */
+bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error)
+{
+    const bg_transport *transport = session->plan->options.execution.transport;
+    const bgi_weight *asked = &session->weights->items[weight];
+    const bool is_home = asked->home != NULL && (asked->newest == NULL || asked->newest == asked->home);
+    request r = {.number = weight};
+
+    for (uint32_t rank = 0; rank < transport->rank_count; rank++)
+        if (!is_home || has_part(asked->home, weight, rank))
+            BGI_TRY(bgi_ranks_hand(session->engine->transport, transport->rank, rank, &r, sizeof r, error));
+    return BG_OK;
+}
+
+static bg_status ask(bg_session *session, bgi_weights_reader use, void *user, bg_error *error)
+{
+    const uint32_t own = session->plan->options.execution.transport->rank;
+    request end = {.number = no_more};
+    bg_error own_error = {0};
+    bg_status status;
+
+    session->weights->serving = session;
+    status = use(user, &own_error);
+    session->weights->serving = NULL;
+    end.status = (uint32_t)status;
+    snprintf(end.why, sizeof end.why, "%.500s", own_error.message);
+    if (status == BG_OK)
+        return bgi_ranks_share(session->engine->transport, own, &end, sizeof end, error);
+    bgi_ranks_share(session->engine->transport, own, &end, sizeof end, NULL);
+    return bg_error_set(error, status, "%s", own_error.message);
+}
+
+static bg_status serve(bg_session *session, uint32_t rank, bool *readers, bg_error *error)
+{
+    const uint32_t own = session->plan->options.execution.transport->rank;
+    request r = {0};
+    const void *data;
+
+    for (;;) {
+        BGI_TRY(bgi_ranks_share(session->engine->transport, rank, &r, sizeof r, error));
+        r.why[TEXT_BYTES - 1] = '\0';
+        if (r.number == no_more)
+            return r.status == BG_OK ? BG_OK : bg_error_set(error, (bg_status)r.status, "%s", r.why);
+        BGI_TRY(bgi_weights_fetch_for(session->weights, r.number, readers, own, &data, error));
+    }
+}
+
+bg_status bgi_session_read_weights(bg_session *session, uint32_t rank, bgi_weights_reader use, void *user,
+                                   bg_error *error)
+{
+    const bg_transport *transport = session->plan->options.execution.transport;
+    bool *readers;
+    bg_status status;
+
+    if (session->owners == NULL)
+        return use(user, error);
+    readers = calloc(transport->rank_count, sizeof *readers);
+    if (readers == NULL)
+        return bgi_error_memory(error, "readers of weights", transport->rank_count);
+    readers[rank] = true;
+    if (transport->rank == rank) {
+        session->weights->readers = readers;
+        session->weights->is_reader = true;
+        status = ask(session, use, user, error);
+        session->weights->readers = NULL;
+        bgi_weights_drop_view(session->weights);
+    } else {
+        status = serve(session, rank, readers, error);
+    }
+    free(readers);
+    return status;
+}
+
+bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weights_reader use, void *user,
+                                  bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+
+    const bg_transport *transport = session->plan->options.execution.transport;
+    bg_status status;
+
+    if (use == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: `use` is NULL");
+    if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
+                            transport != NULL ? transport->rank_count : 1);
+    /* What `use` calls enters by itself. */
+    if (session->owners == NULL || transport->rank == rank)
+        return bgi_session_read_weights(session, rank, use, user, error);
+    BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_read_weights", error));
+    status = bgi_session_read_weights(session, rank, use, user, error);
+    bgi_weights_leave(session->weights);
+    return status;
+}

@@ -1,0 +1,512 @@
+/*
+ * runner.c: the life of a device: its program, step after step, run after run. Every function here is called by the
+ * worker that owns the device.
+ */
+#include "runtime/engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+/* Below this much work a call is over before a sleeping worker would be awake. */
+static const double long_call_flops = 1e6;
+static const double long_call_bytes = 2e5;
+
+/* ---- waiting ---- */
+
+static void wait_for(bgi_runner *runner, bgi_counter *counter, uint64_t target)
+{
+    atomic_store_explicit(&runner->wait_counter, counter, memory_order_relaxed);
+    atomic_store_explicit(&runner->wait_target, target, memory_order_relaxed);
+}
+
+bool bgi_runner_reached(bgi_runner *runner, bgi_counter *counter, uint64_t target)
+{
+    if (atomic_load_explicit(&counter->value, memory_order_acquire) >= target)
+        return true;
+    wait_for(runner, counter, target);
+    return false;
+}
+
+void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_runner *waiting)
+{
+    bgi_event_count *events = &waiting->engine->events;
+
+    atomic_store(&counter->value, value);
+    if (bgi_event_count_has_sleepers(events) && bgi_runner_is_ready(waiting))
+        bgi_event_count_notify_one(events);
+}
+
+static uint64_t load_iteration(const bgi_runner *runner)
+{
+    return atomic_load_explicit(&runner->iteration, memory_order_relaxed);
+}
+
+void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64_t value)
+{
+    const bgi_note note = {.kind = kind, .from = runner->index, .value = value, .more = load_iteration(runner)};
+
+    runner->transport->type->tell(runner->transport, to, &note);
+}
+
+/* It is not taken again: what it waits for never comes. */
+void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(runner->failure, sizeof runner->failure, format, arguments);
+    va_end(arguments);
+    runner->failure_status = status;
+    wait_for(runner, &runner->granted, UINT64_MAX);
+    bgi_runner_tell(runner, BGI_HOST, BGI_NOTE_FAILED, 0);
+}
+
+/* ---- addresses ---- */
+
+static uint64_t find_sequence(const bgi_runner *runner, const bgi_plan_edge *edge)
+{
+    const uint64_t iteration = load_iteration(runner);
+
+    if (edge->is_ring)
+        return runner->micro_batch;
+    return edge->per_step ? iteration : iteration * runner->plan->micro_batches + runner->micro_batch;
+}
+
+void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t size_bytes)
+{
+    size_t offset = operand->offset + (operand->stride > 0 ? bgi_group_place(runner) * operand->stride : 0);
+
+    if (operand->edge != BGI_NO_EDGE) {
+        const bgi_plan_edge *edge = &runner->plan->edges[operand->edge];
+        if (operand->memory == BGI_MEMORY_WINDOW)
+            return (char *)runner->transport->type->window(runner->transport, runner->first_link + operand->edge,
+                                                           find_sequence(runner, edge)) +
+                   offset;
+        if (edge->depth > 1)
+            offset += find_sequence(runner, edge) % edge->depth * edge->slot_bytes;
+    }
+    if (operand->memory == BGI_MEMORY_REMOTE)
+        return runner->device->store + offset;
+    if (bgi_trace_is_on(runner) && offset + size_bytes > runner->touched_bytes)
+        runner->touched_bytes = offset + size_bytes;
+    return runner->device->arena + offset;
+}
+
+/* ---- kernel calls ---- */
+
+/* A cost of nothing at all means that nobody knows it. */
+static bool is_long(const bg_cost *cost)
+{
+    const double bytes = cost->bytes_read + cost->bytes_written;
+
+    return cost->flops > long_call_flops || bytes > long_call_bytes || !(cost->flops + bytes > 0.0);
+}
+
+static bool is_stopping(const bgi_runner *runner)
+{
+    return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
+}
+
+static void run_parts(void *user, bg_kernel_function function, uint32_t count, bool is_main)
+{
+    bgi_runner *runner = user;
+
+    runner->run_part = function;
+    runner->part_count = count;
+    if (count == 1)
+        function(&runner->kernel_call, 0);
+    else
+        bgi_parts_run(runner, is_main && runner->call_is_long);
+}
+
+static bool goes_on(void *user)
+{
+    return !is_stopping(user);
+}
+
+/* After a kernel has returned the plan is touched only while the engine is alive: a kernel that returns late may find
+ * its plan destroyed. */
+static void run_call(bgi_runner *runner, const bgi_call *call)
+{
+    const bgi_launch how = {.user = runner, .run = run_parts, .goes_on = goes_on};
+    const bgi_device_type *type = runner->device->type;
+    bg_kernel_call *now = &runner->kernel_call;
+    const uint32_t operand_count = call->input_count + call->output_count;
+
+    for (uint32_t i = 0; i < operand_count; i++) {
+        const size_t size_bytes = bgi_trace_is_on(runner) ? bg_type_size_bytes(&call->types[i]) : 0;
+        runner->operands[i] = bgi_runner_address(runner, &call->operands[i], size_bytes);
+    }
+    if (bgi_trace_is_on(runner) && call->kernel.scratch_bytes > 0 &&
+        call->scratch_offset + call->kernel.scratch_bytes > runner->touched_bytes)
+        runner->touched_bytes = call->scratch_offset + call->kernel.scratch_bytes;
+    now->types = call->types;
+    now->input_count = call->input_count;
+    now->output_count = call->output_count;
+    now->attributes = call->attributes;
+    now->scratch = runner->device->arena + call->scratch_offset;
+    now->state = call->kernel.state;
+    runner->call_is_long = is_long(&call->cost);
+    type->launch(runner->device, &call->kernel, now, &how);
+    if (type->wait != NULL)
+        type->wait(runner->device);
+}
+
+static void set_env(bgi_runner *runner)
+{
+    const bg_plan *plan = runner->plan;
+
+    runner->env.place = bgi_runner_place(runner);
+    runner->env.step = runner->engine->run->step + (bgi_plan_counts_steps(plan) ? runner->run_iteration : 0);
+    runner->env.optimizer_step = runner->engine->run->optimizer_step + runner->run_iteration;
+    runner->env.micro_batch = bgi_plan_is_canonical(plan)
+                                  ? runner->env.place.data * plan->micro_batches + runner->micro_batch
+                                  : runner->micro_batch * bgi_plan_data_replicas(plan) + runner->env.place.data;
+    runner->env.accumulated = runner->micro_batch;
+}
+
+/* Whether the transfers are done that something waits for (plan.h says how they are counted). */
+static bool transfers_are_done(bgi_runner *runner, const bgi_worker *worker, uint32_t io_wait)
+{
+    const uint64_t count = runner->program->transfer_count, target = load_iteration(runner) * count + io_wait;
+
+    return io_wait == 0 || target <= count || bgi_io_reached(runner, worker, target - count);
+}
+
+/* Messages of an edge leave and are used up one after the other; anything else is a defect of the plan. */
+static bool raise_in_order(bgi_runner *runner, uint32_t edge_number, bool is_send)
+{
+    const bgi_transport_type *type = runner->transport->type;
+    const uint64_t sequence = find_sequence(runner, &runner->plan->edges[edge_number]);
+    const uint64_t due =
+        (is_send ? type->post : type->release)(runner->transport, runner->first_link + edge_number, sequence);
+
+    if (due != sequence) {
+        bgi_runner_fail(runner, BG_ERROR_INTERNAL, "edge %u: message %llu is %s where message %llu is due", edge_number,
+                        (unsigned long long)sequence, is_send ? "sent" : "released", (unsigned long long)due);
+        return false;
+    }
+    return true;
+}
+
+/* Messages that are whole after so many calls of the instruction leave; their SENDs follow it. */
+static void send_early(bgi_runner *runner, const bgi_instruction *instruction, uint32_t call_count)
+{
+    const bgi_instruction *end = runner->program->instructions + runner->program->instruction_count;
+
+    for (const bgi_instruction *next = instruction + 1; next < end && next->action.kind == BG_ACTION_SEND; next++) {
+        if (next->after_calls != call_count)
+            continue;
+        if (bgi_trace_is_on(runner))
+            runner->sent_ns[next->action.index] = bgi_clock_ns();
+        raise_in_order(runner, next->action.index, true);
+    }
+}
+
+static void trace_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker,
+                        uint64_t start_ns)
+{
+    if (bgi_trace_is_on(runner))
+        bgi_trace_add(runner, worker, instruction->action.kind, start_ns);
+}
+
+/* False when a call has to wait for a transfer or other replicas: the next time it goes on there. Calls without a wait
+ * between them make one event, a collective another. */
+static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+    uint32_t first = runner->next_call;
+
+    set_env(runner);
+    for (uint32_t i = first; i < instruction->call_count; i++) {
+        const bgi_call *call = &instruction->calls[i];
+        if (call->is_transfer) {
+            bgi_io_issue(runner, 1);
+            continue;
+        }
+        if (instruction->call_waits != NULL && !transfers_are_done(runner, worker, instruction->call_waits[i])) {
+            atomic_store_explicit(&runner->call, BGI_NO_CALL, memory_order_relaxed);
+            if (i > first)
+                trace_calls(runner, instruction, worker, start_ns);
+            runner->next_call = i;
+            return false;
+        }
+        if (call->is_collective) {
+            if (i > first)
+                trace_calls(runner, instruction, worker, start_ns);
+            atomic_store_explicit(&runner->call, i, memory_order_relaxed);
+            runner->next_call = i;
+            if (!bgi_collective_call(runner, call, worker))
+                return false;
+            bgi_runner_add_progress(runner);
+            send_early(runner, instruction, i + 1);
+            start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+            first = i + 1;
+            continue;
+        }
+        atomic_store_explicit(&runner->call, i, memory_order_relaxed);
+        run_call(runner, call);
+        bgi_runner_add_progress(runner);
+        if (is_stopping(runner))
+            return true;
+        send_early(runner, instruction, i + 1);
+    }
+    runner->next_call = 0;
+    atomic_store_explicit(&runner->call, BGI_NO_CALL, memory_order_relaxed);
+    if (first < instruction->call_count || instruction->call_count == 0)
+        trace_calls(runner, instruction, worker, start_ns);
+    return true;
+}
+
+/* ---- instructions ---- */
+
+static void send(bgi_runner *runner, const bgi_instruction *instruction)
+{
+    for (uint32_t i = 0; i < instruction->copy_count; i++) {
+        const bgi_copy *copy = &instruction->copies[i];
+        runner->device->type->copy(runner->device, bgi_runner_address(runner, &copy->to, copy->size_bytes),
+                                   bgi_runner_address(runner, &copy->operand, copy->size_bytes), copy->size_bytes);
+    }
+    raise_in_order(runner, instruction->action.index, true);
+}
+
+/* All slots that the instruction writes are free, transfers of what it touches are done, and the message is there if it
+ * receives one. */
+static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    bgi_transport *transport = runner->transport;
+
+    for (uint32_t i = 0; i < instruction->acquire_count; i++) {
+        const bgi_plan_edge *edge = &runner->plan->edges[instruction->acquires[i]];
+        const uint64_t end = find_sequence(runner, edge) + 1;
+        if (end > edge->depth &&
+            !bgi_runner_reached(runner,
+                                transport->type->credit(transport, runner->first_link + instruction->acquires[i]),
+                                end - edge->depth))
+            return false;
+    }
+    if (!transfers_are_done(runner, worker, instruction->io_wait) ||
+        (instruction->needs_sum && !bgi_sum_reached(runner, worker)))
+        return false;
+    if (instruction->action.kind == BG_ACTION_RECEIVE) {
+        const uint32_t edge = instruction->action.index;
+        return bgi_runner_reached(runner, transport->type->arrived(transport, runner->first_link + edge),
+                                  find_sequence(runner, &runner->plan->edges[edge]) + 1);
+    }
+    return !bgi_instruction_brings_out(instruction) || bgi_stream_has_room(runner, instruction);
+}
+
+/* True when the instruction is done. */
+static bool perform(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    const bg_action_kind kind = instruction->action.kind;
+    uint64_t start_ns;
+
+    if (!may_begin(runner, instruction, worker))
+        return false;
+    if (instruction->is_beside) {
+        bgi_sum_begin(runner, instruction);
+        return true;
+    }
+    if (kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER)
+        return bgi_collective_advance(runner, instruction, worker);
+    if (kind == BG_ACTION_LOAD || kind == BG_ACTION_STORE) {
+        bgi_io_issue(runner, instruction->issues);
+        return true;
+    }
+    if (kind != BG_ACTION_SEND && kind != BG_ACTION_RECEIVE && kind != BG_ACTION_HOST_IN &&
+        kind != BG_ACTION_HOST_OUT) {
+        if (!run_calls(runner, instruction, worker))
+            return false;
+        if (!is_stopping(runner) && bgi_instruction_brings_out(instruction))
+            bgi_stream_out(runner, instruction);
+        return true;
+    }
+    if (kind == BG_ACTION_SEND && instruction->after_calls > 0) {
+        if (bgi_trace_is_on(runner))
+            bgi_trace_add_span(runner, worker, kind, runner->sent_ns[instruction->action.index],
+                               runner->sent_ns[instruction->action.index]);
+        return true;
+    }
+    start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+    if (kind == BG_ACTION_SEND)
+        send(runner, instruction);
+    else if (kind == BG_ACTION_HOST_IN)
+        bgi_stream_in(runner, instruction);
+    else if (kind == BG_ACTION_HOST_OUT)
+        bgi_stream_out(runner, instruction);
+    if (bgi_trace_is_on(runner))
+        bgi_trace_add(runner, worker, kind, start_ns);
+    return true;
+}
+
+static void end_run(bgi_runner *runner)
+{
+    bgi_engine *engine = runner->engine;
+
+    runner->is_between_runs = true;
+    runner->run_count++;
+    if (atomic_fetch_sub(&engine->devices_left.value, 1) == 1) {
+        pthread_mutex_lock(&engine->mutex);
+        pthread_cond_broadcast(&engine->changed);
+        pthread_mutex_unlock(&engine->mutex);
+    }
+}
+
+static void set_place(bgi_runner *runner, uint64_t iteration, uint32_t instruction)
+{
+    atomic_store_explicit(&runner->instruction, instruction, memory_order_relaxed);
+    atomic_store_explicit(&runner->iteration, iteration, memory_order_relaxed);
+    atomic_store_explicit(&runner->position, iteration << 32 | instruction * runner->instruction_share,
+                          memory_order_relaxed);
+}
+
+/* To the next instruction, around to the next step. */
+static void step_on(bgi_runner *runner)
+{
+    const uint32_t next = atomic_load_explicit(&runner->instruction, memory_order_relaxed) + 1;
+
+    runner->phase = 0;
+    bgi_runner_add_progress(runner);
+    if (next < runner->program->instruction_count) {
+        set_place(runner, load_iteration(runner), next);
+        return;
+    }
+    set_place(runner, load_iteration(runner) + 1, 0);
+    runner->run_iteration++;
+}
+
+static bool begin_run(bgi_runner *runner)
+{
+    if (!bgi_runner_reached(runner, &runner->engine->runs, runner->run_count + 1))
+        return false;
+    runner->is_between_runs = false;
+    runner->run_begin = load_iteration(runner);
+    runner->run_iteration = 0;
+    return true;
+}
+
+/* A scalar by iteration: the device's copy of the update's numbers gets that of the step before anything of it runs. */
+static void set_scalar(bgi_runner *runner)
+{
+    const bg_plan *plan = runner->plan;
+    const bgi_run *run = runner->engine->run;
+
+    if (run->scalars == NULL || plan->hyper_variable == UINT32_MAX)
+        return;
+    for (uint32_t p = 0; p < plan->variables[plan->hyper_variable].place_count; p++) {
+        const bgi_place *place = &plan->variables[plan->hyper_variable].places[p];
+        double *numbers;
+        if (place->device != runner->number)
+            continue;
+        numbers = bgi_runner_address(runner, &place->operand, 0);
+        runner->device->type->copy_in(runner->device, &numbers[run->scalar], &run->scalars[runner->run_iteration],
+                                      sizeof *run->scalars);
+    }
+}
+
+/* Before the first instruction of a step: whether there is one more. Remote memory is the caller's between runs, so
+ * what was issued is done first. False when the device has to wait. */
+static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
+{
+    for (;;) {
+        if (runner->is_between_runs && !begin_run(runner))
+            return false;
+        if (atomic_load_explicit(&runner->instruction, memory_order_relaxed) > 0)
+            return true;
+        switch (bgi_gate_pass(runner)) {
+        case BGI_PASS_GO:
+            set_scalar(runner);
+            return true;
+        case BGI_PASS_WAIT:
+            return false;
+        default:
+            if (!bgi_io_reached(runner, worker, atomic_load_explicit(&runner->io_issued.value, memory_order_relaxed)))
+                return false;
+            end_run(runner);
+        }
+    }
+}
+
+/* Another device that is ready lags too far behind this one. */
+static bool should_yield(const bgi_runner *runner)
+{
+    const uint64_t tolerance = runner->engine->tolerance;
+    const bgi_runner *other;
+
+    if (tolerance == UINT64_MAX || runner->is_between_runs)
+        return false;
+    other = bgi_workers_find_device(runner->engine);
+    return other != NULL && atomic_load_explicit(&other->position, memory_order_relaxed) + tolerance <
+                                atomic_load_explicit(&runner->position, memory_order_relaxed);
+}
+
+static bool release_all(bgi_runner *runner, const bgi_instruction *instruction)
+{
+    for (uint32_t i = 0; i < instruction->release_count; i++)
+        if (!raise_in_order(runner, instruction->releases[i], false))
+            return false;
+    return true;
+}
+
+/* ---- turns ---- */
+
+static uint64_t turn_of(const bgi_runner *runner, const bgi_instruction *instruction)
+{
+    return load_iteration(runner) * runner->engine->turn_count + instruction->turn;
+}
+
+static bool has_turn(bgi_runner *runner, const bgi_instruction *instruction)
+{
+    return runner->engine->turn_count == 0 || bgi_runner_reached(runner, &runner->turn, turn_of(runner, instruction));
+}
+
+/* False while transfers are under way that the instruction issued. */
+static bool end_turn(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
+{
+    bgi_engine *engine = runner->engine;
+    uint32_t next;
+
+    if (engine->turn_count == 0)
+        return true;
+    runner->is_ending = true;
+    if (!bgi_io_reached(runner, worker, atomic_load_explicit(&runner->io_issued.value, memory_order_relaxed)))
+        return false;
+    runner->is_ending = false;
+    next = engine->turn_devices[(instruction->turn + 1) % engine->turn_count];
+    bgi_runner_tell(runner, runner->index - runner->number + next, BGI_NOTE_TURN, turn_of(runner, instruction) + 1);
+    return true;
+}
+
+bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker)
+{
+    while (!is_stopping(runner)) {
+        const bgi_instruction *instruction = NULL;
+
+        if (!begin_step(runner, worker))
+            return false;
+        if (runner->program->instruction_count > 0) {
+            instruction =
+                &runner->program->instructions[atomic_load_explicit(&runner->instruction, memory_order_relaxed)];
+            runner->micro_batch = instruction->action.micro_batch;
+            if (!runner->is_ending) {
+                if (!has_turn(runner, instruction) || !perform(runner, instruction, worker))
+                    return false;
+                /* A call that was cut short by the end of the engine has nothing to hand over. */
+                if (is_stopping(runner) || !release_all(runner, instruction))
+                    return false;
+            }
+            if (!end_turn(runner, instruction, worker))
+                return false;
+        }
+        step_on(runner);
+        if (instruction != NULL && instruction->call_count > 0 && should_yield(runner)) {
+            wait_for(runner, &runner->engine->runs, 0);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,67 @@
+/*
+ * leaf_outputs.c: outputs that no op computes.
+ *
+ *     x -> a -> logits*               x -> a -> logits*
+ *     x*                     =>       x -> copy*
+ *
+ * A model may return its input, a constant or a variable. The host then receives a copy: the memory of an output
+ * belongs to the result of an op, which a leaf is not. (Another shape of a leaf is the result of an op; the plan copies
+ * it.)
+ *
+ * needs: a forward graph. does: appends a copy for each such output, in the block of the first op that reads the leaf,
+ * so that the copy runs in a stage which has the leaf anyway. keeps: everything that was there.
+ */
+#include "transform/transform.h"
+
+#include <string.h>
+
+#include "core/error.h"
+#include "ops/ops.h"
+
+static bool is_leaf(const bg_graph *graph, bg_value value)
+{
+    return bgi_graph_value(graph, value)->kind != BGI_VALUE_RESULT;
+}
+
+bool bgi_has_leaf_outputs(const bg_graph *graph)
+{
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (is_leaf(graph, graph->outputs[i].value))
+            return true;
+    return false;
+}
+
+static bool is_in_a_block(const bgi_op *op)
+{
+    return op->block != BGI_BLOCK_NONE;
+}
+
+/* The block of the first op that reads the leaf; without a reader the first block with an op. */
+static uint32_t find_block(const bg_graph *graph, bg_value leaf)
+{
+    for (size_t o = 0; o < graph->op_count; o++)
+        for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
+            if (is_in_a_block(&graph->ops[o]) && graph->ops[o].inputs[i].id == leaf.id)
+                return graph->ops[o].block;
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (is_in_a_block(&graph->ops[o]))
+            return graph->ops[o].block;
+    return 0;
+}
+
+bg_status bgi_copy_leaf_outputs(bg_graph *graph, bg_error *error)
+{
+    for (size_t i = 0; i < graph->output_count; i++) {
+        bgi_output *output = &graph->outputs[i];
+        if (!is_leaf(graph, output->value))
+            continue;
+        if (bgi_graph_value(graph, output->value)->is_remote)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "output `%s` is a remote buffer; an output can be an entry of it (bg_remote_load)",
+                                output->name);
+        graph->current_block = find_block(graph, output->value);
+        output->value = bgi_copy(graph, output->name, output->value);
+        BGI_TRY(bg_graph_check(graph, error));
+    }
+    return bgi_graph_verify(graph, error);
+}

@@ -1,0 +1,201 @@
+/*
+ * exchange.c: a member's share of a meeting: sums over contributions in the members' order, or copies of them. Each
+ * element is made once: all readers have the same bits, whoever comes last and however they got there.
+ *
+ * A tree splits its members at the largest power of two below their number, and rounds every sum to the elements' type:
+ *
+ *     ((x0 + x1) + (x2 + x3)) + (x4 + x5)
+ *
+ * so it is the upper part of the tree in which a replica adds up its micro-batches (kernels/accumulate/attributes.h).
+ */
+#include "transport/transport.h"
+
+#include <string.h>
+
+#include "core/narrow.h"
+
+enum { BLOCK_BYTES = 8192 };
+
+/* Floats of 16 bits are added up in float. */
+typedef union sum_block {
+    float f[BLOCK_BYTES / sizeof(float)];
+    double d[BLOCK_BYTES / sizeof(double)];
+} sum_block;
+
+/* One exchange of a meeting. */
+typedef struct share {
+    bgi_transport *transport;
+    uint32_t group, member, index;
+    const bgi_exchange *exchange;
+} share;
+
+static bgi_strip contribution(const share *s, uint32_t from)
+{
+    return s->transport->type->contribution(s->transport, s->group, s->member, from, s->index);
+}
+
+static bgi_strip result(const share *s, uint32_t reader)
+{
+    return s->transport->type->result(s->transport, s->group, s->member, reader, s->index);
+}
+
+/* ---- sums ---- */
+
+static float larger(float a, float b)
+{
+    return b > a || b != b ? b : a; /* a NaN stays */
+}
+
+static double larger_double(double a, double b)
+{
+    return b > a || b != b ? b : a;
+}
+
+static void begin_block(bg_dtype dtype, sum_block *restrict sum, const void *restrict first, size_t count)
+{
+    if (!bgi_dtype_is_narrow(dtype))
+        memcpy(sum, first, count * bg_dtype_size_bytes(dtype));
+    for (size_t i = 0; bgi_dtype_is_narrow(dtype) && i < count; i++)
+        sum->f[i] = bgi_narrow_to_float(dtype, ((const uint16_t *)first)[i]);
+}
+
+static void add_block(const bgi_exchange *exchange, sum_block *restrict sum, const void *restrict term, size_t count)
+{
+    const bool adds = exchange->function == BG_REDUCE_SUM;
+    const double *const d = term;
+    const float *f = term;
+    sum_block wide;
+
+    if (bgi_dtype_is_narrow(exchange->dtype)) {
+        begin_block(exchange->dtype, &wide, term, count);
+        f = wide.f;
+    }
+    if (exchange->dtype == BG_FLOAT64)
+        for (size_t i = 0; i < count; i++)
+            sum->d[i] = adds ? sum->d[i] + d[i] : larger_double(sum->d[i], d[i]);
+    else
+        for (size_t i = 0; i < count; i++)
+            sum->f[i] = adds ? sum->f[i] + f[i] : larger(sum->f[i], f[i]);
+}
+
+static void store_block(bg_dtype dtype, const sum_block *restrict sum, void *restrict to, size_t count)
+{
+    if (!bgi_dtype_is_narrow(dtype))
+        memcpy(to, sum, count * bg_dtype_size_bytes(dtype));
+    for (size_t i = 0; bgi_dtype_is_narrow(dtype) && i < count; i++)
+        ((uint16_t *)to)[i] = bgi_narrow_from_float(dtype, sum->f[i]);
+}
+
+static const char *find_term(const share *s, uint32_t from, size_t row, size_t at)
+{
+    const bgi_strip piece = contribution(s, from);
+
+    return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
+}
+
+/* ((x0 + x1) + x2) + ... of the members' elements of one row from `at` on. */
+static void add_in_order(const share *s, size_t row, size_t at, size_t count, sum_block *sum)
+{
+    begin_block(s->exchange->dtype, sum, find_term(s, 0, row, at), count);
+    for (uint32_t from = 1; from < s->exchange->pattern.size; from++)
+        add_block(s->exchange, sum, find_term(s, from, row, at), count);
+}
+
+/* Sums of both halves, each a value of the elements' type; so is what comes of them. */
+static void join(bg_dtype dtype, sum_block *restrict sum, const sum_block *restrict right, size_t count)
+{
+    if (dtype == BG_FLOAT64)
+        for (size_t i = 0; i < count; i++)
+            sum->d[i] += right->d[i];
+    else
+        for (size_t i = 0; i < count; i++)
+            sum->f[i] += right->f[i];
+    for (size_t i = 0; bgi_dtype_is_narrow(dtype) && i < count; i++)
+        sum->f[i] = bgi_narrow_to_float(dtype, bgi_narrow_from_float(dtype, sum->f[i]));
+}
+
+/* Of `members` members from `first` on. As deep as the tree, with a block on each level. */
+static void add_tree(const share *s, uint32_t first, uint32_t members, size_t row, size_t at, size_t count,
+                     sum_block *sum)
+{
+    uint32_t left = 1;
+    sum_block right;
+
+    if (members == 1) {
+        begin_block(s->exchange->dtype, sum, find_term(s, first, row, at), count);
+        return;
+    }
+    while (left < members - left)
+        left *= 2;
+    add_tree(s, first, left, row, at, count, sum);
+    add_tree(s, first + left, members - left, row, at, count, &right);
+    join(s->exchange->dtype, sum, &right, count);
+}
+
+/* One row, in blocks that stay in the nearest cache, to its readers. */
+static void sum_row(const share *s, size_t row, size_t length)
+{
+    const bgi_exchange *exchange = s->exchange;
+    const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
+    const size_t block = BLOCK_BYTES / (exchange->dtype == BG_FLOAT64 ? sizeof(double) : sizeof(float));
+    sum_block sum;
+
+    for (size_t at = 0; at < length; at += block) {
+        const size_t count = length - at < block ? length - at : block;
+        if (exchange->is_tree)
+            add_tree(s, 0, exchange->pattern.size, row, at, count, &sum);
+        else
+            add_in_order(s, row, at, count, &sum);
+        for (uint32_t reader = 0; reader < exchange->pattern.size; reader++) {
+            bgi_strip piece;
+            if (bgi_pattern_put(&exchange->pattern, s->member, reader).rows == 0)
+                continue;
+            piece = result(s, reader);
+            if (piece.data == NULL)
+                continue;
+            store_block(exchange->dtype, &sum, piece.data + row * piece.stride + at * element_bytes, count);
+        }
+    }
+}
+
+static void sum_all(const share *s)
+{
+    const bgi_region own = bgi_pattern_take(&s->exchange->pattern, s->member, 0);
+
+    for (size_t row = 0; row < own.rows; row++)
+        sum_row(s, row, own.length);
+}
+
+/* ---- copies ---- */
+
+/* To the caller's own destination. */
+static void copy_all(const share *s)
+{
+    const bgi_exchange *exchange = s->exchange;
+    const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
+
+    for (uint32_t from = 0; from < exchange->pattern.size; from++) {
+        const bgi_region taken = bgi_pattern_take(&exchange->pattern, s->member, from);
+        const bgi_region put = bgi_pattern_put(&exchange->pattern, from, s->member);
+        char *to = (char *)exchange->to + put.first * element_bytes;
+        bgi_strip piece;
+        if (taken.rows == 0 || taken.length == 0)
+            continue;
+        piece = contribution(s, from);
+        for (size_t row = 0; row < taken.rows; row++)
+            memcpy(to + row * put.stride * element_bytes, piece.data + row * piece.stride,
+                   taken.length * element_bytes);
+    }
+}
+
+void bgi_exchange_run(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
+                      uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const share s = {transport, group, member, i, &exchanges[i]};
+        if (bgi_pattern_sums(&exchanges[i].pattern))
+            sum_all(&s);
+        else
+            copy_all(&s);
+    }
+}

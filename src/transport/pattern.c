@@ -1,0 +1,71 @@
+/*
+ * pattern.c: who takes what of whom.
+ */
+#include "transport/pattern.h"
+
+static bgi_region between(size_t first, size_t end)
+{
+    return (bgi_region){.first = first, .length = end - first, .stride = end - first, .rows = 1};
+}
+
+/* The member's of almost equal ones. */
+static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
+{
+    const uint64_t count = pattern->count;
+
+    return between((size_t)(count * member / pattern->size), (size_t)(count * (member + 1) / pattern->size));
+}
+
+/* The member's; what is left of it when the elements end before. */
+static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
+{
+    const uint64_t first = (uint64_t)pattern->piece * member, end = first + pattern->piece, count = pattern->count;
+
+    return between((size_t)(first < count ? first : count), (size_t)(end < count ? end : count));
+}
+
+/* A member's pieces, one in each row of `size`; and as rows of their own. */
+static bgi_region find_columns(const bgi_pattern *pattern, uint32_t member)
+{
+    return (bgi_region){.first = member * pattern->piece,
+                        .length = pattern->piece,
+                        .stride = pattern->size * pattern->piece,
+                        .rows = pattern->count};
+}
+
+static bgi_region find_rows(const bgi_pattern *pattern)
+{
+    return (bgi_region){.length = pattern->piece, .stride = pattern->piece, .rows = pattern->count};
+}
+
+bgi_region bgi_pattern_take(const bgi_pattern *pattern, uint32_t member, uint32_t from)
+{
+    switch (pattern->kind) {
+    case BGI_PATTERN_SUM:
+        return find_slice(pattern, member);
+    case BGI_PATTERN_SUM_PIECES:
+        return find_piece(pattern, member);
+    case BGI_PATTERN_GATHER_PIECES:
+        return from != member ? find_piece(pattern, from) : (bgi_region){0};
+    case BGI_PATTERN_SUM_ROWS:
+        return find_columns(pattern, member);
+    default:
+        return find_rows(pattern);
+    }
+}
+
+bgi_region bgi_pattern_put(const bgi_pattern *pattern, uint32_t maker, uint32_t reader)
+{
+    switch (pattern->kind) {
+    case BGI_PATTERN_SUM:
+        return find_slice(pattern, maker);
+    case BGI_PATTERN_SUM_PIECES:
+        return maker == reader ? find_piece(pattern, maker) : (bgi_region){0};
+    case BGI_PATTERN_GATHER_PIECES:
+        return maker != reader ? find_piece(pattern, maker) : (bgi_region){0};
+    case BGI_PATTERN_SUM_ROWS:
+        return maker == reader ? find_rows(pattern) : (bgi_region){0};
+    default:
+        return find_columns(pattern, maker);
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * pattern.h: collectives as arithmetic: which elements of whose contribution a member takes, and where what came of
+ * them goes. Knows no memory, no threads, no messages; so the order of a sum cannot depend on how bytes travel.
+ *
+ * A group of `size` members meets. Each brings a source and wants something at its destination:
+ *
+ *     SUM            every member sums a slice of the whole over members 0, 1, 2, ...; all get all of the sum
+ *     SUM_PIECES     every member sums a piece; it alone gets it, where it lies in the whole
+ *     GATHER_PIECES  every member has a piece, where it lies in the whole; all get the others'
+ *     SUM_ROWS       the whole is rows of `size` pieces: every member sums its piece of each row, and gets these rows
+ *     GATHER_ROWS    every member has rows, which are pieces of longer rows; all get these
+ */
+#ifndef BGI_TRANSPORT_PATTERN_H
+#define BGI_TRANSPORT_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum bgi_pattern_kind {
+    BGI_PATTERN_SUM = 0,
+    BGI_PATTERN_SUM_PIECES,
+    BGI_PATTERN_GATHER_PIECES,
+    BGI_PATTERN_SUM_ROWS,
+    BGI_PATTERN_GATHER_ROWS
+} bgi_pattern_kind;
+
+typedef struct bgi_pattern {
+    bgi_pattern_kind kind;
+    uint32_t size; /* members */
+    size_t count;  /* elements of the whole, but of *_ROWS: rows */
+    size_t piece;  /* elements of a piece (the last ones may be cut short by the end of the whole), or of one in a row;
+                      SUM: unused */
+} bgi_pattern;
+
+/* `rows` times `length` elements, `stride` apart. */
+typedef struct bgi_region {
+    size_t first, length, stride, rows; /* nothing when length or rows is 0 */
+} bgi_region;
+
+/* Whether members sum what they take (else each copies it to its own destination). */
+static inline bool bgi_pattern_sums(const bgi_pattern *pattern)
+{
+    return pattern->kind != BGI_PATTERN_GATHER_PIECES && pattern->kind != BGI_PATTERN_GATHER_ROWS;
+}
+
+/* What `member` takes of the source of `from`. Of a sum the same region of all. */
+bgi_region bgi_pattern_take(const bgi_pattern *pattern, uint32_t member, uint32_t from);
+/* Where the destination of `reader` has what `maker` summed, or brought; as many elements as `maker` took, or `reader`
+ * takes of it. Nothing when `reader` gets none of it. */
+bgi_region bgi_pattern_put(const bgi_pattern *pattern, uint32_t maker, uint32_t reader);
+
+#endif

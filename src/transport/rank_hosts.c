@@ -1,0 +1,182 @@
+/*
+ * rank_hosts.c: the hosts of ranks among themselves: runs begin and end together, values go from rank to rank, and one
+ * who gives up says so.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "transport/rank_parts.h"
+
+enum {
+    SPINS = 2000, /* before a host that waits begins to sleep */
+    SLEEP_NS = 20000
+};
+
+static const uint64_t leave_ns = 500000000u; /* for the words of one who gives up */
+
+void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
+{
+    ranks *r = bgi_ranks_of(transport);
+    size_t kept = 0;
+
+    pthread_mutex_lock(&r->moving);
+    r->caller = pthread_self();
+    atomic_store(&r->run, run);
+    for (size_t i = 0; i < r->early_count; i++) {
+        const wire_note early = r->early[i];
+        if (early.run > run)
+            r->early[kept++] = early;
+        else
+            bgi_ranks_take_note(r, NULL, &early); /* of a kind for which nobody asks who sent it */
+    }
+    r->early_count = kept;
+    pthread_mutex_unlock(&r->moving);
+    bgi_ranks_move(r, true);
+}
+
+/* Moves until something is there, at most for the limit without a sign of others. */
+typedef struct patience {
+    uint64_t begun_ns, heard;
+    uint32_t looks;
+} patience;
+
+static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t rank, bg_error *error)
+{
+    const double limit_s = r->base.setup.ranks->wait_limit_s;
+    const struct timespec little = {.tv_nsec = SLEEP_NS};
+    uint64_t now_ns;
+
+    if (atomic_load(&r->is_lost))
+        return bg_error_set(error, BG_ERROR_IO, "%s: the ranks have lost each other", what);
+    if (bgi_ranks_move(r, true))
+        return BG_OK;
+    if (++p->looks < SPINS) {
+        sched_yield();
+        return BG_OK;
+    }
+    now_ns = bgi_clock_ns();
+    if (r->heard != p->heard || p->begun_ns == 0) {
+        p->heard = r->heard;
+        p->begun_ns = now_ns;
+    }
+    if ((double)(now_ns - p->begun_ns) * 1e-9 > limit_s)
+        return bg_error_set(error, BG_ERROR_TIMEOUT, "%s: no sign of rank %u for %.3g s (wait_limit_s)", what, rank,
+                            limit_s);
+    nanosleep(&little, NULL);
+    return BG_OK;
+}
+
+/* The lowest rank that has not come to the end of the run; the own one when all have. */
+static uint32_t find_late(ranks *r, uint64_t run)
+{
+    uint32_t rank = 0;
+
+    pthread_mutex_lock(&r->moving); /* workers may be taking notes */
+    while (rank < r->carrier->rank_count && (rank == r->carrier->rank || r->peers[rank].ended >= run))
+        rank++;
+    pthread_mutex_unlock(&r->moving);
+    return rank < r->carrier->rank_count ? rank : r->carrier->rank;
+}
+
+/* False while somebody is sending. */
+static bool has_said_all(ranks *r)
+{
+    bool is_quiet;
+
+    if (pthread_mutex_trylock(&r->moving) != 0)
+        return false;
+    is_quiet = atomic_load(&r->note_count) == 0;
+    for (uint32_t i = 0; i < r->carrier->rank_count; i++)
+        for (uint32_t o = 0; o < PARCELS_OUT && i != r->carrier->rank; o++)
+            is_quiet = is_quiet && r->peers[i].out[o].is_done;
+    pthread_mutex_unlock(&r->moving);
+    return is_quiet;
+}
+
+bg_status bgi_ranks_finish(bgi_transport *transport, uint64_t wanted, bg_error *error)
+{
+    ranks *r = bgi_ranks_of(transport);
+    const uint64_t run = atomic_load(&r->run);
+    patience p = {0};
+
+    for (uint32_t i = 0; i < r->carrier->rank_count; i++)
+        if (i != r->carrier->rank)
+            bgi_ranks_add_note(r, i, &(wire_note){.kind = NOTE_ENDED, .value = run, .more = wanted});
+    while (find_late(r, run) != r->carrier->rank || !has_said_all(r))
+        BGI_TRY(wait_a_little(r, &p, "the end of a run", find_late(r, run), error));
+    return BG_OK;
+}
+
+void bgi_ranks_give_up(bgi_transport *transport, bg_status status, const char *why)
+{
+    ranks *r = bgi_ranks_of(transport);
+    const uint64_t begun_ns = bgi_clock_ns();
+    const size_t length = strlen(why) < WHY_BYTES - TEXT_BYTES ? strlen(why) : WHY_BYTES - TEXT_BYTES - 1;
+
+    if (atomic_load(&r->is_lost))
+        return;
+    for (uint32_t i = 0; i < r->carrier->rank_count; i++)
+        for (size_t at = 0; i != r->carrier->rank && at <= length; at += TEXT_BYTES) {
+            wire_note note = {.kind = NOTE_TEXT, .place = at + TEXT_BYTES > length ? (uint32_t)status : 0};
+            uint64_t words[3] = {0};
+            memcpy(words, why + at, length - at < TEXT_BYTES ? length - at : TEXT_BYTES);
+            note.run = words[0], note.value = words[1], note.more = words[2];
+            bgi_ranks_add_note(r, i, &note);
+        }
+    while (!has_said_all(r) && bgi_clock_ns() - begun_ns < leave_ns)
+        if (!bgi_ranks_move(r, true))
+            sched_yield();
+    atomic_store(&r->is_lost, true);
+}
+
+uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank)
+{
+    ranks *r = bgi_ranks_of(transport);
+    uint64_t wanted;
+
+    pthread_mutex_lock(&r->moving);
+    wanted = r->peers[rank].wanted;
+    pthread_mutex_unlock(&r->moving);
+    return wanted;
+}
+
+bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
+                         bg_error *error)
+{
+    ranks *r = bgi_ranks_of(transport);
+    const uint32_t own = r->carrier->rank;
+    operation what = {0};
+    patience p = {0};
+    bg_status status = BG_OK;
+
+    r->caller = pthread_self();
+    if (from != to && (own == from || own == to) && atomic_load(&r->is_lost))
+        return bg_error_set(error, BG_ERROR_IO, "values of another rank: the ranks have lost each other");
+    if (from == to || (own != from && own != to) || size_bytes == 0)
+        return BG_OK;
+    pthread_mutex_lock(&r->moving);
+    bgi_ranks_begin(r, &what, own == from, own == from ? to : from, HOST_TAG, data, size_bytes);
+    pthread_mutex_unlock(&r->moving);
+    while (!what.is_done && status == BG_OK)
+        status = wait_a_little(r, &p, "values of another rank", own == from ? to : from, error);
+    if (status != BG_OK) {
+        /* What has begun uses memory that is about to go. */
+        atomic_store(&r->is_lost, true);
+        pthread_mutex_lock(&r->moving);
+        r->carrier->close(r->carrier->user, r->lane);
+        r->lane = NULL;
+        pthread_mutex_unlock(&r->moving);
+    }
+    return status;
+}
+
+bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, size_t size_bytes, bg_error *error)
+{
+    for (uint32_t i = 0; i < bgi_ranks_of(transport)->carrier->rank_count; i++)
+        BGI_TRY(bgi_ranks_hand(transport, root, i, data, size_bytes, error));
+    return BG_OK;
+}

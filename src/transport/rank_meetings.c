@@ -1,0 +1,485 @@
+/*
+ * rank_meetings.c: members of one group on several ranks. Each sends each other one what that takes of it and sums its
+ * own share, in the members' order; what it has summed goes to all who get it.
+ */
+#include "transport/rank_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+
+/* As among threads: the last one to come wakes workers for the others. */
+static void come(ranks *r, bgi_counter *counter, uint32_t size)
+{
+    const uint64_t after = atomic_fetch_add(&counter->value, 1) + 1;
+
+    if (after % size == 0)
+        r->base.setup.events.changed(r->base.setup.events.user);
+}
+
+static uint32_t size_of(const party *p)
+{
+    return p->of->base.setup.groups[p->group].size;
+}
+
+static void come_to_all(party *p, bool is_delivery)
+{
+    for (uint32_t m = 0; m < size_of(p); m++) {
+        party *other = p->of->parties[p->group][m];
+        if (other != NULL)
+            come(p->of, is_delivery ? &other->delivered : &other->offered, size_of(p));
+    }
+}
+
+static size_t bytes_of(const bgi_exchange *exchange, const bgi_region *region)
+{
+    return region->rows * region->length * bg_dtype_size_bytes(exchange->dtype);
+}
+
+/* Where a region begins in a tensor. */
+static char *place_of(const bgi_exchange *exchange, const void *tensor, const bgi_region *region)
+{
+    return (char *)(uintptr_t)tensor + region->first * bg_dtype_size_bytes(exchange->dtype);
+}
+
+/* Between a region in a tensor and a buffer without gaps. */
+static void copy_region(const bgi_exchange *exchange, const bgi_region *region, const void *tensor, char *buffer,
+                        bool is_packed)
+{
+    const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype), row_bytes = region->length * element_bytes;
+    char *place = place_of(exchange, tensor, region);
+
+    for (size_t row = 0; row < region->rows; row++, place += region->stride * element_bytes) {
+        if (is_packed)
+            memcpy(buffer + row * row_bytes, place, row_bytes);
+        else
+            memcpy(place, buffer + row * row_bytes, row_bytes);
+    }
+}
+
+/* One tensor that lies in one piece needs no buffer. */
+static bool is_plain(const party *p, const bgi_region *region)
+{
+    return p->count == 1 && region->rows == 1;
+}
+
+static bool reserve(ranks *r, char **room, size_t *capacity, size_t size_bytes)
+{
+    char *larger;
+
+    if (size_bytes <= *capacity)
+        return true;
+    larger = bgi_aligned_reserve(64, bgi_align(size_bytes));
+    if (larger == NULL) {
+        bgi_ranks_lose(r, BG_ERROR_MEMORY, "out of memory for sums over ranks");
+        return false;
+    }
+    free(*room);
+    *room = larger;
+    *capacity = size_bytes;
+    return true;
+}
+
+/* Where the next tensor's part begins in a buffer. Elements are summed where they arrive, so the part is aligned for
+ * the largest of them. */
+static size_t begin_part(size_t end)
+{
+    const size_t mask = sizeof(double) - 1;
+
+    return (end + mask) & ~mask;
+}
+
+/* What the share's member takes of ours: all of it behind one another, or where it lies. */
+static bool pack_share(party *p, share *s)
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < p->count; i++) {
+        const bgi_region region = bgi_pattern_take(&p->exchanges[i].pattern, s->member, p->member);
+        at = begin_part(at) + bytes_of(&p->exchanges[i], &region);
+        if (is_plain(p, &region))
+            s->out_data = place_of(&p->exchanges[i], p->exchanges[i].from, &region);
+        else
+            s->out_data = NULL;
+    }
+    s->out_bytes = at;
+    if (s->out_data != NULL || at == 0)
+        return true;
+    if (!reserve(p->of, &s->out_room, &s->out_capacity, at))
+        return false;
+    at = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const bgi_region region = bgi_pattern_take(&p->exchanges[i].pattern, s->member, p->member);
+        const size_t begin = begin_part(at);
+        memset(s->out_room + at, 0, begin - at);
+        copy_region(&p->exchanges[i], &region, p->exchanges[i].from, s->out_room + begin, true);
+        at = begin + bytes_of(&p->exchanges[i], &region);
+    }
+    s->out_data = s->out_room;
+    return true;
+}
+
+/* Room for what we take of the share's member. */
+static bool make_room(party *p, share *s)
+{
+    size_t at = 0;
+
+    if (!bgi_array_reserve((void **)&s->offsets, &s->offset_capacity, p->count, sizeof *s->offsets)) {
+        bgi_ranks_lose(p->of, BG_ERROR_MEMORY, "out of memory for sums over ranks");
+        return false;
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
+        const bgi_region region = bgi_pattern_take(&p->exchanges[i].pattern, p->member, s->member);
+        s->offsets[i] = begin_part(at);
+        at = s->offsets[i] + bytes_of(&p->exchanges[i], &region);
+    }
+    s->in_bytes = at;
+    return reserve(p->of, &s->in_room, &s->in_capacity, at);
+}
+
+/* What a maker's sums come to for a reader, in bytes. */
+static size_t count_sums(const party *p, uint32_t maker, uint32_t reader)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < p->count; i++) {
+        const bgi_region region = bgi_pattern_put(&p->exchanges[i].pattern, maker, reader);
+        if (bgi_pattern_sums(&p->exchanges[i].pattern))
+            bytes += bytes_of(&p->exchanges[i], &region);
+    }
+    return bytes;
+}
+
+/* Copies a maker's sums between our tensors and a buffer. */
+static void copy_sums(const party *p, uint32_t maker, uint32_t reader, char *buffer, bool is_packed)
+{
+    for (uint32_t i = 0; i < p->count; i++) {
+        const bgi_exchange *exchange = &p->exchanges[i];
+        const bgi_region region = bgi_pattern_put(&exchange->pattern, maker, reader);
+        if (!bgi_pattern_sums(&exchange->pattern) || region.rows == 0)
+            continue;
+        copy_region(exchange, &region, exchange->to, buffer, is_packed);
+        buffer += bytes_of(exchange, &region);
+    }
+}
+
+/* All other readers of our sums get the same, from the same places of our tensors; so that is packed once. */
+static bool pack_sum(party *p)
+{
+    const uint32_t reader = p->shares[0].member;
+    bgi_region region;
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < p->share_count; i++) {
+        share *s = &p->shares[i];
+        s->sum_out_bytes = count_sums(p, p->member, s->member);
+        s->sum_in_bytes = count_sums(p, s->member, p->member);
+        most = s->sum_out_bytes > most ? s->sum_out_bytes : most;
+        s->sum_data = NULL;
+        if (s->sum_in_bytes > 0 && p->count == 1) {
+            const bgi_region put = bgi_pattern_put(&p->exchanges[0].pattern, s->member, p->member);
+            if (put.rows == 1)
+                s->sum_data = place_of(&p->exchanges[0], p->exchanges[0].to, &put);
+        }
+        if (s->sum_in_bytes > 0 && s->sum_data == NULL &&
+            !reserve(p->of, &s->sum_room, &s->sum_capacity, s->sum_in_bytes))
+            return false;
+    }
+    if (most == 0)
+        return true;
+    region = bgi_pattern_put(&p->exchanges[0].pattern, p->member, reader);
+    if (is_plain(p, &region)) {
+        p->sum_data = place_of(&p->exchanges[0], p->exchanges[0].to, &region);
+        return true;
+    }
+    if (!reserve(p->of, &p->sum, &p->sum_capacity, most))
+        return false;
+    copy_sums(p, p->member, reader, p->sum, true);
+    p->sum_data = p->sum;
+    return true;
+}
+
+/* The meeting with this member is over when nothing of it is under way. */
+static void end_share(share *s)
+{
+    party *p = s->of;
+
+    if (!s->is_delivered || s->pending > 0)
+        return;
+    s->is_delivered = false;
+    come(p->of, &p->delivered, size_of(p));
+}
+
+static void begin_sum_in(share *s)
+{
+    if (!s->wants_sum || !s->out.is_done)
+        return;
+    s->wants_sum = false;
+    bgi_ranks_begin(s->of->of, &s->sum_in, false, s->rank, s->tag_in, s->sum_data != NULL ? s->sum_data : s->sum_room,
+                    s->sum_in_bytes);
+}
+
+static void begin_offer(party *p)
+{
+    for (uint32_t i = 0; i < p->share_count; i++) {
+        share *s = &p->shares[i];
+        s->out.is_done = s->out_bytes == 0;
+        if (s->out_bytes > 0) {
+            s->pending++;
+            bgi_ranks_begin(p->of, &s->out, true, s->rank, s->tag_out, (char *)(uintptr_t)s->out_data, s->out_bytes);
+        }
+        if (s->in_bytes > 0)
+            bgi_ranks_begin(p->of, &s->in, false, s->rank, s->tag_in, s->in_room, s->in_bytes);
+        else
+            come(p->of, &p->offered, size_of(p));
+    }
+}
+
+static void begin_delivery(party *p)
+{
+    for (uint32_t i = 0; i < p->share_count; i++) {
+        share *s = &p->shares[i];
+        s->is_delivered = true;
+        if (s->sum_out_bytes > 0) {
+            s->pending++;
+            bgi_ranks_begin(p->of, &s->sum_out, true, s->rank, s->tag_out, (char *)(uintptr_t)p->sum_data,
+                            s->sum_out_bytes);
+        }
+        if (s->sum_in_bytes > 0) {
+            s->pending++;
+            s->wants_sum = true;
+            begin_sum_in(s);
+        }
+        end_share(s);
+    }
+}
+
+static void handle_party(queued *item)
+{
+    party *p = (party *)item;
+
+    if (p->begun_offers < atomic_load(&p->offers)) {
+        p->begun_offers++;
+        begin_offer(p);
+    }
+    if (p->begun_deliveries < atomic_load(&p->deliveries)) {
+        p->begun_deliveries++;
+        begin_delivery(p);
+    }
+}
+
+static void end_share_in(ranks *r, operation *what)
+{
+    share *s = what->owner;
+
+    come(r, &s->of->offered, size_of(s->of));
+}
+
+static void end_share_out(ranks *r, operation *what)
+{
+    share *s = what->owner;
+
+    (void)r;
+    s->pending--;
+    begin_sum_in(s);
+    end_share(s);
+}
+
+static void end_sum_out(ranks *r, operation *what)
+{
+    share *s = what->owner;
+
+    (void)r;
+    s->pending--;
+    end_share(s);
+}
+
+static void end_sum_in(ranks *r, operation *what)
+{
+    share *s = what->owner;
+
+    (void)r;
+    s->pending--;
+    if (s->sum_data == NULL)
+        copy_sums(s->of, s->member, s->of->member, s->sum_room, false);
+    end_share(s);
+}
+
+bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
+                                          uint32_t other)
+{
+    const party p = {.member = member, .exchanges = exchanges, .count = count};
+    const size_t sum_out = count_sums(&p, member, other), sum_in = count_sums(&p, other, member);
+    bool is_out_plain = true, is_sum_plain = true;
+    size_t out = 0, in = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const bgi_region given = bgi_pattern_take(&exchanges[i].pattern, other, member);
+        const bgi_region taken = bgi_pattern_take(&exchanges[i].pattern, member, other);
+        const bgi_region put = bgi_pattern_put(&exchanges[i].pattern, other, member);
+        out = begin_part(out) + bytes_of(&exchanges[i], &given);
+        in = begin_part(in) + bytes_of(&exchanges[i], &taken);
+        is_out_plain = is_out_plain && is_plain(&p, &given);
+        is_sum_plain = is_sum_plain && is_plain(&p, &put);
+    }
+    return (bgi_meeting_bytes){.sent = out + sum_out,
+                               .room = (is_out_plain ? 0 : out) + in + (is_sum_plain ? 0 : sum_in),
+                               .sums = is_sum_plain ? 0 : sum_out};
+}
+
+/* ---- life ---- */
+
+void bgi_ranks_free_party(party *p)
+{
+    for (uint32_t i = 0; p != NULL && i < p->share_count; i++) {
+        free(p->shares[i].out_room);
+        free(p->shares[i].in_room);
+        free(p->shares[i].sum_room);
+        free(p->shares[i].offsets);
+    }
+    if (p == NULL)
+        return;
+    free(p->shares);
+    free(p->by_member);
+    free(p->sum);
+    free(p);
+}
+
+static bool open_share(ranks *r, party *p, uint32_t member)
+{
+    const bgi_group *group = &r->base.setup.groups[p->group];
+    share *s = &p->shares[p->share_count++];
+
+    *s = (share){.of = p,
+                 .member = member,
+                 .rank = bgi_ranks_owner(r, group->members[member]),
+                 .tag_out = r->tags[p->group] + p->member * group->size + member,
+                 .tag_in = r->tags[p->group] + member * group->size + p->member,
+                 .out = {.end = end_share_out, .is_done = true},
+                 .in = {.end = end_share_in},
+                 .sum_out = {.end = end_sum_out},
+                 .sum_in = {.end = end_sum_in}};
+    s->out.owner = s->in.owner = s->sum_out.owner = s->sum_in.owner = s;
+    p->by_member[member] = s;
+    return true;
+}
+
+bool bgi_ranks_open_party(ranks *r, uint32_t number, uint32_t member)
+{
+    const bgi_group *group = &r->base.setup.groups[number];
+    party *p = bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, sizeof *p);
+
+    if (p == NULL)
+        return false;
+    r->parties[number][member] = p;
+    p->item.handle = handle_party;
+    p->of = r;
+    p->group = number;
+    p->member = member;
+    p->device = group->members[member];
+    p->shares = calloc(group->size, sizeof *p->shares);
+    p->by_member = calloc(group->size, sizeof(share *));
+    if (p->shares == NULL || p->by_member == NULL)
+        return false;
+    for (uint32_t m = 0; m < group->size; m++)
+        if (!bgi_ranks_own(r, group->members[m]) && !open_share(r, p, m))
+            return false;
+    return true;
+}
+
+/* ---- for devices ---- */
+
+bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
+                         uint32_t count)
+{
+    ranks *r = bgi_ranks_of(transport);
+    const uint32_t size = transport->setup.groups[group].size;
+    bool is_ready = true;
+    uint64_t number;
+    party *p;
+
+    if (r->parties[group] == NULL)
+        return r->threads->type->offer(r->threads, group, member, exchanges, count);
+    p = r->parties[group][member];
+    number = atomic_load_explicit(&p->offers, memory_order_relaxed) + 1;
+    p->exchanges = exchanges;
+    p->count = count;
+    for (uint32_t i = 0; i < p->share_count && is_ready; i++)
+        is_ready = pack_share(p, &p->shares[i]) && make_room(p, &p->shares[i]);
+    if (is_ready) {
+        come_to_all(p, false);
+        atomic_store(&p->offers, number);
+        bgi_ranks_kick(r, &p->item);
+    }
+    return (bgi_wait){&p->offered, number * size};
+}
+
+bgi_strip bgi_ranks_contribution(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from,
+                                 uint32_t index)
+{
+    ranks *r = bgi_ranks_of(transport);
+    const party *p, *other;
+    const bgi_exchange *exchange;
+    bgi_region region;
+
+    if (r->parties[group] == NULL)
+        return r->threads->type->contribution(r->threads, group, member, from, index);
+    p = r->parties[group][member];
+    other = r->parties[group][from];
+    exchange = other != NULL ? &other->exchanges[index] : &p->exchanges[index];
+    region = bgi_pattern_take(&exchange->pattern, member, from);
+    if (other != NULL)
+        return (bgi_strip){place_of(exchange, exchange->from, &region),
+                           region.stride * bg_dtype_size_bytes(exchange->dtype)};
+    return (bgi_strip){p->by_member[from]->in_room + p->by_member[from]->offsets[index],
+                       region.length * bg_dtype_size_bytes(exchange->dtype)};
+}
+
+bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t reader, uint32_t index)
+{
+    ranks *r = bgi_ranks_of(transport);
+    const party *other;
+    const bgi_exchange *exchange;
+    bgi_region region;
+
+    if (r->parties[group] == NULL)
+        return r->threads->type->result(r->threads, group, member, reader, index);
+    other = r->parties[group][reader];
+    if (other == NULL)
+        return (bgi_strip){NULL, 0};
+    exchange = &other->exchanges[index];
+    region = bgi_pattern_put(&exchange->pattern, member, reader);
+    return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
+}
+
+bgi_wait bgi_ranks_deliver(bgi_transport *transport, uint32_t group, uint32_t member)
+{
+    ranks *r = bgi_ranks_of(transport);
+    uint64_t number;
+    party *p;
+
+    if (r->parties[group] == NULL)
+        return r->threads->type->deliver(r->threads, group, member);
+    p = r->parties[group][member];
+    number = atomic_load_explicit(&p->deliveries, memory_order_relaxed) + 1;
+    if (pack_sum(p)) {
+        come_to_all(p, true);
+        atomic_store(&p->deliveries, number);
+        bgi_ranks_kick(r, &p->item);
+    }
+    return (bgi_wait){&p->delivered, number * transport->setup.groups[group].size};
+}
+
+bgi_counter *bgi_ranks_meeting(bgi_transport *transport, uint32_t group, uint32_t member, bool is_delivery)
+{
+    ranks *r = bgi_ranks_of(transport);
+    party *p;
+
+    if (r->parties[group] == NULL)
+        return r->threads->type->meeting(r->threads, group, member, is_delivery);
+    p = r->parties[group][member];
+    if (p == NULL)
+        return NULL;
+    return is_delivery ? &p->delivered : &p->offered;
+}

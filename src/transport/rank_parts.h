@@ -1,0 +1,216 @@
+/*
+ * rank_parts.h: what a transport of ranks is made of; for ranks.c, rank_moves.c, rank_meetings.c and rank_hosts.c.
+ *
+ *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves if nobody does
+ *     mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
+ *
+ * What another thread than the mover changes is atomic or under the mutex of the notes; all else is the mover's, who
+ * holds `moving`. Each object queues itself once however often it changes, in an intrusive stack; so nothing is
+ * allocated on the way.
+ */
+#ifndef BGI_TRANSPORT_RANK_PARTS_H
+#define BGI_TRANSPORT_RANK_PARTS_H
+
+#include "transport/ranks.h"
+
+enum {
+    NOTES_IN_ALL = 64, /* of one parcel */
+    PARCELS_OUT = 2,
+    PARCELS_IN = 4,
+    TEXT_BYTES = 24, /* of a note */
+    WHY_BYTES = 512,
+    HOST_TAG = 0,
+    NOTE_TAG,
+    FIRST_LINK_TAG
+};
+
+/* ---- what travels ---- */
+
+/* Between ranks, beside the kinds of the runtime. */
+enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };
+
+/* All ranks are the same program, so this is sent as it is. */
+typedef struct wire_note {
+    uint32_t kind, to, from, place; /* place: link of a credit; of a text: its status, 0 when more follows */
+    uint64_t run, value, more;
+} wire_note;
+
+typedef struct parcel {
+    uint64_t count;
+    wire_note notes[NOTES_IN_ALL];
+} parcel;
+
+typedef struct ranks ranks;
+
+/* A send or receive, in as many messages as the carrier needs. */
+typedef struct operation {
+    void (*end)(ranks *r, struct operation *what); /* all messages are done; NULL: nothing to do then */
+    uint32_t messages_left;
+    bool is_done;
+    void *owner;
+} operation;
+
+/* What has something for the mover. */
+typedef struct queued {
+    struct queued *next;
+    atomic_bool is_queued;
+    void (*handle)(struct queued *item);
+} queued;
+
+/* A link that begins here and ends elsewhere; or the other way round. */
+typedef struct channel {
+    queued item;
+    ranks *of;
+    uint32_t link, rank;
+    bool is_out;
+    bgi_counter counter;    /* credit; messages that arrived */
+    _Atomic uint64_t asked; /* by the device: posted, released */
+    uint64_t begun, done;   /* operations; those before which all are */
+    uint64_t released;      /* of an out channel: as the other side says. Of an in channel: as we have said */
+    char *windows;          /* of an out channel */
+    operation *slots;
+} channel;
+
+/* What passes between a member here and one elsewhere. */
+typedef struct share {
+    struct party *of;
+    uint32_t member, rank, tag_out, tag_in;
+    operation out, in, sum_out, sum_in;
+    char *out_room, *in_room, *sum_room;
+    size_t out_capacity, in_capacity, sum_capacity;
+    size_t *offsets; /* by exchange, in in_room */
+    size_t offset_capacity;
+    const char *out_data;
+    char *sum_data;
+    size_t out_bytes, in_bytes, sum_out_bytes, sum_in_bytes;
+    uint32_t pending;  /* operations that the end of the meeting waits for */
+    bool wants_sum;    /* its sum is received once what was sent has left: they may be in one place */
+    bool is_delivered; /* this meeting's delivery has begun */
+} share;
+
+/* A member here of a group with members elsewhere. */
+typedef struct party {
+    queued item;
+    ranks *of;
+    uint32_t group, member, device;
+    bgi_counter offered, delivered;
+    const bgi_exchange *exchanges;
+    uint32_t count;
+    _Atomic uint64_t offers, deliveries; /* meetings that the member has come to, has done its share of */
+    uint64_t begun_offers, begun_deliveries;
+    uint32_t share_count;
+    share *shares;
+    share **by_member; /* NULL: here */
+    char *sum;         /* what it has summed, without gaps */
+    const char *sum_data;
+    size_t sum_bytes, sum_capacity;
+} party;
+
+typedef struct peer {
+    uint32_t rank;
+    uint64_t ended; /* its last run that is over */
+    uint64_t wanted;
+    /* Under the mutex of the notes. */
+    wire_note *waiting;
+    size_t waiting_count, waiting_capacity;
+    /* The mover's. */
+    operation out[PARCELS_OUT], in[PARCELS_IN];
+    parcel *parcels; /* out, then in */
+    uint32_t next_in;
+    char why[WHY_BYTES];
+    size_t why_length;
+} peer;
+
+/* A piece of a store that is fetched, or sent. */
+typedef struct piece {
+    operation operation;
+    uint32_t device, from; /* who asks, whose store */
+    size_t offset, size_bytes;
+    void *to;
+    struct piece *next;
+} piece;
+
+struct ranks {
+    bgi_transport base;
+    const bg_transport *carrier;
+    bgi_transport *threads; /* for devices of this rank among themselves */
+    void *lane;
+    channel *channels; /* by link; those that cross */
+    party ***parties;  /* by group, by member; NULL: not ours, or all ours */
+    uint32_t *tags;    /* by group: of its first pair */
+    uint32_t piece_tag;
+    peer *peers;               /* by rank; the own one is empty */
+    _Atomic uint32_t *pending; /* by device: pieces */
+    _Atomic(queued *) queue;
+    pthread_mutex_t moving;
+    pthread_t caller;
+    uint64_t heard; /* operations that ended, over all */
+    piece *free_pieces;
+    wire_note *early; /* of runs that have not begun here */
+    size_t early_count, early_capacity;
+    _Atomic uint64_t run;
+    atomic_bool is_lost;
+
+    pthread_mutex_t mutex;  /* of the notes and of fetches that have not begun */
+    piece *fetches, **last; /* in order */
+    _Atomic uint32_t note_count;
+};
+
+static inline ranks *bgi_ranks_of(bgi_transport *transport)
+{
+    return (ranks *)transport;
+}
+
+static inline bool bgi_ranks_own(const ranks *r, uint32_t device)
+{
+    return bgi_ranks_has(r->base.setup.ranks, device);
+}
+
+static inline uint32_t bgi_ranks_owner(const ranks *r, uint32_t device)
+{
+    return r->base.setup.ranks->owners[device];
+}
+
+/* ---- rank_moves.c ---- */
+
+/* All ranks hear that this one gives up, and the engine here. */
+void bgi_ranks_lose(ranks *r, bg_status status, const char *why);
+/* Begins all messages of an operation. For the mover. */
+void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uint32_t tag, void *data,
+                     size_t size_bytes);
+void bgi_ranks_push(ranks *r, queued *item);
+/* Queues it, and moves if nobody does. */
+void bgi_ranks_kick(ranks *r, queued *item);
+/* Moves what can be moved, unless somebody does; `polls`: also looks what has come. Whether anything had. */
+bool bgi_ranks_move(ranks *r, bool polls);
+void bgi_ranks_add_note(ranks *r, uint32_t rank, const wire_note *note);
+void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note);
+/* Ends of operations; and what a channel does when it was queued. */
+void bgi_ranks_open_parcels(ranks *r, operation *last);
+void bgi_ranks_end_message(ranks *r, operation *last);
+void bgi_ranks_end_piece_in(ranks *r, operation *what);
+void bgi_ranks_handle_channel(queued *item);
+void *bgi_ranks_slot(const ranks *r, const channel *c, uint64_t sequence);
+/* NULL when memory is out; then all is lost. */
+piece *bgi_ranks_take_piece(ranks *r, void (*end)(ranks *r, operation *what));
+
+/* ---- rank_meetings.c ---- */
+
+/* False when memory is out. */
+bool bgi_ranks_open_party(ranks *r, uint32_t group, uint32_t member);
+void bgi_ranks_free_party(party *p); /* NULL is fine */
+bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
+                         uint32_t count);
+bgi_strip bgi_ranks_contribution(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from,
+                                 uint32_t index);
+bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t reader, uint32_t index);
+bgi_wait bgi_ranks_deliver(bgi_transport *transport, uint32_t group, uint32_t member);
+bgi_counter *bgi_ranks_meeting(bgi_transport *transport, uint32_t group, uint32_t member, bool is_delivery);
+
+/* ---- rank_hosts.c ---- */
+
+void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run);
+bg_status bgi_ranks_finish(bgi_transport *transport, uint64_t wanted, bg_error *error);
+void bgi_ranks_give_up(bgi_transport *transport, bg_status status, const char *why);
+
+#endif

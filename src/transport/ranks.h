@@ -1,0 +1,54 @@
+/*
+ * ranks.h: devices of several processes, over what carries bytes between them (brigade/transport.h). Knows devices,
+ * links and groups; knows no plans.
+ *
+ * Devices of one rank reach each other as threads do (threads.c). Between ranks
+ *
+ *     a message    is sent from a window of the sender's side and received in the receiver's slot; slots are offered
+ *                  ahead, credits come back as notes
+ *     a meeting    each member sends each other one what that takes of it, sums its share in the members' order, and
+ *                  sends the sum to those who get it: of n members each sends and receives 2 (n - 1) / n of the whole
+ *     a fetch      is a note to the rank that has the store, which sends
+ *     notes        between the same two ranks travel together, as many as there are
+ *
+ * A run is of all ranks: `begin` hands out notes of the run that came early, `finish` waits until all ranks have come
+ * to its end. Whoever posts, releases, offers or tells only queues it; one thread at a time moves.
+ */
+#ifndef BGI_TRANSPORT_RANKS_H
+#define BGI_TRANSPORT_RANKS_H
+
+#include <brigade/transport.h>
+
+#include "transport/transport.h"
+
+/* Who takes part, and which device (of all replicas) is whose. */
+struct bgi_ranks {
+    const bg_transport *carrier;
+    const uint32_t *owners; /* by device */
+    double wait_limit_s;    /* for what waits for other ranks without working; INFINITY: for ever */
+};
+
+static inline bool bgi_ranks_has(const bgi_ranks *ranks, uint32_t device)
+{
+    return ranks == NULL || ranks->owners[device] == ranks->carrier->rank;
+}
+
+extern const bgi_transport_type bgi_transport_ranks;
+
+/* The `wanted` of a rank's last `finish`. */
+uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
+/* From rank `root` to all; between runs, or after `finish`. Waits, at most wait_limit_s without a sign of the other. */
+bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, size_t size_bytes, bg_error *error);
+/* From rank `from` to rank `to`; others do nothing. */
+bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
+                         bg_error *error);
+
+/* What a member sends to one on another rank in a meeting, and the room that it keeps for what passes between the two;
+ * and, once for all of them, for its own sums. */
+typedef struct bgi_meeting_bytes {
+    size_t sent, room, sums;
+} bgi_meeting_bytes;
+bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
+                                          uint32_t other);
+
+#endif

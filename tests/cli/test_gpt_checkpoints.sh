@@ -1,0 +1,42 @@
+#!/bin/sh
+# `brigade gpt`: what a checkpoint carries from run to run: weights, replicas, the place in the data.
+. "$(dirname "$0")/support.sh"
+. "$(dirname "$0")/gpt.sh"
+
+train base
+
+# Further runs say how long they are.
+small=$plain
+
+begin_case stopped
+train stopped --steps 2 --checkpoint-steps 1
+train stopped --steps 4 --load stopped --strategy pipelined
+train stopped --steps 6 --load stopped --strategy sharded
+same base stopped
+"$program" gpt pretrain $small --steps 6 --load stopped >out 2>&1
+check "a run that is done" grep -q '^Nothing was trained: the checkpoint is of step 6' out
+
+begin_case other-replicas
+# Replicas are no part of a checkpoint.
+train spread --steps 2
+train spread --steps 4 --load spread --set data_parallel=4
+check "another number of replicas goes on" test "$(values spread step | tail -n 1)" -eq 4
+
+begin_case epochs
+# An epoch of 3 updates: order and place of the data go on too.
+train epochs --steps 6 --set n_samples=50
+train halves --steps 4 --set n_samples=50
+train halves --steps 6 --set n_samples=50 --load halves
+same epochs halves
+
+begin_case larger-calls
+# In larger calls the place is rounded down to one of them, and stays one; with other data it is the next epoch's beginning.
+train larger --steps 3
+train larger --steps 4 --load larger --set global_batch_size=32
+check "samples that are used again are said" grep -q '48 samples of the epoch were used, .* 16 are used again' larger.err
+train larger --steps 5 --load larger --set global_batch_size=32
+check "once" test ! -s larger.err
+train larger --steps 6 --load larger --set global_batch_size=32 n_samples=64
+check "other data are said" grep -q 'the data had [0-9]* samples of 8 tokens and have 64 of 8 now; they begin anew' larger.err
+check "from the next epoch on" grep -q "$(printf '"epoch": 1' | od -An -tx1 | tr -d ' \n')" larger/checkpoint_train_step_6.safetensors
+finish

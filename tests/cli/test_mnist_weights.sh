@@ -1,0 +1,69 @@
+#!/bin/sh
+# `brigade mnist`: --init and --save, and signals, after which the weights are saved.
+. "$(dirname "$0")/support.sh"
+. "$(dirname "$0")/mnist.sh"
+
+train base --epochs 1
+
+begin_case init-and-save
+train copy --epochs 0 --init base.safetensors
+same base copy
+check "the same weights test the same" test "$(grep '^Accuracy' base.out)" = "$(grep '^Accuracy' copy.out)"
+train from-base --epochs 1 --init base.safetensors --no-shuffle
+check "training goes on from there" sh -c '! cmp -s base.safetensors from-base.safetensors'
+check "the names are PyTorch's" test "$(head -c 1200 base.safetensors | tr '{' '\n' |
+    grep -a -o 'layer[0-9][a-z.]*\.\(weight\|bias\)' | sort | tr '\n' ' ')" = \
+    "layer1.conv.bias layer1.conv.weight layer2.conv.bias layer2.conv.weight layer3.bias layer3.weight layer4.bias layer4.weight "
+
+begin_case other-network
+# A file of another network: the same bytes with one name changed, all that differs is listed.
+sed 's/layer3\.bias/layer9.bias/' base.safetensors >renamed.safetensors
+error 1 '`layer3.bias` is missing; the network has no `layer9.bias`' mnist $small --init renamed.safetensors
+sed 's/"shape":\[256,320\]/"shape":[320,256]/' base.safetensors >turned.safetensors
+error 1 '`layer3.weight` is float32[320,256], the network has float32[256,320]' mnist $small --init turned.safetensors
+
+# interrupt SIGNAL CODE: a training run ends with the code, after a whole call, with the weights saved.
+interrupt() {
+    "$program" mnist $small --epochs 100000 --save "$1.safetensors" --log "$1.jsonl" >"$1.out" 2>"$1.err" &
+    process=$!
+    for attempt in $(seq 600); do
+        [ "$(cat "$1.jsonl" 2>/dev/null | wc -l)" -gt 10 ] && break
+        sleep 0.2
+    done
+    kill -"$1" $process
+    wait $process
+    interrupt_code=$?
+    check "$1 ends with $2" test $interrupt_code -eq "$2"
+    check "$1 saves" grep -q "^Weights saved to $1.safetensors" "$1.out"
+    check "$1 says one line" test "$(wc -l <"$1.err")" -eq 1
+    check "$1 does not test" sh -c "! grep -q Testing $1.out"
+    check "$1 ends after a whole call" test $(($(wc -l <"$1.jsonl") % 2)) -eq 1
+    train "after-$1" --epochs 0 --init "$1.safetensors"
+}
+
+begin_case signals
+interrupt INT 130
+interrupt TERM 143
+# Under nohup the signal is ignored from the beginning, and stays so.
+case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/self/status 2>/dev/null) in
+    [13579bdf]) skipped=$((skipped + 7)) ;;
+    *) interrupt HUP 129 ;;
+esac
+
+begin_case signal-before-training
+# Before the first update: a log that is a pipe without a reader keeps the program waiting.
+mkfifo waiting
+printf 'old weights' >old.safetensors
+"$program" mnist $small --epochs 1 --save old.safetensors --log waiting >waiting.out 2>waiting.err &
+process=$!
+for attempt in $(seq 600); do
+    grep -q '^Graph compilation' waiting.out 2>/dev/null && break
+    grep -q '^Training' waiting.out 2>/dev/null && [ "$attempt" -gt 5 ] && break
+    sleep 0.2
+done
+kill -TERM $process
+wait $process
+check "a signal ends the wait for a reader" test $? -eq 143
+check "nothing is saved over older weights" test "$(cat old.safetensors)" = 'old weights'
+check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was trained, nothing is saved' waiting.err
+finish

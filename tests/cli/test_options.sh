@@ -1,0 +1,167 @@
+#!/bin/sh
+# What the program tells of options comes from the tables of options: help of every command, the list, explanations, the
+# manual page and the tables of the documents.
+. "$(dirname "$0")/support.sh"
+cd "$folder" || exit 1
+
+# Every command, as --help of those above it lists them.
+commands() {
+    "$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | while read -r command; do
+        echo "$command"
+    done
+    "$program" gpt --help | sed -n 's/^  \([a-z]*\) .*/gpt \1/p'
+    printf 'data bench\ndata tokenize\ndata digits\n'
+}
+
+begin_case help
+commands >commands.txt
+check "commands are found" test "$(wc -l <commands.txt)" -ge 14
+"$program" --help >top.out
+check "the first help fits 80 columns" test "$(wc -L <top.out)" -le 80
+while read -r command; do
+    # shellcheck disable=SC2086
+    "$program" $command --help >help.out 2>help.err </dev/null
+    check "$command --help ends well" test $? -eq 0
+    check "$command --help is short" test ! -s help.err
+    check "$command --help fits 80 columns: $(awk 'length($0) > 80' help.out)" test "$(wc -L <help.out)" -le 80
+    check "$command --help has words" test "$(wc -l <help.out)" -ge 4
+    check "no option is there twice in $command --help" test -z "$(sed -n 's/^  --\([a-z-]*\).*/\1/p' help.out | sort | uniq -d)"
+done <commands.txt
+"$program" mnist --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | head -n 5 | tr '\n' ' ' >first.txt
+check "what is wanted most is first: $(cat first.txt)" grep -q -- '^--epochs --batch-size ' first.txt
+end_case
+
+# A flag of an option says the option's own sentence.
+begin_case sentences
+"$program" options --command mnist >list.out
+check "it lists those with a flag" grep -q '^  recompute_order (--recompute-order) *$\|^  recompute_order (--recompute-order)  ' list.out
+check "and no others" sh -c '! grep -q wait_limit_s list.out'
+# Every flag that the table has for a command is a flag of it, once.
+for command in mnist gpt; do
+    "$program" options --command $command | grep -o -e '(--[a-z-]*)' | tr -d '()' | sort -u >flags.txt
+    check "$command has flags" test "$(wc -l <flags.txt)" -ge 20
+    "$program" $([ $command = gpt ] && echo gpt pretrain || echo mnist) --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' >help.txt
+    while read -r flag; do
+        check "$command --help has $flag" test "$(grep -c -x -e "$flag" help.txt)" -eq 1
+    done <flags.txt
+done
+for flag in recompute-order strict cores clip-norm clip-value; do
+    "$program" options $flag | sed -n 's/^  decides    *//p' | cut -c1-30 >sentence.txt
+    "$program" mnist --help | tr '\n' ' ' | tr -s ' ' >help.txt
+    check "--$flag is explained" test -s sentence.txt
+    check "the help of --$flag says it: $(cat sentence.txt)" grep -q -F -f sentence.txt help.txt
+done
+end_case
+
+begin_case explain
+"$program" options recompute_order >one.out
+check "values" grep -q '^  values  *interleaved, then$' one.out
+check "the default" grep -q '^  default  *interleaved$' one.out
+check "the member" grep -q '^  in C  *options\.memory\.recompute_order$' one.out
+check "the flag" grep -q '^  flag  *--recompute-order of brigade mnist and brigade plan' one.out
+for name in gradient_accumulation Training.gradientAccumulation gradient_accumulation_steps gradient-accumulation; do
+    "$program" options $name >other.out 2>&1
+    check "$name names it" grep -q '^gradient_accumulation$' other.out
+done
+"$program" options device_iterations >bounds.out
+check "the least" grep -q '^  values  *a whole number from 1$' bounds.out
+"$program" options offload >offload.out
+check "a flag for several explains all" test "$(grep -c '^place_' offload.out)" -eq 4
+error 2 'there is no option `recompute_oder`; did you mean `recompute_order`?' options recompute_oder
+error 2 '--command is `schedule`; it must be one of mnist|plan|gpt' options --command schedule
+end_case
+
+begin_case optimizers
+"$program" options optimizers >optimizers.out
+for name in sgd adam adamw adamax rmsprop lamb adagrad adadelta; do
+    check "$name is listed" grep -q "^  $name " optimizers.out
+    "$program" options $name >optimizer.out
+    check "$name is explained" grep -q '^  weight_decay ' optimizer.out
+done
+"$program" options adamw | tr '\n' ' ' | tr -s ' ' >adamw.out
+check "with its defaults" grep -q 'weight_decay .*; a number from 0 (default: 0.01) beta1' adamw.out
+check "and ranges" grep -q 'beta2 [^)]*a number from 0 to below 1 (default: 0.999)' adamw.out
+check "and without what it does not have" sh -c '! grep -q momentum adamw.out'
+end_case
+
+# The tables of the documents are those that the program prints.
+begin_case documents
+mkdir docs
+for document in "$root"/docs/*.md; do
+    grep -q '^<!-- table: ' "$document" || continue
+    cp "$document" docs/
+    "$root/tools/update_tables.sh" "$program" "docs/$(basename "$document")"
+    check "$(basename "$document") is current; make tables writes it anew" cmp -s "$document" "docs/$(basename "$document")"
+done
+check "there is one" test -n "$(ls docs)"
+check "every option is in it" test "$(grep -c '^| `' docs/options.md)" -ge 95
+end_case
+
+# What the explaining tables say of options and flags is what the program has: names, words, defaults.
+begin_case tables
+explained="$root/docs/strategies.md $root/docs/migrating.md $root/docs/configuration.md"
+for command in mnist 'gpt pretrain' 'gpt generate' 'gpt eval' schedule config 'data bench' 'data tokenize' 'data digits'; do
+    "$program" $command --help
+done >help.all 2>&1
+for name in $("$program" options | sed -n 's/^  \([a-z][a-z0-9_.]*\)  *.*/\1/p'); do
+    "$program" options "$name" | awk -v name="$name" '
+        /^  default / { $1 = ""; standard = substr($0, 2) }
+        /^  in C / { path = $3 }
+        END { print name, path, standard }'
+done >options.all
+check "options are listed" test "$(wc -l <options.all)" -ge 95
+
+# unknown DOCUMENT...: names in the tables that there are not.
+unknown() {
+    grep -h '^|' "$@" | grep -oE '`--[a-z][a-z0-9-]*[ `=,\\]' | tr -d '` =,\\' | sort -u | while read -r flag; do
+        grep -q -e "^  $flag\( \|\$\)" help.all || echo "$flag"
+    done
+    grep -hoE '`options\.[a-z_]+\.[a-z_0-9.]+' "$@" | tr -d '`' | sed 's/\.$//' | sort -u | while read -r path; do
+        grep -q -F " $path " options.all || grep -q -w "${path##*.}" "$root/include/brigade/options.h" || echo "$path"
+    done
+    # In the second column of migrating.md options stand without their group.
+    for document; do
+        case $document in *migrating.md) sed 's/\\|//g' "$document" | awk -F'|' '/^\| / && $3 !~ /^ here/ { print $3 }' ;; esac
+    done | grep -oE '`[a-z][a-z_0-9]*[` =[]' | tr -d '` =[' | grep -v '^bg_' | sort -u | while read -r name; do
+        grep -q "^$name " options.all || grep -q -w "$name" "$root/include/brigade/options.h" || echo "$name"
+    done
+}
+# wrong DOCUMENT...: words of a flag that it does not take, and rows that say they are the default and are not.
+wrong() {
+    grep -h '^|' "$@" | sed 's/\\|/|/g' | grep -oE '`--[a-z-]+ [a-z0-9_-]+([|][a-z0-9_-]+)+`' | tr -d '`' | while read -r words; do
+        grep -q -x -e "  $words\( .*\)\?" help.all || echo "$words"
+    done
+    awk -F'|' '/^\|[-:|]*$/ { for (i = 2; i < NF; i++) head[i] = last[i] }
+        { split($0, last) }
+        /^\|/ { for (i = 2; i < NF; i++) if ($i ~ /` \(default\)/) print head[i] " " $i }' "$@" | tr -d '`' | tr -s ' ' |
+        while read -r option word rest; do
+            case $option in
+            --*) tr '\n' ' ' <help.all | tr -s ' ' | grep -q -e " $option [^()]*([^()]*default: $word" || echo "$option $word" ;;
+            *) grep -q -x "[^ ]* $option $word" options.all || echo "$option $word" ;;
+            esac
+        done
+}
+check "names: $(unknown $explained)" test -z "$(unknown $explained)"
+check "words and defaults: $(wrong $explained)" test -z "$(wrong $explained)"
+sed 's/^| `--pinning none/| `--pining none/; s/options.files.memmap_mode/options.files.memmap_modus/; s/`continue` (default)/`renew` (default)/' \
+    "$root/docs/strategies.md" >other.md
+sed 's/`accumulator_type`/`accumulators_type`/' "$root/docs/migrating.md" >migrating.md
+check "others are told" test "$(unknown other.md migrating.md | tr '\n' ' ')" = '--pining options.files.memmap_modus accumulators_type '
+sed 's/`continue` (default)/`renew` (default)/; s/`--pinning none\\|compact/`--pinning none\\|compakt/' "$root/docs/strategies.md" >other.md
+check "other words and defaults too: $(wrong other.md)" test "$(wrong other.md | wc -l)" -eq 2
+end_case
+
+begin_case manual
+"$root/tools/make_man.sh" "$program" >brigade.1
+check "it begins as a manual page" grep -q '^\.TH BRIGADE 1' brigade.1
+for words in 'BRIGADE MNIST' 'BRIGADE GPT PRETRAIN' 'BRIGADE OPTIONS' 'EXIT STATUS'; do
+    check "it has $words" grep -q "$words" brigade.1
+done
+check "every flag is in it" test "$("$program" mnist --help | grep -c '^  --')" -le \
+    "$(sed -n '/BRIGADE MNIST/,/BRIGADE GPT PRETRAIN/p' brigade.1 | grep -c '^\\fB\\-\\-')"
+check "no line of help is lost" grep -q '^times through the training images' brigade.1
+if command -v man >/dev/null && man --version >/dev/null 2>&1; then
+    check "man formats it: $(man --warnings -l brigade.1 2>&1 >/dev/null | head -n 3)" test -z "$(man --warnings -l brigade.1 2>&1 >/dev/null)"
+fi
+end_case
+finish

@@ -1,0 +1,63 @@
+#!/bin/sh
+# `brigade plan` and what the compiler shows of its passes.
+. "$(dirname "$0")/support.sh"
+cd "$folder" || exit 1
+
+begin_case models
+for model in mnist gpt; do
+    "$program" plan $model >$model.out 2>$model.err
+    check "$model: ends with 0: $(cat $model.err)" test $? -eq 0
+    for part in Stages Memory Timetable; do
+        check "$model: $part" grep -q -x "$part" $model.out
+    done
+    check "$model: --help" sh -c '"$1" plan $2 --help 2>/dev/null | sed -n 1p | grep -q "^Usage: brigade plan $2 \[OPTION\]"' sh "$program" $model
+    check "--help names $model" sh -c '"$1" plan --help | grep -q "^  $2 .*as .brigade $2"' sh "$program" $model
+done
+"$program" plan gpt --strategy pipelined --layers 2 --device-memory 1M >pipelined.out 2>&1
+check "gpt: options and fields are those of the program" grep -q '^4 stages on 4 devices, 8 replicas; ' pipelined.out
+"$program" gpt pretrain --strategy pipelined --layers 2 --device-memory 1M --compile-only --quiet >compiled.out 2>&1
+check "the same plan as --compile-only" test "$(sed -n '/^Memory$/,/^$/p' pipelined.out)" = "$(sed -n '/^Memory$/,/^$/p' compiled.out)"
+check "memory by phase for phases" test "$(grep -c '^F stage' gpt.out)" -gt 1
+"$program" plan --save gpt mnist >word.out 2>&1
+check "a value that is a model's name is no model" test "$(sed -n '/^Stages/,$p' word.out)" = "$(sed -n '/^Stages/,$p' mnist.out)"
+error 2 'model.layers is 0' plan gpt --layers 0
+error 2 'which model? brigade plan MODEL: mnist, gpt' plan
+error 2 'unknown model `gtp`; there are mnist, gpt' plan gtp
+error 2 'unknown option --epochs' plan gpt --epochs 2
+error 2 "--log-level: \`--quiet\`" plan gpt --log-level debug
+
+begin_case dump-after
+"$program" plan mnist --dump-after list >list.out
+check "the passes by name, with a sentence each" test "$(grep -c -E '^[a-z]+ +[a-z].* .*[^.]$' list.out)" -eq "$(wc -l <list.out)"
+check "from the first to the last" test "$(cut -d' ' -f1 list.out | sed -n '1p;$p' | tr '\n' ' ')" = "anchors budget "
+"$program" plan mnist --dump-after fuse >fuse.out
+check "the graph after a pass, then the plan" sh -c 'sed -n 1p "$1" | grep -q "^After pass .fuse.:$" && grep -q conv2d_pool "$1" &&
+    grep -q "^Timetable" "$1"' sh fuse.out
+check "and after no other" test "$(grep -c '^After pass' fuse.out)" -eq 1
+"$program" gpt pretrain --config tiny --compile-only --dump-after programs >gpt.out
+check "of the other model too" grep -q '^After pass `programs`:$' gpt.out
+error 1 'dump_after is `fuze`; it must be a pass (anchors, copies, loop, prune, fuse' plan mnist --dump-after fuze
+
+# row TABLE RANKS: that row of the table of ranks, its last figure
+row() {
+    sed -n "/^$1/,/^\$/p" ranks.out | sed -n "s/^$2  .* \([0-9.]* [kMGT]*B\)\$/\1/p"
+}
+
+begin_case ranks
+"$program" plan mnist --batch-size 4 >ranks.out
+check "one process has no ranks" sh -c '! grep -q "^Ranks" ranks.out'
+"$program" plan mnist --batch-size 4 --replicas 2 --ranks 3 >ranks.out
+check "their devices: $(cat ranks.out)" grep -q -x 'rank 1: replica 0 device 3, replica 1 devices 0-1' ranks.out
+check "their memory" test -n "$(row 'memory of rank' 2)"
+check "what they send" test -n "$(row 'sent in a step' 2)"
+"$program" plan mnist --batch-size 4 --replicas 2 --ranks 3 --layout 0,0,0,2,1,1,1,2 >ranks.out
+check "a layout: $(cat ranks.out)" grep -q -x 'rank 2: replica 0 device 3, replica 1 device 3' ranks.out
+check "ranks that are equal share a row" test -n "$(row 'sent in a step' '0-1')"
+"$program" gpt pretrain --config tiny --compile-only --ranks 2 >ranks.out
+check "of the other model too: $(cat ranks.out)" test -n "$(row 'memory of rank' '0-1')"
+error 1 'entry 3 is no rank of 0 to 1' plan mnist --ranks 2 --layout 0,0,1,5
+if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
+    "$program" gpt pretrain --config gpt3_175B_pod256 --compile-only --ranks 256 >ranks.out
+    check "256 of the largest: $(cat ranks.out)" test "$(row 'memory of rank' '0-255') $(row 'sent in' '0-255')" = "29.8 GB 924 GB"
+fi
+finish

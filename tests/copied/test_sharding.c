@@ -1,0 +1,8 @@
+/* test_sharding.c: parity/test_sharding.c over copied messages and devices that the host does not see: the same bits.
+ */
+#define main whole_suite
+int whole_suite(void);
+#include "../parity/test_sharding.c"
+#undef main
+
+#include "copied/long_suite.h"

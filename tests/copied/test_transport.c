@@ -1,0 +1,8 @@
+/* test_transport.c: transport/test_threads.c over copies: the rules that the runtime relies on hold for both. */
+#include "copied/copying_transport.h"
+#include "copied/protected_device.h"
+
+#define TEST_COPIED
+#define TEST_TRANSPORT test_transport_copying
+#define TEST_DEVICE    test_device_protected
+#include "../transport/test_threads.c"

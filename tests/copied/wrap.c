@@ -1,0 +1,36 @@
+/*
+ * wrap.c: whoever makes an engine in these tests gets protected devices that reach each other by copies, on one worker
+ * and without I/O threads; or open ones on several workers. The linker puts it in the place of bgi_engine_create.
+ */
+#include "copied/wrap.h"
+
+#include "copied/copying_transport.h"
+#include "copied/protected_device.h"
+#include "runtime/engine.h"
+
+static uint32_t worker_count = 1;
+static int32_t io_thread_count = 0;
+
+void test_copied_workers(uint32_t workers, int32_t io_threads)
+{
+    worker_count = workers;
+    io_thread_count = io_threads;
+}
+
+bg_status __real_bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out,
+                                   bg_error *error);
+bg_status __wrap_bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out,
+                                   bg_error *error);
+
+bg_status __wrap_bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out,
+                                   bg_error *error)
+{
+    bgi_engine_options other = *options;
+    bg_plan *own = (bg_plan *)(uintptr_t)plan; /* made by the test */
+
+    other.device_type = worker_count == 1 ? &test_device_protected : &bgi_device_cpu;
+    other.transport_type = &test_transport_copying;
+    own->options.execution.cores = worker_count;
+    own->options.execution.io_threads = io_thread_count;
+    return __real_bgi_engine_create(plan, &other, out, error);
+}

@@ -1,0 +1,95 @@
+/*
+ * test_recurrent.c: recurrences and their gradients against the reference: any number of steps and samples, widths
+ * around vectors and panels, both orders of time and samples, both directions.
+ */
+#include "kernels/kernel_case.h"
+#include "kernels/recurrent/attributes.h"
+
+static kernel_case begin_case(bgi_kernel_id id, const bgi_recurrent_attributes *attributes, bg_dtype dtype,
+                              int64_t width, int64_t steps)
+{
+    return (kernel_case){.id = id,
+                         .attributes = attributes,
+                         .relative = dtype == BG_FLOAT32 ? 1e-4 : 1.0 / 32,
+                         .absolute = dtype == BG_FLOAT32 ? (double)steps * sum_tolerance((double)width) : 3e-2};
+}
+
+/* Copies of a case's operand, input or result. */
+static void take(kernel_case *to, const kernel_case *from, void **results, uint32_t operand, random_state *random)
+{
+    const bg_type type = from->types[operand];
+
+    memcpy(case_input(to, type, random, 0, 1), results[operand], bg_type_size_bytes(&type));
+}
+
+/* Forward, and backward from the reference's own results. */
+static void check(bool is_lstm, int64_t steps, int64_t samples, int64_t width, int round, bg_dtype dtype,
+                  random_state *random)
+{
+    const int64_t gates = is_lstm ? 4 : 3, first = round % 2 ? samples : steps, second = round % 2 ? steps : samples;
+    const bgi_recurrent_attributes attributes = {.batch_first = round % 2, .reverse = round / 2 % 2};
+    const bg_type x = bg_tensor3(dtype, first, second, gates * width), y = bg_tensor3(dtype, first, second, width);
+    const bg_type kept = bg_tensor3(dtype, first, second, 4 * width), state = bg_matrix(dtype, samples, width);
+    const double range = 1.0 / sqrt((double)width);
+    kernel_case c = begin_case(is_lstm ? BGI_KERNEL_LSTM : BGI_KERNEL_GRU, &attributes, dtype, width, steps);
+    kernel_case back =
+        begin_case(is_lstm ? BGI_KERNEL_LSTM_BACKWARD : BGI_KERNEL_GRU_BACKWARD, &attributes, dtype, width, steps);
+    void *results[CASE_OPERANDS];
+
+    case_input(&c, x, random, -1, 1);
+    case_input(&c, bg_matrix(dtype, gates * width, width), random, -range, range);
+    case_input(&c, state, random, -1, 1);
+    if (is_lstm)
+        case_input(&c, state, random, -1, 1);
+    if (round % 3)
+        case_input(&c, bg_vector(dtype, gates * width), random, -range, range);
+    case_output(&c, y);
+    case_output(&c, kept);
+    if (is_lstm)
+        case_output(&c, y);
+    assert_int_equal(case_check(&c, 0), (int)bgi_cpu_isa() + 1);
+
+    assert_true(case_run(&c, REFERENCE, 0, results));
+    for (uint32_t i = 1; i < (is_lstm ? 4u : 3u); i++)
+        take(&back, &c, results, i, random);
+    for (uint32_t i = 0; i < c.output_count; i++)
+        take(&back, &c, results, c.input_count + i, random);
+    case_input(&back, y, random, -1, 1);
+    if (is_lstm && round % 5)
+        case_input(&back, y, random, -1, 1);
+    case_output(&back, x);
+    case_output(&back, is_lstm ? state : x);
+    case_output(&back, state);
+    assert_int_equal(case_check(&back, 0), (int)bgi_cpu_isa() + 1);
+    free_results(&c, results);
+    case_clear(&c);
+    case_clear(&back);
+}
+
+static void test_drawn(void **state)
+{
+    random_state random = {1};
+
+    (void)state;
+    for (int i = 0; i < 80; i++)
+        check(i % 2, draw_between(&random, 1, 6), draw_between(&random, 1, 20), draw_between(&random, 1, 40), i / 2,
+              draw_float(&random), &random);
+}
+
+/* More samples than fit a part, and more than parts; several panels; many steps. */
+static void test_shapes(void **state)
+{
+    static const int64_t shapes[][3] = {{2, 33, 17}, {2, 70, 5}, {1, 1100, 3}, {3, 9, 64}, {60, 2, 8}};
+    random_state random = {2};
+
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        check(i % 2, shapes[i / 2][0], shapes[i / 2][1], shapes[i / 2][2], i, BG_FLOAT32, &random);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_shapes)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,108 @@
+/*
+ * test_table.c: what the rows of the kernels table say of kernels, against the kernels and against the ops.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "kernels/cpu/variant.h"
+#include "ops/ops.h"
+
+static void test_names(void **state)
+{
+    (void)state;
+    for (int a = 0; a < BGI_KERNEL_COUNT; a++) {
+        assert_true(strlen(bgi_kernel_name((bgi_kernel_id)a)) > 0);
+        for (int b = 0; b < a; b++)
+            assert_string_not_equal(bgi_kernel_name((bgi_kernel_id)a), bgi_kernel_name((bgi_kernel_id)b));
+    }
+    assert_string_equal(bgi_kernel_name(BGI_KERNEL_SOFTMAX_BACKWARD), "softmax_backward");
+    assert_string_equal(bgi_kernel_name(BGI_KERNEL_COUNT), "unknown");
+}
+
+/* A fast body is named after its kernel and is the same kernel for every instruction set. */
+static void test_variants(void **state)
+{
+    const bgi_cpu_variant *variants[] = {
+        &bgi_cpu_portable,
+#if defined(__x86_64__)
+        &bgi_cpu_avx2,
+        &bgi_cpu_avx512,
+#endif
+    };
+    int fast = 0;
+
+    (void)state;
+    for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++)
+        for (int id = 0; id < BGI_KERNEL_COUNT; id++) {
+            const bgi_cpu_routine *routine = &variants[v]->routines[id], *portable = &bgi_cpu_portable.routines[id];
+            const char *name = bgi_kernel_name((bgi_kernel_id)id);
+
+            assert_true((routine->shape != NULL) == (routine->run != NULL));
+            assert_ptr_equal(routine->shape, portable->shape);
+            assert_true((routine->prepare != NULL) == (portable->prepare != NULL));
+            assert_true((routine->combine != NULL) == (portable->combine != NULL));
+            assert_true((routine->finish != NULL) == (portable->finish != NULL));
+            if (routine->run == NULL)
+                continue;
+            assert_int_equal(strncmp(routine->name, name, strlen(name)), 0);
+            assert_int_equal(routine->name[strlen(name)], '.');
+            fast++;
+        }
+    assert_true(fast > 0);
+}
+
+/* Without the attributes that its row says it reads, no kernel is given out. */
+static void test_attributes_are_needed(void **state)
+{
+    const bg_type x = bg_matrix(BG_FLOAT32, 4, 8), types[] = {x, x};
+    const bgi_kernel_request request = {.id = BGI_KERNEL_SOFTMAX, .types = types, .input_count = 1, .output_count = 1};
+    const bg_kernel_policy policies[] = {BG_KERNELS_FAST, BG_KERNELS_REFERENCE};
+
+    (void)state;
+    for (size_t p = 0; p < 2; p++) {
+        bg_error error = {0};
+        bg_kernel kernel = {0};
+
+        assert_int_equal(bgi_kernel_select(&request, policies[p], &kernel, &error), BG_ERROR_INTERNAL);
+        assert_non_null(strstr(error.message, "`softmax` reads 4 bytes of attributes"));
+        assert_null(kernel.run);
+    }
+}
+
+/* Ops give their kernels at least the attributes that these read. (kernel_case.h sees to it that these read no more.)
+ */
+static void test_ops_give_what_kernels_read(void **state)
+{
+#define ADDRESS(name) &bgi_op_##name,
+    static const bg_op_type *const ops[] = {BGI_OP_TYPES(ADDRESS) NULL};
+#undef ADDRESS
+    int compared = 0;
+
+    (void)state;
+    for (size_t o = 0; ops[o] != NULL; o++)
+        for (int id = 0; id < BGI_KERNEL_COUNT; id++)
+            if (strcmp(ops[o]->name, bgi_kernel_name((bgi_kernel_id)id)) == 0) {
+                if (ops[o]->attributes_bytes < bgi_kernel_attributes_bytes((bgi_kernel_id)id))
+                    fail_msg("op `%s` has %zu bytes of attributes, its kernel reads %zu", ops[o]->name,
+                             ops[o]->attributes_bytes, bgi_kernel_attributes_bytes((bgi_kernel_id)id));
+                compared++;
+            }
+    assert_true(compared > 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_attributes_are_needed),
+        cmocka_unit_test(test_ops_give_what_kernels_read),
+    };
+
+    return cmocka_run_group_tests_name("kernels/table", tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/*
+ * test_recurrent.c: LSTM and GRU layers against PyTorch's modules, results, last states and all gradients; what is
+ * refused.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/nn.h>
+
+#include "graph/graph.h"
+#include "support/build_case.h"
+#include "support/interpret.h"
+#include "support/oracle.h"
+
+typedef struct recurrent_case {
+    const char *name;
+    bool is_lstm, given;
+    int64_t layers;
+    bool bidirectional, batch_first, bias;
+} recurrent_case;
+
+enum { MOST = 24 };
+
+/* What has a gradient: x, first states, parameters; its name in the oracle. */
+typedef struct rig {
+    bg_graph *graph;
+    bg_value operands[MOST], results[3], seeds[3];
+    char names[MOST][48];
+    uint32_t count;
+} rig;
+
+static bg_value add_operand(rig *r, const bgi_test_oracle *oracle, const char *case_name, const char *name,
+                            bg_dtype dtype)
+{
+    const bg_type type = bgi_test_tensor_type(bgi_test_oracle_find(oracle, case_name, name), dtype);
+
+    snprintf(r->names[r->count], sizeof r->names[0], "%s", name);
+    return r->operands[r->count++] = bg_graph_variable(r->graph, name, &type, BG_ROLE_PARAMETER, NULL);
+}
+
+/* The layer's parameters have the module's names. */
+static void find_parameters(rig *r, const recurrent_case *test)
+{
+    static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+
+    for (int64_t layer = 0; layer < test->layers; layer++)
+        for (int reverse = 0; reverse < (test->bidirectional ? 2 : 1); reverse++)
+            for (int k = 0; k < (test->bias ? 4 : 2); k++) {
+                char name[64];
+
+                snprintf(r->names[r->count], sizeof r->names[0], "%s_l%d%s", kinds[k], (int)layer,
+                         reverse ? "_reverse" : "");
+                snprintf(name, sizeof name, "rnn.%s", r->names[r->count]);
+                r->operands[r->count] = bg_graph_find_variable(r->graph, name);
+                assert_false(bg_value_is_null(r->operands[r->count]));
+                r->count++;
+            }
+}
+
+static void build(rig *r, const bgi_test_oracle *oracle, const recurrent_case *test, bg_dtype dtype)
+{
+    static const char *const seeds[] = {"dy", "dh", "dc"};
+    bg_recurrent_options options = bg_recurrent_defaults();
+    bg_value x, h0 = {0}, c0 = {0};
+    bg_error error = {0};
+    int64_t width;
+
+    *r = (rig){0};
+    assert_int_equal(bg_graph_create(&r->graph, NULL), BG_OK);
+    x = add_operand(r, oracle, test->name, "x", dtype);
+    if (test->given)
+        h0 = add_operand(r, oracle, test->name, "h0", dtype);
+    if (test->given && test->is_lstm)
+        c0 = add_operand(r, oracle, test->name, "c0", dtype);
+    width = bgi_test_oracle_find(oracle, test->name, "h")->dims[2];
+    options.layers = test->layers;
+    options.bidirectional = test->bidirectional;
+    options.batch_first = test->batch_first;
+    options.bias = test->bias;
+    r->results[0] = test->is_lstm
+                        ? bg_lstm_layer(r->graph, "rnn", x, width, &options, h0, c0, &r->results[1], &r->results[2])
+                        : bg_gru_layer(r->graph, "rnn", x, width, &options, h0, &r->results[1]);
+    if (bg_graph_check(r->graph, &error) != BG_OK)
+        fail_msg("%s: %s", test->name, error.message);
+    find_parameters(r, test);
+    for (int i = 0; i < (test->is_lstm ? 3 : 2); i++) {
+        const bg_type type = bg_graph_type(r->graph, r->results[i]);
+        r->seeds[i] = bg_graph_variable(r->graph, seeds[i], &type, BG_ROLE_BUFFER, NULL);
+    }
+}
+
+static void compare(const bgi_test_interpreter *interpreter, const bgi_test_oracle *oracle, const char *case_name,
+                    const char *name, bg_value value, double tolerance)
+{
+    const bgi_test_tensor *wanted = bgi_test_oracle_find(oracle, case_name, name);
+    const bg_type type = bg_graph_type(interpreter->graph, value),
+                  wanted_type = bgi_test_tensor_type(wanted, type.dtype);
+    double *found = calloc((size_t)wanted->count, sizeof *found);
+
+    assert_non_null(found);
+    if (!bg_type_equal(&type, &wanted_type))
+        fail_msg("%s %s has another shape", case_name, name);
+    bgi_test_get(interpreter, value, found);
+    bgi_test_compare(wanted, found, tolerance, tolerance);
+    free(found);
+}
+
+/* The sum of all results times their seeds: one scalar to differentiate. */
+static bg_value add_loss(rig *r, int results)
+{
+    bg_value sum = {0};
+
+    for (int i = 0; i < results; i++) {
+        const bg_value part =
+            bg_reduce(r->graph, NULL, BG_REDUCE_SUM, bg_multiply(r->graph, r->results[i], r->seeds[i]), NULL, 0, false);
+        sum = i == 0 ? part : bg_add(r->graph, sum, part);
+    }
+    return sum;
+}
+
+static void check_case(const bgi_test_oracle *oracle, const recurrent_case *test, bg_dtype dtype, double tolerance)
+{
+    static const char *const names[] = {"y", "h", "c", "dy", "dh", "dc"};
+    const int results = test->is_lstm ? 3 : 2;
+    const bg_type scalar = bg_scalar(dtype);
+    bg_value gradients[MOST], one, loss;
+    bgi_test_interpreter interpreter;
+    double unit = 1.0;
+    rig r;
+
+    build(&r, oracle, test, dtype);
+    loss = add_loss(&r, results);
+    one = bg_graph_variable(r.graph, "one", &scalar, BG_ROLE_BUFFER, NULL);
+    bgi_test_derive(r.graph, loss, one, r.operands, r.count, gradients);
+    bgi_test_interpreter_init(&interpreter, r.graph);
+    bgi_test_set(&interpreter, one, &unit);
+    for (uint32_t i = 0; i < r.count; i++)
+        bgi_test_set(&interpreter, r.operands[i], bgi_test_oracle_find(oracle, test->name, r.names[i])->values);
+    for (int i = 0; i < results; i++)
+        bgi_test_set(&interpreter, r.seeds[i], bgi_test_oracle_find(oracle, test->name, names[3 + i])->values);
+    bgi_test_interpret(&interpreter);
+    for (int i = 0; i < results; i++)
+        compare(&interpreter, oracle, test->name, names[i], r.results[i], tolerance);
+    for (uint32_t i = 0; i < r.count; i++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "d%s", r.names[i]);
+        compare(&interpreter, oracle, test->name, name, gradients[i], tolerance);
+    }
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(r.graph);
+}
+
+static void test_pytorch_has_the_same_numbers(void **state)
+{
+    for (int is_gru = 0; is_gru < 2; is_gru++) {
+        const char *const names[2][5] = {{"lstm_plain", "lstm_zeros", "lstm_one_step", "lstm_deep", "lstm_batch"},
+                                         {"gru_plain", "gru_zeros", "gru_one_step", "gru_deep", "gru_batch"}};
+        const recurrent_case cases[] = {
+            {names[is_gru][0], !is_gru, true, 1, false, false, true},
+            {names[is_gru][1], !is_gru, false, 1, false, false, false},
+            {names[is_gru][2], !is_gru, true, 1, false, true, true},
+            {names[is_gru][3], !is_gru, true, 2, true, false, true},
+            {names[is_gru][4], !is_gru, true, 2, true, true, true},
+        };
+
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            check_case(*state, &cases[i], BG_FLOAT32, 1e-5);
+            if (cases[i].given) /* parameters are float32, and cast */
+                check_case(*state, &cases[i], BG_FLOAT64, 3e-7);
+        }
+    }
+}
+
+typedef struct wrong_case {
+    bool is_lstm;
+    int64_t width;
+    bg_recurrent_options options;
+    bool has_state;
+} wrong_case;
+
+static bg_value build_wrong(bg_graph *graph, const bg_value *inputs, const void *argument)
+{
+    const wrong_case *test = argument;
+    const bg_value state = test->has_state ? inputs[1] : (bg_value){0};
+
+    return test->is_lstm ? bg_lstm_layer(graph, "rnn", inputs[0], test->width, &test->options, state, state, NULL, NULL)
+                         : bg_gru_layer(graph, "rnn", inputs[0], test->width, &test->options, state, NULL);
+}
+
+static void test_what_is_wrong_is_said(void **state)
+{
+    const bg_type x = bg_tensor3(BG_FLOAT32, 4, 2, 3), flat = bg_matrix(BG_FLOAT32, 4, 3);
+    const bg_type h0 = bg_tensor3(BG_FLOAT32, 1, 4, 5);
+    wrong_case test = {.width = 5, .options = bg_recurrent_defaults()};
+
+    (void)state;
+    bgi_test_build_fails(build_wrong, &test, &flat, 1, BG_ERROR_SHAPE,
+                         "GRU layer `rnn`: the input is float32[4,3]; it must be float [T, N, in]");
+    test.is_lstm = true;
+    test.has_state = true;
+    bgi_test_build_fails(build_wrong, &test, (bg_type[]){x, h0}, 2, BG_ERROR_SHAPE,
+                         "LSTM layer `rnn`: the first state is float32[1,4,5]; it must be float32[1,2,5]");
+    test.has_state = false;
+    test.width = 0;
+    bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "1 layers of width 0");
+    test.width = 5;
+    test.options.layers = 31;
+    test.options.bidirectional = true;
+    bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "31 layers of width 5");
+}
+
+static int open_oracle(void **state)
+{
+    *state = bgi_test_oracle_open("tests/oracle/recurrent.txt");
+    return 0;
+}
+
+static int close_oracle(void **state)
+{
+    bgi_test_oracle_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pytorch_has_the_same_numbers),
+        cmocka_unit_test(test_what_is_wrong_is_said),
+    };
+
+    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
+}

@@ -1,0 +1,232 @@
+/*
+ * test_build.c: what a graph is told about: sizes, fixed values, blocks, which weights train, what is refused and how
+ * it is said. Numbers are those of test_training.c and test_testdata.c.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/onnx.h>
+
+#include "onnx/model.h"
+
+static bg_error error;
+
+static bg_onnx *parse(const test_model_file *file)
+{
+    bg_onnx *onnx = NULL;
+    size_t size;
+    uint8_t *bytes = test_model_file_pack(file, &size);
+
+    if (bgi_onnx_parse("m.onnx", NULL, bytes, size, &onnx, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    free(bytes);
+    return onnx;
+}
+
+static bg_status build(bg_onnx *onnx, const bg_onnx_options *options)
+{
+    bg_graph *graph;
+    bg_status status;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    status = bg_onnx_build(onnx, options, graph, &error);
+    if (status == BG_OK)
+        assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+static void refuses(bg_onnx *onnx, const bg_onnx_options *options, bg_status status, const char *expected)
+{
+    assert_int_equal(build(onnx, options), status);
+    if (strstr(error.message, expected) == NULL)
+        fail_msg("the message is `%s`: expected `%s`", error.message, expected);
+}
+
+static void sizes_are_bound(void **state)
+{
+    bg_onnx_options options = bg_onnx_defaults();
+    bg_onnx_size size = {"batch", 5};
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_model_file_init(&file);
+    onnx = parse(&file);
+    refuses(onnx, NULL, BG_ERROR_INVALID, "dimensions without a size: `batch` (dimension 0 of input `x`)");
+    options.batch_size = 7;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->outputs[0].type.dims[0], 7);
+    assert_int_equal(bg_onnx_contents_of(onnx)->outputs[0].type.dims[1], 3);
+    options.batch_size = 0;
+    options.sizes = &size;
+    options.size_count = 1;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->inputs[0].type.dims[0], 5);
+    size = (bg_onnx_size){"x:0", 6};
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->inputs[0].type.dims[0], 6);
+    size = (bg_onnx_size){"x:1", 6};
+    refuses(onnx, &options, BG_ERROR_INVALID, "the file fixes it to 4");
+    size = (bg_onnx_size){"bach", 6};
+    refuses(onnx, &options, BG_ERROR_INVALID, "`bach` is no symbolic dimension");
+    size = (bg_onnx_size){"x:2", 6};
+    refuses(onnx, &options, BG_ERROR_INVALID, "`x:2` is no symbolic dimension");
+    size = (bg_onnx_size){"batch", 0};
+    refuses(onnx, &options, BG_ERROR_INVALID, "`batch` is 0: it must be at least 1");
+    options.size_count = 0;
+    options.batch_size = -1;
+    refuses(onnx, &options, BG_ERROR_INVALID, "options.batch_size is -1");
+    bg_onnx_destroy(onnx);
+    file.dims[0].dim_param = NULL;
+    file.dims[0].has_dim_value = 1;
+    file.dims[0].dim_value = 2;
+    onnx = parse(&file);
+    options.batch_size = 3;
+    refuses(onnx, &options, BG_ERROR_INVALID, "the first dimension of input `x` is 2 in the file");
+    options.batch_size = 2;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    bg_onnx_destroy(onnx);
+}
+
+static void fixed_values_are_folded(void **state)
+{
+    const float x[8] = {1, 2, 3, 4, -1, -2, -3, -4};
+    bg_onnx_fixed fixed = {.input = "x", .type = bg_matrix(BG_FLOAT32, 2, 4), .data = x};
+    bg_onnx_options options = bg_onnx_defaults();
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_model_file_init(&file);
+    onnx = parse(&file);
+    options.values = &fixed;
+    options.value_count = 1;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->inputs[0].value.id, 0);
+    assert_int_equal(bg_onnx_contents_of(onnx)->outputs[0].type.dims[0], 2);
+    fixed.input = "z";
+    refuses(onnx, &options, BG_ERROR_INVALID, "the file has no input `z`");
+    fixed.input = "x";
+    fixed.type = bg_vector(BG_FLOAT32, 8);
+    refuses(onnx, &options, BG_ERROR_SHAPE, "`x` is given as float32 with 1 dimensions: it is float32 with 2");
+    bg_onnx_destroy(onnx);
+}
+
+static void weights_train_as_options_say(void **state)
+{
+    const char *all = "*", *w = "?", *other = "v*";
+    bg_onnx_options options = bg_onnx_defaults();
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_model_file_init(&file);
+    onnx = parse(&file);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
+    options.batch_size = 2;
+    options.freeze = &all;
+    options.freeze_count = 1;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_FROZEN);
+    options.train = &w;
+    options.train_count = 1;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
+    options.train = &other;
+    refuses(onnx, &options, BG_ERROR_INVALID, "train: the pattern \"v*\" matches no float initializer");
+    bg_onnx_destroy(onnx);
+}
+
+static void refusals_are_told_at_once(void **state)
+{
+    static char loop[] = "Loop", domain[] = "com.example";
+    bg_onnx_options options = bg_onnx_defaults();
+    const bg_onnx_contents *contents;
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    options.batch_size = 2;
+    test_model_file_init(&file);
+    file.nodes[0].domain = domain;
+    file.nodes[1].op_type = loop;
+    onnx = parse(&file);
+    refuses(onnx, &options, BG_ERROR_UNSUPPORTED,
+            "2 nodes cannot be expressed: node `/layer/0/Gemm` (Gemm): its domain is \"com.example\": only ops of ONNX "
+            "itself are known; node `Loop:c` (Loop): the op is not known");
+    contents = bg_onnx_contents_of(onnx);
+    assert_int_equal(contents->problem_count, 2);
+    assert_int_equal(contents->problems[1].node, 1);
+    assert_string_equal(contents->problems[1].op, "Loop");
+    bg_onnx_destroy(onnx);
+    test_model_file_init(&file);
+    file.dims[1].dim_value = 5;
+    onnx = parse(&file);
+    assert_int_equal(build(onnx, &options), BG_ERROR_SHAPE);
+    assert_non_null(strstr(error.message, "/layer/0/Gemm"));
+    bg_onnx_destroy(onnx);
+}
+
+static void blocks_are_scopes(void **state)
+{
+    static char inner[] = "/layer/0/act/Relu";
+    bg_onnx_options options = bg_onnx_defaults();
+    const bg_onnx_contents *contents;
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_model_file_init(&file);
+    file.nodes[1].name = inner;
+    onnx = parse(&file);
+    contents = bg_onnx_contents_of(onnx);
+    options.batch_size = 2;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_string_equal(contents->nodes[0].block, "layer/0");
+    assert_string_equal(contents->nodes[1].block, "layer/0/act");
+    assert_int_equal(contents->nodes[0].ops, 1);
+    assert_true(contents->nodes[0].flops == 2.0 * 2 * 3 * 4);
+    options.block_depth = 1;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_string_equal(contents->nodes[0].block, "layer");
+    assert_string_equal(contents->nodes[1].block, "layer");
+    bg_onnx_destroy(onnx);
+}
+
+static void weights_need_a_build(void **state)
+{
+    test_model_file file;
+    bg_weights *weights;
+    bg_onnx *onnx;
+
+    (void)state;
+    test_model_file_init(&file);
+    onnx = parse(&file);
+    assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
+    assert_int_equal(bg_onnx_set_weights(onnx, weights, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_onnx_save_weights(onnx, weights, "/tmp/never.onnx", &error), BG_ERROR_INVALID);
+    bg_weights_destroy(weights);
+    bg_onnx_destroy(onnx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_bound),
+        cmocka_unit_test(fixed_values_are_folded),
+        cmocka_unit_test(weights_train_as_options_say),
+        cmocka_unit_test(refusals_are_told_at_once),
+        cmocka_unit_test(blocks_are_scopes),
+        cmocka_unit_test(weights_need_a_build),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

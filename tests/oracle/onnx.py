@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+"""Makes the models of onnx/ and onnx.txt: small networks that PyTorch exports, and what they become when it trains them.
+
+    python3 tests/oracle/onnx.py tests/oracle/onnx > tests/oracle/onnx.txt
+
+Every model is exported with symbolic first dimensions, and trained for UPDATES updates, on BATCHES micro-batches in turn,
+with SGD with momentum and with AdamW; labels are classes, or numbers for a model whose loss is the mean square. Cases are
+MODEL, MODEL/sgd and MODEL/adamw. A model is exported for training, with its dropouts off (their random numbers are
+nobody else's; AdamW's epsilon is large, since the gradients
+of biases before norms are rounding errors alone); names that end in _eval are the same model exported for evaluation before its first update.
+"""
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+UPDATES, BATCH, BATCHES = 50, 4, 10
+SAMPLES = BATCH * BATCHES
+folder = sys.argv[1]
+
+
+def emit(case, name, tensor):
+    dims = ",".join(str(d) for d in tensor.shape)
+    print(f"{case} {name} [{dims}] " + " ".join("%.9g" % v for v in tensor.detach().double().flatten().tolist()))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(6, 8)
+        self.fc2 = nn.Linear(8, 8)
+        self.fc3 = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.fc3(torch.tanh(self.fc2(F.gelu(self.fc1(x)))))
+
+
+class Convnet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(2, 4, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 6, 3, stride=2)
+        self.bn2 = nn.BatchNorm2d(6)
+        self.fc = nn.Linear(6 * 3 * 3, 3)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)))
+        x = F.max_pool2d(x, 2, stride=1, padding=1)[:, :, :3, :3]
+        return self.fc(x.flatten(1))
+
+
+class Residual(nn.Module):
+    class Block(nn.Module):
+        def __init__(self, channels, out, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+            self.bn1 = nn.BatchNorm2d(out)
+            self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+            self.bn2 = nn.BatchNorm2d(out)
+            self.down = None
+            if stride != 1 or channels != out:
+                self.down = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+        def forward(self, x):
+            y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+            return F.relu(y + (x if self.down is None else self.down(x)))
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 4, 3, padding=1)
+        self.layer1 = nn.Sequential(self.Block(4, 4, 1), self.Block(4, 6, 2))
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(self.pool(self.layer1(self.stem(x))), 1))
+
+
+class Depthwise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.expand = nn.Conv2d(2, 6, 1)
+        self.depth = nn.Conv2d(6, 6, 3, stride=2, padding=1, groups=6)
+        self.squeeze = nn.Conv2d(6, 2, 1)
+        self.excite = nn.Conv2d(2, 6, 1)
+        self.project = nn.Conv2d(6, 4, 1)
+        self.act = nn.Hardswish()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.act(self.depth(self.act(self.expand(x))))
+        s = F.adaptive_avg_pool2d(x, 1)
+        x = x * F.hardsigmoid(self.excite(F.relu6(self.squeeze(s))))
+        return self.fc(self.project(x).mean([2, 3]))
+
+
+class Unet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv2d(2, 4, 3, padding=1)
+        self.bottom = nn.Conv2d(4, 6, 3, padding=1)
+        self.up = nn.ConvTranspose2d(6, 4, 2, stride=2)
+        self.join = nn.Conv2d(8, 4, 3, padding=1)
+        self.head = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        a = F.relu(self.down(x))
+        b = F.relu(self.bottom(F.max_pool2d(a, 2)))
+        c = F.relu(self.join(torch.cat([a, self.up(b)], 1)))
+        d = F.interpolate(F.avg_pool2d(c, 2), scale_factor=2, mode="bilinear", align_corners=False)
+        e = F.interpolate(F.avg_pool2d(a, 2), scale_factor=2, mode="nearest")
+        return self.head(torch.cat([d + c, e], 1))
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, activation="gelu")
+        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.fc(self.encoder(self.embed(x)).mean(1))
+
+
+class Decoder(nn.Module):
+    """Causal self-attention by hand, as language models have it, with positions and a tied head."""
+
+    def __init__(self):
+        super().__init__()
+        self.wte = nn.Embedding(11, 8)
+        self.wpe = nn.Embedding(5, 8)
+        self.ln1 = nn.LayerNorm(8)
+        self.attn = nn.Linear(8, 24)
+        self.proj = nn.Linear(8, 8)
+        self.ln2 = nn.LayerNorm(8)
+        self.fc = nn.Linear(8, 16)
+        self.out = nn.Linear(16, 8)
+        self.lnf = nn.LayerNorm(8)
+
+    def forward(self, x):
+        n, s = x.shape
+        h = self.wte(x) + self.wpe(torch.arange(s))
+        q, k, v = self.attn(self.ln1(h)).split(8, 2)
+        q, k, v = (t.view(n, s, 2, 4).transpose(1, 2) for t in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / 4**0.5
+        scores = scores.masked_fill(torch.ones(s, s).triu(1).bool(), float("-inf"))
+        a = (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, s, 8)
+        h = h + self.proj(a)
+        h = h + self.out(F.gelu(self.fc(self.ln2(h))))
+        return (self.lnf(h) @ self.wte.weight.t()).transpose(1, 2)
+
+
+class Vit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(2, 8, 4, stride=4)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.positions = nn.Parameter(torch.randn(1, 5, 8))
+        self.block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)
+        self.norm = nn.LayerNorm(8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.positions
+        return self.head(self.norm(self.block(x))[:, 0])
+
+
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Sequential(nn.Linear(6, 4), nn.SiLU(), nn.Linear(4, 2))
+        self.decode = nn.Sequential(nn.Linear(2, 4), nn.LeakyReLU(0.1), nn.Linear(4, 6), nn.Sigmoid())
+
+    def forward(self, x):
+        return self.decode(self.encode(x))
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 5)
+        self.b = nn.Linear(3, 5)
+        self.gate = nn.Parameter(torch.tensor(0.5))
+        self.prelu = nn.PReLU(5)
+        self.fc = nn.Linear(10, 3)
+
+    def forward(self, x, y):
+        return self.fc(torch.cat([self.prelu(self.a(x)), F.elu(self.b(y)) * self.gate], 1))
+
+
+class Shared(nn.Module):
+    """One layer twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 8)
+        self.same = nn.Linear(8, 8)
+        self.norm = nn.GroupNorm(2, 8)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.same(F.relu(self.first(x)))
+        x = self.norm(self.same(F.softplus(x)).unsqueeze(2)).squeeze(2)
+        return self.last(x)
+
+
+class Sequences(nn.Module):
+    """Convolution and norm over one dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(2, 4, 3, padding=1, dilation=1)
+        self.norm = nn.BatchNorm1d(4)
+        self.fc = nn.Linear(4 * 4, 3)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.conv(x)))
+        return self.fc(F.max_pool1d(x, 2).flatten(1))
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(2, 5, batch_first=True)
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x):
+        y, _ = self.rnn(x.transpose(1, 2))
+        return self.fc(y[:, -1])
+
+
+class Gru(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(2, 4, num_layers=2, bidirectional=True, batch_first=True)
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        y, h = self.rnn(x.transpose(1, 2))
+        return self.fc(y.mean(1) + torch.cat([h[0], h[1]], 1))
+
+
+def draw(seed, *dims):
+    """Eighths, which are short in text."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-8, 9, (SAMPLES, *dims), generator=generator) / 8.0
+
+
+def choose(seed, count, *dims):
+    return torch.randint(0, count, (SAMPLES, *dims), generator=torch.Generator().manual_seed(seed))
+
+
+DATA = {
+    "images": draw(1, 2, 8, 8),
+    "rows6": draw(2, 6),
+    "rows3": draw(3, 3),
+    "signals": draw(4, 2, 8),
+    "tokens": choose(5, 11, 5),
+    "classes": choose(6, 3),
+    "places": choose(7, 2, 8, 8),
+    "next": choose(8, 11, 5),
+}
+# The model, its inputs, its labels (None: the input itself).
+MODELS = {
+    "mlp": (Mlp, ["rows6"], "classes"),
+    "convnet": (Convnet, ["images"], "classes"),
+    "residual": (Residual, ["images"], "classes"),
+    "depthwise": (Depthwise, ["images"], "classes"),
+    "unet": (Unet, ["images"], "places"),
+    "encoder": (Encoder, ["tokens"], "classes"),
+    "decoder": (Decoder, ["tokens"], "next"),
+    "vit": (Vit, ["images"], "classes"),
+    "autoencoder": (Autoencoder, ["rows6"], None),
+    "two_inputs": (TwoInputs, ["rows6", "rows3"], "classes"),
+    "shared": (Shared, ["rows6"], "classes"),
+    "sequences": (Sequences, ["signals"], "classes"),
+    "lstm": (Lstm, ["signals"], "classes"),
+    "gru": (Gru, ["signals"], "classes"),
+}
+OPSETS = {"mlp": 9, "convnet": 11, "decoder": 14, "vit": 17, "vit_eval": 17}  # others 13
+EXPORTED_FOR_EVALUATION = ["mlp", "encoder", "vit", "depthwise", "lstm"]
+
+
+def export(model, inputs, name, training):
+    names = "xy"[: len(inputs)]
+    axes = {n: {0: "batch"} for n in names}
+    axes["output"] = {0: "batch"}
+    model.train(training)
+    torch.onnx.export(model, tuple(t[:BATCH] for t in inputs), f"{folder}/{name}.onnx", opset_version=OPSETS.get(name, 13),
+                      training=torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL,
+                      do_constant_folding=not training, input_names=list(names), output_names=["output"],
+                      dynamic_axes=axes)
+
+
+def train(name, kind, start, inputs, labels, optimizer_of, suffix):
+    model = kind()
+    model.load_state_dict(start)
+    model.train()
+    optimizer = optimizer_of(model.parameters())
+    losses = []
+    for u in range(UPDATES):
+        part = slice(u % BATCHES * BATCH, (u % BATCHES + 1) * BATCH)
+        out = model(*(t[part] for t in inputs))
+        loss = F.mse_loss(out, inputs[0][part]) if labels is None else F.cross_entropy(out, labels[part])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    emit(f"{name}/{suffix}", "loss", torch.tensor(losses, dtype=torch.float64))
+    state = model.state_dict()
+    for key in state:
+        if not key.endswith("num_batches_tracked"):
+            emit(f"{name}/{suffix}", key, state[key])
+    model.eval()
+    with torch.no_grad():
+        emit(f"{name}/{suffix}", "evaluated", model(*(t[:BATCH] for t in inputs)))
+
+
+def main():
+    print(f"# made by tests/oracle/onnx.py with PyTorch {torch.__version__}.")
+    for name, tensor in DATA.items():
+        emit("data", name, tensor)
+    for name, (kind, names, label_name) in MODELS.items():
+        inputs = [DATA[n] for n in names]
+        labels = DATA[label_name] if label_name else None
+        torch.manual_seed(7)
+        model = kind()
+        with torch.no_grad():  # exports for evaluation join initializers that are equal
+            for p in model.parameters():
+                p.add_(torch.randn(p.shape) * 0.05)
+        export(model, inputs, name, True)
+        start = {k: v.clone() for k, v in model.state_dict().items()}  # tracing has updated running statistics
+        if name in EXPORTED_FOR_EVALUATION:
+            model = kind()
+            model.load_state_dict(start)
+            export(model, inputs, name + "_eval", False)
+        train(name, kind, start, inputs, labels, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), "sgd")
+        train(name, kind, start, inputs, labels, lambda p: torch.optim.AdamW(p, lr=0.003, eps=1e-4), "adamw")
+
+
+main()

@@ -1,0 +1,291 @@
+/*
+ * test_beside.c: which sums over replicas go on beside the program, up to where; and that a plan in which something
+ * touches them before is refused.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/ops.h>
+#include <brigade/plan.h>
+
+#include "plan/plan.h"
+
+enum { STAGES = 3, MICRO_BATCHES = 4, MATRIX = 16 * 16 * 4 };
+
+static bg_options make_options(void)
+{
+    bg_options options = bg_options_defaults();
+
+    options.execution.strategy = BG_STRATEGY_PHASED;
+    options.execution.gradient_accumulation = MICRO_BATCHES;
+    options.replicas.count = 2;
+    options.numerics.max_gradient_norm = 1.0;
+    return options;
+}
+
+/* x [4, 16] -> A, B, C: a linear each; C's mean is the loss, or the cross-entropy, whose mean is over the labels that
+ * count. */
+static bg_plan *make_plan_of(const bg_options *options, bool counts_labels)
+{
+    static const char *const blocks[] = {"A", "B", "C"}, *const names[] = {"wa", "wb", "wc"};
+    const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
+    const bg_type label_type = bg_vector(BG_INT32, 4);
+    const bg_optimizer optimizer = bg_adam(0.1);
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+    bg_value x;
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &x_type);
+    for (int i = 0; i < STAGES; i++) {
+        bg_block_start(graph, blocks[i], BG_DEVICE_NONE);
+        x = bg_linear(graph, NULL, x, bg_graph_parameter(graph, names[i], &w_type, NULL), (bg_value){0});
+    }
+    if (counts_labels)
+        x = bg_cross_entropy(graph, "loss", x, bg_graph_input(graph, "labels", &label_type), BG_LOSS_MEAN, -100);
+    else
+        x = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
+    if (bg_plan_create_training(graph, x, &optimizer, options, &plan, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    bg_graph_destroy(graph);
+    assert_int_equal(bgi_plan_check(plan, &error), BG_OK);
+    return plan;
+}
+
+static bg_plan *make_plan(const bg_options *options)
+{
+    return make_plan_of(options, false);
+}
+
+static bgi_instruction *instructions_of(const bg_plan *plan, uint32_t device)
+{
+    return (bgi_instruction *)(uintptr_t)plan->devices[device].instructions;
+}
+
+/* The first of the kind for the stage. */
+static uint32_t find(const bg_plan *plan, uint32_t device, bg_action_kind kind, uint32_t stage)
+{
+    uint32_t i = 0;
+
+    while (i < plan->devices[device].instruction_count && (plan->devices[device].instructions[i].action.kind != kind ||
+                                                           plan->devices[device].instructions[i].action.stage != stage))
+        i++;
+    assert_true(i < plan->devices[device].instruction_count);
+    return i;
+}
+
+static uint32_t count_beside(const bg_plan *plan)
+{
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            count += plan->devices[d].instructions[i].is_beside;
+    return count;
+}
+
+/* Each layer's sum goes on beside all backwards of the layer before it, to the next sum; that of the first layer beside
+ * the squares of the second one. Whatever is remote, while gradients stay on the device up to the update. */
+static void sums_go_on_beside_the_next_phase(void **state)
+{
+    (void)state;
+    for (int remote = 0; remote < 2; remote++) {
+        bg_options options = make_options();
+        const bgi_instruction *list;
+        bg_plan *plan;
+
+        for (int k = 0; k < BG_LOCATION_COUNT; k++)
+            options.memory.locations[k].place = remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        plan = make_plan(&options);
+        list = plan->devices[0].instructions;
+        assert_int_equal(count_beside(plan), STAGES);
+        for (uint32_t stage = STAGES; stage-- > 0;) {
+            const uint32_t sum = find(plan, 0, BG_ACTION_REDUCE, stage);
+            uint32_t backwards = 0, squares = 0, end = sum + 1;
+
+            assert_true(list[sum].is_beside);
+            for (; !list[end].needs_sum; end++) {
+                backwards += list[end].action.kind == BG_ACTION_BACKWARD && list[end].action.stage + 1 == stage;
+                squares += list[end].action.kind == BG_ACTION_UPDATE && list[end].action.stage == stage + 1;
+            }
+            assert_int_equal(backwards, stage > 0 ? MICRO_BATCHES : 0);
+            assert_int_equal(list[end].action.kind, stage > 0 ? BG_ACTION_REDUCE : BG_ACTION_UPDATE);
+            assert_int_equal(list[end].action.stage, stage > 0 ? stage - 1 : 0);
+            assert_int_equal(squares, stage + 1 < STAGES);
+        }
+        bg_plan_destroy(plan);
+    }
+}
+
+/* Gradients that leave the device with their phase stay for the next one when that is asked for: the window of one
+ * stage's gradients more, and each is stored, and loaded for the update, as often as without. So it is when the first
+ * level of the update does nothing with them. */
+static void gradients_stay_for_their_sum(void **state)
+{
+    (void)state;
+    for (int counts_labels = 0; counts_labels < 2; counts_labels++) {
+        bg_options options = make_options();
+        bg_plan *plan, *tight;
+
+        options.numerics.max_gradient_norm = counts_labels ? 0.0 : 1.0;
+        options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE;
+        tight = make_plan_of(&options, counts_labels != 0);
+        assert_int_equal(count_beside(tight), 0);
+        options.replicas.reduce_time = BG_REDUCE_BESIDE;
+        plan = make_plan_of(&options, counts_labels != 0);
+        for (uint32_t stage = STAGES; --stage > 0;) {
+            const bgi_instruction *list = plan->devices[0].instructions;
+            uint32_t at = find(plan, 0, BG_ACTION_REDUCE, stage), backwards = 0;
+
+            assert_true(list[at].is_beside);
+            for (at++; !list[at].needs_sum; at++)
+                backwards += list[at].action.kind == BG_ACTION_BACKWARD && list[at].action.stage + 1 == stage;
+            assert_int_equal(backwards, MICRO_BATCHES);
+        }
+        assert_int_equal(bg_plan_device_bytes(plan, 0), bg_plan_device_bytes(tight, 0) + MATRIX);
+        for (int traffic = 0; traffic < BG_TRAFFIC_COUNT; traffic++)
+            assert_int_equal(bg_plan_traffic_bytes(plan, 0, (bg_plan_traffic)traffic, BG_LOCATION_ACCUMULATORS),
+                             bg_plan_traffic_bytes(tight, 0, (bg_plan_traffic)traffic, BG_LOCATION_ACCUMULATORS));
+        assert_int_equal(bg_plan_memory_bytes(plan, 0, BG_MEMORY_REMOTE),
+                         bg_plan_memory_bytes(tight, 0, BG_MEMORY_REMOTE));
+        bg_plan_destroy(tight);
+        bg_plan_destroy(plan);
+    }
+}
+
+/* An update of one level, which needs the sum, comes a phase later where nothing of it has to stay for that. */
+static void updates_of_one_level(void **state)
+{
+    (void)state;
+    for (int remote = 0; remote < 2; remote++) {
+        bg_options options = make_options();
+        bg_plan *plan;
+
+        options.numerics.max_gradient_norm = 0.0;
+        for (int k = 0; k < BG_LOCATION_COUNT; k++)
+            options.memory.locations[k].place = remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+        plan = make_plan(&options);
+        assert_int_equal(count_beside(plan), remote ? 0 : STAGES);
+        assert_true(remote == (find(plan, 0, BG_ACTION_UPDATE, 2) < find(plan, 0, BG_ACTION_BACKWARD, 1)));
+        bg_plan_destroy(plan);
+    }
+}
+
+/* Where there is nothing to go on with, or nothing may go on, the device waits in the sum. */
+static void sums_that_are_waited_for(void **state)
+{
+    bg_options options[4];
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        options[i] = make_options();
+    options[0].memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* gradients leave the device */
+    options[1].replicas.reduce_time = BG_REDUCE_IN_UPDATE;
+    options[2].execution.strategy = BG_STRATEGY_SHARDED;
+    options[2].execution.strict = true;
+    options[3].execution.strategy = BG_STRATEGY_SINGLE;
+    for (int i = 0; i < 4; i++) {
+        bg_plan *plan = make_plan(&options[i]);
+
+        if (count_beside(plan) != 0)
+            fail_msg("options %d: %u sums beside the program", i, count_beside(plan));
+        for (uint32_t d = 0; d < plan->device_count; d++)
+            for (uint32_t n = 0; n < plan->devices[d].instruction_count; n++)
+                assert_false(plan->devices[d].instructions[n].needs_sum);
+        bg_plan_destroy(plan);
+    }
+}
+
+/* In a pipeline, where a device has several stages. */
+static void pipelines(void **state)
+{
+    bg_options options = make_options();
+    bg_plan *plan;
+
+    (void)state;
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    options.execution.schedule = "grouped";
+    options.execution.stages = "A@0|B@1|C@0";
+    plan = make_plan(&options);
+    assert_true(instructions_of(plan, 0)[find(plan, 0, BG_ACTION_REDUCE, 2)].is_beside);
+    bg_plan_destroy(plan);
+}
+
+/* ---- what is refused ---- */
+
+static void expect_refusal(const bg_plan *plan)
+{
+    bg_error error = {0};
+
+    assert_int_equal(bgi_plan_check(plan, &error), BG_ERROR_INTERNAL);
+    if (strstr(error.message, "goes on beside what follows") == NULL)
+        fail_msg("%s", error.message);
+}
+
+static void touching_a_sum_is_refused(void **state)
+{
+    const bg_options options = make_options();
+    bg_plan *plan = make_plan(&options);
+    bgi_instruction *list = instructions_of(plan, 0);
+    const uint32_t sum = find(plan, 0, BG_ACTION_REDUCE, 2), backward = find(plan, 0, BG_ACTION_BACKWARD, 1);
+    const size_t summed = list[sum].reduced[0].operand.offset;
+    uint32_t end = sum, last = 0;
+
+    (void)state;
+    while (!list[end].needs_sum)
+        end++;
+    list[end].needs_sum = false;
+    expect_refusal(plan);
+    list[end].needs_sum = true;
+    /* An operand of a call beside it. */
+    for (uint32_t c = 0; c < list[backward].call_count; c++)
+        for (uint32_t i = 0; i < list[backward].calls[c].input_count + list[backward].calls[c].output_count; i++) {
+            bgi_operand *operand = (bgi_operand *)(uintptr_t)&list[backward].calls[c].operands[i];
+            const bgi_operand before = *operand;
+
+            *operand = (bgi_operand){.edge = BGI_NO_EDGE, .offset = summed};
+            expect_refusal(plan);
+            *operand = before;
+        }
+    assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
+    /* A transfer that is issued beside it. */
+    for (uint32_t i = 0; i <= sum; i++) {
+        last += list[i].issues;
+        for (uint32_t c = 0; c < list[i].call_count; c++)
+            last += list[i].calls[c].is_transfer;
+    }
+    for (uint32_t i = sum + 1; i < end; i++)
+        for (uint32_t n = 0; n < list[i].issues; n++, last++) {
+            bgi_transfer *transfer = (bgi_transfer *)(uintptr_t)&plan->devices[0].transfers[last];
+            const size_t before = transfer->arena_offset;
+
+            transfer->arena_offset = summed;
+            expect_refusal(plan);
+            transfer->arena_offset = before;
+        }
+    assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
+    list[backward].is_beside = true; /* no REDUCE */
+    expect_refusal(plan);
+    bg_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_go_on_beside_the_next_phase),
+        cmocka_unit_test(gradients_stay_for_their_sum),
+        cmocka_unit_test(updates_of_one_level),
+        cmocka_unit_test(sums_that_are_waited_for),
+        cmocka_unit_test(pipelines),
+        cmocka_unit_test(touching_a_sum_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("sums beside the program", tests, NULL, NULL);
+}
