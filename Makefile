@@ -185,6 +185,8 @@ abi-baseline: $(SHARED)
 ARCH := $(shell uname -m)
 ifeq ($(ARCH),x86_64)
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512
+BF16_FLAGS := -mavx512bf16
+AMX_FLAGS := -mamx-tile -mamx-bf16
 AVX2_FLAGS := -mavx2 -mfma -mf16c
 endif
 
@@ -194,6 +196,14 @@ ifneq ($(findstring undefined,$(SANITIZE)),)
 AVX512_FLAGS += -fno-sanitize=undefined
 AVX2_FLAGS += -fno-sanitize=undefined
 endif
+
+$(BUILD)/%_avx512bf16.o: %_avx512bf16.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) $(AVX512_FLAGS) $(BF16_FLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/%_amx.o: %_amx.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) $(AVX512_FLAGS) $(AMX_FLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%_avx512.o: %_avx512.c
 	@mkdir -p $(@D)

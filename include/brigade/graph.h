@@ -55,6 +55,12 @@ typedef struct bg_op_gradient {
 typedef enum bg_kernel_policy {
     BG_KERNELS_FAST = 0,  /* the best kernel for this processor */
     BG_KERNELS_REFERENCE, /* plain C, as plain as it gets */
+    /* The best kernels with no other instructions than these, where the processor has more: the bits of a processor
+     * that has no more. */
+    BG_KERNELS_PORTABLE,
+    BG_KERNELS_AVX2,
+    BG_KERNELS_AVX512,
+    BG_KERNELS_AVX512_BF16 /* AVX-512 with products of bfloat16; BG_KERNELS_FAST may use AMX */
 } bg_kernel_policy;
 
 #define BG_NO_OPERAND UINT32_MAX

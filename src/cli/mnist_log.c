@@ -220,13 +220,10 @@ static void add_config(bgi_json_writer *line, const mnist_config *given, const c
 
 static void add_versions(bgi_json_writer *line)
 {
-    static const char *const isa_names[] = {
-        [BGI_ISA_PORTABLE] = "portable", [BGI_ISA_AVX2] = "avx2", [BGI_ISA_AVX512] = "avx512"};
-
     bgi_json_open(line, "versions", '{');
     bgi_json_text(line, "brigade", bg_version());
     bgi_json_text(line, "compiler", COMPILER);
-    bgi_json_text(line, "cpu_isa", isa_names[bgi_cpu_isa()]);
+    bgi_json_text(line, "cpu_isa", bgi_isa_name(bgi_cpu_isa()));
     bgi_json_count(line, "host_cores", bgi_processors_online());
     bgi_json_close(line, '}');
 }

@@ -6,6 +6,10 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #include <stdbool.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 /* Older compilers have no name for it in __builtin_cpu_supports. Its registers are AVX's. Asking the processor itself
  * takes a virtual machine tens of microseconds: only those ask who must. */
@@ -19,6 +23,32 @@ static bool has_f16c(void)
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 #endif
 }
+
+/* Tiles are eight kilobytes more for the system to save. Linux lets a process use them that has asked; it may ask more
+ * than once. */
+static bool may_use_tiles(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+static bool has_amx(void)
+{
+#if !defined(__clang__) && __GNUC__ >= 11
+    return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-tile") && may_use_tiles();
+#else
+    enum { BF16 = 1u << 22, TILES = 1u << 24 };
+    unsigned eax, ebx, ecx, edx;
+
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & BF16) != 0 && (edx & TILES) != 0 &&
+           may_use_tiles();
+#endif
+}
 #endif
 
 bgi_isa bgi_cpu_isa(void)
@@ -26,9 +56,20 @@ bgi_isa bgi_cpu_isa(void)
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
-        return BGI_ISA_AVX512;
+        return !__builtin_cpu_supports("avx512bf16") ? BGI_ISA_AVX512 : has_amx() ? BGI_ISA_AMX : BGI_ISA_AVX512_BF16;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         return BGI_ISA_AVX2;
 #endif
     return BGI_ISA_PORTABLE;
+}
+
+const char *bgi_isa_name(bgi_isa isa)
+{
+    static const char *const names[BGI_ISA_COUNT] = {[BGI_ISA_PORTABLE] = "portable",
+                                                     [BGI_ISA_AVX2] = "avx2",
+                                                     [BGI_ISA_AVX512] = "avx512",
+                                                     [BGI_ISA_AVX512_BF16] = "avx512-bf16",
+                                                     [BGI_ISA_AMX] = "amx"};
+
+    return (unsigned)isa < BGI_ISA_COUNT ? names[isa] : "unknown";
 }

@@ -1,13 +1,24 @@
 /*
- * isa.h: which instruction set fast code may use. Files named *_avx2.c and *_avx512.c are compiled for theirs; who has
- * several forms of a function chooses among them with this.
+ * isa.h: which instruction set fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c and *_amx.c are
+ * compiled for theirs; who has several forms of a function chooses among them with this. Each has all that those before
+ * it have.
  */
 #ifndef BGI_CORE_ISA_H
 #define BGI_CORE_ISA_H
 
-typedef enum bgi_isa { BGI_ISA_PORTABLE = 0, BGI_ISA_AVX2, BGI_ISA_AVX512 } bgi_isa;
+typedef enum bgi_isa {
+    BGI_ISA_PORTABLE = 0,
+    BGI_ISA_AVX2,
+    BGI_ISA_AVX512,
+    BGI_ISA_AVX512_BF16, /* products of bfloat16 in pairs */
+    BGI_ISA_AMX,         /* and in tiles */
+    BGI_ISA_COUNT
+} bgi_isa;
 
-/* What the processor can do. */
+/* What the processor can do, and the system lets it do: Linux gives tiles to processes that ask, which this does. */
 bgi_isa bgi_cpu_isa(void);
+
+/* "portable", "avx2", "avx512", "avx512-bf16", "amx" */
+const char *bgi_isa_name(bgi_isa isa);
 
 #endif

@@ -29,7 +29,7 @@ static bgi_levels_convert choose_form(bgi_isa isa)
 #if defined(BGI_LEVELS_HAS_BODY)
     return convert_fused;
 #else
-    return isa == BGI_ISA_AVX512 ? bgi_levels_avx512() : isa == BGI_ISA_AVX2 ? bgi_levels_avx2() : NULL;
+    return isa >= BGI_ISA_AVX512 ? bgi_levels_avx512() : isa == BGI_ISA_AVX2 ? bgi_levels_avx2() : NULL;
 #endif
 }
 

@@ -18,6 +18,8 @@
 #include <brigade/graph.h>
 #include <brigade/kernel.h>
 
+#include "core/isa.h"
+
 typedef enum bgi_kernel_id {
 #define BGI_KERNEL(ID, name, attributes_bytes) BGI_KERNEL_##ID,
 #include "kernels/kernels.def"
@@ -33,6 +35,9 @@ typedef struct bgi_kernel_request {
     bg_dtype partials;    /* of matrix products: NONE and float32 are the same */
     size_t scratch_limit; /* of matrix products and convolutions; 0: none */
 } bgi_kernel_request;
+
+/* What instructions fast kernels use under a policy: those that the processor has, as far as the policy lets them. */
+bgi_isa bgi_kernel_isa(bg_kernel_policy policy);
 
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);

@@ -41,6 +41,17 @@ void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call)
         kernel->finish(call);
 }
 
+bgi_isa bgi_kernel_isa(bg_kernel_policy policy)
+{
+    static const bgi_isa most[] = {
+        [BG_KERNELS_FAST] = BGI_ISA_COUNT,        [BG_KERNELS_REFERENCE] = BGI_ISA_PORTABLE,
+        [BG_KERNELS_PORTABLE] = BGI_ISA_PORTABLE, [BG_KERNELS_AVX2] = BGI_ISA_AVX2,
+        [BG_KERNELS_AVX512] = BGI_ISA_AVX512,     [BG_KERNELS_AVX512_BF16] = BGI_ISA_AVX512_BF16};
+    const bgi_isa has = bgi_cpu_isa();
+
+    return (size_t)policy < sizeof most / sizeof most[0] && most[policy] < has ? most[policy] : has;
+}
+
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     if ((unsigned)request->id >= BGI_KERNEL_COUNT)
@@ -48,12 +59,12 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
     if (request->attributes == NULL && rows[request->id].attributes_bytes > 0)
         return bg_error_set(error, BG_ERROR_INTERNAL, "kernel `%s` reads %zu bytes of attributes: none were given",
                             rows[request->id].name, rows[request->id].attributes_bytes);
-    if (policy == BG_KERNELS_FAST && bgi_cpu_select(request, bgi_cpu_isa(), out))
+    if (policy != BG_KERNELS_REFERENCE && bgi_cpu_select(request, bgi_kernel_isa(policy), out))
         return BG_OK;
     *out = (bg_kernel){.name = rows[request->id].name,
                        .run = rows[request->id].reference,
                        .part_count = 1,
-                       .state = bgi_product_state(request)};
+                       .state = bgi_product_state(request, BGI_ISA_PORTABLE)};
     return BG_OK;
 }
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/isa.h"
 #include "graph/graph.h"
+#include "kernels/kernels.h"
 #include "options/optimizer.h"
 #include "plan/op_types.h"
 #include "plan/options.h"
@@ -51,13 +51,13 @@ static void put_type(bgi_archive *key, const bg_type *type)
 /* ---- the machine ---- */
 
 /* Attributes are kept as the compiler lays structs out: what that depends on is in the key. */
-static void put_machine(bgi_archive *key)
+static void put_machine(bgi_archive *key, bg_kernel_policy kernels)
 {
     const uint32_t one = 1;
 
     put_text(key, bg_version());
     put_text(key, BGI_BUILD_ID);
-    put_u64(key, (uint64_t)bgi_cpu_isa());
+    put_u64(key, (uint64_t)bgi_kernel_isa(kernels));
     put_u64(key, sizeof(void *));
     put_bytes(key, &one, sizeof one);
 }
@@ -205,7 +205,7 @@ static void put_answers(bgi_archive *key, const bgi_request *request)
 
 bg_status bgi_cache_write_key(const bgi_request *request, bgi_archive *key, bg_error *error)
 {
-    put_machine(key);
+    put_machine(key, request->options->numerics.kernels);
     BGI_TRY(put_graph(key, request->graph, error));
     BGI_TRY(put_loop(key, request->loop, error));
     put_u64(key, request->training);

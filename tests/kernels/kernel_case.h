@@ -245,7 +245,7 @@ static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
     const bgi_kernel_request request = {.id = c->id, .types = c->types, .scratch_limit = 1};
     kernel_case bounded = *c;
 
-    if (bgi_product_state(&request) == NULL)
+    if (bgi_product_state(&request, isa) == NULL)
         return;
     for (size_t l = 0; l < sizeof limits / sizeof limits[0]; l++) {
         void *again[CASE_OPERANDS];

@@ -8,8 +8,9 @@
  *
  *     BRIGADE_TEST_RECORD=FILE build/tests/parity/test_recorded     appends "case instruction-set hash" lines to FILE
  *
- * To record another instruction set, run it under an emulator that hides the wider ones (valgrind has no AVX-512,
- * `qemu-x86_64 -cpu Nehalem` no AVX).
+ * Cases in bfloat16 are run with every instruction set that the processor has; the others with its widest, of which
+ * those beyond AVX-512 have AVX-512's bits. To record another one, run the test under an emulator that hides the wider
+ * ones (valgrind has no AVX-512, `qemu-x86_64 -cpu Nehalem` no AVX).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,6 +110,10 @@ static const struct {
      "strategy=pipelined gradient_accumulation=2 shard_optimizer=true minimum_sharded_optimizer=1"},
 };
 
+/* The language model in bfloat16, with any instruction set. */
+static const char *const narrow_ways[] = {"strategy=single", "strategy=pipelined",
+                                          "strategy=single replicas=2 gradient_accumulation=2"};
+
 /* ---- a run ---- */
 
 static void set_options(bg_options *options, const char *text, const char *what)
@@ -134,13 +139,14 @@ static void fill_tokens(int32_t *tokens, int32_t *labels, size_t count)
     }
 }
 
-static bg_value build_gpt(bg_graph *graph, const bg_mesh *mesh)
+static bg_value build_gpt(bg_graph *graph, const bg_mesh *mesh, bg_dtype dtype)
 {
     bg_gpt_options model = bg_gpt_defaults();
 
-    model.layers = 2, model.hidden = 16, model.heads = 4;
+    model.layers = 2, model.hidden = dtype == BG_FLOAT32 ? 16 : 160, model.heads = 4; /* sums long enough to differ */
     model.sequence_length = LENGTH, model.positions = 9, model.vocabulary = VOCABULARY;
     model.dropout = 0.1;
+    model.dtype = dtype;
     bg_graph_set_mesh(graph, mesh);
     return bg_gpt_build(graph, &model).loss;
 }
@@ -195,7 +201,8 @@ static uint64_t train(bg_plan *plan, bool is_gpt, uint32_t calls, const char *wh
     return bgi_crc64_value(&hash);
 }
 
-static uint64_t run(bool is_gpt, const bg_mesh *mesh, const char *stages, const char *text, const char *what)
+static uint64_t run(bool is_gpt, bg_dtype dtype, const bg_mesh *mesh, const char *stages, const char *text,
+                    const char *what)
 {
     bg_optimizer optimizer = bg_adamw(0.003);
     bg_options options = bg_options_defaults();
@@ -215,7 +222,7 @@ static uint64_t run(bool is_gpt, const bg_mesh *mesh, const char *stages, const 
     set_options(&options, stages, what);
     set_options(&options, text, what);
     require(bg_graph_create(&graph, &error), &error, what);
-    loss = is_gpt ? build_gpt(graph, mesh) : test_model_at(0)->build(graph, MICRO_BATCH);
+    loss = is_gpt ? build_gpt(graph, mesh, dtype) : test_model_at(0)->build(graph, MICRO_BATCH);
     require(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), &error, what);
     hash = train(plan, is_gpt, UPDATES / options.execution.device_iterations, what);
     bg_plan_destroy(plan);
@@ -225,11 +232,13 @@ static uint64_t run(bool is_gpt, const bg_mesh *mesh, const char *stages, const 
 
 /* ---- the record ---- */
 
+/* Of a case in float32. */
 static const char *name_isa(const char *options)
 {
-    static const char *const names[] = {"portable", "avx2", "avx512"};
+    const bgi_isa isa = bgi_cpu_isa();
 
-    return strstr(options, "kernels=reference") != NULL ? "reference" : names[bgi_cpu_isa()];
+    return strstr(options, "kernels=reference") != NULL ? "reference"
+                                                        : bgi_isa_name(isa < BGI_ISA_AVX512 ? isa : BGI_ISA_AVX512);
 }
 
 /* The recorded hash of a case; false when there is none. */
@@ -256,9 +265,9 @@ static void append_record(const char *path, const char *name, const char *isa, u
         fail_msg("%s cannot be written", path);
 }
 
-static void check(const char *model, const char *name, const char *options, uint64_t hash, uint32_t *missing)
+static void check(const char *model, const char *name, const char *isa, uint64_t hash, uint32_t *missing)
 {
-    const char *isa = name_isa(options), *path = getenv("BRIGADE_TEST_RECORD");
+    const char *path = getenv("BRIGADE_TEST_RECORD");
     char whole[128];
     uint64_t recorded = 0;
 
@@ -286,8 +295,9 @@ static void digits_have_their_bits(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < count; i++)
-        check("digits", cases[i].name, cases[i].options,
-              run(false, &none, cases[i].needs_stages ? digit_stages : "", cases[i].options, cases[i].name), &missing);
+        check("digits", cases[i].name, name_isa(cases[i].options),
+              run(false, BG_FLOAT32, &none, cases[i].needs_stages ? digit_stages : "", cases[i].options, cases[i].name),
+              &missing);
     finish(missing, count);
 }
 
@@ -299,12 +309,36 @@ static void language_models_have_their_bits(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < count; i++)
-        check("gpt", cases[i].name, cases[i].options,
-              run(true, &none, cases[i].needs_stages ? gpt_stages : "", cases[i].options, cases[i].name), &missing);
+        check("gpt", cases[i].name, name_isa(cases[i].options),
+              run(true, BG_FLOAT32, &none, cases[i].needs_stages ? gpt_stages : "", cases[i].options, cases[i].name),
+              &missing);
     for (uint32_t i = 0; i < mesh_count; i++)
-        check("gpt", meshes[i].name, meshes[i].options,
-              run(true, &meshes[i].mesh, gpt_stages, meshes[i].options, meshes[i].name), &missing);
+        check("gpt", meshes[i].name, name_isa(meshes[i].options),
+              run(true, BG_FLOAT32, &meshes[i].mesh, gpt_stages, meshes[i].options, meshes[i].name), &missing);
     finish(missing, count + mesh_count);
+}
+
+static void bfloat16_has_its_bits(void **state)
+{
+    static const char *const kernels[] = {[BGI_ISA_PORTABLE] = "portable",
+                                          [BGI_ISA_AVX2] = "avx2",
+                                          [BGI_ISA_AVX512] = "avx512",
+                                          [BGI_ISA_AVX512_BF16] = "avx512-bf16",
+                                          [BGI_ISA_AMX] = "fast"};
+    const bg_mesh none = {1, 1, 1};
+    uint32_t missing = 0, count = 0;
+
+    (void)state;
+    for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++)
+        for (size_t w = 0; w < sizeof narrow_ways / sizeof narrow_ways[0]; w++, count++) {
+            char options[128], name[64];
+
+            snprintf(options, sizeof options, "%s kernels=%s", narrow_ways[w], kernels[isa]);
+            snprintf(name, sizeof name, "bfloat16, %s", narrow_ways[w]);
+            check("gpt", name, bgi_isa_name((bgi_isa)isa),
+                  run(true, BG_BFLOAT16, &none, w == 1 ? gpt_stages : "", options, name), &missing);
+        }
+    finish(missing, count);
 }
 
 int main(void)
@@ -312,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(digits_have_their_bits),
         cmocka_unit_test(language_models_have_their_bits),
+        cmocka_unit_test(bfloat16_has_its_bits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

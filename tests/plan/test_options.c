@@ -322,7 +322,7 @@ static void spoil_norm_with_nan(bg_options *options)
 }
 static void spoil_kernels(bg_options *options)
 {
-    options->numerics.kernels = (bg_kernel_policy)5;
+    options->numerics.kernels = (bg_kernel_policy)99;
 }
 static void spoil_wait(bg_options *options)
 {
@@ -489,7 +489,7 @@ static const bad_case bad_cases[] = {
     {"off_chip_after_each_phase and the phases are parallel", spoil_parallel_each_phase, false},
     {"io_threads is 65; it must be 0", spoil_io_threads, false},
     {"pinning is 3; it must be BG_PINNING_NONE", spoil_pinning, false},
-    {"kernels is 5", spoil_kernels, false},
+    {"kernels is 99", spoil_kernels, false},
     {"wait_limit_s is -1", spoil_wait, false},
     {"trace_events is 0", spoil_trace, false},
 };

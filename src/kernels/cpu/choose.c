@@ -7,13 +7,31 @@
 static const bgi_cpu_variant *find_variant(bgi_isa isa)
 {
 #if defined(__x86_64__)
-    if (isa == BGI_ISA_AVX512)
+    if (isa >= BGI_ISA_AVX512)
         return &bgi_cpu_avx512;
     if (isa == BGI_ISA_AVX2)
         return &bgi_cpu_avx2;
 #endif
     (void)isa;
     return &bgi_cpu_portable;
+}
+
+/* Products of bfloat16 have one body for several instruction sets (linear/pairs.h), and a name for each. */
+static const char *name_pairs(bgi_kernel_id id, bgi_isa isa)
+{
+#define NAMES(kernel)                                                                                                  \
+    {                                                                                                                  \
+        kernel ".avx512-bf16", kernel ".amx"                                                                           \
+    }
+    static const char *const names[BGI_KERNEL_COUNT][2] = {
+        [BGI_KERNEL_LINEAR] = NAMES("linear"),
+        [BGI_KERNEL_LINEAR_BACKWARD_INPUT] = NAMES("linear_backward_input"),
+        [BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS] = NAMES("linear_backward_weights"),
+        [BGI_KERNEL_MATMUL] = NAMES("matmul"),
+        [BGI_KERNEL_FUSED_PRODUCT] = NAMES("fused_product")};
+#undef NAMES
+
+    return names[id][isa == BGI_ISA_AMX];
 }
 
 bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *out)
@@ -27,8 +45,10 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
                         .finish = routine->finish,
                         .part_count = 1,
                         .combine_count = 1,
-                        .state = bgi_product_state(request)};
+                        .state = bgi_product_state(request, isa)};
 
+    if (bgi_product_pairs(kernel.state) != BGI_ISA_PORTABLE)
+        kernel.name = name_pairs(request->id, isa);
     if (routine->shape == NULL || !routine->shape(request, variant->lanes, &kernel))
         return false;
     *out = kernel;

@@ -16,8 +16,8 @@ bool bgi_cpu_shape_linear(const bgi_kernel_request *request, int64_t lanes, bg_k
 {
     const bg_type *w = &request->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &request->types[0], w->dims[1]);
-    const bgi_gemm g = bgi_gemm_bound(bgi_gemm_plan(1, d.rows, d.out, d.in, 1, lanes, w->dtype == BG_FLOAT32), lanes,
-                                      bgi_product_limit(kernel->state));
+    const bgi_gemm g =
+        bgi_gemm_for(bgi_gemm_plan(1, d.rows, d.out, d.in, 1, lanes, w->dtype == BG_FLOAT32), lanes, kernel->state);
 
     return bgi_dtype_is_single(w->dtype) && take(kernel, &g);
 }
@@ -26,8 +26,8 @@ bool bgi_cpu_shape_linear_backward_input(const bgi_kernel_request *request, int6
 {
     const bg_type *w = &request->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &request->types[0], w->dims[0]);
-    const bgi_gemm g = bgi_gemm_bound(bgi_gemm_plan(1, d.rows, d.in, d.out, 1, lanes, w->dtype == BG_FLOAT32), lanes,
-                                      bgi_product_limit(kernel->state));
+    const bgi_gemm g =
+        bgi_gemm_for(bgi_gemm_plan(1, d.rows, d.in, d.out, 1, lanes, w->dtype == BG_FLOAT32), lanes, kernel->state);
 
     return bgi_dtype_is_single(w->dtype) && take(kernel, &g);
 }
@@ -37,8 +37,8 @@ bool bgi_cpu_shape_linear_backward_weights(const bgi_kernel_request *request, in
     const bg_type *dw = &request->types[2];
     const bgi_linear_dims d = bgi_linear_read(dw, &request->types[0], dw->dims[0]);
 
-    const bgi_gemm g = bgi_gemm_bound(bgi_linear_weights_plan(&d, lanes, dw->dtype, request->output_count == 0), lanes,
-                                      bgi_product_limit(kernel->state));
+    const bgi_gemm g =
+        bgi_gemm_for(bgi_linear_weights_plan(&d, lanes, dw->dtype, request->output_count == 0), lanes, kernel->state);
 
     return bgi_dtype_is_single(dw->dtype) && take(kernel, &g);
 }
@@ -48,8 +48,7 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
     const bgi_matmul_attributes *attributes = request->attributes;
     const bg_type *a = &request->types[0], *y = &request->types[2];
     const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
-    const bgi_gemm g = bgi_gemm_bound(bgi_matmul_plan(y, k, lanes, request->output_count == 0), lanes,
-                                      bgi_product_limit(kernel->state));
+    const bgi_gemm g = bgi_gemm_for(bgi_matmul_plan(y, k, lanes, request->output_count == 0), lanes, kernel->state);
 
     return bgi_dtype_is_single(y->dtype) && take(kernel, &g);
 }

@@ -77,8 +77,8 @@ static void multiply_linear(const bg_kernel_call *call, uint32_t part, product_n
 {
     const bg_type *w = &call->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[1]);
-    const bgi_gemm g = bgi_gemm_bound(bgi_gemm_plan(1, d.rows, d.out, d.in, 1, LANES, w->dtype == BG_FLOAT32), LANES,
-                                      bgi_product_limit(call->state));
+    const bgi_gemm g =
+        bgi_gemm_for(bgi_gemm_plan(1, d.rows, d.out, d.in, 1, LANES, w->dtype == BG_FLOAT32), LANES, call->state);
     gemm_job job = {.gemm = &g,
                     .dtype = w->dtype,
                     .c_dtype = w->dtype,
@@ -106,8 +106,8 @@ static void multiply_linear_backward_input(const bg_kernel_call *call, uint32_t 
 {
     const bg_type *w = &call->types[1];
     const bgi_linear_dims d = bgi_linear_read(w, &call->types[0], w->dims[0]);
-    const bgi_gemm g = bgi_gemm_bound(bgi_gemm_plan(1, d.rows, d.in, d.out, 1, LANES, w->dtype == BG_FLOAT32), LANES,
-                                      bgi_product_limit(call->state));
+    const bgi_gemm g =
+        bgi_gemm_for(bgi_gemm_plan(1, d.rows, d.in, d.out, 1, LANES, w->dtype == BG_FLOAT32), LANES, call->state);
     gemm_job job = {.gemm = &g,
                     .dtype = w->dtype,
                     .c_dtype = w->dtype,
@@ -155,8 +155,8 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
 {
     const bg_type *dw = &call->types[2];
     const bgi_linear_dims d = bgi_linear_read(dw, &call->types[0], dw->dims[0]);
-    const bgi_gemm g = bgi_gemm_bound(bgi_linear_weights_plan(&d, LANES, dw->dtype, call->output_count == 0), LANES,
-                                      bgi_product_limit(call->state));
+    const bgi_gemm g =
+        bgi_gemm_for(bgi_linear_weights_plan(&d, LANES, dw->dtype, call->output_count == 0), LANES, call->state);
     gemm_job job = {.gemm = &g,
                     .dtype = dw->dtype,
                     .c_dtype = dw->dtype,
@@ -206,8 +206,7 @@ static void multiply_matmul(const bg_kernel_call *call, uint32_t part, product_n
     const bg_type *a = &call->types[0], *b = &call->types[1], *y = &call->types[2];
     const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1];
     const int64_t k = a->dims[attributes->transpose_a ? a->rank - 2 : a->rank - 1];
-    const bgi_gemm g =
-        bgi_gemm_bound(bgi_matmul_plan(y, k, LANES, call->output_count == 0), LANES, bgi_product_limit(call->state));
+    const bgi_gemm g = bgi_gemm_for(bgi_matmul_plan(y, k, LANES, call->output_count == 0), LANES, call->state);
     const int64_t units_per_matrix = g.row_blocks * g.column_blocks;
     gemm_job job = {.gemm = &g,
                     .dtype = y->dtype,

@@ -9,6 +9,7 @@
 #define BGI_KERNELS_LINEAR_GEMM_H
 
 #include "kernels/cpu/variant.h"
+#include "kernels/linear/pairs.h"
 #include "kernels/linear/product.h"
 
 enum {
@@ -18,7 +19,8 @@ enum {
     BGI_GEMM_FEWEST_UNITS = 16,      /* though, so that workers share the work evenly */
     BGI_GEMM_FEW_ROWS = 64,          /* that do not pay for packing A, nor a row-major B */
     BGI_GEMM_PACKED_COLUMNS = 32,    /* of A at a time */
-    BGI_GEMM_TILE_ROWS = 8           /* at most, of any instruction set */
+    BGI_GEMM_TILE_ROWS = 8,          /* at most, of any instruction set */
+    BGI_GEMM_PAIRS_DEPTH = 512       /* of products of pairs: whole tiles; a strip of B stays in a first-level cache */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
 
@@ -33,6 +35,7 @@ typedef struct bgi_gemm {
     int64_t c_floats;     /* a block of C in float32, 0 where sums are kept in C itself */
     int64_t part_floats;
     bool widens, keeps_sums; /* A to float32; a unit's block of C beside C */
+    bgi_isa pairs;           /* how bfloat16 is multiplied: bgi_product_pairs */
 } bgi_gemm;
 
 /* The scratch of a part, which does one unit after the other. */
@@ -42,9 +45,15 @@ static inline void bgi_gemm_size(bgi_gemm *g, int64_t lanes)
     const int64_t panels = (g->panels + g->column_blocks - 1) / g->column_blocks;
     const int64_t a = bgi_cpu_round_up(bgi_cpu_round_up(rows, BGI_GEMM_TILE_ROWS) * g->depth, 16);
 
+    g->c_floats = g->keeps_sums ? bgi_cpu_round_up(rows * panels * BGI_GEMM_PANEL_VECTORS * lanes, 16) : 0;
+    if (g->pairs != BGI_ISA_PORTABLE) {
+        g->panel_floats = 0;
+        g->a_floats = bgi_pairs_floats(rows, g->depth);
+        g->part_floats = g->a_floats + g->c_floats;
+        return;
+    }
     g->panel_floats = 2 * bgi_cpu_round_up(BGI_GEMM_PANEL_VECTORS * lanes * g->depth, 16);
     g->a_floats = rows > BGI_GEMM_FEW_ROWS || g->widens ? 2 * a : 0;
-    g->c_floats = g->keeps_sums ? bgi_cpu_round_up(rows * panels * BGI_GEMM_PANEL_VECTORS * lanes, 16) : 0;
     g->part_floats = g->panel_floats + g->a_floats + g->c_floats;
 }
 
@@ -74,6 +83,19 @@ static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_
     }
     g.parts = bgi_gemm_fit_parts(g.parts, g.part_floats, limit_bytes);
     return g;
+}
+
+/* The same as the state of its kernel wants it (bgi_product), which also says by which instructions. */
+static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state)
+{
+    g.pairs = bgi_product_pairs(state);
+    if (g.pairs != BGI_ISA_PORTABLE) {
+        g.depth = BGI_GEMM_PAIRS_DEPTH; /* which the sums do not depend on */
+        g.depth = g.depth < g.k ? g.depth : g.k;
+        g.depth_blocks = (g.k + g.depth - 1) / g.depth;
+    }
+    bgi_gemm_size(&g, lanes);
+    return bgi_gemm_bound(g, lanes, bgi_product_limit(state));
 }
 
 /* Units beyond which columns are not cut further. */

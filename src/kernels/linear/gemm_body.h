@@ -453,6 +453,44 @@ static void round_floats(bg_dtype dtype, float *data, int64_t count)
     }
 }
 
+#if LANES == 16
+/* Rows m0.. and columns n0.. of bfloat16 by instructions that multiply pairs, for one block of depth (pairs.h). Sums
+ * are beside C, which is bfloat16, and begin with the biases. */
+static void multiply_pairs(const gemm_job *job, const gemm_tile *tile, int64_t repeat, int64_t m0, int64_t m_count,
+                           int64_t k0, int64_t n0, int64_t n_count, float *scratch)
+{
+    const bool has_bias = tile->is_first && (tile->row_bias || job->column_bias);
+    const bgi_pairs pairs = {.a = (const uint16_t *)job->a + job->a_start + repeat * job->a_repeat + m0 * job->a_row +
+                                  k0 * job->a_column,
+                             .a_row = job->a_row,
+                             .a_column = job->a_column,
+                             .b = (const uint16_t *)job->b + job->b_start + k0 * job->b_row + n0 * job->b_column,
+                             .b_row = job->b_row,
+                             .b_column = job->b_column,
+                             .c = tile->c,
+                             .c_row = tile->c_row,
+                             .m = m_count,
+                             .n = n_count,
+                             .k = tile->depth,
+                             .goes_on = has_bias || tile->add,
+                             .scratch = scratch};
+
+    if (has_bias)
+        for (int64_t m = 0; m < m_count; m++) {
+            float *sums = tile->c + m * tile->c_row;
+
+            if (job->column_bias)
+                read_floats(job->dtype, job->column_bias, n0, n_count, sums);
+            for (int64_t n = 0; tile->row_bias && n < n_count; n++)
+                sums[n] = tile->row_bias[m] + (job->column_bias ? sums[n] : 0.0f);
+        }
+    if (job->gemm->pairs == BGI_ISA_AMX)
+        bgi_pairs_multiply_amx(&pairs);
+    else
+        bgi_pairs_multiply_avx512bf16(&pairs);
+}
+#endif
+
 /* Rows m0..m1 by panels p0..p1. */
 static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
 {
@@ -477,6 +515,12 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
             tile.is_last = repeat + 1 == repeats && k0 + tile.depth == g->k;
             tile.add = !tile.is_first || (job->add && !is_apart);
             tile.row_bias = tile.is_first ? row_bias : NULL;
+#if LANES == 16
+            if (g->pairs != BGI_ISA_PORTABLE) {
+                multiply_pairs(job, &tile, repeat, m0, m_count, k0, first, end - first, cut.a);
+                continue;
+            }
+#endif
             tile.a = view_rows(job, repeat, m0, m_count, k0, tile.depth, cut.a, &tile.a_row, &tile.a_column);
             tile.a_tile = 0;
             if (m_count > BGI_GEMM_FEW_ROWS && tile.a_row == 1 && tile.a_column > 1)

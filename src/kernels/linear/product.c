@@ -5,32 +5,37 @@
 
 #include "core/narrow.h"
 
-/* Whether sums are rounded, and the limit of scratch: the exponents of the powers of two that there are. */
-#define PRODUCTS(rounds)                                                                                               \
+/* What is done with each block's sums, or by which instructions pairs are multiplied; and the limit of scratch: the
+ * exponents of the powers of two that there are. */
+#define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
-        {rounds, UINT64_MAX}, OF(rounds, 10), OF(rounds, 11), OF(rounds, 12), OF(rounds, 13), OF(rounds, 14),          \
-            OF(rounds, 15), OF(rounds, 16), OF(rounds, 17), OF(rounds, 18), OF(rounds, 19), OF(rounds, 20),            \
-            OF(rounds, 21), OF(rounds, 22), OF(rounds, 23), OF(rounds, 24), OF(rounds, 25), OF(rounds, 26),            \
-            OF(rounds, 27), OF(rounds, 28), OF(rounds, 29), OF(rounds, 30), OF(rounds, 31), OF(rounds, 32)             \
+        {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \
+            OF(14, __VA_ARGS__), OF(15, __VA_ARGS__), OF(16, __VA_ARGS__), OF(17, __VA_ARGS__), OF(18, __VA_ARGS__),   \
+            OF(19, __VA_ARGS__), OF(20, __VA_ARGS__), OF(21, __VA_ARGS__), OF(22, __VA_ARGS__), OF(23, __VA_ARGS__),   \
+            OF(24, __VA_ARGS__), OF(25, __VA_ARGS__), OF(26, __VA_ARGS__), OF(27, __VA_ARGS__), OF(28, __VA_ARGS__),   \
+            OF(29, __VA_ARGS__), OF(30, __VA_ARGS__), OF(31, __VA_ARGS__), OF(32, __VA_ARGS__)                         \
     }
-#define OF(rounds, exponent)                                                                                           \
+#define OF(exponent, ...)                                                                                              \
     {                                                                                                                  \
-        rounds, (uint64_t)1 << (exponent)                                                                              \
+        (uint64_t)1 << (exponent), __VA_ARGS__                                                                         \
     }
-enum { LIMITS = 24 };
-static const bgi_product products[2][LIMITS] = {PRODUCTS(false), PRODUCTS(true)};
+enum { LIMITS = 24, PLAIN = 0, ROUNDED, BY_TWO, BY_TILES, WAYS };
+static const bgi_product products[WAYS][LIMITS] = {[PLAIN] = PRODUCTS(false, BGI_ISA_PORTABLE),
+                                                   [ROUNDED] = PRODUCTS(true, BGI_ISA_PORTABLE),
+                                                   [BY_TWO] = PRODUCTS(false, BGI_ISA_AVX512_BF16),
+                                                   [BY_TILES] = PRODUCTS(false, BGI_ISA_AMX)};
 
 /* The largest power of two that is no larger than the limit; 0: there is none. */
 static uint32_t find_limit(size_t limit_bytes)
 {
-    uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[0][LIMITS - 1].limit_bytes ? 0 : 1;
+    uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[PLAIN][LIMITS - 1].limit_bytes ? 0 : 1;
 
-    while (found > 0 && found + 1 < LIMITS && products[0][found + 1].limit_bytes <= limit_bytes)
+    while (found > 0 && found + 1 < LIMITS && products[PLAIN][found + 1].limit_bytes <= limit_bytes)
         found++;
     return found;
 }
 
-void *bgi_product_state(const bgi_kernel_request *request)
+void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
 {
     const bool is_matrix = request->id == BGI_KERNEL_LINEAR || request->id == BGI_KERNEL_LINEAR_BACKWARD_INPUT ||
                            request->id == BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_MATMUL ||
@@ -42,6 +47,11 @@ void *bgi_product_state(const bgi_kernel_request *request)
     const bool rounds =
         is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
+    const int way = rounds                                                 ? ROUNDED
+                    : !is_matrix || request->types[0].dtype != BG_BFLOAT16 ? PLAIN
+                    : isa == BGI_ISA_AMX                                   ? BY_TILES
+                    : isa == BGI_ISA_AVX512_BF16                           ? BY_TWO
+                                                                           : PLAIN;
 
-    return rounds || limit != 0 ? (void *)(uintptr_t)&products[rounds][limit] : NULL;
+    return way != PLAIN || limit != 0 ? (void *)(uintptr_t)&products[way][limit] : NULL;
 }

@@ -5,13 +5,14 @@
 #ifndef BGI_KERNELS_LINEAR_PRODUCT_H
 #define BGI_KERNELS_LINEAR_PRODUCT_H
 
+#include "core/isa.h"
 #include "kernels/kernels.h"
 
 /* ---- matrix products whose partial sums are kept in 16 bits ----
  *
  * Sums run over K in order, in blocks. Of operands in bfloat16 or float16, when asked for, what is summed up so far is
  * rounded to their type after each block; inside a block it is float32, in which the products are exact, so that every
- * kernel gives the same bits. */
+ * kernel gives the same bits. Without rounding, instruction sets for bfloat16 have an order of their own (pairs.h). */
 
 /* Terms of a block of K, and how many blocks there are: by K alone. */
 enum { BGI_PRODUCT_BLOCK = 256 };
@@ -31,12 +32,13 @@ static inline int64_t bgi_product_block(int64_t k)
  * up, so that their number is part of the result. */
 
 typedef struct bgi_product {
-    bool rounds;
     uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: none */
+    bool rounds;
+    bgi_isa pairs; /* of bfloat16: AVX512_BF16 or AMX (pairs.h), else it is widened to float32, as where sums round */
 } bgi_product;
 
 /* The state of the kernel of a request: a bgi_product where there is something to know, else NULL. */
-void *bgi_product_state(const bgi_kernel_request *request);
+void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa);
 static inline bool bgi_product_rounds(const bg_kernel_call *call)
 {
     return call->state != NULL && ((const bgi_product *)call->state)->rounds;
@@ -44,6 +46,10 @@ static inline bool bgi_product_rounds(const bg_kernel_call *call)
 static inline uint64_t bgi_product_limit(const void *state)
 {
     return state != NULL ? ((const bgi_product *)state)->limit_bytes : UINT64_MAX;
+}
+static inline bgi_isa bgi_product_pairs(const void *state)
+{
+    return state != NULL ? ((const bgi_product *)state)->pairs : BGI_ISA_PORTABLE;
 }
 
 /* ---- the product of a FUSED_PRODUCT (attributes.h) ---- */
