@@ -152,7 +152,7 @@ bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *re
 
 /* Slots of what R makes for its B: a device's share memory where they are not in use at the same time (repeats.c). */
 bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge);
-bg_status bgi_lay_out_repeats(bgi_compiler *c, uint32_t device, size_t *offset, bg_error *error);
+bg_status bgi_lay_out_repeats(bgi_compiler *c, size_t *offsets, bg_error *error);
 
 /* layout.c */
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);

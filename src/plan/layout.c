@@ -196,9 +196,9 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
 
 typedef struct bgi_packer {
     bgi_unit *units;
+    bgi_span *spans; /* by unit: from the op that makes it to the last one that uses it */
     uint32_t unit_count;
     uint32_t *unit_of; /* by value */
-    bgi_unit **order;  /* the placed units by offset; at first all by size */
 } bgi_packer;
 
 /* A result may take over the bytes of an input that dies with this op. */
@@ -223,7 +223,10 @@ static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, c
 
 static void add_unit(bgi_packer *packer, size_t size, uint32_t first, uint32_t last)
 {
-    packer->units[packer->unit_count++] = (bgi_unit){.size = bgi_align(size), .first = first, .last = last};
+    packer->spans[packer->unit_count] = (bgi_span){first, last};
+    packer->units[packer->unit_count] =
+        (bgi_unit){.size = bgi_align(size), .spans = &packer->spans[packer->unit_count], .span_count = 1};
+    packer->unit_count++;
 }
 
 /* Life times of the transients of one segment. */
@@ -250,7 +253,7 @@ static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packe
             reused = i == 0 ? reusable_unit(c, packer, op, p, last_use) : UINT32_MAX;
             if (reused != UINT32_MAX) {
                 packer->unit_of[v] = reused;
-                packer->units[reused].last = last_use[v];
+                packer->spans[reused].last = last_use[v];
                 continue;
             }
             packer->unit_of[v] = packer->unit_count;
@@ -271,8 +274,8 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, u
     for (uint32_t p = 0; p < segment->op_count; p++)
         most += c->graph->ops[segment->ops[p]].output_count + 1;
     packer.units = bgi_arena_allocate(&arena, most, sizeof *packer.units);
-    packer.order = bgi_arena_allocate(&arena, most, sizeof *packer.order);
-    if (packer.units == NULL || packer.order == NULL) {
+    packer.spans = bgi_arena_allocate(&arena, most, sizeof *packer.spans);
+    if (packer.units == NULL || packer.spans == NULL) {
         bgi_arena_clear(&arena);
         return bgi_error_memory(error, "life times", most * sizeof *packer.units);
     }
@@ -281,8 +284,10 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, u
     for (uint32_t p = 0; p < segment->op_count; p++)
         if (c->kernels[segment->ops[p]].scratch_bytes > 0)
             add_unit(&packer, c->kernels[segment->ops[p]].scratch_bytes, p, p);
-    c->placement->segment_peaks[index] =
-        bgi_pack(packer.units, packer.unit_count, packer.order, bgi_units_meet_in_time, NULL);
+    if (!bgi_pack(packer.units, packer.unit_count, &c->placement->segment_peaks[index])) {
+        bgi_arena_clear(&arena);
+        return bgi_error_memory(error, "life times", most * sizeof *packer.units);
+    }
     for (uint32_t p = 0; p < segment->op_count; p++)
         for (uint32_t i = 0; i < c->graph->ops[segment->ops[p]].output_count; i++) {
             const uint32_t v = c->graph->ops[segment->ops[p]].outputs[i].id;
@@ -360,8 +365,7 @@ bg_status bgi_lay_out(bgi_compiler *c, bg_error *error)
     place_class(c, BG_MEMORY_REMOTE, remote_offsets);
     BGI_TRY(bgi_lay_out_remote(c, offsets, remote_offsets, error));
     place_edges(c, true, offsets);
-    for (uint32_t d = 0; d < devices; d++)
-        BGI_TRY(bgi_lay_out_repeats(c, d, &offsets[d], error));
+    BGI_TRY(bgi_lay_out_repeats(c, offsets, error));
     place_edges(c, false, offsets);
     place_results(c);
     place_inputs(c, offsets);

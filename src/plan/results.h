@@ -6,6 +6,7 @@
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
 
+#include "core/buckets.h"
 #include "plan/plan.h"
 #include "schedule/layout.h"
 #include "transform/transform.h"
@@ -49,6 +50,7 @@ enum {
 typedef struct bgi_residency {
     bg_schedule_buffer *buffers; /* in the plan's memory: of variables, then of remote edges */
     uint32_t buffer_count, variable_buffer_count;
+    bgi_buckets variables; /* by buffer of variables: their values */
     /* by value */
     uint32_t *writer_stage; /* of variables; UINT32_MAX: none writes */
     uint32_t *buffer_of;    /* of variables; BGI_NO_BUFFER */
