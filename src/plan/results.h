@@ -87,6 +87,8 @@ typedef struct bgi_edges {
     bg_schedule_edge *list; /* in the plan's memory */
     bgi_edge_facts *facts;
     bgi_route *routes; /* by crossing */
+    uint32_t *table;   /* 1 + edge, by a hash of its ends; 0: free */
+    size_t table_size; /* a power of two, at least twice what there may be */
 } bgi_edges;
 
 /* Where values live in the arenas. */
@@ -96,11 +98,14 @@ typedef struct bgi_placement {
     bool *is_transient;
     /* by value: variables and constants */
     bgi_operand *windows; /* where one with a buffer is when that is loaded: all pieces of it */
-    bgi_operand *places;  /* [value * device_count + device]; valid when placed */
-    bool *is_placed;      /* the same index */
-    /* by value: inputs */
-    bgi_operand *input_places; /* [value * stage_count + stage] */
+    uint32_t *first_places; /* those of value v are places[first_places[v]] .. places[first_places[v + 1] - 1] */
+    bgi_place *places;      /* a device each, ascending */
+    /* inputs, by their number among the inputs */
+    uint32_t *inputs;          /* values, ascending */
+    uint32_t *input_numbers;   /* by value */
+    bgi_operand *input_places; /* [input * stage_count + stage] */
     bool *input_is_used;       /* the same index */
+    uint32_t input_count;
     size_t *segment_peaks;     /* transient bytes, by segment */
     size_t *scratch_offsets;   /* by op */
 } bgi_placement;

@@ -90,8 +90,7 @@ static void add_variable_transfers(walker *w, const bg_action *action)
     {
         const uint32_t v = c->residency->variables.items[at];
         add_transfer(w, action, action->kind, bgi_leaf_location(&c->graph->values[v]), c->placement->windows[v].offset,
-                     c->placement->places[(size_t)v * c->stages->device_count + w->device].offset,
-                     bgi_window_bytes(c, v));
+                     bgi_leaf_place(c, v, w->device).offset, bgi_window_bytes(c, v));
         if (c->residency->home_pieces[v] > 0)
             share_transfer(w, bgi_home_piece_bytes(c, v), BG_MESH_DATA,
                            c->graph->values[v].shares_home ? c->graph->values[v].copy_of.id : v);
