@@ -152,10 +152,14 @@ bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *re
 
 /* Slots of what R makes for its B: a device's share memory where they are not in use at the same time (repeats.c). */
 bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge);
-bg_status bgi_lay_out_repeats(bgi_compiler *c, uint32_t device, size_t *offset, bg_error *error);
+bg_status bgi_lay_out_repeats(bgi_compiler *c, size_t *offsets, bg_error *error);
 
 /* layout.c */
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
+/* Where a variable or constant is on a device; all zero: it is not there. */
+bgi_operand bgi_leaf_place(const bgi_compiler *compiler, uint32_t value, uint32_t device);
+/* Index of an input in a stage, in placement->input_places. */
+size_t bgi_input_index(const bgi_compiler *compiler, uint32_t value, uint32_t stage);
 /* What a variable or constant is to a device that holds it, or a window of it. */
 bg_memory_class bgi_leaf_class(const bgi_value *value);
 /* The same among the classes of what may be remote. */

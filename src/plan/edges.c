@@ -9,6 +9,8 @@
  */
 #include "plan/compile.h"
 
+#include <string.h>
+
 #include "core/error.h"
 
 /* ---- crossings with the same ends ---- */
@@ -62,17 +64,31 @@ static bool same_facts(const bgi_edge_facts *a, const bgi_edge_facts *b)
            a->kept_as == b->kept_as && a->stored_by == b->stored_by;
 }
 
+/* The place in the table of the edge with these ends and facts, or the free one where it belongs. */
+static uint32_t *find_edge(const bgi_compiler *c, const bg_schedule_edge *edge, const bgi_edge_facts *facts)
+{
+    const size_t mask = c->edges->table_size - 1;
+    size_t slot = ((size_t)edge->from_stage * 2654435761u + (size_t)edge->to_stage * 40503u +
+                   (size_t)edge->from_kind * 31 + (size_t)edge->last_kind) &
+                  mask;
+
+    while (c->edges->table[slot] != 0 && !(same_ends(&c->edges->list[c->edges->table[slot] - 1], edge) &&
+                                           same_facts(&c->edges->facts[c->edges->table[slot] - 1], facts)))
+        slot = (slot + 1) & mask;
+    return &c->edges->table[slot];
+}
+
 /* Adds a value to the edge with these ends. */
 static void join_edge(bgi_compiler *c, const bg_schedule_edge *edge, const bgi_edge_facts *facts,
                       const bgi_value *value, uint32_t *out_edge, size_t *out_offset)
 {
     const bool is_piece = bgi_travels_as_piece(value);
     const size_t size = is_piece ? bgi_piece_bytes(value) : bg_type_size_bytes(&value->type);
-    uint32_t e = 0;
+    uint32_t *known = find_edge(c, edge, facts);
+    const uint32_t e = *known != 0 ? *known - 1 : c->edges->count;
 
-    while (e < c->edges->count && !(same_ends(&c->edges->list[e], edge) && same_facts(&c->edges->facts[e], facts)))
-        e++;
-    if (e == c->edges->count) {
+    if (*known == 0) {
+        *known = e + 1;
         c->edges->list[e] = *edge;
         c->edges->facts[e] = *facts;
         c->plan->edges[e] =
@@ -96,12 +112,15 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     c->edges = bgi_arena_allocate(&c->scratch, 1, sizeof *c->edges);
     if (c->edges == NULL)
         return bgi_error_memory(error, "edges", sizeof *c->edges);
+    for (c->edges->table_size = 16; c->edges->table_size < 4 * (size_t)count;)
+        c->edges->table_size *= 2;
+    c->edges->table = bgi_arena_allocate(&c->scratch, c->edges->table_size, sizeof *c->edges->table);
     /* A crossing may become two edges, each of three rings. */
     c->edges->list = bgi_arena_allocate(&c->plan->arena, 2 * (size_t)count, sizeof *c->edges->list);
     c->edges->facts = bgi_arena_allocate(&c->scratch, 2 * (size_t)count, sizeof *c->edges->facts);
     c->edges->routes = bgi_arena_allocate(&c->scratch, count, sizeof *c->edges->routes);
     c->plan->edges = bgi_arena_allocate(&c->plan->arena, 6 * (size_t)count, sizeof *c->plan->edges);
-    if (c->edges->list == NULL || c->edges->facts == NULL || c->edges->routes == NULL || c->plan->edges == NULL)
+    if (c->edges->table == NULL || c->edges->list == NULL || c->edges->facts == NULL || c->edges->routes == NULL || c->plan->edges == NULL)
         return bgi_error_memory(error, "edges", count * sizeof *c->edges->list);
     return BG_OK;
 }
@@ -150,6 +169,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
     for (uint32_t e = 0; e < c->edges->count; e++)
         c->edges->list[e] = (bg_schedule_edge){.size_bytes = 0};
     c->edges->count = 0;
+    memset(c->edges->table, 0, c->edges->table_size * sizeof *c->edges->table);
     for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
         c->edges->routes[i].edge = c->edges->routes[i].stash_edge = BGI_NO_EDGE;
         if (!needs_no_edge(c, &c->partition->crossings[i]))

@@ -12,6 +12,8 @@
  */
 #include "plan/compile.h"
 
+#include <stdlib.h>
+
 #include "core/error.h"
 #include "plan/pack.h"
 
@@ -58,10 +60,28 @@ bg_location_class bgi_leaf_location(const bgi_value *value)
     }
 }
 
-/* Marks the devices on which leaves are needed: a written variable at home only, others wherever they are read. */
-static void mark_places(bgi_compiler *c)
+size_t bgi_input_index(const bgi_compiler *c, uint32_t value, uint32_t stage)
 {
-    const uint32_t devices = c->stages->device_count;
+    return (size_t)c->placement->input_numbers[value] * c->stages->stage_count + stage;
+}
+
+static bool is_leaf(const bgi_value *value)
+{
+    return value->kind == BGI_VALUE_VARIABLE || value->kind == BGI_VALUE_CONSTANT;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The devices on which leaves are needed, as value and device in one number: a written variable at home only, others
+ * wherever they are read. And the stages that read inputs. Returns how many numbers there are, which may repeat. */
+static size_t collect_places(bgi_compiler *c, uint64_t *places)
+{
+    size_t count = 0;
 
     for (size_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
@@ -70,43 +90,97 @@ static void mark_places(bgi_compiler *c)
             const bgi_value *value = &c->graph->values[root];
             uint32_t stage = c->partition->op_stages[o];
             if (value->kind == BGI_VALUE_INPUT)
-                c->placement->input_is_used[(size_t)root * c->stages->stage_count + stage] = true;
-            if (value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT)
+                c->placement->input_is_used[bgi_input_index(c, root, stage)] = true;
+            if (!is_leaf(value))
                 continue;
             if (value->kind == BGI_VALUE_VARIABLE && c->residency->writer_stage[root] != UINT32_MAX)
                 stage = c->residency->writer_stage[root];
-            c->placement->is_placed[(size_t)root * devices + bgi_stage_device(c, stage)] = true;
+            places[count++] = (uint64_t)root << 32 | bgi_stage_device(c, stage);
         }
     }
+    return count;
+}
+
+static bg_status list_places(bgi_compiler *c, bg_error *error)
+{
+    bgi_placement *p = c->placement;
+    size_t most = 0, count, different = 0;
+    uint64_t *places;
+
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        most += c->graph->ops[o].input_count;
+    places = malloc((most + 1) * sizeof *places);
+    if (places == NULL)
+        return bgi_error_memory(error, "the layout", most * sizeof *places);
+    count = collect_places(c, places);
+    if (count > 0)
+        qsort(places, count, sizeof *places, compare_places);
+    for (size_t i = 0; i < count; i++)
+        if (different == 0 || places[i] != places[different - 1])
+            places[different++] = places[i];
+    p->places = bgi_arena_allocate(&c->scratch, different, sizeof *p->places);
+    for (size_t i = 0; p->places != NULL && i < different; i++) {
+        p->places[i].device = (uint32_t)places[i];
+        p->first_places[(places[i] >> 32) + 1] = (uint32_t)i + 1;
+    }
+    free(places);
+    if (p->places == NULL)
+        return bgi_error_memory(error, "the layout", different * sizeof *p->places);
+    for (size_t v = 1; v <= c->graph->value_count; v++) /* those without a place begin where the one before ends */
+        if (p->first_places[v] == 0)
+            p->first_places[v] = p->first_places[v - 1];
+    return BG_OK;
+}
+
+static bgi_place *find_place(const bgi_compiler *c, uint32_t value, uint32_t device)
+{
+    uint32_t low = c->placement->first_places[value], high = c->placement->first_places[value + 1];
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (c->placement->places[middle].device == device)
+            return &c->placement->places[middle];
+        if (c->placement->places[middle].device < device)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+bgi_operand bgi_leaf_place(const bgi_compiler *c, uint32_t value, uint32_t device)
+{
+    const bgi_place *place = find_place(c, value, device);
+
+    return place != NULL ? place->operand : (bgi_operand){.offset = 0};
+}
+
+static void place_leaf(bgi_compiler *c, uint32_t v, bg_memory_class memory_class, bgi_place *place, size_t *offsets)
+{
+    const bgi_value *value = &c->graph->values[v];
+    const size_t size = bgi_align(bgi_home_bytes(c, v));
+    const uint32_t d = place->device;
+
+    if (value->shares_home) { /* what it copies has a lower number */
+        place->operand = bgi_leaf_place(c, value->copy_of.id, d);
+        return;
+    }
+    place->operand = (bgi_operand){.memory = memory_class == BG_MEMORY_REMOTE ? BGI_MEMORY_REMOTE : BGI_MEMORY_ARENA,
+                                   .edge = BGI_NO_EDGE,
+                                   .offset = offsets[d]};
+    offsets[d] += size;
+    c->plan->devices[d].class_bytes[memory_class] += size;
+    if (memory_class == BG_MEMORY_REMOTE)
+        c->plan->devices[d].remote_class_bytes[bgi_leaf_location(value)] += size;
 }
 
 /* Gives all leaves of one class their offsets, device by device. */
 static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *offsets)
 {
-    const uint32_t devices = c->stages->device_count;
-
-    for (size_t v = 0; v < c->graph->value_count; v++) {
-        const bgi_value *value = &c->graph->values[v];
-        if ((value->kind != BGI_VALUE_VARIABLE && value->kind != BGI_VALUE_CONSTANT) || class_of(c, v) != memory_class)
-            continue;
-        for (uint32_t d = 0; d < devices; d++)
-            if (c->placement->is_placed[v * devices + d]) {
-                const size_t size = bgi_align(bgi_home_bytes(c, (uint32_t)v));
-                if (value->shares_home) { /* what it copies has a lower number */
-                    c->placement->places[v * devices + d] =
-                        c->placement->places[(size_t)value->copy_of.id * devices + d];
-                    continue;
-                }
-                c->placement->places[v * devices + d] =
-                    (bgi_operand){.memory = memory_class == BG_MEMORY_REMOTE ? BGI_MEMORY_REMOTE : BGI_MEMORY_ARENA,
-                                  .edge = BGI_NO_EDGE,
-                                  .offset = offsets[d]};
-                offsets[d] += size;
-                c->plan->devices[d].class_bytes[memory_class] += size;
-                if (memory_class == BG_MEMORY_REMOTE)
-                    c->plan->devices[d].remote_class_bytes[bgi_leaf_location(value)] += size;
-            }
-    }
+    for (uint32_t v = 0; v < c->graph->value_count; v++)
+        if (is_leaf(&c->graph->values[v]) && class_of(c, v) == memory_class)
+            for (uint32_t i = c->placement->first_places[v]; i < c->placement->first_places[v + 1]; i++)
+                place_leaf(c, v, memory_class, &c->placement->places[i], offsets);
 }
 
 /* ---- slots ---- */
@@ -173,20 +247,20 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
 {
     const uint32_t stages = c->stages->stage_count;
 
-    for (uint32_t v = 1; v < c->graph->value_count; v++)
+    for (uint32_t n = 0; n < c->placement->input_count; n++)
         for (uint32_t s = 0; s < stages; s++) {
+            const uint32_t v = c->placement->inputs[n], device = bgi_stage_device(c, s);
             const size_t size = bgi_align(bg_type_size_bytes(&c->graph->values[v].type));
-            const uint32_t device = bgi_stage_device(c, s);
+            bgi_operand *place = &c->placement->input_places[(size_t)n * stages + s];
             uint32_t crossing;
-            if (!c->placement->input_is_used[(size_t)v * stages + s])
+            if (!c->placement->input_is_used[(size_t)n * stages + s])
                 continue;
             crossing = find_written_crossing(c, (bg_value){v}, s);
             if (crossing != UINT32_MAX) {
-                c->placement->input_places[(size_t)v * stages + s] = bgi_crossing_write_slot(c, crossing);
+                *place = bgi_crossing_write_slot(c, crossing);
                 continue;
             }
-            c->placement->input_places[(size_t)v * stages + s] =
-                (bgi_operand){.edge = BGI_NO_EDGE, .offset = offsets[device]};
+            *place = (bgi_operand){.edge = BGI_NO_EDGE, .offset = offsets[device]};
             offsets[device] += size;
             c->plan->devices[device].class_bytes[BG_MEMORY_STREAM] += size;
         }
@@ -196,9 +270,9 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
 
 typedef struct bgi_packer {
     bgi_unit *units;
+    bgi_span *spans; /* by unit: from the op that makes it to the last one that uses it */
     uint32_t unit_count;
     uint32_t *unit_of; /* by value */
-    bgi_unit **order;  /* the placed units by offset; at first all by size */
 } bgi_packer;
 
 /* A result may take over the bytes of an input that dies with this op. */
@@ -223,7 +297,10 @@ static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, c
 
 static void add_unit(bgi_packer *packer, size_t size, uint32_t first, uint32_t last)
 {
-    packer->units[packer->unit_count++] = (bgi_unit){.size = bgi_align(size), .first = first, .last = last};
+    packer->spans[packer->unit_count] = (bgi_span){first, last};
+    packer->units[packer->unit_count] =
+        (bgi_unit){.size = bgi_align(size), .spans = &packer->spans[packer->unit_count], .span_count = 1};
+    packer->unit_count++;
 }
 
 /* Life times of the transients of one segment. */
@@ -250,7 +327,7 @@ static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packe
             reused = i == 0 ? reusable_unit(c, packer, op, p, last_use) : UINT32_MAX;
             if (reused != UINT32_MAX) {
                 packer->unit_of[v] = reused;
-                packer->units[reused].last = last_use[v];
+                packer->spans[reused].last = last_use[v];
                 continue;
             }
             packer->unit_of[v] = packer->unit_count;
@@ -271,8 +348,8 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, u
     for (uint32_t p = 0; p < segment->op_count; p++)
         most += c->graph->ops[segment->ops[p]].output_count + 1;
     packer.units = bgi_arena_allocate(&arena, most, sizeof *packer.units);
-    packer.order = bgi_arena_allocate(&arena, most, sizeof *packer.order);
-    if (packer.units == NULL || packer.order == NULL) {
+    packer.spans = bgi_arena_allocate(&arena, most, sizeof *packer.spans);
+    if (packer.units == NULL || packer.spans == NULL) {
         bgi_arena_clear(&arena);
         return bgi_error_memory(error, "life times", most * sizeof *packer.units);
     }
@@ -281,8 +358,10 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, u
     for (uint32_t p = 0; p < segment->op_count; p++)
         if (c->kernels[segment->ops[p]].scratch_bytes > 0)
             add_unit(&packer, c->kernels[segment->ops[p]].scratch_bytes, p, p);
-    c->placement->segment_peaks[index] =
-        bgi_pack(packer.units, packer.unit_count, packer.order, bgi_units_meet_in_time, NULL);
+    if (!bgi_pack(packer.units, packer.unit_count, &c->placement->segment_peaks[index])) {
+        bgi_arena_clear(&arena);
+        return bgi_error_memory(error, "life times", most * sizeof *packer.units);
+    }
     for (uint32_t p = 0; p < segment->op_count; p++)
         for (uint32_t i = 0; i < c->graph->ops[segment->ops[p]].output_count; i++) {
             const uint32_t v = c->graph->ops[segment->ops[p]].outputs[i].id;
@@ -318,29 +397,46 @@ static bg_status lay_out_transients(bgi_compiler *c, const size_t *offsets, bg_e
     return BG_OK;
 }
 
+static bool number_inputs(bgi_compiler *c)
+{
+    bgi_placement *p = c->placement;
+
+    for (uint32_t v = 1; v < c->graph->value_count; v++)
+        p->input_count += c->graph->values[v].kind == BGI_VALUE_INPUT;
+    p->inputs = bgi_arena_allocate(&c->scratch, p->input_count, sizeof *p->inputs);
+    p->input_numbers = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *p->input_numbers);
+    if (p->inputs == NULL || p->input_numbers == NULL)
+        return false;
+    for (uint32_t v = 1, n = 0; v < c->graph->value_count; v++)
+        if (c->graph->values[v].kind == BGI_VALUE_INPUT) {
+            p->inputs[n] = v;
+            p->input_numbers[v] = n++;
+        }
+    return true;
+}
+
 static bg_status allocate_placement(bgi_compiler *c, bg_error *error)
 {
     const size_t values = c->graph->value_count, devices = c->stages->device_count, stages = c->stages->stage_count;
     bgi_placement *p = bgi_arena_allocate(&c->scratch, 1, sizeof *p);
 
-    if (p == NULL)
-        return bgi_error_memory(error, "the layout", sizeof *p);
+    c->placement = p;
+    if (p == NULL || !number_inputs(c))
+        return bgi_error_memory(error, "the layout", values * sizeof *p->input_numbers);
     p->storage = bgi_arena_allocate(&c->scratch, values, sizeof *p->storage);
     p->is_transient = bgi_arena_allocate(&c->scratch, values, sizeof *p->is_transient);
     p->windows = bgi_arena_allocate(&c->scratch, values, sizeof *p->windows);
-    p->places = bgi_arena_allocate(&c->scratch, values * devices, sizeof *p->places);
-    p->is_placed = bgi_arena_allocate(&c->scratch, values * devices, sizeof *p->is_placed);
-    p->input_places = bgi_arena_allocate(&c->scratch, values * stages, sizeof *p->input_places);
-    p->input_is_used = bgi_arena_allocate(&c->scratch, values * stages, sizeof *p->input_is_used);
+    p->first_places = bgi_arena_allocate(&c->scratch, values + 1, sizeof *p->first_places);
+    p->input_places = bgi_arena_allocate(&c->scratch, p->input_count * stages, sizeof *p->input_places);
+    p->input_is_used = bgi_arena_allocate(&c->scratch, p->input_count * stages, sizeof *p->input_is_used);
     p->segment_peaks = bgi_arena_allocate(&c->scratch, c->partition->segment_count, sizeof *p->segment_peaks);
     p->scratch_offsets = bgi_arena_allocate(&c->scratch, c->graph->op_count, sizeof *p->scratch_offsets);
     c->plan->devices = bgi_arena_allocate(&c->plan->arena, devices, sizeof *c->plan->devices);
-    if (p->storage == NULL || p->is_transient == NULL || p->windows == NULL || p->places == NULL ||
-        p->is_placed == NULL || p->input_places == NULL || p->input_is_used == NULL || p->segment_peaks == NULL ||
-        p->scratch_offsets == NULL || c->plan->devices == NULL)
-        return bgi_error_memory(error, "the layout", values * devices);
-    c->placement = p;
-    return BG_OK;
+    if (p->storage == NULL || p->is_transient == NULL || p->windows == NULL || p->first_places == NULL ||
+        p->input_places == NULL || p->input_is_used == NULL || p->segment_peaks == NULL || p->scratch_offsets == NULL ||
+        c->plan->devices == NULL)
+        return bgi_error_memory(error, "the layout", values * sizeof *p->storage);
+    return list_places(c, error);
 }
 
 bg_status bgi_lay_out(bgi_compiler *c, bg_error *error)
@@ -353,15 +449,13 @@ bg_status bgi_lay_out(bgi_compiler *c, bg_error *error)
     remote_offsets = bgi_arena_allocate(&c->scratch, devices, sizeof *remote_offsets);
     if (offsets == NULL || remote_offsets == NULL)
         return bgi_error_memory(error, "the layout", devices * sizeof *offsets);
-    mark_places(c);
     place_class(c, BG_MEMORY_WEIGHTS, offsets);
     place_class(c, BG_MEMORY_GRADIENTS, offsets);
     place_class(c, BG_MEMORY_STATE, offsets);
     place_class(c, BG_MEMORY_REMOTE, remote_offsets);
     BGI_TRY(bgi_lay_out_remote(c, offsets, remote_offsets, error));
     place_edges(c, true, offsets);
-    for (uint32_t d = 0; d < devices; d++)
-        BGI_TRY(bgi_lay_out_repeats(c, d, &offsets[d], error));
+    BGI_TRY(bgi_lay_out_repeats(c, offsets, error));
     place_edges(c, false, offsets);
     place_results(c);
     place_inputs(c, offsets);

@@ -13,22 +13,16 @@
 
 static void list_places(const bgi_compiler *c, size_t v, bgi_place *places, uint32_t *count)
 {
-    const uint32_t devices = c->stages->device_count;
+    const bgi_placement *p = c->placement;
 
-    for (uint32_t d = 0; d < devices && !c->graph->values[v].shares_home; d++)
-        if (c->placement->is_placed[v * devices + d])
-            places[(*count)++] = (bgi_place){d, c->placement->places[v * devices + d]};
+    for (uint32_t i = p->first_places[v]; i < p->first_places[v + 1] && !c->graph->values[v].shares_home; i++)
+        places[(*count)++] = p->places[i];
 }
 
 /* A copy that shares a home has no place of its own. */
 static uint32_t count_places(const bgi_compiler *c, size_t v)
 {
-    const uint32_t devices = c->stages->device_count;
-    uint32_t count = 0;
-
-    for (uint32_t d = 0; d < devices && !c->graph->values[v].shares_home; d++)
-        count += c->placement->is_placed[v * devices + d];
-    return count;
+    return c->graph->values[v].shares_home ? 0 : c->placement->first_places[v + 1] - c->placement->first_places[v];
 }
 
 /* How the mesh cuts a variable: state is cut as the parameter that it serves, and so are accumulators but rows of them.
@@ -109,7 +103,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, const
 static bg_status list_constants(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;
-    const uint32_t devices = c->stages->device_count;
+    const bgi_placement *p = c->placement;
     uint32_t count = 0;
 
     for (size_t v = 1; v < c->graph->value_count; v++)
@@ -119,15 +113,15 @@ static bg_status list_constants(bgi_compiler *c, bg_error *error)
     if (plan->constants == NULL)
         return bgi_error_memory(error, "constants", 0);
     for (size_t v = 1; v < c->graph->value_count; v++)
-        for (uint32_t d = 0; c->graph->values[v].kind == BGI_VALUE_CONSTANT && d < devices; d++)
-            if (c->placement->is_placed[v * devices + d]) {
-                bgi_plan_constant *constant = &plan->constants[plan->constant_count++];
-                constant->place = (bgi_place){d, c->placement->places[v * devices + d]};
-                constant->size_bytes = bg_type_size_bytes(&c->graph->values[v].type);
-                constant->data = bgi_arena_copy(&plan->arena, c->graph->values[v].data, constant->size_bytes);
-                if (constant->data == NULL)
-                    return bgi_error_memory(error, "constants", constant->size_bytes);
-            }
+        for (uint32_t i = p->first_places[v];
+             c->graph->values[v].kind == BGI_VALUE_CONSTANT && i < p->first_places[v + 1]; i++) {
+            bgi_plan_constant *constant = &plan->constants[plan->constant_count++];
+            constant->place = p->places[i];
+            constant->size_bytes = bg_type_size_bytes(&c->graph->values[v].type);
+            constant->data = bgi_arena_copy(&plan->arena, c->graph->values[v].data, constant->size_bytes);
+            if (constant->data == NULL)
+                return bgi_error_memory(error, "constants", constant->size_bytes);
+        }
     return BG_OK;
 }
 

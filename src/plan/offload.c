@@ -93,21 +93,21 @@ static void find_owners(const bgi_compiler *c, uint32_t *owners)
         }
 }
 
-/* The buffer of a stage's variables of one class that are loaded alike. */
-static uint32_t find_buffer(bgi_compiler *c, uint32_t stage, bool is_fresh, bool preload)
+/* The buffer of a stage's variables of one class that are loaded alike. `known`: 1 + that buffer, by stage, class and
+ * way to load. */
+static uint32_t find_buffer(bgi_compiler *c, uint32_t *known, uint32_t stage, bool is_fresh, bool preload)
 {
-    bg_schedule_buffer *buffers = c->residency->buffers;
-    uint32_t b = 0;
+    uint32_t *of = &known[4 * (size_t)stage + 2 * is_fresh + preload];
 
-    while (b < c->residency->buffer_count &&
-           (buffers[b].stage != stage || buffers[b].starts_fresh != is_fresh || buffers[b].preload != preload))
-        b++;
-    if (b == c->residency->buffer_count)
-        buffers[c->residency->buffer_count++] = (bg_schedule_buffer){.stage = stage,
-                                                                     .starts_fresh = is_fresh,
-                                                                     .preload = preload,
-                                                                     .residency = find_residency(&c->plan->options)};
-    return b;
+    if (*of == 0) {
+        c->residency->buffers[c->residency->buffer_count] =
+            (bg_schedule_buffer){.stage = stage,
+                                 .starts_fresh = is_fresh,
+                                 .preload = preload,
+                                 .residency = find_residency(&c->plan->options)};
+        *of = ++c->residency->buffer_count;
+    }
+    return *of - 1;
 }
 
 /* A copy is loaded from the home of what it copies: its buffer is for it alone, and nothing writes it. */
@@ -198,7 +198,7 @@ static size_t count_shared_homes(const bgi_compiler *c)
 }
 
 /* Puts the variable into its buffer, when it is remote. */
-static void place_variable(bgi_compiler *c, uint32_t v, uint32_t owner)
+static void place_variable(bgi_compiler *c, uint32_t *known, uint32_t v, uint32_t owner)
 {
     const bgi_value *value = &c->graph->values[v];
     const bgi_value *named = value->shares_home ? bgi_graph_value(c->graph, value->copy_of) : value;
@@ -211,7 +211,7 @@ static void place_variable(bgi_compiler *c, uint32_t v, uint32_t owner)
     if (location.place != BG_PLACE_REMOTE)
         return;
     c->residency->buffer_of[v] = value->shares_home ? add_copy_buffer(c, owner, is_preloaded(c, &location))
-                                                    : find_buffer(c, owner, location_class == BG_LOCATION_ACCUMULATORS,
+                                                    : find_buffer(c, known, owner, location_class == BG_LOCATION_ACCUMULATORS,
                                                                   is_preloaded(c, &location));
     if (value->role == BG_ROLE_PARAMETER && location.sharded)
         c->residency->home_pieces[v] = count_piece(c, value);
@@ -239,6 +239,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
 {
     const size_t values = c->graph->value_count;
     uint32_t *owners = bgi_arena_allocate(&c->scratch, values, sizeof *owners);
+    uint32_t *known = bgi_arena_allocate(&c->scratch, 4 * (size_t)c->stages->stage_count, sizeof *known);
 
     c->residency = bgi_arena_allocate(&c->scratch, 1, sizeof *c->residency);
     if (c->residency == NULL)
@@ -253,7 +254,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
                                                4 * (size_t)c->stages->stage_count + count_shared_homes(c) +
                                                    2 * (size_t)c->partition->crossing_count,
                                                sizeof *c->residency->buffers);
-    if (owners == NULL || c->residency->writer_stage == NULL || c->residency->buffer_of == NULL ||
+    if (owners == NULL || known == NULL || c->residency->writer_stage == NULL || c->residency->buffer_of == NULL ||
         c->residency->home_pieces == NULL || c->residency->crossing_moves == NULL || c->residency->buffers == NULL)
         return bgi_error_memory(error, "remote buffers", values * sizeof *owners);
     BGI_TRY(find_equal_activations(c, error));
@@ -265,13 +266,16 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     for (int are_copies = 0; are_copies < 2; are_copies++)
         for (uint32_t v = 1; v < values; v++)
             if (c->graph->values[v].shares_home == (are_copies != 0))
-                place_variable(c, v, owners[v]);
+                place_variable(c, known, v, owners[v]);
     keep_copies_alike(c);
     for (uint32_t v = 1; v < values; v++)
         if (c->residency->buffer_of[v] != BGI_NO_BUFFER)
             add_bytes(&c->residency->buffers[c->residency->buffer_of[v]], bgi_window_bytes(c, v),
                       c->graph->values[v].shares_home ? 0 : bgi_home_bytes(c, v));
     c->residency->variable_buffer_count = c->residency->buffer_count;
+    if (!bgi_buckets_fill(&c->residency->variables, &c->scratch, c->residency->buffer_count, values,
+                          c->residency->buffer_of))
+        return bgi_error_memory(error, "remote buffers", values * sizeof *owners);
     add_users(c);
     return BG_OK;
 }
@@ -334,23 +338,47 @@ static void find_update_readers(const bgi_compiler *c, update_readers *found)
     }
 }
 
-/* From REDUCE on, and once the ops that read all of it have run, a replica needs its piece only: whether the first LOAD
- * of the buffer in a step comes behind that. */
-static bool is_loaded_late(const bgi_compiler *c, uint32_t buffer, uint32_t last_whole)
+/* Where the actions of each stage are: places in the lists of all devices, one list behind the other. */
+typedef struct stage_actions {
+    bgi_buckets places;
+    const bg_action **actions; /* by place */
+} stage_actions;
+
+static bg_status find_stage_actions(bgi_compiler *c, stage_actions *out, bg_error *error)
 {
     const bg_schedule *schedule = c->plan->schedule;
-    const uint32_t stage = c->residency->buffers[buffer].stage, device = bgi_stage_device(c, stage);
-    const bg_action *actions = bg_schedule_actions(schedule, device);
-    const uint32_t count = bg_schedule_action_count(schedule, device);
+    size_t total = 0, at = 0;
+    uint32_t *stages;
+
+    for (uint32_t d = 0; d < c->stages->device_count; d++)
+        total += bg_schedule_action_count(schedule, d);
+    stages = bgi_arena_allocate(&c->scratch, total, sizeof *stages);
+    out->actions = bgi_arena_allocate(&c->scratch, total, sizeof(const bg_action *));
+    if (stages == NULL || out->actions == NULL)
+        return bgi_error_memory(error, "remote gradients", total * sizeof(const bg_action *));
+    for (uint32_t d = 0; d < c->stages->device_count; d++)
+        for (uint32_t i = 0; i < bg_schedule_action_count(schedule, d); i++, at++) {
+            out->actions[at] = &bg_schedule_actions(schedule, d)[i];
+            stages[at] = out->actions[at]->stage;
+        }
+    return bgi_buckets_fill(&out->places, &c->scratch, c->stages->stage_count, total, stages)
+               ? BG_OK
+               : bgi_error_memory(error, "remote gradients", total * sizeof *stages);
+}
+
+/* From REDUCE on, and once the ops that read all of it have run, a replica needs its piece only: whether the first LOAD
+ * of the buffer in a step comes behind that. */
+static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint32_t buffer, uint32_t last_whole)
+{
     uint32_t still_open = 1 + (last_whole > 0);
 
-    for (uint32_t i = 0; i < count; i++) {
-        if (actions[i].stage != stage)
-            continue;
-        if (actions[i].kind == BG_ACTION_LOAD && actions[i].index == buffer)
+    BGI_FOR_BUCKET(of->places, c->residency->buffers[buffer].stage, at)
+    {
+        const bg_action *action = of->actions[of->places.items[at]];
+        if (action->kind == BG_ACTION_LOAD && action->index == buffer)
             return still_open == 0;
-        still_open -= actions[i].kind == BG_ACTION_REDUCE;
-        still_open -= actions[i].kind == BG_ACTION_UPDATE && actions[i].index + 1 == last_whole;
+        still_open -= action->kind == BG_ACTION_REDUCE;
+        still_open -= action->kind == BG_ACTION_UPDATE && action->index + 1 == last_whole;
     }
     return true;
 }
@@ -361,6 +389,7 @@ bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
              last_whole = 0; /* what was asked last: a buffer's gradients follow each other */
     bool is_late = false;
     update_readers *readers;
+    stage_actions of_stage;
 
     if (bgi_plan_data_replicas(c->plan) <= 1 || !bgi_reduces_in_backward(c->plan))
         return BG_OK;
@@ -368,6 +397,7 @@ bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
     if (readers == NULL)
         return bgi_error_memory(error, "remote gradients", c->graph->value_count * sizeof *readers);
     find_update_readers(c, readers);
+    BGI_TRY(find_stage_actions(c, &of_stage, error));
     for (uint32_t v = 1; v < c->graph->value_count; v++) {
         const bgi_value *value = &c->graph->values[v];
         const uint32_t buffer = c->residency->buffer_of[v];
@@ -375,7 +405,7 @@ bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
             !readers[v].are_of_stage)
             continue;
         if (buffer != last_buffer || readers[v].last_whole != last_whole)
-            is_late = is_loaded_late(c, buffer, readers[v].last_whole);
+            is_late = is_loaded_late(c, &of_stage, buffer, readers[v].last_whole);
         last_buffer = buffer;
         last_whole = readers[v].last_whole;
         if (!is_late)

@@ -1,15 +1,231 @@
 /*
  * pack.c: first fit by decreasing size. Knows nothing of what it packs.
+ *
+ * A unit must not share bytes with units that are needed at the same time. Comparing it with each of them is quadratic,
+ * and thousands of layers have 100,000 units. So the bytes in use are kept by time: a segment tree over the moments at
+ * which spans begin and end, whose nodes hold sets of byte ranges.
+ *
+ *     moments       0   1   2   3         a span [1, 3] is cut into the nodes that it covers: [1, 1] and [2, 3]
+ *                 [     0 - 3     ]       covering   ranges of the units that need the node's whole stretch
+ *                 [ 0-1 ] [ 2 - 3 ]       touching   ranges of the units that need any moment of it
+ *                 [0] [1] [2] [3]
+ *
+ * Units that meet a span: those touching the nodes that it is cut into, and those covering a node above these. A set
+ * keeps the union of its ranges. Units lie densely, so a set has few ranges, however many units it stands for, and the
+ * lowest fit is found by jumping over ranges.
  */
 #include "plan/pack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool bgi_units_meet_in_time(const void *context, const bgi_unit *a, const bgi_unit *b)
+#include "core/arena.h"
+
+enum { MOST_NODES = 128 }; /* that a span is cut into: two a level */
+
+typedef struct range {
+    size_t begin, end;
+} range;
+
+/* Disjoint ranges that do not touch, ascending; malloc'ed. */
+typedef struct range_set {
+    range *ranges;
+    size_t count, capacity;
+} range_set;
+
+typedef struct node {
+    range_set covering, touching;
+} node;
+
+/* The tree of 2 * size nodes: node 1 is the root, nodes size .. 2 size - 1 are the moments. */
+typedef struct packer {
+    uint32_t *moments; /* ascending */
+    size_t moment_count, size;
+    node *nodes;
+    const range_set **sets; /* of the unit at hand */
+    size_t set_count, set_capacity;
+} packer;
+
+/* ---- ranges ---- */
+
+/* The first range that ends behind `offset`. */
+static size_t find_range(const range_set *set, size_t offset)
 {
-    (void)context;
-    return a->first <= b->last && b->first <= a->last;
+    size_t low = 0, high = set->count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (set->ranges[middle].end > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Adds [begin, end) to the union. */
+static bool add_range(range_set *set, size_t begin, size_t end)
+{
+    /* Ranges that touch the new one join it: from the first that ends at `begin` or behind it. */
+    const size_t first = begin > 0 ? find_range(set, begin - 1) : 0;
+    size_t behind = first;
+
+    while (behind < set->count && set->ranges[behind].begin <= end) {
+        begin = set->ranges[behind].begin < begin ? set->ranges[behind].begin : begin;
+        end = set->ranges[behind].end > end ? set->ranges[behind].end : end;
+        behind++;
+    }
+    if (behind == first) {
+        if (!bgi_array_reserve((void **)&set->ranges, &set->capacity, set->count + 1, sizeof *set->ranges))
+            return false;
+        memmove(set->ranges + first + 1, set->ranges + first, (set->count - first) * sizeof *set->ranges);
+        set->count++;
+    } else {
+        memmove(set->ranges + first + 1, set->ranges + behind, (set->count - behind) * sizeof *set->ranges);
+        set->count -= behind - first - 1;
+    }
+    set->ranges[first] = (range){begin, end};
+    return true;
+}
+
+/* The lowest offset of `size` bytes that are in none of the sets. */
+static size_t find_gap(const packer *p, size_t size)
+{
+    size_t offset = 0, passed = 0;
+
+    /* Until all sets in a row let it pass. */
+    for (size_t i = 0; passed < p->set_count; i = (i + 1) % p->set_count) {
+        const range_set *set = p->sets[i];
+        size_t at = find_range(set, offset);
+        const size_t before = offset;
+        while (at < set->count && set->ranges[at].begin < offset + size)
+            offset = set->ranges[at++].end;
+        passed = offset == before ? passed + 1 : 1;
+    }
+    return offset;
+}
+
+/* ---- moments ---- */
+
+static bool is_empty(const bgi_span *span)
+{
+    return span->last < span->first;
+}
+
+static int compare_moments(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static size_t find_moment(const packer *p, uint32_t moment)
+{
+    const uint32_t *found = bsearch(&moment, p->moments, p->moment_count, sizeof *p->moments, compare_moments);
+
+    return (size_t)(found - p->moments);
+}
+
+/* Spans meet in the order of their ends alone, so moments between ends are left out. */
+static bool list_moments(packer *p, const bgi_unit *units, uint32_t count)
+{
+    size_t most = 0, different = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        most += 2 * (size_t)units[i].span_count;
+    p->moments = malloc((most + 1) * sizeof *p->moments);
+    if (p->moments == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t s = 0; s < units[i].span_count; s++)
+            if (!is_empty(&units[i].spans[s])) {
+                p->moments[p->moment_count++] = units[i].spans[s].first;
+                p->moments[p->moment_count++] = units[i].spans[s].last;
+            }
+    if (p->moment_count > 0)
+        qsort(p->moments, p->moment_count, sizeof *p->moments, compare_moments);
+    for (size_t i = 0; i < p->moment_count; i++)
+        if (different == 0 || p->moments[i] != p->moments[different - 1])
+            p->moments[different++] = p->moments[i];
+    p->moment_count = different;
+    for (p->size = 1; p->size < p->moment_count;)
+        p->size *= 2;
+    p->nodes = calloc(2 * p->size, sizeof *p->nodes);
+    return p->nodes != NULL;
+}
+
+/* The nodes that a span is cut into, from the bottom up. */
+static uint32_t cut_span(const packer *p, const bgi_span *span, size_t *nodes)
+{
+    uint32_t count = 0;
+
+    for (size_t left = p->size + find_moment(p, span->first), right = p->size + find_moment(p, span->last) + 1;
+         left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            nodes[count++] = left++;
+        if ((right & 1) != 0)
+            nodes[count++] = --right;
+    }
+    return count;
+}
+
+/* ---- units ---- */
+
+static bool look_at(packer *p, const range_set *set)
+{
+    if (set->count == 0)
+        return true;
+    if (!bgi_array_reserve((void **)&p->sets, &p->set_capacity, p->set_count + 1, sizeof *p->sets))
+        return false;
+    p->sets[p->set_count++] = set;
+    return true;
+}
+
+/* What covers the span is above a node that it is cut into and not cut itself, so above its first or last moment. */
+static bool look_at_span(packer *p, const bgi_span *span)
+{
+    size_t nodes[MOST_NODES];
+    const uint32_t count = is_empty(span) ? 0 : cut_span(p, span, nodes);
+    bool good = true;
+
+    for (uint32_t i = 0; good && i < count; i++)
+        good = look_at(p, &p->nodes[nodes[i]].touching);
+    for (size_t n = count > 0 ? p->size + find_moment(p, span->first) : 0; good && n > 0; n /= 2)
+        good = look_at(p, &p->nodes[n].covering);
+    for (size_t n = count > 0 ? p->size + find_moment(p, span->last) : 0; good && n > 0; n /= 2)
+        good = look_at(p, &p->nodes[n].covering);
+    return good;
+}
+
+static bool occupy(packer *p, const bgi_span *span, size_t begin, size_t end)
+{
+    size_t nodes[MOST_NODES];
+    const uint32_t count = is_empty(span) ? 0 : cut_span(p, span, nodes);
+    bool good = true;
+
+    for (uint32_t i = 0; good && i < count; i++) {
+        good = add_range(&p->nodes[nodes[i]].covering, begin, end);
+        for (size_t n = nodes[i]; good && n > 0; n /= 2)
+            good = add_range(&p->nodes[n].touching, begin, end);
+    }
+    return good;
+}
+
+static bool place_unit(packer *p, bgi_unit *unit)
+{
+    bool good = true;
+
+    unit->offset = 0;
+    if (unit->size == 0)
+        return true;
+    p->set_count = 0;
+    for (uint32_t s = 0; good && s < unit->span_count; s++)
+        good = look_at_span(p, &unit->spans[s]);
+    if (good)
+        unit->offset = find_gap(p, unit->size);
+    for (uint32_t s = 0; good && s < unit->span_count; s++)
+        good = occupy(p, &unit->spans[s], unit->offset, unit->offset + unit->size);
+    return good;
 }
 
 /* Larger before smaller, then by number: an order that does not depend on the sort. */
@@ -22,40 +238,35 @@ static int compare_units(const void *a, const void *b)
     return first < second ? -1 : first > second;
 }
 
-/* Gives the unit the lowest offset at which it meets no placed unit. */
-static void place_unit(bgi_unit **order, uint32_t placed_count, bgi_unit *unit, bgi_units_meet meet,
-                       const void *context)
+static void clear_packer(packer *p)
 {
-    uint32_t at = 0;
-
-    unit->offset = 0;
-    for (uint32_t i = 0; i < placed_count; i++) {
-        const bgi_unit *other = order[i];
-        if (!meet(context, other, unit))
-            continue;
-        if (other->offset >= unit->offset + unit->size)
-            break;
-        if (other->offset + other->size > unit->offset)
-            unit->offset = other->offset + other->size;
+    for (size_t n = 0; p->nodes != NULL && n < 2 * p->size; n++) {
+        free(p->nodes[n].covering.ranges);
+        free(p->nodes[n].touching.ranges);
     }
-    while (at < placed_count && order[at]->offset <= unit->offset)
-        at++;
-    memmove(order + at + 1, order + at, (placed_count - at) * sizeof(bgi_unit *));
-    order[at] = unit;
+    free(p->nodes);
+    free(p->moments);
+    free(p->sets);
 }
 
-size_t bgi_pack(bgi_unit *units, uint32_t count, bgi_unit **order, bgi_units_meet meet, const void *context)
+bool bgi_pack(bgi_unit *units, uint32_t count, size_t *out_peak)
 {
+    packer p = {0};
+    bgi_unit **order = malloc(((size_t)count + 1) * sizeof(bgi_unit *));
+    bool good = order != NULL && list_moments(&p, units, count);
     size_t peak = 0;
 
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; good && i < count; i++)
         order[i] = &units[i];
-    qsort(order, count, sizeof(bgi_unit *), compare_units);
-    for (uint32_t n = 0; n < count; n++) {
-        bgi_unit *unit = order[n];
-        place_unit(order, n, unit, meet, context);
-        if (unit->offset + unit->size > peak)
-            peak = unit->offset + unit->size;
+    if (good && count > 0)
+        qsort(order, count, sizeof(bgi_unit *), compare_units);
+    for (uint32_t i = 0; good && i < count; i++) {
+        good = place_unit(&p, order[i]);
+        if (order[i]->offset + order[i]->size > peak)
+            peak = order[i]->offset + order[i]->size;
     }
-    return peak;
+    clear_packer(&p);
+    free(order);
+    *out_peak = peak;
+    return good;
 }

@@ -8,18 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A stretch of time, both ends included. A span whose last is before its first is empty. */
+typedef struct bgi_span {
+    uint32_t first, last;
+} bgi_span;
+
 typedef struct bgi_unit {
     size_t size, offset;
-    uint32_t first, last; /* for those that pack by time: when it is needed */
+    const bgi_span *spans; /* when it is needed */
+    uint32_t span_count;
 } bgi_unit;
 
-/* Whether two units need their memory at the same time. */
-typedef bool (*bgi_units_meet)(const void *context, const bgi_unit *a, const bgi_unit *b);
-/* By their times. */
-bool bgi_units_meet_in_time(const void *context, const bgi_unit *a, const bgi_unit *b);
-
-/* Offsets of all units; the bytes they need together. Larger ones first, each at the lowest offset at which it meets no
- * other. `order` has room for all; afterward the units by offset. */
-size_t bgi_pack(bgi_unit *units, uint32_t count, bgi_unit **order, bgi_units_meet meet, const void *context);
+/* Sets the offsets of all units and *out_peak, the bytes they need together. Larger units come first, equal ones by
+ * number, and each gets the lowest offset at which it shares no byte with a unit that is needed at the same time. The
+ * work grows with the number of spans, not with the number of pairs (pack.c). False when out of memory. */
+bool bgi_pack(bgi_unit *units, uint32_t count, size_t *out_peak);
 
 #endif

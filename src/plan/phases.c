@@ -61,7 +61,7 @@ static void add_ring(counter *k, uint32_t edge)
 static void add_input(counter *k, uint32_t v, uint32_t stage)
 {
     const bgi_compiler *c = k->compiler;
-    const bgi_operand *place = &c->placement->input_places[(size_t)v * c->stages->stage_count + stage];
+    const bgi_operand *place = &c->placement->input_places[bgi_input_index(c, v, stage)];
 
     if (place->edge != BGI_NO_EDGE)
         add_ring(k, place->edge);
@@ -102,17 +102,22 @@ static void add_segment(counter *k, uint32_t index)
 }
 
 /* What a phase keeps for later, and hands on, beside where its ops write. */
-static void add_copies(counter *k, bgi_segment_kind kind)
+static void add_copies(counter *k, uint32_t segment)
 {
     const bgi_compiler *c = k->compiler;
 
-    for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
-        const bgi_crossing *crossing = &c->partition->crossings[i];
-        const bgi_segment *from = &c->partition->segments[crossing->from_segment];
-        if (from->stage == k->phase->stage && from->kind == kind && c->edges->routes[i].edge != BGI_NO_EDGE)
+    BGI_FOR_BUCKET(c->partition->crossings_from, segment, at)
+    {
+        const uint32_t i = c->partition->crossings_from.items[at];
+        if (c->edges->routes[i].edge != BGI_NO_EDGE)
             add_ring(k, bgi_crossing_write_slot(c, i).edge);
-        if (crossing->to_stage == k->phase->stage && kind == BGI_SEGMENT_FORWARD &&
-            c->edges->routes[i].stash_edge != BGI_NO_EDGE &&
+    }
+    if (c->partition->segments[segment].kind != BGI_SEGMENT_FORWARD)
+        return;
+    BGI_FOR_BUCKET(c->partition->crossings_to, k->phase->stage, at)
+    {
+        const uint32_t i = c->partition->crossings_to.items[at];
+        if (c->edges->routes[i].stash_edge != BGI_NO_EDGE &&
             c->edges->facts[c->edges->routes[i].stash_edge].stored_by == 0)
             add_ring(k, bgi_stash_write_slot(c, i).edge);
     }
@@ -139,16 +144,14 @@ bg_status bgi_list_phases(bgi_compiler *c, bg_error *error)
         return bgi_error_memory(error, "phases", partition->segment_count * sizeof *phases);
     for (uint32_t s = 0; s < partition->segment_count; s++) {
         const bgi_segment *segment = &partition->segments[s];
-        if (s > 0 && is_same_phase(segment, &partition->segments[s - 1])) {
-            add_segment(&k, s);
-            continue;
+        if (s == 0 || !is_same_phase(segment, &partition->segments[s - 1])) {
+            k.phase = &phases[k.number++];
+            *k.phase = (bgi_plan_phase){.stage = segment->stage,
+                                        .kind = bgi_action_of_segment(segment->kind),
+                                        .device = bgi_stage_device(c, segment->stage)};
         }
-        k.phase = &phases[k.number++];
-        *k.phase = (bgi_plan_phase){.stage = segment->stage,
-                                    .kind = bgi_action_of_segment(segment->kind),
-                                    .device = bgi_stage_device(c, segment->stage)};
         add_segment(&k, s);
-        add_copies(&k, segment->kind);
+        add_copies(&k, s);
     }
     c->plan->phases = phases;
     c->plan->phase_count = k.number;

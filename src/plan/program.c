@@ -23,7 +23,7 @@ static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t sta
 {
     if (c->residency->buffer_of[leaf.id] != BGI_NO_BUFFER)
         return c->placement->windows[leaf.id];
-    return c->placement->places[(size_t)leaf.id * c->stages->device_count + bgi_stage_device(c, stage)];
+    return bgi_leaf_place(c, leaf.id, bgi_stage_device(c, stage));
 }
 
 /* Where the op finds the value, and whether only a piece of it is there. */
@@ -39,7 +39,7 @@ static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value
     if (v->kind == BGI_VALUE_INPUT && segment->kind != BGI_SEGMENT_FORWARD)
         return bgi_crossing_slot(c, find_crossing(c, root, stage, 0));
     if (v->kind == BGI_VALUE_INPUT)
-        return c->placement->input_places[(size_t)root.id * c->stages->stage_count + stage];
+        return c->placement->input_places[bgi_input_index(c, root.id, stage)];
     if (v->kind == BGI_VALUE_CONSTANT)
         return leaf_place(c, root, stage);
     if (v->kind == BGI_VALUE_VARIABLE) {
@@ -257,16 +257,46 @@ static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, 
     return true;
 }
 
+/* Crossings that a segment makes and, of a forward, those that its stage may keep: each once, ascending. */
+typedef struct bgi_crossing_walk {
+    const bgi_partition *partition;
+    uint32_t made, made_end, kept, kept_end;
+} bgi_crossing_walk;
+
+static bgi_crossing_walk begin_crossings(const bgi_compiler *c, uint32_t segment)
+{
+    const bgi_partition *p = c->partition;
+    const uint32_t stage = p->segments[segment].stage;
+    const bool keeps = p->segments[segment].kind == BGI_SEGMENT_FORWARD;
+
+    return (bgi_crossing_walk){.partition = p,
+                               .made = p->crossings_from.begins[segment],
+                               .made_end = p->crossings_from.begins[segment + 1],
+                               .kept = p->crossings_to.begins[stage],
+                               .kept_end = p->crossings_to.begins[keeps ? stage + 1 : stage]};
+}
+
+static bool next_crossing(bgi_crossing_walk *walk, uint32_t *out_crossing)
+{
+    const bgi_partition *p = walk->partition;
+    const uint32_t made = walk->made < walk->made_end ? p->crossings_from.items[walk->made] : UINT32_MAX;
+    const uint32_t kept = walk->kept < walk->kept_end ? p->crossings_to.items[walk->kept] : UINT32_MAX;
+
+    *out_crossing = made < kept ? made : kept;
+    walk->made += made == *out_crossing;
+    walk->kept += kept == *out_crossing;
+    return *out_crossing != UINT32_MAX;
+}
+
 /* Copies that go with the segment's ops: of its own values to further places, and of what its stage keeps. */
 static uint32_t count_copies(const bgi_compiler *c, uint32_t segment)
 {
-    const bgi_partition *partition = c->partition;
-    uint32_t count = 0;
+    bgi_crossing_walk walk = begin_crossings(c, segment);
+    uint32_t count = 0, i;
 
-    for (uint32_t i = 0; i < partition->crossing_count; i++) {
-        const bgi_crossing *crossing = &partition->crossings[i];
-        count += needs_stash_copy(c, i, &partition->segments[segment]);
-        if (crossing->from_segment == segment)
+    while (next_crossing(&walk, &i)) {
+        count += needs_stash_copy(c, i, &c->partition->segments[segment]);
+        if (c->partition->crossings[i].from_segment == segment)
             count += needs_slot_copy(c, i) + needs_window_copy(c, i);
     }
     return count;
@@ -274,15 +304,16 @@ static uint32_t count_copies(const bgi_compiler *c, uint32_t segment)
 
 static bool write_copies(bgi_compiler *c, uint32_t segment, bg_action_kind kind, bgi_call *calls, uint32_t *count)
 {
-    const bgi_partition *partition = c->partition;
+    bgi_crossing_walk walk = begin_crossings(c, segment);
+    uint32_t i;
 
-    for (uint32_t i = 0; i < partition->crossing_count; i++) {
-        const bgi_crossing *crossing = &partition->crossings[i];
+    while (next_crossing(&walk, &i)) {
+        const bgi_crossing *crossing = &c->partition->crossings[i];
         if (crossing->from_segment == segment && needs_slot_copy(c, i) &&
             !write_copy(c, crossing->value, source_of(c, crossing), bgi_crossing_write_slot(c, i), kind,
                         &calls[(*count)++]))
             return false;
-        if (needs_stash_copy(c, i, &partition->segments[segment]) &&
+        if (needs_stash_copy(c, i, &c->partition->segments[segment]) &&
             !write_copy(c, crossing->value, bgi_crossing_slot(c, i), bgi_stash_write_slot(c, i), kind,
                         &calls[(*count)++]))
             return false;
@@ -331,21 +362,22 @@ static bool uses_last(const bg_schedule_edge *edge, const bg_action *action)
            (action->kind != BG_ACTION_UPDATE || edge->to_level == action->index);
 }
 
-static bool write_edge_list(bgi_compiler *c, const bg_action *action,
+/* Edges to other devices that match an action, among those that begin or end at its stage. */
+static bool write_edge_list(bgi_compiler *c, const bg_action *action, const bgi_buckets *of_stage,
                             bool (*matches)(const bg_schedule_edge *, const bg_action *), const uint32_t **out_edges,
                             uint32_t *out_count)
 {
     uint32_t *edges, count = 0;
 
-    for (uint32_t e = 0; e < c->edges->count; e++)
-        count += crosses_devices(c, e) && matches(&c->edges->list[e], action);
+    BGI_FOR_BUCKET(*of_stage, action->stage, at)
+    count += matches(&c->edges->list[of_stage->items[at]], action);
     edges = bgi_arena_allocate(&c->plan->arena, count, sizeof *edges);
     if (edges == NULL)
         return false;
     count = 0;
-    for (uint32_t e = 0; e < c->edges->count; e++)
-        if (crosses_devices(c, e) && matches(&c->edges->list[e], action))
-            edges[count++] = e;
+    BGI_FOR_BUCKET(*of_stage, action->stage, at)
+    if (matches(&c->edges->list[of_stage->items[at]], action))
+        edges[count++] = of_stage->items[at];
     *out_edges = edges;
     *out_count = count;
     return true;
@@ -383,23 +415,21 @@ static void send_early(bgi_instruction *instructions, uint32_t count)
 
 /* ---- copies ---- */
 
-static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
+static bool write_send(bgi_compiler *c, const bgi_buckets *crossings, uint32_t edge, bgi_instruction *out)
 {
     bgi_copy *copies;
-    uint32_t count = 0;
+    uint32_t count = crossings->begins[edge + 1] - crossings->begins[edge];
 
-    for (uint32_t i = 0; i < c->partition->crossing_count; i++)
-        count += c->edges->routes[i].edge == edge;
     copies = bgi_arena_allocate(&c->plan->arena, count, sizeof *copies);
     if (copies == NULL)
         return false;
     count = 0;
-    for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
+    BGI_FOR_BUCKET(*crossings, edge, at)
+    {
+        const uint32_t i = crossings->items[at];
         const bgi_crossing *crossing = &c->partition->crossings[i];
         const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
         bgi_operand from, to;
-        if (c->edges->routes[i].edge != edge)
-            continue;
         from = source_of(c, crossing);
         to = bgi_crossing_write_slot(c, i);
         if (!same_operand(&from, &to) && !is_copied_by_maker(c, crossing))
@@ -416,19 +446,17 @@ static bool write_send(bgi_compiler *c, uint32_t edge, bgi_instruction *out)
 static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
 {
     bgi_copy *copies = bgi_arena_allocate(&c->plan->arena, c->plan->input_count, sizeof *copies);
-    uint32_t count = 0, stream = 0;
+    uint32_t count = 0;
 
     if (copies == NULL)
         return false;
-    for (uint32_t v = 1; v < c->graph->value_count; v++) {
-        const size_t index = (size_t)v * c->stages->stage_count + stage;
-        if (c->graph->values[v].kind != BGI_VALUE_INPUT)
-            continue;
+    for (uint32_t stream = 0; stream < c->placement->input_count; stream++) {
+        const uint32_t v = c->placement->inputs[stream];
+        const size_t index = bgi_input_index(c, v, stage);
         if (c->placement->input_is_used[index])
             copies[count++] = (bgi_copy){.operand = c->placement->input_places[index],
                                          .stream = stream,
                                          .size_bytes = bg_type_size_bytes(&c->graph->values[v].type)};
-        stream++;
     }
     out->copies = copies;
     out->copy_count = count;
@@ -459,33 +487,46 @@ static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruct
     return true;
 }
 
-/* The variables that a stage writes, stage by stage, in the order of their numbers. */
-typedef struct bgi_written_variables {
-    uint32_t *begins; /* by stage; one more for the end */
-    uint32_t *variables;
-} bgi_written_variables;
+/* What instructions are written from, so that one does not look at all others'. */
+typedef struct bgi_program_lists {
+    bgi_buckets variables;  /* by the stage that writes them */
+    bgi_buckets edges_from; /* edges to other devices, by the stage that makes them */
+    bgi_buckets edges_to;   /* the same, by the stage that reads them */
+    bgi_buckets crossings;  /* by edge */
+} bgi_program_lists;
 
-static bool is_written_variable(const bgi_compiler *c, uint32_t v)
+static bg_status list_written_variables(bgi_compiler *c, bgi_program_lists *out, bg_error *error)
 {
-    return c->graph->values[v].kind == BGI_VALUE_VARIABLE && c->residency->writer_stage[v] < c->stages->stage_count;
+    const size_t count = c->graph->value_count;
+    uint32_t *stages = bgi_arena_allocate(&c->scratch, count, sizeof *stages);
+
+    for (size_t v = 0; stages != NULL && v < count; v++)
+        stages[v] =
+            c->graph->values[v].kind == BGI_VALUE_VARIABLE ? c->residency->writer_stage[v] : BGI_NO_BUCKET;
+    if (stages == NULL || !bgi_buckets_fill(&out->variables, &c->scratch, c->stages->stage_count, count, stages))
+        return bgi_error_memory(error, "a program", count * sizeof *stages);
+    return BG_OK;
 }
 
-static bg_status list_written_variables(bgi_compiler *c, bgi_written_variables *out, bg_error *error)
+static bg_status list_edges(bgi_compiler *c, bgi_program_lists *out, bg_error *error)
 {
-    const size_t begins = (size_t)c->stages->stage_count + 2;
+    const uint32_t count = c->edges->count, crossings = c->partition->crossing_count;
+    uint32_t *from = bgi_arena_allocate(&c->scratch, count, sizeof *from);
+    uint32_t *to = bgi_arena_allocate(&c->scratch, count, sizeof *to);
+    uint32_t *edges = bgi_arena_allocate(&c->scratch, crossings, sizeof *edges);
 
-    out->begins = bgi_arena_allocate(&c->scratch, begins, sizeof *out->begins);
-    out->variables = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *out->variables);
-    if (out->begins == NULL || out->variables == NULL)
-        return bgi_error_memory(error, "a program", c->graph->value_count * sizeof *out->variables);
-    for (uint32_t v = 1; v < c->graph->value_count; v++)
-        if (is_written_variable(c, v))
-            out->begins[c->residency->writer_stage[v] + 2]++;
-    for (uint32_t s = 0; s < c->stages->stage_count; s++)
-        out->begins[s + 2] += out->begins[s + 1];
-    for (uint32_t v = 1; v < c->graph->value_count; v++)
-        if (is_written_variable(c, v))
-            out->variables[out->begins[c->residency->writer_stage[v] + 1]++] = v;
+    if (from == NULL || to == NULL || edges == NULL)
+        return bgi_error_memory(error, "a program", count * sizeof *from);
+    for (uint32_t e = 0; e < count; e++) {
+        from[e] = crosses_devices(c, e) ? c->edges->list[e].from_stage : BGI_NO_BUCKET;
+        to[e] = crosses_devices(c, e) ? c->edges->list[e].to_stage : BGI_NO_BUCKET;
+    }
+    for (uint32_t i = 0; i < crossings; i++)
+        edges[i] = c->edges->routes[i].edge;
+    if (!bgi_buckets_fill(&out->edges_from, &c->scratch, c->stages->stage_count, count, from) ||
+        !bgi_buckets_fill(&out->edges_to, &c->scratch, c->stages->stage_count, count, to) ||
+        !bgi_buckets_fill(&out->crossings, &c->scratch, count, crossings, edges))
+        return bgi_error_memory(error, "a program", count * sizeof *from);
     return BG_OK;
 }
 
@@ -497,20 +538,21 @@ static bool is_shared(const bgi_compiler *c, uint32_t v, bg_action_kind kind)
     return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR && !value->is_partial : bgi_is_gathered(c, v);
 }
 
-static bool write_collective(bgi_compiler *c, const bgi_written_variables *variables, uint32_t stage,
+static bool write_collective(bgi_compiler *c, const bgi_program_lists *lists, uint32_t stage,
                              bg_action_kind kind, bgi_instruction *out)
 {
     bgi_reduced *reduced;
     uint32_t count = 0;
 
-    for (uint32_t i = variables->begins[stage]; i < variables->begins[stage + 1]; i++)
-        count += is_shared(c, variables->variables[i], kind);
+    BGI_FOR_BUCKET(lists->variables, stage, at)
+    count += is_shared(c, lists->variables.items[at], kind);
     reduced = bgi_arena_allocate(&c->plan->arena, count, sizeof *reduced);
     if (reduced == NULL)
         return false;
     count = 0;
-    for (uint32_t i = variables->begins[stage]; i < variables->begins[stage + 1]; i++) {
-        const uint32_t v = variables->variables[i];
+    BGI_FOR_BUCKET(lists->variables, stage, at)
+    {
+        const uint32_t v = lists->variables.items[at];
         const bgi_value *value = &c->graph->values[v];
         if (is_shared(c, v, kind))
             reduced[count++] = (bgi_reduced){.operand = leaf_place(c, (bg_value){v}, stage),
@@ -536,7 +578,7 @@ static bool is_same_kind_of_action(const bg_action *a, const bg_action *b)
     return a->kind == b->kind && a->stage == b->stage && a->index == b->index;
 }
 
-static bg_status write_instruction(bgi_compiler *c, const bgi_written_variables *variables, const bg_action *action,
+static bg_status write_instruction(bgi_compiler *c, const bgi_program_lists *lists, const bg_action *action,
                                    bgi_instruction *out, bg_error *error)
 {
     bgi_segment_kind kind = BGI_SEGMENT_FORWARD;
@@ -544,7 +586,7 @@ static bg_status write_instruction(bgi_compiler *c, const bgi_written_variables 
 
     switch (action->kind) {
     case BG_ACTION_SEND:
-        good = write_send(c, action->index, out);
+        good = write_send(c, &lists->crossings, action->index, out);
         break;
     case BG_ACTION_RECEIVE:
     case BG_ACTION_LOAD:
@@ -558,7 +600,7 @@ static bg_status write_instruction(bgi_compiler *c, const bgi_written_variables 
         break;
     case BG_ACTION_REDUCE:
     case BG_ACTION_GATHER:
-        good = write_collective(c, variables, action->stage, action->kind, out);
+        good = write_collective(c, lists, action->stage, action->kind, out);
         break;
     case BG_ACTION_UPDATE:
     case BG_ACTION_FORWARD:
@@ -572,8 +614,8 @@ static bg_status write_instruction(bgi_compiler *c, const bgi_written_variables 
                                                      : BGI_SEGMENT_UPDATE;
         good =
             write_calls(c, bgi_partition_find(c->partition, kind, action->stage, action->index), action->kind, out) &&
-            write_edge_list(c, action, makes, &out->acquires, &out->acquire_count) &&
-            write_edge_list(c, action, uses_last, &out->releases, &out->release_count) &&
+            write_edge_list(c, action, &lists->edges_from, makes, &out->acquires, &out->acquire_count) &&
+            write_edge_list(c, action, &lists->edges_to, uses_last, &out->releases, &out->release_count) &&
             (kind != BGI_SEGMENT_UPDATE || write_outputs(c, action, out));
         break;
     default:
@@ -588,7 +630,7 @@ static size_t hash_action(const bg_action *action)
     return ((size_t)action->stage * 31 + (size_t)action->kind) * 2654435761u + (size_t)action->index * 40503u;
 }
 
-static bg_status write_device(bgi_compiler *c, const bgi_written_variables *variables, uint32_t device, bg_error *error)
+static bg_status write_device(bgi_compiler *c, const bgi_program_lists *lists, uint32_t device, bg_error *error)
 {
     const uint32_t count = bg_schedule_action_count(c->plan->schedule, device);
     const bg_action *actions = bg_schedule_actions(c->plan->schedule, device);
@@ -608,7 +650,7 @@ static bg_status write_device(bgi_compiler *c, const bgi_written_variables *vari
             slot = (slot + 1) & (size - 1);
         if (table[slot] == 0) {
             written[written_count].action = actions[i];
-            BGI_TRY(write_instruction(c, variables, &actions[i], &written[written_count].instruction, error));
+            BGI_TRY(write_instruction(c, lists, &actions[i], &written[written_count].instruction, error));
             table[slot] = ++written_count;
         }
         instructions[i] = written[table[slot] - 1].instruction;
@@ -640,10 +682,11 @@ static bg_status number_turns(bgi_compiler *c, bg_error *error)
 
 bg_status bgi_write_programs(bgi_compiler *c, bg_error *error)
 {
-    bgi_written_variables variables;
+    bgi_program_lists lists;
 
-    BGI_TRY(list_written_variables(c, &variables, error));
+    BGI_TRY(list_written_variables(c, &lists, error));
+    BGI_TRY(list_edges(c, &lists, error));
     for (uint32_t d = 0; d < c->stages->device_count; d++)
-        BGI_TRY(write_device(c, &variables, d, error));
+        BGI_TRY(write_device(c, &lists, d, error));
     return bgi_plan_is_strict(c->plan) ? number_turns(c, error) : BG_OK;
 }

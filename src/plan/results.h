@@ -6,6 +6,7 @@
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
 
+#include "core/buckets.h"
 #include "plan/plan.h"
 #include "schedule/layout.h"
 #include "transform/transform.h"
@@ -49,6 +50,7 @@ enum {
 typedef struct bgi_residency {
     bg_schedule_buffer *buffers; /* in the plan's memory: of variables, then of remote edges */
     uint32_t buffer_count, variable_buffer_count;
+    bgi_buckets variables; /* by buffer of variables: their values */
     /* by value */
     uint32_t *writer_stage; /* of variables; UINT32_MAX: none writes */
     uint32_t *buffer_of;    /* of variables; BGI_NO_BUFFER */
@@ -85,6 +87,8 @@ typedef struct bgi_edges {
     bg_schedule_edge *list; /* in the plan's memory */
     bgi_edge_facts *facts;
     bgi_route *routes; /* by crossing */
+    uint32_t *table;   /* 1 + edge, by a hash of its ends; 0: free */
+    size_t table_size; /* a power of two, at least twice what there may be */
 } bgi_edges;
 
 /* Where values live in the arenas. */
@@ -94,11 +98,14 @@ typedef struct bgi_placement {
     bool *is_transient;
     /* by value: variables and constants */
     bgi_operand *windows; /* where one with a buffer is when that is loaded: all pieces of it */
-    bgi_operand *places;  /* [value * device_count + device]; valid when placed */
-    bool *is_placed;      /* the same index */
-    /* by value: inputs */
-    bgi_operand *input_places; /* [value * stage_count + stage] */
+    uint32_t *first_places; /* those of value v are places[first_places[v]] .. places[first_places[v + 1] - 1] */
+    bgi_place *places;      /* a device each, ascending */
+    /* inputs, by their number among the inputs */
+    uint32_t *inputs;          /* values, ascending */
+    uint32_t *input_numbers;   /* by value */
+    bgi_operand *input_places; /* [input * stage_count + stage] */
     bool *input_is_used;       /* the same index */
+    uint32_t input_count;
     size_t *segment_peaks;     /* transient bytes, by segment */
     size_t *scratch_offsets;   /* by op */
 } bgi_placement;

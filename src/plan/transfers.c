@@ -85,14 +85,12 @@ static void add_edge_transfer(walker *w, const bg_action *action)
 static void add_variable_transfers(walker *w, const bg_action *action)
 {
     const bgi_compiler *c = w->compiler;
-    const uint32_t *buffer_of = c->residency->buffer_of, count = (uint32_t)c->graph->value_count;
 
-    for (uint32_t v = 1; v < count; v++) {
-        if (buffer_of[v] != action->index)
-            continue;
+    BGI_FOR_BUCKET(c->residency->variables, action->index, at)
+    {
+        const uint32_t v = c->residency->variables.items[at];
         add_transfer(w, action, action->kind, bgi_leaf_location(&c->graph->values[v]), c->placement->windows[v].offset,
-                     c->placement->places[(size_t)v * c->stages->device_count + w->device].offset,
-                     bgi_window_bytes(c, v));
+                     bgi_leaf_place(c, v, w->device).offset, bgi_window_bytes(c, v));
         if (c->residency->home_pieces[v] > 0)
             share_transfer(w, bgi_home_piece_bytes(c, v), BG_MESH_DATA,
                            c->graph->values[v].shares_home ? c->graph->values[v].copy_of.id : v);
@@ -135,16 +133,13 @@ static void list_transfers(walker *w, bgi_instruction *instruction)
 static uint32_t count_transfers(const walker *w, const bgi_instruction *instruction)
 {
     const bgi_residency *residency = w->compiler->residency;
-    const size_t value_count = w->compiler->graph->value_count;
     const bg_action *action = &instruction->action;
     uint32_t count = 0;
 
     if (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) {
         if (residency->buffers[action->index].per_micro_batch)
             return 1;
-        for (size_t v = 1; v < value_count; v++)
-            count += residency->buffer_of[v] == action->index;
-        return count;
+        return residency->variables.begins[action->index + 1] - residency->variables.begins[action->index];
     }
     for (uint32_t i = 0; i < instruction->call_count; i++)
         count += instruction->calls[i].is_transfer;

@@ -14,56 +14,52 @@
 #include "plan/pack.h"
 #include "schedule/buffers.h"
 
-/* When a buffer is on its device: from LOAD (or the first user, when it starts fresh) to the last user or STORE. */
-typedef struct span {
-    uint32_t first, last;
-} span;
-
-/* The variables of a buffer, or the slots of a ring. */
+/* The variables of a buffer, or the slots of a ring. Its spans: from LOAD (or the first user, when it starts fresh) to
+ * the last user or STORE. */
 typedef struct window {
     uint32_t buffer;
     uint32_t ring; /* plan edge; BGI_NO_EDGE: variables */
     bool is_out;   /* the ring of the producer */
-    span *spans;
+    bgi_span *spans;
     uint32_t span_count;
 } window;
 
-static bool windows_meet(const void *context, const bgi_unit *a, const bgi_unit *b)
-{
-    const window *windows = context;
-    const window *x = &windows[a->first], *y = &windows[b->first]; /* `first` numbers the window here */
+/* A device while its windows are placed. */
+typedef struct placer {
+    bgi_compiler *compiler;
+    uint32_t action_count;
+    const bg_action *actions;
+    bgi_buckets of_stage; /* places of actions, by stage */
+    bgi_arena arena;
+} placer;
 
-    for (uint32_t i = 0, k = 0; i < x->span_count && k < y->span_count;) {
-        if (x->spans[i].last < y->spans[k].first)
-            i++;
-        else if (y->spans[k].last < x->spans[i].first)
-            k++;
-        else
-            return true;
-    }
-    return false;
+/* Messages and results of an action go out behind it. */
+static uint32_t find_last_follower(const placer *p, uint32_t position)
+{
+    while (position + 1 < p->action_count && (p->actions[position + 1].kind == BG_ACTION_SEND ||
+                                              p->actions[position + 1].kind == BG_ACTION_HOST_OUT))
+        position++;
+    return position;
 }
 
-/* One action of the device's list. Messages and results of an action go out behind it. */
-static void extend_spans(const bg_schedule_problem *problem, window *w, uint32_t position, const bg_action *action,
-                         bool *is_here, uint32_t *last_user)
+/* One action of the buffer's stage. */
+static void extend_spans(const placer *p, window *w, uint32_t position, bool *is_here)
 {
+    const bg_schedule_problem *problem = &p->compiler->plan->problem;
     const bg_schedule_buffer *buffer = &problem->buffers[w->buffer];
-    const bool is_own = (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) &&
-                        action->index == w->buffer && action->stage == buffer->stage;
-    const bool is_follower = action->kind == BG_ACTION_SEND || action->kind == BG_ACTION_HOST_OUT;
+    const bg_action *action = &p->actions[position];
+    const bool is_own =
+        (action->kind == BG_ACTION_LOAD || action->kind == BG_ACTION_STORE) && action->index == w->buffer;
     const bool is_user = bgi_buffer_used_by(problem, buffer, action) != BGI_USE_NONE;
 
     if ((is_own && action->kind == BG_ACTION_LOAD) || (is_user && !*is_here)) {
-        w->spans[w->span_count++] = (span){position, position};
+        w->spans[w->span_count++] = (bgi_span){position, position};
         *is_here = true;
-    }
-    if (is_own || is_user || (is_follower && *is_here && *last_user + 1 == position)) {
-        w->spans[w->span_count - 1].last = position;
-        *last_user = position;
     }
     if (is_own && action->kind == BG_ACTION_STORE)
         *is_here = false;
+    if (is_own || is_user)
+        w->spans[w->span_count - 1].last = *is_here ? find_last_follower(p, position) : position;
 }
 
 /* Rings are in use from their first slot's first to their last slot's last: of the producer from what the host or the
@@ -82,38 +78,54 @@ static void extend_ring(const bg_schedule_problem *problem, window *w, uint32_t 
     if (!is_in_use)
         return;
     if (w->span_count == 0)
-        w->spans[w->span_count++].first = position;
-    w->spans[0].last = position;
+        w->spans[w->span_count++] = (bgi_span){position, position};
+    w->spans[0].first = position < w->spans[0].first ? position : w->spans[0].first;
+    w->spans[0].last = position > w->spans[0].last ? position : w->spans[0].last;
 }
 
-static bg_status find_spans(const bg_plan *plan, bgi_arena *arena, uint32_t device, window *w, bg_error *error)
+static bg_status find_ring_span(placer *p, window *w, bg_error *error)
 {
-    const uint32_t count = bg_schedule_action_count(plan->schedule, device);
-    const bg_action *actions = bg_schedule_actions(plan->schedule, device);
-    uint32_t last_user = UINT32_MAX - 1, loads = 1;
+    const bg_schedule_problem *problem = &p->compiler->plan->problem;
+    const bg_schedule_edge *edge = &problem->edges[problem->buffers[w->buffer].edge];
+
+    w->spans = bgi_arena_allocate(&p->arena, 1, sizeof *w->spans);
+    if (w->spans == NULL)
+        return bgi_error_memory(error, "windows", sizeof *w->spans);
+    BGI_FOR_BUCKET(p->of_stage, edge->from_stage, at)
+    extend_ring(problem, w, p->of_stage.items[at], &p->actions[p->of_stage.items[at]]);
+    BGI_FOR_BUCKET(p->of_stage, edge->to_stage, at)
+    extend_ring(problem, w, p->of_stage.items[at], &p->actions[p->of_stage.items[at]]);
+    return BG_OK;
+}
+
+static bg_status find_variable_spans(placer *p, window *w, bg_error *error)
+{
+    const uint32_t stage = p->compiler->plan->problem.buffers[w->buffer].stage;
+    uint32_t loads = 1;
     bool is_here = false;
 
-    for (uint32_t i = 0; w->ring == BGI_NO_EDGE && i < count; i++)
-        loads += actions[i].kind == BG_ACTION_LOAD && actions[i].index == w->buffer;
-    w->spans = bgi_arena_allocate(arena, loads, sizeof *w->spans);
+    BGI_FOR_BUCKET(p->of_stage, stage, at)
+    {
+        const bg_action *action = &p->actions[p->of_stage.items[at]];
+        loads += action->kind == BG_ACTION_LOAD && action->index == w->buffer;
+    }
+    w->spans = bgi_arena_allocate(&p->arena, loads, sizeof *w->spans);
     if (w->spans == NULL)
         return bgi_error_memory(error, "windows", loads * sizeof *w->spans);
-    for (uint32_t i = 0; i < count; i++)
-        if (w->ring == BGI_NO_EDGE)
-            extend_spans(&plan->problem, w, i, &actions[i], &is_here, &last_user);
-        else
-            extend_ring(&plan->problem, w, i, &actions[i]);
+    BGI_FOR_BUCKET(p->of_stage, stage, at)
+    extend_spans(p, w, p->of_stage.items[at], &is_here);
     return BG_OK;
 }
 
 /* The variables of a buffer lie in its window, and at home, in the order of their numbers. */
 static void place_in_window(bgi_compiler *c, uint32_t buffer, size_t offset)
 {
-    for (uint32_t v = 1; v < c->graph->value_count; v++)
-        if (c->residency->buffer_of[v] == buffer) {
-            c->placement->windows[v] = (bgi_operand){.edge = BGI_NO_EDGE, .offset = offset};
-            offset += bgi_align(bgi_window_bytes(c, v));
-        }
+    BGI_FOR_BUCKET(c->residency->variables, buffer, at)
+    {
+        const uint32_t v = c->residency->variables.items[at];
+        c->placement->windows[v] = (bgi_operand){.edge = BGI_NO_EDGE, .offset = offset};
+        offset += bgi_align(bgi_window_bytes(c, v));
+    }
 }
 
 static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
@@ -125,24 +137,23 @@ static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
     return c->plan->edge_count++;
 }
 
-/* How many micro-batches the remote ring holds. Those that are kept behind the edge come and go in order like its own,
- * so that together they are a row. */
-static uint32_t count_remote_slots(const bgi_compiler *c, uint32_t edge)
+/* How many micro-batches the remote ring of each edge holds, at most. Those that are kept behind the edge come and go in
+ * order like its own, so that together they are a row. */
+static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
 {
-    uint64_t depth = bg_schedule_edge_depth(c->plan->schedule, edge);
-
     for (uint32_t e = 0; e < c->edges->count; e++)
-        if (c->edges->facts[e].stored_by == edge + 1)
-            depth += bg_schedule_edge_depth(c->plan->schedule, e);
-    return depth < c->plan->micro_batches ? (uint32_t)depth : c->plan->micro_batches;
+        slots[e] = bg_schedule_edge_depth(c->plan->schedule, e);
+    for (uint32_t e = 0; e < c->edges->count; e++)
+        if (c->edges->facts[e].stored_by != 0)
+            slots[c->edges->facts[e].stored_by - 1] += bg_schedule_edge_depth(c->plan->schedule, e);
 }
 
 /* The edge itself is the ring that the readers read. */
-static void add_rings(bgi_compiler *c, uint32_t edge, size_t *remote_offset)
+static void add_rings(bgi_compiler *c, uint32_t edge, uint64_t slots, size_t *remote_offset)
 {
     bgi_plan_edge *of = &c->plan->edges[edge];
     bgi_edge_facts *facts = &c->edges->facts[edge];
-    const uint32_t depth = count_remote_slots(c, edge);
+    const uint32_t depth = slots < c->plan->micro_batches ? (uint32_t)slots : c->plan->micro_batches;
     const uint32_t producer_slots = c->residency->buffers[facts->buffer].slots;
     const bg_mesh mesh = bgi_plan_mesh(c->plan);
     bgi_plan_edge *remote;
@@ -166,18 +177,18 @@ static void add_rings(bgi_compiler *c, uint32_t edge, size_t *remote_offset)
 }
 
 /* The windows of a device and their sizes. */
-static uint32_t list_windows(const bgi_compiler *c, uint32_t device, window *windows, bgi_unit *units)
+static uint32_t list_windows(const bgi_compiler *c, const bgi_buckets *of_device, uint32_t device, window *windows,
+                             bgi_unit *units)
 {
     uint32_t count = 0;
 
-    for (uint32_t b = 0; b < c->residency->buffer_count; b++) {
+    BGI_FOR_BUCKET(*of_device, device, at)
+    {
+        const uint32_t b = of_device->items[at];
         const bg_schedule_buffer *buffer = &c->residency->buffers[b];
-        if (bgi_stage_device(c, buffer->stage) != device)
-            continue;
         if (!buffer->per_micro_batch) {
             windows[count] = (window){.buffer = b, .ring = BGI_NO_EDGE};
-            units[count] = (bgi_unit){.size = buffer->size_bytes, .first = count};
-            count++;
+            units[count++].size = buffer->size_bytes;
             continue;
         }
         for (int is_out = 0; is_out < 2; is_out++) {
@@ -186,50 +197,76 @@ static uint32_t list_windows(const bgi_compiler *c, uint32_t device, window *win
             if (ring == BGI_NO_EDGE)
                 continue;
             windows[count] = (window){.buffer = b, .ring = ring, .is_out = is_out != 0};
-            units[count] = (bgi_unit){.size = slots->slot_bytes * slots->depth, .first = count};
-            count++;
+            units[count++].size = slots->slot_bytes * slots->depth;
         }
     }
     return count;
 }
 
-static bg_status place_windows(bgi_compiler *c, uint32_t device, size_t *offset, bg_error *error)
+static bg_status place_windows(placer *p, const bgi_buckets *of_device, uint32_t device, size_t *offset,
+                               bg_error *error)
 {
-    const size_t most = 2 * (size_t)c->residency->buffer_count;
-    bgi_arena arena = {0};
-    window *windows = bgi_arena_allocate(&arena, most, sizeof *windows);
-    bgi_unit *units = bgi_arena_allocate(&arena, most, sizeof *units);
-    bgi_unit **order = bgi_arena_allocate(&arena, most, sizeof *order);
-    uint32_t count = 0;
+    bgi_compiler *c = p->compiler;
+    const size_t most = 2 * (size_t)(of_device->begins[device + 1] - of_device->begins[device]);
+    window *windows = bgi_arena_allocate(&p->arena, most, sizeof *windows);
+    bgi_unit *units = bgi_arena_allocate(&p->arena, most, sizeof *units);
+    uint32_t count;
     size_t peak;
-    bg_status status = BG_OK;
 
-    if (windows == NULL || units == NULL || order == NULL)
-        status = bgi_error_memory(error, "windows", most * sizeof *windows);
-    else
-        count = list_windows(c, device, windows, units);
-    for (uint32_t i = 0; status == BG_OK && i < count; i++)
-        status = find_spans(c->plan, &arena, device, &windows[i], error);
-    if (status == BG_OK) {
-        peak = bgi_pack(units, count, order, windows_meet, windows);
-        for (uint32_t i = 0; i < count; i++)
-            if (windows[i].ring == BGI_NO_EDGE)
-                place_in_window(c, windows[i].buffer, *offset + units[i].offset);
-            else
-                c->plan->edges[windows[i].ring].offset = *offset + units[i].offset;
-        *offset += peak;
-        c->plan->devices[device].class_bytes[BG_MEMORY_WINDOW] += peak;
+    p->action_count = bg_schedule_action_count(c->plan->schedule, device);
+    p->actions = bg_schedule_actions(c->plan->schedule, device);
+    if (windows == NULL || units == NULL ||
+        !bgi_find_stage_places(p->actions, p->action_count, c->stages->stage_count, &p->arena, &p->of_stage))
+        return bgi_error_memory(error, "windows", most * sizeof *windows);
+    count = list_windows(c, of_device, device, windows, units);
+    for (uint32_t i = 0; i < count; i++) {
+        BGI_TRY(windows[i].ring == BGI_NO_EDGE ? find_variable_spans(p, &windows[i], error)
+                                               : find_ring_span(p, &windows[i], error));
+        units[i].spans = windows[i].spans;
+        units[i].span_count = windows[i].span_count;
     }
-    bgi_arena_clear(&arena);
-    return status;
+    if (!bgi_pack(units, count, &peak))
+        return bgi_error_memory(error, "windows", count * sizeof *units);
+    for (uint32_t i = 0; i < count; i++)
+        if (windows[i].ring == BGI_NO_EDGE)
+            place_in_window(c, windows[i].buffer, *offset + units[i].offset);
+        else
+            c->plan->edges[windows[i].ring].offset = *offset + units[i].offset;
+    *offset += peak;
+    c->plan->devices[device].class_bytes[BG_MEMORY_WINDOW] += peak;
+    return BG_OK;
+}
+
+static bg_status list_buffers(bgi_compiler *c, bgi_buckets *out_of_device, bg_error *error)
+{
+    const uint32_t count = c->residency->buffer_count;
+    uint32_t *devices = bgi_arena_allocate(&c->scratch, count, sizeof *devices);
+
+    for (uint32_t b = 0; devices != NULL && b < count; b++)
+        devices[b] = bgi_stage_device(c, c->residency->buffers[b].stage);
+    if (devices == NULL || !bgi_buckets_fill(out_of_device, &c->scratch, c->stages->device_count, count, devices))
+        return bgi_error_memory(error, "windows", count * sizeof *devices);
+    return BG_OK;
 }
 
 bg_status bgi_lay_out_remote(bgi_compiler *c, size_t *offsets, size_t *remote_offsets, bg_error *error)
 {
+    uint64_t *slots = bgi_arena_allocate(&c->scratch, c->edges->count, sizeof *slots);
+    bgi_buckets of_device;
+    bg_status status = BG_OK;
+
+    if (slots == NULL)
+        return bgi_error_memory(error, "windows", c->edges->count * sizeof *slots);
+    count_remote_slots(c, slots);
     for (uint32_t e = 0; e < c->edges->count; e++)
         if (c->edges->facts[e].is_remote)
-            add_rings(c, e, &remote_offsets[c->plan->edges[e].to_device]);
-    for (uint32_t d = 0; d < c->stages->device_count; d++)
-        BGI_TRY(place_windows(c, d, &offsets[d], error));
-    return BG_OK;
+            add_rings(c, e, slots[e], &remote_offsets[c->plan->edges[e].to_device]);
+    BGI_TRY(list_buffers(c, &of_device, error));
+    for (uint32_t d = 0; status == BG_OK && d < c->stages->device_count; d++) {
+        placer p = {.compiler = c};
+        if (of_device.begins[d] < of_device.begins[d + 1])
+            status = place_windows(&p, &of_device, d, &offsets[d], error);
+        bgi_arena_clear(&p.arena);
+    }
+    return status;
 }

@@ -18,6 +18,7 @@
 #include "schedule/verify.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 typedef enum buffer_state { IS_OUT = 0, IS_CLEAN, IS_CHANGED } buffer_state;
 
@@ -55,6 +56,19 @@ bgi_buffer_use bgi_buffer_used_by(const bg_schedule_problem *problem, const bg_s
     if ((buffer->writes >> action->kind & 1) != 0)
         return BGI_USE_WRITE;
     return (buffer->reads >> action->kind & 1) != 0 ? BGI_USE_READ : BGI_USE_NONE;
+}
+
+bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stage_count, bgi_arena *arena,
+                           bgi_buckets *out)
+{
+    uint32_t *stages = malloc((count + 1) * sizeof *stages);
+    bool good = stages != NULL;
+
+    for (size_t i = 0; good && i < count; i++)
+        stages[i] = actions[i].stage;
+    good = good && bgi_buckets_fill(out, arena, stage_count, count, stages);
+    free(stages);
+    return good;
 }
 
 static bg_status reject(const buffer_walk *walk, uint32_t device, uint32_t position, const bg_action *action,

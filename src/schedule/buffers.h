@@ -4,6 +4,7 @@
 #ifndef BGI_SCHEDULE_BUFFERS_H
 #define BGI_SCHEDULE_BUFFERS_H
 
+#include "core/buckets.h"
 #include "schedule/layout.h"
 
 typedef enum bgi_buffer_use {
@@ -15,6 +16,10 @@ typedef enum bgi_buffer_use {
 /* What an action other than LOAD and STORE does with a buffer. */
 bgi_buffer_use bgi_buffer_used_by(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
                                   const bg_action *action);
+
+/* The places of actions by the stage that they name, in the order of the list. False when out of memory. */
+bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stage_count, bgi_arena *arena,
+                           bgi_buckets *out);
 
 /* ---- transfers.c ---- */
 

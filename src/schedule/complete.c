@@ -54,18 +54,17 @@ static bg_status emit_messages(const bgi_schedule_layout *layout, bg_schedule *s
     return BG_OK;
 }
 
-/* Behind the action (of a device's list) the stage's gradients are final. */
-static bool ends_backward(const bgi_schedule_list *compute, size_t at)
+static bool adds_gradients(const bg_action *action)
 {
-    const bg_action *action = &compute->actions[at];
+    return action->kind == BG_ACTION_BACKWARD || action->kind == BG_ACTION_WEIGHTS;
+}
 
-    if (action->kind != BG_ACTION_BACKWARD && action->kind != BG_ACTION_WEIGHTS)
-        return false;
-    for (size_t i = at + 1; i < compute->count; i++)
-        if (compute->actions[i].stage == action->stage &&
-            (compute->actions[i].kind == BG_ACTION_BACKWARD || compute->actions[i].kind == BG_ACTION_WEIGHTS))
-            return false;
-    return true;
+/* By stage: the place of its last B or W in a device's list, behind which its gradients are final. */
+static void find_last_backwards(const bg_schedule_problem *problem, const bgi_schedule_list *compute, size_t *last)
+{
+    for (size_t i = 0; i < compute->count; i++)
+        if (adds_gradients(&compute->actions[i]) && compute->actions[i].stage < problem->stage_count)
+            last[compute->actions[i].stage] = i;
 }
 
 static bool reduces_before(const bg_schedule_problem *problem, const bg_action *action)
@@ -75,7 +74,8 @@ static bool reduces_before(const bg_schedule_problem *problem, const bg_action *
 }
 
 static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
-                                 const bgi_schedule_list *compute, size_t at, bg_error *error)
+                                 const bgi_schedule_list *compute, const size_t *last_backwards, size_t at,
+                                 bg_error *error)
 {
     const bg_action *action = &compute->actions[at];
     const bool is_forward = action->kind == BG_ACTION_FORWARD;
@@ -93,7 +93,8 @@ static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule 
     BGI_TRY(emit_messages(layout, schedule, device, &layout->to, row, action->micro_batch, error));
     BGI_TRY(bg_schedule_emit(schedule, device, *action, error));
     BGI_TRY(emit_messages(layout, schedule, device, &layout->from, row, action->micro_batch, error));
-    if (layout->problem->reduces_gradients && layout->problem->reduces_in_backward && ends_backward(compute, at)) {
+    if (layout->problem->reduces_gradients && layout->problem->reduces_in_backward && adds_gradients(action) &&
+        last_backwards[action->stage] == at) {
         const bg_action reduce = {.kind = BG_ACTION_REDUCE, .stage = action->stage};
         BGI_TRY(bg_schedule_emit(schedule, device, reduce, error));
     }
@@ -125,19 +126,20 @@ static bg_status add_recomputes(const bg_schedule_problem *problem, const bgi_sc
 }
 
 static bg_status complete_device(const bgi_schedule_layout *layout, bg_schedule *schedule, uint32_t device,
-                                 const bgi_schedule_list *compute, bg_error *error)
+                                 const bgi_schedule_list *compute, size_t *last_backwards, bg_error *error)
 {
     bgi_transfer_place *places = NULL;
     size_t count = 0, next = 0;
     bg_status status;
 
     BGI_TRY(bgi_schedule_place_transfers(layout, device, compute, &places, &count, error));
+    find_last_backwards(layout->problem, compute, last_backwards);
     status = BG_OK;
     for (size_t i = 0; status == BG_OK && i <= compute->count; i++) {
         for (; status == BG_OK && next < count && places[next].at <= i; next++)
             status = bg_schedule_emit(schedule, device, places[next].action, error);
         if (status == BG_OK && i < compute->count)
-            status = emit_surrounded(layout, schedule, device, compute, i, error);
+            status = emit_surrounded(layout, schedule, device, compute, last_backwards, i, error);
     }
     free(places);
     return status;
@@ -147,11 +149,13 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
 {
     bgi_schedule_layout layout;
     bool *silent = NULL;
+    size_t *last_backwards = NULL;
     bg_status status = BG_OK;
 
     BGI_TRY(bgi_schedule_layout_init(&layout, problem, error));
     silent = find_silent_recomputes(schedule, problem);
-    if (silent == NULL)
+    last_backwards = calloc((size_t)problem->stage_count + 1, sizeof *last_backwards);
+    if (silent == NULL || last_backwards == NULL)
         status = bgi_error_memory(error, "the stages of a schedule", problem->stage_count * sizeof *silent);
     for (uint32_t device = 0; status == BG_OK && device < schedule->device_count; device++) {
         const bgi_schedule_list compute = schedule->lists[device];
@@ -159,11 +163,12 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
         schedule->lists[device] = (bgi_schedule_list){0};
         status = add_recomputes(problem, &compute, silent, &all, error);
         if (status == BG_OK)
-            status = complete_device(&layout, schedule, device, &all, error);
+            status = complete_device(&layout, schedule, device, &all, last_backwards, error);
         free(all.actions);
         free(compute.actions);
     }
     free(silent);
+    free(last_backwards);
     bgi_schedule_layout_clear(&layout);
     return status;
 }

@@ -20,9 +20,10 @@
 typedef struct placer {
     const bgi_schedule_layout *layout;
     const bgi_schedule_list *compute;
-    size_t *visits; /* by action: where its visit begins */
-    size_t *made;   /* by micro-batch: 1 + place of the producer of the buffer at work */
-    size_t *read;   /* by micro-batch: 1 + place of its first reader */
+    bgi_buckets of_stage; /* places of actions by stage: a buffer is asked about the actions of its own stages alone */
+    size_t *visits;       /* by action: where its visit begins */
+    size_t *made;         /* by micro-batch: 1 + place of the producer of the buffer at work */
+    size_t *read;         /* by micro-batch: 1 + place of its first reader */
     bgi_transfer_place *places;
     size_t count, capacity;
     bg_error *error;
@@ -111,7 +112,9 @@ static bg_status place_variables(placer *p, uint32_t b)
     interval now = {0};
     bool has_interval = false, has_turned = false;
 
-    for (size_t i = 0; i < p->compute->count; i++) {
+    BGI_FOR_BUCKET(p->of_stage, buffer->stage, at)
+    {
+        const size_t i = p->of_stage.items[at];
         const bgi_buffer_use how = bgi_buffer_used_by(problem, buffer, &p->compute->actions[i]);
         const bool turns = !has_turned && p->compute->actions[i].kind != BG_ACTION_FORWARD;
         if (how == BGI_USE_NONE && !follows_sum(p, buffer, &p->compute->actions[i]))
@@ -133,6 +136,21 @@ static bg_status place_variables(placer *p, uint32_t b)
 
 /* ---- edges ---- */
 
+static void find_ends(placer *p, const bg_schedule_edge *edge, uint32_t stage)
+{
+    BGI_FOR_BUCKET(p->of_stage, stage, at)
+    {
+        const size_t i = p->of_stage.items[at];
+        const bg_action *action = &p->compute->actions[i];
+        if (action->micro_batch >= p->layout->problem->micro_batch_count)
+            continue; /* the verifier names it */
+        if (action->kind == edge->from_kind && action->stage == edge->from_stage)
+            p->made[action->micro_batch] = i + 1;
+        if (action->kind == edge->to_kind && action->stage == edge->to_stage)
+            p->read[action->micro_batch] = i + 1;
+    }
+}
+
 static bg_status place_edge(placer *p, uint32_t b)
 {
     const bg_schedule_problem *problem = p->layout->problem;
@@ -141,15 +159,9 @@ static bg_status place_edge(placer *p, uint32_t b)
 
     for (uint32_t m = 0; m < problem->micro_batch_count; m++)
         p->made[m] = p->read[m] = 0;
-    for (size_t i = 0; i < p->compute->count; i++) {
-        const bg_action *action = &p->compute->actions[i];
-        if (action->micro_batch >= problem->micro_batch_count)
-            continue; /* the verifier names it */
-        if (action->kind == edge->from_kind && action->stage == edge->from_stage)
-            p->made[action->micro_batch] = i + 1;
-        if (action->kind == edge->to_kind && action->stage == edge->to_stage)
-            p->read[action->micro_batch] = i + 1;
-    }
+    find_ends(p, edge, edge->from_stage);
+    if (edge->to_stage != edge->from_stage)
+        find_ends(p, edge, edge->to_stage);
     for (uint32_t m = 0; m < problem->micro_batch_count; m++) {
         size_t at;
         if (p->made[m] == 0 || p->read[m] == 0)
@@ -183,7 +195,9 @@ static bg_status init_placer(placer *p, bgi_arena *arena)
     p->visits = bgi_arena_allocate(arena, p->compute->count, sizeof *p->visits);
     p->made = bgi_arena_allocate(arena, micro_batches, sizeof *p->made);
     p->read = bgi_arena_allocate(arena, micro_batches, sizeof *p->read);
-    if (p->visits == NULL || p->made == NULL || p->read == NULL)
+    if (p->visits == NULL || p->made == NULL || p->read == NULL ||
+        !bgi_find_stage_places(p->compute->actions, p->compute->count, p->layout->problem->stage_count, arena,
+                               &p->of_stage))
         return bgi_error_memory(p->error, "loads and stores", p->compute->count * sizeof *p->visits);
     for (size_t i = 0; i < p->compute->count; i++)
         p->visits[i] = i > 0 && p->compute->actions[i].stage == p->compute->actions[i - 1].stage ? p->visits[i - 1] : i;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/buckets.h"
 #include "core/error.h"
 
 #define NOWHERE UINT32_MAX
@@ -38,11 +39,12 @@ void bgi_partition_clear(bgi_partition *partition)
 
 uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level)
 {
-    for (uint32_t i = 0; i < partition->segment_count; i++)
-        if (partition->segments[i].kind == kind && partition->segments[i].stage == stage &&
-            (kind != BGI_SEGMENT_UPDATE || partition->segments[i].level == level))
-            return i;
-    return NOWHERE;
+    const uint32_t levels = kind == BGI_SEGMENT_UPDATE ? partition->level_count : 1;
+
+    if (partition->first_segments[kind] == NOWHERE || stage >= partition->stage_count ||
+        (kind == BGI_SEGMENT_UPDATE && level >= levels))
+        return NOWHERE;
+    return partition->first_segments[kind] + stage * levels + (kind == BGI_SEGMENT_UPDATE ? level : 0);
 }
 
 static uint32_t at_least(uint32_t level, uint32_t least)
@@ -146,48 +148,51 @@ static void find_kinds(bgi_cutter *c, bool split_weights)
 
 /* ---- segments ---- */
 
-static bool add_segment(bgi_cutter *c, bgi_segment_kind kind, uint32_t stage, uint32_t level)
+/* Segments without their ops, numbered as `first_segments` says. */
+static void list_segments(bgi_cutter *c, const bool *exists)
 {
     bgi_partition *out = c->out;
-    bgi_segment *segment = &out->segments[out->segment_count];
-    uint32_t count = 0, *ops;
 
-    for (size_t o = 0; o < c->graph->op_count; o++)
-        if (c->kinds[o] == kind && out->op_stages[o] == stage && c->levels[o] == level)
-            count++;
-    ops = bgi_arena_allocate(&out->arena, count, sizeof *ops);
-    if (ops == NULL)
-        return false;
-    count = 0;
-    for (size_t o = 0; o < c->graph->op_count; o++)
-        if (c->kinds[o] == kind && out->op_stages[o] == stage && c->levels[o] == level) {
-            ops[count++] = (uint32_t)o;
-            out->op_segments[o] = out->segment_count;
-        }
-    *segment = (bgi_segment){.kind = kind, .stage = stage, .level = level, .op_count = count, .ops = ops};
-    out->segment_count++;
-    return true;
+    for (uint32_t kind = 0; kind <= BGI_SEGMENT_UPDATE; kind++) {
+        const uint32_t levels = kind == BGI_SEGMENT_UPDATE ? out->level_count : 1;
+        out->first_segments[kind] = exists[kind] ? out->segment_count : NOWHERE;
+        for (uint32_t stage = 0; exists[kind] && stage < out->stage_count; stage++)
+            for (uint32_t level = 0; level < levels; level++)
+                out->segments[out->segment_count++] =
+                    (bgi_segment){.kind = (bgi_segment_kind)kind, .stage = stage, .level = level};
+    }
 }
 
 static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
 {
-    const uint32_t stage_count = c->stages->stage_count;
-    bool exists[BGI_SEGMENT_UPDATE] = {
-        [BGI_SEGMENT_FORWARD] = true, [BGI_SEGMENT_BACKWARD] = training, [BGI_SEGMENT_WEIGHTS] = split_weights};
-    bool good;
+    bgi_partition *out = c->out;
+    bool exists[BGI_SEGMENT_UPDATE + 1] = {[BGI_SEGMENT_FORWARD] = true,
+                                           [BGI_SEGMENT_BACKWARD] = training,
+                                           [BGI_SEGMENT_WEIGHTS] = split_weights,
+                                           [BGI_SEGMENT_UPDATE] = true};
+    bgi_buckets ops;
 
     for (size_t o = 0; o < c->graph->op_count; o++)
         exists[BGI_SEGMENT_RECOMPUTE] |= c->kinds[o] == BGI_SEGMENT_RECOMPUTE;
-    c->out->segments = bgi_arena_allocate(
-        &c->out->arena, (size_t)stage_count * (BGI_SEGMENT_UPDATE + c->out->level_count), sizeof *c->out->segments);
-    good = c->out->segments != NULL;
-    for (uint32_t kind = 0; kind < BGI_SEGMENT_UPDATE; kind++)
-        for (uint32_t stage = 0; good && exists[kind] && stage < stage_count; stage++)
-            good = add_segment(c, (bgi_segment_kind)kind, stage, 0);
-    for (uint32_t stage = 0; good && stage < stage_count; stage++)
-        for (uint32_t level = 0; good && level < c->out->level_count; level++)
-            good = add_segment(c, BGI_SEGMENT_UPDATE, stage, level);
-    return good;
+    out->segments = bgi_arena_allocate(
+        &out->arena, (size_t)out->stage_count * (BGI_SEGMENT_UPDATE + out->level_count), sizeof *out->segments);
+    if (out->segments == NULL)
+        return false;
+    list_segments(c, exists);
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        out->op_segments[o] = c->kinds[o] == BGI_SEGMENT_UPDATE || c->levels[o] == 0
+                                  ? bgi_partition_find(out, c->kinds[o], out->op_stages[o], c->levels[o])
+                                  : NOWHERE;
+    if (!bgi_buckets_fill(&ops, &out->arena, out->segment_count, c->graph->op_count, out->op_segments))
+        return false;
+    for (uint32_t s = 0; s < out->segment_count; s++) {
+        out->segments[s].ops = &ops.items[ops.begins[s]];
+        out->segments[s].op_count = ops.begins[s + 1] - ops.begins[s];
+    }
+    /* What no segment has is the verifier's to refuse. */
+    for (size_t o = 0; o < c->graph->op_count; o++)
+        out->op_segments[o] = out->op_segments[o] == NOWHERE ? 0 : out->op_segments[o];
+    return true;
 }
 
 /* ---- whose bytes a value is ---- */
@@ -316,6 +321,24 @@ static bg_status find_crossings(bgi_cutter *c, bg_error *error)
     return BG_OK;
 }
 
+/* Crossings by both ends. */
+static bg_status sort_crossings(bgi_partition *partition, bgi_arena *scratch, bg_error *error)
+{
+    const uint32_t count = partition->crossing_count;
+    uint32_t *from = bgi_arena_allocate(scratch, count, sizeof *from);
+    uint32_t *to = bgi_arena_allocate(scratch, count, sizeof *to);
+
+    for (uint32_t i = 0; from != NULL && to != NULL && i < count; i++) {
+        from[i] = partition->crossings[i].from_segment;
+        to[i] = partition->crossings[i].to_stage;
+    }
+    if (from == NULL || to == NULL ||
+        !bgi_buckets_fill(&partition->crossings_from, &partition->arena, partition->segment_count, count, from) ||
+        !bgi_buckets_fill(&partition->crossings_to, &partition->arena, partition->stage_count, count, to))
+        return bgi_error_memory(error, "crossings", count * sizeof *from);
+    return BG_OK;
+}
+
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,
                            bgi_partition *out, bg_error *error)
 {
@@ -352,6 +375,7 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
         goto cleanup;
     }
     BGI_TRY_CLEANUP(find_crossings(&c, error));
+    BGI_TRY_CLEANUP(sort_crossings(&partition, &scratch, error));
 cleanup:
     bgi_arena_clear(&scratch);
     if (status == BG_OK)

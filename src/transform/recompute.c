@@ -63,6 +63,18 @@ static uint32_t find_loss_stage(const bg_graph *graph, const bgi_stages *stages)
     return UINT32_MAX;
 }
 
+static bool list_ops(bgi_recompute *r)
+{
+    uint32_t *stages = malloc((r->graph->op_count + 1) * sizeof *stages);
+    bool good = stages != NULL;
+
+    for (size_t o = 0; good && o < r->graph->op_count; o++)
+        stages[o] = bgi_op_stage(r->stages, &r->graph->ops[o]);
+    good = good && bgi_buckets_fill(&r->of_stage, &r->arena, r->stages->stage_count, r->graph->op_count, stages);
+    free(stages);
+    return good;
+}
+
 bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, const double *op_ns, bgi_recompute *out,
                               bg_error *error)
 {
@@ -74,7 +86,7 @@ bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, c
     r.is_checkpoint = bgi_arena_allocate(&r.arena, graph->op_count, sizeof *r.is_checkpoint);
     r.needed_in = bgi_arena_allocate(&r.arena, graph->value_count, sizeof *r.needed_in);
     if (is_changing == NULL || r.roots == NULL || r.may_repeat == NULL || r.is_checkpoint == NULL ||
-        r.needed_in == NULL || !bgi_find_roots(graph, stages, r.roots)) {
+        r.needed_in == NULL || !bgi_find_roots(graph, stages, r.roots) || !list_ops(&r)) {
         free(is_changing);
         bgi_arena_clear(&r.arena);
         return bgi_error_memory(error, "recomputation", graph->op_count);
@@ -95,31 +107,63 @@ void bgi_recompute_clear(bgi_recompute *recompute)
 
 /* ---- what a choice means ---- */
 
+/* Whether this measurement has not seen the value needed before. */
+static bool becomes_needed(bgi_recompute *r, bg_value root)
+{
+    const bool is = r->needed_in[root.id] != r->measured;
+
+    r->needed_in[root.id] = r->measured;
+    return is;
+}
+
+static bool is_needed(const bgi_recompute *r, bg_value value)
+{
+    return value.id != 0 && r->needed_in[value.id] == r->measured;
+}
+
+/* What keeping the value costs, when the stage's backward needs it and the stage does not make it. */
+static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value root)
+{
+    const bgi_value *value = bgi_graph_value(r->graph, root);
+    const bgi_op *source = value->kind == BGI_VALUE_RESULT ? &r->graph->ops[value->op] : NULL;
+
+    return value->kind == BGI_VALUE_INPUT ||
+                   (source != NULL && source->phase == BGI_PHASE_FORWARD && bgi_op_stage(r->stages, source) != stage)
+               ? bgi_align(bg_type_size_bytes(&value->type))
+               : 0;
+}
+
 /* The backward of a stage needs the operands of `op`, itself or to run again. */
 static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bgi_recompute_effect *effect)
 {
     for (uint32_t i = 0; i < op->input_count; i++) {
         const bg_value root = r->roots[op->inputs[i].id];
-        const bgi_value *value = bgi_graph_value(r->graph, root);
-        const bgi_op *source = value->kind == BGI_VALUE_RESULT ? &r->graph->ops[value->op] : NULL;
-        if (r->needed_in[root.id] == stage + 1)
-            continue;
-        r->needed_in[root.id] = stage + 1;
-        if (value->kind == BGI_VALUE_INPUT ||
-            (source != NULL && source->phase == BGI_PHASE_FORWARD && bgi_op_stage(r->stages, source) != stage))
-            effect->stash_bytes += bgi_align(bg_type_size_bytes(&value->type));
+        if (becomes_needed(r, root))
+            effect->stash_bytes += foreign_bytes(r, stage, root);
     }
+}
+
+/* Bytes of an op's results that the backward needs. */
+static size_t needed_bytes(const bgi_recompute *r, const bgi_op *op)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < op->output_count; i++)
+        if (is_needed(r, op->outputs[i]))
+            bytes += bgi_align(bg_type_size_bytes(&bgi_graph_value(r->graph, op->outputs[i])->type));
+    return bytes;
 }
 
 bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, const bool *is_kept, bool *is_repeated)
 {
     bgi_recompute_effect effect = {0};
 
-    memset(r->needed_in, 0, r->graph->value_count * sizeof *r->needed_in);
-    for (size_t o = r->graph->op_count; o-- > 0;) {
+    r->measured++;
+    for (uint32_t at = r->of_stage.begins[stage + 1]; at-- > r->of_stage.begins[stage];) {
+        const uint32_t o = r->of_stage.items[at];
         const bgi_op *op = &r->graph->ops[o];
-        size_t needed_bytes = 0;
-        if (bgi_op_stage(r->stages, op) != stage || op->phase == BGI_PHASE_UPDATE)
+        size_t bytes;
+        if (op->phase == BGI_PHASE_UPDATE)
             continue;
         is_repeated[o] = false;
         if (is_alias(r, op))
@@ -128,35 +172,82 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
             need_operands(r, stage, op, &effect);
             continue;
         }
-        for (uint32_t i = 0; i < op->output_count; i++)
-            if (op->outputs[i].id != 0 && r->needed_in[op->outputs[i].id] == stage + 1)
-                needed_bytes += bgi_align(bg_type_size_bytes(&bgi_graph_value(r->graph, op->outputs[i])->type));
-        if (needed_bytes > 0 && r->may_repeat[o] && !is_kept[o]) {
+        bytes = needed_bytes(r, op);
+        if (bytes > 0 && r->may_repeat[o] && !is_kept[o]) {
             is_repeated[o] = true;
             effect.ns += r->op_ns[o];
             need_operands(r, stage, op, &effect);
         } else {
-            effect.own_bytes += needed_bytes;
+            effect.own_bytes += bytes;
         }
     }
     effect.stash_bytes += effect.own_bytes;
     return effect;
 }
 
+/* ---- giving up one op after the other ---- */
+
+/* What is needed only becomes more: an op that runs again stays needed, and so do its operands. So each op is looked at
+ * once more when it is given up and once when it becomes needed, not with every op that is given up. `stack` has room for
+ * the ops of the stage. */
+static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bool *is_kept, bool *is_repeated,
+                      uint32_t *stack, bgi_recompute_effect *effect)
+{
+    uint32_t stacked = 0;
+
+    stack[stacked++] = first;
+    is_repeated[first] = true;
+    effect->own_bytes -= needed_bytes(r, &r->graph->ops[first]);
+    while (stacked > 0) {
+        const uint32_t o = stack[--stacked];
+        effect->ns += r->op_ns[o];
+        for (uint32_t i = 0; i < r->graph->ops[o].input_count; i++) {
+            const bg_value root = r->roots[r->graph->ops[o].inputs[i].id];
+            const bgi_value *value = bgi_graph_value(r->graph, root);
+            const bgi_op *source = value->kind == BGI_VALUE_RESULT ? &r->graph->ops[value->op] : NULL;
+            if (!becomes_needed(r, root))
+                continue;
+            effect->stash_bytes += foreign_bytes(r, stage, root);
+            if (source == NULL || source->phase != BGI_PHASE_FORWARD || bgi_op_stage(r->stages, source) != stage ||
+                is_repeated[value->op])
+                continue;
+            if (!r->may_repeat[value->op] || is_kept[value->op]) {
+                effect->own_bytes += bgi_align(bg_type_size_bytes(&value->type));
+                continue;
+            }
+            is_repeated[value->op] = true; /* given up before, and none of its results was needed */
+            stack[stacked++] = value->op;
+        }
+    }
+}
+
+void bgi_recompute_give_up(bgi_recompute *r, uint32_t stage, uint32_t op, bool *is_kept, bool *is_repeated,
+                           uint32_t *stack, bgi_recompute_effect *effect)
+{
+    is_kept[op] = false;
+    if (!is_repeated[op] && r->may_repeat[op] && needed_bytes(r, &r->graph->ops[op]) > 0) {
+        effect->stash_bytes -= effect->own_bytes;
+        repeat_op(r, stage, op, is_kept, is_repeated, stack, effect);
+        effect->stash_bytes += effect->own_bytes;
+    }
+}
+
 /* ---- choosing by rule ---- */
 
 static void set_kept(const bgi_recompute *r, uint32_t stage, bool keep_all, bool *is_kept)
 {
-    for (size_t o = 0; o < r->graph->op_count; o++)
-        if (bgi_op_stage(r->stages, &r->graph->ops[o]) == stage)
-            is_kept[o] = keep_all || !r->may_repeat[o] || r->is_checkpoint[o];
+    BGI_FOR_BUCKET(r->of_stage, stage, at)
+    {
+        const uint32_t o = r->of_stage.items[at];
+        is_kept[o] = keep_all || !r->may_repeat[o] || r->is_checkpoint[o];
+    }
 }
 
 static bool has_checkpoint(const bgi_recompute *r, uint32_t stage)
 {
-    for (size_t o = 0; o < r->graph->op_count; o++)
-        if (r->is_checkpoint[o] && bgi_op_stage(r->stages, &r->graph->ops[o]) == stage)
-            return true;
+    BGI_FOR_BUCKET(r->of_stage, stage, at)
+    if (r->is_checkpoint[r->of_stage.items[at]])
+        return true;
     return false;
 }
 
@@ -178,28 +269,33 @@ static int compare_offers(const void *a, const void *b)
 static bg_status save_share(bgi_recompute *r, uint32_t stage, size_t most_bytes, bool *is_kept, bool *is_repeated,
                             bg_error *error)
 {
-    bgi_offer *offers = calloc(r->graph->op_count + 1, sizeof *offers);
+    const size_t most = r->of_stage.begins[stage + 1] - r->of_stage.begins[stage];
+    bgi_offer *offers = calloc(most + 1, sizeof *offers);
+    uint32_t *stack = calloc(most + 1, sizeof *stack);
+    bgi_recompute_effect effect;
     size_t count = 0;
 
-    if (offers == NULL)
-        return bgi_error_memory(error, "recomputation", r->graph->op_count);
+    if (offers == NULL || stack == NULL) {
+        free(offers);
+        free(stack);
+        return bgi_error_memory(error, "recomputation", most * sizeof *offers);
+    }
     set_kept(r, stage, false, is_kept);
     bgi_recompute_measure(r, stage, is_kept, is_repeated);
-    for (uint32_t o = 0; o < r->graph->op_count; o++) {
+    BGI_FOR_BUCKET(r->of_stage, stage, at)
+    {
+        const uint32_t o = r->of_stage.items[at];
         const bgi_op *op = &r->graph->ops[o];
-        size_t size = 0;
-        if (bgi_op_stage(r->stages, op) != stage || op->phase != BGI_PHASE_FORWARD || !is_repeated[o])
-            continue;
-        for (uint32_t i = 0; i < op->output_count; i++)
-            if (op->outputs[i].id != 0 && r->needed_in[op->outputs[i].id] == stage + 1)
-                size += bgi_align(bg_type_size_bytes(&bgi_graph_value(r->graph, op->outputs[i])->type));
-        offers[count++] = (bgi_offer){o, r->op_ns[o] / (double)size};
+        if (op->phase == BGI_PHASE_FORWARD && is_repeated[o])
+            offers[count++] = (bgi_offer){o, r->op_ns[o] / (double)needed_bytes(r, op)};
     }
     qsort(offers, count, sizeof *offers, compare_offers);
     set_kept(r, stage, true, is_kept);
-    for (size_t i = 0; i < count && bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes > most_bytes; i++)
-        is_kept[offers[i].op] = false;
+    effect = bgi_recompute_measure(r, stage, is_kept, is_repeated);
+    for (size_t i = 0; i < count && effect.stash_bytes > most_bytes; i++)
+        bgi_recompute_give_up(r, stage, offers[i].op, is_kept, is_repeated, stack, &effect);
     free(offers);
+    free(stack);
     return BG_OK;
 }
 

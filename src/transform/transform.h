@@ -13,6 +13,7 @@
 
 #include <brigade/loop.h>
 
+#include "core/buckets.h"
 #include "core/text.h"
 #include "graph/graph.h"
 
@@ -166,7 +167,9 @@ typedef struct bgi_recompute {
     bool *may_repeat;    /* by op: a forward op that gives the same results when it runs again */
     bool *is_checkpoint; /* by op: some result of it is marked */
     uint32_t loss_stage; /* whose F and B run back to back, unless options.execution.separate_loss */
-    uint32_t *needed_in; /* scratch; by root: stage + 1 in whose backward it was last seen needed */
+    bgi_buckets of_stage; /* ops by stage: what is asked of a stage does not look at the others */
+    uint32_t *needed_in;  /* scratch; by root: number of the last measurement that saw it needed */
+    uint32_t measured;    /* how many there were */
 } bgi_recompute;
 
 /* `op_ns`: what each op of the graph costs; it and the graph must last as long. */
@@ -184,6 +187,11 @@ typedef struct bgi_recompute_effect {
 /* What a choice means for a stage; is_repeated (by op) is filled for the ops of the stage. */
 bgi_recompute_effect bgi_recompute_measure(bgi_recompute *recompute, uint32_t stage, const bool *is_kept,
                                            bool *is_repeated);
+
+/* After a measurement of the stage, and no other since: gives up one more op that it keeps, and makes `is_repeated` and
+ * the effect what measuring anew would say (`ns` up to the order of its sum). `stack`: room for the ops of the stage. */
+void bgi_recompute_give_up(bgi_recompute *recompute, uint32_t stage, uint32_t op, bool *is_kept, bool *is_repeated,
+                           uint32_t *stack, bgi_recompute_effect *effect);
 
 typedef struct bgi_recomputed {
     uint32_t op_count; /* ops that run again */
@@ -235,9 +243,12 @@ typedef struct bgi_partition {
     bg_value *roots; /* by value id: whose bytes it is; itself unless it is an alias */
     uint32_t segment_count;
     bgi_segment *segments; /* all F, all R (when there is any), all B, all W by stage; then U by stage and level */
+    uint32_t first_segments[BGI_SEGMENT_UPDATE + 1]; /* by kind: where these begin; UINT32_MAX: there are none */
     uint32_t crossing_count;
     bgi_crossing *crossings;
     uint32_t *first_crossings; /* by value id: index + 1 of its first crossing; 0: none */
+    bgi_buckets crossings_from; /* by from_segment */
+    bgi_buckets crossings_to;   /* by to_stage */
 } bgi_partition;
 
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,

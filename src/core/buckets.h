@@ -1,0 +1,28 @@
+/*
+ * buckets.h: numbered things by a key, so that asking for those of one key does not look at all others.
+ */
+#ifndef BGI_CORE_BUCKETS_H
+#define BGI_CORE_BUCKETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/arena.h"
+
+#define BGI_NO_BUCKET UINT32_MAX
+
+/* The items of key k are items[begins[k]] .. items[begins[k + 1] - 1], ascending. */
+typedef struct bgi_buckets {
+    uint32_t *begins;
+    uint32_t *items;
+} bgi_buckets;
+
+/* Counting sort of the numbers below item_count; keys[i] is that of item i, BGI_NO_BUCKET (or any other key that is not
+ * below bucket_count) leaves it out. Memory is the arena's; false when there is none. */
+bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_count, size_t item_count,
+                      const uint32_t *keys);
+
+#define BGI_FOR_BUCKET(buckets, key, at)                                                                               \
+    for (uint32_t at = (buckets).begins[key]; at < (buckets).begins[(key) + 1]; at++)
+
+#endif
