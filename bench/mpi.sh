@@ -5,7 +5,7 @@
 #   RANKS=2                         how many; as many as there are processors by default
 #   LARGEST_KB=262144
 #
-# A ratio of 1 is as fast as MPI; the slowest rank's least time of five turns counts.
+# A ratio of 1 is as fast as MPI, 2 twice as fast; the slowest rank's time counts, and medians of many turns.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C

@@ -317,7 +317,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     print_training_result(training);
     status = save(training, error);
     fflush(stdout);
-    if (status == BG_OK && config->profile && run->has_trained && cli_ranks_is_first())
+    if (status == BG_OK && config->profile && run->has_trained)
         status = mnist_profile_write(training, error);
     if (status == BG_OK && cli_received_signal == 0)
         status = mnist_test(training, error);

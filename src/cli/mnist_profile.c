@@ -2,6 +2,7 @@
  * mnist_profile.c: --profile: the traces of a training and their summary.
  */
 #include "cli/mnist.h"
+#include "cli/ranks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,14 +60,17 @@ bg_status mnist_profile_check(const mnist_config *config, bg_error *error)
     return status;
 }
 
-/* The trace of one compiled model; its summary is added to `text`. */
-static bg_status write_trace(const mnist_config *config, const bg_session *session, const bg_plan *plan, int file,
+/* The trace of one compiled model, of all ranks; its summary is added to `text`. The first rank writes. */
+static bg_status write_trace(const mnist_config *config, bg_session *session, const bg_plan *plan, int file,
                              bgi_string *text, bg_error *error)
 {
-    char *path = bgi_path_join(mnist_profile_folder(config), profile_files[file]);
-    char *summary = NULL;
+    char *path, *summary = NULL;
     bg_status status;
 
+    BGI_TRY(bg_session_share_trace(session, 0, error));
+    if (!cli_ranks_is_first())
+        return BG_OK;
+    path = bgi_path_join(mnist_profile_folder(config), profile_files[file]);
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);
     BGI_TRY_CLEANUP(bg_profile_write_trace(session, plan, path, error));
@@ -101,8 +105,8 @@ bg_status mnist_profile_write(const cli_training *training, bg_error *error)
     const mnist_run *run = training->state;
     const bg_trainer *trainer = training->trainer;
     const bg_plan *plan = bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT));
-    const bg_session *session = bg_trainer_session(trainer, BG_TRAINER_FIT);
-    const bg_session *rest_session = bg_trainer_rest_session(trainer, BG_TRAINER_FIT);
+    bg_session *session = bg_trainer_session(trainer, BG_TRAINER_FIT);
+    bg_session *rest_session = bg_trainer_rest_session(trainer, BG_TRAINER_FIT);
     const bg_plan *rest = rest_session != NULL ? bg_session_plan(rest_session) : NULL;
     const bool is_only = rest != NULL && !run->training.has_whole;
     char *summary_path = bgi_path_join(mnist_profile_folder(config), profile_files[PROFILE_SUMMARY]);
@@ -119,8 +123,10 @@ bg_status mnist_profile_write(const cli_training *training, bg_error *error)
         write_trace(config, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &text, error));
     if (rest != NULL && !is_only)
         BGI_TRY_CLEANUP(write_trace(config, rest_session, rest, PROFILE_TRACE_LAST, &text, error));
-    else
+    else if (cli_ranks_is_first())
         BGI_TRY_CLEANUP(remove_trace(last_path, error));
+    if (!cli_ranks_is_first())
+        goto cleanup;
     BGI_TRY_CLEANUP(bgi_string_finish(&text, &summary, error));
     BGI_TRY_CLEANUP(bgi_file_save(summary_path, summary, strlen(summary), error));
     if (!config->quiet) {

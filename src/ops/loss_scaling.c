@@ -1,8 +1,6 @@
 /*
  * loss_scaling.c: the ops of an automatic loss scale. Transforms add them; no gradient flows through them.
  */
-#include <string.h>
-
 #include "kernels/loss_scaling/attributes.h"
 #include "kernels/optimizer/attributes.h"
 #include "ops/ops.h"
@@ -11,9 +9,18 @@
 BGI_OP_KERNEL(select_range_count, RANGE_COUNT)
 BGI_OP_KERNEL(select_loss_scale, LOSS_SCALE)
 
+/* In an update x may be one piece. */
 static bg_status infer_range_count(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
+    const bgi_range_count_attributes *attributes = op->attributes;
+    const int64_t elements = bg_type_element_count(&op->types[0]);
+
     BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
+    if (attributes->pieces > INT32_MAX || attributes->elements > INT64_MAX / 2 ||
+        (attributes->elements != elements &&
+         (attributes->pieces == 0 || bgi_piece_size(attributes->elements, attributes->pieces) != elements)))
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of an x of %lld", attributes->pieces,
+                            (long long)attributes->elements, (long long)elements);
     outputs[0] = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
     return BG_OK;
 }
@@ -35,13 +42,20 @@ const bg_op_type bgi_op_range_count = {
     .kernel = select_range_count,
 };
 
-bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge, bool only_not_finite)
+bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge)
 {
-    bgi_range_count_attributes attributes;
+    const bg_type type = bg_graph_type(graph, x);
+    const bgi_range_count_attributes attributes = {.edge = (float)edge, .elements = bg_type_element_count(&type)};
 
-    memset(&attributes, 0, sizeof attributes); /* keys of plans read every byte */
-    attributes.edge = (float)edge;
-    attributes.only_not_finite = only_not_finite;
+    return bg_graph_add(graph, &bgi_op_range_count, name, &x, 1, &attributes, NULL);
+}
+
+bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, double edge, uint32_t pieces)
+{
+    const bg_type type = bg_graph_type(graph, x);
+    const bgi_range_count_attributes attributes = {
+        .edge = (float)edge, .elements = bg_type_element_count(&type), .pieces = pieces, .only_not_finite = true};
+
     return bg_graph_add(graph, &bgi_op_range_count, name, &x, 1, &attributes, NULL);
 }
 

@@ -159,8 +159,11 @@ void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient
 /* ---- loss_scaling.c ---- */
 
 /* How many of x's elements are at most `edge` (as a float) in size, beyond it, and not finite: float64
- * [BGI_RANGE_COUNTS], of which the first two are zero with only_not_finite. */
-bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge, bool only_not_finite);
+ * [BGI_RANGE_COUNTS]. */
+bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
+/* The same of those that are not finite alone, the other counts being zero; of a replica's piece of x when there are
+ * `pieces` and it has no more. */
+bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, double edge, uint32_t pieces);
 /* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns
  * scale / loss_scale. *out_hyper is hyper with the word to skip this update; *out_used the loss scale that made these
  * gradients. */

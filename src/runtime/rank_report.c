@@ -37,6 +37,8 @@ typedef struct survey {
     uint32_t rank_count;
     figures *ranks;
     bgi_exchange *exchanges; /* room for those of an instruction */
+    uint64_t meeting;        /* its number */
+    uint64_t *last_meetings; /* by rank: with a member there that was looked at */
     char (*rows)[ROW_BYTES]; /* by rank */
 } survey;
 
@@ -80,13 +82,20 @@ static void add_meeting(survey *s, uint32_t replica, uint32_t device, uint32_t a
     const uint32_t size = bg_mesh_group_size(&mesh, axes), member = bg_mesh_group_member(&mesh, axes, replica);
     const uint32_t own = owner(s, replica, device);
     uint64_t room = 0, sums = 0;
+    bool are_apart = true;
 
+    s->meeting++;
+    for (uint32_t m = 0; m < size; m++) {
+        uint64_t *last = &s->last_meetings[owner(s, bg_mesh_group_at(&mesh, axes, replica, m), device)];
+        are_apart = are_apart && *last != s->meeting;
+        *last = s->meeting;
+    }
     for (uint32_t other = 0; other < size; other++) {
         const uint32_t rank = owner(s, bg_mesh_group_at(&mesh, axes, replica, other), device);
         bgi_meeting_bytes bytes;
         if (other == member || rank == own)
             continue;
-        bytes = bgi_ranks_meeting_bytes(s->exchanges, count, member, other);
+        bytes = bgi_ranks_meeting_bytes(s->exchanges, count, member, other, are_apart);
         s->ranks[own].sent[class] += bytes.sent;
         room += bytes.room;
         sums = bytes.sums > sums ? bytes.sums : sums;
@@ -319,8 +328,9 @@ bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **o
     s.owners = owners;
     s.ranks = calloc(s.rank_count, sizeof *s.ranks);
     s.rows = calloc(s.rank_count, sizeof *s.rows);
+    s.last_meetings = calloc(s.rank_count, sizeof *s.last_meetings);
     s.exchanges = calloc(most_exchanges(plan), sizeof *s.exchanges);
-    if (owners == NULL || s.rows == NULL || s.ranks == NULL || s.exchanges == NULL)
+    if (owners == NULL || s.rows == NULL || s.last_meetings == NULL || s.ranks == NULL || s.exchanges == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a table of ranks", s.rank_count * sizeof *s.ranks));
     if (s.rank_count > 1)
         BGI_TRY_CLEANUP(bgi_layout_make(plan, rank_count == 0 ? transport : &made, owners, error));
@@ -332,6 +342,7 @@ bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **o
 cleanup:
     free(s.exchanges);
     free(s.rows);
+    free(s.last_meetings);
     free(s.ranks);
     free(owners);
     return status;

@@ -1,5 +1,6 @@
 /*
- * report.c: the profile of a task into a folder of its own: training/profile.json, validation/profile.json, ...
+ * report.c: the profile of a task into a folder of its own: training/profile.json, validation/profile.json, ...; of all
+ * ranks, by the first.
  */
 #include "train/trainer.h"
 
@@ -7,9 +8,19 @@
 #include <string.h>
 
 #include <brigade/profile.h>
+#include <brigade/transport.h>
 
 #include "core/error.h"
 #include "core/file.h"
+
+/* All ranks share what their devices did with the first one, which writes. */
+static bg_status share(const bgi_compiled *compiled, bool *out_writes, bg_error *error)
+{
+    const bg_transport *transport = bg_plan_options(compiled->plan)->execution.transport;
+
+    *out_writes = transport == NULL || transport->rank == 0;
+    return bg_session_share_trace(compiled->session, 0, error);
+}
 
 static bg_status write_files(const bgi_compiled *compiled, const char *folder, bg_error *error)
 {
@@ -36,15 +47,20 @@ bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, bg_e
 {
     static const char *const folders[BG_TRAINER_TASK_COUNT] = {"training", "validation", "test", "predict"};
     const bgi_task *of = &trainer->tasks[task];
+    const bgi_compiled *compiled = of->has_run ? &of->whole : &of->rest;
     char *folder;
+    bool writes;
     bg_status status;
 
     if (trainer->options.strategy.report_folder == NULL || (!of->has_run && of->rest.session == NULL))
         return BG_OK;
+    BGI_TRY(share(compiled, &writes, error));
+    if (!writes)
+        return BG_OK;
     folder = bgi_path_join(trainer->options.strategy.report_folder, folders[task]);
     if (folder == NULL)
         return bgi_error_memory(error, "path", 0);
-    status = write_files(of->has_run ? &of->whole : &of->rest, folder, error);
+    status = write_files(compiled, folder, error);
     free(folder);
     return status != BG_OK ? bg_error_context(error, status, "report") : BG_OK;
 }

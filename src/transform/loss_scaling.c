@@ -6,12 +6,17 @@
  *
  *     update:    each parameter's stage         the loss's stage                               every stage
  *                counts, not finite?      -->   add_n, loss_scale(loss.scale!, statistics!)  --> update, or skip it
+ *                [pieces]                       [the largest over the replicas]
  *
  * needs: the gradients, and a scale for them that knows nothing of the loss's. does: counts how many elements of each
  * micro-batch's gradients are near the end of float16's range, as PopART does, divides the scale by the loss's, and
  * lets the optimizer's numbers say whether the update is skipped (what was accumulated is not finite). keeps: the bits,
  * as long as the scale is a power of two and nothing leaves the range. Counts are whole numbers, so that sums over
  * micro-batches and replicas are the same under every strategy. The update waits for all stages, as it does for a norm.
+ *
+ * Replicas that share the update out (sharding.c) look for what is not finite in the piece of the sum that each has.
+ * The largest of their counts is not 0 when one of them is not, and the counts of micro-batches are the same on all: so
+ * all replicas adapt the scale alike, and as those do that have whole gradients.
  */
 #include <stdlib.h>
 
@@ -50,7 +55,7 @@ bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *
                             bg_graph_name(graph, gradient->parameter), graph->blocks[gradient->block].name,
                             (unsigned)gradient->term);
     variable = bg_graph_variable(graph, name != NULL ? name : "counts", &type, BG_ROLE_ACCUMULATOR, NULL);
-    counts = bgi_range_count(graph, NULL, gradient->gradient, RANGE_END * options->bin_edge, false);
+    counts = bgi_range_count(graph, NULL, gradient->gradient, RANGE_END * options->bin_edge);
     bgi_accumulate(graph, NULL, variable, counts, (bg_value){0});
     return variable;
 }
@@ -70,6 +75,7 @@ bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *g
 {
     const bg_auto_loss_scaling *options = &trainer->options->numerics.auto_loss_scaling;
     const bgi_loss_scale_attributes attributes = make_attributes(options);
+    const uint32_t replicas = bgi_count_data_replicas(trainer);
     bg_graph *graph = trainer->graph;
     bg_value *counts, sum, used;
 
@@ -81,12 +87,14 @@ bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *g
     for (uint32_t i = 0; i < count; i++) {
         bg_value parts[2] = {gradients[i].counts};
         graph->current_block = gradients[i].block;
-        parts[1] = bgi_range_count(graph, NULL, gradients[i].gradient, RANGE_END, true);
+        parts[1] = bgi_count_not_finite(graph, NULL, gradients[i].gradient, RANGE_END, replicas);
         counts[i] = bgi_add_n(graph, NULL, parts, 2);
     }
     bgi_enter_loss_block(trainer);
     sum = bgi_sum_gradients(graph, "gradient.counts", gradients, counts, count, counts + count);
     free(counts);
+    if (bgi_asks_for_pieces(trainer->options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
+        sum = bgi_all_reduce_data(graph, "gradient.counts.all", sum, BG_REDUCE_MAX, replicas);
     trainer->scale = bgi_loss_scale(graph, "loss.adapted_scale", trainer->loss_scale, trainer->loss_statistics, sum,
                                     trainer->scale, trainer->hyper, &attributes, &trainer->hyper, &used);
     if (options->output)

@@ -14,8 +14,9 @@
  * over just these pieces, however many of them an op has).
  *
  * An update is shared out only when every op of the update that touches its weights and state works element by element.
- * The squares of a gradient's pieces (clipping.c) are summed where the piece is. A gradient that another op reads as a
- * whole is still summed for all: that op's business alone.
+ * The squares of a gradient's pieces (clipping.c) are summed where the piece is, and what is not finite is counted
+ * there (loss_scaling.c). A gradient that another op reads as a whole is still summed for all: that op's business
+ * alone.
  */
 #include "transform/transform.h"
 
@@ -24,6 +25,7 @@
 
 #include "core/error.h"
 #include "kernels/accumulate/attributes.h"
+#include "kernels/loss_scaling/attributes.h"
 #include "ops/ops.h"
 
 /* Operands of all updates. */
@@ -220,16 +222,19 @@ static void mark_value(bgi_sharder *s, bg_value value, bool is_piece)
     marked->is_piece |= is_piece;
 }
 
-/* A sum of squares for each replica's piece. */
+/* A sum of squares for each replica's piece, or a count of the piece that a replica has. */
 static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
 {
-    const bgi_square_sum_attributes *attributes = op->attributes;
+    const bgi_square_sum_attributes *squares = op->attributes;
+    const bgi_range_count_attributes *counts = op->attributes;
+    const uint32_t pieces = op->type == &bgi_op_square_sum    ? squares->pieces
+                            : op->type == &bgi_op_range_count ? counts->pieces
+                                                              : 0;
 
-    return op->phase == BGI_PHASE_UPDATE && op->type == &bgi_op_square_sum &&
-           attributes->pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
+    return op->phase == BGI_PHASE_UPDATE && pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 }
 
-/* By one op that will have pieces, and by sums of squares that may. */
+/* By one op that will have pieces, and by sums of squares and counts that may. */
 static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
 {
     uint32_t reads = s->returned[value.id];
@@ -239,7 +244,7 @@ static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
     return reads - (bgi_graph_value(s->graph, value)->kind == BGI_VALUE_RESULT) == 1; /* its own op makes it */
 }
 
-static void mark_squares(bgi_sharder *s, bg_value gradient)
+static void mark_sums(bgi_sharder *s, bg_value gradient)
 {
     FOR_USES(s, gradient, use)
     {
@@ -250,7 +255,7 @@ static void mark_squares(bgi_sharder *s, bg_value gradient)
     }
 }
 
-/* Sums of accumulators that serve this update and its norm alone are made of pieces too. */
+/* Sums of accumulators that serve this update, its norm and its counts alone are made of pieces too. */
 static void mark_gradient(bgi_sharder *s, bg_value gradient)
 {
     const bgi_value *value = bgi_graph_value(s->graph, gradient);
@@ -273,7 +278,7 @@ static void mark_update(bgi_sharder *s, uint32_t update)
 
     graph->ops[update].is_sharded = true;
     mark_gradient(s, graph->ops[update].inputs[GRADIENT]);
-    mark_squares(s, graph->ops[update].inputs[GRADIENT]);
+    mark_sums(s, graph->ops[update].inputs[GRADIENT]);
     for (size_t m = 0; m < s->member_count; m++) {
         const bg_value member = {s->members[m]};
         const bgi_value *value = bgi_graph_value(graph, member);

@@ -192,8 +192,11 @@ void bgi_exchange_run(bgi_transport *transport, uint32_t group, uint32_t member,
                       uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const share s = {transport, group, member, i, &exchanges[i]};
-        if (bgi_pattern_sums(&exchanges[i].pattern))
+        bgi_exchange exchange = exchanges[i];
+        const share s = {transport, group, member, i, &exchange};
+        if (transport->type->pattern != NULL)
+            exchange.pattern = transport->type->pattern(transport, group, member, exchange.pattern);
+        if (bgi_pattern_sums(&exchange.pattern))
             sum_all(&s);
         else
             copy_all(&s);

@@ -43,6 +43,8 @@ bgi_region bgi_pattern_take(const bgi_pattern *pattern, uint32_t member, uint32_
     switch (pattern->kind) {
     case BGI_PATTERN_SUM:
         return find_slice(pattern, member);
+    case BGI_PATTERN_SUM_ALONE:
+        return between(0, pattern->count);
     case BGI_PATTERN_SUM_PIECES:
         return find_piece(pattern, member);
     case BGI_PATTERN_GATHER_PIECES:
@@ -59,6 +61,8 @@ bgi_region bgi_pattern_put(const bgi_pattern *pattern, uint32_t maker, uint32_t 
     switch (pattern->kind) {
     case BGI_PATTERN_SUM:
         return find_slice(pattern, maker);
+    case BGI_PATTERN_SUM_ALONE:
+        return maker == reader ? between(0, pattern->count) : (bgi_region){0};
     case BGI_PATTERN_SUM_PIECES:
         return maker == reader ? find_piece(pattern, maker) : (bgi_region){0};
     case BGI_PATTERN_GATHER_PIECES:

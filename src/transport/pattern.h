@@ -5,6 +5,7 @@
  * A group of `size` members meets. Each brings a source and wants something at its destination:
  *
  *     SUM            every member sums a slice of the whole over members 0, 1, 2, ...; all get all of the sum
+ *     SUM_ALONE      the same sums: every member makes all of them, for itself
  *     SUM_PIECES     every member sums a piece; it alone gets it, where it lies in the whole
  *     GATHER_PIECES  every member has a piece, where it lies in the whole; all get the others'
  *     SUM_ROWS       the whole is rows of `size` pieces: every member sums its piece of each row, and gets these rows
@@ -19,6 +20,7 @@
 
 typedef enum bgi_pattern_kind {
     BGI_PATTERN_SUM = 0,
+    BGI_PATTERN_SUM_ALONE,
     BGI_PATTERN_SUM_PIECES,
     BGI_PATTERN_GATHER_PIECES,
     BGI_PATTERN_SUM_ROWS,
@@ -30,7 +32,7 @@ typedef struct bgi_pattern {
     uint32_t size; /* members */
     size_t count;  /* elements of the whole, but of *_ROWS: rows */
     size_t piece;  /* elements of a piece (the last ones may be cut short by the end of the whole), or of one in a row;
-                      SUM: unused */
+                      SUM, SUM_ALONE: unused */
 } bgi_pattern;
 
 /* `rows` times `length` elements, `stride` apart. */

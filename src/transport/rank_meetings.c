@@ -1,6 +1,8 @@
 /*
  * rank_meetings.c: members of one group on several ranks. Each sends each other one what that takes of it and sums its
- * own share, in the members' order; what it has summed goes to all who get it.
+ * own share, in the members' order; what it has summed goes to all who get it. Below some size the second round costs
+ * more than what it saves: then each sends all of its own and sums all of it, if there is one member on each rank. The
+ * terms of a sum, and their order, are the same.
  */
 #include "transport/rank_parts.h"
 
@@ -8,6 +10,10 @@
 #include <string.h>
 
 #include "core/arena.h"
+
+/* Short meetings. Two ranks send the same bytes either way, n ranks n / 2 times as many; from some 16 KB on an MPI asks
+ * before it sends, so that two messages of half the size are not slower. */
+enum { SHORT_BYTES = 8 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
 /* As among threads: the last one to come wakes workers for the others. */
 static void come(ranks *r, bgi_counter *counter, uint32_t size)
@@ -58,6 +64,44 @@ static void copy_region(const bgi_exchange *exchange, const bgi_region *region, 
     }
 }
 
+/* All ranks come to the same answer. */
+static bool is_short(const bgi_exchange *exchanges, uint32_t count, bool are_apart)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < count && are_apart; i++) {
+        const bgi_pattern *pattern = &exchanges[i].pattern;
+        if (pattern->kind != BGI_PATTERN_SUM || pattern->count > SHORT_BYTES || pattern->size > SHORT_MEMBERS)
+            return false;
+        bytes += pattern->count * bg_dtype_size_bytes(exchanges[i].dtype);
+        if (bytes > SHORT_BYTES || bytes * (pattern->size - 2) > MORE_BYTES)
+            return false;
+    }
+    return are_apart;
+}
+
+static bgi_pattern choose_pattern(const party *p, bgi_pattern own)
+{
+    if (p->is_short)
+        own.kind = BGI_PATTERN_SUM_ALONE;
+    return own;
+}
+
+/* What `member` takes of `from`, and where it goes (pattern.h). */
+static bgi_region find_taken(const party *p, uint32_t index, uint32_t member, uint32_t from)
+{
+    const bgi_pattern pattern = choose_pattern(p, p->exchanges[index].pattern);
+
+    return bgi_pattern_take(&pattern, member, from);
+}
+
+static bgi_region find_put(const party *p, uint32_t index, uint32_t maker, uint32_t reader)
+{
+    const bgi_pattern pattern = choose_pattern(p, p->exchanges[index].pattern);
+
+    return bgi_pattern_put(&pattern, maker, reader);
+}
+
 /* One tensor that lies in one piece needs no buffer. */
 static bool is_plain(const party *p, const bgi_region *region)
 {
@@ -90,15 +134,21 @@ static size_t begin_part(size_t end)
     return (end + mask) & ~mask;
 }
 
-/* What the share's member takes of ours: all of it behind one another, or where it lies. */
+/* What the share's member takes of ours: all of it behind one another, or where it lies. In short meetings all take the
+ * same, and it may be summed to where it lies before it has left: one copy serves all. */
 static bool pack_share(party *p, share *s)
 {
     size_t at = 0;
 
+    if (p->is_short && s != p->shares) {
+        s->out_bytes = p->shares->out_bytes;
+        s->out_data = p->shares->out_data;
+        return true;
+    }
     for (uint32_t i = 0; i < p->count; i++) {
-        const bgi_region region = bgi_pattern_take(&p->exchanges[i].pattern, s->member, p->member);
+        const bgi_region region = find_taken(p, i, s->member, p->member);
         at = begin_part(at) + bytes_of(&p->exchanges[i], &region);
-        if (is_plain(p, &region))
+        if (is_plain(p, &region) && !p->is_short)
             s->out_data = place_of(&p->exchanges[i], p->exchanges[i].from, &region);
         else
             s->out_data = NULL;
@@ -110,7 +160,7 @@ static bool pack_share(party *p, share *s)
         return false;
     at = 0;
     for (uint32_t i = 0; i < p->count; i++) {
-        const bgi_region region = bgi_pattern_take(&p->exchanges[i].pattern, s->member, p->member);
+        const bgi_region region = find_taken(p, i, s->member, p->member);
         const size_t begin = begin_part(at);
         memset(s->out_room + at, 0, begin - at);
         copy_region(&p->exchanges[i], &region, p->exchanges[i].from, s->out_room + begin, true);
@@ -130,7 +180,7 @@ static bool make_room(party *p, share *s)
         return false;
     }
     for (uint32_t i = 0; i < p->count; i++) {
-        const bgi_region region = bgi_pattern_take(&p->exchanges[i].pattern, p->member, s->member);
+        const bgi_region region = find_taken(p, i, p->member, s->member);
         s->offsets[i] = begin_part(at);
         at = s->offsets[i] + bytes_of(&p->exchanges[i], &region);
     }
@@ -144,7 +194,7 @@ static size_t count_sums(const party *p, uint32_t maker, uint32_t reader)
     size_t bytes = 0;
 
     for (uint32_t i = 0; i < p->count; i++) {
-        const bgi_region region = bgi_pattern_put(&p->exchanges[i].pattern, maker, reader);
+        const bgi_region region = find_put(p, i, maker, reader);
         if (bgi_pattern_sums(&p->exchanges[i].pattern))
             bytes += bytes_of(&p->exchanges[i], &region);
     }
@@ -156,7 +206,7 @@ static void copy_sums(const party *p, uint32_t maker, uint32_t reader, char *buf
 {
     for (uint32_t i = 0; i < p->count; i++) {
         const bgi_exchange *exchange = &p->exchanges[i];
-        const bgi_region region = bgi_pattern_put(&exchange->pattern, maker, reader);
+        const bgi_region region = find_put(p, i, maker, reader);
         if (!bgi_pattern_sums(&exchange->pattern) || region.rows == 0)
             continue;
         copy_region(exchange, &region, exchange->to, buffer, is_packed);
@@ -178,7 +228,7 @@ static bool pack_sum(party *p)
         most = s->sum_out_bytes > most ? s->sum_out_bytes : most;
         s->sum_data = NULL;
         if (s->sum_in_bytes > 0 && p->count == 1) {
-            const bgi_region put = bgi_pattern_put(&p->exchanges[0].pattern, s->member, p->member);
+            const bgi_region put = find_put(p, 0, s->member, p->member);
             if (put.rows == 1)
                 s->sum_data = place_of(&p->exchanges[0], p->exchanges[0].to, &put);
         }
@@ -188,7 +238,7 @@ static bool pack_sum(party *p)
     }
     if (most == 0)
         return true;
-    region = bgi_pattern_put(&p->exchanges[0].pattern, p->member, reader);
+    region = find_put(p, 0, p->member, reader);
     if (is_plain(p, &region)) {
         p->sum_data = place_of(&p->exchanges[0], p->exchanges[0].to, &region);
         return true;
@@ -224,15 +274,15 @@ static void begin_offer(party *p)
 {
     for (uint32_t i = 0; i < p->share_count; i++) {
         share *s = &p->shares[i];
+        if (s->in_bytes > 0)
+            bgi_ranks_begin(p->of, &s->in, false, s->rank, s->tag_in, s->in_room, s->in_bytes);
+        else
+            come(p->of, &p->offered, size_of(p));
         s->out.is_done = s->out_bytes == 0;
         if (s->out_bytes > 0) {
             s->pending++;
             bgi_ranks_begin(p->of, &s->out, true, s->rank, s->tag_out, (char *)(uintptr_t)s->out_data, s->out_bytes);
         }
-        if (s->in_bytes > 0)
-            bgi_ranks_begin(p->of, &s->in, false, s->rank, s->tag_in, s->in_room, s->in_bytes);
-        else
-            come(p->of, &p->offered, size_of(p));
     }
 }
 
@@ -307,22 +357,24 @@ static void end_sum_in(ranks *r, operation *what)
 }
 
 bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
-                                          uint32_t other)
+                                          uint32_t other, bool are_apart)
 {
-    const party p = {.member = member, .exchanges = exchanges, .count = count};
+    const party p = {
+        .member = member, .exchanges = exchanges, .count = count, .is_short = is_short(exchanges, count, are_apart)};
     const size_t sum_out = count_sums(&p, member, other), sum_in = count_sums(&p, other, member);
     bool is_out_plain = true, is_sum_plain = true;
     size_t out = 0, in = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        const bgi_region given = bgi_pattern_take(&exchanges[i].pattern, other, member);
-        const bgi_region taken = bgi_pattern_take(&exchanges[i].pattern, member, other);
-        const bgi_region put = bgi_pattern_put(&exchanges[i].pattern, other, member);
+        const bgi_region given = find_taken(&p, i, other, member), taken = find_taken(&p, i, member, other);
+        const bgi_region put = find_put(&p, i, other, member);
         out = begin_part(out) + bytes_of(&exchanges[i], &given);
         in = begin_part(in) + bytes_of(&exchanges[i], &taken);
         is_out_plain = is_out_plain && is_plain(&p, &given);
         is_sum_plain = is_sum_plain && is_plain(&p, &put);
     }
+    if (p.is_short)
+        return (bgi_meeting_bytes){.sent = out, .room = in, .sums = out};
     return (bgi_meeting_bytes){.sent = out + sum_out,
                                .room = (is_out_plain ? 0 : out) + in + (is_sum_plain ? 0 : sum_in),
                                .sums = is_sum_plain ? 0 : sum_out};
@@ -365,6 +417,18 @@ static bool open_share(ranks *r, party *p, uint32_t member)
     return true;
 }
 
+/* One of the members on each rank; of so many that their meetings are never short nobody asks. */
+static bool are_apart(const ranks *r, const bgi_group *group)
+{
+    if (group->size > SHORT_MEMBERS)
+        return false;
+    for (uint32_t a = 0; a < group->size; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if (bgi_ranks_owner(r, group->members[a]) == bgi_ranks_owner(r, group->members[b]))
+                return false;
+    return true;
+}
+
 bool bgi_ranks_open_party(ranks *r, uint32_t number, uint32_t member)
 {
     const bgi_group *group = &r->base.setup.groups[number];
@@ -378,6 +442,7 @@ bool bgi_ranks_open_party(ranks *r, uint32_t number, uint32_t member)
     p->group = number;
     p->member = member;
     p->device = group->members[member];
+    p->are_apart = are_apart(r, group);
     p->shares = calloc(group->size, sizeof *p->shares);
     p->by_member = calloc(group->size, sizeof(share *));
     if (p->shares == NULL || p->by_member == NULL)
@@ -405,6 +470,7 @@ bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t memb
     number = atomic_load_explicit(&p->offers, memory_order_relaxed) + 1;
     p->exchanges = exchanges;
     p->count = count;
+    p->is_short = is_short(exchanges, count, p->are_apart);
     for (uint32_t i = 0; i < p->share_count && is_ready; i++)
         is_ready = pack_share(p, &p->shares[i]) && make_room(p, &p->shares[i]);
     if (is_ready) {
@@ -413,6 +479,13 @@ bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t memb
         bgi_ranks_kick(r, &p->item);
     }
     return (bgi_wait){&p->offered, number * size};
+}
+
+bgi_pattern bgi_ranks_pattern(bgi_transport *transport, uint32_t group, uint32_t member, bgi_pattern own)
+{
+    ranks *r = bgi_ranks_of(transport);
+
+    return r->parties[group] == NULL ? own : choose_pattern(r->parties[group][member], own);
 }
 
 bgi_strip bgi_ranks_contribution(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from,
@@ -428,7 +501,7 @@ bgi_strip bgi_ranks_contribution(bgi_transport *transport, uint32_t group, uint3
     p = r->parties[group][member];
     other = r->parties[group][from];
     exchange = other != NULL ? &other->exchanges[index] : &p->exchanges[index];
-    region = bgi_pattern_take(&exchange->pattern, member, from);
+    region = find_taken(p, index, member, from);
     if (other != NULL)
         return (bgi_strip){place_of(exchange, exchange->from, &region),
                            region.stride * bg_dtype_size_bytes(exchange->dtype)};
@@ -449,7 +522,7 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     if (other == NULL)
         return (bgi_strip){NULL, 0};
     exchange = &other->exchanges[index];
-    region = bgi_pattern_put(&exchange->pattern, member, reader);
+    region = find_put(other, index, member, reader);
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 

@@ -233,6 +233,8 @@ static void begin_fetches(ranks *r)
 {
     piece *first;
 
+    if (atomic_exchange(&r->fetch_count, 0) == 0)
+        return;
     pthread_mutex_lock(&r->mutex);
     first = r->fetches;
     r->fetches = NULL;

@@ -96,6 +96,8 @@ typedef struct party {
     bgi_counter offered, delivered;
     const bgi_exchange *exchanges;
     uint32_t count;
+    bool are_apart;                      /* each member is on a rank of its own */
+    bool is_short;                       /* this meeting's members make all sums alone, in one round */
     _Atomic uint64_t offers, deliveries; /* meetings that the member has come to, has done its share of */
     uint64_t begun_offers, begun_deliveries;
     uint32_t share_count;
@@ -151,9 +153,9 @@ struct ranks {
     _Atomic uint64_t run;
     atomic_bool is_lost;
 
-    pthread_mutex_t mutex;  /* of the notes and of fetches that have not begun */
-    piece *fetches, **last; /* in order */
-    _Atomic uint32_t note_count;
+    pthread_mutex_t mutex;                    /* of the notes and of fetches that have not begun */
+    piece *fetches, **last;                   /* in order */
+    _Atomic uint32_t note_count, fetch_count; /* that are there */
 };
 
 static inline ranks *bgi_ranks_of(bgi_transport *transport)
@@ -201,6 +203,7 @@ bool bgi_ranks_open_party(ranks *r, uint32_t group, uint32_t member);
 void bgi_ranks_free_party(party *p); /* NULL is fine */
 bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                          uint32_t count);
+bgi_pattern bgi_ranks_pattern(bgi_transport *transport, uint32_t group, uint32_t member, bgi_pattern own);
 bgi_strip bgi_ranks_contribution(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from,
                                  uint32_t index);
 bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t reader, uint32_t index);

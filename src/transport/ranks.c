@@ -266,6 +266,7 @@ static void fetch(bgi_transport *transport, uint32_t device, uint32_t from, size
     pthread_mutex_lock(&r->mutex);
     *r->last = p;
     r->last = &p->next;
+    atomic_fetch_add(&r->fetch_count, 1);
     pthread_mutex_unlock(&r->mutex);
     bgi_ranks_move(r, false);
 }
@@ -320,6 +321,7 @@ const bgi_transport_type bgi_transport_ranks = {.name = "ranks",
                                                 .post = post,
                                                 .release = release,
                                                 .offer = bgi_ranks_offer,
+                                                .pattern = bgi_ranks_pattern,
                                                 .contribution = bgi_ranks_contribution,
                                                 .result = bgi_ranks_result,
                                                 .deliver = bgi_ranks_deliver,

@@ -8,6 +8,8 @@
  *                  ahead, credits come back as notes
  *     a meeting    each member sends each other one what that takes of it, sums its share in the members' order, and
  *                  sends the sum to those who get it: of n members each sends and receives 2 (n - 1) / n of the whole
+ *     a short one  of few bytes, with each member on a rank of its own: each sends the whole to all others and sums
+ *                  all of it, in the same order; one round instead of two
  *     a fetch      is a note to the rank that has the store, which sends
  *     notes        between the same two ranks travel together, as many as there are
  *
@@ -44,11 +46,11 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
                          bg_error *error);
 
 /* What a member sends to one on another rank in a meeting, and the room that it keeps for what passes between the two;
- * and, once for all of them, for its own sums. */
+ * and, once for all of them, for its own sums. `are_apart`: each member is on a rank of its own. */
 typedef struct bgi_meeting_bytes {
     size_t sent, room, sums;
 } bgi_meeting_bytes;
 bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
-                                          uint32_t other);
+                                          uint32_t other, bool are_apart);
 
 #endif

@@ -138,6 +138,9 @@ struct bgi_transport_type {
     /* Meetings. `member`: the caller's place in the group. */
     bgi_wait (*offer)(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                       uint32_t count);
+    /* The pattern by which the member does its share of an exchange with pattern `own`: that, or another one that comes
+     * to the same. NULL: always that. */
+    bgi_pattern (*pattern)(bgi_transport *transport, uint32_t group, uint32_t member, bgi_pattern own);
     /* What the caller takes of exchange `index` of `from`. */
     bgi_strip (*contribution)(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t from, uint32_t index);
     /* Where the caller writes what `reader` gets of it. `data` NULL: the transport takes it from the caller's own

@@ -215,6 +215,11 @@ for mpi in $mpis; do
         check "$mpi: with a line an update" test "$(grep -c '"loss"' log.$rank.json)" -eq 6
     done
     rm -f log* w
+    ranks $mpi 3 $digits --profile --profile-dir profile --save w
+    for device in 0 1 2 3; do
+        check "$mpi: the profile has device $device" grep -q "\"cat\":\"F\",\"pid\":0,\"tid\":$device," profile/trace.json
+    done
+    rm -rf profile w
     timeout 60 $(launcher $mpi) -n 2 "$program" $(echo "$digits" | sed s/--quiet//) --save w 2>err </dev/null | cat >out
     check "$mpi: what goes into a pipe has no controls: $(cat out)" test "$(tr -d '\n -~' <out | wc -c)" -eq 0
     check "$mpi: prints progress once: $(cat out)" test "$(grep -c 'it/s' out)" -ge 1

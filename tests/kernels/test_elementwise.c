@@ -445,6 +445,35 @@ static void test_range_count(void **state)
     }
 }
 
+/* Of pieces, the last ones of fewer elements, or none: what is behind the end does not count. */
+static void test_range_count_of_pieces(void **state)
+{
+    enum { REPLICAS = 3 };
+    static const int64_t sizes[] = {2, 4, 2000, 44002};
+    random_state random = {19};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const bgi_range_count_attributes attributes = {
+            .edge = 0.75, .elements = sizes[i], .pieces = REPLICAS, .only_not_finite = true};
+        const int64_t size = bgi_piece_size(sizes[i], REPLICAS);
+        for (uint32_t replica = 0; replica < REPLICAS; replica++) {
+            const int64_t live = bgi_piece_live(sizes[i], REPLICAS, replica);
+            kernel_case c = {.id = BGI_KERNEL_RANGE_COUNT, .attributes = &attributes, .env.place.data = replica};
+            float *x = case_input(&c, bg_vector(BG_FLOAT32, size), &random, -1, 1);
+            void *results[CASE_OPERANDS];
+
+            for (int64_t e = 0; e < size; e++)
+                x[e] = e >= live ? NAN : e % 3 == 0 ? INFINITY : x[e];
+            case_output(&c, bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS));
+            assert_true(case_run(&c, REFERENCE, 0, results));
+            assert_true(((double *)results[1])[BGI_RANGE_NOT_FINITE] == (double)((live + 2) / 3));
+            free_results(&c, results);
+            finish_case(&c);
+        }
+    }
+}
+
 /* parameter, gradient, hyper, scale, states: float32 results have the reference's bits. */
 static void add_update_operands(kernel_case *c, random_state *random, bg_dtype dtype, int64_t count,
                                 const double *hyper, uint32_t states)
@@ -682,6 +711,7 @@ int main(void)
                                        cmocka_unit_test(test_square_sum),
                                        cmocka_unit_test(test_squares_of_pieces),
                                        cmocka_unit_test(test_range_count),
+                                       cmocka_unit_test(test_range_count_of_pieces),
                                        cmocka_unit_test(test_sgd),
                                        cmocka_unit_test(test_tiny_weights_by_chance),
                                        cmocka_unit_test(test_adam),

@@ -301,6 +301,59 @@ static void test_an_overflow_lowers_at_once(void **state)
     close_rig(&r);
 }
 
+/* Updates of replicas that all get gradients of 1, 2, 3, 4, of which the second update's number `which` overflows once
+ * the micro-batches are added up, while each micro-batch's is finite. Leaves scale and weights after each. */
+static void run_overflow(const bg_options *options, int which, float results[4][1 + WEIGHTS])
+{
+    static const bool overflows[4] = {false, true, false, false};
+    const bg_optimizer optimizer = bg_adam(0.01);
+    rig r = open_rig(&optimizer, options);
+    float x[ACCUMULATION * 3][WEIGHTS];
+    const void *inputs[] = {x};
+    void *outputs[4] = {0};
+    bg_error error = {0};
+    float scales[3], losses[3]; /* of replicas */
+
+    for (int i = 0; i < 4; i++)
+        outputs[i] = losses;
+    outputs[r.scale] = scales;
+    for (int u = 0; u < 4; u++) {
+        for (size_t a = 0; a < sizeof x / sizeof x[0]; a++)
+            for (int i = 0; i < WEIGHTS; i++)
+                x[a][i] = overflows[u] && i == which ? 7e37f : (float)(i + 1);
+        require(bg_session_run(r.session, inputs, outputs, &error), &error);
+        results[u][0] = scales[0];
+        for (uint32_t i = 1; i < options->replicas.count; i++)
+            assert_true(scales[i] == scales[0]);
+        copy_weight(&r, "w", &results[u][1]);
+    }
+    close_rig(&r);
+}
+
+/* Replicas that have a piece of the gradients each skip the update together, whoever has the element that overflows: as
+ * whole gradients do. Of four elements the third of three replicas has none. */
+static void test_overflow_in_a_piece(void **state)
+{
+    (void)state;
+    for (uint32_t replicas = 2; replicas <= 3; replicas++)
+        for (int which = -1; which < WEIGHTS; which++) {
+            float whole[4][1 + WEIGHTS], pieces[4][1 + WEIGHTS];
+            bg_options options = make_options();
+
+            options.replicas.count = replicas;
+            options.numerics.loss_scaling = 2.0;
+            run_overflow(&options, which, whole);
+            options.memory.locations[BG_LOCATION_STATE].sharded = true;
+            options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+            for (int k = 0; k < BG_LOCATION_COUNT; k++)
+                options.memory.locations[k].minimum_elements_sharded = 1;
+            run_overflow(&options, which, pieces);
+            assert_memory_equal(pieces, whole, sizeof whole);
+            assert_int_equal(memcmp(&pieces[1][1], &pieces[0][1], WEIGHTS * sizeof(float)) == 0, which >= 0);
+            assert_true(pieces[2][0] == (which >= 0 ? 2.0f : 8.0f)); /* of 4: halved, or doubled */
+        }
+}
+
 static void test_skipped_adam(void **state)
 {
     bg_optimizer optimizers[] = {bg_adam(0.01), bg_adamax(0.01),  bg_rmsprop(0.01),
@@ -418,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_period_and_bounds),
         cmocka_unit_test(test_skipped_updates),
         cmocka_unit_test(test_an_overflow_lowers_at_once),
+        cmocka_unit_test(test_overflow_in_a_piece),
         cmocka_unit_test(test_skipped_adam),
         cmocka_unit_test(test_every_strategy),
         cmocka_unit_test(test_checkpoint),

@@ -526,7 +526,7 @@ static void test_refusals(void **state)
 }
 
 /* A piece of the gradients' sum is enough for an update in pieces; small tensors and the loss's count stay whole. */
-static void expect_reductions_to_pieces(double norm)
+static void expect_reductions_to_pieces(double norm, bool is_scaled)
 {
     const bg_optimizer optimizer = optimizer_at(4);
     bg_options options = options_for(&ways[0], 4, 1);
@@ -536,6 +536,7 @@ static void expect_reductions_to_pieces(double norm)
     shard(&options, 100);
     options.memory.locations[BG_LOCATION_STATE].sharded = false; /* there is none */
     options.numerics.max_gradient_norm = norm;
+    options.numerics.auto_loss_scaling.enabled = is_scaled;
     plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "reductions");
     for (uint32_t i = 0; i < plan->devices[0].instruction_count; i++) {
         const bgi_instruction *instruction = &plan->devices[0].instructions[i];
@@ -549,16 +550,18 @@ static void expect_reductions_to_pieces(double norm)
     }
     assert_int_equal(reduced_pieces, 4); /* the four matrices */
     assert_int_equal(gathered, 4);
-    assert_int_equal(reduced_whole, 3); /* the biases */
+    assert_int_equal(reduced_whole, is_scaled ? 3 + 7 : 3); /* the biases; what each gradient counts */
     bg_plan_destroy(plan);
 }
 
-/* Also when the norm of all gradients is bounded. */
+/* Also when the norm of all gradients is bounded, and when they adapt the loss's scale. */
 static void test_reductions_are_to_pieces(void **state)
 {
     (void)state;
-    expect_reductions_to_pieces(0.0);
-    expect_reductions_to_pieces(0.5);
+    expect_reductions_to_pieces(0.0, false);
+    expect_reductions_to_pieces(0.5, false);
+    expect_reductions_to_pieces(0.0, true);
+    expect_reductions_to_pieces(0.5, true);
 }
 
 int main(void)

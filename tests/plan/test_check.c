@@ -170,13 +170,50 @@ static void windows_are_acquired_and_sent(void **state)
     bg_plan_destroy(plan);
 }
 
+/* Of a strict plan. */
+static void turns_are_one_sequence(void **state)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 4, 16);
+    bg_options options = bg_options_defaults();
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bgi_instruction *first, *second;
+    uint32_t turn;
+    bg_value x;
+
+    (void)state;
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    x = bg_graph_input(graph, "x", &type);
+    bg_block_start(graph, "A", BG_DEVICE_NONE);
+    x = bg_scale(graph, "y", x, 2.0, 1.0);
+    bg_block_start(graph, "B", BG_DEVICE_NONE);
+    bg_graph_output(graph, "z", bg_scale(graph, "z", x, 2.0, 0.0));
+    options.execution.strategy = BG_STRATEGY_SHARDED;
+    options.execution.strict = true;
+    assert_int_equal(bg_plan_create_inference(graph, &options, &plan, NULL), BG_OK);
+    first = (bgi_instruction *)(uintptr_t)plan->devices[0].instructions;
+    second = &first[1];
+    turn = first->turn;
+    first->turn = second->turn;
+    second->turn = turn;
+    expect_refusal(plan, "is not its own, or too early");
+    second->turn = first->turn;
+    expect_refusal(plan, "is not its own, or too early");
+    second->turn = UINT32_MAX;
+    expect_refusal(plan, "is not its own, or too early");
+    second->turn = first->turn;
+    first->turn = turn;
+    assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_is_copied_from_another),
-        cmocka_unit_test(an_output_is_kept_at_home),
-        cmocka_unit_test(memory_of_others_is_refused),
-        cmocka_unit_test(windows_are_acquired_and_sent),
+        cmocka_unit_test(a_message_is_copied_from_another), cmocka_unit_test(an_output_is_kept_at_home),
+        cmocka_unit_test(memory_of_others_is_refused),      cmocka_unit_test(windows_are_acquired_and_sent),
+        cmocka_unit_test(turns_are_one_sequence),
     };
 
     return cmocka_run_group_tests_name("plan/check", tests, NULL, NULL);

@@ -16,6 +16,9 @@
 #include <brigade.h>
 
 #include "kernels/reference/element.h"
+#ifdef TEST_RANKS
+#include "ranks/wrap.h"
+#endif
 #include "support/folder.h"
 #include "support/trainer_rig.h"
 
@@ -569,6 +572,33 @@ static void meshes_train_alike(void **state)
 
 /* ---- reports ---- */
 
+/* Of several ranks the first one writes. */
+static bool writes_reports(void)
+{
+#ifdef TEST_RANKS
+    return test_ranks_transport()->rank == 0;
+#else
+    return true;
+#endif
+}
+
+/* Whether the file tells of something that the device did. */
+static bool tells_of_device(const char *path, int device)
+{
+    static char text[1 << 20];
+    char expected[64];
+    FILE *file = fopen(path, "r");
+    size_t length;
+
+    assert_non_null(file);
+    length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    assert_true(length > 200);
+    text[length] = '\0';
+    snprintf(expected, sizeof expected, "\"cat\":\"F\",\"pid\":0,\"tid\":%d,", device);
+    return strstr(text, expected) != NULL;
+}
+
 static void reports_have_their_folders(void **state)
 {
     static const char *const folders[] = {"training", "validation", "test", "predict"};
@@ -585,13 +615,12 @@ static void reports_have_their_folders(void **state)
         snprintf(path, sizeof path, "%s/%s", root, folders[task]);
         assert_int_equal(test_folder_count(path), -1);
         require(run_task(&r, (bg_trainer_task)task, NULL));
-        assert_int_equal(test_folder_count(path), 2);
+        assert_int_equal(test_folder_count(path), writes_reports() ? 2 : -1);
+        if (!writes_reports())
+            continue;
         strcat(path, "/profile.json");
-        FILE *file = fopen(path, "r");
-        assert_non_null(file);
-        assert_int_equal(fseek(file, 0, SEEK_END), 0);
-        assert_true(ftell(file) > 200);
-        fclose(file);
+        assert_true(tells_of_device(path, 0));
+        assert_true(tells_of_device(path, 1));
     }
     close_rig(&r);
     test_folder_remove(root);

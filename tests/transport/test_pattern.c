@@ -105,6 +105,24 @@ static void sums(void **state)
         }
 }
 
+/* Everybody takes all of everyone's, and keeps what it makes. */
+static void sums_of_ones_own(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= MOST_MEMBERS; size++) {
+        const bgi_pattern pattern = {.kind = BGI_PATTERN_SUM_ALONE, .size = size, .count = 31};
+        assert_true(bgi_pattern_sums(&pattern));
+        for (uint32_t member = 0; member < size; member++)
+            for (uint32_t from = 0; from < size; from++) {
+                const bgi_region taken = bgi_pattern_take(&pattern, member, from);
+                const bgi_region put = bgi_pattern_put(&pattern, from, member);
+                assert_true(taken.first == 0 && size_of(&taken) == 31);
+                assert_int_equal(size_of(&put), from == member ? 31 : 0);
+                assert_int_equal(put.first, 0);
+            }
+    }
+}
+
 /* Pieces stay where they lie in the whole; the last ones end with it. */
 static void pieces_keep_their_places(void **state)
 {
@@ -188,8 +206,8 @@ static void gathers_of_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),    cmocka_unit_test(pieces_keep_their_places), cmocka_unit_test(sums_of_rows),
-        cmocka_unit_test(gathers), cmocka_unit_test(gathers_of_pieces),
+        cmocka_unit_test(sums),         cmocka_unit_test(sums_of_ones_own), cmocka_unit_test(pieces_keep_their_places),
+        cmocka_unit_test(sums_of_rows), cmocka_unit_test(gathers),          cmocka_unit_test(gathers_of_pieces),
     };
 
     return cmocka_run_group_tests_name("transport/pattern", tests, NULL, NULL);

@@ -6,7 +6,9 @@
 
 #include <stdbool.h>
 
-/* RANGE_COUNT x -> counts [BGI_RANGE_COUNTS]    (float64, which counts exactly)
+#include "kernels/pieces.h"
+
+/* RANGE_COUNT x -> counts [BGI_RANGE_COUNTS]    (float64, which counts exactly; of x, or of the piece that it is)
  * LOSS_SCALE  loss_scale!, statistics! [BGI_STATISTICS_COUNT], counts, scale, hyper -> scale, hyper, used
  *             (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted) */
 
@@ -20,8 +22,19 @@ enum {
 
 typedef struct bgi_range_count_attributes {
     double edge;
+    int64_t elements;     /* of the whole x */
+    uint32_t pieces;      /* of which x may be one in an update; 0: x is whole */
     bool only_not_finite; /* the other counts are zero */
+    uint8_t unused[3];    /* no padding: see bg_op_type */
 } bgi_range_count_attributes;
+
+/* Elements of the call's operand that are no padding. */
+static inline int64_t bgi_range_count_live(const bgi_range_count_attributes *attributes, const bg_kernel_call *call)
+{
+    if (attributes->pieces == 0 || bgi_has_all_pieces(&call->types[0], attributes->elements))
+        return bg_type_element_count(&call->types[0]);
+    return bgi_piece_live(attributes->elements, attributes->pieces, call->env->place.data);
+}
 
 /* What an automatic loss scale remembers besides itself. */
 enum {

@@ -12,8 +12,10 @@
 /* Counts of whole numbers: no order matters. */
 static void run_range_count(const bg_kernel_call *call, uint32_t part)
 {
-    const float edge = (float)((const bgi_range_count_attributes *)call->attributes)->edge;
-    const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
+    const bgi_range_count_attributes *attributes = call->attributes;
+    const float edge = (float)attributes->edge;
+    const int64_t count = bg_type_element_count(&call->types[0]);
+    const int64_t end = clip(bgi_elementwise_start(count, part + 1), bgi_range_count_live(attributes, call));
     double *counts = (double *)call->scratch + (size_t)part * BGI_RANGE_COUNTS;
     int64_t total = 0, lower = 0, finite = 0;
     float buffer[BGI_ELEMENTWISE_CHUNK];

@@ -14,10 +14,11 @@ void bgi_reference_range_count(const bg_kernel_call *call, uint32_t part)
     const bgi_range_count_attributes *attributes = call->attributes;
     const double edge = attributes->edge;
     const bg_type *x = &call->types[0];
+    const int64_t live = bgi_range_count_live(attributes, call);
     double counts[BGI_RANGE_COUNTS] = {0.0};
 
     (void)part;
-    for (int64_t i = 0; i < bg_type_element_count(x); i++) {
+    for (int64_t i = 0; i < live; i++) {
         const double element = bgi_load(x->dtype, call->operands[0], i);
 
         counts[fabs(element) <= edge ? BGI_RANGE_LOWER : BGI_RANGE_UPPER] += 1.0;

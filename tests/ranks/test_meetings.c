@@ -1,0 +1,258 @@
+/*
+ * test_meetings.c: sums over members that are on different ranks: short meetings take one message each way, larger ones
+ * two, in half the bytes each; the bits are those of a plain loop over the members, in place too.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks/wrap.h"
+#include "transport/ranks.h"
+
+enum { MOST_RANKS = 4, MOST_EXCHANGES = 3, MOST_ELEMENTS = 20000, FIRST_LINK_TAG = 2 /* before it: notes and hosts */ };
+
+/* Before wrap.c looks. */
+__attribute__((constructor)) static void ask_for_three(void)
+{
+    setenv("BRIGADE_TEST_RANKS", "3", 0);
+}
+
+/* ---- the test's transport, with an eye on its messages ---- */
+
+static uint32_t messages;
+static size_t bytes;
+
+static bg_status begin_send(void *user, void *lane, uint32_t to, uint32_t tag, const void *data, size_t size_bytes,
+                            void *operation, bg_error *error)
+{
+    if (tag >= FIRST_LINK_TAG) {
+        messages++;
+        bytes += size_bytes;
+    }
+    return test_ranks_transport()->send(user, lane, to, tag, data, size_bytes, operation, error);
+}
+
+static void raise_counter(void *user, bgi_counter *counter, uint64_t value, uint32_t device)
+{
+    (void)user, (void)device;
+    atomic_store(&counter->value, value);
+}
+
+static void changed(void *user)
+{
+    (void)user;
+}
+
+static void told(void *user, uint32_t to, const bgi_note *note)
+{
+    (void)user, (void)to, (void)note;
+}
+
+static void lost(void *user, bg_status status, const char *why)
+{
+    (void)user, (void)status;
+    fail_msg("%s", why);
+}
+
+/* ---- a group whose members are the devices; `owners`: whose these are ---- */
+
+typedef struct rig {
+    bg_transport counting;
+    bgi_ranks ranks;
+    uint32_t owners[MOST_RANKS + 1], members[MOST_RANKS + 1];
+    bgi_device *devices[MOST_RANKS + 1];
+    bgi_group group;
+    bgi_transport *transport;
+} rig;
+
+static uint32_t rank_count(void)
+{
+    return test_ranks_transport()->rank_count;
+}
+
+/* `extra`: rank 0 has a device more. */
+static void open_rig(rig *r, bool extra)
+{
+    bg_error error = {0};
+    bgi_transport_setup setup = {.group_count = 1,
+                                 .ranks = &r->ranks,
+                                 .devices = r->devices,
+                                 .groups = &r->group,
+                                 .events = {.raise = raise_counter, .changed = changed, .told = told, .lost = lost}};
+
+    memset(r, 0, sizeof *r);
+    r->counting = *test_ranks_transport();
+    r->counting.send = begin_send;
+    r->ranks = (bgi_ranks){.carrier = &r->counting, .owners = r->owners, .wait_limit_s = 60.0};
+    r->group = (bgi_group){.size = rank_count() + extra, .members = r->members};
+    for (uint32_t i = 0; i < r->group.size; i++) {
+        r->members[i] = i;
+        r->owners[i] = i % rank_count();
+    }
+    setup.device_count = r->group.size;
+    assert_int_equal(bgi_transport_ranks.create(&setup, &r->transport, &error), BG_OK);
+}
+
+static void close_rig(rig *r)
+{
+    r->transport->type->destroy(r->transport);
+}
+
+static void wait_for(const rig *r, bgi_wait wait)
+{
+    while (atomic_load(&wait.counter->value) < wait.target)
+        if (!r->transport->type->progress(r->transport))
+            sched_yield();
+}
+
+/* ---- sums ---- */
+
+/* Sums of these depend on their order. */
+static float element(uint32_t member, uint32_t exchange, size_t i)
+{
+    const uint32_t mixed = (member * 7919u + exchange * 104729u + (uint32_t)i) * 2654435761u;
+
+    return (float)(mixed >> 8) * (member % 2 == 0 ? 1e-3f : -0.999e-3f) + 1.0f;
+}
+
+static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t i, bool is_tree)
+{
+    float sum = element(first, exchange, i);
+    uint32_t left = 1;
+
+    if (members == 1)
+        return sum;
+    while (is_tree && left < members - left)
+        left *= 2;
+    if (is_tree)
+        return expect(first, left, exchange, i, true) + expect(first + left, members - left, exchange, i, true);
+    for (uint32_t m = 1; m < members; m++)
+        sum += element(first + m, exchange, i);
+    return sum;
+}
+
+/* What the members here bring; each meets the others. */
+static void meet(const rig *r, const size_t *sizes, uint32_t count, bool is_tree, bool in_place)
+{
+    static float data[2][MOST_EXCHANGES][MOST_ELEMENTS], results[2][MOST_EXCHANGES][MOST_ELEMENTS];
+    bgi_exchange exchanges[2][MOST_EXCHANGES];
+    const uint32_t own = test_ranks_transport()->rank;
+    uint32_t here[2], here_count = 0;
+    bgi_wait waits[2];
+
+    for (uint32_t m = 0; m < r->group.size; m++)
+        if (r->owners[m] == own)
+            here[here_count++] = m;
+    for (uint32_t h = 0; h < here_count; h++) {
+        for (uint32_t e = 0; e < count; e++) {
+            for (size_t i = 0; i < sizes[e]; i++)
+                data[h][e][i] = element(here[h], e, i);
+            exchanges[h][e] =
+                (bgi_exchange){.pattern = {.kind = BGI_PATTERN_SUM, .size = r->group.size, .count = sizes[e]},
+                               .dtype = BG_FLOAT32,
+                               .function = BG_REDUCE_SUM,
+                               .from = data[h][e],
+                               .to = in_place ? data[h][e] : results[h][e],
+                               .is_tree = is_tree};
+        }
+        waits[h] = r->transport->type->offer(r->transport, 0, here[h], exchanges[h], count);
+    }
+    for (uint32_t h = 0; h < here_count; h++)
+        wait_for(r, waits[h]);
+    for (uint32_t h = 0; h < here_count; h++) {
+        bgi_exchange_run(r->transport, 0, here[h], exchanges[h], count);
+        waits[h] = r->transport->type->deliver(r->transport, 0, here[h]);
+    }
+    for (uint32_t h = 0; h < here_count; h++)
+        wait_for(r, waits[h]);
+    for (uint32_t h = 0; h < here_count; h++)
+        for (uint32_t e = 0; e < count; e++)
+            for (size_t i = 0; i < sizes[e]; i++) {
+                const float wanted = expect(0, r->group.size, e, i, is_tree), got = ((float *)exchanges[h][e].to)[i];
+                if (memcmp(&got, &wanted, sizeof got) != 0)
+                    fail_msg("element %zu of %zu: %g is not %g", i, sizes[e], (double)got, (double)wanted);
+            }
+}
+
+/* Meetings of all kinds one after the other, with the messages that each takes of this rank. */
+static void meet_often(rig *r, uint32_t short_messages, uint32_t long_messages)
+{
+    static const struct {
+        size_t sizes[MOST_EXCHANGES];
+        uint32_t count;
+        bool is_short;
+    } cases[] = {{{1}, 1, true},
+                 {{2048}, 1, true},
+                 {{2049}, 1, false},
+                 {{5, 1, 300}, 3, true},
+                 {{1500, 600}, 2, false},
+                 {{MOST_ELEMENTS}, 1, false},
+                 {{MOST_ELEMENTS, 7}, 2, false}};
+
+    for (size_t round = 0; round < 2; round++)
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+            for (uint32_t way = 0; way < 4; way++) {
+                messages = 0;
+                meet(r, cases[i].sizes, cases[i].count, way % 2 == 1, way > 1);
+                assert_int_equal(messages, cases[i].is_short ? short_messages : long_messages);
+            }
+}
+
+static void one_member_a_rank(void **state)
+{
+    const uint32_t others = rank_count() - 1;
+    rig r;
+
+    (void)state;
+    open_rig(&r, false);
+    meet_often(&r, others, 2 * others);
+    close_rig(&r);
+}
+
+/* Members of one rank read each other's: there short meetings are as others. */
+static void two_members_on_a_rank(void **state)
+{
+    rig r;
+
+    (void)state;
+    open_rig(&r, true);
+    for (uint32_t way = 0; way < 4; way++)
+        for (size_t size = 1; size < MOST_ELEMENTS; size = size * 5 + 1)
+            meet(&r, &size, 1, way % 2 == 1, way > 1);
+    close_rig(&r);
+}
+
+/* What the plan says of memory and traffic is what comes of it. */
+static void bytes_are_as_foretold(void **state)
+{
+    const uint32_t own = test_ranks_transport()->rank;
+    rig r;
+
+    (void)state;
+    open_rig(&r, false);
+    for (size_t size = 100; size < MOST_ELEMENTS; size *= 3) {
+        const bgi_exchange exchange = {.pattern = {.kind = BGI_PATTERN_SUM, .size = r.group.size, .count = size},
+                                       .dtype = BG_FLOAT32};
+        size_t foretold = 0;
+        for (uint32_t other = 0; other < r.group.size; other++)
+            foretold += other != own ? bgi_ranks_meeting_bytes(&exchange, 1, own, other, true).sent : 0;
+        bytes = 0;
+        meet(&r, &size, 1, false, false);
+        assert_int_equal(bytes, foretold);
+    }
+    close_rig(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_member_a_rank), cmocka_unit_test(two_members_on_a_rank),
+                                       cmocka_unit_test(bytes_are_as_foretold)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
