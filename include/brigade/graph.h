@@ -96,6 +96,9 @@ struct bg_op_type {
     bool is_collective;
     /* Of written_inputs: those that change in training only (env->training), as running statistics do. */
     uint32_t training_writes;
+    /* The update of an optimizer of the caller's own (bg_update_rule in options.h) in which no element depends on
+     * another: where replicas share out the update each runs it on a piece of all operands, as vectors. */
+    bool is_elementwise_update;
 };
 
 /* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
