@@ -1,8 +1,8 @@
 /*
- * custom_op.c: an op of the program's own, with a gradient, in a model that every strategy trains like any other. The op
- * is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each feature: networks with
- * it learn what repeats. docs/custom-ops.md explains each part; lesson.h has the arguments and the loop.
- *     cc custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
+ * custom_op.c: an op of the program's own, with a gradient, in a model that every strategy trains like any other. The
+ * op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each feature: networks
+ * with it learn what repeats. docs/custom-ops.md explains each part; lesson.h has the arguments and the loop. cc
+ * custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
  */
 #include "lesson.h"
 

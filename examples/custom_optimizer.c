@@ -3,7 +3,8 @@
  * place; everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints) is as with
  * the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but steps are short where the gradient
  * is not what its mean made one believe. lesson.h has the arguments and the loop.
- *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer && ./custom_optimizer replicas
+ *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer && ./custom_optimizer
+ * replicas
  */
 #include "lesson.h"
 
@@ -29,7 +30,8 @@ static void run_update(const bg_kernel_call *call, uint32_t part)
     const int64_t end = begin + PIECE < count ? begin + PIECE : count;
     const double *numbers = call->operands[NUMBERS];
     const double t = (double)call->env->optimizer_step - numbers[BG_UPDATE_SKIPPED] + 1;
-    const double beta1 = numbers[BG_UPDATE_OWN], beta2 = numbers[BG_UPDATE_OWN + 1], epsilon = numbers[BG_UPDATE_OWN + 2];
+    const double beta1 = numbers[BG_UPDATE_OWN], beta2 = numbers[BG_UPDATE_OWN + 1],
+                 epsilon = numbers[BG_UPDATE_OWN + 2];
     const double rate = numbers[BG_UPDATE_RATE], decay = numbers[BG_UPDATE_DECAY];
     const double correction1 = 1 - pow(beta1, t), correction2 = 1 - pow(beta2, t);
     const float *gradient = call->operands[GRADIENT], scale = *(const float *)call->operands[SCALE];
@@ -93,15 +95,19 @@ static void draw(uint32_t number, void *const *data)
 
     x[0] = (float)(2 * lesson_number(number, 0));
     x[1] = (float)(2 * lesson_number(number, 1));
-    *label = (int32_t)floor((double)x[0] * x[0] + (double)x[1] * x[1]) % 2;
+    *label = (int32_t)floor(((double)x[0] * x[0] + (double)x[1] * x[1]) / 2) % 2;
 }
 
 int main(int argc, char **argv)
 {
-    lesson custom_optimizer = {
-        .name = "custom_optimizer", .samples = 256, .micro_batch = 16, .micro_batches = 4, .build = build, .draw = draw};
+    lesson custom_optimizer = {.name = "custom_optimizer",
+                               .samples = 256,
+                               .micro_batch = 16,
+                               .micro_batches = 4,
+                               .build = build,
+                               .draw = draw};
 
-    custom_optimizer.optimizer = bg_custom(0.005, &adabelief);
+    custom_optimizer.optimizer = bg_custom(0.02, &adabelief);
     custom_optimizer.optimizer.weight_decay = 0.01;
     custom_optimizer.optimizer.numbers[0] = 0.9;
     custom_optimizer.optimizer.numbers[1] = 0.999;

@@ -86,9 +86,9 @@ static inline bg_options lesson_options(const lesson *l, const char *strategy)
     } else if (strcmp(strategy, "recomputed") == 0) {
         options.memory.recompute = BG_RECOMPUTE_STAGE;
     } else if (strcmp(strategy, "pipelined") != 0) {
-        exit((fprintf(stderr, "%s: `%s` is none of single, pipelined, phased, replicas, recomputed\n", l->name,
-                      strategy),
-              1));
+        exit((
+            fprintf(stderr, "%s: `%s` is none of single, pipelined, phased, replicas, recomputed\n", l->name, strategy),
+            1));
     }
     return options;
 }

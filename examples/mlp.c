@@ -10,7 +10,8 @@ enum { FEATURES = 8, WIDTH = 32 };
 /* Each layer is a block, which is what strategies spread: a stage of a pipeline, a phase. */
 static bg_value build(bg_graph *graph, int64_t micro_batch)
 {
-    const bg_type features = bg_matrix(BG_FLOAT32, micro_batch, FEATURES), number = bg_matrix(BG_FLOAT32, micro_batch, 1);
+    const bg_type features = bg_matrix(BG_FLOAT32, micro_batch, FEATURES),
+                  number = bg_matrix(BG_FLOAT32, micro_batch, 1);
     bg_value x = bg_graph_input(graph, "x", &features);
     const bg_value y = bg_graph_input(graph, "y", &number);
 

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
                               .samples = 256,
                               .micro_batch = 8,
                               .micro_batches = 4,
-                              .optimizer = bg_adam(0.005),
+                              .optimizer = bg_adam(0.001),
                               .build = build,
                               .draw = draw};
 

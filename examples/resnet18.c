@@ -6,7 +6,7 @@
  */
 #include "lesson.h"
 
-enum { SIZE = 8, CLASSES = 10, CHANNELS = 8 }; /* 64 channels and images of 32 x 32 are usual */
+enum { SIZE = 16, CLASSES = 10, CHANNELS = 4 }; /* 64 channels and images of 32 x 32 are usual */
 
 static bg_value add_convolution(bg_graph *graph, const char *conv, const char *norm, bg_value x, int64_t channels,
                                 int64_t window, int64_t stride)
@@ -47,6 +47,8 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
             bg_scope_end(graph);
         }
     }
+    /* Each block begins as the way around it: the norm behind it has a weight of 0 at first (Goyal et al., 2017). */
+    bg_graph_initialize(graph, "layer*.bn2.weight", "constant", 0, 0);
     x = bg_flatten(graph, NULL, bg_adaptive_avg_pool(graph, "pool", x, NULL));
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "fc", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
@@ -59,22 +61,20 @@ static void draw(uint32_t number, void *const *data)
 
     *label = (int32_t)(number % CLASSES);
     for (uint32_t p = 0; p < 3 * SIZE * SIZE; p++)
-        image[p] = (float)(lesson_number(1000 + number % CLASSES, p) + lesson_number(number, p));
+        image[p] = (float)(lesson_number(1000 + number % CLASSES, p) / 2 + lesson_number(number, p));
 }
 
 /* Each replica has batch statistics of its own micro-batches, as each process of torch.nn.parallel has. */
 int main(int argc, char **argv)
 {
-    lesson resnet = {.name = "resnet18",
-                     .samples = 160,
-                     .micro_batch = 8,
-                     .micro_batches = 2,
-                     .has_statistics = true,
-                     .build = build,
-                     .draw = draw};
+    const lesson resnet = {.name = "resnet18",
+                           .samples = 160,
+                           .micro_batch = 8,
+                           .micro_batches = 2,
+                           .has_statistics = true,
+                           .optimizer = bg_adamw(0.0005),
+                           .build = build,
+                           .draw = draw};
 
-    resnet.optimizer = bg_sgd(0.02);
-    resnet.optimizer.momentum = 0.9;
-    resnet.optimizer.weight_decay = 5e-4;
     return lesson_run(&resnet, argc, argv);
 }

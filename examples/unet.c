@@ -16,9 +16,9 @@ static bg_value add_pair(bg_graph *graph, const char *scope, bg_value x, int64_t
     options.padding[0] = options.padding[1] = 1;
     bg_scope_begin(graph, "%s", scope);
     x = bg_conv2d_layer(graph, "conv1", x, channels, 3, 3, true, &options);
-    x = bg_relu(graph, bg_group_norm_layer(graph, "norm1", x, channels / 4, 1e-5));
+    x = bg_silu(graph, bg_group_norm_layer(graph, "norm1", x, channels / 4, 1e-5));
     x = bg_conv2d_layer(graph, "conv2", x, channels, 3, 3, true, &options);
-    x = bg_relu(graph, bg_group_norm_layer(graph, "norm2", x, channels / 4, 1e-5));
+    x = bg_silu(graph, bg_group_norm_layer(graph, "norm2", x, channels / 4, 1e-5));
     bg_scope_end(graph);
     return x;
 }
@@ -57,7 +57,8 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0], *wanted = data[1];
-    const int32_t row = 4 + (int32_t)(lesson_hash(number, 1001) % 8), column = 4 + (int32_t)(lesson_hash(number, 1002) % 8);
+    const int32_t row = 4 + (int32_t)(lesson_hash(number, 1001) % 8),
+                  column = 4 + (int32_t)(lesson_hash(number, 1002) % 8);
     const int32_t radius = 2 + (int32_t)(lesson_hash(number, 1003) % 3);
 
     for (int32_t p = 0; p < SIZE * SIZE; p++) {

@@ -247,11 +247,11 @@ BG_API void bg_graph_set_factors(bg_graph *graph, const char *pattern, double ra
 
 /* ---- scopes of names ---- */
 
-/* Until bg_scope_end the names of variables (so of layers' parameters), remote buffers, sections, constants and ops that
- * are added get the scope's in front, and a dot: within bg_scope_begin(graph, "encoder.layer.%d", 3) the layer "query"
- * has the parameter "encoder.layer.3.query.weight". Scopes nest, at most 32 deep and 255 bytes long. Names of inputs,
- * outputs and blocks stay; names that are looked up (bg_graph_find_variable) and patterns are whole ones. Errors, in
- * bg_graph_check: BG_ERROR_INVALID for a name that is empty or too long, an end without a beginning. */
+/* Until bg_scope_end the names of variables (so of layers' parameters), remote buffers, sections, constants and ops
+ * that are added get the scope's in front, and a dot: within bg_scope_begin(graph, "encoder.layer.%d", 3) the layer
+ * "query" has the parameter "encoder.layer.3.query.weight". Scopes nest, at most 32 deep and 255 bytes long. Names of
+ * inputs, outputs and blocks stay; names that are looked up (bg_graph_find_variable) and patterns are whole ones.
+ * Errors, in bg_graph_check: BG_ERROR_INVALID for a name that is empty or too long, an end without a beginning. */
 BG_API void bg_scope_begin(bg_graph *graph, const char *format, ...) BG_PRINTF(2, 3);
 BG_API void bg_scope_end(bg_graph *graph);
 

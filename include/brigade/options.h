@@ -511,8 +511,8 @@ enum {
 };
 
 /*
- * An optimizer of the caller's own: its update is an op like any other, written by the rules of docs/custom-ops.md, with
- * these operands and no outputs:
+ * An optimizer of the caller's own: its update is an op like any other, written by the rules of docs/custom-ops.md,
+ * with these operands and no outputs:
  *
  *     parameter!, gradient, numbers float64 [BG_UPDATE_NUMBERS], scale (a float32 scalar), a state! for each name
  *
@@ -520,14 +520,15 @@ enum {
  * of the parameter's shape, maybe of another float type (options.numerics.accumulator_type), and has still to be
  * multiplied by the scale. States have the parameter's shape in float32 (float64 for float64) and begin as zeros; they
  * go where options and checkpoints have other optimizers' state, as `PARAMETER.STATE`. An op type that says
- * `is_elementwise_update` is shared out among replicas where state is sharded. Rule, op type and attributes must outlive
- * the plans. Such plans are not kept in options.files.cache_dir, and options.numerics.stochastic_rounding is refused.
+ * `is_elementwise_update` is shared out among replicas where state is sharded. Rule, op type and attributes must
+ * outlive the plans. Such plans are not kept in options.files.cache_dir, and options.numerics.stochastic_rounding is
+ * refused.
  */
 typedef struct bg_update_rule {
     const char *name;         /* letters, digits and _, at most 40; what checkpoints say of the state: "custom:lion" */
     const bg_op_type *update; /* the op */
     const void *attributes;   /* update->attributes_bytes of them, for every parameter; NULL where these are 0 */
-    const char *states;       /* names of its states, at most 3, ascending, a space between: "exp_avg square"; NULL: none */
+    const char *states; /* names of its states, at most 3, ascending, a space between: "exp_avg square"; NULL: none */
 } bg_update_rule;
 
 /* Equations and defaults are torch.optim's; but AdaMax (Kingma and Ba, 2014) adds epsilon to the largest gradient when

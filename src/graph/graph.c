@@ -103,6 +103,18 @@ static bool fail_memory(bg_graph *graph, const char *what)
     return false;
 }
 
+const char *bgi_graph_scoped(bg_graph *graph, const char *name)
+{
+    const char *whole;
+
+    if (name == NULL || name[0] == '\0' || graph->prefix_count == 0)
+        return name;
+    whole = bgi_arena_format(&graph->arena, "%s%s", graph->prefix, name);
+    if (whole == NULL)
+        bgi_error_memory(&graph->error, "a name", 0);
+    return whole;
+}
+
 /* ---- variables by name ---- */
 
 static uint32_t hash_name(const char *name)

@@ -141,7 +141,7 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
     return replicas > tensor ? replicas / tensor : 1;
 }
 
-/* scope.c: the name as it is in the name scopes of now: in the graph's arena where there are any; NULL: no memory, and
+/* The name as it is in the name scopes of now: in the graph's arena where there are any; NULL: no memory, and
  * the graph fails. NULL and "" stay. */
 const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 

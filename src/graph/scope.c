@@ -48,15 +48,3 @@ void bg_scope_end(bg_graph *graph)
     }
     graph->prefix[graph->prefix_lengths[--graph->prefix_count]] = '\0';
 }
-
-const char *bgi_graph_scoped(bg_graph *graph, const char *name)
-{
-    const char *whole;
-
-    if (name == NULL || name[0] == '\0' || graph->prefix_count == 0)
-        return name;
-    whole = bgi_arena_format(&graph->arena, "%s%s", graph->prefix, name);
-    if (whole == NULL)
-        bgi_error_memory(&graph->error, "a name", 0);
-    return whole;
-}

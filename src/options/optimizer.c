@@ -241,10 +241,16 @@ static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
 
 /* ---- the caller's own ---- */
 
+_Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
+                   (int)BG_UPDATE_DECAY == (int)BGI_HYPER_WEIGHT_DECAY && (int)BG_UPDATE_SKIP == (int)BGI_HYPER_SKIP &&
+                   (int)BG_UPDATE_SKIPPED == (int)BGI_HYPER_SKIPPED && (int)BG_UPDATE_NUMBERS == (int)BGI_HYPER_COUNT &&
+                   (int)BG_UPDATE_OWN + 3 == (int)BG_UPDATE_SKIP,
+               "updates of the caller's read the same numbers as the library's");
+
 enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
 
-/* The words of letters, digits and _ that the text is, one after the other with a space between and ascending; UINT32_MAX:
- * it is not. */
+/* The words of letters, digits and _ that the text is, one after the other with a space between and ascending;
+ * UINT32_MAX: it is not. */
 static uint32_t count_words(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";

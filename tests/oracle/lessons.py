@@ -78,14 +78,14 @@ class Block(nn.Module):
 class Resnet18(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8)
-        before = 8
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3, 1, 1, bias=False), nn.BatchNorm2d(4)
+        before = 4
         for stage in range(4):
-            channels = 8 << stage
+            channels = 4 << stage
             setattr(self, f"layer{stage + 1}",
                     nn.Sequential(Block(before, channels, 2 if stage else 1), Block(channels, channels, 1)))
             before = channels
-        self.fc = nn.Linear(64, 10)
+        self.fc = nn.Linear(32, 10)
 
     def forward(self, images, labels):
         x = F.relu(self.bn1(self.conv1(images)))
@@ -269,7 +269,7 @@ class Pair(nn.Module):
         self.norm1, self.norm2 = nn.GroupNorm(channels // 4, channels), nn.GroupNorm(channels // 4, channels)
 
     def forward(self, x):
-        return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))))
+        return F.silu(self.norm2(self.conv2(F.silu(self.norm1(self.conv1(x))))))
 
 
 class Unet(nn.Module):
@@ -333,12 +333,12 @@ class Rings(nn.Module):
 def draw_rings(number):
     x = single(2 * numbers(number, 2))
     x64 = x.astype(numpy.float64)
-    return x, numpy.int64(int(math.floor(x64[0] * x64[0] + x64[1] * x64[1])) % 2)
+    return x, numpy.int64(int(math.floor((x64[0] * x64[0] + x64[1] * x64[1]) / 2)) % 2)
 
 
 class AdaBelief(torch.optim.Optimizer):
     def __init__(self, params):
-        super().__init__(params, {"lr": 0.005, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01})
+        super().__init__(params, {"lr": 0.02, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01})
 
     @torch.no_grad()
     def step(self):
@@ -373,10 +373,10 @@ def sgd(rate, decay):
 
 LESSONS = {  # model, data, samples, micro-batch, micro-batches, optimizer
     "mlp": (Mlp, draw_mlp, 256, 16, 4, sgd(0.1, 0)),
-    "resnet18": (Resnet18, draw_images(8, 1.0), 160, 8, 2, sgd(0.02, 5e-4)),
+    "resnet18": (Resnet18, draw_images(16, 0.5), 160, 8, 2, adamw(0.0005)),
     "bert": (Bert, draw_bert, 256, 4, 4, adamw(0.002)),
     "llama": (Llama, draw_llama, 256, 4, 4, adamw(0.002)),
-    "recurrent": (Recurrent, draw_recurrent, 256, 8, 4, adam(0.005)),
+    "recurrent": (Recurrent, draw_recurrent, 256, 8, 4, adam(0.001)),
     "vit": (Vit, draw_images(12, 0.5), 320, 8, 4, adamw(0.001)),
     "unet": (Unet, draw_unet, 128, 2, 4, adam(0.001)),
     "custom_op": (CustomOp, draw_custom_op, 256, 16, 4, adam(0.005)),
