@@ -101,7 +101,7 @@ struct bg_graph {
     uint32_t current_block;
     uint32_t scopes[32];
     uint32_t scope_count;
-    char prefix[256]; /* of names of variables, constants and ops, by name scopes: "" or ends in a dot */
+    char prefix[256];            /* of names of variables, constants and ops, by name scopes: "" or ends in a dot */
     uint32_t prefix_lengths[32]; /* outside each of the open name scopes */
     uint32_t prefix_count;
     bg_error error; /* the first; building stops there */

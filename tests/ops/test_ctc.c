@@ -35,7 +35,7 @@ static bg_value build(bg_graph *graph, const bg_value *inputs, const void *argum
 {
     const ctc_case *c = argument;
 
-    return bg_ctc_loss(graph, "ctc", bg_log_softmax(graph, NULL, inputs[0], -1),
+    return bg_ctc_loss(graph, "ctc", bg_elementwise_unary(graph, NULL, BG_LOG, bg_softmax(graph, NULL, inputs[0], -1)),
                        add_integers(graph, "targets", bg_matrix(BG_INT32, c->samples, TARGETS), c->targets),
                        add_integers(graph, "lengths", bg_vector(BG_INT32, c->samples), c->lengths),
                        add_integers(graph, "target_lengths", bg_vector(BG_INT32, c->samples), c->target_lengths),

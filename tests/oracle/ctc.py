@@ -3,7 +3,7 @@
 
     python3 tests/oracle/ctc.py > tests/oracle/ctc.txt
 
-One line a tensor: case, tensor, [dims], values. in0 are logits [N, T, C], of which log_softmax is taken; result y; seed
+One line a tensor: case, tensor, [dims], values. in0 are logits [N, T, C], of whose shares the logarithm is taken; result y; seed
 dy -> gradient d0. Operands are float32 values; results are computed in float64. Targets and lengths are those of
 tests/ops/test_ctc.c.
 """
@@ -24,7 +24,7 @@ def emit(case, name, tensor):
 
 def write(case, x, targets, lengths, target_lengths, **options):
     logits = x.to(torch.float64).requires_grad_()
-    y = F.ctc_loss(logits.log_softmax(2).transpose(0, 1), targets, lengths, target_lengths, **options)
+    y = F.ctc_loss((logits - logits.logsumexp(2, keepdim=True)).transpose(0, 1), targets, lengths, target_lengths, **options)
     dy = (torch.rand(y.shape) * 2 - 1).to(torch.float32)
     y.backward(dy.to(torch.float64))
     for name, tensor in (("in0", x), ("y", y), ("dy", dy), ("d0", logits.grad)):
