@@ -332,7 +332,7 @@ uninstall:
 		$(DESTDIR)$(PREFIX)/lib/libbrigade_mpi_*.so \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
 
-FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.c)
+FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)
 

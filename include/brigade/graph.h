@@ -102,6 +102,9 @@ struct bg_op_type {
     bool is_collective;
     /* Of written_inputs: those that change in training only (env->training), as running statistics do. */
     uint32_t training_writes;
+    /* The update of an optimizer of the caller's own (bg_update_rule in options.h) in which no element depends on
+     * another: where replicas share out the update each runs it on a piece of all operands, as vectors. */
+    bool is_elementwise_update;
 };
 
 /* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
@@ -247,6 +250,16 @@ BG_API void bg_graph_initialize(bg_graph *graph, const char *pattern, const char
 /* Learning rate and weight decay of the optimizer are multiplied by these, at least 0, whatever they are at the time.
  */
 BG_API void bg_graph_set_factors(bg_graph *graph, const char *pattern, double rate_factor, double decay_factor);
+
+/* ---- scopes of names ---- */
+
+/* Until bg_scope_end the names of variables (so of layers' parameters), remote buffers, sections, constants and ops
+ * that are added get the scope's in front, and a dot: within bg_scope_begin(graph, "encoder.layer.%d", 3) the layer
+ * "query" has the parameter "encoder.layer.3.query.weight". Scopes nest, at most 32 deep and 255 bytes long. Names of
+ * inputs, outputs and blocks stay; names that are looked up (bg_graph_find_variable) and patterns are whole ones.
+ * Errors, in bg_graph_check: BG_ERROR_INVALID for a name that is empty or too long, an end without a beginning. */
+BG_API void bg_scope_begin(bg_graph *graph, const char *format, ...) BG_PRINTF(2, 3);
+BG_API void bg_scope_end(bg_graph *graph);
 
 /* ---- blocks ---- */
 

@@ -616,6 +616,22 @@ BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
+/*
+ * Connectionist temporal classification (Graves et al., 2006): minus the logarithm of the probability of a sample's
+ * targets, over all ways to lay them along its steps with blanks between them. log_probabilities float [N, T, C] are
+ * logarithms of probabilities over the last dimension (bg_log_softmax), samples first where torch's ctc_loss has steps
+ * first; targets int32 [N, S], classes that are not `blank`; lengths and target_lengths int32 [N] say how many steps
+ * and targets of a sample count (null: all) -> [N] for NONE, the sum for SUM; for MEAN each loss is divided by the
+ * length of its targets (by 1 where that is 0) first, as torch has it. float32 (float64 for float64). Targets that do
+ * not fit into the steps have an infinite loss, and gradients that are NaN; with zero_infinity both are 0. Lengths
+ * beyond T or S, targets that are no classes or the blank make the loss NaN. Gradients are derivatives by each
+ * logarithm, which through bg_log_softmax are torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for
+ * a blank that is no class.
+ */
+BG_API bg_value bg_ctc_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value targets,
+                            bg_value lengths, bg_value target_lengths, int32_t blank, bool zero_infinity,
+                            bg_loss_reduction reduction);
+
 /* Losses of a prediction p and a target t, element by element; d is p - t, a the parameter. With PyTorch's names: */
 typedef enum bg_pointwise_loss_function {
     BG_LOSS_SQUARED = 0,   /* mse_loss: d^2 */

@@ -496,8 +496,40 @@ typedef enum bg_optimizer_kind {
     BG_RMSPROP,
     BG_LAMB,
     BG_ADAGRAD,
-    BG_ADADELTA
+    BG_ADADELTA,
+    BG_CUSTOM /* the caller's own: bg_custom */
 } bg_optimizer_kind;
+
+/* Where the update of an optimizer of the caller's own finds its numbers, in a float64 [BG_UPDATE_NUMBERS]. */
+enum {
+    BG_UPDATE_RATE = 0,    /* the learning rate, with the parameter's factor (bg_graph_set_factors) */
+    BG_UPDATE_DECAY,       /* weight_decay, with the parameter's factor; 0 by decay_matrices_only */
+    BG_UPDATE_OWN,         /* bg_optimizer.numbers: this element and the next two */
+    BG_UPDATE_SKIP = 5,    /* not 0: gradients overflowed (auto_loss_scaling): the update leaves everything as it is */
+    BG_UPDATE_SKIPPED = 6, /* how many did: env->optimizer_step less this is how many updates were done before */
+    BG_UPDATE_NUMBERS = 8
+};
+
+/*
+ * An optimizer of the caller's own: its update is an op like any other, written by the rules of docs/custom-ops.md,
+ * with these operands and no outputs:
+ *
+ *     parameter!, gradient, numbers float64 [BG_UPDATE_NUMBERS], scale (a float32 scalar), a state! for each name
+ *
+ * It changes what is marked ! in place (written_inputs 1 for none, 1 | 1 << 4, 1 | 3 << 4, 1 | 7 << 4). The gradient is
+ * of the parameter's shape, maybe of another float type (options.numerics.accumulator_type), and has still to be
+ * multiplied by the scale. States have the parameter's shape in float32 (float64 for float64) and begin as zeros; they
+ * go where options and checkpoints have other optimizers' state, as `PARAMETER.STATE`. An op type that says
+ * `is_elementwise_update` is shared out among replicas where state is sharded. Rule, op type and attributes must
+ * outlive the plans. Such plans are not kept in options.files.cache_dir, and options.numerics.stochastic_rounding is
+ * refused.
+ */
+typedef struct bg_update_rule {
+    const char *name;         /* letters, digits and _, at most 40; what checkpoints say of the state: "custom:lion" */
+    const bg_op_type *update; /* the op */
+    const void *attributes;   /* update->attributes_bytes of them, for every parameter; NULL where these are 0 */
+    const char *states; /* names of its states, at most 3, ascending, a space between: "exp_avg square"; NULL: none */
+} bg_update_rule;
 
 /* Equations and defaults are torch.optim's; but AdaMax (Kingma and Ba, 2014) adds epsilon to the largest gradient when
  * it divides by it, as PopART does, where torch keeps it in the state; and LAMB (You et al., 2019) is not torch's:
@@ -527,6 +559,8 @@ typedef struct bg_optimizer {
     bool tf_variant;  /* RMSProp as TensorFlow has it: epsilon inside the root, the learning rate inside the momentum */
     /* weight_decay is for parameters of two or more dimensions: not for biases and norms. */
     bool decay_matrices_only;
+    const bg_update_rule *rule; /* BG_CUSTOM */
+    double numbers[3];          /* BG_CUSTOM: what its update reads (BG_UPDATE_OWN) */
 } bg_optimizer;
 
 /* An optimizer with its defaults into a struct of this size; a kind that does not exist is refused later. For bindings,
@@ -584,11 +618,21 @@ static inline bg_optimizer bg_adadelta(double learning_rate)
     return bg_optimizer_make(BG_ADADELTA, learning_rate);
 }
 
+/* Of the caller's own. Its weight_decay is 0, as are its numbers; other settings have no meaning for it. */
+static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule *rule)
+{
+    bg_optimizer optimizer = bg_optimizer_make(BG_CUSTOM, learning_rate);
+
+    optimizer.rule = rule;
+    return optimizer;
+}
+
 /* From a text: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta), and what differs from its defaults:
  * "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The words are the fields' names. `out`
  * is untouched when the text is wrong; the numbers' ranges are bg_optimizer_validate's. */
 BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_optimizer *out, bg_error *error);
-BG_API const char *bg_optimizer_name(bg_optimizer_kind kind); /* "adamw"; NULL for none of the kinds */
+/* "adamw"; NULL for BG_CUSTOM and for none of the kinds. */
+BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
 #define BG_OPTIMIZER_STATE_TEXT_BYTES 80
 /* Names whose state this is: the optimizer's name and the settings that change what its state means, such as "adamw",
  * "sgd:momentum" or "rmsprop:momentum,tf_variant". State of one text has no meaning for an optimizer of another text.

@@ -77,6 +77,8 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
     copy->values = NULL, copy->ops = NULL, copy->blocks = NULL, copy->outputs = NULL, copy->variable_table = NULL;
     copy->value_capacity = copy->op_capacity = copy->block_capacity = copy->output_capacity = 0;
     copy->variable_table_size = 0;
+    copy->prefix[0] = '\0'; /* what passes add is named after what is there */
+    copy->prefix_count = 0;
     if (!copy_array((void **)&copy->values, &copy->value_capacity, graph->values, graph->value_count,
                     sizeof *graph->values) ||
         !copy_array((void **)&copy->ops, &copy->op_capacity, graph->ops, graph->op_count, sizeof *graph->ops) ||

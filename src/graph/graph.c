@@ -85,7 +85,7 @@ void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name,
     va_end(arguments);
     if (name == NULL)
         name = automatic_name(graph, type_name, automatic, sizeof automatic);
-    bg_error_set(&graph->error, status, "%s `%s`: %s", type_name, name, message);
+    bg_error_set(&graph->error, status, "%s `%s%s`: %s", type_name, graph->prefix, name, message);
 }
 
 bg_status bg_graph_check(const bg_graph *graph, bg_error *error)
@@ -101,6 +101,18 @@ static bool fail_memory(bg_graph *graph, const char *what)
 {
     bgi_error_memory(&graph->error, what, 0);
     return false;
+}
+
+const char *bgi_graph_scoped(bg_graph *graph, const char *name)
+{
+    const char *whole;
+
+    if (name == NULL || name[0] == '\0' || graph->prefix_count == 0)
+        return name;
+    whole = bgi_arena_format(&graph->arena, "%s%s", graph->prefix, name);
+    if (whole == NULL)
+        bgi_error_memory(&graph->error, "a name", 0);
+    return whole;
 }
 
 /* ---- variables by name ---- */
@@ -203,6 +215,7 @@ bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *typ
     bgi_value value = {.kind = BGI_VALUE_CONSTANT};
     bg_error ignored = {0};
 
+    name = bgi_graph_scoped(graph, name);
     if (!has_failed(graph) && data == NULL && name != NULL && type != NULL)
         bg_graph_fail(graph, BG_ERROR_INVALID, "constant `%s` has no data", name);
     if (!has_failed(graph) && data != NULL && type != NULL && bg_type_validate(type, &ignored) == BG_OK) {
@@ -233,6 +246,7 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     bg_type kept = {0};
     bg_value added;
 
+    name = bgi_graph_scoped(graph, name);
     if (name == NULL || type == NULL)
         return add_leaf(graph, "variable", name, type, &value);
     kept = *type;
@@ -300,7 +314,7 @@ bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type
     }
     for (uint32_t i = 0; i < entry->rank; i++)
         type.dims[i + 1] = entry->dims[i];
-    buffer = bg_graph_find_variable(graph, name);
+    buffer = bg_graph_find_variable(graph, bgi_graph_scoped(graph, name));
     if (!bg_value_is_null(buffer))
         return grow_buffer(graph, buffer, &type);
     buffer = bg_graph_variable(graph, name, &type, BG_ROLE_BUFFER, &zero);
@@ -506,6 +520,8 @@ bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *na
         return (bg_value){0};
     if (name == NULL) /* first of all, so that errors have it */
         name = automatic_name(graph, op_type->name, automatic, sizeof automatic);
+    if ((name = bgi_graph_scoped(graph, name)) == NULL)
+        return (bg_value){0};
     if (!check_inputs(graph, op_type, inputs, input_count, &op.input_count) ||
         !fill_op(graph, &op, op_type, name, inputs, attributes) || !infer_outputs(graph, &op, output_types)) {
         bg_error_context(&graph->error, graph->error.status, "%s `%s`", op_type->name, name);

@@ -101,6 +101,9 @@ struct bg_graph {
     uint32_t current_block;
     uint32_t scopes[32];
     uint32_t scope_count;
+    char prefix[256];            /* of names of variables, constants and ops, by name scopes: "" or ends in a dot */
+    uint32_t prefix_lengths[32]; /* outside each of the open name scopes */
+    uint32_t prefix_count;
     bg_error error; /* the first; building stops there */
 };
 
@@ -137,6 +140,10 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
 
     return replicas > tensor ? replicas / tensor : 1;
 }
+
+/* The name as it is in the name scopes of now: in the graph's arena where there are any; NULL: no memory, and
+ * the graph fails. NULL and "" stay. */
+const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 
 /* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
 bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,

@@ -150,6 +150,8 @@ bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_
     if (initializer == NULL)
         initializer = &zero;
     kept = *section;
+    if ((kept.name = bgi_graph_scoped(graph, section->name)) == NULL)
+        return (bg_value){0};
     kept.whole.dtype = bgi_graph_kept_dtype(graph, BG_ROLE_PARAMETER, section->whole.dtype);
     if (bgi_section_validate(&kept, &graph->error) != BG_OK ||
         check_section(graph, &kept, initializer, &graph->error) != BG_OK) {

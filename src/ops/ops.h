@@ -66,7 +66,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(all_reduce) OP(all_gather) OP(reduce_scatter) OP(identical_inputs) \
     /* sharded.c */ \
     OP(norm_sums) OP(sharded_norm) OP(norm_gradient_sums) OP(sharded_norm_backward) \
-    OP(logit_maximum) OP(logit_sums) OP(sharded_cross_entropy)
+    OP(ctc_loss) OP(ctc_loss_backward) OP(logit_maximum) OP(logit_sums) OP(sharded_cross_entropy)
 /* clang-format on */
 #define BGI_DECLARE_OP_TYPE(name) extern const bg_op_type bgi_op_##name;
 BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)

@@ -152,6 +152,10 @@ void bgi_optimizer_write_numbers(const bg_optimizer *optimizer, double *out)
 {
     memset(out, 0, BGI_OPTIMIZER_NUMBERS * sizeof *out);
     out[learning_rate.element] = optimizer->learning_rate;
+    if (optimizer->kind == BG_CUSTOM) {
+        out[BG_UPDATE_DECAY] = optimizer->weight_decay;
+        memcpy(out + BG_UPDATE_OWN, optimizer->numbers, sizeof optimizer->numbers);
+    }
     for (uint32_t i = 0; i < SETTING_COUNT; i++)
         if (!settings[i].is_flag && bgi_optimizer_has(optimizer->kind, &settings[i], NULL))
             out[settings[i].element] = bgi_setting_get(&settings[i], optimizer);
@@ -176,11 +180,26 @@ static bg_status check_setting(const bgi_setting *setting, const bg_optimizer *p
     return BG_OK;
 }
 
+static const char *print_kind(const bg_optimizer *optimizer, char *text)
+{
+    const char *name = bg_optimizer_name(optimizer->kind);
+
+    bg_optimizer_describe_state(optimizer, text);
+    return name != NULL ? name : text;
+}
+
 bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optimizer *next, bg_error *error)
 {
-    if (next->kind != planned->kind)
+    if (next->kind != planned->kind || next->rule != planned->rule) {
+        char now[BG_OPTIMIZER_STATE_TEXT_BYTES], before[BG_OPTIMIZER_STATE_TEXT_BYTES];
         return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s; the plan trains with %s: make a new plan",
-                            bg_optimizer_name(next->kind), bg_optimizer_name(planned->kind));
+                            print_kind(next, now), print_kind(planned, before));
+    }
+    if (next->kind == BG_CUSTOM && next->decay_matrices_only != planned->decay_matrices_only)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: decay_matrices_only has changed, and it is part of the plan: make a new plan");
+    if (next->kind == BG_CUSTOM)
+        return BG_OK;
     /* Flags first: they decide which numbers count. */
     for (uint32_t i = 0; i < SETTING_COUNT; i++)
         if (settings[i].is_flag)
@@ -220,6 +239,80 @@ static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
     return BG_OK;
 }
 
+/* ---- the caller's own ---- */
+
+_Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
+                   (int)BG_UPDATE_DECAY == (int)BGI_HYPER_WEIGHT_DECAY && (int)BG_UPDATE_SKIP == (int)BGI_HYPER_SKIP &&
+                   (int)BG_UPDATE_SKIPPED == (int)BGI_HYPER_SKIPPED && (int)BG_UPDATE_NUMBERS == (int)BGI_HYPER_COUNT &&
+                   (int)BG_UPDATE_OWN + 3 == (int)BG_UPDATE_SKIP,
+               "updates of the caller's read the same numbers as the library's");
+
+enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
+
+/* The words of letters, digits and _ that the text is, one after the other with a space between and ascending;
+ * UINT32_MAX: it is not. */
+static uint32_t count_words(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    const char *before = "";
+    size_t before_length = 0;
+    uint32_t words = 0;
+
+    while (*text != '\0') {
+        const size_t length = strspn(text, letters), least = length < before_length ? length : before_length;
+        const int order = memcmp(before, text, least);
+
+        if (length == 0 || length > MOST_NAME || order > 0 || (order == 0 && length <= before_length) ||
+            (text[length] == ' ' ? text[length + 1] == '\0' : text[length] != '\0'))
+            return UINT32_MAX;
+        words++;
+        before = text, before_length = length;
+        text += length + (text[length] == ' ');
+    }
+    return words;
+}
+
+static const char *find_fault(const bg_update_rule *rule)
+{
+    const bg_op_type *update = rule->update;
+    uint32_t states;
+
+    if (rule->name == NULL || count_words(rule->name) != 1)
+        return "its name must be one of letters, digits and _, at most 40";
+    if (update == NULL || update->infer == NULL || update->kernel == NULL)
+        return "its update must be an op type with a shape rule and a kernel";
+    if (rule->attributes == NULL && update->attributes_bytes > 0)
+        return "its update has attributes, and the rule gives none";
+    states = rule->states != NULL ? count_words(rule->states) : 0;
+    if (states > MOST_STATES)
+        return "its states must be at most 3 names of letters, digits and _, ascending, a space between";
+    if (update->minimum_inputs > FIRST_STATE + states || update->maximum_inputs < FIRST_STATE + states ||
+        update->output_count != 0)
+        return "its update must take four operands and its states, and have no outputs";
+    if (update->written_inputs != (1u | ((1u << states) - 1) << FIRST_STATE))
+        return "its update must write operand 0, the parameter, and its states, from operand 4 on, and no other";
+    return NULL;
+}
+
+static bg_status check_custom(const bg_optimizer *optimizer, bg_error *error)
+{
+    const char *fault;
+
+    if (optimizer->rule == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: one of your own without a rule: begin with bg_custom");
+    fault = find_fault(optimizer->rule);
+    if (fault != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %.60s: %s",
+                            optimizer->rule->name != NULL ? optimizer->rule->name : "a rule without a name", fault);
+    BGI_TRY(check_range(&learning_rate, optimizer, error));
+    BGI_TRY(check_range(&settings[NUMBER_OF_weight_decay], optimizer, error));
+    for (size_t i = 0; i < sizeof optimizer->numbers / sizeof *optimizer->numbers; i++)
+        if (!isfinite(optimizer->numbers[i]))
+            return bg_error_set(error, BG_ERROR_INVALID, "optimizer: number %zu of %s is %g; it must be finite", i,
+                                optimizer->rule->name, optimizer->numbers[i]);
+    return BG_OK;
+}
+
 bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error)
 {
     bg_error_clear(error);
@@ -230,6 +323,8 @@ bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID, "optimizer: none given; training needs one, bg_adamw(0.001) say");
     BGI_TRY(bgi_struct_check(optimizer->struct_bytes, sizeof *optimizer, "bg_optimizer",
                              "bg_sgd(), bg_adamw() and the like", error));
+    if (optimizer->kind == BG_CUSTOM)
+        return check_custom(optimizer, error);
     if ((unsigned)optimizer->kind >= ROW_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "optimizer: kind %d is none of bg_optimizer_kind; begin with bg_sgd, bg_adamw and the like",
@@ -264,6 +359,10 @@ void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text)
     const char *separator = ":";
     size_t length;
 
+    if (optimizer->kind == BG_CUSTOM && optimizer->rule != NULL) {
+        snprintf(text, BG_OPTIMIZER_STATE_TEXT_BYTES, "custom:%.40s", optimizer->rule->name);
+        return;
+    }
     if ((unsigned)optimizer->kind >= ROW_COUNT) {
         snprintf(text, BG_OPTIMIZER_STATE_TEXT_BYTES, "?");
         return;
@@ -291,6 +390,8 @@ const char *bg_optimizer_state_kinds(const bg_optimizer *optimizer)
     const optimizer_row *row;
     uint32_t variant;
 
+    if (optimizer->kind == BG_CUSTOM && optimizer->rule != NULL && optimizer->rule->states != NULL)
+        return optimizer->rule->states;
     if ((unsigned)optimizer->kind >= ROW_COUNT)
         return "";
     row = &rows[optimizer->kind];

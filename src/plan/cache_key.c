@@ -175,17 +175,21 @@ static bg_status put_loop(bgi_archive *key, const bg_loop *loop, bg_error *error
 
 /* ---- options ---- */
 
-static void put_optimizer(bgi_archive *key, const bg_optimizer *optimizer)
+static bg_status put_optimizer(bgi_archive *key, const bg_optimizer *optimizer, bg_error *error)
 {
     const bgi_setting *setting;
 
     put_u64(key, optimizer != NULL);
     if (optimizer == NULL)
-        return;
+        return BG_OK;
+    if (optimizer->kind == BG_CUSTOM)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "it trains with `%s`, which is not one of the library's",
+                            optimizer->rule->name);
     put_u64(key, (uint64_t)optimizer->kind);
     put_double(key, optimizer->learning_rate);
     for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++)
         put_double(key, bgi_setting_get(setting, optimizer));
+    return BG_OK;
 }
 
 /* A callback is known by its answers. */
@@ -210,7 +214,7 @@ bg_status bgi_cache_write_key(const bgi_request *request, bgi_archive *key, bg_e
     BGI_TRY(put_loop(key, request->loop, error));
     put_u64(key, request->training);
     put_u64(key, request->loss.id);
-    put_optimizer(key, request->optimizer);
+    BGI_TRY(put_optimizer(key, request->optimizer, error));
     bgi_options_write_key(request->options, key);
     put_answers(key, request);
     return key->out_of_memory ? bgi_error_memory(error, "the key of a plan", key->size_bytes) : BG_OK;

@@ -87,8 +87,9 @@ cleanup:
         bg_plan_destroy(plan);
         return status;
     }
-    plan->has_library_ops_only =
-        has_library_ops_only(request->graph) && (plan->condition == NULL || plan->condition->has_library_ops_only);
+    plan->has_library_ops_only = has_library_ops_only(request->graph) &&
+                                 (plan->condition == NULL || plan->condition->has_library_ops_only) &&
+                                 (request->optimizer == NULL || request->optimizer->kind != BG_CUSTOM);
     plan->summary.compile_ms = (double)(bgi_clock_ns() - start_ns) / 1e6;
     log_compile_time(plan);
     status = bgi_log_plan(plan, error);

@@ -119,9 +119,13 @@ static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
         if (bgi_optimizer_has(plan->optimizer.kind, bgi_setting_at(i), NULL))
             bgi_string_add(&text, "%s %.17g\n", bgi_setting_at(i)->name,
                            bgi_setting_get(bgi_setting_at(i), &plan->optimizer));
-    if (plan->training)
-        bgi_string_add(&text, "optimizer %s\nlearning_rate %.17g\n", bg_optimizer_name(plan->optimizer.kind),
-                       plan->optimizer.learning_rate);
+    if (plan->training) {
+        const bg_optimizer *optimizer = &plan->optimizer;
+        char kind[BG_OPTIMIZER_STATE_TEXT_BYTES];
+        bg_optimizer_describe_state(optimizer, kind);
+        bgi_string_add(&text, "optimizer %s\nlearning_rate %.17g\nnumbers %.17g %.17g %.17g\n", kind,
+                       optimizer->learning_rate, optimizer->numbers[0], optimizer->numbers[1], optimizer->numbers[2]);
+    }
 
     for (uint32_t i = 0; bgi_option_at(i) != NULL; i++) {
         const bgi_option *option = bgi_option_at(i);

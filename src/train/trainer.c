@@ -362,10 +362,14 @@ bg_status bg_trainer_set_optimizer(bg_trainer *trainer, const bg_optimizer *opti
     BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
     BGI_TRY(bgi_require(optimizer, "optimizer", __func__, error));
     BGI_TRY(bg_optimizer_validate(optimizer, error));
-    if (optimizer->kind != trainer->optimizer.kind)
+    if (optimizer->kind != trainer->optimizer.kind || optimizer->rule != trainer->optimizer.rule) {
+        char next[BG_OPTIMIZER_STATE_TEXT_BYTES], before[BG_OPTIMIZER_STATE_TEXT_BYTES];
+        bg_optimizer_describe_state(optimizer, next);
+        bg_optimizer_describe_state(&trainer->optimizer, before);
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the optimizer is %s and was %s; only its numbers can change, make another trainer",
-                            bg_optimizer_name(optimizer->kind), bg_optimizer_name(trainer->optimizer.kind));
+                            "the optimizer is %s and was %s; only its numbers can change, make another trainer", next,
+                            before);
+    }
     trainer->optimizer = *optimizer;
     trainer->optimizer_version++;
     return BG_OK;

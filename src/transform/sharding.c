@@ -47,8 +47,9 @@ typedef struct bgi_sharder {
 
 static bool is_update(const bgi_op *op)
 {
-    return op->phase == BGI_PHASE_UPDATE && (op->type == &bgi_op_sgd_update || op->type == &bgi_op_adam_update ||
-                                             op->type == &bgi_op_rmsprop_update || op->type == &bgi_op_lamb_moments);
+    return op->phase == BGI_PHASE_UPDATE &&
+           (op->type == &bgi_op_sgd_update || op->type == &bgi_op_adam_update || op->type == &bgi_op_rmsprop_update ||
+            op->type == &bgi_op_lamb_moments || op->type->is_elementwise_update);
 }
 
 /* LAMB's second half. */

@@ -173,20 +173,45 @@ static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_
     bgi_lamb_update(graph, NULL, final->parameter, squares, trainer->hyper, m, v, &attributes);
 }
 
-/* What an update of the parameter reads of the optimizer's numbers: with its own factors in them. */
-static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter)
+/* The caller's own. Its states are named one after the other, a space between. */
+static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final)
 {
+    enum { STATE = 4, MOST = sizeof state->home / sizeof *state->home };
+    const bg_update_rule *rule = trainer->optimizer->rule;
+    bg_value inputs[STATE + MOST] = {final->parameter, final->gradient, trainer->hyper, trainer->scale};
+    const char *name = rule->states != NULL ? rule->states : "";
+    char suffix[64];
+
+    while (*name != '\0') {
+        const size_t length = strcspn(name, " ");
+
+        snprintf(suffix, sizeof suffix, "%.*s", (int)length, name);
+        inputs[STATE + state->count] = add_state(trainer, state, final->parameter, suffix, BG_DTYPE_NONE);
+        name += length + (name[length] != '\0');
+    }
+    bg_graph_add(trainer->graph, rule->update, NULL, inputs, STATE + state->count, rule->attributes, NULL);
+}
+
+/* What an update of the parameter reads of the optimizer's numbers: with its own factors in them. A custom update has
+ * no attribute of the library's that says that it is without decay. */
+static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool without_decay)
+{
+    const bool is_without = without_decay && trainer->optimizer->kind == BG_CUSTOM;
     const bgi_value *value = bgi_graph_value(trainer->graph, parameter);
     const bg_type type = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT);
     double factors[BGI_HYPER_COUNT];
     char name[256];
 
-    if (!value->has_factors)
+    if (!value->has_factors && !is_without)
         return trainer->hyper;
     for (int i = 0; i < BGI_HYPER_COUNT; i++)
-        factors[i] = i == BGI_HYPER_LEARNING_RATE  ? value->rate_factor
-                     : i == BGI_HYPER_WEIGHT_DECAY ? value->decay_factor
-                                                   : 1.0;
+        factors[i] = 1.0;
+    if (value->has_factors) {
+        factors[BGI_HYPER_LEARNING_RATE] = value->rate_factor;
+        factors[BGI_HYPER_WEIGHT_DECAY] = value->decay_factor;
+    }
+    if (is_without)
+        factors[BGI_HYPER_WEIGHT_DECAY] = 0.0;
     snprintf(name, sizeof name, "%.200s.factors", value->name);
     return bg_elementwise_binary(trainer->graph, NULL, BG_MULTIPLY, trainer->hyper,
                                  bg_graph_constant(trainer->graph, name, &type, factors));
@@ -225,7 +250,7 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
     const bg_value hyper = trainer->hyper;
     update_state state = {.count = 0};
 
-    trainer->hyper = find_hyper(trainer, final->parameter);
+    trainer->hyper = find_hyper(trainer, final->parameter, without_decay);
 
     switch (trainer->optimizer->kind) {
     case BG_SGD:
@@ -243,6 +268,9 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
     case BG_ADAGRAD:
     case BG_ADADELTA:
         add_rmsprop(trainer, &state, final, without_decay);
+        break;
+    case BG_CUSTOM:
+        add_custom(trainer, &state, final);
         break;
     }
     store_state(trainer, &state);
@@ -440,6 +468,17 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
     return BG_OK;
 }
 
+/* The library's updates round by chance themselves. */
+static bg_status check_custom(const bgi_trainer *trainer, bg_error *error)
+{
+    if (trainer->optimizer->kind != BG_CUSTOM || !trainer->options->numerics.stochastic_rounding)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                        "stochastic_rounding: the update of `%s` is not the library's and rounds as it likes; leave "
+                        "stochastic_rounding off, or take one of the library's optimizers",
+                        trainer->optimizer->rule->name);
+}
+
 static int compare_gradients(const void *left, const void *right)
 {
     const bgi_parameter_gradient *a = left, *b = right;
@@ -495,6 +534,7 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
     BGI_TRY_CLEANUP(find_terms(&trainer, error));
     BGI_TRY_CLEANUP(check_synchronized(&trainer, error));
     BGI_TRY_CLEANUP(check_canonical(&trainer, error));
+    BGI_TRY_CLEANUP(check_custom(&trainer, error));
     bgi_add_loss_scale(&trainer);
     BGI_TRY_CLEANUP(differentiate_terms(&trainer, &gradients, &count, error));
     accumulators = calloc(count + 1, sizeof *accumulators);
