@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Makes the models and data of train/, and train.txt: what PyTorch computes when it trains them.
+
+    python3 tests/oracle/train.py tests/oracle/train > tests/oracle/train.txt
+
+For tests/cli/test_train*.sh. `net` looks at images that are bytes, of which the last batch is smaller; `table` makes a
+number of three; `share` a probability; `inside` has its loss in the graph. Lines are "CASE NAME NUMBER...": losses of
+updates in the files' order, `validation` the loss after each epoch, `logits` what the trained model gives in the end.
+"""
+import sys
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+folder = sys.argv[1]
+SAMPLES, TEST, BATCH, EPOCHS, CLASSES = 45, 13, 8, 3, 4
+MEAN, DEVIATION = 0.4, 0.3
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.hidden = nn.Linear(36, 16)
+        self.norm = nn.LayerNorm(16)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv(x)), 2).flatten(1)
+        return self.head(self.norm(F.gelu(self.hidden(x))))
+
+
+class Table(nn.Module):
+    def __init__(self, is_share):
+        super().__init__()
+        self.first = nn.Linear(3, 6)
+        self.second = nn.Linear(6, 1)
+        self.is_share = is_share
+
+    def forward(self, x):
+        y = self.second(torch.tanh(self.first(x)))
+        return torch.sigmoid(y) if self.is_share else y
+
+
+class Inside(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 6)
+        self.second = nn.Linear(6, CLASSES)
+
+    def forward(self, x, labels):
+        logits = self.second(torch.tanh(self.first(x)))
+        return F.cross_entropy(logits, labels), logits
+
+
+def emit(case, name, values):
+    print(case, name, " ".join("%.9g" % v for v in values))
+
+
+def export(model, inputs, name, names, outputs, fixed=False):
+    axes = None if fixed else {n: {0: "batch"} for n in names + [o for o in outputs if o != "loss"]}
+    torch.onnx.export(model, inputs, f"{folder}/{name}.onnx", opset_version=13, input_names=names, output_names=outputs,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamic_axes=axes)
+
+
+def train(model, inputs, labels, loss_of, optimizer, epochs, batch, after=None):
+    losses = []
+    for _ in range(epochs):
+        for first in range(0, len(labels), batch):
+            loss = loss_of(model, inputs[first:first + batch], labels[first:first + batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        if after:
+            after()
+    return losses
+
+
+def make_net(generator):
+    labels = torch.randint(0, CLASSES, (SAMPLES + TEST,), generator=generator)
+    images = torch.randint(0, 120, (SAMPLES + TEST, 8, 8), generator=generator)
+    for i, label in enumerate(labels):  # the bright quarter is the class
+        row, column = 4 * (label // 2), 4 * (label % 2)
+        images[i, row:row + 4, column:column + 4] += 80
+    images = images.to(torch.uint8)
+    np.save(f"{folder}/images.npy", images[:SAMPLES].numpy())
+    np.save(f"{folder}/labels.npy", labels[:SAMPLES].numpy())
+    np.savez(f"{folder}/test.npz", images=images[SAMPLES:].numpy(), labels=labels[SAMPLES:].numpy())
+    x = ((images.float() / 255 - MEAN) / DEVIATION).unsqueeze(1)
+    model = Net()
+    export(model, x[:BATCH], "net", ["x"], ["logits"])
+    export(model, x[:BATCH], "net_fixed", ["x"], ["logits"], fixed=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    validation, accuracy = [], []
+
+    def validate():
+        with torch.no_grad():
+            logits = model(x[SAMPLES:])
+        validation.append(F.cross_entropy(logits, labels[SAMPLES:]).item())
+        accuracy.append(100.0 * (logits.argmax(1) == labels[SAMPLES:]).float().mean().item())
+
+    emit("net", "losses", train(model, x[:SAMPLES], labels[:SAMPLES], lambda m, a, b: F.cross_entropy(m(a), b), optimizer,
+                                EPOCHS, BATCH, validate))
+    emit("net", "validation", validation)
+    emit("net", "accuracy", accuracy)
+    with torch.no_grad():
+        emit("net", "logits", model(x[SAMPLES:]).flatten().tolist())
+
+
+def make_tables(generator):
+    rows = torch.randint(-8, 9, (SAMPLES, 3), generator=generator) / 8.0
+    prices = rows[:, :1] * rows[:, 1:2] - rows[:, 2:]
+    with open(f"{folder}/table.csv", "w") as file:
+        file.write("area,rooms,age,price,sold\n")
+        for row, price in zip(rows.tolist(), prices[:, 0].tolist()):
+            file.write(",".join("%g" % v for v in row + [price, float(price > 0)]) + "\n")
+    for is_share, name in ((False, "table"), (True, "share")):
+        model = Table(is_share)
+        export(model, rows[:BATCH], name, ["x"], ["y"])
+        start = {k: v.clone() for k, v in model.state_dict().items()}
+        losses = {"bce": F.binary_cross_entropy} if is_share else {
+            "mse": F.mse_loss, "l1": F.l1_loss, "smooth-l1": F.smooth_l1_loss, "huber": F.huber_loss,
+            "bce-logits": F.binary_cross_entropy_with_logits}
+        for loss_name, function in losses.items():
+            model.load_state_dict(start)
+            targets = (prices > 0).float() if loss_name.startswith("bce") else prices
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
+            emit(loss_name, "losses", train(model, rows, targets, lambda m, a, b: function(m(a), b), optimizer, 2, BATCH))
+
+
+def make_inside(generator):
+    rows = torch.randint(-8, 9, (SAMPLES, 3), generator=generator) / 8.0
+    labels = torch.randint(0, CLASSES, (SAMPLES,), generator=generator)
+    np.savez(f"{folder}/inside.npz", rows=rows.numpy(), labels=labels.numpy())
+    model = Inside()
+    export(model, (rows[:BATCH], labels[:BATCH]), "inside", ["x", "labels"], ["loss", "logits"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    emit("inside", "losses", train(model, rows, labels, lambda m, a, b: m(a, b)[0], optimizer, 2, BATCH))
+
+
+def main():
+    print(f"# made by tests/oracle/train.py with PyTorch {torch.__version__}.")
+    torch.manual_seed(11)
+    generator = torch.Generator().manual_seed(5)
+    make_net(generator)
+    make_tables(generator)
+    make_inside(generator)
+
+
+main()
