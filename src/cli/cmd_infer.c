@@ -248,7 +248,7 @@ int cli_infer(int argc, char **argv)
             code = wants_help ? CLI_DONE : run(settings, &error);
         }
         if (wants_help) {
-            puts("Usage: brigade infer MODEL.onnx --input NAME=FILE --output NAME=FILE.npy [OPTION]...\n"
+            puts("Usage: brigade infer MODEL.onnx --input NAME=FILE --output NAME=FILE [OPTION]...\n"
                  "Runs a model that another framework has exported as ONNX, on arrays from files.\n");
             cli_options_help(table.options, defaults, stdout);
         }

@@ -123,7 +123,7 @@ static void print_weights(const bg_onnx_contents *contents, bool lists)
         elements[weight->use] += (uint64_t)bg_type_element_count(&weight->type);
         bytes += bg_type_size_bytes(&weight->type);
     }
-    printf("\nWeights: %.2f MB\n", 1e-6 * (double)bytes);
+    printf("\nWeights: %.3g MB\n", 1e-6 * (double)bytes);
     for (int use = 0; use < 4; use++)
         if (tensors[use] > 0)
             printf("  %-20s %" PRIu64 " in %u tensor%s\n", uses[use], elements[use], tensors[use], cli_s(tensors[use]));
@@ -293,11 +293,8 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
     BGI_TRY(print_ops(contents, error));
     status = onnx_try(&settings->model, error);
     print_weights(contents, settings->model.recipe.debug);
-    if (status == BG_ERROR_UNSUPPORTED && contents->problem_count > 0) {
+    if (status == BG_ERROR_UNSUPPORTED && contents->problem_count > 0)
         print_problems(contents);
-        return bg_error_set(error, status, "%s: %u problem%s: this model cannot be built", settings->model.path,
-                            contents->problem_count, cli_s(contents->problem_count));
-    }
     if (status != BG_OK)
         return status;
     print_work(settings);

@@ -143,6 +143,8 @@ static bg_status fit_source(const onnx_settings *settings, const char *option, c
         status = bg_dataset_convert(*source, &options, &fitted, error);
     bg_dataset_destroy(*source);
     *source = NULL;
+    if (status != BG_OK && strcmp(name, target_word) == 0 && strcmp(option, "input") == 0)
+        return bg_error_context(error, status, "--target");
     if (status != BG_OK)
         return bg_error_context(error, status, "--%s %s", option, name);
     *source = fitted;
@@ -374,9 +376,9 @@ static bg_status check_metric(const onnx_settings *settings, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--metric %s compares with a target, and the loss is inside the model", metric);
     if (has_labels != (strcmp(metric, "accuracy") == 0 || strcmp(metric, "top5") == 0))
-        return bg_error_set(
-            error, BG_ERROR_INVALID, "--metric %s with --loss %s; it goes with %s", metric, settings->loss->name,
-            has_labels ? "targets that are numbers: use accuracy or top5" : "labels of classes: use mae or mse");
+        return bg_error_set(error, BG_ERROR_INVALID, "--metric %s with --loss %s, whose targets are %s", metric,
+                            settings->loss->name,
+                            has_labels ? "labels of classes: use accuracy or top5" : "numbers: use mae or mse");
     if (strcmp(metric, "top5") == 0 && output->dims[settings->class_axis] < 5)
         return bg_error_set(error, BG_ERROR_INVALID, "--metric top5: the output has only %" PRId64 " classes",
                             output->dims[settings->class_axis]);
@@ -505,6 +507,7 @@ static bg_status open_all(onnx_settings *settings, sources *training, sources *t
     BGI_TRY(open_lists(settings, training, test, error));
     BGI_TRY(bind_sizes(settings, training, error));
     BGI_TRY(onnx_try(settings, error));
+    BGI_TRY(onnx_check_trainable(settings, error));
     target = training->target != NULL ? bg_dataset_sample_type(training->target, 0) : NULL;
     BGI_TRY(choose_loss(settings, target, error));
     BGI_TRY(choose_target(settings, target, error));

@@ -228,8 +228,7 @@ int onnx_resolve(void *settings, bg_error *error)
     onnx_choose_strategy(own);
     if (check(own, error) != BG_OK)
         return CLI_USAGE;
-    if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK ||
-        onnx_check_trainable(own, error) != BG_OK) {
+    if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {
         if (own->path == NULL)
             bg_error_set(error, BG_ERROR_INVALID, "which model? brigade train MODEL.onnx --input x=FILE --target FILE");
         return own->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;

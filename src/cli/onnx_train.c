@@ -415,7 +415,7 @@ const cli_model cli_model_train = {
     .program = "train",
     .says = "train",
     .summary = "train a model that another framework has exported (ONNX)",
-    .purpose = "Trains a model that another framework has exported as ONNX, on arrays from files.\n",
+    .purpose = "Trains a model that another framework has exported as ONNX, on data from files.\n",
     .plan = "Shows stages, memory and timetable of `brigade train` with the same options.\nData are not needed: --size "
             "gives symbolic dimensions, --loss the loss.\n",
     .samples = "samples",

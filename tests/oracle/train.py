@@ -4,12 +4,21 @@
     python3 tests/oracle/train.py tests/oracle/train > tests/oracle/train.txt
 
 For tests/cli/test_train*.sh. `net` looks at images that are bytes, of which the last batch is smaller; `table` makes a
-number of three; `share` a probability; `inside` has its loss in the graph. Lines are "CASE NAME NUMBER...": losses of
+number of three; `share` a probability; `inside` has its loss in the graph; onnx.npz has the data of onnx.txt. refused.onnx and
+quantized.onnx are what cannot be built, and what cannot be trained. Lines are "CASE NAME NUMBER...": losses of
 updates in the files' order, `validation` the loss after each epoch, `logits` what the trained model gives in the end.
 """
+import gzip
+import json
+import os
+import struct
 import sys
+import zlib
+
+sys.path.pop(0)  # onnx.py of this folder is not the module
 
 import numpy as np
+import onnx
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -110,6 +119,78 @@ def make_net(generator):
         emit("net", "logits", model(x[SAMPLES:]).flatten().tolist())
 
 
+def write_png(path, pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows, columns = pixels.shape
+    lines = b"".join(b"\0" + row.tobytes() for row in pixels)
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0))
+                   + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b""))
+
+
+def make_forms():
+    """The same images and labels in every form; photos are those of each class in turn."""
+    images, labels = np.load(f"{folder}/images.npy"), np.load(f"{folder}/labels.npy")
+    with open(f"{folder}/images-idx3-ubyte.gz", "wb") as file:
+        file.write(gzip.compress(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes(), mtime=0))
+    with open(f"{folder}/labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">II", 0x801, len(labels)) + labels.astype(np.uint8).tobytes())
+    tensors = {"images": ("U8", images), "labels": ("I64", labels)}
+    header, at = {}, 0
+    for name, (kind, array) in sorted(tensors.items(), reverse=True):  # larger elements first
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(f"{folder}/data.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + labels.tobytes() + images.tobytes())
+    photos = []
+    for label in range(CLASSES):
+        os.makedirs(f"{folder}/photos/class{label}", exist_ok=True)
+        for i, image in enumerate(images[labels == label][:2]):
+            write_png(f"{folder}/photos/class{label}/{i}.png", image)
+            photos.append((image, label))
+    np.savez(f"{folder}/photos.npz", images=np.stack([p[0] for p in photos]), labels=np.array([p[1] for p in photos]))
+
+
+def copy_onnx_data():
+    """The data of onnx.txt, in the shapes that it says, for the models beside it."""
+    arrays = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx.txt")) as file:
+        for line in file:
+            if line.startswith("data "):
+                _, name, dims, *numbers = line.split()
+                array = np.array([float(n) for n in numbers]).reshape([int(d) for d in dims[1:-1].split(",")])
+                is_float = name in ("images", "rows6", "rows3", "signals")
+                arrays[name] = array.astype(np.float32 if is_float else np.int64)
+    np.savez_compressed(f"{folder}/onnx.npz", **arrays)
+
+
+def make_refused():
+    """What is not supported, and what is quantized."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    x = helper.make_tensor_value_info("x", kind, ["batch", 3])
+    y = helper.make_tensor_value_info("y", kind, None)
+    opset = [helper.make_opsetid("", 13)]
+    nodes = [helper.make_node("NonZero", ["x"], ["places"], name="/find"),
+             helper.make_node("Cast", ["places"], ["z"], name="/cast", to=kind),
+             helper.make_node("Unheard", ["z"], ["y"], name="/odd", domain="com.example")]
+    graph = helper.make_graph(nodes, "refused", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=opset + [helper.make_opsetid("com.example", 1)]),
+              f"{folder}/refused.onnx")
+    scale = helper.make_tensor("scale", kind, [], [0.1])
+    zero = helper.make_tensor("zero", onnx.TensorProto.UINT8, [], [128])
+    weight = helper.make_tensor("weight", kind, [3, 2], [1, 2, 3, 4, 5, 6])
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="/quantize"),
+             helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="/dequantize"),
+             helper.make_node("MatMul", ["d", "weight"], ["y"], name="/product")]
+    graph = helper.make_graph(nodes, "quantized", [x], [helper.make_tensor_value_info("y", kind, ["batch", 2])],
+                              [scale, zero, weight])
+    onnx.save(helper.make_model(graph, opset_imports=opset), f"{folder}/quantized.onnx")
+
+
 def make_tables(generator):
     rows = torch.randint(-8, 9, (SAMPLES, 3), generator=generator) / 8.0
     prices = rows[:, :1] * rows[:, 1:2] - rows[:, 2:]
@@ -148,6 +229,9 @@ def main():
     make_net(generator)
     make_tables(generator)
     make_inside(generator)
+    make_forms()
+    copy_onnx_data()
+    make_refused()
 
 
 main()
