@@ -99,9 +99,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_GROUP, .group = BGI_OPTIONS_MEMORY, .help = "Memory"},
     {CLI_GROUP, .group = BGI_OPTIONS_REPLICAS, .help = "Replicas"},
     {CLI_GROUP, .group = BGI_OPTIONS_NUMERICS, .help = "Numerics"},
-    {.help = "Reporting"},
-    {CLI_LIBRARY, .name = "gradient-norm"},
-    {CLI_LIBRARY, .name = "log-cycles"},
+    {CLI_GROUP, .group = BGI_OPTIONS_REPORTING, .help = "Reporting"},
     CLI_OPTIONS_END,
 };
 
@@ -115,6 +113,7 @@ void onnx_set_defaults(void *settings, const char *command)
     own->recipe.batch_size = 0;
     own->recipe.last_batch = NULL;
     own->recipe.library.loss_scaling = "1";
+    own->recipe.library.options.reporting.output_mode = BG_OUTPUT_FINAL;
 }
 
 void onnx_clear_settings(void *settings)

@@ -49,7 +49,6 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
     bg_options *options = &out->training;
 
     *options = cli_recipe_options(recipe, &own->rooms[0]);
-    options->reporting.output_mode = BG_OUTPUT_FINAL;
     options->reporting.trace = recipe->profile || options->reporting.trace;
     if (!bg_run_options_is_given(recipe->library.run_options, "trace_events"))
         options->reporting.trace_events = TRACE_EVENTS;
@@ -57,6 +56,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
     if (training != NULL) {
         out->inference = cli_recipe_options(recipe, &own->rooms[1]);
         out->inference.reporting.output_mode = BG_OUTPUT_ALL;
+        out->inference.reporting.output_period = 0;
         out->inference.reporting.output_gradient_norm = false;
         out->inference.execution.device_iterations *= options->execution.gradient_accumulation;
         out->inference.execution.gradient_accumulation = 1;
