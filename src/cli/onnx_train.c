@@ -60,6 +60,8 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
         out->inference.reporting.output_gradient_norm = false;
         out->inference.execution.device_iterations *= options->execution.gradient_accumulation;
         out->inference.execution.gradient_accumulation = 1;
+        if (own->is_fixed_batch) /* what is less than a call is left out: calls are small */
+            out->inference.execution.device_iterations = 1;
         cli_recipe_infer(recipe, &out->inference, &own->rooms[1]);
         out->has_inference = true;
     }

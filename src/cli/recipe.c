@@ -90,7 +90,9 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
     if (status == BG_OK && out->kind == BG_RATE_PLATEAU)
-        status = bg_error_set(error, BG_ERROR_INVALID, "it needs validations, which this command has none of");
+        status =
+            bg_error_set(error, BG_ERROR_INVALID,
+                         "it needs validations to follow, of which a resumed run knows nothing; take another rule");
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
 }
 

@@ -114,6 +114,16 @@ check "with data it is the same" cmp -s data.out plain.out
 "$program" train "$files/net.onnx" $data --stages auto:2 --compile-only >only.out 2>only.err
 check "--compile-only: $(cat only.err)" grep -q '^2 stages on 2 devices' only.out
 
+begin_case signals
+"$program" train "$files/net.onnx" $data --epochs 1000000 --save stopped.onnx --checkpoint stopped --quiet >stopped.out 2>stopped.err &
+sleep 1
+kill -INT $!
+wait $!
+check "it ends with the signal" test $? -eq 130
+check "it says so: $(cat stopped.err)" grep -q \
+    '^brigade train: stopped by signal 2; the weights so far are saved; --resume goes on from here$' stopped.err
+check "weights and state are there" test -s stopped.onnx -a "$(ls stopped | wc -l)" -ge 1
+
 begin_case profile
 train profile "$files/net.onnx" $data --epochs 1 --profile --profile-dir profile --stages auto:2
 check "the trace" grep -q '"traceEvents"' profile/trace.json

@@ -61,6 +61,9 @@ head -5 fixed.losses >fixed.first
 near "the file's batch" fixed.first fixed.wanted
 check "the rest is dropped" test "$(wc -l <fixed.losses)" -eq 15
 check "in validations too: $(cat fixed.err)" grep -q '"validation":' fixed.jsonl
+train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$files/labels.npy" --normalize 0.4,0.3 \
+    --gradient-accumulation 4 $validation
+check "of which a call is one batch: $(cat fixed.err)" grep -q '"validation":' fixed.jsonl
 
 # MODEL INPUT... -- TARGET: 50 updates as tests/oracle/onnx.txt has them.
 begin_case models
