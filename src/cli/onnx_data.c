@@ -375,6 +375,8 @@ static bg_status check_metric(const onnx_settings *settings, bg_error *error)
     if (settings->target_name == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--metric %s compares with a target, and the loss is inside the model", metric);
+    if (strcmp(metric, "accuracy") == 0 && onnx_loss_is_binary(settings->loss))
+        return BG_OK;
     if (has_labels != (strcmp(metric, "accuracy") == 0 || strcmp(metric, "top5") == 0))
         return bg_error_set(error, BG_ERROR_INVALID, "--metric %s with --loss %s, whose targets are %s", metric,
                             settings->loss->name,

@@ -228,11 +228,27 @@ static bg_value add_target(bg_graph *graph, const onnx_settings *settings, int64
     return bg_graph_input(graph, settings->target_name, &type);
 }
 
-static void add_metric(bg_graph *graph, const char *metric, bg_value output, bg_value target)
+/* Predictions on the target's side of one half; a logit's half is 0. */
+static bg_value count_sides(bg_graph *graph, const char *name, const onnx_loss *loss, bg_value output, bg_value target)
+{
+    const bg_dtype dtype = bg_graph_type(graph, output).dtype;
+    const bg_type type = bg_scalar(BG_FLOAT32);
+    const float half = 0.5f, edge = loss->function == BG_LOSS_BINARY_LOGITS ? 0.0f : half;
+    const bg_value edges = bg_cast(graph, NULL, bg_graph_constant(graph, "loss.edge", &type, &edge), dtype);
+    const bg_value halves = bg_cast(graph, NULL, bg_graph_constant(graph, "loss.half", &type, &half), dtype);
+    const bg_value same = bg_compare(graph, NULL, BG_EQUAL, bg_compare(graph, NULL, BG_GREATER, output, edges),
+                                     bg_compare(graph, NULL, BG_GREATER, target, halves));
+
+    return bg_reduce(graph, name, BG_REDUCE_SUM, bg_cast(graph, NULL, same, BG_INT32), NULL, 0, false);
+}
+
+static void add_metric(bg_graph *graph, const onnx_loss *loss, const char *metric, bg_value output, bg_value target)
 {
     bg_value value;
 
-    if (strcmp(metric, "accuracy") == 0)
+    if (strcmp(metric, "accuracy") == 0 && onnx_loss_is_binary(loss))
+        value = count_sides(graph, metric, loss, output, target);
+    else if (strcmp(metric, "accuracy") == 0)
         value = bg_correct_count(graph, metric, output, target);
     else if (strcmp(metric, "top5") == 0)
         value = bg_top_k_correct_count(graph, metric, output, target, TOP);
@@ -261,7 +277,7 @@ static bg_value add_loss(bg_graph *graph, const onnx_settings *settings, bg_valu
     else
         value = bg_pointwise_loss(graph, "loss", loss->function, loss->parameter, output, target, BG_LOSS_MEAN);
     if (metric != NULL)
-        add_metric(graph, metric, output, target);
+        add_metric(graph, loss, metric, output, target);
     return value;
 }
 

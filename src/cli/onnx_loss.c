@@ -29,6 +29,12 @@ bool onnx_loss_has_labels(const onnx_loss *loss)
     return loss->kind == ONNX_LOSS_CLASSES || loss->kind == ONNX_LOSS_LOGARITHMS;
 }
 
+bool onnx_loss_is_binary(const onnx_loss *loss)
+{
+    return loss->kind == ONNX_LOSS_POINTWISE &&
+           (loss->function == BG_LOSS_BINARY || loss->function == BG_LOSS_BINARY_LOGITS);
+}
+
 const char *onnx_loss_names(void)
 {
     return "cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits";

@@ -35,6 +35,8 @@ enum { ONNX_IGNORED_LABEL = -100 };
 const onnx_loss *onnx_loss_find(const char *name);
 /* Whether targets are labels of classes. */
 bool onnx_loss_has_labels(const onnx_loss *loss);
+/* Whether predictions are probabilities, or their logits, of yes. */
+bool onnx_loss_is_binary(const onnx_loss *loss);
 /* "cross-entropy, nll, ..." */
 const char *onnx_loss_names(void);
 

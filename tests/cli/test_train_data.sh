@@ -22,6 +22,14 @@ train bce-logits "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:s
 as_recorded bce-logits
 train bce "$files/share.onnx" --input "$table:0,1,2" --target "$table:4" --loss bce $numbers
 as_recorded bce
+for loss in bce bce-logits; do
+    model=table
+    [ $loss = bce ] && model=share
+    train $loss "$files/$model.onnx" --input "x=$table:0,1,2" --target "$table:sold" --loss $loss $numbers --metric accuracy
+    sed -n 's/.*"accuracy":\([^,]*\),.*/\1/p' $loss.jsonl >sides
+    recorded $loss accuracy >sides.wanted
+    near "shares of right answers, $loss" sides sides.wanted
+done
 train mse "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:price" $numbers --metric mae
 as_recorded mse
 check "a metric of numbers: $(head -1 mse.jsonl)" grep -q '^{"step":1,"epoch":1,"loss":0.5179[0-9]*,"mae":0.6320[0-9]*,' mse.jsonl

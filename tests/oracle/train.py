@@ -209,7 +209,16 @@ def make_tables(generator):
             model.load_state_dict(start)
             targets = (prices > 0).float() if loss_name.startswith("bce") else prices
             optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
-            emit(loss_name, "losses", train(model, rows, targets, lambda m, a, b: function(m(a), b), optimizer, 2, BATCH))
+            sides = []
+
+            def loss_of(m, a, b):
+                y = m(a)
+                sides.append(100.0 * ((y > (0.5 if is_share else 0.0)) == (b > 0.5)).float().mean().item())
+                return function(y, b)
+
+            emit(loss_name, "losses", train(model, rows, targets, loss_of, optimizer, 2, BATCH))
+            if loss_name.startswith("bce"):
+                emit(loss_name, "accuracy", sides)
 
 
 def make_inside(generator):
