@@ -71,6 +71,9 @@ EOF
     /^$/ { print ".PP"; in_list = 0; next }
     { gsub(/-/, "\\-"); print }'
 command mnist
+command train
+command infer
+command inspect
 command gpt pretrain
 command gpt bench
 command gpt generate

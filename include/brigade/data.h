@@ -210,6 +210,26 @@ typedef struct bg_normalize_options {
 BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *options, bg_dataset **out,
                                       bg_error *error);
 
+/* Samples with the tensors of all sources, in their order. All have the same number of samples (BG_ERROR_SHAPE). */
+BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error);
+
+/* Tensor `tensor_index` in another element type and shape. Values stay: integers that do not fit, and floats that are
+ * no whole numbers where integers are wanted, are errors of their samples (BG_ERROR_PARSE). With channels, whose result
+ * is a float type, ((x / 255) - mean) / deviation of uint8, and (x - mean) / deviation of other types, in float32: a
+ * mean and a deviation for all (channel_count 1), or for each plane of the source's first dimension. */
+typedef struct bg_convert_options {
+    size_t struct_bytes; /* 0, or sizeof(bg_convert_options): see base.h */
+    uint32_t tensor_index;
+    bg_type type;           /* with as many elements as the source's */
+    uint32_t channel_count; /* 0: values stay */
+    const float *means;
+    const float *deviations; /* none is 0 */
+} bg_convert_options;
+
+/* Errors: BG_ERROR_SHAPE (another number of elements), BG_ERROR_INVALID, BG_ERROR_MEMORY. */
+BG_API bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options *options, bg_dataset **out,
+                                    bg_error *error);
+
 /* ---- streams ---- */
 
 /*

@@ -43,6 +43,10 @@ BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_cou
 BG_API bg_status bg_dataset_open_npz(const char *path, const char *const *names, uint32_t name_count, bg_dataset **out,
                                      bg_error *error);
 
+/* Writes a .npy file of format 1, which appears complete or not at all. Errors: BG_ERROR_UNSUPPORTED (bfloat16, which
+ * NumPy does not have), BG_ERROR_SHAPE, BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY. */
+BG_API bg_status bg_npy_write(const char *path, const bg_array *array, bg_error *error);
+
 /* ---- tokens ---- */
 
 typedef struct bg_tokens_options {
@@ -106,6 +110,24 @@ BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out,
  * are asked for; they must be as large as the first one. `channels` is bg_png_read's; 0: as the first image has.
  */
 BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error);
+
+/* ---- data by name ---- */
+
+/*
+ * One tensor a sample, from the file that `source` names, and the part of it behind a colon:
+ *
+ *     images.npy                     the array's first dimension is that of the samples
+ *     digits.npz:x                   an array; a file of one array needs no name
+ *     batch.safetensors:labels       a tensor, likewise; only this one is read
+ *     table.csv:rooms,area           columns, by the header's names or numbers from 0; one column is a number for
+ *                                    each sample, several are a vector; none named: all. A first line whose first
+ *                                    field is no number is the header
+ *     train-images-idx3-ubyte.gz     an IDX file: any other ending
+ *     photos, photos:classes         a folder of images (bg_dataset_open_images), and the classes of the same images
+ *
+ * Types are those of the readers. Errors: those of all readers, BG_ERROR_SHAPE (a single number).
+ */
+BG_API bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error);
 
 #ifdef __cplusplus
 }

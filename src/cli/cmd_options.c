@@ -24,13 +24,13 @@ typedef struct options_config {
 #define AT(field) .offset = offsetof(options_config, field)
 
 static const cli_option options_flags[] = {
-    {CLI_CHOICE, "command", AT(command), .choices = "mnist|plan|gpt", .default_text = "all options",
+    {CLI_CHOICE, "command", AT(command), .choices = "mnist|train|plan|gpt", .default_text = "all options",
      .help = "the options that a command has flags for"},
     {CLI_CHOICE, "to", AT(to), .choices = "text|markdown", .help = "lines to read, or tables for documents"},
     CLI_OPTIONS_END,
 };
 
-/* `plan` has the flags of `mnist`. */
+/* `train` and `plan` have the flags of `mnist`. */
 static uint32_t find_commands(const char *name)
 {
     return name == NULL ? UINT32_MAX : strcmp(name, "gpt") == 0 ? BGI_COMMAND_GPT : BGI_COMMAND_MNIST;
@@ -109,7 +109,7 @@ static void add_flag(bgi_string *text, const bgi_option *option)
     const bool is_mnist = (option->commands & BGI_COMMAND_MNIST) != 0,
                is_gpt = (option->commands & BGI_COMMAND_GPT) != 0;
 
-    bgi_string_add(text, "--%s of brigade %s%s%s", option->flag, is_mnist ? "mnist and brigade plan" : "",
+    bgi_string_add(text, "--%s of brigade %s%s%s", option->flag, is_mnist ? "mnist, train and plan" : "",
                    is_mnist && is_gpt ? ", and of brigade " : "", is_gpt ? "gpt pretrain and bench" : "");
 }
 

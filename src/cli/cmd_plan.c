@@ -50,7 +50,8 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
 {
     char head[512];
 
-    snprintf(head, sizeof head, "Usage: brigade plan %s [OPTION]...\n%s", model->name, model->plan);
+    snprintf(head, sizeof head, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
+             model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
     return cli_settings_read(settings, model, "plan", head, argc, argv, word, is_answered, error);
 }
 

@@ -17,6 +17,8 @@ typedef struct cli_command {
 } cli_command;
 
 int cli_gpt(int argc, char **argv);
+int cli_infer(int argc, char **argv);
+int cli_inspect(int argc, char **argv);
 int cli_data(int argc, char **argv);
 int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
 int cli_data_tokenize(int argc, char **argv); /* argv[0] is "tokenize" */

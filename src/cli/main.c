@@ -18,6 +18,8 @@
 
 /* Besides the models of the table that have a summary, which come first. */
 static const cli_command commands[] = {
+    {"infer", "run a model that another framework has exported (ONNX)", cli_infer, false},
+    {"inspect", "say what is in such a model, and what training it takes", cli_inspect, false},
     {"gpt", "train and use GPT language models", cli_gpt, true},
     {"plan", "show the plan of a training run without running it", cli_plan, false},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},

@@ -13,55 +13,28 @@
 #include <brigade/trainer.h>
 
 #include "cli/model.h"
+#include "cli/recipe.h"
 
 /* ---- configuration (mnist_config.c) ---- */
-
-#define MNIST_PROFILE_DIR "./profile"
 
 /* What --config came to. Without one all is zero. */
 typedef struct mnist_ipu {
     bg_ipu_options training, test;
 } mnist_ipu;
 
-/* What the options of a plan point to. */
-enum { MNIST_MOST_RULES = 64, MNIST_RULES_BYTES = 4096, MNIST_MOST_REQUESTS = 4 };
-typedef struct mnist_plan_room {
-    bg_device_model devices[CLI_LIST_LIMIT];
-    bg_location_rule rules[MNIST_MOST_RULES * BG_LOCATION_COUNT];
-    char patterns[MNIST_RULES_BYTES];
-    bg_output_request requests[MNIST_MOST_REQUESTS];
-} mnist_plan_room;
-
 typedef struct mnist_config {
-    const char *command;               /* "mnist" or "plan": who speaks */
+    cli_recipe recipe;                 /* its command: "mnist" or "plan" */
     const char *ipu_name, *ipu_update; /* --config, --config-update; NULL: none */
-    uint64_t batch_size, test_batch_size, epochs;
-    const char *optimizer; /* bg_optimizer_parse's text */
-    double learning_rate;
-    const char *rate_schedule; /* bg_rate_parse's text; NULL: not given */
-    bg_rate_schedule rate;     /* made of it for the trainer */
+    uint64_t test_batch_size;
     const char *costs_path;
-    cli_library library;    /* flags of the library's options */
     bool rounds_if_16_bits; /* as --config always says: with 16 bits to round, by chance */
-    bool checkpoint_blocks;
-    const char *dtype, *weight_type, *last_batch, *loader_mode;
-    uint64_t num_workers, prefetch;
-    uint64_t steps; /* 0: until the epochs are done */
-    bool no_shuffle;
+    const char *dtype, *weight_type;
     const char *data_dir;
     bool download;
-    const char *mirror; /* NULL: public ones */
-    const char *init_path, *save_path, *log_path;
-    const char *checkpoint_dir; /* NULL: none */
-    uint64_t checkpoint_steps;  /* 0: at the end only */
-    bool resume;
-    const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
-    bool profile;
-    const char *profile_dir; /* NULL: MNIST_PROFILE_DIR */
-    bool debug, quiet;
-    bg_costs costs;           /* of the training's stages (mnist_costs_find); empty: a model of them */
-    mnist_ipu ipu;            /* mnist_ipu_resolve */
-    mnist_plan_room rooms[2]; /* of the training and of the test */
+    const char *mirror;     /* NULL: public ones */
+    bg_costs costs;         /* of the training's stages (mnist_costs_find); empty: a model of them */
+    mnist_ipu ipu;          /* mnist_ipu_resolve */
+    cli_plan_room rooms[2]; /* of the training and of the test */
 } mnist_config;
 
 /* The command's options, for cli_table_make. */
@@ -83,9 +56,6 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error);
 /* What one option's range cannot say: options that do not go together. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
 
-/* The schedule that --rate-schedule, which was given, says. */
-bg_status mnist_config_rate(const mnist_config *config, bg_rate_schedule *out, bg_error *error);
-
 /* Whether the data are enough for one training call. */
 bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
 
@@ -97,10 +67,8 @@ enum { MNIST_PAD_LABEL = 255 };
 
 /* Strategy, stages, memory, gradients and the like. Warnings go to stderr. The options point into `room`. The
  * configuration has been checked. */
-bg_options mnist_plan_options(const mnist_config *config, bool training, mnist_plan_room *room);
+bg_options mnist_plan_options(const mnist_config *config, bool training, cli_plan_room *room);
 
-uint64_t mnist_images_per_training_call(const mnist_config *config);
-uint64_t mnist_images_per_update(const mnist_config *config);
 uint64_t mnist_test_replicas(const mnist_config *config);
 /* Micro-batches of each replica in a test call: as many as a training call has, or as --config says. */
 uint64_t mnist_wanted_test_iterations(const mnist_config *config);
@@ -142,7 +110,7 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 /* bg_trainer_options.model; `user` is the configuration. */
 bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
 /* Of a plan in this shape. They point into `room` and `config`. */
-bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, mnist_plan_room *room);
+bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, cli_plan_room *room);
 /* The network for training or test, compiled. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error);
 
@@ -180,43 +148,7 @@ bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *s
  * ends the log. */
 void mnist_log_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch);
 
-/* ---- progress (mnist_progress.c) ---- */
-
-typedef struct mnist_progress {
-    bool is_terminal, quiet;
-    uint64_t done, total; /* calls */
-    uint64_t images;
-    double start_s, shown_s;
-} mnist_progress;
-
-void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total);
-/* After each call. `score` NULL: nothing is known of loss and accuracy. */
-void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_score *score);
-/* Writes the last line for good. */
-void mnist_progress_end(mnist_progress *progress, const mnist_score *score);
-
-/* Of a download: a bar on a terminal; in any case a line with size and time for each file that came. */
-typedef struct mnist_download_progress {
-    bool is_terminal, quiet;
-    char file_name[64]; /* empty: none yet */
-    uint64_t done;
-    double start_s, shown_s;
-} mnist_download_progress;
-
-mnist_download_progress mnist_download_progress_begin(bool quiet);
-/* bg_mnist_download_options.progress; `user` is the above. A signal cancels. */
-bool mnist_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes);
-/* `is_complete`: the last file came too. */
-void mnist_download_progress_end(mnist_download_progress *progress, bool is_complete);
-
 /* ---- a run (mnist.c), its events (mnist_phases.c) ---- */
-
-typedef struct mnist_training_result {
-    uint64_t updates, images;
-    bool has_whole;               /* a call of the usual size was among them */
-    double bad_loss;              /* the first loss that was not finite, of one of these updates; */
-    uint64_t bad_first, bad_last; /* 0: all were finite */
-} mnist_training_result;
 
 typedef struct mnist_test_result {
     uint64_t images, correct;
@@ -225,14 +157,9 @@ typedef struct mnist_test_result {
 
 /* The state of a training. */
 typedef struct mnist_run {
+    cli_run common;
     mnist_data data;
-    const char *save_path; /* NULL: nothing to save */
-    bool is_saved, is_resumed, has_trained;
-    bool is_checkpointed;        /* the newest checkpoint is there */
-    bg_error checkpoint_failure; /* the first one */
-    mnist_progress progress;
     mnist_score score; /* the newest of the epoch */
-    mnist_training_result training;
     mnist_test_result test;
 } mnist_run;
 
@@ -248,28 +175,5 @@ bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, b
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);
 /* Prints progress and accuracy. Nothing is printed after a signal. */
 bg_status mnist_test(cli_training *training, bg_error *error);
-
-/* ---- the profile (mnist_profile.c) ---- */
-
-/* Prints malloc'ed text, at most `line_limit` lines of it (0: all). */
-void mnist_print_text(const char *title, char *text, uint32_t line_limit);
-
-enum { MNIST_PROFILE_FILES = 3 };
-const char *mnist_profile_folder(const mnist_config *config);
-/* Whether it can be written. */
-bg_status mnist_profile_check(const mnist_config *config, bg_error *error);
-/* The paths of its files, NULL without --profile; each is yours to free. */
-void mnist_profile_paths(const mnist_config *config, char *paths[MNIST_PROFILE_FILES]);
-bg_status mnist_profile_write(const cli_training *training, bg_error *error);
-
-/* ---- checkpoints (mnist_checkpoint.c) ---- */
-
-/* Makes the folder, which is this run's until *folder is released. Without --resume it must have no checkpoint of an
- * earlier training. */
-bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_error *error);
-/* `batch` calls of the epoch are done. */
-bg_status mnist_checkpoint_save(const cli_training *training, uint64_t epoch, uint64_t batch, bg_error *error);
-/* With --resume: the weights and the place of the latest checkpoint, if there is one. */
-bg_status mnist_checkpoint_resume(cli_training *training, bg_error *error);
 
 #endif

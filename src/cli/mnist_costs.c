@@ -23,16 +23,16 @@ static bg_status measure(mnist_config *config, bg_error *error)
     bg_plan *plan = NULL;
     bg_status status;
 
-    timed.profile = true;
+    timed.recipe.profile = true;
     shape.device_iterations = 1;
     shape.replicas = 1;
     shape.logs_all = false;
-    timed.library.run_options = NULL;
-    BGI_TRY(bg_run_options_clone(config->library.run_options, &timed.library.run_options, error));
-    status = bg_run_options_set(timed.library.run_options, "cores", "1", error);
+    timed.recipe.library.run_options = NULL;
+    BGI_TRY(bg_run_options_clone(config->recipe.library.run_options, &timed.recipe.library.run_options, error));
+    status = bg_run_options_set(timed.recipe.library.run_options, "cores", "1", error);
     if (status == BG_OK)
         status = mnist_plan_create(&timed, &shape, &plan, error);
-    cli_library_clear(&timed.library);
+    cli_library_clear(&timed.recipe.library);
     if (status != BG_OK)
         return status;
     costs->stage_count = bg_plan_summarize(plan).stage_count;
@@ -46,8 +46,8 @@ static bg_status measure(mnist_config *config, bg_error *error)
 
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error)
 {
-    if (config->library.options.execution.schedule == NULL ||
-        strcmp(config->library.options.execution.schedule, "auto") != 0)
+    if (config->recipe.library.options.execution.schedule == NULL ||
+        strcmp(config->recipe.library.options.execution.schedule, "auto") != 0)
         return BG_OK;
     if (config->costs_path != NULL && bgi_file_exists(config->costs_path))
         return bg_costs_load(config->costs_path, &config->costs, error);
@@ -59,7 +59,7 @@ bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error)
                                   "the same options measures and writes it",
                                   config->costs_path, config->costs_path);
     BGI_TRY(measure(config, error));
-    if (config->debug)
+    if (config->recipe.debug)
         for (uint32_t stage = 0; stage < config->costs.stage_count; stage++)
             cli_say("mnist", "stage %u: forward %.1f us, backward %.1f us, update %.1f us", stage,
                     1e-3 * config->costs.stages[stage].forward_ns, 1e-3 * config->costs.stages[stage].backward_ns,

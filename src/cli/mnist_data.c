@@ -38,10 +38,10 @@ static bg_status download(const mnist_config *config, mnist_data *data, bg_error
 {
     const char *folder = config->data_dir != NULL ? config->data_dir : download_folder;
     bg_mnist_download_options options = bg_mnist_download_options_defaults(folder);
-    mnist_download_progress progress = mnist_download_progress_begin(config->quiet);
+    cli_download_progress progress = cli_download_progress_begin(config->recipe.quiet);
     bg_status status;
 
-    if (!config->quiet) {
+    if (!config->recipe.quiet) {
         printf("Downloading MNIST into %s\n", folder);
         fflush(stdout);
     }
@@ -49,10 +49,10 @@ static bg_status download(const mnist_config *config, mnist_data *data, bg_error
         options.mirrors = &config->mirror;
         options.mirror_count = 1;
     }
-    options.progress = mnist_report_download;
+    options.progress = cli_report_download;
     options.user = &progress;
     status = bg_mnist_download(&options, error);
-    mnist_download_progress_end(&progress, status == BG_OK);
+    cli_download_progress_end(&progress, status == BG_OK);
     if (status != BG_OK)
         return status;
     return load_both(&folder, 1, data, error);

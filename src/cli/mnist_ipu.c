@@ -77,12 +77,12 @@ static bool is_decided(const bg_ipu_config *ipu, const governed *rule)
 
 static const cli_option *find_option(const mnist_config *config, const char *name)
 {
-    return &config->library.table->options[cli_table_find(config->library.table, name)];
+    return &config->recipe.library.table->options[cli_table_find(config->recipe.library.table, name)];
 }
 
 static bool is_given(const mnist_config *config, const char *name)
 {
-    return cli_library_is_given(&config->library, name);
+    return cli_library_is_given(&config->recipe.library, name);
 }
 
 static const char *const *text_of(const cli_option *option, const mnist_config *config)
@@ -103,7 +103,7 @@ static bool are_same_proportions(const bg_memory_options *a, const bg_memory_opt
 
 static bool is_same_value(const cli_option *option, const mnist_config *a, const mnist_config *b)
 {
-    const bg_options *x = &a->library.options, *y = &b->library.options;
+    const bg_options *x = &a->recipe.library.options, *y = &b->recipe.library.options;
 
     if (option->row == NULL)
         return strcmp(*text_of(option, a), *text_of(option, b)) == 0;
@@ -114,7 +114,7 @@ static bool is_same_value(const cli_option *option, const mnist_config *a, const
 static void keep_value(const cli_option *option, const mnist_config *from, mnist_config *to)
 {
     if (option->row != NULL)
-        bgi_option_copy(option->row, &from->library.options, &to->library.options);
+        bgi_option_copy(option->row, &from->recipe.library.options, &to->recipe.library.options);
     else
         memcpy((char *)to + option->offset, text_of(option, from), sizeof(const char *));
 }
@@ -125,7 +125,7 @@ static void print_flag(const cli_option *option, const mnist_config *config, cha
     bgi_string value = {0};
 
     if (option->row != NULL && option->kind != CLI_FLAG)
-        bgi_option_print(option->row, &config->library.options, &value);
+        bgi_option_print(option->row, &config->recipe.library.options, &value);
     else if (option->row == NULL)
         bgi_string_add(&value, "%s", *text_of(option, config));
     snprintf(text, size, "--%s%s%s", option->name, value.data != NULL ? " " : "", value.data != NULL ? value.data : "");
@@ -149,7 +149,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
                                         "partials",
                                         "matmul-proportion"};
     const bg_options *options = &made->options;
-    cli_library *library = &config->library;
+    cli_library *library = &config->recipe.library;
 
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
         bgi_option_copy(find_option(config, taken[i])->row, options, &library->options);
@@ -162,7 +162,7 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
     config->rounds_if_16_bits = options->numerics.stochastic_rounding;
     library->recompute = bgi_recompute_name(options->memory.recompute);
     if (options->memory.recompute == BG_RECOMPUTE_CHECKPOINTS)
-        config->checkpoint_blocks = true; /* every layer's result */
+        config->recipe.checkpoint_blocks = true; /* every layer's result */
     if (library->shard == NULL && options->memory.locations[BG_LOCATION_STATE].sharded)
         library->shard = "optimizer";
     if (options->numerics.auto_loss_scaling.enabled && !cli_loss_scaling_is_auto(library->loss_scaling))
@@ -208,10 +208,12 @@ static bool is_contradiction(const governed *rule, const mnist_config *flags, co
     if (!rule->is_part)
         return !is_same_value(find_option(flags, rule->flag), flags, wanted);
     if (strcmp(rule->flag, "loss-scaling") == 0)
-        return cli_loss_scaling_is_auto(flags->library.loss_scaling) != options->numerics.auto_loss_scaling.enabled;
+        return cli_loss_scaling_is_auto(flags->recipe.library.loss_scaling) !=
+               options->numerics.auto_loss_scaling.enabled;
     if (strcmp(rule->flag, "shard") == 0)
-        return mnist_config_lists_state(flags->library.shard) != options->memory.locations[BG_LOCATION_STATE].sharded;
-    return mnist_config_lists_state(flags->library.offload) != options->memory.offload_optimizer;
+        return mnist_config_lists_state(flags->recipe.library.shard) !=
+               options->memory.locations[BG_LOCATION_STATE].sharded;
+    return mnist_config_lists_state(flags->recipe.library.offload) != options->memory.offload_optimizer;
 }
 
 /* Flags beside the configuration: those that it decides must agree, the others hold. Where layers are is one decision:
@@ -260,7 +262,7 @@ static void say_notes(const mnist_config *config, char *notes)
 
     for (char *line = strtok_r(notes, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
         snprintf(text, sizeof text, "--config: %s", line);
-        cli_warn(config->command, text);
+        cli_warn(config->recipe.command, text);
     }
 }
 
@@ -281,17 +283,17 @@ static void say_without_effect(const mnist_config *config, const bg_ipu_config *
                  "--config: `%s` has no effect: the digit network has no embedding, and its output "
                  "layer is too small to be cut",
                  bgi_ipu_fields[fields[i]].name);
-        cli_warn(config->command, text);
+        cli_warn(config->recipe.command, text);
     }
 }
 
 static bg_status make_options(const bg_ipu_config *ipu, mnist_config *config, bg_error *error)
 {
-    bg_status status = bg_ipu_config_to_options(ipu, false, config->library.options.execution.compile_only, &network,
-                                                &config->ipu.training, error);
+    bg_status status = bg_ipu_config_to_options(ipu, false, config->recipe.library.options.execution.compile_only,
+                                                &network, &config->ipu.training, error);
 
     if (status == BG_OK)
-        status = bg_ipu_config_to_options(ipu, true, config->library.options.execution.compile_only, &network,
+        status = bg_ipu_config_to_options(ipu, true, config->recipe.library.options.execution.compile_only, &network,
                                           &config->ipu.test, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--config");
 }
@@ -303,22 +305,22 @@ static bg_status apply(bg_ipu_config *ipu, mnist_config *config, bg_error *error
 
     /* Whether there are replicas decides what fields about them mean. */
     if (is_given(config, "replicas") && !is_field_given(ipu, BGI_IPU_REPLICAS))
-        BGI_TRY(bg_ipu_config_set(
-            ipu, "replication_factor",
-            &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = (int64_t)config->library.options.replicas.count},
-            error));
+        BGI_TRY(bg_ipu_config_set(ipu, "replication_factor",
+                                  &(bg_config_value){.kind = BG_CONFIG_INTEGER,
+                                                     .integer = (int64_t)config->recipe.library.options.replicas.count},
+                                  error));
     BGI_TRY(make_options(ipu, config, error));
     wanted = *config;
     set_flags(&wanted.ipu.training, &wanted);
     BGI_TRY(merge_flags(ipu, config, &wanted, error));
     *config = wanted;
-    if (config->quiet)
+    if (config->recipe.quiet)
         return BG_OK;
     BGI_TRY(bg_ipu_config_print_notes(ipu, &notes, error));
     say_notes(config, notes);
     free(notes);
     say_without_effect(config, ipu);
-    if (config->debug) {
+    if (config->recipe.debug) {
         say_notes(config, config->ipu.training.notes);
         say_notes(config, config->ipu.test.notes);
     }
@@ -344,5 +346,5 @@ void mnist_config_clear(mnist_config *config)
     bg_costs_clear(&config->costs);
     bg_ipu_options_clear(&config->ipu.training);
     bg_ipu_options_clear(&config->ipu.test);
-    cli_library_clear(&config->library);
+    cli_library_clear(&config->recipe.library);
 }

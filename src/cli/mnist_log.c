@@ -178,11 +178,11 @@ static uint64_t count_workers(const bg_session *session)
 /* Numbers that stand for nothing given. */
 static bool is_null(const char *name, const mnist_config *config)
 {
-    const bg_execution_options *execution = &config->library.options.execution;
+    const bg_execution_options *execution = &config->recipe.library.options.execution;
 
     return (strcmp(name, "devices") == 0 && execution->device_count == 0) ||
-           (strcmp(name, "steps") == 0 && config->steps == 0) ||
-           (strcmp(name, "checkpoint-steps") == 0 && config->checkpoint_steps == 0) ||
+           (strcmp(name, "steps") == 0 && config->recipe.steps == 0) ||
+           (strcmp(name, "checkpoint-steps") == 0 && config->recipe.checkpoint_steps == 0) ||
            (strcmp(name, "cores") == 0 && execution->cores == 0) ||
            (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }
@@ -192,21 +192,21 @@ static void add_config(bgi_json_writer *line, const mnist_config *given, const c
                        const bg_session *session)
 {
     mnist_config used = *given;
-    bg_execution_options *execution = &used.library.options.execution;
+    bg_execution_options *execution = &used.recipe.library.options.execution;
 
     execution->cores = (uint32_t)count_workers(session);
-    used.save_path = save_path;
+    used.recipe.save_path = save_path;
     if (execution->schedule == NULL && execution->strategy == BG_STRATEGY_PIPELINED)
         execution->schedule = bg_plan_schedule_name(plan);
     if (execution->stages == NULL)
         execution->stages = execution->strategy == BG_STRATEGY_SINGLE ? "B1,B2,B3,B4" : "B1|B2|B3|B4";
-    if (!used.profile)
-        used.profile_dir = NULL;
-    else if (used.profile_dir == NULL)
-        used.profile_dir = MNIST_PROFILE_DIR;
+    if (!used.recipe.profile)
+        used.recipe.profile_dir = NULL;
+    else if (used.recipe.profile_dir == NULL)
+        used.recipe.profile_dir = CLI_PROFILE_DIR;
 
     bgi_json_open(line, "config", '{');
-    for (const cli_option *option = used.library.table->options; option->name != NULL || option->help != NULL;
+    for (const cli_option *option = used.recipe.library.table->options; option->name != NULL || option->help != NULL;
          option++) {
         if (option->kind == CLI_HEADING)
             continue;
@@ -244,7 +244,7 @@ bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *s
 {
     bgi_json_writer line = {.depth = 0};
 
-    BGI_TRY(cli_log_open(log, config->log_path, continues, stop, error));
+    BGI_TRY(cli_log_open(log, config->recipe.log_path, continues, stop, error));
     if (log->stream == NULL)
         return BG_OK;
     bgi_json_open(&line, NULL, '{');

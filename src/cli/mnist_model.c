@@ -13,7 +13,7 @@
 enum { PROFILE_EVENTS = 262144 };
 
 /* What a log wants of every micro-batch and update; their number is returned. */
-static uint32_t list_requests(const mnist_shape *shape, bg_output_request requests[MNIST_MOST_REQUESTS])
+static uint32_t list_requests(const mnist_shape *shape, bg_output_request requests[CLI_MOST_REQUESTS])
 {
     uint32_t count = 0;
 
@@ -37,7 +37,7 @@ bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int
 
     network.micro_batch = micro_batch;
     network.dtype = bg_dtype_find(config->dtype);
-    network.checkpoint_blocks = config->checkpoint_blocks;
+    network.checkpoint_blocks = config->recipe.checkpoint_blocks;
     if (mnist_config_last_batch(config) == MNIST_LAST_PAD)
         network.ignore_label = MNIST_PAD_LABEL;
     network.outputs = stage == BG_TRAINER_FIT ? BG_CONVNET_LOSS | BG_CONVNET_CORRECT : BG_CONVNET_CORRECT;
@@ -45,16 +45,7 @@ bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int
     return bg_convnet_build(graph, &network).loss;
 }
 
-/* --shard speaks of the training's replicas. A test on one replica, as --config may have it, keeps weights whole. */
-static void keep_test_whole(bg_options *options, mnist_plan_room *room)
-{
-    for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)
-        options->memory.locations[k].sharded = false;
-    for (uint32_t i = 0; options->memory.location_rules == room->rules && i < options->memory.location_rule_count; i++)
-        room->rules[i].location.sharded = false;
-}
-
-bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, mnist_plan_room *room)
+bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, cli_plan_room *room)
 {
     bg_options options = mnist_plan_options(config, shape->training, room);
 
@@ -63,9 +54,10 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     options.replicas.count = (uint32_t)shape->replicas;
     options.reporting.output_mode = shape->output_mode;
     options.reporting.output_period = (uint32_t)shape->output_period;
-    options.memory.offload_optimizer = shape->training && config->library.options.memory.offload_optimizer;
-    options.reporting.trace = shape->training && (config->profile || options.reporting.trace);
-    if (config->library.run_options == NULL || !bg_run_options_is_given(config->library.run_options, "trace_events"))
+    options.memory.offload_optimizer = shape->training && config->recipe.library.options.memory.offload_optimizer;
+    options.reporting.trace = shape->training && (config->recipe.profile || options.reporting.trace);
+    if (config->recipe.library.run_options == NULL ||
+        !bg_run_options_is_given(config->recipe.library.run_options, "trace_events"))
         options.reporting.trace_events = PROFILE_EVENTS;
     if (shape->training && config->costs.stage_count > 0) {
         options.execution.stage_costs = config->costs.stages;
@@ -73,9 +65,7 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
         options.execution.message_bytes_per_ns = config->costs.message_bytes_per_ns;
     }
     if (!shape->training)
-        options.numerics.auto_loss_scaling.enabled = false;
-    if (!shape->training && shape->replicas == 1 && config->library.options.replicas.count > 1)
-        keep_test_whole(&options, room);
+        cli_recipe_infer(&config->recipe, &options, room);
     options.numerics.auto_loss_scaling.output |= shape->logs_scale;
     options.reporting.output_requests = room->requests;
     options.reporting.output_request_count = list_requests(shape, room->requests);
@@ -85,7 +75,7 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
 bg_status mnist_plan_check(const mnist_config *config, bg_error *error)
 {
     const mnist_shape shape = mnist_training_shape(config);
-    mnist_plan_room room;
+    cli_plan_room room;
     const bg_options options = mnist_shape_options(config, &shape, &room);
 
     return cli_options_check(&options, error);
@@ -94,13 +84,13 @@ bg_status mnist_plan_check(const mnist_config *config, bg_error *error)
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error)
 {
     bg_optimizer optimizer;
-    mnist_plan_room room;
+    cli_plan_room room;
     const bg_options options = mnist_shape_options(config, shape, &room);
     bg_graph *graph = NULL;
     bg_value loss;
     bg_status status;
 
-    BGI_TRY(bg_optimizer_parse(config->optimizer, config->learning_rate, &optimizer, error));
+    BGI_TRY(bg_optimizer_parse(config->recipe.optimizer, config->recipe.learning_rate, &optimizer, error));
     BGI_TRY(bg_graph_create(&graph, error));
     loss = mnist_model_add((void *)(uintptr_t)config, graph, shape->training ? BG_TRAINER_FIT : BG_TRAINER_TEST,
                            (int64_t)shape->micro_batch);
@@ -114,19 +104,19 @@ bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape
 
 mnist_shape mnist_training_shape(const mnist_config *config)
 {
-    const bg_output_mode mode = config->library.options.reporting.output_mode;
+    const bg_output_mode mode = config->recipe.library.options.reporting.output_mode;
 
     return (mnist_shape){
         .training = true,
-        .micro_batch = config->batch_size,
-        .device_iterations = config->library.options.execution.device_iterations,
-        .gradient_accumulation = config->library.options.execution.gradient_accumulation,
-        .replicas = config->library.options.replicas.count,
+        .micro_batch = config->recipe.batch_size,
+        .device_iterations = config->recipe.library.options.execution.device_iterations,
+        .gradient_accumulation = config->recipe.library.options.execution.gradient_accumulation,
+        .replicas = config->recipe.library.options.replicas.count,
         .output_mode = mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : mode,
-        .output_period = config->library.options.reporting.output_period,
-        .logs_all = config->log_path != NULL,
-        .logs_norm = config->log_path != NULL && config->library.options.reporting.output_gradient_norm,
-        .logs_scale = config->log_path != NULL && cli_loss_scaling_is_auto(config->library.loss_scaling)};
+        .output_period = config->recipe.library.options.reporting.output_period,
+        .logs_all = config->recipe.log_path != NULL,
+        .logs_norm = config->recipe.log_path != NULL && config->recipe.library.options.reporting.output_gradient_norm,
+        .logs_scale = config->recipe.log_path != NULL && cli_loss_scaling_is_auto(config->recipe.library.loss_scaling)};
 }
 
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
@@ -157,7 +147,7 @@ static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *
     const uint64_t per_update = (uint64_t)call->gradient_accumulation * call->replicas;
 
     if (mode == BG_OUTPUT_EVERY_N)
-        return ((index / per_update + 1) * config->library.options.reporting.output_period - 1) * per_update +
+        return ((index / per_update + 1) * config->recipe.library.options.reporting.output_period - 1) * per_update +
                index % per_update;
     if (mode == BG_OUTPUT_ALL || mode == BG_OUTPUT_SUM)
         return index;

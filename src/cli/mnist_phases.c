@@ -20,20 +20,14 @@ static const void *const pads[] = {NULL, &pad_label};
 
 static bg_loader_options describe_loader(const mnist_config *config, mnist_last_batch last, bool shuffle)
 {
-    bg_loader_options options = bg_loader_options_defaults();
+    bg_loader_options options = cli_recipe_loading(&config->recipe);
 
     options.shuffle = shuffle;
     options.drop_last = last == MNIST_LAST_DROP;
     if (last == MNIST_LAST_PAD) {
-        options.pad_multiple = mnist_images_per_update(config);
+        options.pad_multiple = cli_recipe_samples_per_update(&config->recipe);
         options.pad_samples = pads;
     }
-    options.seed = config->library.options.numerics.seed;
-    options.mode = strcmp(config->loader_mode, "sync") == 0    ? BG_LOADER_SYNC
-                   : strcmp(config->loader_mode, "async") == 0 ? BG_LOADER_ASYNC
-                                                               : BG_LOADER_ASYNC_REBATCHED;
-    options.worker_count = (uint32_t)config->num_workers;
-    options.prefetch_depth = (uint32_t)config->prefetch;
     return options;
 }
 
@@ -41,20 +35,10 @@ void mnist_load(const cli_training *training, bg_loader_options *out)
 {
     const mnist_config *config = training->settings;
 
-    *out = describe_loader(config, mnist_config_last_batch(config), !config->no_shuffle);
+    *out = describe_loader(config, mnist_config_last_batch(config), !config->recipe.no_shuffle);
 }
 
 /* ---- training ---- */
-
-static void begin_epoch(const mnist_config *config, mnist_run *run, const bg_trainer_event *event)
-{
-    if (!config->quiet) {
-        printf("Epoch %" PRIu64 "/%" PRIu64 "\n", event->epoch + 1, config->epochs);
-        fflush(stdout);
-    }
-    run->score = (mnist_score){.image_count = 0};
-    mnist_progress_begin(&run->progress, config->quiet, event->batch_count - event->batch);
-}
 
 static void note_training_call(cli_training *training, const bg_trainer_event *event)
 {
@@ -62,47 +46,41 @@ static void note_training_call(cli_training *training, const bg_trainer_event *e
     const bg_trainer_call *call = event->call;
     const mnist_score score = mnist_call_score(config, call);
     mnist_run *run = training->state;
-    mnist_training_result *result = &run->training;
+    cli_run *common = &run->common;
 
     mnist_log_call(&training->log, call, event->epoch + 1);
-    if (result->bad_first == 0)
-        result->bad_loss = mnist_call_bad_loss(config, call, &result->bad_first, &result->bad_last);
-    result->updates += call->update_count;
-    result->images += call->valid_count;
-    result->has_whole = result->has_whole || call->is_whole;
+    if (common->bad_first == 0)
+        common->bad_loss = mnist_call_bad_loss(config, call, &common->bad_first, &common->bad_last);
+    cli_run_add_call(common, call);
     if (score.image_count > 0)
         run->score = score;
 }
 
-/* A disk that is full ends no training: the next checkpoint may fit again. */
-static void save_checkpoint(cli_training *training, const bg_trainer_event *event)
+static const char *print_score(const mnist_score *score, char text[CLI_SCORE_BYTES])
 {
-    mnist_run *run = training->state;
-    bg_error error = {0};
-
-    run->is_checkpointed = mnist_checkpoint_save(training, event->epoch, event->batch, &error) == BG_OK;
-    if (run->is_checkpointed)
-        return;
-    cli_warn("mnist", error.message);
-    if (run->checkpoint_failure.status == BG_OK)
-        run->checkpoint_failure = error;
+    snprintf(text, CLI_SCORE_BYTES, "Loss:%0.4f | Accuracy:%0.2f%%", score->loss, score->accuracy);
+    return text;
 }
 
 static void on_training_event(cli_training *training, const bg_trainer_event *event)
 {
+    const mnist_config *config = training->settings;
     mnist_run *run = training->state;
-    mnist_progress *progress = &run->progress;
+    cli_progress *progress = &run->common.progress;
+    char text[CLI_SCORE_BYTES];
 
-    if (event->kind == BG_ON_EPOCH_START)
-        begin_epoch(training->settings, run, event);
-    else if (event->kind == BG_ON_CALL_END)
+    if (event->kind == BG_ON_EPOCH_START) {
+        run->score = (mnist_score){.image_count = 0};
+        cli_run_begin_epoch(&config->recipe, &run->common, event);
+    } else if (event->kind == BG_ON_CALL_END) {
         note_training_call(training, event);
-    else if (event->kind == BG_ON_BATCH_END)
-        mnist_progress_add(progress, event->valid_count, &run->score);
-    else if (event->kind == BG_ON_SAVE_CHECKPOINT)
-        save_checkpoint(training, event);
-    else if (event->kind == BG_ON_EPOCH_END)
-        mnist_progress_end(progress, progress->done > 0 ? &run->score : NULL);
+    } else if (event->kind == BG_ON_BATCH_END) {
+        cli_progress_add(progress, event->valid_count, print_score(&run->score, text));
+    } else if (event->kind == BG_ON_SAVE_CHECKPOINT) {
+        cli_run_save_checkpoint(&config->recipe, training, &run->common, event);
+    } else if (event->kind == BG_ON_EPOCH_END) {
+        cli_progress_end(progress, progress->done > 0 ? print_score(&run->score, text) : NULL);
+    }
 }
 
 /* ---- test ---- */
@@ -115,7 +93,7 @@ static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
 /* A test that is smaller than the training's calls must not keep anybody from training. */
 static void print_shrunk(const mnist_config *config, const mnist_data *data, uint64_t iterations)
 {
-    if (config->quiet || !is_test_shrunk(config, iterations))
+    if (config->recipe.quiet || !is_test_shrunk(config, iterations))
         return;
     if (iterations > 0)
         printf("A test call has %" PRIu64 " micro-batches of %" PRIu64 " images: there are %" PRIu64 " test images\n",
@@ -141,9 +119,9 @@ bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, b
 /* The mean over whole calls, when the last one is done. */
 static void end_whole_calls(mnist_run *run)
 {
-    mnist_progress *progress = &run->progress;
+    cli_progress *progress = &run->common.progress;
 
-    mnist_progress_end(progress, NULL);
+    cli_progress_end(progress, NULL);
     if (cli_received_signal == 0)
         printf("Accuracy on test set: %0.2f%%\n", run->test.accuracy_sum / (double)progress->done);
 }
@@ -151,7 +129,7 @@ static void end_whole_calls(mnist_run *run)
 /* The images after the last whole call come in a call of their own, after the progress line. */
 static void on_test_event(mnist_run *run, const bg_trainer_event *event)
 {
-    mnist_progress *progress = &run->progress;
+    cli_progress *progress = &run->common.progress;
     mnist_test_result *result = &run->test;
 
     if (event->kind == BG_ON_CALL_END) {
@@ -161,11 +139,11 @@ static void on_test_event(mnist_run *run, const bg_trainer_event *event)
         if (event->call->is_whole)
             result->accuracy_sum += 100.0 * (double)correct / (double)event->call->sample_count;
     } else if (event->kind == BG_ON_BATCH_END && event->call->is_whole) {
-        mnist_progress_add(progress, event->valid_count, NULL);
+        cli_progress_add(progress, event->valid_count, NULL);
         if (progress->done == progress->total)
             end_whole_calls(run);
     } else if (event->kind == BG_ON_TEST_END && progress->done < progress->total) {
-        mnist_progress_end(progress, NULL); /* stopped */
+        cli_progress_end(progress, NULL); /* stopped */
     }
 }
 
@@ -184,10 +162,10 @@ static bg_status prepare_test(cli_training *training, bg_error *error)
     const mnist_config *config = training->settings;
     bg_status status;
 
-    cli_begin_compilation(config->quiet);
+    cli_begin_compilation(config->recipe.quiet);
     status = bg_trainer_prepare(training->trainer, BG_TRAINER_TEST, error);
-    cli_clear_line(config->quiet);
-    if (status == BG_OK && !config->quiet)
+    cli_clear_line(config->recipe.quiet);
+    if (status == BG_OK && !config->recipe.quiet)
         cli_report_compilation(bg_session_plan(bg_trainer_session(training->trainer, BG_TRAINER_TEST)));
     return status;
 }
@@ -211,7 +189,7 @@ bg_status mnist_test(cli_training *training, bg_error *error)
         BGI_TRY(prepare_test(training, error));
     loading.batch_size = samples;
     BGI_TRY(bg_loader_create(run->data.test_set, &loading, &data.loader, error));
-    mnist_progress_begin(&run->progress, config->quiet, count / samples);
+    cli_progress_begin(&run->common.progress, "images", config->recipe.quiet, count / samples);
     status = bg_trainer_test(training->trainer, &data, error);
     bg_loader_destroy(data.loader);
     if (status != BG_OK || cli_received_signal != 0)
@@ -233,7 +211,7 @@ bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint
     if (shape.device_iterations == 0)
         shape.device_iterations = 1;
     options = mnist_shape_options(config, &shape, &config->rooms[1]);
-    options.execution.ipu_limits = config->library.options.execution.ipu_limits && !is_own;
+    options.execution.ipu_limits = config->recipe.library.options.execution.ipu_limits && !is_own;
     *out_micro_batch = (uint32_t)shape.micro_batch;
     return options;
 }

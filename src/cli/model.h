@@ -44,6 +44,8 @@ typedef struct cli_model {
     const char *purpose; /* what --help begins with, after the usage */
     const char *plan;    /* the same for `brigade plan NAME` */
     const char *samples; /* what a micro-batch has: "images" */
+    const char *operand; /* what the help calls the word that the program takes beside options; NULL: none */
+    size_t operand_at;   /* where it goes in the settings, a const char * */
 
     /* Options. */
     const cli_option *flags;
@@ -65,7 +67,7 @@ typedef struct cli_model {
     bg_status (*build)(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
     /* Data. */
-    const char *const *inputs; /* of the graph, for the tensors of a sample */
+    const char *const *inputs; /* of the graph, for the tensors of a sample; NULL: `open` sets training->inputs */
     /* Of a loader of the training's calls: everything but the size of batches. NULL: the defaults. */
     void (*load)(const cli_training *training, bg_loader_options *out);
 
@@ -98,9 +100,10 @@ typedef struct cli_settings {
     cli_table table;
 } cli_settings;
 
-/* Reads a command line for `command`, which is model->says or "plan". At most one word that is no option goes to *word;
- * NULL: none may be there. Help, which begins with `head`, and the list of passes are printed when they are asked for;
- * then *is_answered is set. Clear the settings in any case; they must not move. */
+/* Reads a command line for `command`, which is model->says or "plan". At most one word that is no option goes to *word,
+ * the next one to the model's operand; NULL: only the latter may be there. Help, which begins with `head`, and the list
+ * of passes are printed when they are asked for; then *is_answered is set. Clear the settings in any case; they must
+ * not move. */
 bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command, const char *head,
                             int argc, char **argv, const char **word, bool *is_answered, bg_error *error);
 void cli_settings_clear(cli_settings *settings);
@@ -125,6 +128,9 @@ struct cli_training {
     int folder;  /* of checkpoints, held; -1: none */
     cli_log log; /* closed by the program after the training */
     bg_dataset *data;
+    const char *const *inputs; /* of the graph, for the tensors of a sample; at first the model's */
+    bg_dataset *validation;    /* with the same tensors, after each epoch; NULL: none */
+    bool validation_drops;     /* leave out what is less than a call */
     bg_trainer *trainer;
     bg_loader *loader; /* of the training that runs */
     /* Of the training that was. */

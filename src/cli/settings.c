@@ -44,14 +44,20 @@ bg_status cli_settings_read(cli_settings *settings, const cli_model *model, cons
                             int argc, char **argv, const char **word, bool *is_answered, bg_error *error)
 {
     const cli_option *options = settings->table.options;
+    const uint32_t own = word != NULL ? 1 : 0;
+    const char *words[2] = {NULL, NULL};
     uint32_t word_count;
     bool wants_help = false;
 
     BGI_TRY(open_settings(settings, model, command, error));
     if (model->rewrite != NULL)
         BGI_TRY(model->rewrite(settings->values, options, &argc, &argv, error));
-    BGI_TRY(cli_options_read(options, argc, argv, settings->values, word, word != NULL, &word_count, &wants_help,
-                             cli_settings_library(settings)->given, error));
+    BGI_TRY(cli_options_read(options, argc, argv, settings->values, words, own + (model->operand != NULL), &word_count,
+                             &wants_help, cli_settings_library(settings)->given, error));
+    if (word != NULL && word_count > 0)
+        *word = words[0];
+    if (word_count > own)
+        *(const char **)(void *)((char *)settings->values + model->operand_at) = words[own];
     *is_answered = wants_help || cli_library_list_passes(cli_settings_library(settings));
     return wants_help ? print_help(settings, command, head, error) : BG_OK;
 }

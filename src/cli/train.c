@@ -56,10 +56,13 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
 /* The model's failure is the cause of what else there is. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
-    const bg_trainer_data data = {.loader = training->loader, .names = training->model->inputs};
+    const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};
+    const bg_trainer_data validation = {
+        .dataset = training->validation, .names = training->inputs, .drop_rest = training->validation_drops};
     const double start_s = bgi_clock_s();
     const bg_session *session;
-    bg_status status = bg_trainer_fit(training->trainer, &data, NULL, error);
+    bg_status status =
+        bg_trainer_fit(training->trainer, &data, training->validation != NULL ? &validation : NULL, error);
 
     training->seconds = bgi_clock_s() - start_s;
     training->loader_statistics = bg_loader_statistics_of(training->loader);
@@ -125,6 +128,7 @@ static int run_all(const cli_settings *settings)
                              .library = cli_settings_library(settings),
                              .code = CLI_FAILED,
                              .folder = -1,
+                             .inputs = model->inputs,
                              .state = calloc(1, model->state_bytes)};
     const bool compiles_only = training.library->options.execution.compile_only;
     bg_error error = {0};
@@ -160,7 +164,8 @@ int cli_train(const cli_model *model, int argc, char **argv)
     char head[1024];
     int code = CLI_USAGE;
 
-    snprintf(head, sizeof head, "Usage: brigade %s [OPTION]...\n%s", model->program, model->purpose);
+    snprintf(head, sizeof head, "Usage: brigade %s%s%s [OPTION]...\n%s", model->program,
+             model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->purpose);
     if (cli_settings_read(&settings, model, model->says, head, argc, argv, NULL, &is_answered, &error) == BG_OK)
         code = is_answered ? CLI_DONE : model->resolve(settings.values, &error);
     if (code != CLI_DONE)

@@ -4,7 +4,7 @@
  */
 #include "core/error.h"
 #include "core/file.h"
-#include "data/dataset.h"
+#include "data/source.h"
 #include "formats/png.h"
 
 #include <brigade/readers.h>
@@ -183,7 +183,8 @@ static bg_status gather_images(const bg_dataset *dataset, uint64_t epoch, const 
     for (size_t i = 0; i < count; i++) {
         *out_failed = i;
         BGI_TRY(read_image(s, s->paths.items[indices[i]], tensors[0] + i * dataset->sample_bytes[0], error));
-        memcpy(tensors[1] + i * sizeof(int32_t), &s->labels[indices[i]], sizeof(int32_t));
+        if (dataset->tensor_count > 1)
+            memcpy(tensors[1] + i * sizeof(int32_t), &s->labels[indices[i]], sizeof(int32_t));
     }
     return BG_OK;
 }
@@ -229,7 +230,7 @@ static bg_status measure_first(images *s, uint32_t channels, bg_error *error)
     return status;
 }
 
-static bg_status open_images(const char *folder, uint32_t channels, images *s, bg_error *error)
+static bg_status list_images(const char *folder, images *s, bg_error *error)
 {
     names classes = {.count = 0};
     bg_status status = list_paths(folder, true, &classes, error);
@@ -237,30 +238,27 @@ static bg_status open_images(const char *folder, uint32_t channels, images *s, b
     if (status == BG_OK)
         status = collect(folder, &classes, s, error);
     clear_names(&classes);
-    return status == BG_OK ? measure_first(s, channels, error) : status;
+    return status;
 }
 
-bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error)
+/* A data set of the images, with their classes or without: its first one or two tensors. */
+static bg_status open_images(const char *folder, uint32_t channels, uint32_t tensor_count, bg_dataset **out,
+                             bg_error *error)
 {
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(folder, "folder", __func__, error));
-    BGI_TRY(bgi_require(out, "out", __func__, error));
-
-    images *s;
+    images *s = calloc(1, sizeof *s);
     bg_dataset *dataset = NULL;
     bg_type types[2];
     bg_status status;
 
-    if (channels != 0)
-        BGI_TRY(check_channels(folder, channels, error));
-    s = calloc(1, sizeof *s);
     if (s == NULL)
         return bgi_error_memory(error, "a data set", sizeof *s);
-    status = open_images(folder, channels, s, error);
+    status = list_images(folder, s, error);
+    if (status == BG_OK)
+        status = measure_first(s, channels, error);
     if (status == BG_OK) {
         types[0] = image_type(&s->size, s->channels);
         types[1] = bg_scalar(BG_INT32);
-        status = bgi_dataset_allocate(s->paths.count, 2, types, &dataset, error);
+        status = bgi_dataset_allocate(s->paths.count, tensor_count, types, &dataset, error);
     }
     if (status != BG_OK) {
         release_images(s);
@@ -271,4 +269,38 @@ bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_datas
     dataset->gather = gather_images;
     *out = dataset;
     return BG_OK;
+}
+
+bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(folder, "folder", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+    if (channels != 0)
+        BGI_TRY(check_channels(folder, channels, error));
+    return open_images(folder, channels, 2, out, error);
+}
+
+bg_status bgi_dataset_open_pictures(const char *folder, bg_dataset **out, bg_error *error)
+{
+    return open_images(folder, 0, 1, out, error);
+}
+
+bg_status bgi_images_read_classes(const char *folder, bg_array *out, bg_error *error)
+{
+    images *s = calloc(1, sizeof *s);
+    bg_type type;
+    bg_status status;
+
+    if (s == NULL)
+        return bgi_error_memory(error, "classes", sizeof *s);
+    status = list_images(folder, s, error);
+    if (status == BG_OK) {
+        type = bg_vector(BG_INT32, (int64_t)s->paths.count);
+        status = bg_array_init(out, &type, error);
+    }
+    if (status == BG_OK)
+        memcpy(out->data, s->labels, s->paths.count * sizeof *s->labels);
+    release_images(s);
+    return status;
 }

@@ -5,6 +5,8 @@
  */
 #include "formats/npz.h"
 
+#include <brigade/readers.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,5 +203,35 @@ cleanup:
     for (size_t i = 0; i < a.count; i++)
         free(a.members[i].name);
     free(a.members);
+    return status;
+}
+
+/* ---- one array ---- */
+
+bg_status bg_npy_write(const char *path, const bg_array *array, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    BGI_TRY(bgi_require(array, "array", __func__, error));
+
+    const bg_safetensors_entry entry = {.name = path, .type = array->type, .data = array->data};
+    char text[BG_TYPE_TEXT_BYTES];
+    bgi_file_writer file = {0};
+    bgi_string header = {0};
+    bg_status status;
+
+    BGI_TRY(bg_type_validate(&array->type, error));
+    if (describe(array->type.dtype) == NULL)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: cannot write %s as .npy; NumPy has no such elements",
+                            path, bg_type_text(&array->type, text));
+    status = make_header(&entry, &header, error);
+    if (status == BG_OK)
+        status = bgi_file_writer_begin(&file, path, error);
+    if (status == BG_OK) {
+        bgi_file_write(&file, header.data, header.length);
+        bgi_file_write(&file, array->data, bg_type_size_bytes(&array->type));
+        status = bgi_file_writer_commit(&file, error);
+    }
+    bgi_string_clear(&header);
     return status;
 }

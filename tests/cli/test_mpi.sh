@@ -127,6 +127,27 @@ for share in "2 2" "4 1"; do
     done
 done
 
+# A model and data from files; each rank looks at what its devices need.
+begin_case train
+oracle=$root/tests/oracle/train
+train="train $oracle/net.onnx --input x=$oracle/images.npy --target $oracle/labels.npy --normalize 0.4,0.3 --cores 1"
+train="$train --batch-size 4 --gradient-accumulation 2 --epochs 2 --quiet"
+validation="--validation x=$oracle/test.npz:images,target=$oracle/test.npz:labels"
+"$program" $train $validation --log whole.l --save whole.onnx >out 2>&1
+"$program" $train --replicas 2 --save whole-replicas.onnx >out 2>&1
+for mpi in $mpis; do
+    ranks $mpi 2 $train $validation --stages auto:2 --log l --save w.onnx
+    trained $? "$mpi, two stages" whole.onnx w.onnx
+    check "$mpi: the same losses" test "$(grep -o '"loss":[^,}]*' l)" = "$(grep -o '"loss":[^,}]*' whole.l)"
+    in_full $mpi || continue
+    ranks $mpi 3 $train $validation --stages auto:3 --save w.onnx
+    trained $? "$mpi, three stages" whole.onnx w.onnx
+    ranks $mpi 2 $train --replicas 2 --save w.onnx
+    trained $? "$mpi, replicas" whole-replicas.onnx w.onnx
+    two $mpi "--target $oracle/labels.npy" "--target $oracle/images.npy" train "$oracle/net.onnx" --input "x=$oracle/images.npy"
+    says "$mpi, another target" 'the label of a sample is uint8[8,8]'
+done
+
 begin_case gpt
 "$program" $gpt --steps 4 --save whole.d --save-weights whole.s >out 2>&1
 for mpi in $mpis; do

@@ -58,7 +58,7 @@ begin_case explain
 check "values" grep -q '^  values  *interleaved, then$' one.out
 check "the default" grep -q '^  default  *interleaved$' one.out
 check "the member" grep -q '^  in C  *options\.memory\.recompute_order$' one.out
-check "the flag" grep -q '^  flag  *--recompute-order of brigade mnist and brigade plan' one.out
+check "the flag" grep -q '^  flag  *--recompute-order of brigade mnist, train and plan' one.out
 for name in gradient_accumulation Training.gradientAccumulation gradient_accumulation_steps gradient-accumulation; do
     "$program" options $name >other.out 2>&1
     check "$name names it" grep -q '^gradient_accumulation$' other.out
@@ -68,7 +68,7 @@ check "the least" grep -q '^  values  *a whole number from 1$' bounds.out
 "$program" options offload >offload.out
 check "a flag for several explains all" test "$(grep -c '^place_' offload.out)" -eq 4
 error 2 'there is no option `recompute_oder`; did you mean `recompute_order`?' options recompute_oder
-error 2 '--command is `schedule`; it must be one of mnist|plan|gpt' options --command schedule
+error 2 '--command is `schedule`; it must be one of mnist|train|plan|gpt' options --command schedule
 end_case
 
 begin_case optimizers

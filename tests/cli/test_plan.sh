@@ -22,7 +22,7 @@ check "memory by phase for phases" test "$(grep -c '^F stage' gpt.out)" -gt 1
 check "a value that is a model's name is no model" test "$(sed -n '/^Stages/,$p' word.out)" = "$(sed -n '/^Stages/,$p' mnist.out)"
 error 2 'model.layers is 0' plan gpt --layers 0
 error 2 'which model? brigade plan MODEL: mnist, gpt' plan
-error 2 'unknown model `gtp`; there are mnist, gpt' plan gtp
+error 2 'unknown model `gtp`; there are mnist, gpt, train' plan gtp
 error 2 'unknown option --epochs' plan gpt --epochs 2
 error 2 "--log-level: \`--quiet\`" plan gpt --log-level debug
 

@@ -1,8 +1,8 @@
 /*
- * mnist_profile.c: --profile: the traces of a training and their summary.
+ * recipe_profile.c: --profile: the traces of a training and their summary.
  */
-#include "cli/mnist.h"
 #include "cli/ranks.h"
+#include "cli/recipe.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 #include "core/text.h"
 
 enum { PROFILE_TRACE, PROFILE_TRACE_LAST, PROFILE_SUMMARY };
-static const char *const profile_files[MNIST_PROFILE_FILES] = {"trace.json", "trace-last.json", "summary.txt"};
+static const char *const profile_files[CLI_PROFILE_FILES] = {"trace.json", "trace-last.json", "summary.txt"};
 
-void mnist_print_text(const char *title, char *text, uint32_t line_limit)
+void cli_print_text(const char *title, char *text, uint32_t line_limit)
 {
     const char *line = text;
 
@@ -33,20 +33,20 @@ void mnist_print_text(const char *title, char *text, uint32_t line_limit)
     free(text);
 }
 
-const char *mnist_profile_folder(const mnist_config *config)
+static const char *find_folder(const cli_recipe *recipe)
 {
-    return config->profile_dir != NULL ? config->profile_dir : MNIST_PROFILE_DIR;
+    return recipe->profile_dir != NULL ? recipe->profile_dir : CLI_PROFILE_DIR;
 }
 
-void mnist_profile_paths(const mnist_config *config, char *paths[MNIST_PROFILE_FILES])
+void cli_profile_paths(const cli_recipe *recipe, char *paths[CLI_PROFILE_FILES])
 {
-    for (int i = 0; i < MNIST_PROFILE_FILES; i++)
-        paths[i] = config->profile ? bgi_path_join(mnist_profile_folder(config), profile_files[i]) : NULL;
+    for (int i = 0; i < CLI_PROFILE_FILES; i++)
+        paths[i] = recipe->profile ? bgi_path_join(find_folder(recipe), profile_files[i]) : NULL;
 }
 
-bg_status mnist_profile_check(const mnist_config *config, bg_error *error)
+bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
 {
-    const char *folder = mnist_profile_folder(config);
+    const char *folder = find_folder(recipe);
     char *path;
     bg_status status;
 
@@ -61,7 +61,7 @@ bg_status mnist_profile_check(const mnist_config *config, bg_error *error)
 }
 
 /* The trace of one compiled model, of all ranks; its summary is added to `text`. The first rank writes. */
-static bg_status write_trace(const mnist_config *config, bg_session *session, const bg_plan *plan, int file,
+static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
                              bgi_string *text, bg_error *error)
 {
     char *path, *summary = NULL;
@@ -70,7 +70,7 @@ static bg_status write_trace(const mnist_config *config, bg_session *session, co
     BGI_TRY(bg_session_share_trace(session, 0, error));
     if (!cli_ranks_is_first())
         return BG_OK;
-    path = bgi_path_join(mnist_profile_folder(config), profile_files[file]);
+    path = bgi_path_join(find_folder(recipe), profile_files[file]);
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);
     BGI_TRY_CLEANUP(bg_profile_write_trace(session, plan, path, error));
@@ -78,7 +78,7 @@ static bg_status write_trace(const mnist_config *config, bg_session *session, co
     if (file == PROFILE_TRACE_LAST)
         bgi_string_add(text, "the last call, of %u weight updates only:\n", bg_plan_summarize(plan).steps_per_run);
     bgi_string_add(text, "%s", summary);
-    if (!config->quiet)
+    if (!recipe->quiet)
         printf("Trace%s: %s (open it with https://ui.perfetto.dev)\n",
                file == PROFILE_TRACE_LAST ? " of the shorter last call" : "", path);
 cleanup:
@@ -99,18 +99,15 @@ static bg_status remove_trace(const char *path, bg_error *error)
 }
 
 /* The shorter last call is compiled for itself and so has a trace of its own; it may be the only call there was. */
-bg_status mnist_profile_write(const cli_training *training, bg_error *error)
+bg_status cli_profile_write(const cli_recipe *recipe, const bg_trainer *trainer, const cli_run *run, bg_error *error)
 {
-    const mnist_config *config = training->settings;
-    const mnist_run *run = training->state;
-    const bg_trainer *trainer = training->trainer;
     const bg_plan *plan = bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT));
     bg_session *session = bg_trainer_session(trainer, BG_TRAINER_FIT);
     bg_session *rest_session = bg_trainer_rest_session(trainer, BG_TRAINER_FIT);
     const bg_plan *rest = rest_session != NULL ? bg_session_plan(rest_session) : NULL;
-    const bool is_only = rest != NULL && !run->training.has_whole;
-    char *summary_path = bgi_path_join(mnist_profile_folder(config), profile_files[PROFILE_SUMMARY]);
-    char *last_path = bgi_path_join(mnist_profile_folder(config), profile_files[PROFILE_TRACE_LAST]);
+    const bool is_only = rest != NULL && !run->has_whole;
+    char *summary_path = bgi_path_join(find_folder(recipe), profile_files[PROFILE_SUMMARY]);
+    char *last_path = bgi_path_join(find_folder(recipe), profile_files[PROFILE_TRACE_LAST]);
     char *summary = NULL;
     bgi_string text = {0};
     bg_status status = BG_OK;
@@ -120,17 +117,17 @@ bg_status mnist_profile_write(const cli_training *training, bg_error *error)
         goto cleanup;
     }
     BGI_TRY_CLEANUP(
-        write_trace(config, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &text, error));
+        write_trace(recipe, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &text, error));
     if (rest != NULL && !is_only)
-        BGI_TRY_CLEANUP(write_trace(config, rest_session, rest, PROFILE_TRACE_LAST, &text, error));
+        BGI_TRY_CLEANUP(write_trace(recipe, rest_session, rest, PROFILE_TRACE_LAST, &text, error));
     else if (cli_ranks_is_first())
         BGI_TRY_CLEANUP(remove_trace(last_path, error));
     if (!cli_ranks_is_first())
         goto cleanup;
     BGI_TRY_CLEANUP(bgi_string_finish(&text, &summary, error));
     BGI_TRY_CLEANUP(bgi_file_save(summary_path, summary, strlen(summary), error));
-    if (!config->quiet) {
-        mnist_print_text("Profile", summary, 0);
+    if (!recipe->quiet) {
+        cli_print_text("Profile", summary, 0);
         summary = NULL;
     }
 cleanup:

@@ -1,8 +1,8 @@
 /*
- * mnist_progress.c: progress lines, of calls and of downloads: drawn over and over on a terminal, once at the end
+ * progress.c: progress lines, of calls and of downloads: drawn over and over on a terminal, once at the end
  * elsewhere.
  */
-#include "cli/mnist.h"
+#include "cli/recipe.h"
 #include "cli/ranks.h"
 
 #include <inttypes.h>
@@ -12,14 +12,15 @@
 
 #include "core/clock.h"
 
-enum { BAR_WIDTH = 20, LINE_BYTES = 256, PART_BYTES = 64 };
+enum { BAR_WIDTH = 20, LINE_BYTES = 256, PART_BYTES = CLI_SCORE_BYTES };
 
 /* Terminals need no more than this. */
 static const double redraw_s = 0.05;
 
-void mnist_progress_begin(mnist_progress *progress, bool quiet, uint64_t total)
+void cli_progress_begin(cli_progress *progress, const char *sample_words, bool quiet, uint64_t total)
 {
-    *progress = (mnist_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet, .total = total};
+    *progress = (cli_progress){
+        .sample_words = sample_words, .is_terminal = cli_writes_to_terminal(), .quiet = quiet, .total = total};
     progress->start_s = bgi_clock_s();
 }
 
@@ -63,10 +64,10 @@ static void write_bar(char *part, uint64_t done, uint64_t total)
 }
 
 /* `is_last`: nothing is drawn over it, and a reader of a file has no clock to see how long it took. */
-static void draw(mnist_progress *progress, const mnist_score *score, double now_s, bool is_last)
+static void draw(cli_progress *progress, const char *score, double now_s, bool is_last)
 {
-    enum { COUNT, BAR, SCORE, SPEED, IMAGES, TIME, PART_COUNT };
-    static const int leaves[] = {TIME, IMAGES, SPEED, BAR, SCORE};
+    enum { COUNT, BAR, SCORE, SPEED, SAMPLES, TIME, PART_COUNT };
+    static const int leaves[] = {TIME, SAMPLES, SPEED, BAR, SCORE};
     char parts[PART_COUNT][PART_BYTES] = {{0}};
     double elapsed_s = now_s - progress->start_s;
 
@@ -75,21 +76,21 @@ static void draw(mnist_progress *progress, const mnist_score *score, double now_
     snprintf(parts[COUNT], PART_BYTES, "%" PRIu64 "/%" PRIu64 " ", progress->done, progress->total);
     write_bar(parts[BAR], progress->done, progress->total);
     if (score != NULL)
-        snprintf(parts[SCORE], PART_BYTES, "Loss:%0.4f | Accuracy:%0.2f%% ", score->loss, score->accuracy);
+        snprintf(parts[SCORE], PART_BYTES, "%s ", score);
     snprintf(parts[SPEED], PART_BYTES, "%.2fit/s ", (double)progress->done / elapsed_s);
-    snprintf(parts[IMAGES], PART_BYTES, "%.0f images/s", (double)progress->images / elapsed_s);
+    snprintf(parts[SAMPLES], PART_BYTES, "%.0f %s/s", (double)progress->samples / elapsed_s, progress->sample_words);
     if (is_last)
         snprintf(parts[TIME], PART_BYTES, " %.1f s", elapsed_s);
     print_parts(progress->is_terminal, parts, PART_COUNT, leaves, sizeof leaves / sizeof leaves[0]);
     progress->shown_s = now_s;
 }
 
-void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_score *score)
+void cli_progress_add(cli_progress *progress, uint64_t samples, const char *score)
 {
     double now_s;
 
     progress->done++;
-    progress->images += images;
+    progress->samples += samples;
     if (progress->quiet || !progress->is_terminal)
         return;
     now_s = bgi_clock_s();
@@ -99,7 +100,7 @@ void mnist_progress_add(mnist_progress *progress, uint64_t images, const mnist_s
     fflush(stdout);
 }
 
-void mnist_progress_end(mnist_progress *progress, const mnist_score *score)
+void cli_progress_end(cli_progress *progress, const char *score)
 {
     if (progress->quiet)
         return;
@@ -110,13 +111,13 @@ void mnist_progress_end(mnist_progress *progress, const mnist_score *score)
 
 /* ---- downloads ---- */
 
-mnist_download_progress mnist_download_progress_begin(bool quiet)
+cli_download_progress cli_download_progress_begin(bool quiet)
 {
-    return (mnist_download_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet};
+    return (cli_download_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet};
 }
 
 /* The file is there: its line for good. */
-static void end_file(mnist_download_progress *progress)
+static void end_file(cli_download_progress *progress)
 {
     double elapsed_s = bgi_clock_s() - progress->start_s;
 
@@ -127,7 +128,7 @@ static void end_file(mnist_download_progress *progress)
     fflush(stdout);
 }
 
-static void draw_file(mnist_download_progress *progress, uint64_t total, double now_s)
+static void draw_file(cli_download_progress *progress, uint64_t total, double now_s)
 {
     enum { NAME, BAR, SIZE, SPEED, PART_COUNT };
     static const int leaves[] = {SPEED, BAR, SIZE};
@@ -148,9 +149,9 @@ static void draw_file(mnist_download_progress *progress, uint64_t total, double 
     progress->shown_s = now_s;
 }
 
-bool mnist_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes)
+bool cli_report_download(void *user, const char *file_name, uint64_t done_bytes, uint64_t total_bytes)
 {
-    mnist_download_progress *progress = user;
+    cli_download_progress *progress = user;
     const double now_s = bgi_clock_s();
     const bool is_new = strncmp(progress->file_name, file_name, sizeof progress->file_name - 1) != 0;
     const bool is_whole = total_bytes > 0 && done_bytes == total_bytes && done_bytes != progress->done;
@@ -167,7 +168,7 @@ bool mnist_report_download(void *user, const char *file_name, uint64_t done_byte
     return cli_received_signal == 0;
 }
 
-void mnist_download_progress_end(mnist_download_progress *progress, bool is_complete)
+void cli_download_progress_end(cli_download_progress *progress, bool is_complete)
 {
     if (is_complete)
         end_file(progress);

@@ -1,12 +1,12 @@
 /*
- * mnist_checkpoint.c: --checkpoint, --resume: the state of a training with the place in its data, a JSON object in the
+ * recipe_checkpoint.c: --checkpoint, --resume: the state of a training with the place in its data, a JSON object in the
  * checkpoint's blob:
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
- * The place is counted in images, not calls, so that a run of another shape can go on there.
+ * The place is counted in samples, not calls, so that a run of another shape can go on there.
  */
-#include "cli/mnist.h"
+#include "cli/recipe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,15 +22,15 @@
 
 /* Where a training stands in its data. */
 typedef struct data_place {
-    int64_t epoch, image; /* both from 0 */
+    int64_t epoch, image; /* both from 0; any sample is an "image" in the file */
     int64_t images;       /* of an epoch */
     bool shuffle;
 } data_place;
 
-static bg_status count_checkpoints(const mnist_config *config, size_t *out_count, uint64_t *out_latest, bg_error *error)
+static bg_status count_checkpoints(const cli_recipe *recipe, size_t *out_count, uint64_t *out_latest, bg_error *error)
 {
     bgi_checkpoint_list list = {0};
-    bg_status status = bgi_checkpoint_find(config->checkpoint_dir, &list, error);
+    bg_status status = bgi_checkpoint_find(recipe->checkpoint_dir, &list, error);
 
     *out_count = list.count;
     *out_latest = list.count > 0 ? list.steps[0] : 0;
@@ -38,51 +38,52 @@ static bg_status count_checkpoints(const mnist_config *config, size_t *out_count
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
 
-bg_status mnist_checkpoint_check(const mnist_config *config, int *folder, bg_error *error)
+bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error)
 {
     size_t count;
     uint64_t latest;
 
-    if (config->checkpoint_dir == NULL)
+    if (recipe->checkpoint_dir == NULL)
         return BG_OK;
-    if (bgi_folder_create(config->checkpoint_dir, error) != BG_OK ||
-        bgi_folder_lock(config->checkpoint_dir, folder, error) != BG_OK)
+    if (bgi_folder_create(recipe->checkpoint_dir, error) != BG_OK ||
+        bgi_folder_lock(recipe->checkpoint_dir, folder, error) != BG_OK)
         return bg_error_context(error, error->status, "--checkpoint");
-    BGI_TRY(count_checkpoints(config, &count, &latest, error));
-    if (count > 0 && !config->resume)
+    BGI_TRY(count_checkpoints(recipe, &count, &latest, error));
+    if (count > 0 && !recipe->resume)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--checkpoint %s has a checkpoint of an earlier training, of weight update %" PRIu64
                             "; add --resume to go on from it, or name another folder",
-                            config->checkpoint_dir, latest);
+                            recipe->checkpoint_dir, latest);
     return BG_OK;
 }
 
 /* ---- saving ---- */
 
-bg_status mnist_checkpoint_save(const cli_training *training, uint64_t epoch, uint64_t batch, bg_error *error)
+bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
+                              bg_error *error)
 {
-    const mnist_config *config = training->settings;
     const uint64_t images = bg_dataset_sample_count(training->data);
     const bool is_done =
         batch >= bg_loader_batch_count(training->loader); /* an epoch's end is the next one's beginning */
     const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
-    char blob[160];
+    char blob[160], info[64];
     bg_status status;
 
     options.blob_bytes = (size_t)snprintf(
         blob, sizeof blob, "{\"epoch\":%" PRIu64 ",\"image\":%" PRIu64 ",\"images\":%" PRIu64 ",\"shuffle\":%s}",
-        is_done ? epoch + 1 : epoch, image, images, config->no_shuffle ? "false" : "true");
+        is_done ? epoch + 1 : epoch, image, images, recipe->no_shuffle ? "false" : "true");
     options.blob = blob;
-    options.info = "brigade mnist";
-    status = bg_checkpoint_save(bg_trainer_session(training->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
+    snprintf(info, sizeof info, "brigade %s", recipe->program);
+    options.info = info;
+    status = bg_checkpoint_save(bg_trainer_session(training->trainer, BG_TRAINER_FIT), recipe->checkpoint_dir, &options,
                                 error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
 
 /* ---- going on ---- */
 
-static bg_status read_place(const bg_checkpoint *found, data_place *out, bg_error *error)
+static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found, data_place *out, bg_error *error)
 {
     json_t *object = NULL;
     const bg_status status =
@@ -98,77 +99,73 @@ static bg_status read_place(const bg_checkpoint *found, data_place *out, bg_erro
         return bgi_error_memory(error, found->path, found->blob_bytes);
     if (!is_good || out->epoch < 0 || out->image < 0)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s does not say where its data stood; it is no checkpoint of `brigade mnist`",
-                            found->path);
+                            "%s does not say where its data stood; it is no checkpoint of `brigade %s`", found->path,
+                            recipe->program);
     return BG_OK;
 }
 
-/* The images must be the same, in the same order, and a call must begin at the place. */
-static bg_status check_place(const cli_training *training, const data_place *place, const char *path, bg_error *error)
+/* The samples must be the same, in the same order, and a call must begin at the place. */
+static bg_status check_place(const cli_recipe *recipe, const cli_training *training, const data_place *place,
+                             const char *path, bg_error *error)
 {
-    const mnist_config *config = training->settings;
     const uint64_t images = bg_dataset_sample_count(training->data);
     const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
 
     if ((uint64_t)place->images != images)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s is of a training on %" PRIu64 " images, here are %" PRIu64 "; give the same --data-dir",
-                            path, (uint64_t)place->images, images);
-    if (place->shuffle == config->no_shuffle)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s is of a training on %" PRIu64 " %s, here are %" PRIu64 "; %s",
+                            path, (uint64_t)place->images, recipe->sample_words, images, recipe->data_hint);
+    if (place->shuffle == recipe->no_shuffle)
         return bg_error_set(error, BG_ERROR_INVALID, "%s is of a training %s", path,
-                            config->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
+                            recipe->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s stands at image %" PRIu64 " of an epoch, where no call of %" PRIu64
-                            " images begins; take the --batch-size, --device-iterations, --gradient-accumulation and "
+                            "%s stands at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
+                            " %s begins; take the --batch-size, --device-iterations, --gradient-accumulation and "
                             "--replicas of the training that it is of",
-                            path, (uint64_t)place->image, per_call);
+                            path, recipe->sample_word, (uint64_t)place->image, per_call, recipe->sample_words);
     return BG_OK;
 }
 
-static bg_status resume(cli_training *training, const bg_checkpoint *found, bg_error *error)
+static bg_status resume(const cli_recipe *recipe, cli_training *training, const bg_checkpoint *found, bg_error *error)
 {
-    const mnist_config *config = training->settings;
     const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
-    mnist_run *run = training->state;
     data_place place;
 
-    BGI_TRY(read_place(found, &place, error));
-    BGI_TRY(check_place(training, &place, found->path, error));
+    BGI_TRY(read_place(recipe, found, &place, error));
+    BGI_TRY(check_place(recipe, training, &place, found->path, error));
     bg_trainer_resume(training->trainer, (uint64_t)place.epoch, (uint64_t)place.image / per_call, found->step);
-    run->is_resumed = true;
-    if (!config->quiet)
-        printf("Resumed from %s: %" PRIu64 " weight updates, epoch %" PRIu64 ", image %" PRIu64 "\n", found->path,
-               found->step, (uint64_t)place.epoch + 1, (uint64_t)place.image);
+    if (!recipe->quiet)
+        printf("Resumed from %s: %" PRIu64 " weight updates, epoch %" PRIu64 ", %s %" PRIu64 "\n", found->path,
+               found->step, (uint64_t)place.epoch + 1, recipe->sample_word, (uint64_t)place.image);
     return BG_OK;
 }
 
-bg_status mnist_checkpoint_resume(cli_training *training, bg_error *error)
+bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training, bool *is_resumed, bg_error *error)
 {
-    const mnist_config *config = training->settings;
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint found = {0};
     size_t count;
     uint64_t latest;
     bg_status status;
 
-    if (!config->resume)
+    if (!recipe->resume)
         return BG_OK;
-    BGI_TRY(count_checkpoints(config, &count, &latest, error));
+    BGI_TRY(count_checkpoints(recipe, &count, &latest, error));
     if (count == 0) {
-        cli_say(config->command, "--resume: there is no checkpoint in %s; training begins anew",
-                config->checkpoint_dir);
+        cli_say(recipe->command, "--resume: there is no checkpoint in %s; training begins anew",
+                recipe->checkpoint_dir);
         return BG_OK;
     }
     options.differences = BG_CHECKPOINT_REFUSE;
-    options.drop = config->resume_drop;
-    options.optimizer = config->resume_optimizer;
+    options.drop = recipe->resume_drop;
+    options.optimizer = recipe->resume_optimizer;
     options.drop_option = "--resume-drop";
     options.optimizer_option = "--resume-optimizer";
-    status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT), config->checkpoint_dir, &options,
+    status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT), recipe->checkpoint_dir, &options,
                                 &found, error);
     if (status == BG_OK)
-        status = resume(training, &found, error);
+        status = resume(recipe, training, &found, error);
+    *is_resumed = status == BG_OK;
     bg_checkpoint_clear(&found);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--resume");
 }

@@ -1,0 +1,262 @@
+/*
+ * cmd_infer.c: `brigade infer MODEL.onnx`: what a model from a file gives for arrays from files, written as .npy.
+ */
+#include "cli/onnx_model.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <brigade/readers.h>
+
+#include "cli/command.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+typedef struct infer_settings {
+    onnx_settings model;
+    cli_texts outputs;
+} infer_settings;
+
+#define AT(field) .offset = offsetof(infer_settings, field)
+
+static const cli_option infer_flags[] = {
+    {CLI_TEXT_LIST, "input", AT(model.inputs), .value = "NAME=FILE...",
+     .help = "data of an input of the model, in the forms of `brigade train`: x=IMAGES.npy, x=DATA.npz:ARRAY, "
+             "x=TABLE.csv:COLUMN, an IDX file, a folder of images"},
+    {CLI_TEXT_LIST, "output", AT(outputs), .value = "NAME=FILE...",
+     .help = "where an output goes: y=FILE.npy; a lone FILE.npy is for the first"},
+    {CLI_COUNT, "batch-size", AT(model.recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
+     .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
+    {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "values as they are",
+     .help = "MEAN,DEVIATION of inputs that are floats, or those of each channel, first all means; uint8 is divided "
+             "by 255 first"},
+    {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "by the data",
+     .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
+    {CLI_TEXT, "init", AT(model.recipe.init_path), .value = "FILE", .default_text = "the model's weights",
+     .help = "weights of a safetensors file"},
+    {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
+     .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
+    {CLI_LIBRARY, .name = "device-iterations", .more = "calls are larger: less time between them"},
+    {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
+    {CLI_LIBRARY, .name = "stages", .default_text = "one"},
+    {CLI_LIBRARY, .name = "replicas"},
+    {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
+    {CLI_LIBRARY, .name = "cores", .default_text = "all"},
+    {CLI_FLAG, "quiet", AT(model.recipe.quiet), .help = "say nothing"},
+    CLI_OPTIONS_END,
+};
+
+/* ---- outputs ---- */
+
+/* The file of each output of the model; NULL: it is not wanted. */
+static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
+{
+    const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);
+
+    for (uint32_t i = 0; i < settings->outputs.count; i++) {
+        const char *text = settings->outputs.values[i], *equals = strchr(text, '=');
+        uint32_t index = equals != NULL ? contents->output_count : 0;
+        bgi_string list = {0};
+
+        for (uint32_t k = 0; equals != NULL && k < contents->output_count; k++) {
+            const char *name = contents->outputs[k].name;
+
+            bgi_string_add(&list, "%s`%s`", k > 0 ? ", " : "", name);
+            if (strlen(name) == (size_t)(equals - text) && strncmp(name, text, strlen(name)) == 0)
+                index = k;
+        }
+        if (index >= contents->output_count || (equals != NULL && equals[1] == '\0')) {
+            bg_error_set(error, BG_ERROR_INVALID, "--output %s: expected NAME=FILE.npy with an output of the model: %s",
+                         text, list.data != NULL ? list.data : "it has none");
+            bgi_string_clear(&list);
+            return BG_ERROR_INVALID;
+        }
+        bgi_string_clear(&list);
+        files[index] = equals != NULL ? equals + 1 : text;
+        BGI_TRY(cli_save_check(files[index], "output", error));
+    }
+    if (settings->outputs.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "nothing to do; give --output NAME=FILE.npy for what is wanted");
+    return BG_OK;
+}
+
+/* Rows that were made to fill a batch are left out. */
+static bg_status write_output(const char *file, bg_array *array, uint64_t samples, uint64_t made, bool quiet,
+                              bg_error *error)
+{
+    char text[BG_TYPE_TEXT_BYTES];
+
+    if (array->type.rank > 0 && made > samples && (uint64_t)array->type.dims[0] % made == 0)
+        array->type.dims[0] = (int64_t)((uint64_t)array->type.dims[0] / made * samples);
+    if (bg_npy_write(file, array, error) != BG_OK)
+        return bg_error_context(error, error->status, "--output");
+    if (!quiet)
+        printf("%s: %s\n", file, bg_type_text(&array->type, text));
+    return BG_OK;
+}
+
+/* ---- data ---- */
+
+/* A model of a fixed batch takes no rest: the first samples come again behind the last ones. */
+static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
+{
+    bg_dataset *rest = NULL, *filled = NULL;
+    bg_status status = BG_OK;
+
+    while (status == BG_OK && bg_dataset_sample_count(*set) % batch != 0) {
+        bg_dataset *pair[2] = {*set, NULL};
+
+        status = bg_dataset_take(*set, batch - bg_dataset_sample_count(*set) % batch, &rest, error);
+        pair[1] = rest;
+        if (status == BG_OK)
+            status = bg_dataset_concatenate(pair, 2, &filled, error);
+        bg_dataset_destroy(rest);
+        rest = NULL;
+        if (status != BG_OK)
+            return status;
+        bg_dataset_destroy(*set);
+        *set = filled;
+    }
+    return status;
+}
+
+/* ---- the run ---- */
+
+static bg_status predict(infer_settings *settings, const char *const *files, bg_error *error)
+{
+    onnx_settings *model = &settings->model;
+    bg_options options = cli_recipe_options(&model->recipe, &model->rooms[0]);
+    bg_trainer_options trainer_options = bg_trainer_options_defaults();
+    const bg_trainer_data data = {.dataset = model->data.set, .names = model->data.names};
+    const uint64_t made = bg_dataset_sample_count(model->data.set);
+    const uint64_t batch = model->recipe.batch_size;
+    uint64_t samples = made;
+    bg_array *arrays = NULL;
+    bg_weights *weights = NULL;
+    bg_trainer *trainer = NULL;
+    bg_session *session;
+    uint32_t count = 0;
+    bg_status status;
+
+    cli_recipe_infer(&model->recipe, &options, &model->rooms[0]);
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    trainer_options.strategy.inference_options = &options;
+    trainer_options.model = onnx_model_add;
+    trainer_options.model_user = model;
+    trainer_options.micro_batch[BG_TRAINER_FIT] = trainer_options.micro_batch[BG_TRAINER_PREDICT] = (uint32_t)batch;
+    trainer_options.interrupt = &cli_received_signal;
+    trainer_options.cast_batches = true;
+    if (model->is_fixed_batch)
+        samples = model->sample_count;
+    BGI_TRY_CLEANUP(bg_weights_create(&weights, error));
+    BGI_TRY_CLEANUP(bg_onnx_set_weights(model->onnx, weights, error));
+    BGI_TRY_CLEANUP(bg_trainer_create(&trainer_options, weights, &trainer, error));
+    BGI_TRY_CLEANUP(bg_trainer_prepare(trainer, BG_TRAINER_PREDICT, error));
+    if (model->recipe.init_path != NULL)
+        BGI_TRY_CLEANUP(cli_weights_load(weights, model->recipe.init_path, error));
+    session = bg_trainer_session(trainer, BG_TRAINER_PREDICT);
+    count = bg_session_output_count(session);
+    arrays = calloc(count, sizeof *arrays);
+    if (arrays == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "outputs", count * sizeof *arrays));
+    BGI_TRY_CLEANUP(bg_trainer_predict(trainer, &data, arrays, error));
+    if (cli_received_signal != 0)
+        BGI_TRY_CLEANUP(bg_error_set(error, BG_ERROR_CANCELED, "stopped by signal %d; nothing is written",
+                                     (int)cli_received_signal));
+    for (uint32_t i = 0; i < bg_onnx_contents_of(model->onnx)->output_count; i++) {
+        const char *name = bg_onnx_contents_of(model->onnx)->outputs[i].name;
+        const uint32_t index = bg_session_find_output(session, name);
+
+        if (files[i] != NULL && index != UINT32_MAX)
+            BGI_TRY_CLEANUP(write_output(files[i], &arrays[index], samples, made, model->recipe.quiet, error));
+    }
+cleanup:
+    for (uint32_t i = 0; arrays != NULL && i < count; i++)
+        bg_array_clear(&arrays[i]);
+    free(arrays);
+    bg_trainer_destroy(trainer);
+    bg_weights_destroy(weights);
+    return status;
+}
+
+static bg_status open_all(infer_settings *settings, const char **files, bg_error *error)
+{
+    onnx_settings *model = &settings->model;
+
+    BGI_TRY(find_files(settings, files, error));
+    BGI_TRY(onnx_open_inputs(model, error));
+    model->sample_count = bg_dataset_sample_count(model->data.set);
+    return model->is_fixed_batch
+               ? fill_up(&model->data.set, model->recipe.batch_size * model->recipe.library.options.replicas.count,
+                         error)
+               : BG_OK;
+}
+
+/* Returns the exit code. */
+static int run(infer_settings *settings, bg_error *error)
+{
+    onnx_settings *model = &settings->model;
+    const char **files;
+    int code = CLI_FAILED;
+
+    if (cli_library_read(&model->recipe.library, error) != BG_OK ||
+        cli_library_check(&model->recipe.library, error) != BG_OK)
+        return CLI_USAGE;
+    onnx_choose_strategy(model);
+    if (onnx_open_model(model, error) != BG_OK)
+        return model->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
+    files = calloc(bg_onnx_contents_of(model->onnx)->output_count + 1, sizeof *files);
+    if (files == NULL) {
+        bgi_error_memory(error, "files", 0);
+        return CLI_FAILED;
+    }
+    cli_catch_signals();
+    if (open_all(settings, files, error) != BG_OK)
+        code = error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
+    else if (predict(settings, files, error) == BG_OK)
+        code = CLI_DONE;
+    else if (error->status == BG_ERROR_CANCELED && cli_received_signal != 0)
+        code = 128 + (int)cli_received_signal;
+    free(files);
+    return code;
+}
+
+int cli_infer(int argc, char **argv)
+{
+    infer_settings *settings = calloc(1, sizeof *settings), *defaults = calloc(1, sizeof *defaults);
+    cli_table table;
+    bg_error error = {0};
+    const char *word = NULL;
+    uint32_t word_count;
+    bool wants_help = false;
+    int code = CLI_USAGE;
+
+    cli_table_make(&table, infer_flags, BGI_COMMAND_MNIST, offsetof(infer_settings, model.recipe.library));
+    if (settings == NULL || defaults == NULL) {
+        bgi_error_memory(&error, "settings", 2 * sizeof *settings);
+        code = CLI_FAILED;
+    } else {
+        onnx_set_defaults(&settings->model, "infer");
+        onnx_set_defaults(&defaults->model, "infer");
+        settings->model.recipe.library.table = &table;
+        if (cli_options_read(table.options, argc, argv, settings, &word, 1, &word_count, &wants_help,
+                             settings->model.recipe.library.given, &error) == BG_OK) {
+            settings->model.path = word;
+            code = wants_help ? CLI_DONE : run(settings, &error);
+        }
+        if (wants_help) {
+            puts("Usage: brigade infer MODEL.onnx --input NAME=FILE --output NAME=FILE [OPTION]...\n"
+                 "Runs a model that another framework has exported as ONNX, on arrays from files.\n");
+            cli_options_help(table.options, defaults, stdout);
+        }
+        onnx_clear_settings(&settings->model);
+        onnx_clear_settings(&defaults->model);
+    }
+    cli_table_clear(&table);
+    free(settings);
+    free(defaults);
+    return code == CLI_DONE ? CLI_DONE : cli_fail("infer", code, &error);
+}

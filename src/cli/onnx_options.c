@@ -1,0 +1,237 @@
+/*
+ * onnx_options.c: the options of `brigade train MODEL.onnx`, and what they come to: the file is read, the data are
+ * opened, the model is built once, before anything else is done.
+ */
+#include "cli/onnx_model.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/ranks.h"
+#include "core/error.h"
+
+#define AT(field) .offset = offsetof(onnx_settings, field)
+
+const cli_option onnx_train_flags[] = {
+    {.help = "Data and loss"},
+    {CLI_TEXT_LIST, "input", AT(inputs), .value = "NAME=FILE...",
+     .help = "data of an input of the model: x=IMAGES.npy, x=DATA.npz:ARRAY, x=TABLE.csv:COLUMN,COLUMN, "
+             "x=FILE.safetensors:TENSOR, an IDX file, or x=FOLDER with a folder of PNG images for each class"},
+    {CLI_TEXT, "target", AT(target), .value = "FILE", .default_text = "none",
+     .help = "what the output is compared with, in the same forms (FOLDER:classes): labels of classes, or numbers"},
+    {CLI_TEXT, "loss", AT(loss_name), .value = "NAME", .default_text = "by the target",
+     .help = "cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output that is the "
+             "loss. By the target: cross-entropy with integers, else mse"},
+    {CLI_TEXT, "output", AT(output), .value = "NAME", .default_text = "the first",
+     .help = "the output that is compared with the target"},
+    {CLI_CHOICE, "metric", AT(metric), .choices = "accuracy|top5|mae|mse|none", .default_text = "accuracy with labels",
+     .help = "what is shown beside the loss"},
+    {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
+     .help = "data that are not trained with, looked at after each epoch: x=FILE,target=FILE"},
+    {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "values as they are",
+     .help = "MEAN,DEVIATION of inputs that are floats, or those of each channel, first all means; uint8 is divided "
+             "by 255 first"},
+    {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "take the samples in the files' order"},
+    {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller",
+     .default_text = "smaller; drop where the file fixes the batch",
+     .help = "the samples of an epoch that make no whole call"},
+
+    {.help = "Training"},
+    {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
+     .default_text = "1, or what --steps takes", .help = "times through the data"},
+    {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
+     .default_text = "until the epochs are done", .help = "stop after N weight updates"},
+    {CLI_COUNT, "batch-size", AT(recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
+     .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
+    {CLI_LIBRARY, .name = "gradient-accumulation"},
+    {CLI_LIBRARY, .name = "device-iterations"},
+    {CLI_TEXT, "optimizer", AT(recipe.optimizer), .value = "NAME",
+     .help = "a name, and settings that differ from their defaults: sgd:momentum=0.9,nesterov; "
+             "`brigade options optimizers` lists them"},
+    {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "of the optimizer"},
+    {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
+     .help = "how the learning rate goes on, over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
+             "step or inverse_root, and what differs from its defaults: cosine:warmup=100,final=0.1"},
+    {CLI_LIBRARY, .name = "seed"},
+
+    {.help = "Model"},
+    {CLI_CHOICE, "mode", AT(mode), .choices = "train|eval", .default_text = "train",
+     .help = "of batch norms and dropouts; eval: running statistics and no dropout in training too"},
+    {CLI_TEXT_LIST, "freeze", AT(freeze), .value = "PATTERN...", .default_text = "nothing",
+     .help = "parameters that are not trained: \"layer1.*\""},
+    {CLI_TEXT_LIST, "unfreeze", AT(unfreeze), .value = "PATTERN...", .default_text = "nothing",
+     .help = "but these are, also constants of the file"},
+    {CLI_TEXT_LIST, "size", AT(sizes), .value = "NAME=N...", .default_text = "by the data",
+     .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
+    {CLI_COUNT, "block-depth", AT(block_depth), .value = "N", .maximum = UINT32_MAX,
+     .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
+    {CLI_TEXT, "precision", AT(precision), .value = "NAME", .default_text = "the file's",
+     .help = "float32; others are refused: elements are those of the file"},
+
+    {.help = "Devices"},
+    {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
+    {CLI_LIBRARY, .name = "schedule", .default_text = "interleaved; grouped where stages share devices"},
+    {CLI_LIBRARY, .name = "stages", .default_text = "one",
+     .more = "Blocks are the scopes of the nodes in the file, and `loss`"},
+    {CLI_LIBRARY, .name = "replicas"},
+    {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
+    {CLI_LIBRARY, .name = "device-memory"},
+    {CLI_LIBRARY, .name = "cores", .default_text = "all"},
+    {CLI_LIBRARY, .name = "recompute"},
+    {CLI_LIBRARY, .name = "offload"},
+    {CLI_LIBRARY, .name = "shard"},
+
+    {.help = "Files"},
+    {CLI_TEXT, "save", AT(recipe.save_path), .value = "FILE", .default_text = "none",
+     .help = "where the trained weights go: OUT.onnx, the same model with them, or .safetensors or .npz"},
+    {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "the model's weights",
+     .help = "begin with the weights of a safetensors file"},
+    {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
+     .help = "JSON lines, one for each weight update; may be a pipe. Of several ranks the first writes, with %r in "
+             "the name each its own"},
+#include "cli/recipe.def"
+
+#include "cli/library.def"
+    {CLI_GROUP, .group = BGI_OPTIONS_EXECUTION, .help = "Execution"},
+    {CLI_GROUP, .group = BGI_OPTIONS_MEMORY, .help = "Memory"},
+    {CLI_GROUP, .group = BGI_OPTIONS_REPLICAS, .help = "Replicas"},
+    {CLI_GROUP, .group = BGI_OPTIONS_NUMERICS, .help = "Numerics"},
+    {CLI_GROUP, .group = BGI_OPTIONS_REPORTING, .help = "Reporting"},
+    CLI_OPTIONS_END,
+};
+
+void onnx_set_defaults(void *settings, const char *command)
+{
+    onnx_settings *own = settings;
+
+    own->recipe = cli_recipe_defaults("train");
+    own->recipe.command = command;
+    own->recipe.data_hint = "give the same --input and --target";
+    own->recipe.batch_size = 0;
+    own->recipe.last_batch = NULL;
+    own->recipe.library.loss_scaling = "1";
+    own->recipe.library.options.reporting.output_mode = BG_OUTPUT_FINAL;
+}
+
+void onnx_clear_settings(void *settings)
+{
+    onnx_settings *own = settings;
+
+    onnx_close_data(&own->test);
+    onnx_close_data(&own->data);
+    bg_onnx_destroy(own->onnx);
+    free(own->size_memory);
+    for (uint32_t i = 0; i < CLI_LIST_LIMIT; i++)
+        free(own->made[i]);
+    cli_library_clear(&own->recipe.library);
+}
+
+/* ---- what the command line comes to ---- */
+
+static bool ends_in(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), end = strlen(ending);
+
+    return length > end && strcmp(path + length - end, ending) == 0;
+}
+
+static bg_status check_precision(const char *precision, bg_error *error)
+{
+    static const char *const accepted[] = {"float32", "fp32", "32", "32-true"};
+
+    for (size_t i = 0; precision != NULL && i < sizeof accepted / sizeof accepted[0]; i++)
+        if (strcmp(precision, accepted[i]) == 0)
+            return BG_OK;
+    if (precision == NULL)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                        "--precision %s: the elements of a model from a file are those of the file, and nothing casts "
+                        "between; export it in the type that you want, or leave the option out (float32 is accepted)",
+                        precision);
+}
+
+static bg_status check(const onnx_settings *settings, bg_error *error)
+{
+    const cli_recipe *recipe = &settings->recipe;
+    const char *save = recipe->save_path;
+
+    BGI_TRY(cli_recipe_check(recipe, error));
+    BGI_TRY(check_precision(settings->precision, error));
+    if (save != NULL && !ends_in(save, ".onnx") && !ends_in(save, ".safetensors") && !ends_in(save, ".npz"))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--save %s: the name must end in .onnx (the model with new weights), .safetensors or .npz",
+                            save);
+    if (settings->validation.count > 0 && settings->inputs.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--validation without --input, the data to train with");
+    if (settings->target != NULL && settings->inputs.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--target without --input, the data that it is of");
+    return BG_OK;
+}
+
+/* --steps alone is no matter of epochs. */
+static void choose_limits(onnx_settings *settings)
+{
+    cli_recipe *recipe = &settings->recipe;
+
+    if (recipe->steps > 0 && !cli_library_is_given(&recipe->library, "epochs"))
+        recipe->epochs = UINT64_MAX;
+    if (recipe->last_batch == NULL)
+        recipe->last_batch = settings->is_fixed_batch ? "drop" : "smaller";
+}
+
+/* A stage for each block, as with networks that were written for stages, would be one for each layer. */
+void onnx_choose_strategy(onnx_settings *settings)
+{
+    const cli_library *library = &settings->recipe.library;
+    bg_execution_options *execution = &settings->recipe.library.options.execution;
+
+    if (cli_library_is_given(library, "strategy") || execution->stages != NULL ||
+        (library->run_options != NULL && bg_run_options_is_given(library->run_options, "strategy")))
+        return;
+    execution->strategy = BG_STRATEGY_SINGLE;
+}
+
+static bg_status check_last_batch(const onnx_settings *settings, bg_error *error)
+{
+    const cli_recipe *recipe = &settings->recipe;
+    const uint64_t per_call = cli_recipe_samples_per_call(recipe);
+    const uint64_t samples = settings->data.set != NULL ? bg_dataset_sample_count(settings->data.set) : 0;
+
+    if (settings->is_fixed_batch && strcmp(recipe->last_batch, "smaller") == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--last-batch smaller: %s fixes the size of a batch, %" PRIu64
+                            "; export it with a symbolic first dimension (dynamic_axes), or drop the rest",
+                            settings->path, recipe->batch_size);
+    if (samples > 0 && strcmp(recipe->last_batch, "drop") == 0 && samples < per_call)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "a training call takes --batch-size %" PRIu64
+                            " x --device-iterations %u x --gradient-accumulation %u x --replicas %u = %" PRIu64
+                            " samples, there are %" PRIu64,
+                            recipe->batch_size, recipe->library.options.execution.device_iterations,
+                            recipe->library.options.execution.gradient_accumulation,
+                            recipe->library.options.replicas.count, per_call, samples);
+    return BG_OK;
+}
+
+int onnx_resolve(void *settings, bg_error *error)
+{
+    onnx_settings *own = settings;
+    cli_recipe *recipe = &own->recipe;
+
+    recipe->log_path = cli_ranks_log(recipe->log_path);
+    if (cli_library_read(&recipe->library, error) != BG_OK)
+        return CLI_USAGE;
+    onnx_choose_strategy(own);
+    if (check(own, error) != BG_OK)
+        return CLI_USAGE;
+    if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {
+        if (own->path == NULL)
+            bg_error_set(error, BG_ERROR_INVALID, "which model? brigade train MODEL.onnx --input x=FILE --target FILE");
+        return own->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
+    }
+    choose_limits(own);
+    return check_last_batch(own, error) == BG_OK ? CLI_DONE : CLI_USAGE;
+}

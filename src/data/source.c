@@ -1,0 +1,334 @@
+/*
+ * source.c: data by the name of a file, and of what is wanted in it: "images.npy", "digits.npz:x", "table.csv:price",
+ * "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending says what a file is;
+ * the readers are the formats room's.
+ */
+#include "data/source.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/csv.h"
+#include "formats/idx.h"
+#include "formats/npy.h"
+#include "formats/safetensors.h"
+
+enum { SHOWN_NAMES = 8, LARGEST_COLUMN_LIST = 1024 };
+
+/* What a source's text comes to. */
+typedef struct place {
+    char *path;
+    const char *part; /* behind the colon; NULL: none */
+    bool is_folder;
+    bgi_source_kind kind;
+} place;
+
+static bool ends_in(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), end = strlen(ending);
+
+    return length > end && strcmp(path + length - end, ending) == 0;
+}
+
+static bgi_source_kind find_kind(const char *path)
+{
+    return ends_in(path, ".npy")           ? BGI_SOURCE_NPY
+           : ends_in(path, ".npz")         ? BGI_SOURCE_NPZ
+           : ends_in(path, ".safetensors") ? BGI_SOURCE_SAFETENSORS
+           : ends_in(path, ".csv")         ? BGI_SOURCE_CSV
+                                           : BGI_SOURCE_IDX;
+}
+
+/* A colon in the name of a file that is there is the name's. */
+static bg_status find_place(const char *source, place *out, bg_error *error)
+{
+    struct stat about;
+    char *colon;
+
+    *out = (place){.path = strdup(source)};
+    if (out->path == NULL)
+        return bgi_error_memory(error, "a path", strlen(source) + 1);
+    colon = strrchr(out->path, ':');
+    if (colon != NULL && stat(out->path, &about) != 0) {
+        *colon = '\0';
+        out->part = colon + 1;
+    }
+    out->is_folder = stat(out->path, &about) == 0 && S_ISDIR(about.st_mode);
+    out->kind = find_kind(out->path);
+    return BG_OK;
+}
+
+/* ---- parts ---- */
+
+static void add_name(bgi_string *list, uint32_t index, const char *name)
+{
+    if (index < SHOWN_NAMES)
+        bgi_string_add(list, "%s`%s`", index > 0 ? ", " : "", name);
+    else if (index == SHOWN_NAMES)
+        bgi_string_add(list, ", ...");
+}
+
+/* `list` is given up. */
+static bg_status fail_part(const char *name, const char *part, const char *what, bgi_string *list, bg_error *error)
+{
+    const char *names = list->data != NULL ? list->data : "nothing";
+
+    if (part == NULL)
+        bg_error_set(error, BG_ERROR_INVALID, "%s: which %s? Name one behind a colon: it has %s", name, what, names);
+    else
+        bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: there is no %s `%s`; it has %s", name, what, part, names);
+    bgi_string_clear(list);
+    return error != NULL ? error->status : part == NULL ? BG_ERROR_INVALID : BG_ERROR_NOT_FOUND;
+}
+
+/* The named array, or the only one; it is moved out. */
+static bg_status take_array(const char *name, bg_npz *npz, const char *part, bg_array *out, bg_error *error)
+{
+    bgi_string list = {0};
+
+    for (uint32_t i = 0; i < npz->count; i++)
+        if (part != NULL ? strcmp(npz->names[i], part) == 0 : npz->count == 1) {
+            *out = npz->arrays[i];
+            memset(&npz->arrays[i], 0, sizeof npz->arrays[i]);
+            return BG_OK;
+        }
+    for (uint32_t i = 0; i < npz->count; i++)
+        add_name(&list, i, npz->names[i]);
+    return fail_part(name, part, "array", &list, error);
+}
+
+static bg_status parse_npz(const char *name, const char *part, const char *content, size_t size_bytes, bg_array *out,
+                           bg_error *error)
+{
+    bg_npz npz = {.count = 0};
+    bg_status status;
+
+    BGI_TRY(bgi_npz_parse(name, content, size_bytes, &npz, error));
+    status = take_array(name, &npz, part, out, error);
+    bg_npz_clear(&npz);
+    return status;
+}
+
+/* The named tensor, or the only one, of a file that is in memory or only opened. */
+static bg_status take_tensor(const char *name, const bg_safetensors *file, const char *part, bg_array *out,
+                             bg_error *error)
+{
+    const size_t count = bg_safetensors_count(file);
+    const bg_safetensors_entry *entry = part != NULL ? bg_safetensors_find(file, part)
+                                        : count == 1 ? bg_safetensors_at(file, 0)
+                                                     : NULL;
+    bg_array array = {.data = NULL};
+    bgi_string list = {0};
+    bg_status status = BG_OK;
+
+    if (entry == NULL) {
+        for (size_t i = 0; i < count && i <= SHOWN_NAMES; i++)
+            add_name(&list, (uint32_t)i, bg_safetensors_at(file, i)->name);
+        return fail_part(name, part, "tensor", &list, error);
+    }
+    if (entry->type.dtype == BG_DTYPE_NONE)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: tensor `%s` has %s elements; expected F32, F64, F16, BF16, I64, I32 or U8", name,
+                            entry->name, bgi_safetensors_storage_of(entry)->name);
+    BGI_TRY(bg_array_init(&array, &entry->type, error));
+    if (entry->data != NULL)
+        memcpy(array.data, entry->data, bg_type_size_bytes(&entry->type));
+    else
+        status = bg_safetensors_read(file, entry, 0, bg_type_size_bytes(&entry->type), array.data, error);
+    if (status != BG_OK) {
+        bg_array_clear(&array);
+        return status;
+    }
+    *out = array;
+    return BG_OK;
+}
+
+static bg_status parse_tensor(const char *name, const char *part, const char *content, size_t size_bytes, bg_array *out,
+                              bg_error *error)
+{
+    bg_safetensors *file = NULL;
+    bg_status status;
+
+    BGI_TRY(bgi_safetensors_parse(name, content, size_bytes, true, &file, error));
+    status = take_tensor(name, file, part, out, error);
+    bg_safetensors_destroy(file);
+    return status;
+}
+
+/* ---- columns ---- */
+
+/* One column is a number for each sample, not a row of one. */
+static void drop_single(bg_array *array)
+{
+    if (array->type.rank == 2 && array->type.dims[1] == 1)
+        array->type = bg_type_make(array->type.dtype, 1, array->type.dims);
+}
+
+/* A table whose first field is no number has a header. */
+static bool has_header(const char *content)
+{
+    const char *at = content + strspn(content, " \t\"");
+    const size_t length = strcspn(at, ",\"\r\n");
+    char field[64], *end;
+
+    if (length == 0 || length >= sizeof field)
+        return length > 0;
+    memcpy(field, at, length);
+    field[length] = '\0';
+    (void)strtod(field, &end);
+    return end == field || end[strspn(end, " \t")] != '\0';
+}
+
+/* Cuts "a,b" in place. */
+static bg_status list_columns(const char *name, char *text, const char **columns, uint32_t *out_count, bg_error *error)
+{
+    *out_count = 0;
+    for (char *at = text, *comma; at != NULL; at = comma != NULL ? comma + 1 : NULL) {
+        comma = strchr(at, ',');
+        if (comma != NULL)
+            *comma = '\0';
+        if (*out_count == LARGEST_COLUMN_LIST)
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: more than %d columns are named", name,
+                                LARGEST_COLUMN_LIST);
+        if (at[0] == '\0')
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "%s: column %" PRIu32 " of the list has no name; expected \"price,rooms\" or numbers",
+                                name, *out_count);
+        columns[(*out_count)++] = at;
+    }
+    return BG_OK;
+}
+
+static bg_status parse_csv(const char *name, const char *part, const char *content, size_t size_bytes, bg_array *out,
+                           bg_error *error)
+{
+    bg_csv_options options = {.has_no_header = !has_header(content)};
+    const char **columns = NULL;
+    char *text = NULL;
+    bg_status status = BG_OK;
+
+    if (part != NULL) {
+        text = strdup(part);
+        columns = calloc(LARGEST_COLUMN_LIST, sizeof *columns);
+        status = text != NULL && columns != NULL
+                     ? list_columns(name, text, columns, &options.column_count, error)
+                     : bgi_error_memory(error, "a list of columns", LARGEST_COLUMN_LIST * sizeof *columns);
+        options.columns = columns;
+    }
+    if (status == BG_OK)
+        status = bgi_csv_parse(name, content, size_bytes, &options, out, NULL, error);
+    if (status == BG_OK)
+        drop_single(out);
+    free(columns);
+    free(text);
+    return status;
+}
+
+/* ---- files ---- */
+
+static bg_status refuse_part(const char *name, const char *part, const char *what, bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_INVALID, "%s:%s: %s has no parts; leave `:%s` out", name, part, what, part);
+}
+
+bg_status bgi_source_parse(const char *name, bgi_source_kind kind, const char *part, const char *content,
+                           size_t size_bytes, bg_array *out, bg_error *error)
+{
+    if (part != NULL && (kind == BGI_SOURCE_NPY || kind == BGI_SOURCE_IDX))
+        return refuse_part(name, part, kind == BGI_SOURCE_NPY ? "a .npy file" : "an IDX file", error);
+    switch (kind) {
+    case BGI_SOURCE_NPY:
+        return bgi_npy_parse(name, content, size_bytes, out, error);
+    case BGI_SOURCE_NPZ:
+        return parse_npz(name, part, content, size_bytes, out, error);
+    case BGI_SOURCE_SAFETENSORS:
+        return parse_tensor(name, part, content, size_bytes, out, error);
+    case BGI_SOURCE_CSV:
+        return parse_csv(name, part, content, size_bytes, out, error);
+    default:
+        return bgi_idx_parse(name, content, size_bytes, out, error);
+    }
+}
+
+/* Only the tensor that is wanted comes into memory. */
+static bg_status read_tensor(const place *p, bg_array *out, bg_error *error)
+{
+    bg_safetensors *file = NULL;
+    bg_status status;
+
+    BGI_TRY(bgi_safetensors_open_header(p->path, true, &file, error));
+    status = take_tensor(p->path, file, p->part, out, error);
+    bg_safetensors_destroy(file);
+    return status;
+}
+
+static bg_status read_file(const place *p, bg_array *out, bg_error *error)
+{
+    const size_t limit = ((size_t)4 << 30) - 1;
+    char *content = NULL;
+    size_t size_bytes = 0;
+    bg_status status;
+
+    if (p->kind == BGI_SOURCE_SAFETENSORS)
+        return read_tensor(p, out, error);
+    BGI_TRY(bgi_file_load(p->path, limit, &content, &size_bytes, error));
+    status = bgi_source_parse(p->path, p->kind, p->part, content, size_bytes, out, error);
+    free(content);
+    if (status != BG_OK && p->kind == BGI_SOURCE_IDX && p->part == NULL)
+        return bg_error_context(error, status,
+                                "taken for an IDX file, since the name does not end in .npy, .npz, .csv or "
+                                ".safetensors");
+    return status;
+}
+
+static bg_status open_folder(const place *p, bg_dataset **out, bg_error *error)
+{
+    bg_array classes = {.data = NULL};
+    bg_status status;
+
+    if (p->part == NULL)
+        return bgi_dataset_open_pictures(p->path, out, error);
+    if (strcmp(p->part, "classes") != 0)
+        return bg_error_set(error, BG_ERROR_NOT_FOUND,
+                            "%s:%s: a folder of images has nothing of that name; expected %s (its images) or "
+                            "%s:classes",
+                            p->path, p->part, p->path, p->path);
+    BGI_TRY(bgi_images_read_classes(p->path, &classes, error));
+    status = bgi_dataset_own_arrays(&classes, 1, out, error);
+    bg_array_clear(&classes);
+    return status;
+}
+
+static bg_status open_file(const place *p, bg_dataset **out, bg_error *error)
+{
+    bg_array array = {.data = NULL};
+    bg_status status;
+
+    BGI_TRY(read_file(p, &array, error));
+    if (array.type.rank == 0)
+        status = bg_error_set(error, BG_ERROR_SHAPE, "is a single number; samples lie along a first dimension");
+    else
+        status = bgi_dataset_own_arrays(&array, 1, out, error);
+    bg_array_clear(&array);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", p->path);
+}
+
+bg_status bg_dataset_open(const char *source, bg_dataset **out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(source, "source", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
+    place p;
+    bg_status status;
+
+    BGI_TRY(find_place(source, &p, error));
+    status = p.is_folder ? open_folder(&p, out, error) : open_file(&p, out, error);
+    free(p.path);
+    return status;
+}

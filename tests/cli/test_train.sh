@@ -1,0 +1,132 @@
+#!/bin/sh
+# `brigade train`: an exported model learns as PyTorch teaches it (tests/oracle/train.py), to the same bits under every
+# strategy, and goes on where it was interrupted.
+. "$(dirname "$0")/support.sh"
+. "$(dirname "$0")/train.sh"
+
+begin_case pytorch
+train net "$files/net.onnx" $data $validation $like_pytorch --epochs 3 --save net.onnx
+losses net.jsonl >net.losses
+recorded net losses >net.wanted
+near losses net.losses net.wanted
+sed -n 's/.*"validation":{"loss":\([^,]*\),.*/\1/p' net.jsonl >net.losses
+recorded net validation >net.wanted
+near "validation" net.losses net.wanted
+sed -n 's/.*"validation":{"loss":[^,]*,"accuracy":\([^}]*\)}}/\1/p' net.jsonl >net.losses
+recorded net accuracy >net.wanted
+near "accuracy" net.losses net.wanted
+"$program" infer net.onnx --input "x=$files/test.npz:images" --normalize 0.4,0.3 --output logits=logits.npy --quiet
+tail -c +129 logits.npy | od -An -v -tf4 -w4 | tr -d ' ' >net.losses
+recorded net logits >net.wanted
+near "the trained model" net.losses net.wanted
+
+begin_case output
+check "the model" grep -q '^Model: .*net.onnx (pytorch 1.13.0, opset 13), 732 parameters in 8 tensors$' net.out
+check "the data" grep -q -F 'Data: 45 samples, 13 for validation; loss: cross-entropy; metric: accuracy; micro-batches of 8' net.out
+check "epochs" grep -q '^Epoch 3/3$' net.out
+check "the bar" grep -q '^6/6 \[====================\] Loss:0\.[0-9]* | Accuracy:[0-9.]*% [0-9.]*it/s [0-9]* samples/s [0-9.]* s$' net.out
+check "validation" grep -q '^Validation: Loss:0\.0144 | Accuracy:100\.00%$' net.out
+check "the end" grep -q '^Trained 18 weight updates, 135 samples in [0-9.]* s: [0-9]* samples/s$' net.out
+check "the file" grep -q '^Weights saved to net.onnx$' net.out
+check "the log" grep -q '^{"step":18,"epoch":3,"loss":[0-9.e-]*,"accuracy":[0-9.]*,"lr":0.05,"samples_per_s":[0-9.]*}$' net.jsonl
+check "nothing else in it: $(cat net.jsonl)" test "$(grep -c -v -E '^\{"step":[0-9]+,"epoch":[1-3],("loss"|"validation")' net.jsonl)" -eq 0
+
+# One device is the measure; of an update the same micro-batches everywhere.
+begin_case strategies
+for batches in 1 4; do
+    many="$files/net.onnx $data --gradient-accumulation $batches --epochs 2 --quiet"
+    train single $many --save single.onnx
+    losses single.jsonl >single.losses
+    train sharded $many --save sharded.onnx --strategy sharded --stages auto:2
+    train pipelined $many --save pipelined.onnx --stages auto:2
+    train named $many --save named.onnx --stages 'conv,main,hidden,main.2|norm,head,loss'
+    train phased $many --save phased.onnx --strategy phased --stages auto:2
+    train recomputed $many --save recomputed.onnx --stages auto:3 --recompute stage --schedule grouped
+    for other in sharded pipelined named phased recomputed; do
+        check "$other, $batches an update: weights" cmp -s single.onnx $other.onnx
+        losses $other.jsonl >$other.losses
+        check "$other, $batches an update: losses" cmp -s single.losses $other.losses
+    done
+done
+check "something was learned" sh -c '! cmp -s single.onnx "$1"' - "$files/net.onnx"
+# Two replicas of two micro-batches have the samples of one of four.
+train halves "$files/net.onnx" $data --gradient-accumulation 2 --replicas 2 --epochs 2 --last-batch drop --canonical-reductions --quiet --save halves.onnx
+train whole "$files/net.onnx" $data --gradient-accumulation 4 --epochs 2 --last-batch drop --canonical-reductions --quiet --save whole.onnx
+check "replicas" cmp -s halves.onnx whole.onnx
+
+begin_case resume
+train straight "$files/net.onnx" $data --epochs 3 --quiet --save straight.onnx
+train first "$files/net.onnx" $data --epochs 3 --steps 7 --quiet --checkpoint state
+train second "$files/net.onnx" $data --epochs 3 --quiet --checkpoint state --resume --save second.onnx --stages auto:2
+check "the same bits" cmp -s straight.onnx second.onnx
+check "the rest of the updates" test "$(losses second.jsonl | wc -l)" -eq 11
+error 1 'has a checkpoint of an earlier training' train "$files/net.onnx" $data --quiet --checkpoint state
+error 1 'is of a training on 45 samples, here are 13; give the same --input and --target' train "$files/net.onnx" \
+    --input "x=$files/test.npz:images" --target "$files/test.npz:labels" --batch-size 8 --quiet --checkpoint state --resume
+
+begin_case frozen
+train frozen "$files/net.onnx" $data --epochs 1 --quiet --freeze 'conv.*' 'norm.*' --unfreeze norm.bias --save frozen.npz
+train begun "$files/net.onnx" $data --epochs 0 --quiet --save begun.npz
+"$program" train "$files/net.onnx" $data --epochs 1 --quiet --init frozen.npz >/dev/null 2>init.err
+check "weights of a file begin a training only as safetensors" grep -q 'init' init.err
+frozen_array() { unzip -p "$1" "$2.npy" 2>/dev/null | cksum; }
+if command -v unzip >/dev/null; then
+    for name in conv.weight conv.bias norm.weight; do
+        check "$name stays" test "$(frozen_array frozen.npz $name)" = "$(frozen_array begun.npz $name)"
+    done
+    for name in norm.bias hidden.weight head.weight; do
+        check "$name learns" test "$(frozen_array frozen.npz $name)" != "$(frozen_array begun.npz $name)"
+    done
+else
+    skipped=$((skipped + 1))
+fi
+
+begin_case saved
+train weights "$files/net.onnx" $data --epochs 2 --quiet --save weights.safetensors
+train model "$files/net.onnx" $data --epochs 2 --quiet --save model.onnx
+train again "$files/net.onnx" $data --epochs 0 --quiet --init weights.safetensors --save again.onnx
+check "safetensors and ONNX have the same weights" cmp -s model.onnx again.onnx
+train plain "$files/net.onnx" $data --epochs 0 --quiet --save plain.onnx
+train longer plain.onnx $data --epochs 2 --quiet --save longer.onnx
+check "a saved model trains like its original" cmp -s model.onnx longer.onnx
+train none "$files/net.onnx" $data --epochs 1
+check "without --save it says so" grep -q '^Nothing is saved; --save OUT.onnx keeps what was learned$' none.out
+
+begin_case schedule
+train rate "$files/net.onnx" $data --steps 10 --quiet --rate-schedule linear:warmup=2 --learning-rate 0.01
+check "rates: $(sed -n 's/.*"lr":\([^,]*\),.*/\1/p' rate.jsonl | tr '\n' ' ')" test \
+    "$(sed -n 's/.*"lr":\([^,]*\),.*/\1/p' rate.jsonl | sed -n '1p;3p;10p' | tr '\n' ' ')" = '0.0 0.01 0.00125 '
+train calls "$files/net.onnx" $data --epochs 2 --device-iterations 5 --quiet --save calls.onnx
+train single "$files/net.onnx" $data --epochs 2 --quiet --save single.onnx
+check "updates of a call are those of calls" cmp -s calls.onnx single.onnx
+check "their lines too" sh -c 'test "$(wc -l <calls.jsonl)" -eq 12'
+
+begin_case plan
+"$program" plan train "$files/net.onnx" --stages auto:2 --batch-size 8 >plan.out 2>plan.err
+check "without data: $(cat plan.err)" grep -q '^2 stages on 2 devices, 1 replica; 1 micro-batches of 8 samples an update' plan.out
+for part in Stages Memory Timetable; do
+    check "$part" grep -q -x "$part" plan.out
+done
+check "the block of the loss" grep -q '^block loss: stage 1, device 1$' plan.out
+"$program" plan train "$files/net.onnx" $data --stages auto:2 2>/dev/null | sed 's/compiled in.*//' >data.out
+sed 's/compiled in.*//' plan.out >plain.out
+check "with data it is the same" cmp -s data.out plain.out
+"$program" train "$files/net.onnx" $data --stages auto:2 --compile-only >only.out 2>only.err
+check "--compile-only: $(cat only.err)" grep -q '^2 stages on 2 devices' only.out
+
+begin_case signals
+"$program" train "$files/net.onnx" $data --epochs 1000000 --save stopped.onnx --checkpoint stopped --quiet >stopped.out 2>stopped.err &
+sleep 1
+kill -INT $!
+wait $!
+check "it ends with the signal" test $? -eq 130
+check "it says so: $(cat stopped.err)" grep -q \
+    '^brigade train: stopped by signal 2; the weights so far are saved; --resume goes on from here$' stopped.err
+check "weights and state are there" test -s stopped.onnx -a "$(ls stopped | wc -l)" -ge 1
+
+begin_case profile
+train profile "$files/net.onnx" $data --epochs 1 --profile --profile-dir profile --stages auto:2
+check "the trace" grep -q '"traceEvents"' profile/trace.json
+check "the summary" test -s profile/summary.txt
+check "on the screen" grep -q '^Profile:' profile.out
+finish

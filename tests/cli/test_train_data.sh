@@ -1,0 +1,105 @@
+#!/bin/sh
+# `brigade train`: every form of data, every loss beside PyTorch's (tests/oracle/train.py), losses inside the model, and
+# the models of tests/oracle/onnx.py with their data.
+. "$(dirname "$0")/support.sh"
+. "$(dirname "$0")/train.sh"
+numbers="--no-shuffle --optimizer adamw:weight_decay=0.1 --learning-rate 0.01 --batch-size 8 --epochs 2 --quiet"
+table=$files/table.csv
+
+# as_recorded CASE: the losses of CASE.jsonl.
+as_recorded() {
+    losses "$1.jsonl" >"$1.losses"
+    recorded "$1" losses >"$1.wanted"
+    near "$1" "$1.losses" "$1.wanted"
+}
+
+begin_case losses
+for loss in mse l1 smooth-l1 huber; do
+    train $loss "$files/table.onnx" --input "x=$table:area,rooms,age" --target "$table:price" --loss $loss $numbers
+    as_recorded $loss
+done
+train bce-logits "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:sold" --loss bce-logits $numbers
+as_recorded bce-logits
+train bce "$files/share.onnx" --input "$table:0,1,2" --target "$table:4" --loss bce $numbers
+as_recorded bce
+for loss in bce bce-logits; do
+    model=table
+    [ $loss = bce ] && model=share
+    train $loss "$files/$model.onnx" --input "x=$table:0,1,2" --target "$table:sold" --loss $loss $numbers --metric accuracy
+    sed -n 's/.*"accuracy":\([^,]*\),.*/\1/p' $loss.jsonl >sides
+    recorded $loss accuracy >sides.wanted
+    near "shares of right answers, $loss" sides sides.wanted
+done
+train mse "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:price" $numbers --metric mae
+as_recorded mse
+check "a metric of numbers: $(head -1 mse.jsonl)" grep -q '^{"step":1,"epoch":1,"loss":0.5179[0-9]*,"mae":0.6320[0-9]*,' mse.jsonl
+
+begin_case inside
+inside="$files/inside.onnx --no-shuffle --optimizer sgd --learning-rate 0.1 --batch-size 8 --epochs 2 --quiet"
+train inside $inside --input "x=$files/inside.npz:rows" --input "labels=$files/inside.npz:labels" --loss loss --save inside.onnx
+as_recorded inside
+train found $inside --input "x=$files/inside.npz:rows" "labels=$files/inside.npz:labels" --save found.onnx
+check "an output that is one number is the loss" cmp -s inside.onnx found.onnx
+
+begin_case files
+train npy "$files/net.onnx" $data --epochs 2 --quiet --save npy.onnx
+same_as_npy() {
+    check "$1" cmp -s npy.onnx "$2.onnx"
+}
+like="$files/net.onnx --normalize 0.4,0.3 --batch-size 8 --epochs 2 --quiet"
+train idx $like --input "x=$files/images-idx3-ubyte.gz" --target "$files/labels-idx1-ubyte" --save idx.onnx
+same_as_npy "IDX files" idx
+train tensors $like --input "x=$files/data.safetensors:images" --target "$files/data.safetensors:labels" --save tensors.onnx
+same_as_npy "safetensors" tensors
+like="$files/net.onnx --normalize 0.4,0.3 --batch-size 3 --epochs 2 --quiet"
+train npz $like --input "x=$files/photos.npz:images" --target "$files/photos.npz:labels" --save npy.onnx
+train photos $like --input "x=$files/photos" --target "$files/photos:classes" --save photos.onnx
+same_as_npy "a folder of images" photos
+mkdir 'odd:name'
+cp "$files/images.npy" 'odd:name/a:b.npy'
+train colons "$files/net.onnx" --input 'x=odd:name/a:b.npy' --target "$files/labels.npy" --epochs 1 --quiet
+check "colons of a name that is there" test "$(losses colons.jsonl | wc -l)" -eq 2
+
+begin_case fixed-batch
+train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$files/labels.npy" --normalize 0.4,0.3 --epochs 3 \
+    $like_pytorch $validation
+losses fixed.jsonl >fixed.losses
+recorded net losses | head -5 >fixed.wanted
+head -5 fixed.losses >fixed.first
+near "the file's batch" fixed.first fixed.wanted
+check "the rest is dropped" test "$(wc -l <fixed.losses)" -eq 15
+check "in validations too: $(cat fixed.err)" grep -q '"validation":' fixed.jsonl
+train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$files/labels.npy" --normalize 0.4,0.3 \
+    --gradient-accumulation 4 $validation
+check "of which a call is one batch: $(cat fixed.err)" grep -q '"validation":' fixed.jsonl
+
+# MODEL INPUT... -- TARGET: 50 updates as tests/oracle/onnx.txt has them.
+begin_case models
+onnx_data=$files/onnx.npz
+learn() {
+    model=$1 target=$2
+    shift 2
+    losses_of=$model
+    case $model in *_eval) losses_of=${model%_eval} ;; esac
+    for optimizer in sgd adamw; do
+        case $optimizer in
+        sgd) how='--optimizer sgd:momentum=0.9 --learning-rate 0.05' ;;
+        adamw) how='--optimizer adamw:epsilon=1e-4 --learning-rate 0.003' ;;
+        esac
+        train learn "$root/tests/oracle/onnx/$model.onnx" "$@" --target "$onnx_data:$target" --batch-size 4 --epochs 5 \
+            --no-shuffle --quiet $how
+        losses learn.jsonl >learn.losses
+        sed -n "s|^$losses_of/$optimizer loss \[50\] ||p" "$root/tests/oracle/onnx.txt" | tr ' ' '\n' >learn.wanted
+        check "$model with $optimizer: $(paste learn.losses learn.wanted | tail -1)" sh -c '[ "$(wc -l <learn.losses)" -eq 50 ] &&
+            paste learn.losses learn.wanted | awk "{ d = \$1 - \$2; if (d < 0) d = -d; if (d > 2e-4 * (1 + \$2)) exit 1 }"'
+    done
+}
+for model in mlp mlp_eval shared; do learn $model classes --input "x=$onnx_data:rows6"; done
+for model in convnet residual depthwise vit vit_eval; do learn $model classes --input "x=$onnx_data:images"; done
+for model in sequences lstm gru; do learn $model classes --input "x=$onnx_data:signals"; done
+learn encoder classes --input "x=$onnx_data:tokens"
+learn decoder next --input "x=$onnx_data:tokens"
+learn unet places --input "x=$onnx_data:images"
+learn autoencoder rows6 --input "x=$onnx_data:rows6"
+learn two_inputs classes --input "x=$onnx_data:rows6" --input "y=$onnx_data:rows3"
+finish

@@ -1,0 +1,102 @@
+#!/bin/sh
+# `brigade train`: what is wrong with options, files and shapes is said in one line, before anything is trained.
+. "$(dirname "$0")/support.sh"
+. "$(dirname "$0")/train.sh"
+net=$files/net.onnx
+x=x=$files/images.npy
+y=$files/labels.npy
+
+begin_case model
+error 2 'which model? brigade train MODEL.onnx --input x=FILE --target FILE' train
+error 1 'none.onnx: cannot open: No such file or directory' train none.onnx --input $x
+error 1 "$files/images.npy" train "$files/images.npy" --input $x
+error 2 'unexpected argument `b.onnx`' train a.onnx b.onnx
+error 2 'no data; give --input NAME=FILE for each input of the model, and --target FILE' train "$net"
+error 2 '--output scores: the model has no such output; it has `logits`' train "$net" --input $x --target "$y" --output scores
+error 2 '--size batch: expected NAME=N' train "$net" --size batch
+error 2 '--size batch=0: expected NAME=N' train "$net" --size batch=0
+error 2 '`sequence` is no symbolic dimension' train "$net" --size sequence=3
+error 2 '--freeze names all parameters' train "$net" --input $x --target "$y" --freeze '*'
+error 2 'noone.*' train "$net" --input $x --target "$y" --freeze 'noone.*'
+error 2 '--batch-size 4: input `x` of' train "$files/net_fixed.onnx" --input $x --target "$y" --batch-size 4
+error 2 '--last-batch smaller: ' train "$files/net_fixed.onnx" --input $x --target "$y" --last-batch smaller
+
+begin_case data
+error 2 '--input z=a.npy: expected NAME=FILE with an input of the model: `x`' train "$net" --input z=a.npy
+error 2 '--input x=: expected NAME=FILE' train "$net" --input x=
+error 1 '--input: none.npy: cannot open: No such file or directory' train "$net" --input x=none.npy --target "$y"
+error 2 '--input has input `x` twice' train "$net" --input $x $x --target "$y"
+error 2 '--input: no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
+error 1 'there is no array `pixels`; it has `images`, `labels`' train "$net" --input "x=$files/test.npz:pixels" --target "$y"
+error 2 'which array? Name one behind a colon: it has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
+error 1 'there is no tensor `pixels`; it has `images`, `labels`' train "$net" --input "x=$files/data.safetensors:pixels" --target "$y"
+error 1 'there is no column `garden`' train "$files/table.onnx" --input "x=$files/table.csv:garden" --target "$files/table.csv:price"
+error 2 'a .npy file has no parts; leave `:a` out' train "$net" --input "$x:a" --target "$y"
+error 1 'a folder of images has nothing of that name' train "$net" --input "x=$files/photos:names" --target "$y"
+error 1 'taken for an IDX file, since the name does not end in' train "$net" --input "x=$root/README.md" --target "$y"
+error 1 'samples, the target has 13; they must be as many' train "$net" --input $x --target "$files/test.npz:labels"
+error 1 'a sample is float32[3], the model wants float32[1,8,8]' train "$net" --input "x=$files/table.csv:0,1,2" --target "$y"
+head -c 500 "$files/images.npy" >cut.npy
+error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
+
+begin_case target
+error 2 '--input: no target for --loss cross-entropy; give --target FILE' train "$net" --input $x
+error 2 '--target without --input' train "$net" --target "$y"
+error 2 '--validation without --input' train "$net" --validation $x
+error 2 '--validation: no target for --loss cross-entropy; add target=FILE' train "$net" --input $x --target "$y" --validation $x
+error 2 '--target with a loss that is inside the model' train "$files/inside.onnx" --input "x=$files/inside.npz:rows" \
+    "labels=$files/inside.npz:labels" --target "$y" --loss loss
+error 2 '--loss hinge: expected cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output' \
+    train "$net" --input $x --target "$y" --loss hinge
+error 2 '--loss logits: that output is float32[32,4]; a loss is one float for a micro-batch' train "$net" --input $x --loss logits
+error 1 '--target: the label of a sample is uint8[8,8], but the output has the shape float32[32,4]' train "$net" --input $x \
+    --target "$files/images.npy"
+error 2 '--metric mae with --loss cross-entropy, whose targets are labels of classes: use accuracy or top5' train "$net" --input $x \
+    --target "$y" --metric mae
+error 2 '--metric accuracy with --loss mse, whose targets are numbers: use mae or mse' train "$files/table.onnx" \
+    --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:price" --metric accuracy
+error 2 '--metric top5: the output has only 4 classes' train "$net" --input $x --target "$y" --metric top5
+awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }' >labels.csv
+error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 counts for nothing)' train "$net" --input $x \
+    --target labels.csv --loss cross-entropy --no-shuffle --quiet
+awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 9 ? 1.5 : i % 4 }' >labels.csv
+error 1 'sample 9: element 0 of tensor 0 is 1.5, which is no int32' train "$net" --input $x --target labels.csv \
+    --loss cross-entropy --no-shuffle --quiet
+
+begin_case options
+good="$net --input $x --target $y"
+error 2 '--normalize 0.5: expected MEAN,DEVIATION' train $good --normalize 0.5
+error 2 '--normalize 0.5,x: expected MEAN,DEVIATION' train $good --normalize 0.5,x
+error 2 'mean 0.5 and deviation 0 of channel 0' train $good --normalize 0.5,0
+error 2 '2 channels for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
+error 2 '--precision bf16-mixed: the elements of a model from a file are those of the file' train $good --precision bf16-mixed
+error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
+error 2 '--resume without --checkpoint, which says where' train $good --resume
+error 2 '--optimizer adamx' train $good --optimizer adamx
+error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
+error 2 '--stages auto:2 with --strategy single' train $good --strategy single --stages auto:2
+error 2 '--metric is `f1`; it must be one of accuracy|top5|mae|mse|none' train $good --metric f1
+error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, there are 45' \
+    train $good --last-batch drop --gradient-accumulation 2
+error 1 '--save: ' train $good --save nowhere/out.onnx
+error 2 '--save and --log are one file' train $good --save out.onnx --log out.onnx
+cp "$net" own.onnx
+error 2 'are one file' train own.onnx --input $x --target "$y" --log own.onnx
+check "no training has begun" test ! -e out.onnx
+
+begin_case diverged
+"$program" train $good --optimizer sgd --learning-rate 1e30 --epochs 2 --quiet --save diverged.onnx >diverged.out 2>diverged.err
+check "it fails" test $? -eq 1
+check "it says why: $(cat diverged.err)" grep -q 'the loss became .* at update [0-9]*: lower --learning-rate' diverged.err
+
+begin_case help
+"$program" train --help >help.out
+check "the command" grep -q '^Usage: brigade train MODEL.onnx \[OPTION\]\.\.\.$' help.out
+check "its width" awk 'length > 80 { exit 1 }' help.out
+for option in input target loss validation normalize freeze save checkpoint stages replicas recompute offload shard; do
+    check "--$option" grep -q -e "^  --$option" help.out
+done
+"$program" plan train --help >help.out
+check "its plan" grep -q '^Usage: brigade plan train MODEL.onnx \[OPTION\]\.\.\.$' help.out
+error 2 'which model? brigade train MODEL.onnx' plan train
+finish

@@ -1,0 +1,316 @@
+/*
+ * test_convert.c: samples in other element types and shapes, normalized as torchvision does it, and side by side
+ * (zip.c).
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/narrow.h"
+#include "data/dataset.h"
+
+enum { SAMPLES = 3, PIXELS = 4 };
+
+static const uint8_t bytes[SAMPLES][PIXELS] = {{0, 1, 128, 255}, {7, 7, 7, 7}, {255, 0, 3, 9}};
+static const int64_t integers[SAMPLES] = {-3, 100, 70000};
+static const float floats[SAMPLES][2] = {{1, 2}, {-4, 300}, {1.5f, 0}};
+static bg_error error;
+
+static void require(bg_status status)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void assert_says(const char *words)
+{
+    if (strstr(error.message, words) == NULL)
+        fail_msg("\"%s\" does not contain \"%s\"", error.message, words);
+}
+
+static bg_dataset *make(bg_type type, const void *data)
+{
+    const bg_array array = {.type = type, .data = (void *)(uintptr_t)data};
+    bg_dataset *set = NULL;
+
+    require(bg_dataset_create_arrays(&array, 1, &set, &error));
+    return set;
+}
+
+static bg_dataset *make_bytes(void)
+{
+    return make(bg_matrix(BG_UINT8, SAMPLES, PIXELS), bytes);
+}
+
+/* The same samples by callback, not in memory. */
+static bg_status get_bytes(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *failure)
+{
+    (void)user, (void)epoch, (void)failure;
+    memcpy(outputs[0], bytes[index], PIXELS);
+    return BG_OK;
+}
+
+static bg_dataset *make_called(void)
+{
+    const bg_type type = bg_vector(BG_UINT8, PIXELS);
+    const bg_dataset_options options = {
+        .sample_count = SAMPLES, .tensor_count = 1, .sample_types = &type, .get = get_bytes};
+    bg_dataset *set = NULL;
+
+    require(bg_dataset_create(&options, &set, &error));
+    return set;
+}
+
+/* Converts the only tensor; the source is given up. */
+static bg_dataset *convert(bg_dataset *source, const bg_convert_options *options)
+{
+    bg_dataset *set = NULL;
+
+    require(bg_dataset_convert(source, options, &set, &error));
+    bg_dataset_destroy(source);
+    return set;
+}
+
+static bg_status read_all(const bg_dataset *set, unsigned char *const tensors[])
+{
+    const uint32_t indices[SAMPLES] = {2, 0, 1};
+    void *scratch = bgi_dataset_scratch(set);
+    size_t failed = SAMPLES;
+    const bg_status status = bgi_dataset_gather(set, 0, indices, SAMPLES, tensors, scratch, &failed, &error);
+
+    free(scratch);
+    return status;
+}
+
+static void test_bytes_become_floats(void **state)
+{
+    const bg_convert_options options = {.type = bg_tensor3(BG_FLOAT32, 1, 2, 2)};
+    float out[SAMPLES][PIXELS];
+    unsigned char *const tensors[] = {(unsigned char *)out};
+
+    (void)state;
+    for (int is_called = 0; is_called < 2; is_called++) {
+        bg_dataset *set = convert(is_called ? make_called() : make_bytes(), &options);
+
+        assert_true(bg_type_equal(bg_dataset_sample_type(set, 0), &options.type));
+        memset(out, 0xff, sizeof out);
+        require(read_all(set, tensors));
+        for (int i = 0; i < PIXELS; i++) {
+            assert_true(out[0][i] == (float)bytes[2][i]);
+            assert_true(out[1][i] == (float)bytes[0][i]);
+            assert_true(out[2][i] == (float)bytes[1][i]);
+        }
+        bg_dataset_destroy(set);
+    }
+}
+
+/* Bit for bit what bg_dataset_normalize makes, whose bits are torchvision's. */
+static void test_normalization(void **state)
+{
+    const float means[] = {0.4f, 0.1f, 0.25f, 0.5f}, deviations[] = {0.3f, 0.2f, 1.5f, -2.0f};
+    float out[SAMPLES][PIXELS], wanted[SAMPLES][PIXELS];
+    unsigned char *const tensors[] = {(unsigned char *)out}, *const others[] = {(unsigned char *)wanted};
+
+    (void)state;
+    for (uint32_t channels = 1; channels <= PIXELS; channels += PIXELS - 1) {
+        const bg_convert_options options = {
+            .type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = channels, .means = means, .deviations = deviations};
+        const bg_normalize_options normal = {.channel_count = channels, .means = means, .deviations = deviations};
+        bg_dataset *source = make_bytes(), *like = NULL, *set;
+
+        require(bg_dataset_normalize(source, &normal, &like, &error));
+        set = convert(source, &options);
+        require(read_all(set, tensors));
+        require(read_all(like, others));
+        assert_memory_equal(out, wanted, sizeof out);
+        bg_dataset_destroy(set);
+        bg_dataset_destroy(like);
+    }
+}
+
+/* Other types are not divided by 255. */
+static void test_floats_are_normalized(void **state)
+{
+    const float mean = 1.0f, deviation = 2.0f;
+    const bg_convert_options options = {
+        .type = bg_vector(BG_FLOAT32, 2), .channel_count = 1, .means = &mean, .deviations = &deviation};
+    bg_dataset *set = convert(make(bg_matrix(BG_FLOAT32, SAMPLES, 2), floats), &options);
+    float out[SAMPLES][2];
+    unsigned char *const tensors[] = {(unsigned char *)out};
+
+    (void)state;
+    require(read_all(set, tensors));
+    assert_true(out[0][0] == 0.25f && out[0][1] == -0.5f && out[2][0] == -2.5f && out[2][1] == 149.5f);
+    bg_dataset_destroy(set);
+}
+
+static void test_integers_fit_or_fail(void **state)
+{
+    static const struct {
+        bg_dtype to;
+        const char *words; /* NULL: all fit */
+    } cases[] = {{BG_INT64, NULL},
+                 {BG_INT32, NULL},
+                 {BG_UINT8, "sample 2: element 0 of tensor 0 is 70000, which is no uint8"},
+                 {BG_FLOAT64, NULL}};
+    unsigned char out[SAMPLES * 8];
+    unsigned char *const tensors[] = {out};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const bg_convert_options options = {.type = bg_scalar(cases[i].to)};
+        bg_dataset *set = convert(make(bg_vector(BG_INT64, SAMPLES), integers), &options);
+        const bg_status status = read_all(set, tensors);
+
+        if (cases[i].words != NULL) {
+            assert_int_equal(status, BG_ERROR_PARSE);
+            assert_says(cases[i].words);
+        } else {
+            require(status);
+            assert_true(cases[i].to != BG_INT32 || ((const int32_t *)(const void *)out)[1] == -3);
+            assert_true(cases[i].to != BG_INT64 || ((const int64_t *)(const void *)out)[0] == 70000);
+            assert_true(cases[i].to != BG_FLOAT64 || ((const double *)(const void *)out)[2] == 100.0);
+        }
+        bg_dataset_destroy(set);
+    }
+}
+
+static void test_floats_become_integers_when_whole(void **state)
+{
+    const float odd[SAMPLES] = {1, 2, NAN}, halves[SAMPLES] = {1, 2, 1.5f}, whole[SAMPLES] = {-1, 2, 3};
+    const bg_convert_options options = {.type = bg_scalar(BG_INT32)};
+    int32_t out[SAMPLES];
+    unsigned char *const tensors[] = {(unsigned char *)out};
+    bg_dataset *set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), whole), &options);
+
+    (void)state;
+    require(read_all(set, tensors));
+    assert_true(out[0] == 3 && out[1] == -1 && out[2] == 2);
+    bg_dataset_destroy(set);
+    set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), halves), &options);
+    assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
+    assert_says("is 1.5, which is no int32");
+    bg_dataset_destroy(set);
+    set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), odd), &options);
+    assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
+    assert_says("is nan, which is no int32");
+    bg_dataset_destroy(set);
+}
+
+static void test_narrow_floats(void **state)
+{
+    const bg_dtype types[] = {BG_FLOAT16, BG_BFLOAT16};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const bg_convert_options there = {.type = bg_vector(types[i], 2)}, back = {.type = bg_vector(BG_FLOAT32, 2)};
+        bg_dataset *set = convert(convert(make(bg_matrix(BG_FLOAT32, SAMPLES, 2), floats), &there), &back);
+        float out[SAMPLES][2];
+        unsigned char *const tensors[] = {(unsigned char *)out};
+
+        require(read_all(set, tensors));
+        assert_memory_equal(out[1], floats[0], sizeof floats[0]);
+        assert_memory_equal(out[0], floats[2], sizeof floats[2]);
+        bg_dataset_destroy(set);
+    }
+}
+
+static void test_conversions_that_cannot_be(void **state)
+{
+    const float zero = 0.0f, one = 1.0f;
+    const struct {
+        bg_convert_options options;
+        bg_status status;
+        const char *words;
+    } cases[] = {
+        {{.type = bg_vector(BG_FLOAT32, 5)}, BG_ERROR_SHAPE, "samples are uint8[4], which have not as many elements"},
+        {{.type = bg_vector(BG_FLOAT32, PIXELS), .tensor_index = 1}, BG_ERROR_INVALID, "tensor 1 of 1"},
+        {{.type = bg_vector(BG_INT32, PIXELS), .channel_count = 1, .means = &one, .deviations = &one},
+         BG_ERROR_INVALID,
+         "normalization makes floats, not int32"},
+        {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 3, .means = &one, .deviations = &one},
+         BG_ERROR_INVALID,
+         "3 channels for samples of uint8[4], expected 1 or their first dimension"},
+        {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 1, .means = &one, .deviations = &zero},
+         BG_ERROR_INVALID,
+         "mean 1 and deviation 0 of channel 0"},
+    };
+    bg_dataset *source = make_bytes(), *set = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(bg_dataset_convert(source, &cases[i].options, &set, &error), cases[i].status);
+        assert_says(cases[i].words);
+        assert_null(set);
+    }
+    bg_dataset_destroy(source);
+}
+
+/* ---- side by side ---- */
+
+static void test_zip(void **state)
+{
+    const bg_convert_options options = {.type = bg_vector(BG_FLOAT32, PIXELS)};
+    float pixels[SAMPLES][PIXELS], pairs[SAMPLES][2];
+    int64_t labels[SAMPLES];
+    unsigned char *const tensors[] = {(unsigned char *)pixels, (unsigned char *)labels, (unsigned char *)pairs};
+    unsigned char *const some[] = {NULL, (unsigned char *)labels, NULL};
+
+    (void)state;
+    for (int is_called = 0; is_called < 2; is_called++) {
+        bg_dataset *sources[] = {convert(is_called ? make_called() : make_bytes(), &options),
+                                 make(bg_vector(BG_INT64, SAMPLES), integers),
+                                 make(bg_matrix(BG_FLOAT32, SAMPLES, 2), floats)};
+        bg_dataset *set = NULL;
+
+        require(bg_dataset_zip(sources, 3, &set, &error));
+        for (int i = 0; i < 3; i++)
+            bg_dataset_destroy(sources[i]);
+        assert_int_equal(bg_dataset_tensor_count(set), 3);
+        require(read_all(set, tensors));
+        assert_true(pixels[0][0] == 255.0f && labels[0] == 70000 && pairs[0][0] == 1.5f);
+        assert_true(pixels[2][3] == 7.0f && labels[2] == 100 && pairs[2][1] == 300.0f);
+        assert_int_equal(set->may_skip, !is_called);
+        if (set->may_skip) {
+            memset(labels, 0, sizeof labels);
+            require(read_all(set, some));
+            assert_true(labels[1] == -3);
+        }
+        bg_dataset_destroy(set);
+    }
+}
+
+static void test_zips_that_cannot_be(void **state)
+{
+    bg_dataset *sources[] = {make_bytes(), make(bg_vector(BG_INT64, 2), integers)}, *set = NULL;
+
+    (void)state;
+    assert_int_equal(bg_dataset_zip(sources, 0, &set, &error), BG_ERROR_INVALID);
+    assert_int_equal(bg_dataset_zip(sources, 2, &set, &error), BG_ERROR_SHAPE);
+    assert_says("data set 1 has 2 samples, but data set 0 has 3");
+    assert_null(set);
+    bg_dataset_destroy(sources[0]);
+    bg_dataset_destroy(sources[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_become_floats),
+        cmocka_unit_test(test_normalization),
+        cmocka_unit_test(test_floats_are_normalized),
+        cmocka_unit_test(test_integers_fit_or_fail),
+        cmocka_unit_test(test_floats_become_integers_when_whole),
+        cmocka_unit_test(test_narrow_floats),
+        cmocka_unit_test(test_conversions_that_cannot_be),
+        cmocka_unit_test(test_zip),
+        cmocka_unit_test(test_zips_that_cannot_be),
+    };
+    return cmocka_run_group_tests_name("data/convert", tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+/*
+ * test_source.c: data by the name of a file: every form gives the same samples (tests/oracle/train has them), and what
+ * is wrong with a name is said with the names that there are.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <brigade/readers.h>
+
+#include "data/source.h"
+#include "support/folder.h"
+
+#define FILES "tests/oracle/train/"
+
+static bg_error error;
+
+static void require(bg_status status)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error.message);
+}
+
+static void assert_says(const char *words)
+{
+    if (strstr(error.message, words) == NULL)
+        fail_msg("\"%s\" does not contain \"%s\"", error.message, words);
+}
+
+static bg_dataset *open_source(const char *source)
+{
+    bg_dataset *set = NULL;
+
+    require(bg_dataset_open(source, &set, &error));
+    return set;
+}
+
+/* The bytes of sample `index`. */
+static void read_sample(const bg_dataset *set, uint32_t index, void *out)
+{
+    unsigned char *const places[] = {out};
+    void *scratch = bgi_dataset_scratch(set);
+    size_t failed = 0;
+
+    require(bgi_dataset_gather(set, 0, &index, 1, places, scratch, &failed, &error));
+    free(scratch);
+}
+
+static void assert_same(const char *source, const char *like, const char *type)
+{
+    bg_dataset *set = open_source(source), *wanted = open_source(like);
+    const size_t bytes = bg_type_size_bytes(bg_dataset_sample_type(wanted, 0));
+    char text[BG_TYPE_TEXT_BYTES];
+    unsigned char *a = malloc(bytes), *b = malloc(bytes);
+
+    assert_int_equal(bg_dataset_tensor_count(set), 1);
+    assert_int_equal(bg_dataset_sample_count(set), bg_dataset_sample_count(wanted));
+    assert_string_equal(bg_type_text(bg_dataset_sample_type(set, 0), text), type);
+    for (uint32_t i = 0; i < bg_dataset_sample_count(set); i++) {
+        read_sample(set, i, a);
+        read_sample(wanted, i, b);
+        assert_memory_equal(a, b, bytes);
+    }
+    free(a);
+    free(b);
+    bg_dataset_destroy(set);
+    bg_dataset_destroy(wanted);
+}
+
+static void test_forms_have_the_same_samples(void **state)
+{
+    (void)state;
+    assert_same(FILES "images-idx3-ubyte.gz", FILES "images.npy", "uint8[8,8]");
+    assert_same(FILES "data.safetensors:images", FILES "images.npy", "uint8[8,8]");
+    assert_same(FILES "photos", FILES "photos", "uint8[1,8,8]");
+    assert_same(FILES "photos:classes", FILES "photos.npz:labels", "int32[]");
+}
+
+static void test_columns(void **state)
+{
+    bg_dataset *set = open_source(FILES "table.csv:age,area");
+
+    (void)state;
+    assert_int_equal(bg_dataset_sample_count(set), 45);
+    assert_int_equal(bg_dataset_sample_type(set, 0)->dims[0], 2);
+    bg_dataset_destroy(set);
+    set = open_source(FILES "table.csv");
+    assert_int_equal(bg_dataset_sample_type(set, 0)->dims[0], 5);
+    bg_dataset_destroy(set);
+    set = open_source(FILES "table.csv:2");
+    assert_int_equal(bg_dataset_sample_type(set, 0)->rank, 0);
+    bg_dataset_destroy(set);
+}
+
+/* Values of columns in their order, and a table without a header. */
+static void test_column_values(void **state)
+{
+    static const char table[] = "a,b,c\n1,2,3\n4,5,6.5\n", plain[] = "-1.5,2\n3,4\n", quoted[] = "\"a\",b\n7,8\n";
+    const float wanted[] = {3, 1, 6.5f, 4}, all[] = {-1.5f, 2, 3, 4}, one[] = {8};
+    bg_array array = {.data = NULL};
+
+    (void)state;
+    require(bgi_source_parse("t", BGI_SOURCE_CSV, "c,a", table, sizeof table - 1, &array, &error));
+    assert_int_equal(array.type.rank, 2);
+    assert_memory_equal(array.data, wanted, sizeof wanted);
+    bg_array_clear(&array);
+    require(bgi_source_parse("t", BGI_SOURCE_CSV, NULL, plain, sizeof plain - 1, &array, &error));
+    assert_int_equal(array.type.dims[0], 2);
+    assert_memory_equal(array.data, all, sizeof all);
+    bg_array_clear(&array);
+    require(bgi_source_parse("t", BGI_SOURCE_CSV, "b", quoted, sizeof quoted - 1, &array, &error));
+    assert_int_equal(array.type.rank, 1);
+    assert_memory_equal(array.data, one, sizeof one);
+    bg_array_clear(&array);
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *source;
+        bg_status status;
+        const char *words;
+    } cases[] = {
+        {FILES "none.npy", BG_ERROR_NOT_FOUND, "none.npy: cannot open"},
+        {FILES "none.npz:a", BG_ERROR_NOT_FOUND, "none.npz: cannot open"},
+        {FILES "images.npy:a", BG_ERROR_INVALID, "a .npy file has no parts; leave `:a` out"},
+        {FILES "labels-idx1-ubyte:a", BG_ERROR_INVALID, "an IDX file has no parts; leave `:a` out"},
+        {FILES "test.npz", BG_ERROR_INVALID, "which array? Name one behind a colon: it has `images`, `labels`"},
+        {FILES "test.npz:image", BG_ERROR_NOT_FOUND, "there is no array `image`; it has `images`, `labels`"},
+        {FILES "data.safetensors", BG_ERROR_INVALID,
+         "which tensor? Name one behind a colon: it has `images`, `labels`"},
+        {FILES "data.safetensors:x", BG_ERROR_NOT_FOUND, "there is no tensor `x`; it has `images`, `labels`"},
+        {FILES "table.csv:x", BG_ERROR_NOT_FOUND, "there is no column `x`"},
+        {FILES "table.csv:area,,age", BG_ERROR_INVALID, "column 1 of the list has no name"},
+        {FILES "photos:labels", BG_ERROR_NOT_FOUND, "a folder of images has nothing of that name; expected"},
+        {"src", BG_ERROR_NOT_FOUND, "has no images"},
+        {"README.md", BG_ERROR_PARSE, "taken for an IDX file, since the name does not end in"},
+        {"tests/fuzz/corpus/npy/cut", BG_ERROR_PARSE, "taken for an IDX file"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bg_dataset *set = NULL;
+
+        assert_int_equal(bg_dataset_open(cases[i].source, &set, &error), cases[i].status);
+        assert_says(cases[i].words);
+        assert_null(set);
+    }
+}
+
+/* A single number has no samples; a colon of a name that is there is the name's. */
+static void test_files_of_our_own(void **state)
+{
+    const bg_type types[] = {bg_scalar(BG_FLOAT32), bg_vector(BG_INT64, 3), bg_vector(BG_BFLOAT16, 3)};
+    const int64_t values[] = {5, -6, (int64_t)1 << 40};
+    char folder[TEST_FOLDER_BYTES], path[128];
+    int64_t sample;
+    bg_array array = {.data = (void *)(uintptr_t)values};
+    bg_dataset *set = NULL;
+
+    (void)state;
+    test_folder_create(folder);
+    snprintf(path, sizeof path, "%s/a:b.npy", folder);
+    array.type = types[0];
+    require(bg_npy_write(path, &array, &error));
+    assert_int_equal(bg_dataset_open(path, &set, &error), BG_ERROR_SHAPE);
+    assert_says("is a single number; samples lie along a first dimension");
+    array.type = types[1];
+    require(bg_npy_write(path, &array, &error));
+    set = open_source(path);
+    for (uint32_t i = 0; i < 3; i++) {
+        read_sample(set, i, &sample);
+        assert_true(sample == values[i]);
+    }
+    bg_dataset_destroy(set);
+    array.type = types[2];
+    assert_int_equal(bg_npy_write(path, &array, &error), BG_ERROR_UNSUPPORTED);
+    assert_says("cannot write bfloat16[3] as .npy");
+    snprintf(path, sizeof path, "%s/none/a.npy", folder);
+    array.type = types[1];
+    assert_int_equal(bg_npy_write(path, &array, &error), BG_ERROR_NOT_FOUND);
+    test_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forms_have_the_same_samples),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_column_values),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_files_of_our_own),
+    };
+    return cmocka_run_group_tests_name("data/source", tests, NULL, NULL);
+}
