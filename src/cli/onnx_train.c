@@ -12,7 +12,6 @@
 #include <brigade/weights.h>
 
 #include "cli/command.h"
-#include "cli/ranks.h"
 #include "core/error.h"
 
 /* The state of a training. */

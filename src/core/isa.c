@@ -1,6 +1,7 @@
 /*
  * isa.c: which instruction set fast code may use.
  */
+#define _DEFAULT_SOURCE /* syscall */
 #include "core/isa.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
