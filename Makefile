@@ -98,7 +98,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/bench/mpi_allreduce.%))
 
-.PHONY: always all mnist check check-all check-hosts tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-mpi bench-all pictures man tables abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-mpi bench-all pictures man tables abi abi-baseline
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -126,6 +126,12 @@ check-all: deps
 # Ranks on several hosts, which are network namespaces; needs root.
 check-hosts: all $(BUILD)/tests/hosts/relay
 	@BRIGADE_BUILD=$(BUILD) tests/hosts/run.sh
+
+check-ranks: all
+	@BRIGADE_BUILD=$(BUILD) tests/ranks/matrix.sh
+
+check-valgrind: all
+	@tools/valgrind_ranks.sh $(BUILD)
 
 deps:
 	@tools/dependencies.sh

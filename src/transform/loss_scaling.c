@@ -75,7 +75,7 @@ bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *g
 {
     const bg_auto_loss_scaling *options = &trainer->options->numerics.auto_loss_scaling;
     const bgi_loss_scale_attributes attributes = make_attributes(options);
-    const uint32_t replicas = bgi_count_data_replicas(trainer);
+    const uint32_t replicas = bgi_graph_data_replicas(trainer->graph, trainer->options->replicas.count);
     bg_graph *graph = trainer->graph;
     bg_value *counts, sum, used;
 
