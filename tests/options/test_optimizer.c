@@ -261,8 +261,8 @@ static void test_wrong_texts(void **state)
 
 /* ---- the table ---- */
 
-/* No byte of the struct is in two rows; what is in none is the size, the kind, the learning rate, and padding behind
- * flags. */
+/* No byte of the struct is in two rows; what is in none is the size, the kind, the learning rate, a rule of the
+ * caller's with its numbers, and padding behind flags. */
 static void test_every_setting_has_a_row(void **state)
 {
     unsigned char uses[sizeof(bg_optimizer)] = {0};
@@ -273,6 +273,8 @@ static void test_every_setting_has_a_row(void **state)
     memset(uses + offsetof(bg_optimizer, struct_bytes), 1, sizeof(size_t));
     memset(uses + offsetof(bg_optimizer, kind), 1, sizeof(bg_optimizer_kind));
     memset(uses + offsetof(bg_optimizer, learning_rate), 1, sizeof(double));
+    memset(uses + offsetof(bg_optimizer, rule), 1, sizeof(const bg_update_rule *));
+    memset(uses + offsetof(bg_optimizer, numbers), 1, 3 * sizeof(double));
     for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++) {
         assert_ptr_equal(bgi_setting_find(setting->name), setting);
         assert_true(strlen(setting->what) > 10);

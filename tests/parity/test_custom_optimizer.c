@@ -369,12 +369,15 @@ static void test_rounding_by_chance_is_refused(void **state)
 /* A file of such a plan could not say what its kernels are. */
 static void test_plans_are_not_kept(void **state)
 {
-    const bg_optimizer own = make_own(&rule), sgd = make_sgd();
+    bg_op_type revised = heavy_ball;
+    const bg_update_rule revised_rule = {.name = "revised", .update = &revised, .states = "momentum_buffer"};
+    const bg_optimizer own = make_own(&revised_rule), sgd = make_sgd();
     const test_model *model = test_model_at(3);
     bg_options options = make_options(&ways[0]);
     char folder[TEST_FOLDER_BYTES];
 
     (void)state;
+    revised.revision = 1; /* with which an op of a model is kept */
     test_folder_create(folder);
     options.files.cache_dir = folder;
     bg_plan_destroy(test_train_plan(model, 4, &own, &options, "own"));
