@@ -229,7 +229,9 @@ int onnx_resolve(void *settings, bg_error *error)
         return CLI_USAGE;
     if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {
         if (own->path == NULL)
-            bg_error_set(error, BG_ERROR_INVALID, "which model? brigade train MODEL.onnx --input x=FILE --target FILE");
+            bg_error_set(error, BG_ERROR_INVALID,
+                         "which model? brigade train MODEL.onnx --input x=FILE --target FILE; the model comes before "
+                         "options that take several words");
         return own->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
     }
     choose_limits(own);

@@ -374,9 +374,28 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
 
 /* ---- in and out ---- */
 
+/* The unpacker does not say whether content or memory was at fault: the allocator does. What it allocates is freed with
+ * the library's own allocator, which is malloc and free as well. */
+static void *allocate(void *is_out, size_t size_bytes)
+{
+    void *memory = malloc(size_bytes);
+
+    if (memory == NULL)
+        *(bool *)is_out = true;
+    return memory;
+}
+
+static void release(void *is_out, void *memory)
+{
+    (void)is_out;
+    free(memory);
+}
+
 bg_status bgi_onnx_parse(const char *name, const char *folder, const void *content, size_t size_bytes, bg_onnx **out,
                          bg_error *error)
 {
+    bool is_out = false;
+    ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = &is_out};
     const char *reason;
     bg_onnx *onnx;
     bg_status status;
@@ -392,11 +411,11 @@ bg_status bgi_onnx_parse(const char *name, const char *folder, const void *conte
         bg_onnx_destroy(onnx);
         return out_of_memory(error);
     }
-    onnx->model = bgi_onnx__model__unpack(NULL, size_bytes, content);
-    if (onnx->model == NULL)
-        status = bg_error_set(error, BG_ERROR_PARSE,
-                              "a field has the wrong type, or memory is out: expected an ONNX "
-                              "model");
+    onnx->model = bgi_onnx__model__unpack(&allocator, size_bytes, content);
+    if (onnx->model == NULL && is_out)
+        status = bgi_error_memory(error, "an ONNX model", size_bytes);
+    else if (onnx->model == NULL)
+        status = bg_error_set(error, BG_ERROR_PARSE, "a field has the wrong type: expected an ONNX model");
     else
         status = describe(onnx, error);
     if (status != BG_OK) {
