@@ -12,6 +12,7 @@
 #include <brigade/weights.h>
 
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "core/error.h"
 
 /* The state of a training. */

@@ -84,7 +84,7 @@ done
 
 begin_case stopped-compilation
 # What is only compiled has nothing to save.
-"$program" gpt pretrain $one layers=400 --compile-only >compiled.out 2>&1 &
+"$program" gpt pretrain $one layers=4000 --compile-only >compiled.out 2>&1 &
 sleep 0.5
 kill -TERM $!
 wait $! 2>/dev/null

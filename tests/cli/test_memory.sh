@@ -16,8 +16,8 @@ if [ ! -f "$preload" ]; then
     finish
 fi
 
-# right_files FOLDER CODE: those of a run that ended with CODE, beside `old` and `new`, from which and to which it went.
-# Logs have times in them: of those, every line is whole.
+# right_files FOLDER CODE: those of a run that ended with CODE, beside `old` and `new`, from which and to which it went,
+# and what it said could not be removed. Logs have times in them: of those, every line is whole.
 right_files() {
     for file in $(cd "$1" && find . -type f); do
         case $file in
@@ -25,6 +25,7 @@ right_files() {
             [ -z "$(tail -c 1 "$1/$file")" ] && ! grep -q -v '^{.*}$' "$1/$file" || { echo "$file has half a line"; return 1; } ;;
         *)
             cmp -s "$1/$file" "new/$file" || { [ "$2" -ne 0 ] && cmp -s "$1/$file" "old/$file"; } ||
+                grep -q "cannot remove ${file##*/} from" err ||
                 { echo "$file is neither the old one nor the new one"; return 1; } ;;
         esac
     done

@@ -105,6 +105,15 @@ static bg_weights *make_weights(void)
     return weights;
 }
 
+/* Nothing is learned in the second epoch, nor from the fourth on. */
+static double rate_with_pauses(void *user, uint64_t step)
+{
+    const uint64_t epoch = step / (SAMPLES / MICRO_BATCH);
+
+    (void)user;
+    return epoch == 1 || epoch >= 3 ? 0.0 : 0.05;
+}
+
 static void a_fit_ends_without_progress(void **state)
 {
     bg_watch watch = bg_watch_defaults("loss");
@@ -131,6 +140,13 @@ static void a_fit_ends_without_progress(void **state)
     fit(1, NULL, 0, NULL, NULL, first, BG_OK);
     test_weights_expect(watch.best_weights, first);
     bg_weights_destroy(watch.best_weights);
+    /* Progress ends the count: the fifth epoch is the second in a row without any. */
+    watch = bg_watch_defaults("loss");
+    watch.patience = 1;
+    bg_weights_destroy(weights);
+    weights = make_weights();
+    assert_int_equal(fit(9, &callback, 1, rate_with_pauses, NULL, weights, BG_OK), 5);
+    assert_int_equal(watch.worse_count, 2);
     bg_weights_destroy(weights);
     bg_weights_destroy(first);
 }
