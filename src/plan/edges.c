@@ -120,7 +120,8 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     c->edges->facts = bgi_arena_allocate(&c->scratch, 2 * (size_t)count, sizeof *c->edges->facts);
     c->edges->routes = bgi_arena_allocate(&c->scratch, count, sizeof *c->edges->routes);
     c->plan->edges = bgi_arena_allocate(&c->plan->arena, 6 * (size_t)count, sizeof *c->plan->edges);
-    if (c->edges->table == NULL || c->edges->list == NULL || c->edges->facts == NULL || c->edges->routes == NULL || c->plan->edges == NULL)
+    if (c->edges->table == NULL || c->edges->list == NULL || c->edges->facts == NULL || c->edges->routes == NULL ||
+        c->plan->edges == NULL)
         return bgi_error_memory(error, "edges", count * sizeof *c->edges->list);
     return BG_OK;
 }

@@ -210,9 +210,10 @@ static void place_variable(bgi_compiler *c, uint32_t *known, uint32_t v, uint32_
     location = location_of(c, location_class, named);
     if (location.place != BG_PLACE_REMOTE)
         return;
-    c->residency->buffer_of[v] = value->shares_home ? add_copy_buffer(c, owner, is_preloaded(c, &location))
-                                                    : find_buffer(c, known, owner, location_class == BG_LOCATION_ACCUMULATORS,
-                                                                  is_preloaded(c, &location));
+    c->residency->buffer_of[v] =
+        value->shares_home
+            ? add_copy_buffer(c, owner, is_preloaded(c, &location))
+            : find_buffer(c, known, owner, location_class == BG_LOCATION_ACCUMULATORS, is_preloaded(c, &location));
     if (value->role == BG_ROLE_PARAMETER && location.sharded)
         c->residency->home_pieces[v] = count_piece(c, value);
 }

@@ -501,8 +501,7 @@ static bg_status list_written_variables(bgi_compiler *c, bgi_program_lists *out,
     uint32_t *stages = bgi_arena_allocate(&c->scratch, count, sizeof *stages);
 
     for (size_t v = 0; stages != NULL && v < count; v++)
-        stages[v] =
-            c->graph->values[v].kind == BGI_VALUE_VARIABLE ? c->residency->writer_stage[v] : BGI_NO_BUCKET;
+        stages[v] = c->graph->values[v].kind == BGI_VALUE_VARIABLE ? c->residency->writer_stage[v] : BGI_NO_BUCKET;
     if (stages == NULL || !bgi_buckets_fill(&out->variables, &c->scratch, c->stages->stage_count, count, stages))
         return bgi_error_memory(error, "a program", count * sizeof *stages);
     return BG_OK;
@@ -538,8 +537,8 @@ static bool is_shared(const bgi_compiler *c, uint32_t v, bg_action_kind kind)
     return kind == BG_ACTION_REDUCE ? value->role == BG_ROLE_ACCUMULATOR && !value->is_partial : bgi_is_gathered(c, v);
 }
 
-static bool write_collective(bgi_compiler *c, const bgi_program_lists *lists, uint32_t stage,
-                             bg_action_kind kind, bgi_instruction *out)
+static bool write_collective(bgi_compiler *c, const bgi_program_lists *lists, uint32_t stage, bg_action_kind kind,
+                             bgi_instruction *out)
 {
     bgi_reduced *reduced;
     uint32_t count = 0;

@@ -97,7 +97,7 @@ typedef struct bgi_placement {
     bgi_operand *storage; /* where their producer writes */
     bool *is_transient;
     /* by value: variables and constants */
-    bgi_operand *windows; /* where one with a buffer is when that is loaded: all pieces of it */
+    bgi_operand *windows;   /* where one with a buffer is when that is loaded: all pieces of it */
     uint32_t *first_places; /* those of value v are places[first_places[v]] .. places[first_places[v + 1] - 1] */
     bgi_place *places;      /* a device each, ascending */
     /* inputs, by their number among the inputs */
@@ -106,8 +106,8 @@ typedef struct bgi_placement {
     bgi_operand *input_places; /* [input * stage_count + stage] */
     bool *input_is_used;       /* the same index */
     uint32_t input_count;
-    size_t *segment_peaks;     /* transient bytes, by segment */
-    size_t *scratch_offsets;   /* by op */
+    size_t *segment_peaks;   /* transient bytes, by segment */
+    size_t *scratch_offsets; /* by op */
 } bgi_placement;
 
 #endif

@@ -36,8 +36,8 @@ typedef struct placer {
 /* Messages and results of an action go out behind it. */
 static uint32_t find_last_follower(const placer *p, uint32_t position)
 {
-    while (position + 1 < p->action_count && (p->actions[position + 1].kind == BG_ACTION_SEND ||
-                                              p->actions[position + 1].kind == BG_ACTION_HOST_OUT))
+    while (position + 1 < p->action_count &&
+           (p->actions[position + 1].kind == BG_ACTION_SEND || p->actions[position + 1].kind == BG_ACTION_HOST_OUT))
         position++;
     return position;
 }
@@ -137,8 +137,8 @@ static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
     return c->plan->edge_count++;
 }
 
-/* How many micro-batches the remote ring of each edge holds, at most. Those that are kept behind the edge come and go in
- * order like its own, so that together they are a row. */
+/* How many micro-batches the remote ring of each edge holds, at most. Those that are kept behind the edge come and go
+ * in order like its own, so that together they are a row. */
 static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
 {
     for (uint32_t e = 0; e < c->edges->count; e++)

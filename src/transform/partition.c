@@ -174,8 +174,8 @@ static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
 
     for (size_t o = 0; o < c->graph->op_count; o++)
         exists[BGI_SEGMENT_RECOMPUTE] |= c->kinds[o] == BGI_SEGMENT_RECOMPUTE;
-    out->segments = bgi_arena_allocate(
-        &out->arena, (size_t)out->stage_count * (BGI_SEGMENT_UPDATE + out->level_count), sizeof *out->segments);
+    out->segments = bgi_arena_allocate(&out->arena, (size_t)out->stage_count * (BGI_SEGMENT_UPDATE + out->level_count),
+                                       sizeof *out->segments);
     if (out->segments == NULL)
         return false;
     list_segments(c, exists);

@@ -188,8 +188,8 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
 /* ---- giving up one op after the other ---- */
 
 /* What is needed only becomes more: an op that runs again stays needed, and so do its operands. So each op is looked at
- * once more when it is given up and once when it becomes needed, not with every op that is given up. `stack` has room for
- * the ops of the stage. */
+ * once more when it is given up and once when it becomes needed, not with every op that is given up. `stack` has room
+ * for the ops of the stage. */
 static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bool *is_kept, bool *is_repeated,
                       uint32_t *stack, bgi_recompute_effect *effect)
 {

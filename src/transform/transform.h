@@ -162,11 +162,11 @@ typedef struct bgi_recompute {
     bgi_arena arena;
     const bg_graph *graph; /* whose ops the arrays are about */
     const bgi_stages *stages;
-    const double *op_ns; /* by op */
-    bg_value *roots;     /* by value id, as in a partition */
-    bool *may_repeat;    /* by op: a forward op that gives the same results when it runs again */
-    bool *is_checkpoint; /* by op: some result of it is marked */
-    uint32_t loss_stage; /* whose F and B run back to back, unless options.execution.separate_loss */
+    const double *op_ns;  /* by op */
+    bg_value *roots;      /* by value id, as in a partition */
+    bool *may_repeat;     /* by op: a forward op that gives the same results when it runs again */
+    bool *is_checkpoint;  /* by op: some result of it is marked */
+    uint32_t loss_stage;  /* whose F and B run back to back, unless options.execution.separate_loss */
     bgi_buckets of_stage; /* ops by stage: what is asked of a stage does not look at the others */
     uint32_t *needed_in;  /* scratch; by root: number of the last measurement that saw it needed */
     uint32_t measured;    /* how many there were */
@@ -189,7 +189,8 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *recompute, uint32_t st
                                            bool *is_repeated);
 
 /* After a measurement of the stage, and no other since: gives up one more op that it keeps, and makes `is_repeated` and
- * the effect what measuring anew would say (`ns` up to the order of its sum). `stack`: room for the ops of the stage. */
+ * the effect what measuring anew would say (`ns` up to the order of its sum). `stack`: room for the ops of the stage.
+ */
 void bgi_recompute_give_up(bgi_recompute *recompute, uint32_t stage, uint32_t op, bool *is_kept, bool *is_repeated,
                            uint32_t *stack, bgi_recompute_effect *effect);
 
@@ -246,7 +247,7 @@ typedef struct bgi_partition {
     uint32_t first_segments[BGI_SEGMENT_UPDATE + 1]; /* by kind: where these begin; UINT32_MAX: there are none */
     uint32_t crossing_count;
     bgi_crossing *crossings;
-    uint32_t *first_crossings; /* by value id: index + 1 of its first crossing; 0: none */
+    uint32_t *first_crossings;  /* by value id: index + 1 of its first crossing; 0: none */
     bgi_buckets crossings_from; /* by from_segment */
     bgi_buckets crossings_to;   /* by to_stage */
 } bgi_partition;
