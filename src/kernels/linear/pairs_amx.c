@@ -2,7 +2,9 @@
  * pairs_amx.c: products of pairs by AMX (pairs.h): two by two tiles of sums. Without its compiler flags the file is
  * empty.
  */
-#if defined(__AMX_BF16__)
+#include "kernels/linear/pairs.h"
+
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* gcc's name, clang's */
 #include "kernels/linear/pairs_body.h"
 
 enum { ROW_BYTES = 64 };

@@ -2,6 +2,8 @@
  * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers.
  * Without its compiler flags the file is empty.
  */
+#include "kernels/linear/pairs.h"
+
 #if defined(__AVX512BF16__)
 #include "kernels/linear/pairs_body.h"
 
