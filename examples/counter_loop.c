@@ -10,8 +10,10 @@ enum { WIDTH = 800, REPEATS = 10 };
 static bg_error error;
 static void check(bg_status status)
 {
-    if (status != BG_OK)
-        exit((fprintf(stderr, "counter_loop: %s\n", error.message), 1));
+    if (status != BG_OK) {
+        fprintf(stderr, "counter_loop: %s\n", error.message);
+        exit(1);
+    }
 }
 
 /* The data: element i has x1 = i and x2 = 1, 800 times each. */

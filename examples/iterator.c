@@ -7,8 +7,10 @@
 static bg_error error;
 static void check(bg_status status)
 {
-    if (status != BG_OK)
-        exit((fprintf(stderr, "iterator: %s\n", error.message), 1));
+    if (status != BG_OK) {
+        fprintf(stderr, "iterator: %s\n", error.message);
+        exit(1);
+    }
 }
 
 int main(void)

@@ -38,11 +38,18 @@ typedef struct lesson {
 
 enum { LESSON_UPDATES = 200, LESSON_INPUTS = 4 };
 
+/* Ends the program with a message. */
+static inline void lesson_end(const char *name, const char *message)
+{
+    fprintf(stderr, "%s: %s\n", name, message);
+    exit(1);
+}
+
 static bg_error lesson_error;
 static inline void lesson_check(bg_status status)
 {
     if (status != BG_OK)
-        exit((fprintf(stderr, "%s\n", lesson_error.message), 1));
+        lesson_end("Brigade", lesson_error.message);
 }
 
 /* ---- data ---- */
@@ -86,9 +93,7 @@ static inline bg_options lesson_options(const lesson *l, const char *strategy)
     } else if (strcmp(strategy, "recomputed") == 0) {
         options.memory.recompute = BG_RECOMPUTE_STAGE;
     } else if (strcmp(strategy, "pipelined") != 0) {
-        exit((
-            fprintf(stderr, "%s: `%s` is none of single, pipelined, phased, replicas, recomputed\n", l->name, strategy),
-            1));
+        lesson_end(strategy, "not one of single, pipelined, phased, replicas, recomputed");
     }
     return options;
 }
@@ -106,7 +111,7 @@ static inline void lesson_make_data(const lesson *l, const bg_session *session, 
         sample_bytes[i] = bg_type_size_bytes(&stream.micro_batch_type) / (size_t)l->micro_batch;
         data[i] = calloc((size_t)l->samples, sample_bytes[i]);
         if (data[i] == NULL)
-            exit((fprintf(stderr, "%s: no memory for the data\n", l->name), 1));
+            lesson_end(l->name, "no memory for the data");
     }
     for (int64_t s = 0; s < l->samples; s++) {
         void *sample[LESSON_INPUTS];

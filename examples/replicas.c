@@ -12,8 +12,10 @@ enum { BATCH = 32, STEPS = 20, FEATURES = 8 };
 static bg_error error;
 static void check(bg_status status)
 {
-    if (status != BG_OK)
-        exit((fprintf(stderr, "replicas: %s\n", error.message), 1));
+    if (status != BG_OK) {
+        fprintf(stderr, "replicas: %s\n", error.message);
+        exit(1);
+    }
 }
 
 /* Trains on global batches of 32 samples, in micro-batches of 32 / replicas; fills the weights. */

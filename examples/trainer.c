@@ -8,8 +8,10 @@
 static bg_error error;
 static void check(bg_status status)
 {
-    if (status != BG_OK)
-        exit((fprintf(stderr, "trainer: %s\n", error.message), 1));
+    if (status != BG_OK) {
+        fprintf(stderr, "trainer: %s\n", error.message);
+        exit(1);
+    }
 }
 
 static bg_value build(void *user, bg_graph *g, bg_trainer_task stage, int64_t micro_batch)

@@ -12,8 +12,10 @@ enum { MICRO_BATCH = 20, STEPS = 100, STEPS_PER_EXECUTION = 25 };
 static _Thread_local bg_error error; /* each thread has its own */
 static void check(bg_status status)
 {
-    if (status != BG_OK)
-        exit((fprintf(stderr, "training_loop: %s\n", error.message), 1));
+    if (status != BG_OK) {
+        fprintf(stderr, "training_loop: %s\n", error.message);
+        exit(1);
+    }
 }
 
 static bg_value build(bg_graph *g)

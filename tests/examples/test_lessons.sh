@@ -71,5 +71,5 @@ lesson custom_optimizer
 begin_case errors
 lines=$("$build/examples/mlp" doubled 2>&1)
 check "an unknown strategy" test $? -eq 1
-check "names it: $lines" test "$lines" = "mlp: \`doubled\` is none of single, pipelined, phased, replicas, recomputed"
+check "names it: $lines" test "$lines" = "doubled: not one of single, pipelined, phased, replicas, recomputed"
 finish
