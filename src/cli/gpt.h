@@ -66,6 +66,14 @@ bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char *
 int gpt_resolve(void *settings, bg_error *error);
 void gpt_clear_settings(void *settings);
 
+/* The members in which the cli_models of a language model do not differ. */
+#define GPT_MODEL                                                                                                      \
+    .name = "gpt", .says = "gpt", .samples = "samples", .library_flags = BGI_COMMAND_GPT,                              \
+    .settings_bytes = sizeof(gpt_settings), .library = offsetof(gpt_settings, options.library),                        \
+    .set_defaults = gpt_set_defaults, .rewrite = gpt_rewrite, .resolve = gpt_resolve,                                  \
+    .clear_settings = gpt_clear_settings, .inputs = gpt_inputs,                                                        \
+    .compile_only_parts = CLI_PLAN_STAGES | CLI_PLAN_MEMORY | CLI_PLAN_PHASES | CLI_PLAN_REMOTE
+
 /* ---- data (gpt_data.c) ---- */
 
 typedef struct gpt_data {

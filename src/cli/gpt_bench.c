@@ -111,25 +111,13 @@ static void close_bench(cli_training *training)
 }
 
 static const cli_model bench_model = {
-    .name = "gpt",
+    GPT_MODEL,
     .program = "gpt bench",
-    .says = "gpt",
     .purpose = GPT_PURPOSE("Times a GPT language model: a run that does not count, five that do"),
-    .samples = "samples",
 
     .flags = gpt_bench_flags,
-    .library_flags = BGI_COMMAND_GPT,
-    .settings_bytes = sizeof(gpt_settings),
-    .library = offsetof(gpt_settings, options.library),
-    .set_defaults = gpt_set_defaults,
-    .rewrite = gpt_rewrite,
-    .resolve = gpt_resolve,
-    .clear_settings = gpt_clear_settings,
-
-    .compile_only_parts = CLI_PLAN_STAGES | CLI_PLAN_MEMORY | CLI_PLAN_PHASES | CLI_PLAN_REMOTE,
     .build = build,
 
-    .inputs = gpt_inputs,
     .load = load,
 
     .state_bytes = sizeof(bench),

@@ -483,26 +483,14 @@ static void close_run(cli_training *training)
 }
 
 const cli_model cli_model_gpt = {
-    .name = "gpt",
+    GPT_MODEL,
     .program = "gpt pretrain",
-    .says = "gpt",
     .purpose = GPT_PURPOSE("Trains a GPT language model"),
     .plan = "Shows stages, memory and timetable of `brigade gpt pretrain` with the same\noptions.\n",
-    .samples = "samples",
 
     .flags = gpt_pretrain_flags,
-    .library_flags = BGI_COMMAND_GPT,
-    .settings_bytes = sizeof(gpt_settings),
-    .library = offsetof(gpt_settings, options.library),
-    .set_defaults = gpt_set_defaults,
-    .rewrite = gpt_rewrite,
-    .resolve = gpt_resolve,
-    .clear_settings = gpt_clear_settings,
-
-    .compile_only_parts = CLI_PLAN_STAGES | CLI_PLAN_MEMORY | CLI_PLAN_PHASES | CLI_PLAN_REMOTE,
     .build = gpt_build,
 
-    .inputs = gpt_inputs,
     .load = load,
 
     .state_bytes = sizeof(run),

@@ -320,11 +320,6 @@ static void language_models_have_their_bits(void **state)
 
 static void bfloat16_has_its_bits(void **state)
 {
-    static const char *const kernels[] = {[BGI_ISA_PORTABLE] = "portable",
-                                          [BGI_ISA_AVX2] = "avx2",
-                                          [BGI_ISA_AVX512] = "avx512",
-                                          [BGI_ISA_AVX512_BF16] = "avx512-bf16",
-                                          [BGI_ISA_AMX] = "fast"};
     const bg_mesh none = {1, 1, 1};
     uint32_t missing = 0, count = 0;
 
@@ -333,7 +328,8 @@ static void bfloat16_has_its_bits(void **state)
         for (size_t w = 0; w < sizeof narrow_ways / sizeof narrow_ways[0]; w++, count++) {
             char options[128], name[64];
 
-            snprintf(options, sizeof options, "%s kernels=%s", narrow_ways[w], kernels[isa]);
+            snprintf(options, sizeof options, "%s kernels=%s", narrow_ways[w],
+                     isa == BGI_ISA_AMX ? "fast" : bgi_isa_name((bgi_isa)isa));
             snprintf(name, sizeof name, "bfloat16, %s", narrow_ways[w]);
             check("gpt", name, bgi_isa_name((bgi_isa)isa),
                   run(true, BG_BFLOAT16, &none, w == 1 ? gpt_stages : "", options, name), &missing);

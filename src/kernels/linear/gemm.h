@@ -90,8 +90,7 @@ static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state
 {
     g.pairs = bgi_product_pairs(state);
     if (g.pairs != BGI_ISA_PORTABLE) {
-        g.depth = BGI_GEMM_PAIRS_DEPTH; /* which the sums do not depend on */
-        g.depth = g.depth < g.k ? g.depth : g.k;
+        g.depth = g.k < BGI_GEMM_PAIRS_DEPTH ? g.k : BGI_GEMM_PAIRS_DEPTH; /* which the sums do not depend on */
         g.depth_blocks = (g.k + g.depth - 1) / g.depth;
     }
     bgi_gemm_size(&g, lanes);

@@ -93,31 +93,20 @@ static void multiply_four(const bgi_pairs *p, rows a, const uint16_t *b, int64_t
         BEGIN(2, &at[2]);
     if (has_rows && has_columns)
         BEGIN(3, &at[3]);
-    if (has_rows && has_columns) {
-        for (int64_t k = 0; k < terms; k += BGI_PAIRS_TERMS) {
-            _tile_loadd(4, a0 + k, a_bytes);
-            _tile_loadd(6, b0 + k * TILE, ROW_BYTES);
-            _tile_dpbf16ps(0, 4, 6);
+    for (int64_t k = 0; k < terms; k += BGI_PAIRS_TERMS) {
+        _tile_loadd(4, a0 + k, a_bytes);
+        _tile_loadd(6, b0 + k * TILE, ROW_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        if (has_columns) {
             _tile_loadd(7, b1 + k * TILE, ROW_BYTES);
             _tile_dpbf16ps(1, 4, 7);
+        }
+        if (has_rows) {
             _tile_loadd(5, a1 + k, a_bytes);
             _tile_dpbf16ps(2, 5, 6);
+        }
+        if (has_rows && has_columns)
             _tile_dpbf16ps(3, 5, 7);
-        }
-    } else {
-        for (int64_t k = 0; k < terms; k += BGI_PAIRS_TERMS) {
-            _tile_loadd(4, a0 + k, a_bytes);
-            _tile_loadd(6, b0 + k * TILE, ROW_BYTES);
-            _tile_dpbf16ps(0, 4, 6);
-            if (has_columns) {
-                _tile_loadd(7, b1 + k * TILE, ROW_BYTES);
-                _tile_dpbf16ps(1, 4, 7);
-            }
-            if (has_rows) {
-                _tile_loadd(5, a1 + k, a_bytes);
-                _tile_dpbf16ps(2, 5, 6);
-            }
-        }
     }
     END(0, &at[0]);
     if (has_columns)
