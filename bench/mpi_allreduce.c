@@ -67,6 +67,7 @@ static bgi_transport *open_transport(const bgi_ranks *ranks)
                                  .ranks = ranks,
                                  .devices = devices,
                                  .groups = &group,
+                                 .isa = bgi_cpu_isa(),
                                  .events = {.raise = raise_counter, .changed = changed, .told = told, .lost = lost}};
     bgi_transport *transport = NULL;
     bg_error error = {0};

@@ -435,6 +435,7 @@ static bg_status open_transport(bgi_engine *engine, const bgi_transport_type *ty
         .devices = engine->devices,
         .links = engine->links,
         .groups = engine->groups,
+        .isa = bgi_cpu_isa(),
         .events = {.user = engine, .raise = raise_counter, .changed = wake_all, .told = bgi_engine_told, .lost = lose},
     };
 

@@ -13,8 +13,9 @@
 #include <string.h>
 
 #include "core/narrow.h"
+#include "transport/add.h"
 
-enum { BLOCK_BYTES = 8192 };
+enum { BLOCK_BYTES = 8192, MOST_TERMS = 16 };
 
 /* Floats of 16 bits are added up in float. */
 typedef union sum_block {
@@ -93,6 +94,19 @@ static const char *find_term(const share *s, uint32_t from, size_t row, size_t a
     return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
 }
 
+/* NULL: this reader gets nothing from here, or the transport takes it from the caller's own result. */
+static void *find_result(const share *s, uint32_t reader, size_t row, size_t at)
+{
+    bgi_strip piece;
+
+    if (bgi_pattern_put(&s->exchange->pattern, s->member, reader).rows == 0)
+        return NULL;
+    piece = result(s, reader);
+    if (piece.data == NULL)
+        return NULL;
+    return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
+}
+
 /* ((x0 + x1) + x2) + ... of the members' elements of one row from `at` on. */
 static void add_in_order(const share *s, size_t row, size_t at, size_t count, sum_block *sum)
 {
@@ -132,28 +146,57 @@ static void add_tree(const share *s, uint32_t first, uint32_t members, size_t ro
     join(s->exchange->dtype, sum, &right, count);
 }
 
+/* Floats that are added up in order need no sum beside the result. Up to three members a tree is that order. */
+static bool is_one_pass(const bgi_exchange *exchange)
+{
+    return exchange->dtype == BG_FLOAT32 && exchange->function == BG_REDUCE_SUM &&
+           exchange->pattern.size <= (exchange->is_tree ? 3 : MOST_TERMS);
+}
+
+/* Part of a row to the first of its readers, and from there to the others. */
+static void sum_to_readers(const share *s, bgi_add add, size_t row, size_t at, size_t count)
+{
+    const bgi_exchange *exchange = s->exchange;
+    const float *terms[MOST_TERMS];
+    float *first = NULL;
+
+    for (uint32_t from = 0; from < exchange->pattern.size; from++)
+        terms[from] = (const float *)find_term(s, from, row, at);
+    for (uint32_t reader = 0; reader < exchange->pattern.size; reader++) {
+        float *to = find_result(s, reader, row, at);
+        if (to == NULL)
+            continue;
+        if (first != NULL) {
+            memcpy(to, first, count * sizeof *to);
+            continue;
+        }
+        add(to, terms, exchange->pattern.size, count);
+        first = to;
+    }
+}
+
 /* One row, in blocks that stay in the nearest cache, to its readers. */
 static void sum_row(const share *s, size_t row, size_t length)
 {
     const bgi_exchange *exchange = s->exchange;
-    const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
+    const bgi_add add = is_one_pass(exchange) ? bgi_add_choose(s->transport->setup.isa) : NULL;
     const size_t block = BLOCK_BYTES / (exchange->dtype == BG_FLOAT64 ? sizeof(double) : sizeof(float));
     sum_block sum;
 
     for (size_t at = 0; at < length; at += block) {
         const size_t count = length - at < block ? length - at : block;
+        if (add != NULL) {
+            sum_to_readers(s, add, row, at, count);
+            continue;
+        }
         if (exchange->is_tree)
             add_tree(s, 0, exchange->pattern.size, row, at, count, &sum);
         else
             add_in_order(s, row, at, count, &sum);
         for (uint32_t reader = 0; reader < exchange->pattern.size; reader++) {
-            bgi_strip piece;
-            if (bgi_pattern_put(&exchange->pattern, s->member, reader).rows == 0)
-                continue;
-            piece = result(s, reader);
-            if (piece.data == NULL)
-                continue;
-            store_block(exchange->dtype, &sum, piece.data + row * piece.stride + at * element_bytes, count);
+            void *to = find_result(s, reader, row, at);
+            if (to != NULL)
+                store_block(exchange->dtype, &sum, to, count);
         }
     }
 }

@@ -28,6 +28,7 @@
 
 #include <brigade/ops.h>
 
+#include "core/isa.h"
 #include "core/threads.h"
 #include "device/device.h"
 #include "transport/pattern.h"
@@ -111,6 +112,7 @@ typedef struct bgi_transport_setup {
     bgi_device *const *devices; /* NULL: another rank's */
     const bgi_link *links;
     const bgi_group *groups;
+    bgi_isa isa; /* what sums may use; it does not change their bits */
     bgi_transport_events events;
 } bgi_transport_setup;
 
