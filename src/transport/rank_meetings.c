@@ -135,7 +135,7 @@ static size_t begin_part(size_t end)
 }
 
 /* What the share's member takes of ours: all of it behind one another, or where it lies. In short meetings all take the
- * same, and it may be summed to where it lies before it has left: one copy serves all. */
+ * same: one copy serves all. */
 static bool pack_share(party *p, share *s)
 {
     size_t at = 0;
@@ -148,7 +148,7 @@ static bool pack_share(party *p, share *s)
     for (uint32_t i = 0; i < p->count; i++) {
         const bgi_region region = find_taken(p, i, s->member, p->member);
         at = begin_part(at) + bytes_of(&p->exchanges[i], &region);
-        if (is_plain(p, &region) && !p->is_short)
+        if (is_plain(p, &region))
             s->out_data = place_of(&p->exchanges[i], p->exchanges[i].from, &region);
         else
             s->out_data = NULL;
@@ -270,19 +270,28 @@ static void begin_sum_in(share *s)
                     s->sum_in_bytes);
 }
 
+/* One operation less that the share of this member waits for before anything is summed. */
+static void end_offer(share *s)
+{
+    if (--s->offering == 0)
+        come(s->of->of, &s->of->offered, size_of(s->of));
+}
+
+/* In a short meeting each member writes its sum to where it is sent from, perhaps, so it waits for what it sends. That
+ * has mostly left at once, being short, and a copy would take longer. */
 static void begin_offer(party *p)
 {
     for (uint32_t i = 0; i < p->share_count; i++) {
         share *s = &p->shares[i];
+        s->offering = 1 + (s->in_bytes > 0) + (p->is_short && s->out_bytes > 0);
         if (s->in_bytes > 0)
             bgi_ranks_begin(p->of, &s->in, false, s->rank, s->tag_in, s->in_room, s->in_bytes);
-        else
-            come(p->of, &p->offered, size_of(p));
         s->out.is_done = s->out_bytes == 0;
         if (s->out_bytes > 0) {
             s->pending++;
             bgi_ranks_begin(p->of, &s->out, true, s->rank, s->tag_out, (char *)(uintptr_t)s->out_data, s->out_bytes);
         }
+        end_offer(s);
     }
 }
 
@@ -321,9 +330,8 @@ static void handle_party(queued *item)
 
 static void end_share_in(ranks *r, operation *what)
 {
-    share *s = what->owner;
-
-    come(r, &s->of->offered, size_of(s->of));
+    (void)r;
+    end_offer(what->owner);
 }
 
 static void end_share_out(ranks *r, operation *what)
@@ -332,6 +340,8 @@ static void end_share_out(ranks *r, operation *what)
 
     (void)r;
     s->pending--;
+    if (s->of->is_short)
+        end_offer(s);
     begin_sum_in(s);
     end_share(s);
 }
@@ -374,7 +384,7 @@ bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_
         is_sum_plain = is_sum_plain && is_plain(&p, &put);
     }
     if (p.is_short)
-        return (bgi_meeting_bytes){.sent = out, .room = in, .sums = out};
+        return (bgi_meeting_bytes){.sent = out, .room = in, .sums = is_out_plain ? 0 : out};
     return (bgi_meeting_bytes){.sent = out + sum_out,
                                .room = (is_out_plain ? 0 : out) + in + (is_sum_plain ? 0 : sum_in),
                                .sums = is_sum_plain ? 0 : sum_out};

@@ -83,6 +83,7 @@ typedef struct share {
     const char *out_data;
     char *sum_data;
     size_t out_bytes, in_bytes, sum_out_bytes, sum_in_bytes;
+    uint32_t offering; /* operations that sums wait for */
     uint32_t pending;  /* operations that the end of the meeting waits for */
     bool wants_sum;    /* its sum is received once what was sent has left: they may be in one place */
     bool is_delivered; /* this meeting's delivery has begun */
