@@ -112,13 +112,19 @@ struct bg_op_type {
 
 /* ---- graphs ---- */
 
-/* How a variable's first value is made: a function of (seed, the variable's number, element), so the same in every
- * strategy. */
+/* How a variable's first value is made: a function of (seed, the variable's number, element, shape), so the same in
+ * every strategy. */
 typedef enum bg_initializer_kind {
-    BG_INITIALIZE_CONSTANT = 0,    /* a */
-    BG_INITIALIZE_UNIFORM,         /* in [a, b) */
-    BG_INITIALIZE_NORMAL,          /* mean a, standard deviation b */
-    BG_INITIALIZE_TRUNCATED_NORMAL /* the same, drawn again until it is within a +- 2 b */
+    BG_INITIALIZE_CONSTANT = 0,     /* a */
+    BG_INITIALIZE_UNIFORM,          /* in [a, b) */
+    BG_INITIALIZE_NORMAL,           /* mean a, standard deviation b */
+    BG_INITIALIZE_TRUNCATED_NORMAL, /* the same, drawn again until it is within a +- 2 b */
+    /* The last ones as torch.nn.init defines them; ranks, and numbers that cannot be, are checked. */
+    BG_INITIALIZE_ORTHOGONAL, /* rows, or columns where there are fewer, orthogonal and of length a; rank 2 and above,
+                                 columns are all dims but the first. Takes 8 bytes an element while it is made */
+    BG_INITIALIZE_EYE,        /* 1 on the diagonal, else 0; rank 2 */
+    BG_INITIALIZE_DIRAC,      /* a convolution that passes its inputs on, in a groups (0: 1 group); rank 3 to 5 */
+    BG_INITIALIZE_SPARSE      /* normal of deviation b, and in each column a share a of rows that are 0; rank 2 */
 } bg_initializer_kind;
 
 typedef struct bg_initializer {
@@ -244,7 +250,9 @@ BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);
  * deviation b), as bg_initializer has them; and by what goes into a unit and comes out of it, with a as the gain (b is
  * not read): "xavier_uniform", "xavier_normal" (Glorot and Bengio, 2010), "kaiming_uniform", "kaiming_normal" (He et
  * al., 2015; a gain of sqrt(2) is for ReLU), and the latter with "_out" behind for what comes out. The numbers are
- * those of torch.nn.init, for weights [out, in, ...]; all but the first four need at least two dimensions.
+ * those of torch.nn.init, for weights [out, in, ...], which need at least two dimensions. "zeros" and "ones" read
+ * neither number; "orthogonal" (gain a), "eye", "dirac" (a groups) and "sparse" (a share a of zeros, deviation b) are
+ * bg_initializer_kind's.
  */
 BG_API void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *rule, double a, double b);
 /* Learning rate and weight decay of the optimizer are multiplied by these, at least 0, whatever they are at the time.

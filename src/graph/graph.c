@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/initializer.h"
 #include "core/narrow.h"
 
 enum { MAXIMUM_OPERANDS = 64, NAME_BYTES = 256 };
@@ -255,9 +256,8 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     kept.dtype = bgi_graph_kept_dtype(graph, role, type->dtype);
     if (initializer != NULL)
         value.initializer = *initializer;
-    if (!has_failed(graph) && (unsigned)value.initializer.kind > BG_INITIALIZE_TRUNCATED_NORMAL)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: initializer %d is none of bg_initializer_kind", name,
-                      (int)value.initializer.kind);
+    if (!has_failed(graph))
+        bgi_initializer_check_rank(&value.initializer, type->rank, name, &graph->error);
     if (!has_failed(graph) && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
     if (!has_failed(graph) && bgi_graph_has_whole(graph, name))

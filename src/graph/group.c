@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/initializer.h"
 #include "core/text.h"
 
 /* The first parameter from `after` on that matches; 0: there is none. */
@@ -59,20 +60,27 @@ void bg_graph_set_factors(bg_graph *graph, const char *pattern, double rate_fact
 typedef struct initialize_rule {
     const char *name;
     bg_initializer_kind kind;
-    enum { FIXED, XAVIER, KAIMING_IN, KAIMING_OUT } fan;
+    enum { FIXED, NUMBER, XAVIER, KAIMING_IN, KAIMING_OUT } fan;
+    double number; /* NUMBER: the value, whatever the caller's numbers are */
 } initialize_rule;
 
 static const initialize_rule rules[] = {
-    {"constant", BG_INITIALIZE_CONSTANT, FIXED},
-    {"uniform", BG_INITIALIZE_UNIFORM, FIXED},
-    {"normal", BG_INITIALIZE_NORMAL, FIXED},
-    {"truncated_normal", BG_INITIALIZE_TRUNCATED_NORMAL, FIXED},
-    {"xavier_uniform", BG_INITIALIZE_UNIFORM, XAVIER},
-    {"xavier_normal", BG_INITIALIZE_NORMAL, XAVIER},
-    {"kaiming_uniform", BG_INITIALIZE_UNIFORM, KAIMING_IN},
-    {"kaiming_normal", BG_INITIALIZE_NORMAL, KAIMING_IN},
-    {"kaiming_uniform_out", BG_INITIALIZE_UNIFORM, KAIMING_OUT},
-    {"kaiming_normal_out", BG_INITIALIZE_NORMAL, KAIMING_OUT},
+    {"constant", BG_INITIALIZE_CONSTANT, FIXED, 0.0},
+    {"uniform", BG_INITIALIZE_UNIFORM, FIXED, 0.0},
+    {"normal", BG_INITIALIZE_NORMAL, FIXED, 0.0},
+    {"truncated_normal", BG_INITIALIZE_TRUNCATED_NORMAL, FIXED, 0.0},
+    {"zeros", BG_INITIALIZE_CONSTANT, NUMBER, 0.0},
+    {"ones", BG_INITIALIZE_CONSTANT, NUMBER, 1.0},
+    {"eye", BG_INITIALIZE_EYE, NUMBER, 0.0},
+    {"orthogonal", BG_INITIALIZE_ORTHOGONAL, FIXED, 0.0},
+    {"dirac", BG_INITIALIZE_DIRAC, FIXED, 0.0},
+    {"sparse", BG_INITIALIZE_SPARSE, FIXED, 0.0},
+    {"xavier_uniform", BG_INITIALIZE_UNIFORM, XAVIER, 0.0},
+    {"xavier_normal", BG_INITIALIZE_NORMAL, XAVIER, 0.0},
+    {"kaiming_uniform", BG_INITIALIZE_UNIFORM, KAIMING_IN, 0.0},
+    {"kaiming_normal", BG_INITIALIZE_NORMAL, KAIMING_IN, 0.0},
+    {"kaiming_uniform_out", BG_INITIALIZE_UNIFORM, KAIMING_OUT, 0.0},
+    {"kaiming_normal_out", BG_INITIALIZE_NORMAL, KAIMING_OUT, 0.0},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
@@ -91,6 +99,8 @@ static bg_initializer make_initializer(const initialize_rule *rule, const bg_typ
 
     if (rule->fan == FIXED)
         return (bg_initializer){.kind = rule->kind, .a = a, .b = b};
+    if (rule->fan == NUMBER)
+        return (bg_initializer){.kind = rule->kind, .a = rule->number};
     deviation = find_deviation(rule, type, a);
     return rule->kind == BG_INITIALIZE_NORMAL
                ? (bg_initializer){.kind = rule->kind, .b = deviation}
@@ -107,11 +117,13 @@ static const initialize_rule *find_rule(bg_graph *graph, const char *name)
     for (int r = 0; name != NULL && r < RULES; r++)
         if (strcmp(rules[r].name, name) == 0)
             return &rules[r];
-    bg_graph_fail(graph, BG_ERROR_INVALID,
-                  "there is no rule `%s` for first values; there are constant, uniform, normal, truncated_normal, "
-                  "xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, kaiming_uniform_out, "
-                  "kaiming_normal_out",
-                  name != NULL ? name : "");
+    bg_graph_fail(
+        graph, BG_ERROR_INVALID,
+        "there is no rule `%s` for first values; there are constant, uniform, normal, truncated_normal, zeros, "
+        "ones, eye, orthogonal, dirac, sparse, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, "
+        "kaiming_uniform_out, "
+        "kaiming_normal_out",
+        name != NULL ? name : "");
     return NULL;
 }
 
@@ -126,11 +138,13 @@ void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *name,
         const bg_type *whole = find_whole(value);
         char text[BG_TYPE_TEXT_BYTES];
 
-        if (rule->fan != FIXED && whole->rank < 2) {
+        if (rule->fan >= XAVIER && whole->rank < 2) {
             bg_graph_fail(graph, BG_ERROR_SHAPE, "first values of `%s`, %s, by %s: it must have two dimensions or more",
                           value->name, bg_type_text(whole, text), name);
             return;
         }
         value->initializer = make_initializer(rule, whole, a, b);
+        if (bgi_initializer_check(&value->initializer, whole, value->name, &graph->error) != BG_OK)
+            return;
     }
 }

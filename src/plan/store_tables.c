@@ -282,7 +282,7 @@ static void visit_variable(bgi_archive *a, const bg_plan *plan, bgi_plan_variabl
     visit_shard(a, plan, variable);
     visit_section(a, variable);
     BGI_ARCHIVE_ENUM(a, variable->role, BG_ROLE_TRAINING + 1);
-    BGI_ARCHIVE_ENUM(a, variable->initializer.kind, BG_INITIALIZE_TRUNCATED_NORMAL + 1);
+    BGI_ARCHIVE_ENUM(a, variable->initializer.kind, BG_INITIALIZE_SPARSE + 1);
     bgi_archive_double(a, &variable->initializer.a);
     bgi_archive_double(a, &variable->initializer.b);
     bgi_archive_u32(a, &variable->number);

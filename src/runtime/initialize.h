@@ -6,11 +6,28 @@
 
 #include <brigade/graph.h>
 
-/* Fills `data`: element e is a function of (seed, number, e), whatever the number of threads that share the work. */
-void bgi_initialize(const bg_type *type, const bg_initializer *initializer, uint64_t seed, uint32_t number,
-                    uint32_t threads, void *data);
-/* Elements first .. first + count - 1 alone, to data[0] and on. */
-void bgi_initialize_range(bg_dtype dtype, const bg_initializer *initializer, uint64_t seed, uint32_t number,
-                          int64_t first, int64_t count, uint32_t threads, void *data);
+/* The first values of one tensor: element e is a function of (seed, number, e, the whole tensor's shape), whatever the
+ * number of threads that share the work. */
+typedef struct bgi_first_values {
+    bg_type whole;
+    bg_initializer initializer;
+    uint64_t seed;
+    uint32_t number, threads;
+    /* Where elements depend on each other, what is computed once for all of them: "orthogonal" has its vectors here,
+     * "sparse" which elements are 0. */
+    double *vectors;
+    uint8_t *zeros;
+} bgi_first_values;
+
+/* `name` is for errors: those of bgi_initializer_check, and MEMORY. */
+bg_status bgi_first_values_init(bgi_first_values *values, const bg_type *whole, const bg_initializer *initializer,
+                                const char *name, uint64_t seed, uint32_t number, uint32_t threads, bg_error *error);
+/* Elements first .. first + count - 1, to data[0] and on. */
+void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_t count, void *data);
+void bgi_first_values_clear(bgi_first_values *values);
+
+/* All elements. */
+bg_status bgi_initialize(const bg_type *type, const bg_initializer *initializer, const char *name, uint64_t seed,
+                         uint32_t number, uint32_t threads, void *data, bg_error *error);
 
 #endif

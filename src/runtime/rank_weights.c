@@ -60,25 +60,17 @@ void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable
 
 /* ---- first values ---- */
 
-/* `first`: the weight's first variable, of whose values the others are sections. */
 typedef struct maker {
-    const bg_session *session;
-    const bgi_plan_variable *first;
+    const bgi_first_values *values;
     char *part;
 } maker;
-
-static void make_range(const maker *m, int64_t first, int64_t count, void *data)
-{
-    bgi_initialize_range(m->first->type.dtype, &m->first->initializer, m->session->plan->options.numerics.seed,
-                         m->first->number, first, count, m->session->engine->worker_count, data);
-}
 
 static void make_stretch(void *user, const bgi_stretch *stretch)
 {
     const maker *m = user;
 
-    make_range(m, stretch->whole, stretch->length,
-               m->part + (size_t)stretch->part * bg_dtype_size_bytes(m->first->type.dtype));
+    bgi_first_values_fill(m->values, stretch->whole, stretch->length,
+                          m->part + (size_t)stretch->part * bg_dtype_size_bytes(m->values->whole.dtype));
 }
 
 /* Bytes first .. end - 1 of what a replica without data-parallel pieces has, to the places of this rank at one place of
@@ -102,12 +94,12 @@ static void write_range(bg_session *session, const bgi_plan_variable *variable, 
 }
 
 /* What replicas at one place of the tensor axes have of a variable that is cut out of its weight. */
-static bg_status make_cut(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
+static bg_status make_cut(bg_session *session, const bgi_plan_variable *variable, const bgi_first_values *values,
                           uint32_t t, bg_error *error)
 {
     const bg_mesh mesh = bgi_plan_mesh(session->plan), at = bg_mesh_coordinates(&mesh, t);
     const size_t size_bytes = bg_type_size_bytes(&variable->type);
-    maker m = {session, first, session->cut};
+    maker m = {values, session->cut};
 
     memset(session->cut, 0, size_bytes);
     if (variable->section != NULL)
@@ -130,20 +122,20 @@ static bool is_own(const bg_session *session, const bgi_plan_variable *variable,
 }
 
 /* In stretches of bounded length, each made once for all replicas of this rank. */
-static bg_status make_whole(bg_session *session, const bgi_plan_variable *variable, bg_error *error)
+static bg_status make_whole(bg_session *session, const bgi_plan_variable *variable, const bgi_first_values *values,
+                            bg_error *error)
 {
     const bg_mesh mesh = bgi_plan_mesh(session->plan);
     const int64_t count = bg_type_element_count(&variable->type);
     const size_t element = bg_dtype_size_bytes(variable->type.dtype);
     const size_t room_bytes = element * (size_t)(count < MADE_ELEMENTS ? count : MADE_ELEMENTS);
-    const maker m = {session, variable, NULL};
     char *room = malloc(room_bytes + 1);
 
     if (room == NULL)
         return bgi_error_memory(error, variable->name, room_bytes);
     for (int64_t first = 0; first < count; first += MADE_ELEMENTS) {
         const int64_t end = count - first < MADE_ELEMENTS ? count : first + MADE_ELEMENTS;
-        make_range(&m, first, end - first, room);
+        bgi_first_values_fill(values, first, end - first, room);
         for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++)
             write_range(session, variable, t, room, (size_t)first * element, (size_t)end * element);
     }
@@ -151,22 +143,40 @@ static bg_status make_whole(bg_session *session, const bgi_plan_variable *variab
     return BG_OK;
 }
 
+static bg_status make_own(bg_session *session, const bgi_plan_variable *variable, const bgi_first_values *values,
+                          bg_error *error)
+{
+    const bg_mesh mesh = bgi_plan_mesh(session->plan);
+
+    if (variable->section == NULL && variable->shard == NULL)
+        return make_whole(session, variable, values, error);
+    for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++)
+        if (is_own(session, variable, t))
+            BGI_TRY(make_cut(session, variable, values, t, error));
+    return BG_OK;
+}
+
 bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
                                bg_error *error)
 {
     const bg_mesh mesh = bgi_plan_mesh(session->plan);
+    const bg_type *whole = variable->section != NULL ? &variable->section->whole
+                           : variable->shard != NULL ? &variable->shard->whole
+                                                     : &variable->type;
+    bgi_first_values values;
     bool is_any_own = false;
+    bg_status status;
 
-    for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {
-        if (!is_own(session, variable, t))
-            continue;
-        is_any_own = true;
-        if (variable->section != NULL || variable->shard != NULL)
-            BGI_TRY(make_cut(session, variable, first, t, error));
-    }
-    if (is_any_own && variable->section == NULL && variable->shard == NULL)
-        BGI_TRY(make_whole(session, variable, error));
-    return BG_OK;
+    for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++)
+        is_any_own = is_any_own || is_own(session, variable, t);
+    if (!is_any_own)
+        return BG_OK;
+    BGI_TRY(bgi_first_values_init(&values, whole, &first->initializer, first->name,
+                                  session->plan->options.numerics.seed, first->number, session->engine->worker_count,
+                                  error));
+    status = make_own(session, variable, &values, error);
+    bgi_first_values_clear(&values);
+    return status;
 }
 
 /* ---- values for one rank ---- */

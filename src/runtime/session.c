@@ -303,8 +303,8 @@ static bg_status initialize(bg_session *session, uint32_t number, uint32_t index
         return initialize_own(session, number, index, error);
     if (data == NULL)
         BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
-    bgi_initialize(&weight->type, &variable->initializer, session->plan->options.numerics.seed, variable->number,
-                   session->engine->worker_count, data);
+    BGI_TRY(bgi_initialize(&weight->type, &variable->initializer, weight->name, session->plan->options.numerics.seed,
+                           variable->number, session->engine->worker_count, data, error));
     if (weight->home != NULL)
         upload_weight(session, index, data);
     return BG_OK;
@@ -584,9 +584,11 @@ bg_status bgi_session_restart_state(bg_session *session, bg_error *error)
         data = malloc(size_bytes);
         if (data == NULL)
             return bgi_error_memory(error, weight->name, size_bytes);
-        bgi_initialize(&weight->type, &plan->variables[i].initializer, plan->options.numerics.seed,
-                       plan->variables[i].number, session->engine->worker_count, data);
-        status = bgi_weights_set(session->weights, weight->name, &weight->type, data, error);
+        status =
+            bgi_initialize(&weight->type, &plan->variables[i].initializer, weight->name, plan->options.numerics.seed,
+                           plan->variables[i].number, session->engine->worker_count, data, error);
+        if (status == BG_OK)
+            status = bgi_weights_set(session->weights, weight->name, &weight->type, data, error);
         free(data);
         if (status != BG_OK)
             return status;

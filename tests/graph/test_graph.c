@@ -258,7 +258,7 @@ static void add_variable_of_no_role(bg_graph *graph, bg_value x)
 static void add_variable_of_no_initializer(bg_graph *graph, bg_value x)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);
-    const bg_initializer initializer = {.kind = (bg_initializer_kind)(BG_INITIALIZE_TRUNCATED_NORMAL + 1)};
+    const bg_initializer initializer = {.kind = (bg_initializer_kind)(BG_INITIALIZE_SPARSE + 1)};
 
     (void)x;
     bg_graph_variable(graph, "r", &type, BG_ROLE_PARAMETER, &initializer);
@@ -295,7 +295,7 @@ static void test_errors(void **state)
         {add_input_twice, BG_ERROR_INVALID, "input `x` exists already"},
         {add_variable_twice, BG_ERROR_INVALID, "variable `w` exists already"},
         {add_variable_of_no_role, BG_ERROR_INVALID, "variable `r`: role 7 is none of bg_variable_role"},
-        {add_variable_of_no_initializer, BG_ERROR_INVALID, "variable `r`: initializer 4 is none of"},
+        {add_variable_of_no_initializer, BG_ERROR_INVALID, "variable `r`: initializer 8 is none of"},
         {add_nameless_input, BG_ERROR_INVALID, "input without a name"},
         {add_bad_type, BG_ERROR_SHAPE, "variable `p`"},
         {add_constant_without_data, BG_ERROR_INVALID, "constant `c` has no data"},

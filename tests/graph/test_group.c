@@ -66,6 +66,18 @@ static void test_rules(void **state)
     expect(graph, "fc.bias", BG_INITIALIZE_TRUNCATED_NORMAL, 1.0, 0.02);
     bg_graph_initialize(graph, "*", "constant", 3.0, 0.0);
     expect(graph, "fc.bias", BG_INITIALIZE_CONSTANT, 3.0, 0.0);
+    bg_graph_initialize(graph, "*", "zeros", 3.0, 4.0);
+    expect(graph, "fc.bias", BG_INITIALIZE_CONSTANT, 0.0, 0.0);
+    bg_graph_initialize(graph, "fc.bias", "ones", 3.0, 4.0);
+    expect(graph, "fc.bias", BG_INITIALIZE_CONSTANT, 1.0, 0.0);
+    bg_graph_initialize(graph, "*.weight", "orthogonal", 2.0, 0.0);
+    expect(graph, "conv.weight", BG_INITIALIZE_ORTHOGONAL, 2.0, 0.0);
+    bg_graph_initialize(graph, "conv.weight", "dirac", 4.0, 0.0);
+    expect(graph, "conv.weight", BG_INITIALIZE_DIRAC, 4.0, 0.0);
+    bg_graph_initialize(graph, "fc.weight", "eye", 4.0, 0.0);
+    expect(graph, "fc.weight", BG_INITIALIZE_EYE, 0.0, 0.0);
+    bg_graph_initialize(graph, "cut.weight", "sparse", 0.9, 0.01);
+    expect(graph, "cut.weight", BG_INITIALIZE_SPARSE, 0.9, 0.01);
     assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
     bg_graph_destroy(graph);
 }
@@ -87,7 +99,11 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     refuses("*", "xavier_uniform", 1.0, BG_ERROR_SHAPE,
             "first values of `fc.bias`, float32[6], by xavier_uniform: it must have two dimensions");
-    refuses("*", "orthogonal", 1.0, BG_ERROR_INVALID, "there is no rule `orthogonal` for first values; there are");
+    refuses("*", "lecun", 1.0, BG_ERROR_INVALID, "there is no rule `lecun` for first values; there are");
+    refuses("conv.*", "eye", 1.0, BG_ERROR_SHAPE, "`conv.weight`, a tensor of rank 4, by eye: the rank must be from 2");
+    refuses("conv.*", "dirac", 3.0, BG_ERROR_INVALID, "`conv.weight` by dirac in 3 groups: the number of groups");
+    refuses("fc.w*", "sparse", -0.5, BG_ERROR_INVALID, "`fc.weight` by sparse: the share of zeros is -0.5");
+    refuses("*", "orthogonal", 1.0, BG_ERROR_SHAPE, "`fc.bias`, a tensor of rank 1, by orthogonal: the rank");
     refuses("*", NULL, 1.0, BG_ERROR_INVALID, "there is no rule ``");
     refuses("*", "constant", NAN, BG_ERROR_INVALID, "first values by nan and 0");
     refuses("state.*", "constant", 1.0, BG_ERROR_NOT_FOUND, "no parameter has a name like `state.*`");

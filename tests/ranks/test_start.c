@@ -86,6 +86,7 @@ static void build(bg_graph *graph, bg_value *out_loss)
         bg_block_end(graph);
     }
     bg_graph_output(graph, "loss", *out_loss);
+    bg_graph_initialize(graph, "fc3.weight", "orthogonal", 1.0, 0.0);
 }
 
 /* Every value that rank 0 gets is what the seed makes of the whole variable. */
@@ -103,8 +104,9 @@ static bg_status read_all(void *user, bg_error *error)
         if (variable->role != BG_ROLE_PARAMETER && variable->role != BG_ROLE_STATE)
             continue;
         assert_int_equal(bg_weights_find(bg_session_weights(session), variable->name, &weight, error), BG_OK);
-        bgi_initialize(&weight.type, &variable->initializer, plan->options.numerics.seed, variable->number, 1,
-                       expected);
+        assert_int_equal(bgi_initialize(&weight.type, &variable->initializer, weight.name, plan->options.numerics.seed,
+                                        variable->number, 1, expected, error),
+                         BG_OK);
         assert_memory_equal(weight.data, expected, bg_type_size_bytes(&weight.type));
         count++;
     }

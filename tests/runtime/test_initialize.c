@@ -14,8 +14,19 @@
 
 #include "kernels/reference/element.h"
 #include "runtime/initialize.h"
+#include "runtime/orthogonal.h"
+#include "support/oracle.h"
 
 enum { COUNT = 20001 };
+
+static void make(const bg_type *type, const bg_initializer *initializer, uint64_t seed, uint32_t number,
+                 uint32_t threads, void *data)
+{
+    bg_error error = {0};
+
+    if (bgi_initialize(type, initializer, "w", seed, number, threads, data, &error) != BG_OK)
+        fail_msg("%s", error.message);
+}
 
 static void a_longer_variable_begins_like_a_shorter_one(void **state)
 {
@@ -27,20 +38,20 @@ static void a_longer_variable_begins_like_a_shorter_one(void **state)
         const bg_initializer initializer = {kinds[k], 0.25, 2.0};
         static float all[COUNT], some[COUNT];
         bg_type type = bg_vector(BG_FLOAT32, COUNT);
-        bgi_initialize(&type, &initializer, 7, 3, 1, all);
+        make(&type, &initializer, 7, 3, 1, all);
         for (int64_t count = 1; count < 12; count++) {
             type = bg_vector(BG_FLOAT32, count);
             memset(some, 0, sizeof some);
-            bgi_initialize(&type, &initializer, 7, 3, 1, some);
+            make(&type, &initializer, 7, 3, 1, some);
             assert_memory_equal(some, all, (size_t)count * sizeof *some);
             assert_true(some[count] == 0.0f);
         }
         type = bg_vector(BG_FLOAT32, COUNT);
-        bgi_initialize(&type, &initializer, 7, 4, 1, some);
+        make(&type, &initializer, 7, 4, 1, some);
         assert_memory_not_equal(some, all, 16);
-        bgi_initialize(&type, &initializer, 8, 3, 1, some);
+        make(&type, &initializer, 8, 3, 1, some);
         assert_memory_not_equal(some, all, 16);
-        bgi_initialize(&type, &initializer, 7 + (UINT64_C(1) << 32), 3, 1, some);
+        make(&type, &initializer, 7 + (UINT64_C(1) << 32), 3, 1, some);
         assert_memory_not_equal(some, all, 16);
     }
 }
@@ -56,10 +67,10 @@ static void threads_change_no_bit(void **state)
     (void)state;
     for (size_t k = 0; k < 3; k++) {
         const bg_initializer initializer = {kinds[k], 0.5, 1.0};
-        bgi_initialize(&type, &initializer, 7, 3, 1, alone);
+        make(&type, &initializer, 7, 3, 1, alone);
         for (uint32_t threads = 2; threads < 9; threads += 3) {
             memset(together, 0, sizeof together);
-            bgi_initialize(&type, &initializer, 7, 3, threads, together);
+            make(&type, &initializer, 7, 3, threads, together);
             assert_memory_equal(together, alone, sizeof alone);
         }
     }
@@ -71,7 +82,7 @@ static void moments(const bg_initializer *initializer, double *mean, double *dev
     const bg_type type = bg_vector(BG_FLOAT32, COUNT);
     double sum = 0.0, squares = 0.0;
 
-    bgi_initialize(&type, initializer, 11, 0, 1, values);
+    make(&type, initializer, 11, 0, 1, values);
     *low = *high = values[0];
     for (int i = 0; i < COUNT; i++) {
         sum += values[i];
@@ -113,7 +124,7 @@ static void uniform_values_are_the_words_of_a_block(void **state)
     float values[7];
 
     (void)state;
-    bgi_initialize(&type, &initializer, seed, 5, 1, values);
+    make(&type, &initializer, seed, 5, 1, values);
     for (uint32_t i = 0; i < 7; i++) {
         const uint32_t counter[4] = {i / 4, 0, 5, 0x74696e69u};
         uint32_t words[4];
@@ -133,16 +144,203 @@ static void other_types_follow_float32(void **state)
         uint16_t narrow[2][9];
         const bg_type types[] = {bg_vector(BG_FLOAT32, 9), bg_vector(BG_FLOAT64, 9), bg_vector(BG_BFLOAT16, 9),
                                  bg_vector(BG_FLOAT16, 9)};
-        bgi_initialize(&types[0], &kinds[k], 1, 2, 1, single);
-        bgi_initialize(&types[1], &kinds[k], 1, 2, 1, wide);
-        bgi_initialize(&types[2], &kinds[k], 1, 2, 1, narrow[0]);
-        bgi_initialize(&types[3], &kinds[k], 1, 2, 1, narrow[1]);
+        make(&types[0], &kinds[k], 1, 2, 1, single);
+        make(&types[1], &kinds[k], 1, 2, 1, wide);
+        make(&types[2], &kinds[k], 1, 2, 1, narrow[0]);
+        make(&types[3], &kinds[k], 1, 2, 1, narrow[1]);
         for (int i = 0; i < 9; i++) {
             assert_true(fabs(wide[i] - single[i]) < 1e-6);
             assert_int_equal(narrow[0][i], bgi_bfloat16_from_float(single[i]));
             assert_int_equal(narrow[1][i], bgi_float16_from_float(single[i]));
         }
     }
+}
+
+/* ---- kinds whose elements depend on each other ---- */
+
+static const bgi_test_oracle *oracle(void)
+{
+    static bgi_test_oracle *opened;
+
+    if (opened == NULL)
+        opened = bgi_test_oracle_open("tests/oracle/initializers.txt");
+    return opened;
+}
+
+/* Of the vectors that PyTorch drew, which are rows where there are fewer rows than columns. */
+static void orthogonal_weights_are_pytorchs(void **state)
+{
+    static const struct {
+        const char *name;
+        double gain;
+    } cases[] = {{"wide", 1.5}, {"tall", 1.0}, {"square", 1.0}, {"image", 0.5}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const bgi_test_tensor *drawn = bgi_test_oracle_find(oracle(), cases[k].name, "drawn");
+        const bgi_test_tensor *weight = bgi_test_oracle_find(oracle(), cases[k].name, "weight");
+        const int64_t rows = drawn->dims[0], columns = drawn->dims[1];
+        const int64_t row_step = rows < columns ? columns : 1, column_step = rows < columns ? 1 : rows;
+        double vectors[64];
+
+        for (int64_t i = 0; i < rows * columns; i++)
+            vectors[i / columns * row_step + i % columns * column_step] = drawn->values[i];
+        bgi_orthonormalize(vectors, rows < columns ? rows : columns, rows < columns ? columns : rows, 1);
+        for (int64_t i = 0; i < rows * columns; i++) {
+            const double value = cases[k].gain * vectors[i / columns * row_step + i % columns * column_step];
+            if (!(fabs(value - weight->values[i]) < 1e-13))
+                fail_msg("%s, element %d: %.17g, PyTorch has %.17g", cases[k].name, (int)i, value, weight->values[i]);
+        }
+    }
+}
+
+/* Products of rows, or of columns, are gain^2 times the unit matrix; each vector is made of the drawn ones before it,
+ * on its own one's side. */
+static void check_orthogonal(const bg_type *type, uint32_t threads)
+{
+    enum { MOST = 200 * 320 };
+    static double values[MOST], drawn[MOST];
+    const int64_t rows = type->dims[0], columns = bg_type_element_count(type) / rows;
+    const int64_t count = rows < columns ? rows : columns, length = rows < columns ? columns : rows;
+    const int64_t step = rows < columns ? columns : 1, inner = rows < columns ? 1 : columns;
+
+    make(type, &(bg_initializer){BG_INITIALIZE_ORTHOGONAL, 2.0, 0.0}, 7, 3, threads, values);
+    make(type, &(bg_initializer){BG_INITIALIZE_NORMAL, 0.0, 1.0}, 7, 3, threads, drawn);
+    for (int64_t a = 0; a < count; a++)
+        for (int64_t b = 0; b < count; b++) {
+            double product = 0.0, along = 0.0;
+            for (int64_t i = 0; i < length; i++) {
+                product += values[a * step + i * inner] * values[b * step + i * inner];
+                along += values[b * step + i * inner] * drawn[a * step + i * inner];
+            }
+            assert_true(fabs(product - (a == b ? 4.0 : 0.0)) < 1e-13);
+            assert_true(b <= a || fabs(along) < 1e-11);
+            assert_true(b != a || along > 0.0);
+        }
+}
+
+static void orthogonal_weights_are_orthogonal(void **state)
+{
+    const bg_type wide = bg_matrix(BG_FLOAT64, 70, 320), tall = bg_matrix(BG_FLOAT64, 130, 45);
+    const bg_type square = bg_matrix(BG_FLOAT64, 97, 97), image = bg_tensor4(BG_FLOAT64, 12, 5, 3, 3);
+
+    (void)state;
+    check_orthogonal(&wide, 1);
+    check_orthogonal(&tall, 2);
+    check_orthogonal(&square, 3);
+    check_orthogonal(&image, 1);
+    check_orthogonal(&(bg_type){BG_FLOAT64, 2, {1, 1}}, 1);
+}
+
+static void parts_are_those_of_the_whole(void **state)
+{
+    static const bg_initializer kinds[] = {
+        {BG_INITIALIZE_ORTHOGONAL, 1.0, 0.0}, {BG_INITIALIZE_SPARSE, 0.3, 0.1}, {BG_INITIALIZE_EYE, 0.0, 0.0}};
+    static float whole[500 * 300], again[500 * 300];
+    const bg_type type = bg_matrix(BG_FLOAT32, 500, 300);
+
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        make(&type, &kinds[k], 7, 3, 1, whole);
+        make(&type, &kinds[k], 7, 3, 5, again);
+        assert_memory_equal(whole, again, sizeof whole);
+        for (int64_t first = 1; first < 150000; first += 37777) {
+            bgi_first_values values;
+            assert_int_equal(bgi_first_values_init(&values, &type, &kinds[k], "w", 7, 3, 1, NULL), BG_OK);
+            bgi_first_values_fill(&values, first, 101, again);
+            bgi_first_values_clear(&values);
+            assert_memory_equal(again, whole + first, 101 * sizeof *whole);
+        }
+        make(&type, &kinds[k], 8, 3, 1, again);
+        assert_true((memcmp(whole, again, sizeof whole) == 0) == (kinds[k].kind == BG_INITIALIZE_EYE));
+    }
+}
+
+static void fixed_weights_are_pytorchs(void **state)
+{
+    static const struct {
+        const char *name;
+        bg_initializer initializer;
+    } cases[] = {
+        {"eye_wide", {BG_INITIALIZE_EYE, 0.0, 0.0}},  {"eye_tall", {BG_INITIALIZE_EYE, 0.0, 0.0}},
+        {"dirac_1", {BG_INITIALIZE_DIRAC, 0.0, 0.0}}, {"dirac_2", {BG_INITIALIZE_DIRAC, 2.0, 0.0}},
+        {"dirac_3", {BG_INITIALIZE_DIRAC, 1.0, 0.0}}, {"dirac_rest", {BG_INITIALIZE_DIRAC, 3.0, 0.0}},
+    };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const bgi_test_tensor *weight = bgi_test_oracle_find(oracle(), cases[k].name, "weight");
+        const bg_type type = bgi_test_tensor_type(weight, BG_FLOAT64);
+        double values[256];
+
+        make(&type, &cases[k].initializer, 7, 3, 1, values);
+        bgi_test_compare(weight, values, 0.0, 0.0);
+    }
+}
+
+static void sparse_columns_have_pytorchs_zeros(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t rows;
+        double share;
+    } cases[] = {{"sparse_10", 10, 0.25}, {"sparse_7", 7, 0.5}, {"sparse_all", 3, 1.0}};
+    double squares = 0.0;
+    int others = 0;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const bgi_test_tensor *zeros = bgi_test_oracle_find(oracle(), cases[k].name, "zeros");
+        const bg_type type = bg_matrix(BG_FLOAT64, cases[k].rows, zeros->count);
+        double values[64];
+
+        for (uint64_t seed = 0; seed < 40; seed++) {
+            make(&type, &(bg_initializer){BG_INITIALIZE_SPARSE, cases[k].share, 0.1}, seed, 3, 1, values);
+            for (int64_t c = 0; c < zeros->count; c++) {
+                int counted = 0;
+                for (int64_t r = 0; r < cases[k].rows; r++) {
+                    const double value = values[r * zeros->count + c];
+                    counted += value == 0.0;
+                    others += value != 0.0;
+                    squares += value * value;
+                }
+                assert_int_equal(counted, (int)zeros->values[c]);
+            }
+        }
+    }
+    assert_true(fabs(sqrt(squares / others) - 0.1) < 0.005);
+}
+
+static void numbers_that_cannot_be_are_errors(void **state)
+{
+    static const struct {
+        bg_initializer initializer;
+        const char *part;
+    } cases[] = {
+        {{BG_INITIALIZE_DIRAC, 4.0, 0.0}, "`w` by dirac in 4 groups: the number of groups must divide the 6 outputs"},
+        {{BG_INITIALIZE_DIRAC, 1.5, 0.0}, "1.5 groups"},
+        {{BG_INITIALIZE_DIRAC, -1.0, 0.0}, "-1 groups"},
+        {{BG_INITIALIZE_EYE, 0.0, 0.0}, "a tensor of rank 3, by eye: the rank must be from 2 to 2"},
+        {{BG_INITIALIZE_SPARSE, 0.5, 0.1}, "by sparse: the rank"},
+        {{BG_INITIALIZE_ORTHOGONAL, NAN, 0.0}, "they must be finite"},
+        {{(bg_initializer_kind)8, 0.0, 0.0}, "initializer 8 is none of"},
+    };
+    const bg_type type = {BG_FLOAT32, 3, {6, 2, 3}}, matrix = bg_matrix(BG_FLOAT32, 6, 2);
+    float values[36];
+    bg_error error;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        bg_error_clear(&error);
+        assert_int_not_equal(bgi_initialize(&type, &cases[k].initializer, "w", 1, 1, 1, values, &error), BG_OK);
+        if (strstr(error.message, cases[k].part) == NULL)
+            fail_msg("\"%s\" lacks \"%s\"", error.message, cases[k].part);
+    }
+    bg_error_clear(&error);
+    assert_int_equal(
+        bgi_initialize(&matrix, &(bg_initializer){BG_INITIALIZE_SPARSE, 1.25, 0.1}, "w", 1, 1, 1, values, &error),
+        BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "the share of zeros is 1.25"));
 }
 
 int main(void)
@@ -153,6 +351,12 @@ int main(void)
         cmocka_unit_test(the_distribution_is_the_one_asked_for),
         cmocka_unit_test(uniform_values_are_the_words_of_a_block),
         cmocka_unit_test(other_types_follow_float32),
+        cmocka_unit_test(orthogonal_weights_are_pytorchs),
+        cmocka_unit_test(orthogonal_weights_are_orthogonal),
+        cmocka_unit_test(parts_are_those_of_the_whole),
+        cmocka_unit_test(fixed_weights_are_pytorchs),
+        cmocka_unit_test(sparse_columns_have_pytorchs_zeros),
+        cmocka_unit_test(numbers_that_cannot_be_are_errors),
     };
 
     return cmocka_run_group_tests_name("initialize", tests, NULL, NULL);

@@ -1,0 +1,16 @@
+/*
+ * initializer.h: which first values a tensor can have (bg_initializer). Knows nothing of how they are made.
+ */
+#ifndef BGI_CORE_INITIALIZER_H
+#define BGI_CORE_INITIALIZER_H
+
+#include <brigade/graph.h>
+
+/* Whether the kind exists and makes values for tensors of that rank, of a whole or of a piece alike. */
+bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t rank, const char *name,
+                                     bg_error *error);
+/* And whether its numbers suit the whole tensor. Errors: INVALID, SHAPE. */
+bg_status bgi_initializer_check(const bg_initializer *initializer, const bg_type *whole, const char *name,
+                                bg_error *error);
+
+#endif
