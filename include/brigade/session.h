@@ -10,10 +10,11 @@
  * such a function with the same weights, and when a callback or kernel calls it within a run. Nothing has changed then,
  * and the other thread's run goes on undisturbed. This holds for inference too, even when all sessions that share the
  * weights only infer. What a returned pointer shows (bg_weights_at) is not guarded: another thread may change it once
- * the function has returned. Exceptions: bg_session_stop ends a run of another thread; what never changes (streams,
- * workers, notes), the counts bg_weights_count, bg_session_step and bg_session_cycles, may be read at any time;
- * bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another thread is
- * inside; bg_session_destroy waits for a thread that uses another session of the same weights.
+ * the function has returned. Threads that are to infer at once over the same weights, beside one that trains them, have
+ * readers (bg_session_create_reader), one each. Exceptions: bg_session_stop ends a run of another thread; what never
+ * changes (streams, workers, notes), the counts bg_weights_count, bg_session_step and bg_session_cycles, may be read at
+ * any time; bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another
+ * thread is inside; bg_session_destroy waits for a thread that uses another session of the same weights.
  */
 #ifndef BRIGADE_SESSION_H
 #define BRIGADE_SESSION_H
@@ -77,6 +78,38 @@ BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss
 BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_options *options, bg_weights *weights,
                                              bg_session **out, bg_error *error);
 BG_API void bg_session_destroy(bg_session *session);
+
+/* ---- readers: inference beside training ----
+ *
+ * Published values never change. A reader is a session for inference over the values that were published last: it reads
+ * them where they are, without a copy of its own, so that any number of readers takes the memory of one set of weights.
+ * Readers use no other session's threads and wait for nobody: each has workers of its own, one thread at a time uses
+ * it, and whatever others do with the weights meanwhile (training, loading, publishing) it may go on.
+ *
+ *     one thread      trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
+ *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
+ *
+ * What a reader cannot read in place it copies when it first sees a version: weights that it has in pieces (sections,
+ * tensor parallelism) or in remote buffers. Buffers that its own ops write (a cache, say) are its own: they begin with
+ * the published value and are never published.
+ */
+
+/* Makes the newest values of all parameters and buffers the published ones, as a whole: runs that begin afterward use
+ * them, runs that have begun end with what they have. Values that have not changed since the last version are shared
+ * with it, others take memory of their own; an older version goes when the next one is published after its last run.
+ * *out_version (may be NULL): 1, 2, ... Between runs, by the thread that may use the weights. Errors: BG_ERROR_INVALID
+ * (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY; readers go on
+ * with the version before. */
+BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, bg_error *error);
+/* A reader, as bg_session_create makes a session; publishes the weights when that was never done (only then may another
+ * thread be in the way). `weights` and the plan of a reader must outlive a kernel that does not return; the reader
+ * holds a reference of the weights. bg_session_weights are these. Errors: as bg_session_create; BG_ERROR_INVALID (a
+ * plan for training, of several ranks, or with options.files.memmap_dir; weights that have pieces of what the plan has
+ * whole and were never joined). */
+BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
+/* The version that a reader's last run used; before a run the one it was made of; 0: no reader. */
+BG_API uint64_t bg_session_version(const bg_session *session);
+
 BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
 BG_API const bg_plan *bg_session_plan(const bg_session *session); /* borrowed */
 

@@ -33,7 +33,9 @@ static bg_status create(const bgi_device_setup *setup, bgi_device **out, bg_erro
     if (device == NULL)
         return bgi_error_memory(error, "a device", sizeof *device);
     device->base.type = &bgi_device_cpu;
-    device->base.arena = bgi_aligned_allocate(PAGE_BYTES, setup->arena_bytes);
+    device->base.arena = bgi_aligned_reserve(PAGE_BYTES, setup->arena_bytes);
+    if (device->base.arena != NULL)
+        memset(device->base.arena + setup->unused_bytes, 0, setup->arena_bytes - setup->unused_bytes);
     device->base.store = setup->store;
     if (setup->store == NULL && setup->store_bytes > 0) {
         device->base.store = bgi_aligned_allocate(PAGE_BYTES, setup->store_bytes);

@@ -29,6 +29,8 @@ typedef struct bgi_device {
 
 typedef struct bgi_device_setup {
     size_t arena_bytes, store_bytes; /* of both the first bytes are aligned to a page */
+    size_t
+        unused_bytes; /* of the arena, its first: what is not written there is not read; the rest begins with zeros */
     /* Memory for the store, a mapped file (mapped_store.h) say, that lives as long as the device; NULL: its own. */
     void *store;
 } bgi_device_setup;

@@ -51,6 +51,7 @@ static uint64_t count_bytes(const bgi_engine *engine)
         const uint32_t rings = !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
         if (!bgi_ranks_has(engine->ranks, i))
             continue;
+        bytes -= engine->in_place != NULL ? (double)engine->in_place[i % plan->device_count].bytes : 0.0;
         bytes += (double)device->arena_bytes + (is_file ? 0.0 : (double)device->remote_bytes);
         bytes += (double)rings * plan->options.reporting.trace_events * (double)sizeof(bg_trace_event);
     }
@@ -76,6 +77,9 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
     for (uint32_t i = 0; i < engine->device_count; i++) {
         const bgi_plan_device *device = &plan->devices[i % plan->device_count];
         bgi_device_setup setup = {.arena_bytes = device->arena_bytes, .store_bytes = device->remote_bytes};
+        /* Weights come first, and all that is read there is written before. */
+        if (engine->in_place != NULL)
+            setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
         if (device->remote_bytes > 0 && engine->stores.address != NULL)
             setup.store = engine->stores.address(engine->stores.user, i);
         if (bgi_ranks_has(engine->ranks, i))
@@ -215,6 +219,8 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
     runner->replica = replica;
     runner->number = number;
     runner->device = engine->devices[first + number];
+    if (engine->in_place != NULL && engine->in_place[number].count > 0)
+        runner->in_place = &engine->in_place[number];
     runner->transport = engine->transport;
     runner->index = first + number;
     runner->first_link = replica * plan->edge_count;
@@ -508,11 +514,13 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
         return bg_error_set(error, BG_ERROR_IO, "the system refused a mutex or a condition");
     }
     engine->stores = options->stores;
-    status = fill(engine,
-                  options->transport_type != NULL ? options->transport_type
-                  : options->ranks != NULL        ? &bgi_transport_ranks
-                                                  : &bgi_transport_threads,
-                  error);
+    status = options->in_place != NULL ? bgi_in_place_create(engine, options->in_place, error) : BG_OK;
+    if (status == BG_OK)
+        status = fill(engine,
+                      options->transport_type != NULL ? options->transport_type
+                      : options->ranks != NULL        ? &bgi_transport_ranks
+                                                      : &bgi_transport_threads,
+                      error);
     if (status != BG_OK) {
         engine->stores.close = NULL; /* the caller of this does it */
         bgi_engine_destroy(engine);
@@ -565,6 +573,7 @@ void bgi_engine_free(bgi_engine *engine)
     free(engine->own_owners);
     free(engine->gate.ready);
     free(engine->gate.ends);
+    bgi_in_place_clear(engine);
     free(engine->local);
     free(engine->runners);
     free(engine->workers);

@@ -131,6 +131,19 @@ typedef struct bgi_trace_ring {
 
 typedef struct bgi_worker bgi_worker;
 
+/* Bytes of an arena that are read elsewhere (in_place.c). */
+typedef struct bgi_range {
+    size_t begin, end;
+    char *data; /* of the first; set between runs */
+} bgi_range;
+
+/* Those of one device of each replica, in order. */
+typedef struct bgi_in_place {
+    bgi_range *ranges;
+    uint32_t count;
+    size_t bytes;
+} bgi_in_place;
+
 enum { BGI_FAILURE_BYTES = 320 };
 
 /* One (replica, device). */
@@ -182,8 +195,9 @@ struct bgi_runner {
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_engine *engine;
     const bg_plan *plan;
     const bgi_plan_device *program;
-    uint64_t instruction_share; /* 2^32 / instructions */
-    uint32_t replica, number;   /* number: of the device within the replica */
+    const bgi_in_place *in_place; /* what it reads elsewhere; NULL: nothing */
+    uint64_t instruction_share;   /* 2^32 / instructions */
+    uint32_t replica, number;     /* number: of the device within the replica */
     bgi_device *device;
     bgi_transport *transport;
     uint32_t index;      /* of all replicas' devices */
@@ -237,7 +251,8 @@ typedef struct bgi_engine_options {
     const bgi_ranks *ranks;                   /* whose devices are whose; NULL: all are of this process */
     const bgi_device_type *device_type;       /* NULL: the CPU */
     const bgi_transport_type *transport_type; /* NULL: threads */
-    bgi_stores stores; /* all zero: the devices' own; the engine's, also when it cannot be created */
+    bgi_stores stores;    /* all zero: the devices' own; the engine's, also when it cannot be created */
+    const bool *in_place; /* by variable: read where bgi_in_place_set says, not in arenas; NULL: none */
 } bgi_engine_options;
 
 struct bgi_engine {
@@ -248,8 +263,10 @@ struct bgi_engine {
     const bgi_ranks *ranks; /* NULL: one process; else the own copy */
     bgi_ranks own_ranks;
     uint32_t *own_owners;
-    bgi_runner *runners; /* [replica][device]; those of other ranks are empty */
-    bgi_runner **local;  /* those of this rank, from the end of the pipeline to its beginning */
+    bgi_runner *runners;    /* [replica][device]; those of other ranks are empty */
+    bgi_in_place *in_place; /* by device; NULL: nothing is read elsewhere */
+    uint32_t in_place_count;
+    bgi_runner **local; /* those of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
     _Atomic uint64_t *rank_progress;  /* by rank: how much it has done when it told last; NULL: one process */
     char lost[BGI_FAILURE_BYTES * 2]; /* what another rank has said when it gave up; "": nothing */
@@ -378,6 +395,18 @@ static inline bool bgi_engine_is_over(bgi_engine *engine)
 void bgi_engine_told(void *user, uint32_t to, const bgi_note *note);
 /* Frees an engine whose workers are gone. */
 void bgi_engine_free(bgi_engine *engine);
+
+/* ---- in_place.c ---- */
+
+/* Which variables can be read where the weights have them: by variable. */
+void bgi_in_place_choose(const bg_plan *plan, bool *in_place);
+/* Those of an engine that is being made; `in_place` by variable. */
+bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error *error);
+void bgi_in_place_clear(bgi_engine *engine);
+/* Between runs: where a variable's value is, from the next run on. */
+void bgi_in_place_set(bgi_engine *engine, const bgi_plan_variable *variable, void *data);
+/* NULL: an offset of the arena is in the arena. */
+void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset);
 
 /* ---- worker.c ---- */
 

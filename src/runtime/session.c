@@ -172,6 +172,17 @@ static bg_status fetch_own(const bg_session *session, uint32_t variable, const v
     return bgi_weights_fetch_for(session->weights, weight, session->readers, transport->rank, out, error);
 }
 
+/* To the devices, or where it is when they read it there. */
+static void give_value(bg_session *session, uint32_t number, const void *data)
+{
+    const bgi_plan_variable *variable = &session->plan->variables[number];
+
+    if (session->reading != NULL && session->reading->in_place[number])
+        bgi_in_place_set(session->engine, variable, session->weights->items[session->variables[number].weight].data);
+    else
+        bgi_session_upload(session, variable, data);
+}
+
 /* Brings the devices up to date with the weights. */
 static bg_status pull_weights(bg_session *session, bg_error *error)
 {
@@ -193,7 +204,7 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
         if (variable->version != weight->version) { /* it may have come home */
             BGI_TRY(bgi_memmap_begin(session->memmap, error));
             if (data != NULL)
-                bgi_session_upload(session, &session->plan->variables[i], data);
+                give_value(session, i, data);
         }
         variable->version = weight->version;
     }
@@ -406,6 +417,15 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     return BG_ERROR_NOT_FOUND;
 }
 
+/* Nobody would join the pieces of the next version. */
+static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "a reader of `%s`, of which the weights have pieces; make a session of the weights first "
+                        "(bg_session_create with the same plan), which joins them for good",
+                        bgi_plan_variable_weight(variable));
+}
+
 /* Finds the weights of all variables, and refuses inference without some of them. */
 static bg_status find_weights(bg_session *session, bg_error *error)
 {
@@ -422,6 +442,8 @@ static bg_status find_weights(bg_session *session, bg_error *error)
             continue;
         variable->is_repeated = find_section_before(plan, i) != UINT32_MAX;
         status = find_weight(session, i, &piece, error);
+        if (status == BG_OK && piece != UINT32_MAX && session->reading != NULL)
+            status = refuse_pieces(&plan->variables[i], error);
         if (status != BG_OK) {
             bgi_string_clear(&names);
             return status;
@@ -759,6 +781,7 @@ static bg_status find_owners(bg_session *session, bg_error *error)
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
     const bgi_engine_options options = {.ranks = ranks,
+                                        .in_place = session->reading != NULL ? session->reading->in_place : NULL,
                                         .stores = {.address = find_store, .close = close_stores, .user = memmap}};
 
     BGI_TRY(bgi_engine_create(session->plan, &options, &session->engine, error));
@@ -865,9 +888,8 @@ static void close_session(bg_session *session)
     bg_plan_destroy(own_plan);
 }
 
-/* The session takes over one reference of the weights, which the caller is inside of. */
-static bg_status create_inside(const bg_plan *plan, bg_weights *weights, bool makes_values, bg_session **out,
-                               bg_error *error)
+bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
+                           bg_session **out, bg_error *error)
 {
     bg_session *session = calloc(1, sizeof *session);
     bg_status status;
@@ -878,6 +900,7 @@ static bg_status create_inside(const bg_plan *plan, bg_weights *weights, bool ma
     session->makes_values = makes_values;
     session->optimizer = plan->optimizer;
     session->weights = weights;
+    session->reading = reading;
     weights->holder = &holder;
     status = open_session(session, error);
     if (status == BG_OK)
@@ -911,7 +934,7 @@ bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool make
         atomic_fetch_add(&weights->references, 1);
     status = bgi_weights_enter(weights, NULL, "bg_session_create", error);
     if (status == BG_OK) {
-        status = create_inside(plan, weights, makes_values, out, error);
+        status = bgi_session_make(plan, weights, makes_values, NULL, out, error);
         bgi_weights_leave(weights);
     }
     if (status != BG_OK)
@@ -922,18 +945,22 @@ bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool make
 void bg_session_destroy(bg_session *session)
 {
     bg_weights *weights = session != NULL ? session->weights : NULL;
+    bgi_reading *reading = session != NULL ? session->reading : NULL;
+    bool is_dead;
 
     if (session == NULL)
         return;
+    is_dead = session->engine->is_dead;
     bgi_weights_enter_late(weights, session, "bg_session_destroy");
     close_session(session);
     bgi_weights_leave(weights);
     bg_weights_destroy(weights);
+    bgi_reading_close(reading, is_dead);
 }
 
 bg_weights *bg_session_weights(const bg_session *session)
 {
-    return session->weights;
+    return session->reading != NULL ? session->reading->source : session->weights;
 }
 
 const bg_plan *bg_session_plan(const bg_session *session)
@@ -1101,7 +1128,7 @@ uint64_t bg_session_cycles(const bg_session *session)
     return session->cycles;
 }
 
-bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
+static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
     bg_status status;
@@ -1123,6 +1150,21 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
     if (plan->training)
         count_updates(session, *out_iterations);
     return BG_OK;
+}
+
+/* A reader that a run has failed keeps its version: a kernel may not have returned. */
+bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
+{
+    bg_status status;
+
+    if (session->reading == NULL)
+        return run_with_weights(session, run, out_iterations, error);
+    status = bgi_reading_begin(session, error);
+    if (status == BG_OK)
+        status = run_with_weights(session, run, out_iterations, error);
+    if (!session->engine->is_dead)
+        bgi_reading_end(session);
+    return status;
 }
 
 /* ---- looking inside ---- */

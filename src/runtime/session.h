@@ -7,9 +7,22 @@
 #include <brigade/feed.h>
 
 #include "runtime/engine.h"
+#include "runtime/publish.h"
 #include "runtime/state.h"
 
 typedef struct bgi_memmap bgi_memmap;
+
+/* Of a session that reads published values (reader.c). Its own weights are a table of its variables: what is published
+ * is borrowed there for a run, and what the session writes itself is its own. */
+typedef struct bgi_reading {
+    bg_weights *source;
+    bgi_reader *reader;
+    uint64_t version;  /* of the last run */
+    bool *in_place;    /* by variable of the plan */
+    uint32_t *numbers; /* of the source's weights, by weight */
+    uint64_t *changes; /* of their values, as bgi_published has them */
+    uint32_t count;
+} bgi_reading;
 
 typedef struct bgi_session_variable {
     uint32_t weight;  /* UINT32_MAX: not shared */
@@ -29,6 +42,7 @@ struct bg_session {
     bgi_engine *engine;
     bgi_memmap *memmap; /* the files that remote memory is in; NULL: none */
     bg_weights *weights;
+    bgi_reading *reading; /* NULL: values are its own, or its weights' */
     bg_optimizer optimizer;
     bgi_session_variable *variables; /* of the plan */
     uint64_t epoch;                  /* of the weights when we last looked */
@@ -65,6 +79,17 @@ static inline bgi_kept_part bgi_session_part(const bgi_plan_variable *variable, 
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error);
 /* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
+
+/* session.c: a session that takes over one reference of the weights, which the caller is inside of. */
+bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
+                           bg_session **out, bg_error *error);
+/* reading.c: the version of a run: from when it begins to when nobody computes with it any more. */
+bg_status bgi_reading_begin(bg_session *session, bg_error *error);
+void bgi_reading_end(bg_session *session);
+/* With the session, whose devices are gone or (`is_dead`) may still be at work. */
+void bgi_reading_close(bgi_reading *reading, bool is_dead);
+/* Its memory alone. */
+void bgi_reading_free(bgi_reading *reading);
 
 /* stores.c: whether files hold the values of a variable's weight. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t variable);

@@ -21,6 +21,10 @@ bg_status bg_weights_create(bg_weights **out, bg_error *error)
 
     if (weights == NULL)
         return bgi_error_memory(error, "weights", sizeof *weights);
+    if (!bgi_publication_init(&weights->publication)) {
+        free(weights);
+        return bg_error_set(error, BG_ERROR_IO, "the system refused a mutex");
+    }
     weights->references = 1;
     *out = weights;
     return BG_OK;
@@ -31,6 +35,7 @@ void bg_weights_destroy(bg_weights *weights)
     if (weights == NULL || atomic_fetch_sub(&weights->references, 1) > 1)
         return;
     bgi_weights_truncate(weights, 0);
+    bgi_publication_clear(&weights->publication);
     free(weights->items);
     free(weights->view);
     free(weights);
@@ -113,10 +118,11 @@ uint32_t bgi_weights_index(const bg_weights *weights, const char *name)
 void bgi_weights_truncate(bg_weights *weights, uint32_t count)
 {
     while (weights->count > count) {
-        bgi_weight *weight = &weights->items[--weights->count];
-        weights->gone_count -= weight->is_gone;
-        free(weight->name);
-        free(weight->data);
+        const uint32_t last = weights->count - 1;
+        bgi_weights_drop_data(weights, last);
+        weights->gone_count -= weights->items[last].is_gone;
+        free(weights->items[last].name);
+        weights->count = last;
         weights->epoch++;
     }
 }
@@ -131,13 +137,28 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
                            sizeof *weights->items))
         return bgi_error_memory(error, "weights", sizeof weight);
     weight.name = malloc(name_bytes);
-    weight.data = home == NULL ? bgi_aligned_allocate(64, bg_type_size_bytes(type)) : NULL;
+    weight.data = home == NULL ? bgi_aligned_allocate(BGI_WEIGHT_ALIGNMENT, bg_type_size_bytes(type)) : NULL;
     if (weight.name == NULL || (home == NULL && weight.data == NULL)) {
         free(weight.name);
         free(weight.data);
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     }
     memcpy(weight.name, name, name_bytes);
+    weights->items[weights->count++] = weight;
+    weights->epoch++;
+    return BG_OK;
+}
+
+bg_status bgi_weights_borrow(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
+                             void *data, bg_error *error)
+{
+    bgi_weight weight = {.type = *type, .role = role, .version = 1, .data = data, .is_borrowed = true};
+
+    if (bgi_array_reserve((void **)&weights->items, &weights->capacity, (size_t)weights->count + 1,
+                          sizeof *weights->items))
+        weight.name = strdup(name);
+    if (weight.name == NULL)
+        return bgi_error_memory(error, name, sizeof weight);
     weights->items[weights->count++] = weight;
     weights->epoch++;
     return BG_OK;
@@ -188,6 +209,8 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
             weight->name);
     if (weight->newest == NULL)
         return BG_OK;
+    if (weight->home == NULL && !bgi_weights_own(weights, index, false))
+        return bgi_error_memory(error, weight->name, bg_type_size_bytes(&weight->type));
     if (weight->home == NULL)
         BGI_TRY(weights->holder->download(weight->newest, weight->newest_variable, NULL, weight->data, error));
     else if (weight->newest != weight->home)
@@ -197,9 +220,10 @@ bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error)
     return BG_OK;
 }
 
-/* Whether bringing the newest value takes other ranks. */
-static bool takes_ranks(const bg_weights *weights, const bgi_weight *weight)
+bool bgi_weights_takes_ranks(const bg_weights *weights, uint32_t index)
 {
+    const bgi_weight *weight = &weights->items[index];
+
     return !weight->is_lost && ((weight->newest != NULL && weights->holder->is_of_ranks(weight->newest)) ||
                                 (weight->home != NULL && weights->holder->is_of_ranks(weight->home)));
 }
@@ -209,7 +233,7 @@ bg_status bgi_weights_fetch(bg_weights *weights, uint32_t index, const void **ou
     bgi_weight *weight = &weights->items[index];
     void *view = NULL;
 
-    if (weights->serving != NULL && takes_ranks(weights, weight))
+    if (weights->serving != NULL && bgi_weights_takes_ranks(weights, index))
         BGI_TRY(weights->holder->announce(weights->serving, index, error));
     BGI_TRY(bgi_weights_pull(weights, index, error));
     *out = weight->home != NULL ? weights->holder->whole(weight->home, weight->home_variable) : weight->data;
@@ -238,8 +262,7 @@ void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home
 {
     bgi_weight *weight = &weights->items[index];
 
-    free(weight->data);
-    weight->data = NULL;
+    bgi_weights_drop_data(weights, index);
     weight->home = home;
     weight->home_variable = home_variable;
     weight->newest = NULL;
@@ -352,6 +375,8 @@ static bg_status set_piece(bg_weights *weights, uint32_t index, uint32_t number,
     const void *now;
     void *whole;
 
+    if (weight->home == NULL && !bgi_weights_own(weights, index, true))
+        return bgi_error_memory(error, weight->name, bg_type_size_bytes(&weight->type));
     BGI_TRY(bgi_section_of_piece(weight->name, &weight->type, number, type, &section, error));
     BGI_TRY(bgi_weights_fetch(weights, index, &now, error));
     whole = weight->data;
@@ -411,7 +436,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     if (weight->home == NULL && weight->data == NULL)
         weight->data =
             bgi_aligned_allocate(64, bg_type_size_bytes(type)); /* there was no memory when it left its home */
-    if (weight->home == NULL && weight->data == NULL)
+    if (weight->home == NULL && (weight->data == NULL || !bgi_weights_own(weights, index, false)))
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     weight->version++;
     weights->epoch++;
@@ -505,8 +530,7 @@ void bgi_weights_drop_pieces(bg_weights *weights)
         bgi_weight *weight = &weights->items[i];
         if (piece_at(weights, i).name == NULL || find_whole(weights, weight->name, &number) == UINT32_MAX)
             continue;
-        free(weight->data);
-        weight->data = NULL;
+        bgi_weights_drop_data(weights, i);
         weight->is_gone = true;
         weights->gone_count++;
         weights->epoch++;

@@ -17,9 +17,12 @@
 #ifndef BGI_RUNTIME_WEIGHTS_H
 #define BGI_RUNTIME_WEIGHTS_H
 
+#include "runtime/publish.h"
 #include "runtime/state.h"
 
 #include <stdatomic.h>
+
+enum { BGI_WEIGHT_ALIGNMENT = 64 };
 
 /* What weights ask of the sessions that have their values; given by session.c. */
 typedef struct bgi_weight_holder {
@@ -43,6 +46,8 @@ typedef struct bgi_weight {
     bg_type type;
     bg_variable_role role;
     void *data;             /* NULL: at home */
+    bgi_block *block;       /* a value that was published, perhaps `data`; NULL: none */
+    uint64_t block_version; /* of that value */
     bg_session *home;       /* NULL: `data` is the host copy */
     uint32_t home_variable; /* of its plan */
     uint64_t version;
@@ -54,6 +59,7 @@ typedef struct bgi_weight {
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bool is_lost;     /* the session that had the newest value failed */
     bool is_attached; /* a session has made use of it */
+    bool is_borrowed; /* `data` is a published value, which a session reads (reader.c) */
     bool is_gone;     /* pieces that were joined to a whole: the number stays, the rest is freed */
 } bgi_weight;
 
@@ -74,7 +80,8 @@ struct bg_weights {
     size_t view_bytes;
     /* Of several ranks: who gets what is fetched. NULL: all. */
     const bool *readers;
-    bool is_reader;            /* whether this rank is one of them */
+    bool is_reader; /* whether this rank is one of them */
+    bgi_publication publication;
     const bg_session *serving; /* this rank alone asks, and the others of that session serve it; NULL: all ask */
 };
 
@@ -84,6 +91,20 @@ void bgi_weights_enter_late(bg_weights *weights, const bg_session *session, cons
 /* Adds a weight with undefined data, to be filled by the caller; with `home`, at home there. */
 bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                           bg_session *home, uint32_t home_variable, bg_error *error);
+/* Adds a weight of which somebody else has the value: `data` stays there, and is not changed, while it is used. */
+bg_status bgi_weights_borrow(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
+                             void *data, bg_error *error);
+/* Whether bringing the newest value takes other ranks. */
+bool bgi_weights_takes_ranks(const bg_weights *weights, uint32_t index);
+
+/* publication.c: before the host copy is written: it is the weight's own from now on, with the value it had if that is
+ * still wanted; false: no memory. */
+bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value);
+/* Lets go of the host copy and of what was published of it. */
+void bgi_weights_drop_data(bg_weights *weights, uint32_t index);
+/* Lets go of what was published of it; nothing becomes of the host copy, which may be the same memory. */
+void bgi_weights_drop_block(bg_weights *weights, uint32_t index);
+
 /* Makes the host copy, or the home, the newest. */
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error);
 /* bg_weights_set, inside. */
