@@ -29,6 +29,7 @@
 #include <brigade/profile.h>
 #include <brigade/readers.h>
 #include <brigade/safetensors.h>
+#include <brigade/score.h>
 #include <brigade/tokenizer.h>
 #include <brigade/topology.h>
 #include <brigade/trainer.h>

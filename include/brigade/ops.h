@@ -668,6 +668,19 @@ BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_v
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* How many labels are among the k largest logits of their rows [..., C], first ones first where equal: int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
+/* What scores of a pass are made of (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
+ *
+ * Of logits [..., C] and labels [...]: int32 [3, C], how many rows of each class are right, predicted so (the first
+ * largest element), labeled so. Rows whose label is none of 0..C-1 count for nothing. */
+BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
+/* Of floats of one type and shape, of which those above the threshold (targets: above one half) are yes: int32 [3, 2],
+ * the same of no and yes. A logit's threshold is 0, a probability's 0.5. */
+BG_API bg_value bg_binary_counts(bg_graph *graph, const char *name, bg_value predictions, bg_value targets,
+                                 double threshold);
+/* Of logits [..., C] and labels [...]: float32 [2], the sum of the negative logarithms of the labels' likelihoods, and
+ * how many labels are not ignore_index (bg_cross_entropy). */
+BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
+                                   int64_t ignore_index);
 
 /* ---- ops over pieces ----
  *

@@ -16,6 +16,7 @@
 #define BRIGADE_TRAINER_H
 
 #include <brigade/data.h>
+#include <brigade/score.h>
 
 #include <signal.h>
 
@@ -206,6 +207,8 @@ typedef struct bg_trainer_options {
     uint32_t callback_count;
     /* A flag that a signal handler may set: what runs ends after the batch at work. NULL: none. */
     const volatile sig_atomic_t *interrupt;
+    const bg_score *scores; /* metrics of the tasks that have their outputs; borrowed */
+    uint32_t score_count;
     bg_log_function log; /* notes and warnings of the trainer; options that are made get it too. NULL: silent */
     void *log_user;
 } bg_trainer_options;
@@ -285,14 +288,15 @@ BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batc
 
 /*
  * Scalar outputs of a task, over its newest pass (epoch), without padding. An integer is a count over a micro-batch
- * (bg_correct_count), a float a mean over one.
+ * (bg_correct_count), a float a mean over one. And the scores of the trainer's options (score.h): `mean` is the score
+ * of all that the calls returned, `last` that of the newest call.
  *
  * Padding does not count. Validation, test and prediction leave it out before they run. In a fit a micro-batch of
  * padding alone has no weight; where padding shares a micro-batch with samples, or where an output has mode `sum`, the
  * model must give padding no value of its own, as a cross-entropy does for labels that it ignores (pad_samples).
  */
 typedef struct bg_trainer_metric {
-    const char *name; /* of the output */
+    const char *name; /* of the output, or of the score */
     /* Of a mean: over what the calls returned, weighted by samples, as Lightning reduces what is logged on_epoch. Of a
      * count: for a whole micro-batch of the task, of which a smaller one is a share; `sum` / `samples` is the share of
      * samples that count. */

@@ -154,7 +154,7 @@ static bg_status begin_results(pass *p, const bgi_compiled *compiled, bg_error *
     bgi_task *task = &p->trainer->tasks[p->task];
 
     if (task->metrics.items == NULL)
-        BGI_TRY(bgi_metrics_create(compiled, task->shape.micro_batch, &task->metrics, error));
+        BGI_TRY(bgi_metrics_create(p->trainer, compiled, task->shape.micro_batch, &task->metrics, error));
     if (p->predictions != NULL && p->predictions->rows == NULL)
         return bgi_predictions_begin(p->predictions, compiled, p->arrays, error);
     return BG_OK;

@@ -1,5 +1,5 @@
 /*
- * metrics.c: the scalar outputs over a pass: means of floats, sums of integers, which are counts.
+ * metrics.c: the scalar outputs over a pass: means of floats, sums of integers, which are counts; and scores of sums.
  *
  * A mean of a micro-batch counts by its samples that are no padding, which is Lightning's weight (the size of the
  * batch) at the grain at which values come. What a mode does not return is not covered. Sums are in the order of the
@@ -26,23 +26,68 @@ static bgi_metric *find_metric(const bgi_metrics *metrics, const char *name)
     return NULL;
 }
 
-bg_status bgi_metrics_create(const bgi_compiled *compiled, uint32_t micro_batch, bgi_metrics *out, bg_error *error)
+static bg_status add_metric(bgi_metrics *metrics, const bgi_metric *metric, const char *name, bg_error *error)
 {
-    bgi_metrics metrics = {.items = calloc(compiled->output_count + 1u, sizeof *metrics.items)};
+    bgi_metric *added = &metrics->items[metrics->count++];
+
+    *added = *metric;
+    added->name = strdup(name);
+    if (added->sum_count > 0)
+        added->sums = calloc((size_t)added->sum_count, 2 * sizeof *added->sums);
+    return added->name != NULL && (added->sum_count == 0 || added->sums != NULL)
+               ? BG_OK
+               : bgi_error_memory(error, "metrics", (size_t)added->sum_count * 2 * sizeof *added->sums);
+}
+
+static bg_status add_score(bgi_metrics *metrics, const bgi_compiled *compiled, const bg_score *score, bg_error *error)
+{
+    for (uint32_t i = 0; i < compiled->output_count; i++) {
+        const bg_stream *stream = &compiled->outputs[i].stream;
+        bgi_metric metric = {.score = score};
+        double unused;
+
+        if (strcmp(stream->name, score->output) != 0)
+            continue;
+        if (find_metric(metrics, score->name) != NULL)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "score `%s`: the task has a metric of this name; give the score another one",
+                                score->name);
+        metric.sum_count = (uint64_t)bg_type_element_count(&stream->micro_batch_type);
+        BGI_TRY(add_metric(metrics, &metric, score->name, error));
+        if (bg_score_compute(score, metrics->items[metrics->count - 1].sums, metric.sum_count, &unused, error) != BG_OK)
+            return bg_error_context(error, error->status, "score `%s` of output `%s`", score->name, score->output);
+        return BG_OK;
+    }
+    return BG_OK;
+}
+
+static bg_status add_all(bgi_metrics *metrics, const bg_trainer *trainer, const bgi_compiled *compiled,
+                         uint32_t micro_batch, bg_error *error)
+{
+    for (uint32_t i = 0; i < compiled->output_count; i++) {
+        const bg_stream *stream = &compiled->outputs[i].stream;
+        const bgi_metric metric = {.is_count = !bg_dtype_is_float(stream->micro_batch_type.dtype),
+                                   .micro_batch = micro_batch};
+
+        if (is_scalar(&compiled->outputs[i]))
+            BGI_TRY(add_metric(metrics, &metric, stream->name, error));
+    }
+    for (uint32_t i = 0; i < trainer->options.score_count; i++)
+        BGI_TRY(add_score(metrics, compiled, &trainer->options.scores[i], error));
+    return BG_OK;
+}
+
+bg_status bgi_metrics_create(const bg_trainer *trainer, const bgi_compiled *compiled, uint32_t micro_batch,
+                             bgi_metrics *out, bg_error *error)
+{
+    const uint32_t most = compiled->output_count + trainer->options.score_count;
+    bgi_metrics metrics = {.items = calloc(most + 1u, sizeof *metrics.items)};
 
     if (metrics.items == NULL)
-        return bgi_error_memory(error, "metrics", compiled->output_count * sizeof *metrics.items);
-    for (uint32_t i = 0; i < compiled->output_count; i++) {
-        if (!is_scalar(&compiled->outputs[i]))
-            continue;
-        metrics.items[metrics.count].name = strdup(compiled->outputs[i].stream.name);
-        if (metrics.items[metrics.count].name == NULL) {
-            bgi_metrics_clear(&metrics);
-            return bgi_error_memory(error, "metrics", 0);
-        }
-        metrics.items[metrics.count].is_count = !bg_dtype_is_float(compiled->outputs[i].stream.micro_batch_type.dtype);
-        metrics.items[metrics.count].micro_batch = micro_batch;
-        metrics.count++;
+        return bgi_error_memory(error, "metrics", most * sizeof *metrics.items);
+    if (add_all(&metrics, trainer, compiled, micro_batch, error) != BG_OK) {
+        bgi_metrics_clear(&metrics);
+        return error->status;
     }
     bgi_metrics_clear(out);
     *out = metrics;
@@ -51,16 +96,22 @@ bg_status bgi_metrics_create(const bgi_compiled *compiled, uint32_t micro_batch,
 
 void bgi_metrics_reset(bgi_metrics *metrics)
 {
-    for (uint32_t i = 0; i < metrics->count; i++)
-        metrics->items[i] = (bgi_metric){.name = metrics->items[i].name,
-                                         .is_count = metrics->items[i].is_count,
-                                         .micro_batch = metrics->items[i].micro_batch};
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        bgi_metric *metric = &metrics->items[i];
+
+        metric->sum = metric->last = 0.0;
+        metric->samples = 0;
+        for (uint64_t s = 0; s < 2 * metric->sum_count; s++)
+            metric->sums[s] = 0.0;
+    }
 }
 
 void bgi_metrics_clear(bgi_metrics *metrics)
 {
-    for (uint32_t i = 0; i < metrics->count; i++)
+    for (uint32_t i = 0; i < metrics->count; i++) {
         free(metrics->items[i].name);
+        free(metrics->items[i].sums);
+    }
     free(metrics->items);
     *metrics = (bgi_metrics){0};
 }
@@ -103,39 +154,110 @@ static void add_sums(bgi_metric *metric, const bgi_compiled *compiled, const bgi
     add_values(metric, call, sum, samples);
 }
 
+static void add_means(bgi_metric *metric, const bgi_compiled *compiled, const bgi_compiled_output *output,
+                      const bg_trainer_call *call)
+{
+    const uint64_t count = bgi_output_value_count(compiled, output, call->device_iterations);
+    uint64_t samples = 0;
+    double sum = 0.0;
+
+    for (uint64_t v = 0; v < count; v++) {
+        const uint64_t valid =
+            bg_trainer_call_valid(call, bgi_output_micro_batch(compiled, output, call->device_iterations, v));
+        const double value = bgi_load(output->stream.micro_batch_type.dtype, output->data, (int64_t)v);
+
+        if (valid > 0)
+            sum += metric->is_count ? value : (double)valid * value;
+        samples += valid;
+    }
+    add_values(metric, call, sum, samples);
+}
+
+/* Samples that value v of an output covers: of mode SUM all of a replica's. */
+static uint64_t count_covered(const bgi_compiled *compiled, const bgi_compiled_output *output,
+                              const bg_trainer_call *call, uint64_t v)
+{
+    const uint64_t per_replica = (uint64_t)call->device_iterations * call->gradient_accumulation;
+    uint64_t samples = 0;
+
+    if (output->mode != BG_OUTPUT_SUM)
+        return bg_trainer_call_valid(call, bgi_output_micro_batch(compiled, output, call->device_iterations, v));
+    for (uint64_t i = 0; i < per_replica; i++)
+        samples += bg_trainer_call_valid(call, bgi_shape_value(&compiled->shape, i, v));
+    return samples;
+}
+
+static void add_to_score(bgi_metric *metric, const bgi_compiled *compiled, const bgi_compiled_output *output,
+                         const bg_trainer_call *call)
+{
+    const uint64_t count = output->mode == BG_OUTPUT_SUM
+                               ? call->replicas
+                               : bgi_output_value_count(compiled, output, call->device_iterations);
+    const uint64_t elements = metric->sum_count;
+    double *newest = metric->sums + elements;
+    uint64_t samples = 0;
+
+    memset(newest, 0, (size_t)elements * sizeof *newest);
+    for (uint64_t v = 0; v < count; v++) {
+        const uint64_t covered = count_covered(compiled, output, call, v);
+
+        for (uint64_t e = 0; covered > 0 && e < elements; e++)
+            newest[e] += bgi_load(output->stream.micro_batch_type.dtype, output->data, (int64_t)(v * elements + e));
+        samples += covered;
+    }
+    for (uint64_t e = 0; e < elements; e++) {
+        newest[e] /= (double)call->input_group_size;
+        metric->sums[e] += newest[e];
+    }
+    metric->samples += samples / call->input_group_size;
+}
+
+static const bgi_compiled_output *find_output(const bgi_compiled *compiled, const char *name)
+{
+    for (uint32_t i = 0; i < compiled->output_count; i++)
+        if (strcmp(compiled->outputs[i].stream.name, name) == 0)
+            return &compiled->outputs[i];
+    return NULL;
+}
+
 void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const bg_trainer_call *call)
 {
-    for (uint32_t i = 0; i < compiled->output_count; i++) {
-        const bgi_compiled_output *output = &compiled->outputs[i];
-        bgi_metric *metric = is_scalar(output) ? find_metric(metrics, output->stream.name) : NULL;
-        const uint64_t count = bgi_output_value_count(compiled, output, call->device_iterations);
-        uint64_t samples = 0;
-        double sum = 0.0;
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        bgi_metric *metric = &metrics->items[i];
+        const bgi_compiled_output *output =
+            find_output(compiled, metric->score != NULL ? metric->score->output : metric->name);
 
-        if (metric == NULL)
+        if (output == NULL)
             continue;
-        if (output->mode == BG_OUTPUT_SUM) {
+        if (metric->score != NULL)
+            add_to_score(metric, compiled, output, call);
+        else if (output->mode == BG_OUTPUT_SUM)
             add_sums(metric, compiled, output, call);
-            continue;
-        }
-        for (uint64_t v = 0; v < count; v++) {
-            const uint64_t valid =
-                bg_trainer_call_valid(call, bgi_output_micro_batch(compiled, output, call->device_iterations, v));
-            const double value = bgi_load(output->stream.micro_batch_type.dtype, output->data, (int64_t)v);
-
-            if (valid > 0)
-                sum += metric->is_count ? value : (double)valid * value;
-            samples += valid;
-        }
-        add_values(metric, call, sum, samples);
+        else
+            add_means(metric, compiled, output, call);
     }
 }
 
 /* ---- the public face ---- */
 
+static void describe_score(const bgi_metric *metric, bg_trainer_metric *out)
+{
+    *out = (bg_trainer_metric){.name = metric->name, .samples = metric->samples};
+    if (metric->samples == 0)
+        return;
+    bg_score_compute(metric->score, metric->sums, metric->sum_count, &out->mean, NULL);
+    bg_score_compute(metric->score, metric->sums + metric->sum_count, metric->sum_count, &out->last, NULL);
+    out->sum = out->mean * (double)metric->samples;
+}
+
 static void describe(const bgi_metric *metric, bg_trainer_metric *out)
 {
     const double scale = metric->is_count ? (double)metric->micro_batch : 1.0;
+
+    if (metric->score != NULL) {
+        describe_score(metric, out);
+        return;
+    }
 
     *out = (bg_trainer_metric){.name = metric->name,
                                .mean = metric->samples > 0 ? scale * metric->sum / (double)metric->samples : 0.0,
@@ -175,9 +297,10 @@ bg_status bg_trainer_metric_find(const bg_trainer *trainer, bg_trainer_task task
         (uint32_t)task < BG_TRAINER_TASK_COUNT ? find_metric(&trainer->tasks[task].metrics, name) : NULL;
 
     if (metric == NULL)
-        return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                            "task %s has no metric `%s`; metrics are its outputs of one element, once it has run",
-                            bg_trainer_task_name(task), name);
+        return bg_error_set(
+            error, BG_ERROR_NOT_FOUND,
+            "task %s has no metric `%s`; metrics are its outputs of one element and its scores, once it has run",
+            bg_trainer_task_name(task), name);
     describe(metric, out);
     return BG_OK;
 }

@@ -120,6 +120,9 @@ static bg_status check_options(const bg_trainer_options *options, bg_error *erro
     for (uint32_t i = 0; i < options->callback_count; i++)
         if (options->callbacks == NULL || options->callbacks[i].function == NULL)
             bgi_string_add(&problems, "callbacks[%u] has no function; ", i);
+    for (uint32_t i = 0; i < options->score_count; i++)
+        if (options->scores == NULL || options->scores[i].name == NULL || options->scores[i].output == NULL)
+            bgi_string_add(&problems, "scores[%u] has no name or no output; ", i);
     check_given(options, &problems);
     check_given_groups("training_options", options->strategy.training_options, &problems);
     check_given_groups("inference_options", options->strategy.inference_options, &problems);

@@ -107,8 +107,12 @@ uint64_t bgi_source_batch_count(const bgi_source *source);
 
 /* ---- metrics (metrics.c) ---- */
 
+/* Of an output of one element; or a score, of an output of sums. */
 typedef struct bgi_metric {
     char *name;
+    const bg_score *score; /* NULL: none */
+    double *sums;          /* of a score: over the pass, [sum_count], and behind them those of the newest call */
+    uint64_t sum_count;
     double sum, last; /* weighted */
     uint64_t samples;
     bool is_count;
@@ -120,8 +124,10 @@ typedef struct bgi_metrics {
     uint32_t count;
 } bgi_metrics;
 
-/* One for each scalar output. `micro_batch`: of the task's whole calls. */
-bg_status bgi_metrics_create(const bgi_compiled *compiled, uint32_t micro_batch, bgi_metrics *out, bg_error *error);
+/* One for each scalar output, and for each score of which the task has the sums. `micro_batch`: of the task's whole
+ * calls. */
+bg_status bgi_metrics_create(const bg_trainer *trainer, const bgi_compiled *compiled, uint32_t micro_batch,
+                             bgi_metrics *out, bg_error *error);
 void bgi_metrics_reset(bgi_metrics *metrics);
 void bgi_metrics_clear(bgi_metrics *metrics);
 void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const bg_trainer_call *call);

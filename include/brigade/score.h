@@ -1,0 +1,52 @@
+/*
+ * score.h: numbers that are no means of samples: precision, recall and F1 of classes, perplexity. Each is a function of
+ * sums over a whole pass, which an op of the model takes of each micro-batch (bg_class_counts, bg_binary_counts,
+ * bg_likelihood_sums), so it is right for any sizes of batches.
+ *
+ *     bg_graph_output(graph, "counts", bg_class_counts(graph, NULL, logits, labels));
+ *     ...
+ *     const bg_score scores[] = {{.name = "f1", .output = "counts", .kind = BG_SCORE_F1}};
+ *     options.scores = scores, options.score_count = 1;       a metric "f1" of the trainer's tasks
+ */
+#ifndef BRIGADE_SCORE_H
+#define BRIGADE_SCORE_H
+
+#include <brigade/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum bg_score_kind {
+    BG_SCORE_F1 = 0,    /* the harmonic mean of precision and recall */
+    BG_SCORE_PRECISION, /* the share of predictions of a class that are right */
+    BG_SCORE_RECALL,    /* the share of a class's samples that are found */
+    BG_SCORE_PERPLEXITY /* e to the mean negative logarithm of likelihoods; of bg_likelihood_sums */
+} bg_score_kind;
+
+/* How the scores of classes become one number. A score of 0 / 0 is 0. */
+typedef enum bg_score_average {
+    BG_SCORE_MACRO = 0, /* their mean, over classes that occur among labels or predictions */
+    BG_SCORE_MICRO,     /* of all classes' counts together: with one label for each row the accuracy */
+    BG_SCORE_WEIGHTED,  /* their mean, weighted by how often a class occurs among labels */
+    BG_SCORE_BINARY     /* that of one class */
+} bg_score_average;
+
+typedef struct bg_score {
+    const char *name;   /* of the metric */
+    const char *output; /* the output with the sums */
+    bg_score_kind kind;
+    bg_score_average average; /* not of a perplexity */
+    uint32_t class_index;     /* of BG_SCORE_BINARY, mostly 1 */
+} bg_score;
+
+/* What the sums come to. Of classes: count is 3 C, [3, C] as bg_class_counts has them. Of a perplexity: 2; NaN without
+ * labels. `name` and `output` are not read. Errors: BG_ERROR_INVALID. */
+BG_API bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t count, double *out,
+                                  bg_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
