@@ -98,7 +98,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/bench/mpi_allreduce.%))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-mpi bench-all pictures man tables abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-serve bench-mpi bench-all pictures man tables abi abi-baseline
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -160,8 +160,12 @@ bench-ops: benches bench-deps
 bench-resnet: benches bench-deps
 	@bench/resnet.sh $(BUILD)
 
+# Calls of small models, and serving from several threads, beside PyTorch.
+bench-serve: benches bench-deps
+	@bench/serve.sh $(BUILD)
+
 # All tables beside peers.
-bench-all: bench-ops bench-resnet bench-mnist bench-gpt
+bench-all: bench-ops bench-resnet bench-serve bench-mnist bench-gpt
 
 # Sums over ranks beside MPI_Allreduce.
 bench-mpi: all $(MPI_BENCHES)

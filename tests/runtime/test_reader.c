@@ -2,6 +2,7 @@
  * test_reader.c: sessions that read published weights: what a version is, who sees which, what is shared, and that a
  * run never sees half of one while a training goes on. Under the thread sanitizer, too.
  */
+#define _GNU_SOURCE /* RUSAGE_THREAD */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,7 +13,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <brigade/ops.h>
 #include <brigade/session.h>
@@ -370,6 +373,32 @@ static void test_no_torn_weights(void **state)
     bg_plan_destroy(plan);
 }
 
+/* ---- a call ---- */
+
+/* Of a small model, however many workers it might have: the calling thread does all of it and never waits. */
+static void test_no_hand_over(void **state)
+{
+    bg_plan *plan = make_inference(NULL);
+    bg_session *training = make_training(NULL), *reader = make_reader(plan, bg_session_weights(training));
+    struct rusage before, after;
+    float y[ROWS * OUT];
+    char *workers = NULL;
+
+    (void)state;
+    assert_int_equal(bg_session_print_workers(reader, &workers, NULL), BG_OK);
+    assert_string_equal(workers, "worker 0 on the calling thread\n");
+    free(workers);
+    infer(reader, y);
+    getrusage(RUSAGE_THREAD, &before);
+    for (int i = 0; i < 2000; i++)
+        infer(reader, y);
+    getrusage(RUSAGE_THREAD, &after);
+    assert_int_equal(after.ru_nvcsw - before.ru_nvcsw, 0);
+    bg_session_destroy(reader);
+    bg_session_destroy(training);
+    bg_plan_destroy(plan);
+}
+
 /* ---- errors ---- */
 
 static bg_status publish_within(void *user, bg_error *error)
@@ -420,7 +449,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions),        cmocka_unit_test(test_set),
         cmocka_unit_test(test_shared),          cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_no_torn_weights), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_no_torn_weights), cmocka_unit_test(test_no_hand_over),
+        cmocka_unit_test(test_errors),
     };
 
     fill();

@@ -1,0 +1,433 @@
+/*
+ * serve.c: what a call of a small model takes, and what serving from several threads and processes comes to. Prints
+ * lines of CSV: what,threads or sessions,value,unit.
+ *
+ *   serve [SECONDS]       of each measurement; default 1
+ *
+ *   one op, digit         time of a call in one thread (median, 99th percentile)
+ *   threads, processes    calls a second of one, and of two at a time over one set of weights, of two processes; they
+ *                         take turns in rounds, and the median of the rounds counts. By processor time, too: how fast a
+ *                         call is beside another one, whatever else the machine does
+ *   before, during        time of a call of the digit network while nobody, while another thread trains it and
+ * publishes its weights after every 10th update memory                how much the process grows for sessions over 64
+ * MB of weights, after the first
+ */
+#define _GNU_SOURCE
+#include <brigade/convnet.h>
+#include <brigade/ops.h>
+#include <brigade/session.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IMAGE = 28 * 28, CLASSES = 10, MOST_TIMES = 1 << 20, ROUNDS = 5, PERIOD = 10 };
+
+static double seconds = 1.0;
+
+static void check(bg_status status, const bg_error *error)
+{
+    if (status == BG_OK)
+        return;
+    fprintf(stderr, "serve: %s\n", error->message);
+    exit(1);
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double thread_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* ---- models ---- */
+
+static bg_plan *plan_of(bg_graph *graph, bool makes_values)
+{
+    bg_options options = bg_options_defaults();
+    bg_plan *plan = NULL;
+    bg_error error = {0};
+
+    options.execution.cores = 1;
+    options.numerics.initialize_missing = makes_values;
+    check(bg_plan_create_inference(graph, &options, &plan, &error), &error);
+    bg_graph_destroy(graph);
+    return plan;
+}
+
+static bg_graph *new_graph(void)
+{
+    bg_graph *graph = NULL;
+    bg_error error = {0};
+
+    check(bg_graph_create(&graph, &error), &error);
+    return graph;
+}
+
+static bg_plan *make_digit(bool makes_values)
+{
+    bg_convnet_options options = bg_convnet_defaults();
+    bg_graph *graph = new_graph();
+
+    options.micro_batch = 1;
+    options.outputs = BG_CONVNET_LOGITS;
+    bg_convnet_build(graph, &options);
+    return plan_of(graph, makes_values);
+}
+
+static bg_plan *make_one_op(void)
+{
+    const bg_type type = bg_vector(BG_FLOAT32, 64);
+    bg_graph *graph = new_graph();
+
+    bg_graph_output(graph, "y", bg_relu(graph, bg_graph_input(graph, "x", &type)));
+    return plan_of(graph, true);
+}
+
+/* 64 MB of weights in one product. */
+static bg_plan *make_large(void)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 1, 4096), weight = bg_matrix(BG_FLOAT32, 4096, 4096);
+    bg_graph *graph = new_graph();
+    const bg_value w = bg_graph_parameter(graph, "w", &weight, NULL);
+
+    bg_graph_output(graph, "y", bg_linear(graph, "fc", bg_graph_input(graph, "x", &type), w, (bg_value){0}));
+    return plan_of(graph, true);
+}
+
+static bg_session *make_reader(const bg_plan *plan, bg_weights *weights)
+{
+    bg_session *session = NULL;
+    bg_error error = {0};
+
+    check(bg_session_create_reader(plan, weights, &session, &error), &error);
+    return session;
+}
+
+static bg_session *make_session(const bg_plan *plan)
+{
+    bg_session *session = NULL;
+    bg_error error = {0};
+
+    check(bg_session_create(plan, NULL, &session, &error), &error);
+    return session;
+}
+
+/* ---- a server ---- */
+
+typedef struct server {
+    bg_session *session;
+    size_t input_bytes, output_bytes;
+    double seconds;
+    double *times; /* NULL: not wanted */
+    uint64_t calls;
+    double elapsed, worked; /* worked: processor time of the thread */
+} server;
+
+static void *serve(void *argument)
+{
+    server *s = argument;
+    void *input = calloc(1, s->input_bytes), *output = calloc(1, s->output_bytes);
+    bg_error error = {0};
+    double begin, last, worked;
+
+    if (input == NULL || output == NULL)
+        exit(1);
+    memset(input, 1, s->input_bytes);
+    for (int i = 0; i < 100; i++)
+        check(bg_session_run(s->session, (const void *[]){input}, (void *[]){output}, &error), &error);
+    s->calls = 0;
+    worked = thread_s();
+    for (begin = last = now_s(); last - begin < s->seconds;) {
+        double now;
+        check(bg_session_run(s->session, (const void *[]){input}, (void *[]){output}, &error), &error);
+        now = now_s();
+        if (s->times != NULL && s->calls < MOST_TIMES)
+            s->times[s->calls] = now - last;
+        s->calls++;
+        last = now;
+    }
+    s->elapsed = last - begin;
+    s->worked = thread_s() - worked;
+    free(input);
+    free(output);
+    return NULL;
+}
+
+static server digit_server(bg_session *session, double for_seconds)
+{
+    return (server){
+        .session = session, .input_bytes = IMAGE, .output_bytes = CLASSES * sizeof(float), .seconds = for_seconds};
+}
+
+static void print_times(const char *what, server *s)
+{
+    const uint64_t count = s->calls < MOST_TIMES ? s->calls : MOST_TIMES;
+
+    qsort(s->times, count, sizeof *s->times, compare);
+    printf("%s,1,%.2f,us median\n", what, 1e6 * s->times[count / 2]);
+    printf("%s,1,%.2f,us 99th percentile\n", what, 1e6 * s->times[count * 99 / 100]);
+    fflush(stdout);
+}
+
+static void measure_calls(const char *what, server s)
+{
+    s.times = malloc(MOST_TIMES * sizeof *s.times);
+    if (s.times == NULL)
+        exit(1);
+    serve(&s);
+    print_times(what, &s);
+    free(s.times);
+}
+
+/* ---- several ---- */
+
+/* Calls a second, and a second of processor time. */
+typedef struct rates {
+    double calls, worked;
+} rates;
+
+static rates rate(const server *s)
+{
+    return (rates){(double)s->calls / s->elapsed, (double)s->calls / s->worked};
+}
+
+static rates rate_of_threads(bg_session *const *readers, int count)
+{
+    server servers[2];
+    pthread_t threads[2];
+    rates sum = {0};
+
+    for (int i = 0; i < count; i++) {
+        servers[i] = digit_server(readers[i], seconds / ROUNDS);
+        if (pthread_create(&threads[i], NULL, serve, &servers[i]) != 0)
+            exit(1);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+        sum.calls += rate(&servers[i]).calls;
+        sum.worked += rate(&servers[i]).worked;
+    }
+    return sum;
+}
+
+/* Processes of their own, with weights of their own. The rate of the slowest. */
+static rates rate_of_processes(int count)
+{
+    rates *each = mmap(NULL, 2 * sizeof *each, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    rates slowest;
+
+    if (each == MAP_FAILED)
+        exit(1);
+    fflush(stdout);
+    for (int i = 0; i < count; i++)
+        if (fork() == 0) {
+            server s = digit_server(make_session(make_digit(true)), seconds / ROUNDS);
+            serve(&s);
+            each[i] = rate(&s);
+            _exit(0);
+        }
+    for (int i = 0; i < count; i++)
+        wait(NULL);
+    slowest = each[0];
+    if (count == 2 && each[1].calls < slowest.calls)
+        slowest.calls = each[1].calls;
+    if (count == 2 && each[1].worked < slowest.worked)
+        slowest.worked = each[1].worked;
+    munmap(each, 2 * sizeof *each);
+    return slowest;
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, compare);
+    return values[ROUNDS / 2];
+}
+
+static void measure_several(bg_session *const *readers)
+{
+    double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
+    double alone[ROUNDS], beside[ROUNDS], shares[ROUNDS], shares_worked[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        const rates thread = rate_of_threads(readers, 1), threads = rate_of_threads(readers, 2);
+        const rates process = rate_of_processes(1), processes = rate_of_processes(2);
+        one[i] = thread.calls;
+        two[i] = threads.calls;
+        times[i] = threads.calls / thread.calls;
+        times_worked[i] = threads.worked / thread.worked;
+        alone[i] = process.calls;
+        beside[i] = processes.calls;
+        shares[i] = processes.calls / process.calls;
+        shares_worked[i] = processes.worked / process.worked;
+    }
+    printf("threads,1,%.0f,calls/s\n", median(one));
+    printf("threads,2,%.0f,calls/s\n", median(two));
+    printf("threads,2,%.2f,times one\n", median(times));
+    printf("threads,2,%.2f,times one by processor time\n", median(times_worked));
+    printf("processes,1,%.0f,calls/s\n", median(alone));
+    printf("processes,2,%.0f,calls/s of the slower one\n", median(beside));
+    printf("processes,2,%.2f,of one alone\n", median(shares));
+    printf("processes,2,%.2f,of one alone by processor time\n", median(shares_worked));
+    fflush(stdout);
+}
+
+/* ---- beside a training ---- */
+
+typedef struct trainer {
+    bg_session *session;
+    atomic_bool is_over;
+    uint64_t updates, versions;
+} trainer;
+
+static void *train(void *argument)
+{
+    trainer *t = argument;
+    uint8_t *images = calloc(40, IMAGE), labels[40];
+    float logits[40 * CLASSES], loss;
+    int32_t correct;
+    bg_error error = {0};
+
+    for (int i = 0; i < 40; i++)
+        labels[i] = (uint8_t)(i % CLASSES);
+    while (!atomic_load(&t->is_over)) {
+        check(bg_session_run(t->session, (const void *[]){images, labels}, (void *[]){logits, &loss, &correct}, &error),
+              &error);
+        if (++t->updates % PERIOD == 0) {
+            check(bg_weights_publish(bg_session_weights(t->session), NULL, &error), &error);
+            t->versions++;
+        }
+    }
+    free(images);
+    return NULL;
+}
+
+static bg_session *make_training(void)
+{
+    const bg_optimizer sgd = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+    bg_session *session = NULL;
+    bg_error error = {0};
+    bg_graph *graph = new_graph();
+    const bg_convnet net = bg_convnet_build(graph, NULL);
+
+    options.execution.cores = 1;
+    check(bg_session_create_training(graph, net.loss, &sgd, &options, NULL, &session, &error), &error);
+    bg_graph_destroy(graph);
+    return session;
+}
+
+static void measure_beside(const bg_plan *plan, trainer *t)
+{
+    bg_session *reader = make_reader(plan, bg_session_weights(t->session));
+    pthread_t thread;
+
+    measure_calls("before", digit_server(reader, seconds));
+    if (pthread_create(&thread, NULL, train, t) != 0)
+        exit(1);
+    measure_calls("during", digit_server(reader, seconds));
+    atomic_store(&t->is_over, true);
+    pthread_join(thread, NULL);
+    printf("during,1,%llu,updates\nduring,1,%llu,versions\n", (unsigned long long)t->updates,
+           (unsigned long long)t->versions);
+    bg_session_destroy(reader);
+}
+
+/* ---- memory ---- */
+
+static double resident_mb(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+
+    if (file != NULL && fscanf(file, "%*u %lu", &pages) != 1)
+        pages = 0;
+    if (file != NULL)
+        fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1e6;
+}
+
+static void measure_memory(void)
+{
+    enum { COUNT = 8 };
+    static float x[4096], y[4096];
+    bg_plan *plan = make_large();
+    bg_weights *weights = NULL;
+    bg_session *first = make_session(plan), *readers[COUNT];
+    bg_error error = {0};
+    double before;
+
+    /* The first session makes the values, and goes: one set is left. */
+    check(bg_session_run(first, (const void *[]){x}, (void *[]){y}, &error), &error);
+    check(bg_weights_create(&weights, &error), &error);
+    {
+        bg_weight weight;
+        check(bg_weights_find(bg_session_weights(first), "w", &weight, &error), &error);
+        check(bg_weights_set(weights, "w", &weight.type, weight.data, &error), &error);
+    }
+    bg_session_destroy(first);
+    before = resident_mb();
+    for (int i = 0; i < COUNT; i++) {
+        readers[i] = make_reader(plan, weights);
+        check(bg_session_run(readers[i], (const void *[]){x}, (void *[]){y}, &error), &error);
+    }
+    printf("memory,%d,%.1f,MB more for readers of 67.1 MB\n", COUNT, resident_mb() - before);
+    for (int i = 0; i < COUNT; i++)
+        bg_session_destroy(readers[i]);
+    bg_weights_destroy(weights);
+    bg_plan_destroy(plan);
+}
+
+int main(int argc, char **argv)
+{
+    trainer t = {0};
+    bg_plan *digit, *one_op;
+    bg_session *readers[2], *session;
+
+    if (argc > 1)
+        seconds = atof(argv[1]);
+    if (argc > 2 || !(seconds > 0.0)) {
+        fprintf(stderr, "usage: serve [SECONDS]\n");
+        return 2;
+    }
+    one_op = make_one_op();
+    session = make_session(one_op);
+    measure_calls("one op", (server){.session = session, .input_bytes = 256, .output_bytes = 256, .seconds = seconds});
+    bg_session_destroy(session);
+    bg_plan_destroy(one_op);
+    t.session = make_training();
+    digit = make_digit(false);
+    for (int i = 0; i < 2; i++)
+        readers[i] = make_reader(digit, bg_session_weights(t.session));
+    measure_calls("digit", digit_server(readers[0], seconds));
+    measure_several(readers);
+    measure_beside(digit, &t);
+    for (int i = 0; i < 2; i++)
+        bg_session_destroy(readers[i]);
+    bg_session_destroy(t.session);
+    bg_plan_destroy(digit);
+    measure_memory();
+    return 0;
+}
