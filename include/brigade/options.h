@@ -188,7 +188,8 @@ typedef enum bg_phase_liveness {
  * the session, and none ever leaves it. Results do not depend on it. */
 typedef enum bg_pinning {
     BG_PINNING_NONE = 0, /* the system places workers, and moves them away from processors that other work keeps busy */
-    /* Worker i is bound to the i-th allowed processor, core after core, all processors of a core before the next core.
+    /* Worker i is bound to the i-th allowed processor that nobody else is bound to, core after core, all processors of
+     * a core before the next core.
      */
     BG_PINNING_COMPACT,
     /* Workers are bound evenly over the allowed cores, one on each core before any core gets a second one. */
@@ -275,9 +276,10 @@ typedef struct bg_execution_options {
      * kernels have parts for. A session of one worker runs on the thread that calls bg_session_run, without a thread of
      * its own, unless it is pinned or the graph has ops of the caller's (whose kernels may hang). */
     uint32_t cores;
-    /* Default none. Two sessions or processes that pin choose the same processors, unless their threads or processes
-     * have different affinities: bind only what has its processors to itself. With more workers than allowed
-     * processors, and of I/O threads, none is bound. */
+    /* Default none, with which sessions and processes share a machine as the system sees fit. Workers are bound to
+     * processors to which no other thread of the machine is bound alone, as long as there are such: two sessions or
+     * processes that pin do not halve each other while a processor is free. A session that needs all allowed
+     * processors takes them. With more workers than allowed processors, and of I/O threads, none is bound. */
     bg_pinning pinning;
     /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created, it puts
      * the processors that workers may use (the system's numbers, ascending) into the order in which workers get them,

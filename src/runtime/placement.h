@@ -29,6 +29,13 @@ void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_proces
 void bgi_placement_clear(bgi_placement *placement);
 /* The processor of worker `number` out of `count`, at most cpu_count. Needs cpus. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count);
+/* taken.c: puts processors to which other threads of the machine are bound alone behind the others. */
+void bgi_placement_avoid(bgi_placement *placement);
+void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user);
+/* From looking to binding, one session of the machine at a time: another one sees who is bound. Waits at most a second;
+ * a negative number, where there is no such lock, is fine. */
+int bgi_placement_lock(void);
+void bgi_placement_unlock(int lock);
 /* Binds a thread to one processor. */
 bool bgi_placement_bind(pthread_t thread, uint32_t cpu);
 

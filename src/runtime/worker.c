@@ -367,6 +367,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     sigset_t all, before;
     uint32_t wanted, total, bind_count, share;
     bool is_crowded;
+    int lock = -1;
 
     bgi_placement_init(&placement, execution->pinning, execution->processor_order, execution->processor_order_user);
     memcpy(engine->cpus, placement.text, sizeof engine->cpus);
@@ -384,6 +385,10 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     if (may_drive(engine, wanted))
         add_caller(engine);
     bind_count = placement.pinning != BG_PINNING_NONE && wanted <= placement.cpu_count ? wanted : 0;
+    if (bind_count > 0 && bind_count < placement.cpu_count) {
+        lock = bgi_placement_lock();
+        bgi_placement_avoid(&placement);
+    }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (uint32_t i = engine->worker_count; i < total && status == BG_OK; i++)
@@ -391,6 +396,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
             status =
                 bg_error_set(error, BG_ERROR_IO, "the system refused thread %u of %u; set fewer cores", i + 1, total);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bgi_placement_unlock(lock);
 cleanup:
     bgi_placement_clear(&placement);
     return status;

@@ -12,9 +12,12 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <brigade/convnet.h>
 #include <brigade/session.h>
@@ -209,6 +212,97 @@ static void crowded_workers_are_not_bound(void **state)
     }
     bg_session_destroy(session);
     toy_plan_destroy(plan);
+}
+
+/* A session of one worker that is bound; where that is. */
+static bg_session *open_bound(bg_plan *plan, int *out_cpu)
+{
+    bg_session *session = open_toy(plan);
+    const cpu_set_t set = affinity_of(session->engine->workers[0].thread);
+
+    assert_int_equal(CPU_COUNT(&set), 1);
+    *out_cpu = last_cpu(&set);
+    return session;
+}
+
+/* Two sessions that pin have processors of their own, and what one gives up the next one takes. Another program that
+ * is bound meanwhile may take one away: so there are several tries. */
+static void pinned_sessions_avoid_each_other(void **state)
+{
+    const cpu_set_t allowed = affinity_of(pthread_self());
+    bg_plan *plan = make_toy(1, BG_PINNING_COMPACT);
+    bool is_apart = false, is_taken_again = false;
+
+    (void)state;
+    for (int tries = 0; tries < 20 && CPU_COUNT(&allowed) > 1 && !(is_apart && is_taken_again); tries++) {
+        int first_cpu, second_cpu, third_cpu;
+        bg_session *first = open_bound(plan, &first_cpu), *second = open_bound(plan, &second_cpu), *third;
+        bg_session_destroy(first);
+        third = open_bound(plan, &third_cpu);
+        is_apart = is_apart || first_cpu != second_cpu;
+        is_taken_again = is_taken_again || (third_cpu == first_cpu && first_cpu != second_cpu);
+        bg_session_destroy(second);
+        bg_session_destroy(third);
+    }
+    assert_true(CPU_COUNT(&allowed) == 1 || (is_apart && is_taken_again));
+    toy_plan_destroy(plan);
+}
+
+/* One of another process. */
+static void another_process_is_avoided(void **state)
+{
+    const cpu_set_t allowed = affinity_of(pthread_self());
+    bg_plan *plan = make_toy(1, BG_PINNING_SPREAD);
+    bool is_apart = false;
+
+    (void)state;
+    for (int tries = 0; tries < 20 && CPU_COUNT(&allowed) > 1 && !is_apart; tries++) {
+        int free_cpu, cpu, ready[2];
+        bg_session *session = open_bound(plan, &free_cpu);
+        pid_t child;
+        bg_session_destroy(session);
+        assert_int_equal(pipe(ready), 0);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(free_cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+            if (write(ready[1], "", 1) == 1)
+                pause();
+            _exit(0);
+        }
+        assert_int_equal(read(ready[0], &(char){0}, 1), 1);
+        session = open_bound(plan, &cpu);
+        is_apart = cpu != free_cpu;
+        bg_session_destroy(session);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        close(ready[0]);
+        close(ready[1]);
+    }
+    assert_true(CPU_COUNT(&allowed) == 1 || is_apart);
+    toy_plan_destroy(plan);
+}
+
+static bool is_odd(const void *user, uint32_t cpu)
+{
+    (void)user;
+    return cpu % 2 == 1;
+}
+
+/* 4 cores of two processors each: of those that are left the first two are on cores of their own. */
+static void free_processors_come_first(void **state)
+{
+    uint32_t cpus[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const uint32_t wanted[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    bgi_placement placement = {.cpus = cpus, .cpu_count = 8, .core_count = 4, .pinning = BG_PINNING_SPREAD};
+
+    (void)state;
+    bgi_placement_sort(&placement, is_odd, NULL);
+    assert_memory_equal(cpus, wanted, sizeof cpus);
+    assert_int_equal(placement.core_count, 2);
 }
 
 /* 4 cores of two processors each, numbered as Linux does: siblings are 4 apart. */
@@ -478,6 +572,9 @@ int main(void)
         cmocka_unit_test(pinning_binds_each_worker_to_its_own_processor),
         cmocka_unit_test(crowded_workers_are_not_bound),
         cmocka_unit_test(spread_leaves_equal_distances),
+        cmocka_unit_test(pinned_sessions_avoid_each_other),
+        cmocka_unit_test(another_process_is_avoided),
+        cmocka_unit_test(free_processors_come_first),
         cmocka_unit_test(one_worker_is_the_caller),
         cmocka_unit_test(short_runs_have_one_worker),
         cmocka_unit_test(own_ops_keep_their_worker),
