@@ -364,26 +364,37 @@ static bg_status place_classes(onnx_settings *settings, const bg_type *output, c
                         bg_type_text(target, have), bg_type_text(output, text));
 }
 
-static bg_status check_metric(const onnx_settings *settings, bg_error *error)
+static bg_status check_metric(onnx_settings *settings, bg_error *error)
 {
-    const char *metric = onnx_metric_name(settings);
+    const onnx_metric *metric = onnx_metric_of(settings);
     const bg_type *output = &contents_of(settings)->outputs[settings->output_index].type;
-    const bool has_labels = onnx_loss_has_labels(settings->loss);
+    const bool has_labels = onnx_loss_has_labels(settings->loss), has_sides = onnx_loss_is_binary(settings->loss);
 
     if (metric == NULL)
         return BG_OK;
     if (settings->target_name == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--metric %s compares with a target, and the loss is inside the model", metric);
-    if (strcmp(metric, "accuracy") == 0 && onnx_loss_is_binary(settings->loss))
-        return BG_OK;
-    if (has_labels != (strcmp(metric, "accuracy") == 0 || strcmp(metric, "top5") == 0))
-        return bg_error_set(error, BG_ERROR_INVALID, "--metric %s with --loss %s, whose targets are %s", metric,
+                            "--metric %s compares with a target, and the loss is inside the model", metric->name);
+    if (has_labels ? metric->targets == ONNX_OF_NUMBERS
+                   : metric->targets == ONNX_OF_LABELS || (metric->targets == ONNX_OF_SIDES && !has_sides))
+        return bg_error_set(error, BG_ERROR_INVALID, "--metric %s with --loss %s, whose targets are %s", metric->name,
                             settings->loss->name,
-                            has_labels ? "labels of classes: use accuracy or top5" : "numbers: use mae or mse");
-    if (strcmp(metric, "top5") == 0 && output->dims[settings->class_axis] < 5)
+                            has_labels  ? "labels of classes: use accuracy, top5, f1 or perplexity"
+                            : has_sides ? "yes and no: use accuracy, f1, mae or mse"
+                                        : "numbers: use mae or mse");
+    if (strcmp(metric->name, "top5") == 0 && output->dims[settings->class_axis] < 5)
         return bg_error_set(error, BG_ERROR_INVALID, "--metric top5: the output has only %" PRId64 " classes",
                             output->dims[settings->class_axis]);
+    if (metric->average == BG_SCORE_BINARY && has_labels && output->dims[settings->class_axis] != 2)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--metric %s is of two classes, and the output has %" PRId64
+                            "; use f1, f1-micro or f1-weighted",
+                            metric->name, output->dims[settings->class_axis]);
+    settings->score = (bg_score){.name = metric->name,
+                                 .output = metric->name,
+                                 .kind = metric->score,
+                                 .average = metric->average,
+                                 .class_index = 1};
     return BG_OK;
 }
 

@@ -197,6 +197,11 @@ const char *onnx_metric_name(const onnx_settings *settings)
     return settings->loss != NULL && onnx_loss_has_labels(settings->loss) ? "accuracy" : NULL;
 }
 
+const onnx_metric *onnx_metric_of(const onnx_settings *settings)
+{
+    return onnx_metric_find(onnx_metric_name(settings));
+}
+
 double onnx_rows_per_sample(const onnx_settings *settings)
 {
     return settings->target_name != NULL ? (double)bg_type_element_count(&settings->target_type) : 1.0;
@@ -242,26 +247,42 @@ static bg_value count_sides(bg_graph *graph, const char *name, const onnx_loss *
     return bg_reduce(graph, name, BG_REDUCE_SUM, bg_cast(graph, NULL, same, BG_INT32), NULL, 0, false);
 }
 
-static void add_metric(bg_graph *graph, const onnx_loss *loss, const char *metric, bg_value output, bg_value target)
+/* What a score is made of. */
+static bg_value add_sums(bg_graph *graph, const onnx_loss *loss, const onnx_metric *metric, bg_value output,
+                         bg_value target)
 {
+    if (metric->score == BG_SCORE_PERPLEXITY)
+        return bg_likelihood_sums(graph, metric->name, output, target, ONNX_IGNORED_LABEL);
+    if (onnx_loss_is_binary(loss))
+        return bg_binary_counts(graph, metric->name, output, target,
+                                loss->function == BG_LOSS_BINARY_LOGITS ? 0.0 : 0.5);
+    return bg_class_counts(graph, metric->name, output, target);
+}
+
+static void add_metric(bg_graph *graph, const onnx_loss *loss, const onnx_metric *metric, bg_value output,
+                       bg_value target)
+{
+    const char *name = metric->name;
     bg_value value;
 
-    if (strcmp(metric, "accuracy") == 0 && onnx_loss_is_binary(loss))
-        value = count_sides(graph, metric, loss, output, target);
-    else if (strcmp(metric, "accuracy") == 0)
-        value = bg_correct_count(graph, metric, output, target);
-    else if (strcmp(metric, "top5") == 0)
-        value = bg_top_k_correct_count(graph, metric, output, target, TOP);
-    else
-        value = bg_pointwise_loss(graph, metric, strcmp(metric, "mae") == 0 ? BG_LOSS_ABSOLUTE : BG_LOSS_SQUARED, 0.0,
+    if (metric->kind == ONNX_METRIC_SCORE)
+        value = add_sums(graph, loss, metric, output, target);
+    else if (metric->kind == ONNX_METRIC_MEAN)
+        value = bg_pointwise_loss(graph, name, strcmp(name, "mae") == 0 ? BG_LOSS_ABSOLUTE : BG_LOSS_SQUARED, 0.0,
                                   output, target, BG_LOSS_MEAN);
-    bg_graph_output(graph, metric, value);
+    else if (onnx_loss_is_binary(loss))
+        value = count_sides(graph, name, loss, output, target);
+    else if (strcmp(name, "accuracy") == 0)
+        value = bg_correct_count(graph, name, output, target);
+    else
+        value = bg_top_k_correct_count(graph, name, output, target, TOP);
+    bg_graph_output(graph, name, value);
 }
 
 static bg_value add_loss(bg_graph *graph, const onnx_settings *settings, bg_value output, int64_t micro_batch)
 {
     const onnx_loss *loss = settings->loss;
-    const char *metric = onnx_metric_name(settings);
+    const onnx_metric *metric = onnx_metric_of(settings);
     bg_value target = {0}, value;
 
     if (settings->target_name != NULL)

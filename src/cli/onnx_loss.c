@@ -1,5 +1,5 @@
 /*
- * onnx_loss.c: the losses of `brigade train` by name.
+ * onnx_loss.c: the losses and the metrics of `brigade train` by name.
  */
 #include "cli/onnx_model.h"
 
@@ -38,4 +38,26 @@ bool onnx_loss_is_binary(const onnx_loss *loss)
 const char *onnx_loss_names(void)
 {
     return "cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits";
+}
+
+static const onnx_metric metrics[] = {
+    {"accuracy", "Accuracy", ONNX_METRIC_SHARE, 0, 0, ONNX_OF_SIDES},
+    {"top5", "Top5", ONNX_METRIC_SHARE, 0, 0, ONNX_OF_LABELS},
+    {"f1", "F1", ONNX_METRIC_SCORE, BG_SCORE_F1, BG_SCORE_MACRO, ONNX_OF_SIDES},
+    {"f1-micro", "F1", ONNX_METRIC_SCORE, BG_SCORE_F1, BG_SCORE_MICRO, ONNX_OF_SIDES},
+    {"f1-weighted", "F1", ONNX_METRIC_SCORE, BG_SCORE_F1, BG_SCORE_WEIGHTED, ONNX_OF_SIDES},
+    {"f1-binary", "F1", ONNX_METRIC_SCORE, BG_SCORE_F1, BG_SCORE_BINARY, ONNX_OF_SIDES},
+    {"precision", "Precision", ONNX_METRIC_SCORE, BG_SCORE_PRECISION, BG_SCORE_MACRO, ONNX_OF_SIDES},
+    {"recall", "Recall", ONNX_METRIC_SCORE, BG_SCORE_RECALL, BG_SCORE_MACRO, ONNX_OF_SIDES},
+    {"perplexity", "Perplexity", ONNX_METRIC_SCORE, BG_SCORE_PERPLEXITY, 0, ONNX_OF_LABELS},
+    {"mae", "MAE", ONNX_METRIC_MEAN, 0, 0, ONNX_OF_NUMBERS},
+    {"mse", "MSE", ONNX_METRIC_MEAN, 0, 0, ONNX_OF_NUMBERS},
+};
+
+const onnx_metric *onnx_metric_find(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < sizeof metrics / sizeof metrics[0]; i++)
+        if (strcmp(metrics[i].name, name) == 0)
+            return &metrics[i];
+    return NULL;
 }

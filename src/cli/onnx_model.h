@@ -40,6 +40,22 @@ bool onnx_loss_is_binary(const onnx_loss *loss);
 /* "cross-entropy, nll, ..." */
 const char *onnx_loss_names(void);
 
+typedef enum onnx_metric_kind {
+    ONNX_METRIC_SHARE, /* of predictions that are right, in per cent: a count */
+    ONNX_METRIC_MEAN,
+    ONNX_METRIC_SCORE /* of sums over all samples */
+} onnx_metric_kind;
+
+typedef struct onnx_metric {
+    const char *name, *label; /* in options, and in lines that people read */
+    onnx_metric_kind kind;
+    bg_score_kind score;
+    bg_score_average average;
+    enum { ONNX_OF_LABELS, ONNX_OF_NUMBERS, ONNX_OF_SIDES } targets; /* SIDES: labels, or yes and no */
+} onnx_metric;
+
+const onnx_metric *onnx_metric_find(const char *name);
+
 /* ---- settings (onnx_options.c) ---- */
 
 /* Samples for the model's inputs and for the target. */
@@ -66,6 +82,7 @@ typedef struct onnx_settings {
     bg_type target_type;     /* of a sample */
     int32_t class_axis;      /* of the output */
     int64_t class_count;     /* of labels */
+    bg_score score;          /* of a metric that is one */
     onnx_data data, test;
     uint64_t sample_count; /* of inference, before its data were filled up */
     cli_plan_room rooms[2];
@@ -94,6 +111,8 @@ bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error);
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);
 /* "loss" and the metric of a loss that was chosen: names of the outputs; NULL: no metric. */
 const char *onnx_metric_name(const onnx_settings *settings);
+/* The same as a row of the table; NULL: no metric. */
+const onnx_metric *onnx_metric_of(const onnx_settings *settings);
 /* Predictions in a sample: of an accuracy. */
 double onnx_rows_per_sample(const onnx_settings *settings);
 

@@ -27,8 +27,12 @@ const cli_option onnx_train_flags[] = {
              "loss. By the target: cross-entropy with integers, else mse"},
     {CLI_TEXT, "output", AT(output), .value = "NAME", .default_text = "the first",
      .help = "the output that is compared with the target"},
-    {CLI_CHOICE, "metric", AT(metric), .choices = "accuracy|top5|mae|mse|none", .default_text = "accuracy with labels",
-     .help = "what is shown beside the loss"},
+    {CLI_CHOICE, "metric", AT(metric),
+     .choices = "accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none",
+     .default_text = "accuracy with labels",
+     .help =
+         "what is shown beside the loss; precision, recall and f1 are means over the classes that occur, f1-weighted "
+         "by their labels, f1-binary of class 1 of two"},
     {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
      .help = "data that are not trained with, looked at after each epoch: x=FILE,target=FILE"},
     {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "values as they are",

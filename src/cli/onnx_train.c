@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <brigade/weights.h>
@@ -19,6 +20,8 @@
 typedef struct onnx_run {
     cli_run common;
     char score[CLI_SCORE_BYTES]; /* of the newest call of the epoch; "": none yet */
+    double *sums;                /* of a metric that is a score, of the updates that are measured; NULL: it is none */
+    uint64_t sum_count;
 } onnx_run;
 
 /* ---- build ---- */
@@ -72,6 +75,10 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
     out->trainer.model = onnx_model_add;
     out->trainer.model_user = own;
     out->trainer.cast_batches = true;
+    if (onnx_metric_of(own) != NULL && onnx_metric_of(own)->kind == ONNX_METRIC_SCORE) {
+        out->trainer.scores = &own->score;
+        out->trainer.score_count = 1;
+    }
     return cli_recipe_trainer(recipe, &out->trainer, error);
 }
 
@@ -146,6 +153,21 @@ static bg_status open_run(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
+/* Memory for the sums of a score. */
+static bg_status make_sums(const cli_training *training, onnx_run *run, bg_error *error)
+{
+    const onnx_metric *metric = onnx_metric_of(training->settings);
+    const bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_FIT);
+    bg_stream stream;
+
+    if (metric == NULL || metric->kind != ONNX_METRIC_SCORE)
+        return BG_OK;
+    BGI_TRY(bg_session_output(session, bg_session_find_output(session, "metric.all"), &stream, error));
+    run->sum_count = (uint64_t)bg_type_element_count(&stream.micro_batch_type);
+    run->sums = calloc((size_t)run->sum_count, sizeof *run->sums);
+    return run->sums != NULL ? BG_OK : bgi_error_memory(error, "a metric", (size_t)run->sum_count * sizeof *run->sums);
+}
+
 static bg_status begin(cli_training *training, bg_error *error)
 {
     const onnx_settings *settings = training->settings;
@@ -159,6 +181,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     BGI_TRY(cli_checkpoint_resume(recipe, training, &run->common.is_resumed, error));
     if (training->validation != NULL)
         BGI_TRY(bg_trainer_prepare(training->trainer, BG_TRAINER_VALIDATE, error));
+    BGI_TRY(make_sums(training, run, error));
     if (!recipe->quiet)
         cli_report_compilation(bg_session_plan(bg_trainer_session(training->trainer, BG_TRAINER_FIT)));
     if (!recipe->quiet && recipe->debug)
@@ -174,14 +197,32 @@ typedef struct outcome {
     double counted; /* micro-batches, of which padding or a rest is a share */
 } outcome;
 
-/* The updates `first` to `end` of the call. A count is a share of all predictions, in per cent; other metrics are means
- * over micro-batches, like the loss. */
-static outcome measure(const onnx_settings *settings, const bg_trainer_call *call, uint64_t first, uint64_t end)
+/* Of the micro-batches `first` to `end`. */
+static double measure_score(const onnx_settings *settings, const onnx_run *run, const bg_trainer_call *call,
+                            const void *sums, bg_dtype dtype, uint64_t first, uint64_t end)
 {
+    double score = NAN;
+
+    memset(run->sums, 0, (size_t)run->sum_count * sizeof *run->sums);
+    for (uint64_t i = first; i < end; i++)
+        for (uint64_t e = 0; bg_trainer_call_valid(call, i) > 0 && e < run->sum_count; e++)
+            run->sums[e] += dtype == BG_INT32 ? (double)((const int32_t *)sums)[i * run->sum_count + e]
+                                              : (double)((const float *)sums)[i * run->sum_count + e];
+    bg_score_compute(&settings->score, run->sums, run->sum_count, &score, NULL);
+    return score;
+}
+
+/* The updates `first` to `end` of the call. A count is a share of all predictions, in per cent; a score is one of sums;
+ * other metrics are means over micro-batches, like the loss. */
+static outcome measure(const cli_training *training, const bg_trainer_call *call, uint64_t first, uint64_t end)
+{
+    const onnx_settings *settings = training->settings;
+    const onnx_run *run = training->state;
     const uint64_t each = (uint64_t)call->gradient_accumulation * call->replicas;
     bg_stream stream = {0};
     const float *losses = bg_trainer_call_output(call, "loss.all", NULL);
     const void *metrics = bg_trainer_call_output(call, "metric.all", &stream);
+    const bool is_score = run->sums != NULL;
     const bool is_count = metrics != NULL && stream.micro_batch_type.dtype == BG_INT32;
     outcome o = {.loss = 0.0};
     double samples = 0.0;
@@ -193,11 +234,14 @@ static outcome measure(const onnx_settings *settings, const bg_trainer_call *cal
         o.counted += share;
         samples += (double)valid;
         o.loss += valid > 0 ? share * (double)losses[i] : 0.0;
-        if (metrics != NULL)
+        if (metrics != NULL && !is_score)
             o.metric += is_count ? (double)((const int32_t *)metrics)[i] : share * (double)((const float *)metrics)[i];
     }
     o.loss /= o.counted;
-    o.metric *= is_count ? 100.0 / (samples * onnx_rows_per_sample(settings)) : 1.0 / o.counted;
+    if (is_score && metrics != NULL)
+        o.metric = measure_score(settings, run, call, metrics, stream.micro_batch_type.dtype, first * each, end * each);
+    else
+        o.metric *= is_count ? 100.0 / (samples * onnx_rows_per_sample(settings)) : 1.0 / o.counted;
     return o;
 }
 
@@ -213,7 +257,7 @@ static bg_status log_updates(cli_training *training, const bg_trainer_call *call
     const float *norms = bg_trainer_call_output(call, "norm.all", NULL);
 
     for (uint64_t i = 0; i < call->update_count; i++) {
-        const outcome o = measure(settings, call, i, i + 1);
+        const outcome o = measure(training, call, i, i + 1);
         bgi_json_writer line = {.depth = 0};
 
         bgi_json_open(&line, NULL, '{');
@@ -233,33 +277,27 @@ static bg_status log_updates(cli_training *training, const bg_trainer_call *call
     return cli_log_flush(&training->log, error);
 }
 
-static bool is_share(const char *metric)
+static void print_score(const onnx_settings *settings, double loss, double value, char *text, size_t size)
 {
-    return strcmp(metric, "accuracy") == 0 || strcmp(metric, "top5") == 0;
-}
-
-static void print_score(const onnx_settings *settings, double loss, double metric, char *text, size_t size)
-{
-    const char *name = onnx_metric_name(settings);
+    const onnx_metric *metric = onnx_metric_of(settings);
     int length = snprintf(text, size, "Loss:%0.4f", loss);
 
-    if (name != NULL && is_share(name))
-        snprintf(text + length, size - (size_t)length, " | %s:%0.2f%%", name[0] == 'a' ? "Accuracy" : "Top5", metric);
-    else if (name != NULL)
-        snprintf(text + length, size - (size_t)length, " | %s:%0.4g", strcmp(name, "mae") == 0 ? "MAE" : "MSE", metric);
+    if (metric != NULL)
+        snprintf(text + length, size - (size_t)length,
+                 metric->kind == ONNX_METRIC_SHARE ? " | %s:%0.2f%%" : " | %s:%0.4g", metric->label, value);
 }
 
 static void end_call(cli_training *training, const bg_trainer_event *event)
 {
     const onnx_settings *settings = training->settings;
     const bg_trainer_call *call = event->call;
-    const outcome o = measure(settings, call, 0, call->update_count);
+    const outcome o = measure(training, call, 0, call->update_count);
     onnx_run *run = training->state;
 
     if (training->log.stream != NULL && log_updates(training, call, event->epoch + 1, &training->log.failure) != BG_OK)
         cli_log_close(&training->log); /* the training goes on */
     for (uint64_t i = 0; i < call->update_count && run->common.bad_first == 0; i++) {
-        const double loss = measure(settings, call, i, i + 1).loss;
+        const double loss = measure(training, call, i, i + 1).loss;
         if (!isfinite(loss)) {
             run->common.bad_loss = loss;
             run->common.bad_first = run->common.bad_last = call->first_update + i + 1;
@@ -402,6 +440,7 @@ static bg_status finish(cli_training *training, bg_error *error)
 /* Data and model are the settings'. */
 static void close_run(cli_training *training)
 {
+    free(((onnx_run *)training->state)->sums);
     training->data = training->validation = NULL;
 }
 

@@ -20,6 +20,24 @@ tail -c +129 logits.npy | od -An -v -tf4 -w4 | tr -d ' ' >net.losses
 recorded net logits >net.wanted
 near "the trained model" net.losses net.wanted
 
+begin_case scores
+train f1 "$files/net.onnx" $data $validation $like_pytorch --epochs 3 --metric f1 --quiet
+sed -n 's/.*"validation":{"loss":[^,]*,"f1":\([^}]*\)}}/\1/p' f1.jsonl >f1.found
+recorded net f1 >f1.wanted
+near "f1" f1.found f1.wanted
+check "the line: $(grep Validation f1.out | head -1)" grep -q '^Validation: Loss:0\.4935 | F1:0\.9$' f1.out
+train perplexity "$files/net.onnx" $data $validation $like_pytorch --epochs 3 --metric perplexity --quiet
+losses perplexity.jsonl | awk '{ print exp($1) }' >perplexity.wanted
+recorded net validation | awk '{ print exp($1) }' >>perplexity.wanted
+sed -n 's/^{"step":.*"loss":[^,]*,"perplexity":\([^,}]*\),.*/\1/p' perplexity.jsonl >perplexity.found
+sed -n 's/.*"validation":{"loss":[^,]*,"perplexity":\([^}]*\)}}/\1/p' perplexity.jsonl >>perplexity.found
+near "perplexity, of each update and of validations" perplexity.found perplexity.wanted
+train micro "$files/net.onnx" $data $validation $like_pytorch --epochs 1 --metric f1-micro --quiet
+train share "$files/net.onnx" $data $validation $like_pytorch --epochs 1 --quiet
+sed -n 's/.*"f1-micro":\([^,}]*\).*/\1/p' micro.jsonl | awk '{ print 100 * $1 }' >micro.found
+sed -n 's/.*"accuracy":\([^,}]*\).*/\1/p' share.jsonl >micro.wanted
+near "f1-micro is the accuracy" micro.found micro.wanted
+
 begin_case output
 check "the model" grep -q '^Model: .*net.onnx (pytorch 1.13.0, opset 13), 732 parameters in 8 tensors$' net.out
 check "the data" grep -q -F 'Data: 45 samples, 13 for validation; loss: cross-entropy; metric: accuracy; micro-batches of 8' net.out

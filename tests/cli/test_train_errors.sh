@@ -51,10 +51,13 @@ error 2 '--loss hinge: expected cross-entropy, nll, mse, l1, smooth-l1, huber, b
 error 2 '--loss logits: that output is float32[32,4]; a loss is one float for a micro-batch' train "$net" --input $x --loss logits
 error 1 '--target: the label of a sample is uint8[8,8], but the output has the shape float32[32,4]' train "$net" --input $x \
     --target "$files/images.npy"
-error 2 '--metric mae with --loss cross-entropy, whose targets are labels of classes: use accuracy or top5' train "$net" --input $x \
+error 2 '--metric mae with --loss cross-entropy, whose targets are labels of classes: use accuracy, top5, f1 or perplexity' train "$net" --input $x \
     --target "$y" --metric mae
 error 2 '--metric accuracy with --loss mse, whose targets are numbers: use mae or mse' train "$files/table.onnx" \
     --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:price" --metric accuracy
+error 2 '--metric perplexity with --loss bce-logits, whose targets are yes and no: use accuracy, f1, mae or mse' train \
+    "$files/table.onnx" --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:sold" --loss bce-logits --metric perplexity
+error 2 '--metric f1-binary is of two classes, and the output has 4; use f1' train "$net" --input $x --target "$y" --metric f1-binary
 error 2 '--metric top5: the output has only 4 classes' train "$net" --input $x --target "$y" --metric top5
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }' >labels.csv
 error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 counts for nothing)' train "$net" --input $x \
@@ -75,7 +78,8 @@ error 2 '--resume without --checkpoint, which says where' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
 error 2 '--stages auto:2 with --strategy single' train $good --strategy single --stages auto:2
-error 2 '--metric is `f1`; it must be one of accuracy|top5|mae|mse|none' train $good --metric f1
+error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \
+    train $good --metric f2
 error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, there are 45' \
     train $good --last-batch drop --gradient-accumulation 2
 error 1 '--save: ' train $good --save nowhere/out.onnx

@@ -103,18 +103,21 @@ def make_net(generator):
     export(model, x[:BATCH], "net", ["x"], ["logits"])
     export(model, x[:BATCH], "net_fixed", ["x"], ["logits"], fixed=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    validation, accuracy = [], []
+    validation, accuracy, f1 = [], [], []
 
     def validate():
         with torch.no_grad():
             logits = model(x[SAMPLES:])
         validation.append(F.cross_entropy(logits, labels[SAMPLES:]).item())
         accuracy.append(100.0 * (logits.argmax(1) == labels[SAMPLES:]).float().mean().item())
+        found, wanted = (F.one_hot(v, CLASSES).float() for v in (logits.argmax(1), labels[SAMPLES:]))
+        f1.append((2 * (found * wanted).sum(0) / (found.sum(0) + wanted.sum(0))).nanmean().item())
 
     emit("net", "losses", train(model, x[:SAMPLES], labels[:SAMPLES], lambda m, a, b: F.cross_entropy(m(a), b), optimizer,
                                 EPOCHS, BATCH, validate))
     emit("net", "validation", validation)
     emit("net", "accuracy", accuracy)
+    emit("net", "f1", f1)
     with torch.no_grad():
         emit("net", "logits", model(x[SAMPLES:]).flatten().tolist())
 
