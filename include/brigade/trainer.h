@@ -187,12 +187,18 @@ typedef struct bg_trainer_options {
     uint64_t max_epochs;                          /* default 1 */
     uint64_t max_steps;                           /* weight updates of all fits together; 0: no limit */
     uint64_t batch_limits[BG_TRAINER_TASK_COUNT]; /* batches of a pass; default BG_ALL_BATCHES; 0: the task is off */
-    uint64_t validate_epochs;                     /* a fit validates after every so many epochs; default 1; 0: never */
-    uint64_t validate_batches;                    /* and after every so many batches; 0: not within epochs */
-    uint64_t checkpoint_epochs;                   /* BG_ON_SAVE_CHECKPOINT after every so many epochs; 0: never */
-    uint64_t checkpoint_batches;                  /* and batches */
-    uint64_t checkpoint_steps; /* and after the batch in which a multiple of so many weight updates is reached */
-    bool checkpoint_end;       /* and when a fit ends, early or not, if it has done updates since the last one */
+    /* And the share of a pass's batches, rounded down, as Lightning's limit_train_batches = 0.25 has it; default 1; 0:
+     * the task is off. A share of less than one batch, and of data whose number of batches is unknown, is an error. */
+    double batch_shares[BG_TRAINER_TASK_COUNT];
+    uint64_t validate_epochs;  /* a fit validates after every so many epochs; default 1; 0: never */
+    uint64_t validate_batches; /* and after every so many batches; 0: not within epochs */
+    /* And after every such share of an epoch's batches (0.25: four times, the last at the end, where validate_epochs
+     * adds none then), rounded down to a batch or more; 0: not within epochs. */
+    double validate_share;
+    uint64_t checkpoint_epochs;  /* BG_ON_SAVE_CHECKPOINT after every so many epochs; 0: never */
+    uint64_t checkpoint_batches; /* and batches */
+    uint64_t checkpoint_steps;   /* and after the batch in which a multiple of so many weight updates is reached */
+    bool checkpoint_end;         /* and when a fit ends, early or not, if it has done updates since the last one */
     /* The learning rate of the call that begins with weight update `step` (from 0), or of that update. Asked before
      * each call of a fit; NULL: as the optimizer has it. */
     double (*learning_rate)(void *user, uint64_t step);

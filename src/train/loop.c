@@ -24,8 +24,11 @@ typedef struct pass {
     bg_array *arrays;             /* for them */
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
-    uint64_t saved_step; /* of the newest checkpoint, or where the fit began */
-    bool data_ended;     /* of an infeed */
+    uint64_t limit;          /* of batches in a pass */
+    uint64_t validate_every; /* batches: options.validate_share; 0: not by a share */
+    uint64_t validated_step; /* of the newest validation of a share */
+    uint64_t saved_step;     /* of the newest checkpoint, or where the fit began */
+    bool data_ended;         /* of an infeed */
 } pass;
 
 /* ---- events ---- */
@@ -325,12 +328,49 @@ static bg_status want_own_samples(pass *p, bg_error *error)
     return bgi_source_want(p->source, &task->whole, error);
 }
 
+/* A share of the pass's batches. */
+static bg_status find_share(const pass *p, double share, uint64_t total, const char *name, uint64_t *out,
+                            bg_error *error)
+{
+    if (total == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: %s is %g, and nobody knows how many batches these data have; give a number of batches",
+                            bg_trainer_task_name(p->task), name, share);
+    *out = (uint64_t)(share * (double)total);
+    return BG_OK;
+}
+
+/* Batches in a pass as numbers and shares allow them, and between validations. */
+static bg_status find_limits(pass *p, bg_error *error)
+{
+    const bg_trainer_options *options = &p->trainer->options;
+    const uint64_t total = bgi_source_batch_count(p->source), number = options->batch_limits[p->task];
+    const double share = options->batch_shares[p->task];
+
+    p->limit = share > 0.0 ? number : 0;
+    if (share > 0.0 && share < 1.0 && number > 0) {
+        BGI_TRY(find_share(p, share, total, "batch_shares", &p->limit, error));
+        if (p->limit == 0)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "%s: batch_shares is %g, and %g of %" PRIu64
+                                " batches is less than one; give a larger share, or 0 for none",
+                                bg_trainer_task_name(p->task), share, share, total);
+        p->limit = p->limit < number ? p->limit : number;
+    }
+    if (p->task != BG_TRAINER_FIT || options->validate_share == 0.0 || p->limit == 0)
+        return BG_OK;
+    BGI_TRY(find_share(p, options->validate_share, total < p->limit ? total : p->limit, "validate_share",
+                       &p->validate_every, error));
+    p->validate_every = p->validate_every > 0 ? p->validate_every : 1;
+    return BG_OK;
+}
+
 static bg_status begin_pass(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
     bgi_task *task = &trainer->tasks[p->task];
     const bg_trainer_data *data = p->source->data;
-    const uint64_t limit = trainer->options.batch_limits[p->task];
+    const uint64_t limit = p->limit;
     uint64_t total = bgi_source_batch_count(p->source);
 
     bgi_metrics_reset(&task->metrics);
@@ -360,7 +400,7 @@ static bool has_more(const pass *p)
     const bg_trainer *trainer = p->trainer;
 
     return !is_over(trainer) && !p->data_ended && (p->task != BG_TRAINER_FIT || updates_left(trainer) > 0) &&
-           p->batch < trainer->options.batch_limits[p->task];
+           p->batch < p->limit;
 }
 
 /* One batch; *out_ended at the end of the data. */
@@ -413,7 +453,8 @@ static bg_status evaluate(pass *p, bg_error *error)
         [BG_TRAINER_PREDICT] = {BG_ON_PREDICT_START, BG_ON_PREDICT_END}};
     bool has_ended = false;
 
-    if (p->trainer->options.batch_limits[p->task] == 0)
+    BGI_TRY(find_limits(p, error));
+    if (p->limit == 0)
         return BG_OK;
     BGI_TRY(begin_pass(p, error));
     BGI_TRY(notify(p, kinds[p->task][0], 0, error));
@@ -511,8 +552,7 @@ static bool is_at_end(const pass *p)
 {
     const uint64_t count = bgi_source_batch_count(p->source);
 
-    return p->data_ended || updates_left(p->trainer) == 0 || (count > 0 && p->batch >= count) ||
-           p->batch >= p->trainer->options.batch_limits[p->task];
+    return p->data_ended || updates_left(p->trainer) == 0 || (count > 0 && p->batch >= count) || p->batch >= p->limit;
 }
 
 static bg_status run_epoch(pass *p, bgi_source *validation, bool *out_is_whole, bg_error *error)
@@ -527,8 +567,10 @@ static bg_status run_epoch(pass *p, bgi_source *validation, bool *out_is_whole, 
         BGI_TRY(take_batch(p, &has_ended, error));
         if (has_ended)
             break;
-        if (is_due(p->batch, options->validate_batches))
+        if (is_due(p->batch, options->validate_batches) || is_due(p->batch, p->validate_every)) {
             BGI_TRY(validate_within(p, validation, error));
+            p->validated_step = p->validate_every > 0 ? p->trainer->step : p->validated_step;
+        }
         if (is_due(p->batch, options->checkpoint_batches) ||
             is_passed(step, p->trainer->step, options->checkpoint_steps))
             BGI_TRY(save(p, error));
@@ -536,7 +578,7 @@ static bg_status run_epoch(pass *p, bgi_source *validation, bool *out_is_whole, 
     *out_is_whole = has_ended || is_at_end(p);
     if (options->checkpoint_end && is_last(p) && p->saved_step != p->trainer->step)
         BGI_TRY(save(p, error));
-    if (is_due(p->epoch + 1, options->validate_epochs))
+    if (is_due(p->epoch + 1, options->validate_epochs) && p->validated_step != p->trainer->step)
         BGI_TRY(validate_within(p, validation, error));
     return notify(p, BG_ON_EPOCH_END, 0, error);
 }
@@ -579,6 +621,7 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
               .source = &training_source,
               .epoch = trainer->first_epoch,
               .batch = trainer->first_batch,
+              .validated_step = UINT64_MAX,
               .saved_step = trainer->step};
     bg_status status = BG_OK;
 
@@ -599,6 +642,7 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
         BGI_TRY_CLEANUP(bgi_source_open(trainer, BG_TRAINER_VALIDATE, validation,
                                         bg_trainer_samples_per_call(trainer, BG_TRAINER_VALIDATE), &validation_source,
                                         error));
+    BGI_TRY_CLEANUP(find_limits(&p, error));
     BGI_TRY_CLEANUP(run_epochs(&p, validation != NULL ? &validation_source : NULL, error));
     BGI_TRY_CLEANUP(bgi_report_write(trainer, BG_TRAINER_FIT, error));
 cleanup:

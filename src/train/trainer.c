@@ -51,7 +51,7 @@ void bg_trainer_options_init(bg_trainer_options *options, size_t struct_bytes)
                                .validate_epochs = 1};
 
     for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++)
-        made.batch_limits[task] = BG_ALL_BATCHES;
+        made.batch_limits[task] = BG_ALL_BATCHES, made.batch_shares[task] = 1.0;
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
@@ -96,6 +96,18 @@ static void check_given_files(const bg_options *given, bgi_string *problems)
                        given->files.memmap_dir);
 }
 
+static void check_shares(const bg_trainer_options *options, bgi_string *problems)
+{
+    for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++)
+        if (!(options->batch_shares[task] >= 0.0 && options->batch_shares[task] <= 1.0))
+            bgi_string_add(problems,
+                           "batch_shares of %s is %g; give a share from 0 to 1, or a number in batch_limits; ",
+                           bg_trainer_task_name((bg_trainer_task)task), options->batch_shares[task]);
+    if (!(options->validate_share >= 0.0 && options->validate_share <= 1.0))
+        bgi_string_add(problems, "validate_share is %g; give a share from 0 to 1, or a number in validate_batches; ",
+                       options->validate_share);
+}
+
 /* All problems at once. */
 static bg_status check_options(const bg_trainer_options *options, bg_error *error)
 {
@@ -120,6 +132,7 @@ static bg_status check_options(const bg_trainer_options *options, bg_error *erro
     for (uint32_t i = 0; i < options->callback_count; i++)
         if (options->callbacks == NULL || options->callbacks[i].function == NULL)
             bgi_string_add(&problems, "callbacks[%u] has no function; ", i);
+    check_shares(options, &problems);
     for (uint32_t i = 0; i < options->score_count; i++)
         if (options->scores == NULL || options->scores[i].name == NULL || options->scores[i].output == NULL)
             bgi_string_add(&problems, "scores[%u] has no name or no output; ", i);

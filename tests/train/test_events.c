@@ -16,7 +16,7 @@
 #include "support/trainer_rig.h"
 
 typedef struct listener {
-    char text[2048];
+    char text[8192];
     bg_trainer_event_kind at; /* does something at this event */
     uint64_t batch;           /* of this batch, in a fit */
     enum { NOTHING, STOP, CALL_STOP, INTERRUPT, FAIL, FAIL_SILENTLY } deed;
@@ -174,6 +174,82 @@ static void batches_have_validations(void **state)
     require(bg_trainer_validate(r.trainer, &r.data, &error));
     assert_null(strstr(r.listener.text, "validat"));
     assert_null(bg_trainer_session(r.trainer, BG_TRAINER_VALIDATE));
+    close_rig(&r);
+}
+
+static int count_text(const char *text, const char *part)
+{
+    int count = 0;
+
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part))
+        count++;
+    return count;
+}
+
+/* Of eight batches an epoch. */
+static void shares_of_batches_are_lightnings(void **state)
+{
+    static const struct {
+        double fit, validate, every;
+        uint64_t number, epochs;      /* batch_limits, validate_epochs */
+        int batches, validations, of; /* batches of a validation */
+    } cases[] = {
+        {1.0, 1.0, 0.0, BG_ALL_BATCHES, 1, 8, 1, 8},
+        {0.5, 0.25, 0.0, BG_ALL_BATCHES, 1, 4, 1, 2},
+        {0.49, 0.99, 0.0, BG_ALL_BATCHES, 1, 3, 1, 7},
+        {0.5, 1.0, 0.0, 3, 1, 3, 1, 3},
+        {0.5, 1.0, 0.0, 6, 1, 4, 1, 6},
+        {1.0, 0.125, 0.25, BG_ALL_BATCHES, 1, 8, 4, 1},
+        {1.0, 0.125, 0.4, BG_ALL_BATCHES, 1, 8, 3, 1},
+        {0.5, 0.125, 0.5, BG_ALL_BATCHES, 0, 4, 2, 1},
+        {1.0, 0.125, 0.01, BG_ALL_BATCHES, 0, 8, 8, 1},
+        {1.0, 0.0, 0.25, BG_ALL_BATCHES, 1, 8, 0, 0},
+        {0.0, 1.0, 0.0, BG_ALL_BATCHES, 1, 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r = {0};
+
+        open_rig(&r);
+        r.options.micro_batch[BG_TRAINER_FIT] = 1;
+        r.options.strategy.device_iterations = 1;
+        test_net_samples_clear(&r.samples);
+        test_net_samples_make(&r.samples, 8);
+        r.data.dataset = r.samples.dataset;
+        r.options.batch_shares[BG_TRAINER_FIT] = cases[i].fit;
+        r.options.batch_shares[BG_TRAINER_VALIDATE] = cases[i].validate;
+        r.options.batch_limits[BG_TRAINER_FIT] = r.options.batch_limits[BG_TRAINER_VALIDATE] = cases[i].number;
+        r.options.validate_share = cases[i].every;
+        r.options.validate_epochs = cases[i].epochs;
+        create(&r);
+        require(bg_trainer_fit(r.trainer, &r.data, &r.data, &error));
+        assert_int_equal(count_text(r.listener.text, "fit batch_end"), cases[i].batches);
+        assert_int_equal(count_text(r.listener.text, "validation_end"), cases[i].validations);
+        assert_int_equal(count_text(r.listener.text, "validate batch_end"), cases[i].validations * cases[i].of);
+        close_rig(&r);
+    }
+}
+
+static void shares_that_cannot_be_are_errors(void **state)
+{
+    rig r = {0};
+
+    (void)state;
+    open_rig(&r);
+    r.options.batch_shares[BG_TRAINER_TEST] = 1.5;
+    r.options.validate_share = -1.0;
+    assert_int_equal(bg_trainer_create(&r.options, NULL, &r.trainer, &error), BG_ERROR_INVALID);
+    assert_non_null(
+        strstr(error.message, "batch_shares of test is 1.5; give a share from 0 to 1, or a number in batch"));
+    assert_non_null(strstr(error.message, "validate_share is -1; give a share"));
+    r.options.batch_shares[BG_TRAINER_TEST] = 0.25;
+    r.options.validate_share = 0.0;
+    create(&r);
+    assert_int_equal(bg_trainer_test(r.trainer, &r.data, &error), BG_ERROR_INVALID);
+    assert_string_equal(error.message,
+                        "test: batch_shares is 0.25, and 0.25 of 2 batches is less than one; give a larger "
+                        "share, or 0 for none");
     close_rig(&r);
 }
 
@@ -418,6 +494,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_have_their_order),          cmocka_unit_test(batches_have_validations),
+        cmocka_unit_test(shares_of_batches_are_lightnings), cmocka_unit_test(shares_that_cannot_be_are_errors),
+        cmocka_unit_test(shares_of_batches_are_lightnings), cmocka_unit_test(shares_that_cannot_be_are_errors),
         cmocka_unit_test(updates_have_checkpoints),         cmocka_unit_test(runs_can_be_stopped),
         cmocka_unit_test(an_early_stop_counts_the_epoch),   cmocka_unit_test(callbacks_that_fail_say_where),
         cmocka_unit_test(models_that_fail_name_their_task), cmocka_unit_test(data_that_fail_are_reported),
