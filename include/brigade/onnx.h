@@ -203,6 +203,54 @@ BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, 
  * BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error);
 
+typedef struct bg_onnx_save_options {
+    size_t struct_bytes; /* set by bg_onnx_save_defaults; see base.h */
+    int64_t opset;       /* of ONNX's own ops: 13 to 17 */
+    /* The outputs that the file has, by the names that bg_graph_output gave, and what they need. NULL: all. */
+    const char *const *outputs;
+    uint32_t output_count;
+    /* The name of the first dimension of inputs, which is left open where the graph allows it; NULL: sizes stay. */
+    const char *batch;
+    /* Values of weights go to "<name>.data" beside the file. They do anyway above 1 GiB. */
+    bool external_data;
+    const char *graph_name; /* NULL: "brigade" */
+} bg_onnx_save_options;
+
+BG_API void bg_onnx_save_options_init(bg_onnx_save_options *options, size_t struct_bytes);
+/* Opset 17, all outputs, "batch", one file */
+static inline bg_onnx_save_options bg_onnx_save_defaults(void)
+{
+    bg_onnx_save_options options;
+
+    bg_onnx_save_options_init(&options, sizeof options);
+    return options;
+}
+
+/* What was written. */
+typedef struct bg_onnx_saved {
+    uint32_t node_count, weight_count;
+    uint64_t weight_bytes;
+    bool has_batch;  /* the size of the batch is open */
+    char fixed[400]; /* else why: "" when options.batch is NULL */
+} bg_onnx_saved;
+
+/*
+ * Writes a graph that was built with this library as an ONNX model: its inference form (dropouts do nothing, batch
+ * norms use running statistics), with the values of `weights`, which has all of its variables. Names of inputs, outputs
+ * and variables stay, weights keep their layout, blocks become the scopes of the nodes' names: bg_onnx_load gives the
+ * graph back. Ops that ONNX does not have become several nodes: docs/onnx.md has the list, and in what files differ
+ * from graphs (ids that are out of range). The first dimension of all inputs has the samples; where nothing in the
+ * graph depends on their number it gets the name options.batch, else it stays as it is and `out` says why. `options`
+ * NULL: the defaults; `out` may be NULL. The file appears complete or not at all.
+ *
+ * Errors: BG_ERROR_UNSUPPORTED, with every op that cannot be written and its reason (the first ones, when there are too
+ * many), before anything is written; BG_ERROR_INVALID (options; a graph without outputs, or a name that is none of
+ * them); BG_ERROR_NOT_FOUND (`weights` lacks one, or no such folder); BG_ERROR_SHAPE (a weight has another shape);
+ * BG_ERROR_IO, BG_ERROR_MEMORY; the graph's first error.
+ */
+BG_API bg_status bg_onnx_save(const bg_graph *graph, bg_weights *weights, const char *path,
+                              const bg_onnx_save_options *options, bg_onnx_saved *out, bg_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "onnx/save.h"
 
 /* ---- uses ---- */
 
@@ -186,23 +186,10 @@ bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error
 
 /* ---- the file again ---- */
 
-/* A message that goes to a file as it is packed. */
-typedef struct sink {
-    ProtobufCBuffer base;
-    bgi_file_writer *writer;
-} sink;
-
-static void append(ProtobufCBuffer *buffer, size_t length, const uint8_t *data)
-{
-    bgi_file_write(((sink *)buffer)->writer, data, length);
-}
-
 /* What takes an initializer's place while the file is written. */
 typedef struct copy {
     BgiOnnx__Tensor tensor;
     void *bytes;
-    BgiOnnx__Entry entries[3], *entry_list[3];
-    char offset[24], length[24];
 } copy;
 
 static bg_status make_copy(const bg_onnx *onnx, uint32_t index, bg_weights *weights, copy *out, bg_error *error)
@@ -239,34 +226,6 @@ static bg_status make_copy(const bg_onnx *onnx, uint32_t index, bg_weights *weig
     return BG_OK;
 }
 
-/* Its bytes to the file of data; the tensor says where they are. */
-static void put_outside(copy *c, bgi_file_writer *data, const char *location, uint64_t *offset)
-{
-    static const char *const keys[3] = {"location", "offset", "length"};
-    BgiOnnx__Tensor *tensor = &c->tensor;
-
-    bgi_file_write(data, tensor->raw_data.data, tensor->raw_data.len);
-    snprintf(c->offset, sizeof c->offset, "%llu", (unsigned long long)*offset);
-    snprintf(c->length, sizeof c->length, "%llu", (unsigned long long)tensor->raw_data.len);
-    *offset += tensor->raw_data.len;
-    for (int i = 0; i < 3; i++) {
-        bgi_onnx__entry__init(&c->entries[i]);
-        c->entries[i].key = (char *)(uintptr_t)keys[i];
-        c->entry_list[i] = &c->entries[i];
-    }
-    c->entries[0].value = (char *)(uintptr_t)location;
-    c->entries[1].value = c->offset;
-    c->entries[2].value = c->length;
-    tensor->n_external_data = 3;
-    tensor->external_data = c->entry_list;
-    tensor->has_data_location = 1;
-    tensor->data_location = 1;
-    tensor->has_raw_data = 0;
-    tensor->raw_data = (ProtobufCBinaryData){0};
-    free(c->bytes);
-    c->bytes = NULL;
-}
-
 static uint64_t bytes_of_weights(const bg_onnx *onnx)
 {
     uint64_t sum = 0;
@@ -276,52 +235,37 @@ static uint64_t bytes_of_weights(const bg_onnx *onnx)
     return sum;
 }
 
-static bg_status pack(const BgiOnnx__Model *model, const char *path, bg_error *error)
-{
-    bgi_file_writer writer = {0};
-    sink to = {.base.append = append, .writer = &writer};
-
-    BGI_TRY(bgi_file_writer_begin(&writer, path, error));
-    bgi_onnx__model__pack_to_buffer(model, &to.base);
-    return bgi_file_writer_commit(&writer, error);
-}
-
 static bg_status save_with(const bg_onnx *onnx, bg_weights *weights, const char *path, copy *copies,
-                           BgiOnnx__Tensor **tensors, bg_error *error)
+                           BgiOnnx__Tensor **tensors, bgi_arena *arena, bg_error *error)
 {
-    const bool is_outside = bytes_of_weights(onnx) > (UINT64_C(1) << 30);
-    const char *slash = strrchr(path, '/');
+    const bool is_outside = bytes_of_weights(onnx) > BGI_ONNX_INSIDE_LIMIT;
     BgiOnnx__Graph graph = *onnx->model->graph;
     BgiOnnx__Model model = *onnx->model;
-    bgi_file_writer data = {0};
-    uint64_t offset = 0;
-    bgi_arena arena = {0};
-    char *data_path = bgi_arena_format(&arena, "%s.data", path);
+    bgi_onnx_outside outside = {0};
     bg_status status = BG_OK;
 
-    if (data_path == NULL)
-        return bgi_error_memory(error, "a path", strlen(path));
     if (is_outside)
-        status = bgi_file_writer_begin(&data, data_path, error);
+        status = bgi_onnx_outside_begin(&outside, path, arena, error);
     for (uint32_t i = 0; i < onnx->contents.weight_count && status == BG_OK; i++) {
         tensors[i] = graph.initializer[i];
         if (!onnx->is_variable[i] && !bgi_onnx_tensor_is_external(tensors[i]))
             continue;
         status = make_copy(onnx, i, weights, &copies[i], error);
         tensors[i] = &copies[i].tensor;
-        if (status == BG_OK && is_outside)
-            put_outside(&copies[i], &data, data_path + (slash != NULL ? slash + 1 - path : 0), &offset);
+        if (status != BG_OK || !is_outside)
+            continue;
+        if (!bgi_onnx_outside_put(&outside, tensors[i], arena))
+            status = bgi_error_memory(error, onnx->weights[i].name, 0);
+        free(copies[i].bytes);
+        copies[i].bytes = NULL;
     }
     graph.initializer = tensors;
     model.graph = &graph;
     if (status == BG_OK && is_outside)
-        status = bgi_file_writer_commit(&data, error);
+        status = bgi_onnx_outside_commit(&outside, error);
     else if (is_outside)
-        bgi_file_writer_abandon(&data, error);
-    if (status == BG_OK)
-        status = pack(&model, path, error);
-    bgi_arena_clear(&arena);
-    return status;
+        bgi_onnx_outside_abandon(&outside, error);
+    return status == BG_OK ? bgi_onnx_write(&model, path, error) : status;
 }
 
 bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error)
@@ -329,6 +273,7 @@ bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const c
     bg_error_clear(error);
 
     BgiOnnx__Tensor **tensors;
+    bgi_arena arena = {0};
     copy *copies;
     bg_status status;
 
@@ -342,10 +287,11 @@ bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const c
     if (tensors == NULL || copies == NULL)
         status = bgi_error_memory(error, "the tensors of a file", onnx->contents.weight_count * sizeof *copies);
     else
-        status = save_with(onnx, weights, path, copies, tensors, error);
+        status = save_with(onnx, weights, path, copies, tensors, &arena, error);
     for (uint32_t i = 0; copies != NULL && i < onnx->contents.weight_count; i++)
         free(copies[i].bytes);
     free(copies);
     free(tensors);
+    bgi_arena_clear(&arena);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", path);
 }

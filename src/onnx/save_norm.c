@@ -1,0 +1,135 @@
+/*
+ * save_norm.c: softmax, normalization, dropout. Norms that an opset does not have are what they are made of, in float
+ * where elements have 16 bits.
+ */
+#include "kernels/dropout/attributes.h"
+#include "kernels/norm/attributes.h"
+#include "kernels/reshape/attributes.h"
+#include "kernels/rms_norm/attributes.h"
+#include "onnx/save.h"
+#include "ops/ops.h"
+
+static void save_along(bgi_saver *s, const char *op)
+{
+    const bgi_axis_attributes *f = s->op->attributes;
+    const char *y = bgi_save_1(s, op, bgi_save_in(s, 0));
+
+    bgi_save_int(s, "axis", f->axis);
+    bgi_save_out(s, 0, y, bgi_save_batch(s, 0));
+}
+
+static void save_softmax(bgi_saver *s)
+{
+    save_along(s, "Softmax");
+}
+
+static void save_log_softmax(bgi_saver *s)
+{
+    save_along(s, "LogSoftmax");
+}
+
+/* ---- over the last dimension ---- */
+
+static const char *mean_of_rows(bgi_saver *s, const char *x)
+{
+    const char *y = bgi_save_1(s, "ReduceMean", x);
+
+    bgi_save_ints(s, "axes", (const int64_t[]){-1}, 1);
+    bgi_save_int(s, "keepdims", 1);
+    return y;
+}
+
+/* x / sqrt(mean(x^2) + epsilon) */
+static const char *by_root_of_squares(bgi_saver *s, const char *x, double epsilon)
+{
+    const char *y = mean_of_rows(s, bgi_save_2(s, "Mul", x, x));
+
+    y = bgi_save_2(s, "Add", y, bgi_save_number(s, bgi_save_dtype(s, 0), epsilon));
+    return bgi_save_2(s, "Div", x, bgi_save_1(s, "Sqrt", y));
+}
+
+static const char *save_ones(bgi_saver *s, int64_t count)
+{
+    const double one[1] = {1.0};
+    const char *name = bgi_save_reals(s, bgi_save_dtype(s, 0), 1, (const int64_t[]){1}, one);
+
+    return bgi_save_2(s, "Expand", name, bgi_save_list(s, &count, 1));
+}
+
+static void save_layer_norm(bgi_saver *s)
+{
+    const bgi_norm_attributes *f = s->op->attributes;
+    const bg_type type = bgi_save_type(s, 0);
+    const int32_t batch = bgi_save_batch_before(s, 0, type.rank - 1);
+    const char *x, *gamma, *beta, *y;
+
+    if (s->options->opset < 17)
+        bgi_save_widen(s);
+    x = bgi_save_in(s, 0);
+    gamma = bgi_save_in(s, 1);
+    beta = bgi_save_in(s, 2);
+    if (s->options->opset >= 17) {
+        if (gamma == NULL)
+            gamma = save_ones(s, type.dims[type.rank - 1]);
+        y = bgi_save_3(s, "LayerNormalization", x, gamma, beta);
+        bgi_save_int(s, "axis", -1);
+        bgi_save_real(s, "epsilon", f->epsilon);
+    } else {
+        y = by_root_of_squares(s, bgi_save_2(s, "Sub", x, mean_of_rows(s, x)), f->epsilon);
+        if (gamma != NULL)
+            y = bgi_save_2(s, "Add", bgi_save_2(s, "Mul", y, gamma), beta);
+    }
+    bgi_save_out(s, 0, y, batch);
+}
+
+static void save_rms_norm(bgi_saver *s)
+{
+    const bgi_rms_norm_attributes *f = s->op->attributes;
+    const int32_t batch = bgi_save_batch_before(s, 0, bgi_save_type(s, 0).rank - 1);
+    const char *x, *gamma, *y;
+
+    bgi_save_widen(s);
+    x = bgi_save_in(s, 0);
+    gamma = bgi_save_in(s, 1);
+    y = by_root_of_squares(s, x, f->epsilon);
+    bgi_save_out(s, 0, gamma != NULL ? bgi_save_2(s, "Mul", y, gamma) : y, batch);
+}
+
+/* ---- over the samples: with running statistics ---- */
+
+static void save_batch_norm(bgi_saver *s)
+{
+    const bgi_norm_attributes *f = s->op->attributes;
+    const int32_t batch = bgi_save_batch_first(s, 0);
+    const char *operands[5], *y;
+
+    /* Statistics may be float beside operands of 16 bits: ONNX has that from opset 15. */
+    if (s->options->opset < 15 && bgi_save_type(s, 0).dtype != bgi_save_type(s, 3).dtype)
+        bgi_save_widen(s);
+    for (uint32_t i = 0; i < 5; i++)
+        operands[i] = bgi_save_in(s, i);
+    y = bgi_save_node(s, "BatchNormalization", 5, operands);
+    bgi_save_real(s, "epsilon", f->epsilon);
+    bgi_save_real(s, "momentum", 1.0 - f->momentum);
+    bgi_save_out(s, 0, y, batch);
+}
+
+/* A node that does nothing but in training, to which a program that trains the file may come back. */
+static void save_dropout(bgi_saver *s)
+{
+    const bgi_dropout_attributes *f = s->op->attributes;
+    const char *x = bgi_save_in(s, 0);
+
+    bgi_save_out(s, 0, bgi_save_2(s, "Dropout", x, bgi_save_number(s, BG_FLOAT32, f->probability)),
+                 bgi_save_batch(s, 0));
+}
+
+const bgi_save_row bgi_save_norm[] = {
+    {&bgi_op_softmax, save_softmax, 0, NULL},
+    {&bgi_op_log_softmax, save_log_softmax, 0, NULL},
+    {&bgi_op_layer_norm, save_layer_norm, 0, NULL},
+    {&bgi_op_rms_norm, save_rms_norm, 0, NULL},
+    {&bgi_op_batch_norm, save_batch_norm, 14, NULL},
+    {&bgi_op_dropout, save_dropout, 0, NULL},
+    {0},
+};
