@@ -5,7 +5,8 @@
 #
 #   make           library and program into $(BUILD)
 #   make MINIMAL=1 the core without companions: links libc, libm and threads alone
-#   make install   PREFIX=/usr/local DESTDIR=
+#   make install   PREFIX=/usr/local LIBDIR=$(PREFIX)/lib DESTDIR=
+#   make deb       Debian packages, in $(BUILD)/deb; check-deb installs them into a fresh Debian system and uses them there
 #   make man       the manual page, $(BUILD)/brigade.1
 #   make tables    write the tables of options in the documents anew
 #   make abi       what the binary interface changed since the baseline; abi-baseline makes it the baseline
@@ -18,24 +19,29 @@ CC ?= gcc
 MINIMAL ?=
 BUILD ?= $(if $(MINIMAL),build-minimal,build)
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
-OPT ?= -O3 -g
+OPT ?= -O2 -g
 SANITIZE ?=
 ARGS ?=
 
 VERSION := $(shell cat VERSION)
 SOVERSION := 1
+# The release whose interface this SONAME began with: the version of the library's symbols.
+SYMBOL_VERSION := BRIGADE_0.2
 # What the library was made from: cached plans are those of one build.
 BUILD_ID := $(shell cat Makefile $(sort $(wildcard include/brigade/*.h src/*/*.[ch] src/*/*.def src/kernels/*/*.[ch])) | cksum | tr ' ' '-')
 
 # Rooms of the core (tests/rooms.txt), which need no package; what else there is are companions.
 CORE_ROOMS := core kernels device transport graph ops nn transform schedule options plan runtime
-PACKAGES := hwloc jansson yaml-0.1 zlib libpng libcurl libprotobuf-c
+PACKAGES := hwloc jansson yaml-0.1 zlib libpng libprotobuf-c
+# Of these the headers alone: what needs them loads the library when it does (src/data/mnist_download.c).
+LOADED_PACKAGES := libcurl
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
 # Float results must not depend on what a compiler chooses to contract: fused multiply-adds are written out.
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \
-	-Iinclude -Isrc -I$(BUILD)/gen -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' -DBGI_LIBRARIES='"$(PREFIX)/lib"' -DBGI_MPI='"$(MPIS)"' $(PACKAGE_CFLAGS) $(CFLAGS)
-LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(LDLIBS)
+	-Iinclude -Isrc -I$(BUILD)/gen -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' -DBGI_LIBRARIES='"$(LIBDIR)"' -DBGI_MPI='"$(MPIS)"' $(PACKAGE_CFLAGS) $(CFLAGS)
+LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(if $(MINIMAL),,-ldl) $(LDLIBS)
 ifneq ($(SANITIZE),)
 CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 # Sanitizer builds look for defects: the compiler verifies what each pass makes.
@@ -49,7 +55,7 @@ JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESS
 
 # Targets that must work before the dependencies are installed do not ask pkg-config.
 ifeq ($(MINIMAL)$(filter mnist check check-all deps clean format format-check,$(MAKECMDGOALS)),)
-PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES))
+PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(LOADED_PACKAGES))
 PACKAGE_LIBS := $(shell pkg-config --libs $(PACKAGES))
 endif
 
@@ -64,6 +70,11 @@ FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES := $(filter-out bench/mpi_%,$(wildcard bench/*.c))
 EXAMPLE_SOURCES := $(filter-out examples/mpi_%,$(wildcard examples/*.c))
 
+# Public headers but that of the companions, whose functions are in libraries of their own. The core has those of core.h.
+LIBRARY_HEADERS := $(filter-out %/mpi.h,$(wildcard include/brigade/*.h))
+ifneq ($(MINIMAL),)
+LIBRARY_HEADERS := include/brigade/core.h $(shell sed -n 's|^.include <\(brigade/.*\)>|include/\1|p' include/brigade/core.h)
+endif
 LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
 # The messages of ONNX files as C, which protobuf-c makes of src/onnx/format.proto.
 FORMAT := $(BUILD)/gen/onnx/format.pb-c
@@ -99,6 +110,7 @@ MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/bench/mpi_allreduce.%))
 
 .PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-serve bench-mpi bench-all pictures man tables abi abi-baseline
+.PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -192,6 +204,9 @@ abi-baseline: $(SHARED)
 
 # ---- objects: one rule for each instruction set a file is written for ----
 
+# What is written for an instruction set vectorizes loops whose length is known at run time only; -O3 would do so too, and
+# its copies of loops make the library half as large again without making it faster (clang vectorizes by itself).
+SPEED_FLAGS := $(if $(filter -O2,$(OPT)),$(if $(findstring clang,$(CC)),,-ftree-vectorize -fvect-cost-model=dynamic))
 ARCH := $(shell uname -m)
 ifeq ($(ARCH),x86_64)
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512
@@ -209,20 +224,22 @@ endif
 
 $(BUILD)/%_avx512bf16.o: %_avx512bf16.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(AVX512_FLAGS) $(BF16_FLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(CFLAGS_ALL) $(SPEED_FLAGS) $(AVX512_FLAGS) $(BF16_FLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%_amx.o: %_amx.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(AVX512_FLAGS) $(AMX_FLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(CFLAGS_ALL) $(SPEED_FLAGS) $(AVX512_FLAGS) $(AMX_FLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%_avx512.o: %_avx512.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(AVX512_FLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(CFLAGS_ALL) $(SPEED_FLAGS) $(AVX512_FLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%_avx2.o: %_avx2.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) $(AVX2_FLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(CFLAGS_ALL) $(SPEED_FLAGS) $(AVX2_FLAGS) -MMD -MP -c $< -o $@
 
+# On x86-64 the portable kernels are for processors without AVX2, and for holding the others against: small is enough.
+$(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
 $(BUILD)/gen/gpt_own_text.c: $(TEXT_SOURCES) tools/pack_text.sh
 	@mkdir -p $(@D)
 	@tools/pack_text.sh gpt_own_text $(TEXT_SOURCES) > $@
@@ -256,17 +273,24 @@ $(STATIC): $(LIBRARY_OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(SHARED): $(LIBRARY_OBJECTS)
-	$(CC) -shared -Wl,-soname,libbrigade.so.$(SOVERSION) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+$(SHARED): $(LIBRARY_OBJECTS) $(BUILD)/gen/symbols.map
+	$(CC) -shared -Wl,-soname,libbrigade.so.$(SOVERSION) -Wl,--version-script=$(BUILD)/gen/symbols.map $(LDFLAGS_ALL) $(LIBRARY_OBJECTS) -o $@ $(LDLIBS_ALL)
 	@ln -sf libbrigade.so.$(SOVERSION) $(BUILD)/libbrigade.so
 
+$(BUILD)/gen/symbols.map: $(LIBRARY_HEADERS) tools/symbols.sh Makefile
+	@mkdir -p $(@D)
+	@tools/symbols.sh $(SYMBOL_VERSION) $(LIBRARY_HEADERS) >$@
+$(BUILD)/gen/mpi_symbols.map: include/brigade/mpi.h tools/symbols.sh Makefile
+	@mkdir -p $(@D)
+	@tools/symbols.sh $(SYMBOL_VERSION) include/brigade/mpi.h >$@
+
 $(PROGRAM): $(CLI_OBJECTS) $(STATIC)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL) -ldl
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
 
 # A library for each MPI that is there; the program loads the one whose launcher started it.
-$(BUILD)/libbrigade_mpi_%.so: src/mpi/mpi.c include/brigade/mpi.h include/brigade/transport.h include/brigade/base.h
+$(BUILD)/libbrigade_mpi_%.so: src/mpi/mpi.c $(BUILD)/gen/mpi_symbols.map include/brigade/mpi.h include/brigade/transport.h include/brigade/base.h
 	@mkdir -p $(@D)
-	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -fPIC -fvisibility=hidden -shared -Iinclude $(CFLAGS) $< -o $@ -pthread
+	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -fPIC -fvisibility=hidden -shared -Wl,-soname,libbrigade_mpi_$*.so -Wl,--version-script=$(BUILD)/gen/mpi_symbols.map -Iinclude $(CFLAGS) $(LDFLAGS) $< -o $@ -pthread
 
 # Sessions of these get another device and another transport (tests/copied/wrap.c).
 $(BUILD)/tests/copied/test_%: $(BUILD)/tests/copied/test_%.o $(COPIED_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
@@ -320,27 +344,52 @@ $(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigad
 
 # ---- install ----
 
-install: all man
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/brigade
+# Files of $(1), with the folders that they are in, below $(2).
+install_tree = cd $(1) && find . -type f -exec install -D -m 644 '{}' '$(abspath $(DESTDIR)$(2))/{}' ';'
+# One of the package files, with what it is to say of this installation.
+install_filled = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@SOVERSION@|$(SOVERSION)|' \
+	-e 's|@PACKAGES@|$(if $(MINIMAL),,$(PACKAGES))|' -e 's|@LIBS@|$(strip $(PACKAGE_LIBS) -lm -pthread $(if $(MINIMAL),,-ldl))|' \
+	-e "s|@ROOT@|$$(realpath -m --relative-to=$(LIBDIR)/cmake/brigade $(PREFIX))|" -e "s|@LIB@|$$(realpath -m --relative-to=$(PREFIX) $(LIBDIR))|" \
+	$(1) >$(DESTDIR)$(2)
+DOC := $(PREFIX)/share/doc/brigade
+# What users copy, with the notes on them.
+INSTALLED_EXAMPLES := $(wildcard examples/*.c examples/*.cpp examples/*.py examples/*.h examples/*.f90 examples/README.md)
+
+install: all $(if $(MINIMAL),,man)
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/brigade $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(DOC)/examples
 ifeq ($(MINIMAL),)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(BUILD)/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -d $(DESTDIR)$(PREFIX)/share/brigade/presets/gpt
-	install -m 644 share/presets/*.* $(DESTDIR)$(PREFIX)/share/brigade/presets/
-	install -m 644 share/presets/gpt/* $(DESTDIR)$(PREFIX)/share/brigade/presets/gpt/
+	$(call install_tree,share/presets,$(PREFIX)/share/brigade/presets)
 endif
-	install -m 644 $(STATIC) $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(SHARED) $(MPI_LIBRARIES) $(DESTDIR)$(PREFIX)/lib/
-	ln -sf libbrigade.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libbrigade.so
+	install -d $(DESTDIR)$(PREFIX)/share/man/man3
+	$(call install_filled,tools/brigade.3.in,$(PREFIX)/share/man/man3/brigade.3)
+	install -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
+	install -m 755 $(SHARED) $(if $(MINIMAL),,$(MPI_LIBRARIES)) $(DESTDIR)$(LIBDIR)/
+	ln -sf libbrigade.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libbrigade.so
 	install -m 644 include/brigade.h $(DESTDIR)$(PREFIX)/include/
-	install -m 644 include/brigade/*.h include/brigade/*.f90 $(DESTDIR)$(PREFIX)/include/brigade/
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PACKAGES@|$(if $(MINIMAL),,$(PACKAGES))|' tools/brigade.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc
+	install -m 644 include/brigade/*.h $(wildcard include/brigade/*.hpp) include/brigade/*.f90 $(DESTDIR)$(PREFIX)/include/brigade/
+	$(call install_filled,tools/brigade.pc.in,$(LIBDIR)/pkgconfig/brigade.pc)
+	$(call install_filled,tools/brigade-config.cmake.in,$(LIBDIR)/cmake/brigade/brigade-config.cmake)
+	$(call install_filled,tools/brigade-config-version.cmake.in,$(LIBDIR)/cmake/brigade/brigade-config-version.cmake)
+	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(DOC)/
+	$(call install_tree,docs,$(DOC)/docs)
+	install -m 644 $(INSTALLED_EXAMPLES) $(DESTDIR)$(DOC)/examples/
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(PREFIX)/lib/libbrigade.* \
-		$(DESTDIR)$(PREFIX)/lib/libbrigade_mpi_*.so \
-		$(DESTDIR)$(PREFIX)/lib/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
+	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
+		$(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(DOC) $(DESTDIR)$(LIBDIR)/libbrigade.a $(DESTDIR)$(LIBDIR)/libbrigade.so* \
+		$(DESTDIR)$(LIBDIR)/libbrigade_mpi_openmpi.so $(DESTDIR)$(LIBDIR)/libbrigade_mpi_mpich.so $(DESTDIR)$(LIBDIR)/cmake/brigade \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
+
+# Debian packages (Debian: dpkg-dev).
+deb: all man
+	@MAKEFLAGS= BUILD=$(BUILD) tools/make_deb.sh $(BUILD)/deb
+
+# A fresh Debian system, in which they are installed and used (root, network, Debian: debootstrap).
+check-deb: deb
+	@tests/packages/fresh_root.sh $(BUILD)/deb
 
 FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.[ch])
 format:

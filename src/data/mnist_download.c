@@ -1,6 +1,9 @@
 /*
  * mnist_download.c: fetches what is missing of MNIST. A file is kept in memory until the MD5 of its unpacked content is
  * the published one; only then is it written, under a temporary name first. So a folder never holds half a download.
+ *
+ * libcurl is loaded when something is downloaded: it brings thirty libraries along, which no other program should have
+ * to load.
  */
 #include "data/mnist.h"
 #include "data/md5.h"
@@ -10,6 +13,7 @@
 #include "core/file.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +28,19 @@ static const char *const public_mirrors[] = {
 enum { LARGEST_PACKED_BYTES = 64 << 20, LARGEST_UNPACKED_BYTES = 512 << 20 };
 enum { CONNECT_TIMEOUT_S = 15, STALLED_BELOW_BYTES_PER_S = 500, STALLED_FOR_S = 30, MOST_REDIRECTS = 5 };
 
+/* The functions used of libcurl. */
+typedef struct curl_library {
+    void *handle;
+    CURL *(*easy_init)(void);
+    CURLcode (*easy_setopt)(CURL *curl, CURLoption option, ...);
+    CURLcode (*easy_perform)(CURL *curl);
+    void (*easy_cleanup)(CURL *curl);
+    const char *(*easy_strerror)(CURLcode code);
+} curl_library;
+
 typedef struct transfer {
     const bg_mnist_download_options *options;
+    curl_library curl; /* empty until the first file is to be fetched */
     const char *file_name;
     unsigned char *data;
     size_t capacity;
@@ -43,6 +58,37 @@ void bg_mnist_download_options_init(bg_mnist_download_options *options, size_t s
                                             .mirror_count = sizeof public_mirrors / sizeof public_mirrors[0]};
 
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
+}
+
+/* Data pointers hold functions by POSIX, not by ISO C: hence the copy. */
+static bool find_function(const curl_library *curl, const char *name, void *out_function)
+{
+    void *const found = dlsym(curl->handle, name);
+
+    memcpy(out_function, &found, sizeof found);
+    return found != NULL;
+}
+
+static bg_status load_curl(curl_library *curl, bg_error *error)
+{
+    /* It stays loaded: its resolver's threads may outlive a transfer that was given up.
+     * The interface has this number since 2006; Debian's libraries differ in the TLS that they bring. */
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && curl->handle == NULL; i++)
+        curl->handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (curl->handle == NULL)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "downloads need libcurl, which cannot be loaded (%s): install it (Debian: libcurl4)",
+                            dlerror());
+    if (!find_function(curl, "curl_easy_init", &curl->easy_init) ||
+        !find_function(curl, "curl_easy_setopt", &curl->easy_setopt) ||
+        !find_function(curl, "curl_easy_perform", &curl->easy_perform) ||
+        !find_function(curl, "curl_easy_cleanup", &curl->easy_cleanup) ||
+        !find_function(curl, "curl_easy_strerror", &curl->easy_strerror))
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "libcurl lacks a function of its own interface (%s)",
+                            dlerror());
+    return BG_OK;
 }
 
 /* Returning less than was offered makes curl stop. */
@@ -76,11 +122,11 @@ static int report(void *user, curl_off_t total, curl_off_t done, curl_off_t uplo
 
 static CURLcode configure(CURL *curl, transfer *t, const char *address, char *reason)
 {
-    CURLcode code = curl_easy_setopt(curl, CURLOPT_URL, address);
+    CURLcode code = t->curl.easy_setopt(curl, CURLOPT_URL, address);
 
 #define SET(option, value)                                                                                             \
     if (code == CURLE_OK)                                                                                              \
-    code = curl_easy_setopt(curl, option, value)
+    code = t->curl.easy_setopt(curl, option, value)
     SET(CURLOPT_ERRORBUFFER, reason);
     SET(CURLOPT_FAILONERROR, 1L);
     SET(CURLOPT_FOLLOWLOCATION, 1L);
@@ -106,17 +152,20 @@ static CURLcode configure(CURL *curl, transfer *t, const char *address, char *re
 static bg_status fetch(transfer *t, const char *address, bg_error *error)
 {
     char reason[CURL_ERROR_SIZE] = "";
-    CURL *curl = curl_easy_init();
+    CURL *curl;
     CURLcode code;
 
+    if (t->curl.handle == NULL)
+        BGI_TRY(load_curl(&t->curl, error));
+    curl = t->curl.easy_init();
     if (curl == NULL)
         return bgi_error_memory(error, "a curl handle", 0);
     t->size_bytes = 0;
     t->is_too_long = t->is_out_of_memory = false;
     code = configure(curl, t, address, reason);
     if (code == CURLE_OK)
-        code = curl_easy_perform(curl);
-    curl_easy_cleanup(curl);
+        code = t->curl.easy_perform(curl);
+    t->curl.easy_cleanup(curl);
     if (code == CURLE_OK)
         return BG_OK;
     if (t->is_canceled)
@@ -126,7 +175,8 @@ static bg_status fetch(transfer *t, const char *address, bg_error *error)
     if (t->is_too_long)
         return bg_error_set(error, BG_ERROR_IO, "%s: is longer than the limit of %d bytes", address,
                             LARGEST_PACKED_BYTES);
-    return bg_error_set(error, BG_ERROR_IO, "%s: %s", address, reason[0] != '\0' ? reason : curl_easy_strerror(code));
+    return bg_error_set(error, BG_ERROR_IO, "%s: %s", address,
+                        reason[0] != '\0' ? reason : t->curl.easy_strerror(code));
 }
 
 /* MD5 of the unpacked content; false when the content is no whole gzip stream. */
@@ -250,5 +300,7 @@ bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *
         status =
             download_file(&t, &bgi_mnist_files[i], filled.md5 != NULL ? filled.md5[i] : bgi_mnist_files[i].md5, error);
     free(t.data);
+    if (t.curl.handle != NULL)
+        dlclose(t.curl.handle);
     return status;
 }

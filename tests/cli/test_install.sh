@@ -11,15 +11,33 @@ run_make() {
     make -s -C "$root" BUILD="$build" "$@" >"$folder/make.log" 2>&1 || { cat "$folder/make.log"; return 1; }
 }
 
+begin_case files
 check "make install" run_make install PREFIX="$folder/usr"
 for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade.pc include/brigade.h include/brigade/nn.h \
-    share/man/man1/brigade.1; do
+    lib/cmake/brigade/brigade-config.cmake lib/cmake/brigade/brigade-config-version.cmake share/man/man1/brigade.1 \
+    share/man/man3/brigade.3 share/doc/brigade/docs/embedding.md share/doc/brigade/examples/digits.c share/brigade/presets/mnist.json \
+    share/doc/brigade/LICENSE; do
     check "installed" test -e "$folder/usr/$file"
 done
+check "no place is left to be filled in" sh -c '! grep -rn "@[A-Z]*@" "$1/lib/cmake" "$1/lib/pkgconfig" "$1/share/man/man3"' sh "$folder/usr"
 check "installed program runs" "$folder/usr/bin/brigade" --version >/dev/null
 # From any folder, also where it was not built for: presets and a text come with it.
 check "and trains" sh -c 'cd / && BRIGADE_PRESETS= "$1" gpt pretrain --steps 1 --quiet >/dev/null 2>&1' sh "$folder/usr/bin/brigade"
 
+# Each function of the headers has the release's version; a program remembers it, so that a loader can refuse.
+begin_case symbols
+library=$folder/usr/lib/libbrigade.so
+check "soname" sh -c 'readelf -d "$1" | grep -q "SONAME.*\[libbrigade\.so\.$2\]"' sh "$library" "$(sed -n 's/^SOVERSION := //p' "$root/Makefile")"
+version=$(sed -n 's/^SYMBOL_VERSION := //p' "$root/Makefile")
+unversioned=$(nm -D --defined-only "$library" | awk -v version="@@$version" '$2 == "T" && index($3, version) == 0 { print $3 }')
+check "functions without a version: $unversioned" test -z "$unversioned"
+check "the version itself" sh -c 'nm -D --defined-only "$1" | grep -q " A $2"' sh "$library" "$version"
+"$root/tools/symbols.sh" "$version" "$folder"/usr/include/brigade/*.h | sed -n 's/^ *\(bg_[a-z0-9_]*\);$/\1/p' |
+    grep -v '^bg_transport_mpi_' | LC_ALL=C sort >"$folder/declared"
+nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort >"$folder/exported"
+check "the headers' functions are the library's: $(diff "$folder/declared" "$folder/exported")" cmp -s "$folder/declared" "$folder/exported"
+
+begin_case pkg_config
 export PKG_CONFIG_PATH="$folder/usr/lib/pkgconfig"
 check "pkg-config knows the version" test "$(pkg-config --modversion brigade)" = "$(cat "$root/VERSION")"
 
@@ -36,13 +54,86 @@ LD_LIBRARY_PATH="$folder/usr/lib" "$folder/digits" >"$folder/digits.out" 2>&1
 check "the example ends well" test $? -eq 0
 check "the example learns: $(cat "$folder/digits.out")" right_output "$folder/digits.out"
 
+# Who links the shared library needs none of the others' files for developers.
+check "pkg-config asks for no other package" test -z "$(pkg-config --print-requires-private brigade)"
 # Brigade's own archive, the other libraries shared: what brigade.pc names must be enough.
 private="$(sed -n 's/^Libs.private: //p' "$folder/usr/lib/pkgconfig/brigade.pc")"
 check "the example links with the archive" ${CC:-cc} -std=c11 $sanitize "$root/examples/digits.c" \
     -I"$folder/usr/include" "$folder/usr/lib/libbrigade.a" \
-    $(pkg-config --libs $(pkg-config --print-requires-private brigade)) $private -o "$folder/digits-static"
+    $private -o "$folder/digits-static"
 check "the static example runs" "$folder/digits-static" >/dev/null
 
+# A small project finds it, wherever it was moved to.
+begin_case cmake
+if command -v cmake >/dev/null 2>&1; then
+    mkdir "$folder/project"
+    mv "$folder/usr" "$folder/moved"
+    cp "$root/examples/core_digits.c" "$folder/project/"
+    cat >"$folder/project/CMakeLists.txt" <<EOF
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+set(CMAKE_C_FLAGS "$sanitize")
+find_package(brigade $(cut -d . -f 1,2 "$root/VERSION") REQUIRED)
+find_package(brigade REQUIRED) # twice does no harm
+foreach(kind brigade static)
+    add_executable(with_\${kind} core_digits.c)
+    target_link_libraries(with_\${kind} PRIVATE brigade::\${kind})
+endforeach()
+EOF
+    check "cmake configures" cmake -S "$folder/project" -B "$folder/project/b" -DCMAKE_PREFIX_PATH="$folder/moved" \
+        -DCMAKE_C_COMPILER="$(echo "${CC:-cc}" | sed "s,.* ,,")" >"$folder/cmake.log" 2>&1 || cat "$folder/cmake.log"
+    check "cmake builds" cmake --build "$folder/project/b" >"$folder/cmake.log" 2>&1 || cat "$folder/cmake.log"
+    for kind in brigade static; do
+        check "brigade::$kind runs" "$folder/project/b/with_$kind" >"$folder/$kind.out"
+    done
+    check "both learn the same" cmp -s "$folder/brigade.out" "$folder/static.out"
+    sed 's/find_package(brigade [0-9.]* /find_package(brigade 99.0 /' "$folder/project/CMakeLists.txt" >"$folder/CMakeLists.txt"
+    cp "$folder/CMakeLists.txt" "$folder/project/"
+    check "another release is refused" sh -c '! cmake -S "$1/project" -B "$1/project/c" -DCMAKE_PREFIX_PATH="$1/moved"' sh "$folder" >/dev/null 2>&1
+    mv "$folder/moved" "$folder/usr"
+else
+    echo "skipped: no cmake"
+    skipped=$((skipped + 1))
+fi
+
+# What comes along: docs/embedding.md says the same numbers.
+begin_case sizes
+if [ -z "$sanitize" ]; then
+    # loaded FILE: how many libraries the loader brings for it, without its own and the kernel's part.
+    loaded() {
+        LC_ALL=C ldd "$1" | grep -cE '=> /|^[[:space:]]*/'
+    }
+    said() { # row, column of the table of docs/embedding.md
+        sed -n "s/^| $1 |/|/p" "$root/docs/embedding.md" | cut -d '|' -f "$2" | tr -dc '0-9.'
+    }
+    rooms=$(sed -n 's/^CORE_ROOMS := //p' "$root/Makefile")
+    objects=
+    for room in $rooms; do
+        for source in "$root"/src/"$room"/*.c "$root"/src/"$room"/*/*.c; do
+            [ -f "$source" ] && name=${source#"$root/"} && objects="$objects $build/${name%.c}.o"
+        done
+    done
+    check "the core links" ${CC:-cc} -shared $objects -Wl,--version-script="$build/gen/symbols.map" -lm -pthread -o "$folder/libcore.so"
+    strip -o "$folder/core" "$folder/libcore.so"
+    strip -o "$folder/full" "$library"
+    strip -o "$folder/program" "$folder/usr/bin/brigade"
+    for file in core full program; do
+        bytes=$(wc -c <"$folder/$file")
+        most=$(said "$file" 2)
+        check "$file: $bytes bytes stripped, at most $most MB are promised" awk -v bytes="$bytes" -v most="$most" 'BEGIN { exit bytes <= most * 1000000 ? 0 : 1 }'
+    done
+    check "the core stays below 3 MB" test "$(wc -c <"$folder/core")" -lt 3000000
+    for file in core full program; do
+        brought=$(loaded "$folder/$file")
+        most=$(said "$file" 3)
+        check "$file brings $brought libraries, at most $most are promised" test "$brought" -le "$most"
+    done
+    check "none of them downloads" sh -c '! ldd "$1/full" "$1/program" | grep -E "curl|ssl|gnutls"' sh "$folder"
+else
+    skipped=$((skipped + 1))
+fi
+
+begin_case destdir
 check "make install with DESTDIR" run_make install DESTDIR="$folder/stage" PREFIX=/usr
 check "DESTDIR holds the files" test -e "$folder/stage/usr/lib/pkgconfig/brigade.pc"
 check "DESTDIR is not in brigade.pc" grep -q '^prefix=/usr$' "$folder/stage/usr/lib/pkgconfig/brigade.pc"

@@ -186,7 +186,7 @@ static void expect_same(const result *found, const result *wanted, const char *n
 static void expect_all(unsigned number, const bg_graph *graph, const bg_value *hidden, uint32_t count,
                        const result *anchored)
 {
-    bg_value kept[MOST];
+    bg_value kept[MOST] = {{0}};
     uint32_t kept_count = 0;
     result *expected;
 
