@@ -46,12 +46,11 @@
  * the SEND that comes in its turn then has nothing left to do.
  *
  * Helping. A kernel call is cut into parts by its shapes. Where there is more than one worker the owner of a call
- * publishes its parts in the runner's ticket, one 64-bit word: (generation, end, beginning of the parts left); always,
- * because one who becomes idle in the middle of a part would otherwise wait until the owner comes to the next. A part
- * is claimed by a compare-and-swap: by the owner from the beginning, by helpers from the end, so that in one call after
- * the other the same part of the data tends to stay with the same core. A helper that read an old ticket fails, because
- * the generation has moved on; one that succeeds knows that the call cannot end without its part, so what it reads
- * about the call is stable. Scratch that only a part that runs needs is told apart by who runs it: the owner is 0, a
+ * publishes its parts in the runner's ticket (ticket.h); always, because one who becomes idle in the middle of a part
+ * would otherwise wait until the owner comes to the next. The owner claims parts from the beginning, helpers from the
+ * end, so that in one call after the other the same part of the data tends to stay with the same core. The call cannot
+ * end without a part that was claimed, so what a helper reads about the call is stable. Scratch that only a part that
+ * runs needs is told apart by who runs it: the owner is 0, a
  * helper has the number of the first part it claimed of the call. That is part 0 only when the owner claims none. The
  * device decides what a call is made of (prepare, parts, combine, finish); for each of its lists of parts the owner
  * claims like everyone and waits for those that others took. A helper looks after each part whether there is a runner
@@ -68,6 +67,10 @@
  *
  *     program  LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
  *     queue      ==== 1 ====             ======= 2 =======
+ *
+ * A transfer of more than a piece (io.c) is cut: the holder publishes the pieces in a ticket and lets go, and whoever
+ * has nothing better to do copies some. Where a device waits for the transfer, that is everyone who is idle. The one
+ * who finds the last piece copied holds the queue again, counts the transfer as done and begins the next.
  *
  * A queue is held by a flag that is taken or left alone, never waited for. The holder looks again after letting go, the
  * issuer wakes a sleeper after raising `io_issued`, and a runner that must wait does the transfers itself if the queue
@@ -116,6 +119,7 @@
 #include "plan/plan.h"
 #include "runtime/feed.h"
 #include "runtime/placement.h"
+#include "runtime/ticket.h"
 #include "transport/ranks.h"
 #include "transport/transport.h"
 
@@ -146,6 +150,13 @@ typedef struct bgi_in_place {
 
 enum { BGI_FAILURE_BYTES = 320 };
 
+/* A load or store in pieces. */
+typedef struct bgi_copying {
+    char *to;
+    const char *from;
+    size_t size_bytes, piece_bytes;
+} bgi_copying;
+
 /* One (replica, device). */
 struct bgi_runner {
     /* Read by all who look for work. The pair is written by the owner before it gives ownership up. */
@@ -155,7 +166,7 @@ struct bgi_runner {
     _Atomic uint64_t position;    /* steps << 32 | share of the program that is done x 2^32 */
 
     /* Helping. */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t ticket; /* generation, beginning, end of the parts left */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* of the call's parts */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
 
     /* What the host and other devices have told this one. */
@@ -170,6 +181,11 @@ struct bgi_runner {
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool io_is_held;
     size_t io_touched_bytes; /* the holder's, while tracing */
     bgi_trace_ring io_trace; /* the holder's */
+    bgi_copying copying;     /* written by the holder; read by all who hold a piece of it */
+    uint64_t io_start_ns;    /* the holder's: when the transfer at work was begun, while tracing */
+    atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not counted as done */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* of its pieces */
+    _Atomic uint32_t pieces_left;                        /* not copied yet */
 
     /* A sum over replicas beside the program: begun by the owner, gone on with by the holder of the queue. The pair is
      * a hint, as that of the program. */
@@ -416,6 +432,8 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);
 void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
 /* The ready device that is least advanced; a hint. NULL when none is ready. */
 bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
+/* There is a ready device, or a call with parts left: work that comes before transfers. A hint. */
+bool bgi_workers_are_wanted(const bgi_engine *engine);
 /* Tells all to leave and waits for them, at most `limit_ns` (UINT64_MAX: as long as it takes); true when all left. */
 bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
 

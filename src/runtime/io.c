@@ -5,6 +5,14 @@
  * issued, whoever holds the queue does the next ones in order and counts those that are done. Nothing is ever copied
  * into a queue, so it cannot be full.
  *
+ * A transfer of more than PIECE_BYTES is copied in pieces, by any number of threads, without the queue: the holder
+ * begins it and counts it as done when no piece is left.
+ *
+ *     hold: publish the pieces -- let go -- copy pieces, here and elsewhere -- hold: count it, begin the next
+ *
+ * One transfer of a device is at work at a time, so whoever waits for a transfer has all earlier ones. A piece takes
+ * about ten microseconds; an idle worker looks for something better to do after each.
+ *
  * Nobody waits for a queue that somebody holds: who finds it held leaves. So the holder looks once more when it has let
  * go: a transfer that was issued in between would have no one else.
  *
@@ -19,6 +27,11 @@
 #include <string.h>
 
 #include "core/clock.h"
+
+enum {
+    PIECE_BYTES = 64 << 10,
+    WAKING_PIECES = 8 /* of a transfer that a device waits for: copying them takes longer than it takes to wake up */
+};
 
 /* ---- other replicas ---- */
 
@@ -70,18 +83,20 @@ static bool has_fetched(const bgi_runner *runner)
     return type->fetched == NULL || type->fetched(runner->transport, runner->index);
 }
 
-/* Of the first `until` transfers one can be done. */
-static bool wants_transfer(const bgi_runner *runner, uint64_t until)
+/* Of the first `until` transfers one can be begun, or counted as done. */
+static bool wants_holder(const bgi_runner *runner, uint64_t until)
 {
     const uint64_t done = atomic_load(&runner->io_done.value);
 
     return done < until && atomic_load(&runner->io_issued.value) > done && peers_are_done(runner, done) &&
-           (!atomic_load(&runner->is_fetching) || has_fetched(runner));
+           (!atomic_load(&runner->is_fetching) || has_fetched(runner)) &&
+           (!atomic_load(&runner->is_copying) || atomic_load(&runner->pieces_left) == 0);
 }
 
 bool bgi_io_is_wanted(bgi_runner *runner)
 {
-    return !atomic_load(&runner->io_is_held) && (wants_transfer(runner, UINT64_MAX) || bgi_sum_is_wanted(runner));
+    return bgi_ticket_is_open(&runner->io_ticket) ||
+           (!atomic_load(&runner->io_is_held) && (wants_holder(runner, UINT64_MAX) || bgi_sum_is_wanted(runner)));
 }
 
 void bgi_io_wake(bgi_engine *engine)
@@ -92,13 +107,12 @@ void bgi_io_wake(bgi_engine *engine)
         bgi_event_count_notify_one(&engine->events);
 }
 
-static void note(bgi_runner *runner, const bgi_worker *worker, const bgi_transfer *transfer, uint64_t number,
-                 uint64_t start_ns)
+static void note(bgi_runner *runner, const bgi_worker *worker, const bgi_transfer *transfer, uint64_t number)
 {
     const bg_plan *plan = runner->plan;
     const uint64_t iteration = number / runner->program->transfer_count;
     const size_t end = transfer->arena_offset + transfer->size_bytes;
-    bg_trace_event event = {.start_ns = start_ns - runner->engine->created_ns,
+    bg_trace_event event = {.start_ns = runner->io_start_ns - runner->engine->created_ns,
                             .action = transfer->action,
                             .replica = runner->replica,
                             .device = runner->number,
@@ -146,41 +160,113 @@ static bool gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
     return true;
 }
 
-static void store_or_load(bgi_runner *runner, const bgi_transfer *transfer, char *near)
+/* ---- pieces ---- */
+
+static bgi_copying find_copying(const bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
     const bg_mesh mesh = bgi_plan_mesh(runner->plan);
-    bgi_device *device = runner->device;
-    const bool is_piece = transfer->piece_bytes > 0;
-    const size_t size_bytes = is_piece ? transfer->piece_bytes : transfer->size_bytes;
+    const bool is_piece = transfer->piece_bytes > 0, is_store = transfer->action.kind == BG_ACTION_STORE;
     char *far = find_far(runner, transfer);
+    bgi_copying copying = {.size_bytes = is_piece ? transfer->piece_bytes : transfer->size_bytes,
+                           .piece_bytes = PIECE_BYTES};
 
     if (is_piece)
-        near += bg_mesh_group_member(&mesh, transfer->piece_axes, runner->replica) * size_bytes;
-    if (transfer->action.kind == BG_ACTION_LOAD)
-        device->type->copy(device, near, far, size_bytes);
-    else
-        device->type->copy(device, far, near, size_bytes);
+        near += bg_mesh_group_member(&mesh, transfer->piece_axes, runner->replica) * copying.size_bytes;
+    copying.to = is_store ? far : near;
+    copying.from = is_store ? near : far;
+    while ((copying.size_bytes - 1) / copying.piece_bytes >= BGI_TICKET_MOST)
+        copying.piece_bytes *= 2;
+    return copying;
 }
 
+static void copy_piece(bgi_runner *runner, const bgi_copying *copying, uint32_t piece)
+{
+    const size_t begin = piece * copying->piece_bytes, left = copying->size_bytes - begin;
+    const size_t size_bytes = left < copying->piece_bytes ? left : copying->piece_bytes;
+    bgi_device *device = runner->device;
+
+    bgi_device_enter(device);
+    device->type->copy(device, copying->to + begin, copying->from + begin, size_bytes);
+    bgi_device_leave(device);
+}
+
+/* For the holder. False while pieces are left. */
+static bool store_or_load(bgi_runner *runner, const bgi_transfer *transfer, char *near, uint64_t until)
+{
+    const bgi_copying copying = find_copying(runner, transfer, near);
+    const uint32_t count = (uint32_t)((copying.size_bytes + copying.piece_bytes - 1) / copying.piece_bytes);
+
+    if (atomic_load_explicit(&runner->is_copying, memory_order_relaxed)) {
+        if (atomic_load_explicit(&runner->pieces_left, memory_order_acquire) > 0)
+            return false;
+        atomic_store(&runner->is_copying, false);
+        return true;
+    }
+    if (count <= 1) {
+        if (count == 1)
+            copy_piece(runner, &copying, 0);
+        return true;
+    }
+    runner->copying = copying;
+    atomic_store_explicit(&runner->pieces_left, count, memory_order_relaxed);
+    atomic_store(&runner->is_copying, true);
+    bgi_ticket_publish(&runner->io_ticket, count);
+    if (until < BGI_IO_ALL && count >= WAKING_PIECES)
+        bgi_io_wake(runner->engine);
+    return false;
+}
+
+static bool is_stopping(const bgi_runner *runner)
+{
+    return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
+}
+
+/* An idle worker leaves transfers for devices that can go on and for parts of their calls. */
+static bool may_go_on(const bgi_runner *runner, uint64_t until)
+{
+    return until != BGI_IO_WHILE_IDLE || !bgi_workers_are_wanted(runner->engine);
+}
+
+/* Copies pieces of the transfer at work; true when it copied any. What is read of it stays as it is until the piece is
+ * counted. */
+static bool copy_pieces(bgi_runner *runner, uint64_t until)
+{
+    uint64_t generation;
+    uint32_t piece;
+    bool has_copied = false;
+
+    while (atomic_load_explicit(&runner->io_done.value, memory_order_relaxed) < until && !is_stopping(runner) &&
+           (!has_copied || may_go_on(runner, until)) &&
+           bgi_ticket_claim(&runner->io_ticket, false, &piece, &generation)) {
+        copy_piece(runner, &runner->copying, piece);
+        atomic_fetch_sub(&runner->pieces_left, 1);
+        has_copied = true;
+    }
+    return has_copied;
+}
+
+/* ---- the queue ---- */
+
 /* False when it has to be looked at again. */
-static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number)
+static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number, uint64_t until)
 {
     const bgi_transfer *transfer = &runner->program->transfers[number % runner->program->transfer_count];
     char *near = runner->device->arena + transfer->arena_offset;
-    const uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+    const bool is_begun = atomic_load_explicit(&runner->is_fetching, memory_order_relaxed) ||
+                          atomic_load_explicit(&runner->is_copying, memory_order_relaxed);
     bool is_done = true;
 
+    if (bgi_trace_is_on(runner) && !is_begun)
+        runner->io_start_ns = bgi_clock_ns();
     bgi_device_enter(runner->device);
     if (transfer->action.kind == BG_ACTION_LOAD && transfer->piece_bytes > 0 && !transfer->is_own)
         is_done = gather(runner, transfer, near);
     else
-        store_or_load(runner, transfer, near);
+        is_done = store_or_load(runner, transfer, near, until);
     bgi_device_leave(runner->device);
-    if (!is_done)
-        return false;
-    if (bgi_trace_is_on(runner))
-        note(runner, worker, transfer, number, start_ns);
-    return true;
+    if (is_done && bgi_trace_is_on(runner))
+        note(runner, worker, transfer, number);
+    return is_done;
 }
 
 /* Replicas whose next transfer may have waited for this device's last one. */
@@ -202,25 +288,16 @@ void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done)
         bgi_io_wake(runner->engine);
 }
 
-static bool is_stopping(const bgi_runner *runner)
-{
-    return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
-}
-
-/* An idle worker leaves transfers for a device that can go on. */
-static bool may_go_on(const bgi_runner *runner, uint64_t until)
-{
-    return until != BGI_IO_WHILE_IDLE || bgi_workers_find_device(runner->engine) == NULL;
-}
-
-/* For the holder. */
+/* For the holder. A transfer whose pieces are all copied is counted whatever else there is to do. */
 static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t until, bool has_moved)
 {
     uint64_t done = atomic_load_explicit(&runner->io_done.value, memory_order_relaxed);
 
-    while (done < until && done < atomic_load_explicit(&runner->io_issued.value, memory_order_acquire) &&
-           peers_are_done(runner, done) && !is_stopping(runner) && (!has_moved || may_go_on(runner, until))) {
-        if (!move(runner, worker, done))
+    while (
+        done < until && done < atomic_load_explicit(&runner->io_issued.value, memory_order_acquire) &&
+        peers_are_done(runner, done) && !is_stopping(runner) &&
+        (!has_moved || atomic_load_explicit(&runner->is_copying, memory_order_relaxed) || may_go_on(runner, until))) {
+        if (!move(runner, worker, done, until))
             break;
         bgi_counter_raise(&runner->io_done, ++done, runner);
         tell_peers(runner, done);
@@ -231,17 +308,19 @@ static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t u
 
 bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until)
 {
-    bool has_moved = false;
+    bool has_moved = false, looks_again;
 
     do {
-        if ((!wants_transfer(runner, until) && !bgi_sum_is_wanted(runner)) ||
-            atomic_exchange(&runner->io_is_held, true))
-            break;
-        has_moved = move_issued(runner, worker, until, has_moved);
-        if (!is_stopping(runner))
-            has_moved = bgi_sum_advance(runner, worker) || has_moved;
-        atomic_store(&runner->io_is_held, false);
-    } while (!is_stopping(runner) && may_go_on(runner, until));
+        looks_again = copy_pieces(runner, until);
+        has_moved = has_moved || looks_again;
+        if ((wants_holder(runner, until) || bgi_sum_is_wanted(runner)) && !atomic_exchange(&runner->io_is_held, true)) {
+            has_moved = move_issued(runner, worker, until, has_moved);
+            if (!is_stopping(runner))
+                has_moved = bgi_sum_advance(runner, worker) || has_moved;
+            atomic_store(&runner->io_is_held, false);
+            looks_again = true;
+        }
+    } while (looks_again && !is_stopping(runner) && may_go_on(runner, until));
     if (has_moved && bgi_io_is_wanted(runner))
         bgi_io_wake(runner->engine);
     return has_moved;

@@ -14,47 +14,9 @@ enum { SPINS_BEFORE_YIELD = 2000 };
  */
 static const uint64_t long_ns = 10000;
 
-/* generation << 40 | end << 20 | begin */
-enum { PART_BITS = 20 };
-static const uint64_t part_mask = (UINT64_C(1) << PART_BITS) - 1;
-
-static uint64_t begin_of(uint64_t ticket)
-{
-    return ticket & part_mask;
-}
-
-static uint64_t end_of(uint64_t ticket)
-{
-    return ticket >> PART_BITS & part_mask;
-}
-
 bool bgi_parts_wanted(bgi_runner *runner)
 {
-    const uint64_t ticket = atomic_load(&runner->ticket);
-
-    return begin_of(ticket) < end_of(ticket);
-}
-
-static uint64_t generation_of(uint64_t ticket)
-{
-    return ticket >> 2 * PART_BITS;
-}
-
-/* Takes one part off the ticket, from its beginning or its end; false when none is left. */
-static bool claim(bgi_runner *runner, bool from_end, uint32_t *out_part, uint64_t *out_generation)
-{
-    uint64_t ticket = atomic_load_explicit(&runner->ticket, memory_order_acquire);
-
-    while (begin_of(ticket) < end_of(ticket)) {
-        const uint64_t taken = from_end ? ticket - (UINT64_C(1) << PART_BITS) : ticket + 1;
-        if (atomic_compare_exchange_weak_explicit(&runner->ticket, &ticket, taken, memory_order_acq_rel,
-                                                  memory_order_acquire)) {
-            *out_part = (uint32_t)(from_end ? end_of(taken) : begin_of(ticket));
-            *out_generation = generation_of(ticket);
-            return true;
-        }
-    }
-    return false;
+    return bgi_ticket_is_open(&runner->ticket);
 }
 
 static void run_part(bgi_runner *runner, uint32_t part)
@@ -76,14 +38,14 @@ static void share(bgi_runner *runner, bool is_long)
     bgi_engine *engine = runner->engine;
     const uint32_t count = runner->part_count;
     const uint64_t begin_ns = is_long || !bgi_event_count_has_sleepers(&engine->events) ? 0 : bgi_clock_ns();
-    uint64_t generation = generation_of(atomic_load_explicit(&runner->ticket, memory_order_relaxed)) + 1;
+    uint64_t generation;
     uint32_t part, own = 0;
 
     atomic_store_explicit(&runner->helped, 0, memory_order_relaxed);
-    atomic_store(&runner->ticket, generation << 2 * PART_BITS | (uint64_t)count << PART_BITS);
+    bgi_ticket_publish(&runner->ticket, count);
     if (is_long)
         wake_helpers(engine, count - 1);
-    while (claim(runner, false, &part, &generation)) {
+    while (bgi_ticket_claim(&runner->ticket, false, &part, &generation)) {
         if (!is_long && own > 0 && bgi_event_count_has_sleepers(&engine->events) &&
             bgi_clock_ns() - begin_ns > long_ns) {
             wake_helpers(engine, count - part - 1);
@@ -106,7 +68,7 @@ void bgi_parts_run(bgi_runner *runner, bool is_long)
 {
     const uint32_t count = runner->part_count;
 
-    if (runner->engine->has_helpers && count <= part_mask) {
+    if (runner->engine->has_helpers && count <= BGI_TICKET_MOST) {
         share(runner, is_long);
         return;
     }
@@ -122,7 +84,7 @@ uint32_t bgi_parts_help(bgi_runner *runner)
     uint64_t generation, of_call = UINT64_MAX; /* of_call: whose call that is */
     uint32_t part, done = 0;
 
-    while (claim(runner, true, &part, &generation)) {
+    while (bgi_ticket_claim(&runner->ticket, true, &part, &generation)) {
         if (generation != of_call) {
             call = runner->kernel_call;
             call.runner = part;

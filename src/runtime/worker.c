@@ -46,6 +46,14 @@ bgi_runner *bgi_workers_find_device(const bgi_engine *engine)
     return found;
 }
 
+bool bgi_workers_are_wanted(const bgi_engine *engine)
+{
+    for (uint32_t visit = 0; visit < engine->local_count; visit++)
+        if (bgi_runner_is_ready(engine->local[visit]) || bgi_parts_wanted(engine->local[visit]))
+            return true;
+    return false;
+}
+
 static bgi_runner *take_device(const bgi_engine *engine)
 {
     bgi_runner *runner;
@@ -88,11 +96,11 @@ static bool do_spare(bgi_engine *engine)
 
 static bool has_work(const bgi_engine *engine)
 {
-    for (uint32_t visit = 0; visit < engine->local_count; visit++) {
-        bgi_runner *runner = engine->local[visit];
-        if (bgi_runner_is_ready(runner) || bgi_parts_wanted(runner) || bgi_io_is_wanted(runner))
+    if (bgi_workers_are_wanted(engine))
+        return true;
+    for (uint32_t visit = 0; visit < engine->local_count; visit++)
+        if (bgi_io_is_wanted(engine->local[visit]))
             return true;
-    }
     return false;
 }
 

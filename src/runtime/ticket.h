@@ -1,0 +1,67 @@
+/*
+ * ticket.h: numbered parts of something, which several threads take off one 64-bit word: generation << 40 | end << 20 |
+ * beginning of the parts that are left. Knows nothing of what the parts are.
+ *
+ * A part is claimed by a compare-and-swap, from the beginning or from the end. One who read an old word fails, because
+ * the generation has moved on; one who succeeds knows that what the ticket stands for is not over without its part. So
+ * what was written before the ticket was published may be read after a claim, until the part is counted as done.
+ */
+#ifndef BGI_RUNTIME_TICKET_H
+#define BGI_RUNTIME_TICKET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BGI_TICKET_BITS = 20, BGI_TICKET_MOST = (1 << BGI_TICKET_BITS) - 1 };
+
+typedef _Atomic uint64_t bgi_ticket;
+
+static inline uint64_t bgi_ticket_begin(uint64_t word)
+{
+    return word & BGI_TICKET_MOST;
+}
+
+static inline uint64_t bgi_ticket_end(uint64_t word)
+{
+    return word >> BGI_TICKET_BITS & BGI_TICKET_MOST;
+}
+
+static inline uint64_t bgi_ticket_generation(uint64_t word)
+{
+    return word >> 2 * BGI_TICKET_BITS;
+}
+
+/* Parts 0 to count - 1, at most BGI_TICKET_MOST, of something new. For one thread at a time, with no part left. */
+static inline void bgi_ticket_publish(bgi_ticket *ticket, uint32_t count)
+{
+    const uint64_t generation = bgi_ticket_generation(atomic_load_explicit(ticket, memory_order_relaxed)) + 1;
+
+    atomic_store(ticket, generation << 2 * BGI_TICKET_BITS | (uint64_t)count << BGI_TICKET_BITS);
+}
+
+/* Parts are left; a hint. */
+static inline bool bgi_ticket_is_open(const bgi_ticket *ticket)
+{
+    const uint64_t word = atomic_load(ticket);
+
+    return bgi_ticket_begin(word) < bgi_ticket_end(word);
+}
+
+/* Takes a part; false when none is left. */
+static inline bool bgi_ticket_claim(bgi_ticket *ticket, bool from_end, uint32_t *out_part, uint64_t *out_generation)
+{
+    uint64_t word = atomic_load_explicit(ticket, memory_order_acquire);
+
+    while (bgi_ticket_begin(word) < bgi_ticket_end(word)) {
+        const uint64_t taken = from_end ? word - (UINT64_C(1) << BGI_TICKET_BITS) : word + 1;
+        if (atomic_compare_exchange_weak_explicit(ticket, &word, taken, memory_order_acq_rel, memory_order_acquire)) {
+            *out_part = (uint32_t)(from_end ? bgi_ticket_end(taken) : bgi_ticket_begin(word));
+            *out_generation = bgi_ticket_generation(word);
+            return true;
+        }
+    }
+    return false;
+}
+
+#endif
