@@ -17,6 +17,7 @@
 
 #include "graph/graph.h"
 #include "support/random_model.h"
+#include "support/train.h"
 
 enum { ROWS = 8, WIDTH = 16, VALUE = ROWS * WIDTH * 4 };
 
@@ -180,6 +181,54 @@ static void test_then_costs_no_memory(void **state)
                          (unsigned)d, then, all, (unsigned)repeated);
         }
     bg_graph_destroy(m.graph);
+}
+
+/* The digit network of four layers, pipelined in stages. */
+static bg_plan *plan_digits(bg_recompute recompute, const char *schedule, const char *stages, bool separate_loss)
+{
+    const bg_optimizer optimizer = bg_adamw(0.003);
+    bg_options options = make_options(schedule, 3);
+
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    options.execution.stages = stages;
+    options.execution.separate_loss = separate_loss;
+    options.replicas.count = 2;
+    options.numerics.kernels = BG_KERNELS_FAST;
+    options.memory.recompute = recompute;
+    options.memory.recompute_order = recompute == BG_RECOMPUTE_NONE ? BG_RECOMPUTE_INTERLEAVED : BG_RECOMPUTE_THEN;
+    return test_train_plan(test_model_at(0), 4, &optimizer, &options, schedule);
+}
+
+/* Whether another device keeps everything decides how many slots a device needs: the second look finds one on which
+ * running again saves nothing any more. */
+static void test_then_looks_again(void **state)
+{
+    bg_plan *none = plan_digits(BG_RECOMPUTE_NONE, "interleaved", "B1|B2,B3|B4", true);
+    bg_plan *then = plan_digits(BG_RECOMPUTE_STAGE, "interleaved", "B1|B2,B3|B4", true);
+
+    (void)state;
+    assert_string_equal(test_model_at(0)->name, "digits");
+    for (uint32_t d = 0; d < 3; d++)
+        if (bg_plan_device_bytes(then, d) > bg_plan_device_bytes(none, d))
+            fail_msg("device %u: %zu bytes, without recomputation %zu", (unsigned)d, bg_plan_device_bytes(then, d),
+                     bg_plan_device_bytes(none, d));
+    assert_int_equal(bg_plan_summarize(then).recomputed_op_count, 5);
+    bg_plan_destroy(then);
+    bg_plan_destroy(none);
+}
+
+/* A loss stage whose backward follows its forward at once keeps everything; one that comes later runs again as well. */
+static void test_separate_losses_run_again(void **state)
+{
+    static const char stages[] = "B1@0|B2@1|B3@0|B4@1";
+    bg_plan *merged = plan_digits(BG_RECOMPUTE_STAGE, "grouped", stages, false);
+    bg_plan *separate = plan_digits(BG_RECOMPUTE_STAGE, "grouped", stages, true);
+
+    (void)state;
+    assert_int_equal(bg_plan_summarize(merged).recomputed_op_count, 5);
+    assert_int_equal(bg_plan_summarize(separate).recomputed_op_count, 7);
+    bg_plan_destroy(separate);
+    bg_plan_destroy(merged);
 }
 
 /* One device: with marks the parts between them are there one at a time, so the device needs less. */
@@ -440,6 +489,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stash_bytes),
         cmocka_unit_test(test_then_costs_no_memory),
+        cmocka_unit_test(test_then_looks_again),
+        cmocka_unit_test(test_separate_losses_run_again),
         cmocka_unit_test(test_marks_lower_the_peak),
         cmocka_unit_test(test_checkpoints_leave_unmarked_stages),
         cmocka_unit_test(test_auto_equals_brute_force),

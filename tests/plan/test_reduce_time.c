@@ -108,9 +108,127 @@ static void test_never_more(void **state)
     assert_true(saving > 10);
 }
 
+/* ---- what the update reads ---- */
+
+static const test_model *find_model(const char *name)
+{
+    unsigned m = 0;
+
+    while (test_model_at(m) != NULL && strcmp(test_model_at(m)->name, name) != 0)
+        m++;
+    assert_non_null(test_model_at(m));
+    return test_model_at(m);
+}
+
+enum { GROUPED = 4, PHASED = 1, ACCUMULATORS = 1 << 1, OFF_AFTER_EACH_PHASE = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE };
+
+static bg_plan *make_plan(const char *model, bg_options options)
+{
+    const bg_optimizer optimizer = bg_adamw(0.003);
+
+    return test_train_plan(find_model(model), MICRO_BATCH, &optimizer, &options, model);
+}
+
+/* Gradients that leave the device once come back once, for the update: the sum behind the backward is not a use at its
+ * first level. */
+static void test_sums_are_not_loaded_again(void **state)
+{
+    bg_plan *plan = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.0, OFF_AFTER_EACH_PHASE));
+
+    (void)state;
+    assert_int_equal(plan->device_count, 2);
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        const uint64_t stored = bg_plan_traffic_bytes(plan, d, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS);
+        assert_true(stored > 0);
+        assert_int_equal(bg_plan_traffic_bytes(plan, d, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS), stored);
+    }
+    bg_plan_destroy(plan);
+}
+
+/* With a bounded norm, squares are the update's first level, and change nothing: what they load is not stored again. A
+ * sum that came with them would change it. */
+static void test_levels_that_read_do_not_store(void **state)
+{
+    bg_plan *without = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.0, OFF_AFTER_EACH_PHASE));
+    bg_plan *with = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.02, OFF_AFTER_EACH_PHASE));
+
+    (void)state;
+    for (uint32_t d = 0; d < 2; d++) {
+        const uint64_t stored = bg_plan_traffic_bytes(without, d, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS);
+        assert_int_equal(bg_plan_traffic_bytes(with, d, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS), stored);
+        assert_true(bg_plan_traffic_bytes(with, d, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS) > stored);
+    }
+    bg_plan_destroy(with);
+    bg_plan_destroy(without);
+}
+
+/* Each replica stores a piece of its gradients. One of a tied table's two stays whole, because the stage of the other
+ * one adds it to its own. */
+static void test_gradients_for_other_stages_stay_whole(void **state)
+{
+    enum { TABLE = 20 * 32 * 4 };
+    bg_options options = make_options(PHASED, ACCUMULATORS, true, 0.0, 0);
+    bg_plan *plan = make_plan("tied", options), *whole;
+    size_t kept, all;
+
+    (void)state;
+    options.replicas.reduce_time = BG_REDUCE_IN_UPDATE;
+    whole = make_plan("tied", options);
+    kept = bg_plan_remote_bytes(plan, 0, BG_LOCATION_ACCUMULATORS);
+    all = bg_plan_remote_bytes(whole, 0, BG_LOCATION_ACCUMULATORS);
+    assert_true(all > 2 * TABLE);
+    /* Pieces of biases are rounded up. */
+    assert_in_range(kept, TABLE + (all - TABLE) / 2, TABLE + (all - TABLE) / 2 + 64 * 4);
+    bg_plan_destroy(whole);
+    bg_plan_destroy(plan);
+}
+
+/* The place of a stage's first or last action of a kind in the program; UINT32_MAX: none. */
+static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t stage, bool is_last)
+{
+    const bgi_plan_device *device = &plan->devices[0];
+    uint32_t found = UINT32_MAX;
+
+    for (uint32_t i = 0; i < device->instruction_count; i++)
+        if (device->instructions[i].action.kind == kind && device->instructions[i].action.stage == stage &&
+            (is_last || found == UINT32_MAX))
+            found = i;
+    return found;
+}
+
+/* On one device, phases begin to update a stage behind the backward of the stage before, which the sum goes on beside;
+ * strict ones, where nothing goes on beside anything, at once. */
+static void test_strict_phases_update_at_once(void **state)
+{
+    (void)state;
+    for (int strict = 0; strict < 2; strict++) {
+        bg_options options = make_options(PHASED, 0, false, 0.0, 0);
+        bg_plan *plan;
+
+        options.execution.strict = strict != 0;
+        plan = make_plan("digits", options);
+        for (uint32_t stage = 1; stage < 4; stage++) {
+            const uint32_t reduce = find_place(plan, BG_ACTION_REDUCE, stage, true);
+            const uint32_t update = find_place(plan, BG_ACTION_UPDATE, stage, false);
+            assert_int_not_equal(reduce, UINT32_MAX);
+            assert_true(update > reduce);
+            if ((update < find_place(plan, BG_ACTION_BACKWARD, stage - 1, true)) != (strict != 0))
+                fail_msg("%s: stage %u is updated %s the backward of the stage before", strict ? "strict" : "default",
+                         (unsigned)stage, strict ? "behind" : "before");
+        }
+        bg_plan_destroy(plan);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_never_more)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_more),
+        cmocka_unit_test(test_sums_are_not_loaded_again),
+        cmocka_unit_test(test_levels_that_read_do_not_store),
+        cmocka_unit_test(test_gradients_for_other_stages_stay_whole),
+        cmocka_unit_test(test_strict_phases_update_at_once),
+    };
 
     return cmocka_run_group_tests_name("when gradients are summed", tests, NULL, NULL);
 }
