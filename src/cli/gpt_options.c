@@ -48,7 +48,7 @@ const cli_option gpt_pretrain_flags[] = {
     {CLI_FLAG, "overwrite-hf", AT(overwrite_hf),
      .help = "let --save-hf replace the model in a folder that is not empty"},
     {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
-     .help = "the trained weights alone, as safetensors under Hugging Face's names"},
+     .help = "the trained weights alone, as safetensors under Hugging Face's names, or the model as x.onnx"},
     {CLI_LIBRARY, .name = "memmap-dir", .default_text = "checkpoint.memmap_dir"},
     {CLI_CHOICE, "resume-drop", AT(resume_drop), .choices = "optimizer|parameters|optimizer,parameters",
      .default_text = "nothing",

@@ -312,6 +312,25 @@ static bg_status save_hf(void *user, bg_error *error)
     return bg_gpt_directory_save(options_of(training)->save_hf, &model, bg_trainer_weights(training->trainer), error);
 }
 
+/* The weights as safetensors, or the model that gives logits as ONNX, by the ending of the file's name. Two samples:
+ * what depends on their number is then told from what has the size 1. */
+static bg_status save_weights(const cli_training *training, const char *path, bg_error *error)
+{
+    bg_gpt_options model = gpt_describe_model(config_of(training));
+    bg_graph *graph;
+    bg_status status;
+
+    if (!cli_is_onnx(path))
+        return cli_weights_save(session_of(training), path, error);
+    BGI_TRY(bg_graph_create(&graph, error));
+    model.micro_batch = 2;
+    model.outputs = BG_GPT_LOGITS;
+    bg_gpt_build(graph, &model);
+    status = cli_model_save(session_of(training), graph, path, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
 static bg_status save_model(cli_training *training, bg_error *error)
 {
     const gpt_options *options = options_of(training);
@@ -320,7 +339,7 @@ static bg_status save_model(cli_training *training, bg_error *error)
     if (config_of(training)->test_mode)
         return BG_OK;
     if (options->weights_path != NULL)
-        status = cli_weights_save(session_of(training), options->weights_path, error);
+        status = save_weights(training, options->weights_path, error);
     if (status != BG_OK)
         return bg_error_context(error, status, "--save-weights");
     if (options->save_hf != NULL)

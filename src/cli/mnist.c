@@ -175,7 +175,7 @@ static bg_status save(cli_training *training, bg_error *error)
 
     if (!cli_run_wants_save(&config->recipe, &run->common))
         return BG_OK;
-    run->common.is_saved = cli_weights_save(bg_trainer_session(training->trainer, BG_TRAINER_FIT),
+    run->common.is_saved = mnist_model_save(config, bg_trainer_session(training->trainer, BG_TRAINER_FIT),
                                             run->common.save_path, &save_error) == BG_OK;
     if (!run->common.is_saved)
         return bg_error_set(error, save_error.status, "--save: %s", save_error.message);

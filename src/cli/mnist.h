@@ -107,6 +107,8 @@ typedef struct mnist_shape {
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
+/* The weights as safetensors, or the network that gives logits as ONNX, by the ending of the file's name. */
+bg_status mnist_model_save(const mnist_config *config, bg_session *session, const char *path, bg_error *error);
 /* bg_trainer_options.model; `user` is the configuration. */
 bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
 /* Of a plan in this shape. They point into `room` and `config`. */

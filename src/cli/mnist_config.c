@@ -61,7 +61,7 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "mirror", AT(mirror), .value = "ADDRESS", .default_text = "public ones",
      .help = "with --download: where from (http or https)"},
     {CLI_TEXT, "save", AT(recipe.save_path), .value = "FILE", .default_text = "brigade-mnist.safetensors",
-     .help = "where the trained weights go"},
+     .help = "where the trained weights go: safetensors, or the whole network as x.onnx"},
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "random weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",

@@ -45,6 +45,24 @@ bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int
     return bg_convnet_build(graph, &network).loss;
 }
 
+bg_status mnist_model_save(const mnist_config *config, bg_session *session, const char *path, bg_error *error)
+{
+    bg_convnet_options network = bg_convnet_defaults();
+    bg_graph *graph;
+    bg_status status;
+
+    if (!cli_is_onnx(path))
+        return cli_weights_save(session, path, error);
+    BGI_TRY(bg_graph_create(&graph, error));
+    network.dtype = bg_dtype_find(config->dtype);
+    network.outputs = BG_CONVNET_LOGITS;
+    bg_graph_set_parameter_dtype(graph, bg_dtype_find(config->weight_type));
+    bg_convnet_build(graph, &network);
+    status = cli_model_save(session, graph, path, error);
+    bg_graph_destroy(graph);
+    return status;
+}
+
 bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, cli_plan_room *room)
 {
     bg_options options = mnist_plan_options(config, shape->training, room);

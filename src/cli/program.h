@@ -56,6 +56,10 @@ enum { CLI_LOG_DIGITS = 9 };
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
 /* Of several ranks the first writes. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
+/* Whether a file's name asks for the whole model, which cli_model_save writes: what `graph` returns, with the session's
+ * weights. */
+bool cli_is_onnx(const char *path);
+bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char *path, bg_error *error);
 /* Whether a file can be written there, by the same steps as the real writing up to its first byte. */
 bg_status cli_save_check(const char *path, const char *option, bg_error *error);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <brigade/onnx.h>
 #include <brigade/safetensors.h>
 
 #include "core/error.h"
@@ -62,6 +63,37 @@ bg_status cli_weights_save(bg_session *session, const char *path, bg_error *erro
 
     return bg_session_read_weights(session, 0, save, &s, error);
 }
+
+/* ---- models as ONNX files ---- */
+
+bool cli_is_onnx(const char *path)
+{
+    const size_t length = strlen(path);
+
+    return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
+}
+
+typedef struct model_saving {
+    bg_weights *weights;
+    const bg_graph *graph;
+    const char *path;
+} model_saving;
+
+static bg_status save_model(void *user, bg_error *error)
+{
+    const model_saving *s = user;
+
+    return bg_onnx_save(s->graph, s->weights, s->path, NULL, NULL, error);
+}
+
+bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char *path, bg_error *error)
+{
+    model_saving s = {bg_session_weights(session), graph, path};
+
+    return bg_session_read_weights(session, 0, save_model, &s, error);
+}
+
+/* ---- into a network ---- */
 
 /* Adds a line's worth of what is wrong with one weight. */
 static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_string *problems)
