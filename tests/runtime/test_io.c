@@ -176,8 +176,11 @@ static void offer_parts(queue *q, uint32_t copies)
 /* A transfer of nine pieces, and a short one behind it. */
 static void create_two(queue *q, counted_device *device)
 {
+    static char untouched[9 * PIECE + 8]; /* for addresses to be within an object */
+
     create(q, device);
     device->is_hollow = true;
+    device->base.arena = device->base.store = untouched;
     q->transfers[0].size_bytes = 9 * PIECE;
     q->transfers[1].size_bytes = 7;
     q->program.transfer_count = 2;
