@@ -30,13 +30,14 @@ for block in "$scratch"/block*; do
 done
 result "docs/custom-ops.md has code" "$([ "$count" -gt 0 ] || echo none)"
 
-for document in README.md CHANGELOG.md docs/*.md; do
+for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do
     folder=$(dirname "$document")
     result "$document: links" "$(grep -oE '\]\([^)#]+' "$document" | sed 's/^](//' | grep -vE '^https?:' | while read -r link; do
         [ -e "$folder/$link" ] || echo "$link"; done)"
     result "$document: files" "$(grep -oE '`(src|tests|include|bench|tools|examples|docs)/[A-Za-z0-9_./-]+`' "$document" |
         tr -d '`' | while read -r name; do [ -e "$name" ] || echo "$name"; done)"
 done
+result "CITATION.cff has the version" "$(grep -qx "version: $(cat VERSION)" CITATION.cff || echo "not $(cat VERSION)")"
 # Walks: "`file` (`function`, ...)" is a function of that file.
 walks() {
     awk '/^## Walks/ { on = 1; next } /^## / { on = 0 } on' "$1" | tr '\n' ' ' |
