@@ -78,6 +78,9 @@ static void test_pieces(void **state)
             assert_false(find(graph, wholes[i])->is_piece);
             assert_false(find(graph, wholes[i])->is_read_whole);
         }
+        for (size_t o = 0; o < graph->op_count; o++)
+            if (graph->ops[o].type == &bgi_op_load)
+                assert_true(bgi_graph_value(graph, graph->ops[o].outputs[0])->is_piece);
         assert_int_equal(find(graph, "optimizer.hyper")->piece, 0);
         /* two updates, the sum of w's two accumulators, the refresh; loads and stores of four states */
         assert_int_equal(count_sharded(graph), offload ? 4 + 8 : 4);
@@ -121,6 +124,26 @@ static void test_pieces_of_two_terms(void **state)
     assert_int_equal(find(graph, "w.accumulator1.")->piece, 3);
     assert_int_equal(count_sharded(graph), 2);
     bg_graph_destroy(graph);
+}
+
+/* A rule asks for pieces of its own classes alone. */
+static void test_rules(void **state)
+{
+    const bg_location_rule rules[] = {
+        {.classes = 1u << BG_LOCATION_WEIGHTS, .pattern = "*", .location = {.sharded = true}},
+        {.classes = 1u << BG_LOCATION_STATE, .pattern = "*", .location = {.sharded = false}}};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.memory.location_rules = rules;
+    options.memory.location_rule_count = 2;
+    assert_true(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_WEIGHTS));
+    assert_true(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_WEIGHTS | 1u << BG_LOCATION_STATE));
+    assert_false(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_STATE));
+    assert_false(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_ACCUMULATORS));
+    options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    assert_true(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_ACCUMULATORS));
+    assert_false(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_STATE));
 }
 
 static void test_minimum(void **state)
@@ -333,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_minimum),
+        cmocka_unit_test(test_rules),
         cmocka_unit_test(test_halves_and_scalars),
         cmocka_unit_test(test_pieces_of_two_terms),
         cmocka_unit_test(test_gradients_that_are_read_whole),
