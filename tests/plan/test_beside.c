@@ -276,6 +276,174 @@ static void touching_a_sum_is_refused(void **state)
     bg_plan_destroy(plan);
 }
 
+/* ---- what touches a sum ---- */
+
+enum { SUMMED = 1024, ELEMENTS = 10, PADDED = 12, NOT_THERE = 9 };
+
+/* A device of two replicas, made by hand: REDUCE of 10 numbers, in pieces of 6, then two backwards and an update. */
+typedef struct sketch {
+    bg_plan plan;
+    bgi_plan_device device;
+    bgi_plan_edge edge;
+    bgi_instruction list[4];
+    bgi_reduced reduced;
+    bgi_call calls[2];
+    bgi_operand operands[2];
+    bg_type types[2];
+    bgi_copy copies[2];
+    bgi_transfer transfers[4];
+    bgi_collective_attributes collective;
+} sketch;
+
+static bgi_operand place(size_t offset)
+{
+    return (bgi_operand){.edge = BGI_NO_EDGE, .offset = offset};
+}
+
+static void draw(sketch *s)
+{
+    static const bg_action_kind kinds[] = {BG_ACTION_REDUCE, BG_ACTION_BACKWARD, BG_ACTION_BACKWARD, BG_ACTION_UPDATE};
+
+    memset(s, 0, sizeof *s);
+    s->plan.replicas = 2;
+    s->plan.device_count = s->plan.edge_count = 1;
+    s->plan.devices = &s->device;
+    s->plan.edges = &s->edge;
+    s->device.instructions = s->list;
+    s->device.instruction_count = 4;
+    s->device.transfers = s->transfers;
+    s->device.transfer_count = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        s->list[i].action.kind = kinds[i];
+    s->reduced = (bgi_reduced){
+        .operand = place(SUMMED), .dtype = BG_FLOAT32, .element_count = ELEMENTS, .piece_count = PADDED / 2};
+    s->list[0].reduced = &s->reduced;
+    s->list[0].reduced_count = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        s->types[i] = bg_vector(BG_FLOAT32, 1);
+        s->operands[i] = place(0);
+        s->calls[i] = (bgi_call){.input_count = 1, .output_count = 1, .operands = s->operands, .types = s->types};
+    }
+    s->list[1].calls = &s->calls[0];
+    s->list[2].calls = &s->calls[1];
+    s->list[1].call_count = s->list[2].call_count = 1;
+}
+
+/* `expected`: the number of an instruction, or NOT_THERE. */
+static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t expected, const char *what)
+{
+    bool has_work;
+    const uint32_t found = bgi_find_first_touch(&s->plan, 0, 0, transfers_before, &has_work);
+
+    if (found != (expected == NOT_THERE ? BGI_NO_INSTRUCTION : expected))
+        fail_msg("%s: instruction %u, expected %u", what, found, expected);
+    assert_int_equal(has_work, expected > 1); /* the backwards that come before it */
+}
+
+/* One byte more or less of any operand, of a row of places that an operand stands for, and of a kernel's scratch. */
+static void memory_of_a_call_touches(void **state)
+{
+    static const struct {
+        const char *what;
+        bgi_operand operand;
+        size_t scratch_bytes, scratch_offset;
+        uint32_t edge_depth;
+        int64_t piece_count;
+        bool touches;
+    } rows[] = {
+        {"ends before", {0, BGI_NO_EDGE, SUMMED - 4, 0}, 0, 0, 0, 6, false},
+        {"ends inside", {0, BGI_NO_EDGE, SUMMED - 3, 0}, 0, 0, 0, 6, true},
+        {"the last number", {0, BGI_NO_EDGE, SUMMED + 4 * ELEMENTS - 1, 0}, 0, 0, 0, 0, true},
+        {"behind all", {0, BGI_NO_EDGE, SUMMED + 4 * ELEMENTS, 0}, 0, 0, 0, 0, false},
+        {"padding", {0, BGI_NO_EDGE, SUMMED + 4 * PADDED - 1, 0}, 0, 0, 0, 6, true},
+        {"behind padding", {0, BGI_NO_EDGE, SUMMED + 4 * PADDED, 0}, 0, 0, 0, 6, false},
+        {"elsewhere", {BGI_MEMORY_REMOTE, BGI_NO_EDGE, SUMMED, 0}, 0, 0, 0, 6, false},
+        {"a piece of another replica", {0, BGI_NO_EDGE, 512, 509}, 0, 0, 0, 6, true},
+        {"pieces before", {0, BGI_NO_EDGE, 512, 508}, 0, 0, 0, 6, false},
+        {"the third slot", {0, 0, 512, 0}, 0, 0, 3, 6, true},
+        {"two slots", {0, 0, 512, 0}, 0, 0, 2, 6, false},
+        {"scratch", {0, BGI_NO_EDGE, 0, 0}, 64, SUMMED - 63, 0, 6, true},
+        {"scratch before", {0, BGI_NO_EDGE, 0, 0}, 64, SUMMED - 64, 0, 6, false},
+        {"no scratch", {0, BGI_NO_EDGE, 0, 0}, 0, SUMMED, 0, 6, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (uint32_t operand = 0; operand < 2; operand++) {
+            sketch s;
+            draw(&s);
+            s.calls[1].operands = &rows[i].operand;
+            s.calls[1].input_count = operand == 0;
+            s.calls[1].output_count = operand == 1;
+            s.calls[1].kernel.scratch_bytes = rows[i].scratch_bytes;
+            s.calls[1].scratch_offset = rows[i].scratch_offset;
+            s.edge = (bgi_plan_edge){.depth = rows[i].edge_depth, .slot_bytes = 256};
+            s.reduced.piece_count = rows[i].piece_count;
+            expect_touch(&s, 0, rows[i].touches ? 2 : NOT_THERE, rows[i].what);
+        }
+}
+
+/* Replicas that are about to meet are in one meeting at a time. */
+static void meetings_touch(void **state)
+{
+    sketch s;
+
+    (void)state;
+    draw(&s);
+    s.calls[1].is_collective = true;
+    s.calls[1].attributes = &s.collective;
+    s.collective.axes = BG_MESH_DATA;
+    expect_touch(&s, 0, 2, "a collective of the same replicas");
+    s.collective.axes = BG_MESH_TENSOR_1;
+    expect_touch(&s, 0, NOT_THERE, "a collective of others");
+    draw(&s);
+    s.list[3].action.kind = BG_ACTION_REDUCE;
+    expect_touch(&s, 0, 3, "the next sum");
+    s.list[3].action.kind = BG_ACTION_GATHER;
+    expect_touch(&s, 0, 3, "new weights");
+    s.list[1].action.kind = BG_ACTION_REDUCE;
+    expect_touch(&s, 0, 1, "a sum right behind it");
+}
+
+/* Transfers belong to instructions by their numbers: those before the sum, then each one's own. */
+static void transfers_touch(void **state)
+{
+    for (uint32_t at = 0; at < 4; at++) {
+        sketch s;
+
+        draw(&s);
+        for (uint32_t i = 0; i < 4; i++)
+            s.transfers[i] = (bgi_transfer){.arena_offset = i == at ? SUMMED - 7 : 0, .size_bytes = 8};
+        s.calls[0].is_transfer = true;
+        s.list[2].issues = 1;
+        s.list[3].issues = 1;
+        expect_touch(&s, 1, at == 0 ? NOT_THERE : at, "a transfer");
+        s.transfers[at].size_bytes = 7;
+        expect_touch(&s, 1, NOT_THERE, "a transfer before it");
+    }
+    (void)state;
+}
+
+/* Micro-batches share their calls, and are looked at once; what else they copy is looked at. */
+static void copies_touch(void **state)
+{
+    sketch s;
+
+    (void)state;
+    draw(&s);
+    s.list[2].calls = s.list[1].calls;
+    s.list[1].copies = &s.copies[0];
+    s.list[2].copies = &s.copies[1];
+    s.list[1].copy_count = s.list[2].copy_count = 1;
+    s.copies[0] = (bgi_copy){.operand = place(SUMMED - 8), .size_bytes = 8};
+    s.copies[1] = (bgi_copy){.operand = place(SUMMED - 8), .size_bytes = 9};
+    expect_touch(&s, 0, 2, "the second backward's copy");
+    s.copies[1].size_bytes = 8;
+    expect_touch(&s, 0, NOT_THERE, "copies before it");
+    s.copies[0].size_bytes = 9;
+    expect_touch(&s, 0, 1, "the first backward's copy");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +453,10 @@ int main(void)
         cmocka_unit_test(sums_that_are_waited_for),
         cmocka_unit_test(pipelines),
         cmocka_unit_test(touching_a_sum_is_refused),
+        cmocka_unit_test(memory_of_a_call_touches),
+        cmocka_unit_test(meetings_touch),
+        cmocka_unit_test(transfers_touch),
+        cmocka_unit_test(copies_touch),
     };
 
     return cmocka_run_group_tests_name("sums beside the program", tests, NULL, NULL);

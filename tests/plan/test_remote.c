@@ -18,7 +18,7 @@
 enum { MICRO_BATCHES = 8, MATRIX = 16 * 16 * 4, X = 4 * 16 * 4 };
 
 /* x [4, 16] -> A, B, C: a linear each, in phases, everything remote; C's mean is the loss. */
-static bg_plan *make_plan(uint32_t replicas, bool sharded, double max_norm)
+static bg_plan *make_plan_of(uint32_t micro_batches, uint32_t replicas, bool sharded, double max_norm)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
     const bg_optimizer optimizer = bg_adam(0.1);
@@ -38,7 +38,7 @@ static bg_plan *make_plan(uint32_t replicas, bool sharded, double max_norm)
     x = bg_linear(graph, "c", x, bg_graph_parameter(graph, "wc", &w_type, NULL), (bg_value){0});
     loss = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
     options.execution.strategy = BG_STRATEGY_PHASED;
-    options.execution.gradient_accumulation = MICRO_BATCHES;
+    options.execution.gradient_accumulation = micro_batches;
     options.replicas.count = replicas;
     options.numerics.max_gradient_norm = max_norm;
     options.memory.phase_liveness = max_norm > 0.0 ? BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE : BG_LIVE_OFF_CHIP_AFTER_FWD;
@@ -51,6 +51,11 @@ static bg_plan *make_plan(uint32_t replicas, bool sharded, double max_norm)
         fail_msg("%s", error.message);
     bg_graph_destroy(graph);
     return plan;
+}
+
+static bg_plan *make_plan(uint32_t replicas, bool sharded, double max_norm)
+{
+    return make_plan_of(MICRO_BATCHES, replicas, sharded, max_norm);
 }
 
 static void expect(const bg_plan *plan, bg_location_class of, size_t kept, uint64_t loaded, uint64_t stored)
@@ -94,6 +99,24 @@ static void test_whole(void **state)
     assert_string_equal(bg_plan_traffic_name(BG_TRAFFIC_LOADED), "loads");
     assert_string_equal(bg_plan_traffic_name(BG_TRAFFIC_COUNT), "unknown");
     bg_plan_destroy(plan);
+}
+
+/* What crosses leaves the device when more micro-batches of it wait than its slots there would be: two that are
+ * written, two that are read or, without loads ahead of time, one. What C gets waits for C's forward alone, whose
+ * backward follows at once: one slot more, for what that keeps. */
+static void test_few_micro_batches_stay(void **state)
+{
+    (void)state;
+    for (int is_early = 0; is_early < 2; is_early++)
+        for (uint32_t count = 1; count <= MICRO_BATCHES; count++) {
+            bg_plan *plan = make_plan_of(count, 1, false, is_early ? 0.0 : 1.0);
+            const uint32_t slots = is_early ? 4 : 3;
+            /* x, a, d b, d a; and b. */
+            const size_t moved = (count > slots ? 4 * count : 0) + (count > slots + 1 ? count : 0);
+
+            expect(plan, BG_LOCATION_ACTIVATIONS, moved * X, (moved + (count > slots ? count : 0)) * X, moved * X);
+            bg_plan_destroy(plan);
+        }
 }
 
 /* Two replicas keep a half of weights and state each; a load of weights brings both halves. */
@@ -255,13 +278,10 @@ static void test_tied_on_two_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_clipped_pieces),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_tied_pieces),
-        cmocka_unit_test(test_tied_on_two_devices),
+        cmocka_unit_test(test_whole),       cmocka_unit_test(test_few_micro_batches_stay),
+        cmocka_unit_test(test_pieces),      cmocka_unit_test(test_clipped_pieces),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_tied_pieces), cmocka_unit_test(test_tied_on_two_devices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

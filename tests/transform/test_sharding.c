@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* w (9 elements) is used in A and C, v (9) in B. Adam; remote state when `offload`; 0: no bound of the norm. */
@@ -77,6 +78,9 @@ static void test_pieces(void **state)
             assert_false(find(graph, wholes[i])->is_piece);
             assert_false(find(graph, wholes[i])->is_read_whole);
         }
+        for (size_t o = 0; o < graph->op_count; o++)
+            if (graph->ops[o].type == &bgi_op_load)
+                assert_true(bgi_graph_value(graph, graph->ops[o].outputs[0])->is_piece);
         assert_int_equal(find(graph, "optimizer.hyper")->piece, 0);
         /* two updates, the sum of w's two accumulators, the refresh; loads and stores of four states */
         assert_int_equal(count_sharded(graph), offload ? 4 + 8 : 4);
@@ -122,6 +126,26 @@ static void test_pieces_of_two_terms(void **state)
     bg_graph_destroy(graph);
 }
 
+/* A rule asks for pieces of its own classes alone. */
+static void test_rules(void **state)
+{
+    const bg_location_rule rules[] = {
+        {.classes = 1u << BG_LOCATION_WEIGHTS, .pattern = "*", .location = {.sharded = true}},
+        {.classes = 1u << BG_LOCATION_STATE, .pattern = "*", .location = {.sharded = false}}};
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.memory.location_rules = rules;
+    options.memory.location_rule_count = 2;
+    assert_true(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_WEIGHTS));
+    assert_true(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_WEIGHTS | 1u << BG_LOCATION_STATE));
+    assert_false(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_STATE));
+    assert_false(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_ACCUMULATORS));
+    options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = true;
+    assert_true(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_ACCUMULATORS));
+    assert_false(bgi_asks_for_pieces(&options, 1u << BG_LOCATION_STATE));
+}
+
 static void test_minimum(void **state)
 {
     bgi_stages stages = {0};
@@ -133,6 +157,34 @@ static void test_minimum(void **state)
     assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
     assert_int_equal(count_sharded(graph), 0);
     bgi_stages_clear(&stages);
+    bg_graph_destroy(graph);
+}
+
+/* LAMB's update has two halves, of which the second reads what the first makes: both are of the piece. What has one
+ * element has no pieces. */
+static void test_halves_and_scalars(void **state)
+{
+    bg_graph *graph = small_create();
+    const bg_type one = bg_vector(BG_FLOAT32, 1);
+    const bg_optimizer optimizer = bg_lamb(0.1);
+    bg_options options = bg_options_defaults();
+    bg_value x = small_linear(graph, "fc", small_input(graph, "x"), small_weight(graph, "w"));
+    bg_error error = {0};
+
+    (void)state;
+    x = bg_multiply(graph, x, bg_graph_parameter(graph, "s", &one, NULL));
+    options.replicas.count = 4;
+    options.memory.locations[BG_LOCATION_STATE].sharded = true;
+    options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;
+    small_expect(bgi_make_training(graph, small_loss(graph, "loss", x), &optimizer, &options, &error), BG_OK, &error,
+                 NULL);
+    assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].type == &bgi_op_lamb_moments || graph->ops[o].type == &bgi_op_lamb_update)
+            assert_int_equal(graph->ops[o].is_sharded, strcmp(bg_graph_name(graph, graph->ops[o].inputs[0]), "w") == 0);
+    assert_int_equal(count_sharded(graph), 2);
+    assert_int_equal(find(graph, "w.exp_avg")->piece, 3);
+    assert_int_equal(find(graph, "s.exp_avg")->piece, 0);
     bg_graph_destroy(graph);
 }
 
@@ -304,6 +356,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_minimum),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_halves_and_scalars),
         cmocka_unit_test(test_pieces_of_two_terms),
         cmocka_unit_test(test_gradients_that_are_read_whole),
         cmocka_unit_test(test_weights_that_are_read_whole),
