@@ -94,6 +94,10 @@ bg_status bgi_checkpoint_write(bgi_checkpoint_content *content, const char *path
 
 /* ---- load.c ---- */
 
+/* What a file says beside its tensors, into a zero `out`; bg_checkpoint_clear also after an error. The checksum is not
+ * looked at. */
+bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *out, bg_error *error);
+
 /* One load, from its arguments to what it found. */
 typedef struct bgi_checkpoint_loader {
     bg_weights *weights;

@@ -67,17 +67,22 @@ static bg_status read_metadata(const bg_safetensors *file, bg_checkpoint *out, b
 
 /* ---- the file ---- */
 
-static bg_status read_file(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
+bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
 {
     uint64_t version = 0;
 
-    BGI_TRY(bgi_checkpoint_check_sum(file, "checkpoint", error));
     BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_VERSION, &version, error));
     if (version != BGI_CHECKPOINT_NEWEST_VERSION)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "version %" PRIu64 " of the format, expected %d: another release of Brigade wrote it",
                             version, BGI_CHECKPOINT_NEWEST_VERSION);
     return read_metadata(file, out, error);
+}
+
+static bg_status read_file(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
+{
+    BGI_TRY(bgi_checkpoint_check_sum(file, "checkpoint", error));
+    return bgi_checkpoint_read_head(file, out, error);
 }
 
 /* Says what is wrong with a checkpoint and what can be done: an older one is taken only when the user says so. */

@@ -1,20 +1,16 @@
 /*
- * weights_save.c: weights to a file, or to a folder of files with an index. Values are fetched one at a time, where
- * they are at home, and converted on the way.
+ * weights_save.c: weights to a file, or to a folder of files with an index (weights_write.c). Values are fetched one at
+ * a time, where they are at home, and converted on the way.
  */
 #include <brigade/weights.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/weights_names.h"
 #include "checkpoint/weights_source.h"
+#include "checkpoint/weights_write.h"
 #include "core/error.h"
-#include "core/file.h"
-#include "formats/json_write.h"
-#include "formats/npz.h"
-#include "formats/safetensors_folder.h"
 #include "runtime/state.h"
 
 /* A weight with the name and the type that it gets. */
@@ -33,9 +29,6 @@ typedef struct saving {
     void *room; /* a converted value */
     size_t room_bytes;
 } saving;
-
-/* transformers refuses a file that does not say from which framework its tensors are. */
-static const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
 
 void bg_weights_save_options_init(bg_weights_save_options *options, size_t struct_bytes)
 {
@@ -124,157 +117,7 @@ static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void
                                entry->type.dtype, s->room, error);
 }
 
-/* ---- folders ---- */
-
-enum { FILE_NAME_BYTES = 64 };
-
-/* How many of the entries from `first` on go into one file. */
-static size_t take_file(const saving *s, size_t first)
-{
-    uint64_t bytes = 0;
-    size_t count = 0;
-
-    while (first + count < s->count) {
-        const uint64_t next = bg_type_size_bytes(&s->entries[first + count].type);
-        if (count > 0 && s->options->folder_bytes > 0 && bytes + next > s->options->folder_bytes)
-            break;
-        bytes += next;
-        count++;
-    }
-    return count;
-}
-
-static uint32_t count_files(const saving *s)
-{
-    uint32_t files = 0;
-
-    for (size_t first = 0; first < s->count; first += take_file(s, first))
-        files++;
-    return files;
-}
-
-static const char *file_name(char name[FILE_NAME_BYTES], uint32_t number, uint32_t files)
-{
-    snprintf(name, FILE_NAME_BYTES, "model-%05u-of-%05u.safetensors", number + 1, files);
-    return name;
-}
-
-static bg_status write_in_folder(saving *s, const char *folder, const char *name, size_t first, size_t count,
-                                 bg_error *error)
-{
-    char *path = bgi_path_join(folder, name);
-    bg_status status = path != NULL
-                           ? bg_safetensors_write_fetched(path, s->entries + first, count, metadata, 1, fetch, s, error)
-                           : bgi_error_memory(error, "a path", strlen(folder));
-
-    free(path);
-    return status;
-}
-
-static bg_status write_index(const saving *s, const char *folder, uint32_t files, bg_error *error)
-{
-    char *path = bgi_path_join(folder, BGI_SAFETENSORS_INDEX), *text = NULL, name[FILE_NAME_BYTES];
-    bgi_json_writer writer = {0};
-    uint64_t total_bytes = 0;
-    size_t text_bytes = 0;
-    uint32_t file = 0;
-    bg_status status = BG_OK;
-
-    for (size_t i = 0; i < s->count; i++)
-        total_bytes += bg_type_size_bytes(&s->entries[i].type);
-    bgi_json_open(&writer, NULL, '{');
-    bgi_json_open(&writer, "metadata", '{');
-    bgi_json_count(&writer, "total_size", total_bytes);
-    bgi_json_close(&writer, '}');
-    bgi_json_open(&writer, "weight_map", '{');
-    for (size_t first = 0, count; first < s->count; first += count, file++) {
-        count = take_file(s, first);
-        for (size_t i = first; i < first + count; i++)
-            bgi_json_text(&writer, s->entries[i].name, file_name(name, file, files));
-    }
-    bgi_json_close(&writer, '}');
-    bgi_json_close(&writer, '}');
-    if (path == NULL)
-        status = bgi_error_memory(error, "a path", strlen(folder));
-    if (status == BG_OK)
-        status = bgi_json_finish(&writer, &text, &text_bytes, error);
-    if (status == BG_OK)
-        status = bgi_file_save(path, text, text_bytes, error);
-    bgi_json_clear(&writer);
-    free(path);
-    free(text);
-    return status;
-}
-
-/* A reader takes model.safetensors when it is there, so an old one must not stay beside an index, nor an index beside
- * it: the one that is not written is removed last. */
-static bg_status remove_other(const char *folder, const char *name, bg_error *error)
-{
-    char *path = bgi_path_join(folder, name);
-    bg_status status = BG_OK;
-
-    if (path == NULL)
-        return bgi_error_memory(error, "a path", strlen(folder));
-    if (bgi_file_exists(path) && remove(path) != 0)
-        status = bg_error_set(error, BG_ERROR_IO, "%s: cannot be removed, and readers would take it", path);
-    free(path);
-    return status;
-}
-
-static bg_status save_folder(saving *s, const char *folder, bg_error *error)
-{
-    const uint32_t files = count_files(s);
-    char name[FILE_NAME_BYTES];
-    uint32_t number = 0;
-
-    if (files > BGI_SAFETENSORS_FILE_LIMIT)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: options.folder_bytes %llu makes %u files; a folder has at most %d", folder,
-                            (unsigned long long)s->options->folder_bytes, files, BGI_SAFETENSORS_FILE_LIMIT);
-    BGI_TRY(bgi_folder_create(folder, error));
-    if (files == 1) {
-        BGI_TRY(write_in_folder(s, folder, BGI_SAFETENSORS_MODEL, 0, s->count, error));
-        return remove_other(folder, BGI_SAFETENSORS_INDEX, error);
-    }
-    for (size_t first = 0, count; first < s->count; first += count, number++) {
-        count = take_file(s, first);
-        BGI_TRY(write_in_folder(s, folder, file_name(name, number, files), first, count, error));
-    }
-    BGI_TRY(write_index(s, folder, files, error));
-    return remove_other(folder, BGI_SAFETENSORS_MODEL, error);
-}
-
 /* ---- the whole ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-/* A path without an ending, or one that ends in '/', is a folder. */
-static bool names_folder(const char *path)
-{
-    const char *name = strrchr(path, '/');
-
-    return ends_with(path, "/") || strchr(name != NULL ? name + 1 : path, '.') == NULL;
-}
-
-static bg_status save(saving *s, const char *path, bg_error *error)
-{
-    if (ends_with(path, ".safetensors"))
-        return bg_safetensors_write_fetched(path, s->entries, s->count, metadata, 1, fetch, s, error);
-    if (ends_with(path, ".npz"))
-        return bgi_npz_write(path, s->entries, s->count, fetch, s, error);
-    if (names_folder(path))
-        return save_folder(s, path, error);
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "%s: expected a name that ends in .safetensors or .npz, or a folder (a name without an ending, or "
-        "with `/` at its end)",
-        path);
-}
 
 bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weights_save_options *options,
                           bg_error *error)
@@ -295,7 +138,8 @@ bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weight
         return bg_error_set(error, BG_ERROR_INVALID, "options.floats: expected a type of floats, or BG_DTYPE_NONE");
     status = list_weights(&s, error);
     if (status == BG_OK)
-        status = save(&s, path, error);
+        status = bgi_weights_write(path, &(bgi_weights_content){s.entries, s.count, s.options->folder_bytes, fetch, &s},
+                                   error);
     bgi_arena_clear(&s.arena);
     free(s.room);
     return status;

@@ -16,6 +16,7 @@ typedef struct cli_command {
     bool uses_ranks;                   /* several processes do it together */
 } cli_command;
 
+int cli_checkpoint(int argc, char **argv);
 int cli_gpt(int argc, char **argv);
 int cli_infer(int argc, char **argv);
 int cli_inspect(int argc, char **argv);

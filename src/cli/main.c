@@ -24,6 +24,7 @@ static const cli_command commands[] = {
     {"plan", "show the plan of a training run without running it", cli_plan, false},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
     {"config", "show, check, change and explain IPU configurations", cli_config, false},
+    {"checkpoint", "look at, verify, compare and convert checkpoints", cli_checkpoint, false},
     {"data", "make data sets, measure how fast data are read, tokenize texts", cli_data, false},
     {"options", "list and explain the library's options and optimizers", cli_options, false},
 };
@@ -37,9 +38,9 @@ static void print_help(FILE *stream)
           stream);
     for (uint32_t i = 0; cli_model_at(i) != NULL; i++)
         if (cli_model_at(i)->summary != NULL)
-            fprintf(stream, "  %-9s %s\n", cli_model_at(i)->name, cli_model_at(i)->summary);
+            fprintf(stream, "  %-10s %s\n", cli_model_at(i)->name, cli_model_at(i)->summary);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].summary);
+        fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the\nversion.\n", stream);
 }
 

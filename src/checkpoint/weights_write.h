@@ -1,0 +1,20 @@
+/*
+ * weights_write.h: named tensors to a file or a folder, for weights (weights_save.c) and conversions (convert.c).
+ */
+#ifndef BGI_CHECKPOINT_WEIGHTS_WRITE_H
+#define BGI_CHECKPOINT_WEIGHTS_WRITE_H
+
+#include <brigade/safetensors.h>
+
+typedef struct bgi_weights_content {
+    const bg_safetensors_entry *entries; /* sorted by name; those without data are fetched */
+    size_t count;
+    uint64_t folder_bytes; /* of a folder: the most that a file of it has; 0: no limit */
+    bg_safetensors_fetch fetch;
+    void *user;
+} bgi_weights_content;
+
+/* `path` and errors: those of bg_weights_save. */
+bg_status bgi_weights_write(const char *path, const bgi_weights_content *content, bg_error *error);
+
+#endif

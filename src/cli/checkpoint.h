@@ -1,0 +1,29 @@
+/*
+ * checkpoint.h: `brigade checkpoint`: its options, and the commands that have a file of their own.
+ */
+#ifndef BGI_CLI_CHECKPOINT_H
+#define BGI_CLI_CHECKPOINT_H
+
+#include <brigade/base.h>
+
+#include "checkpoint/stored.h"
+#include "cli/options.h"
+
+typedef struct checkpoint_settings {
+    bool json, tensors, weights;
+    const char *to, *like, *prefix, *floats;
+    cli_texts renames, ignore;
+    uint64_t step, seed, file_bytes;
+} checkpoint_settings;
+
+/* checkpoint_inspect.c */
+bg_status checkpoint_inspect(const char *path, const checkpoint_settings *settings, bg_error *error);
+/* checkpoint_convert.c */
+bg_status checkpoint_convert(const char *from, const char *to, const checkpoint_settings *settings, bg_error *error);
+/* checkpoint_diff.c. *out_same: nothing differs. */
+bg_status checkpoint_diff(const char *first, const char *second, const checkpoint_settings *settings, bool *out_same,
+                          bg_error *error);
+/* The record of a tensor of a checkpoint; of other files that of a parameter that somebody has set. */
+bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error);
+
+#endif

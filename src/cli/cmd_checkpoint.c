@@ -1,0 +1,215 @@
+/*
+ * cmd_checkpoint.c: `brigade checkpoint`: what is in a checkpoint, whether it is whole, what differs between two, and
+ * the way to files of other frameworks and back. Needs no model and no data.
+ */
+#include "cli/checkpoint.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/command.h"
+#include "cli/program.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+#define AT(field) .offset = offsetof(checkpoint_settings, field)
+
+static const cli_option checkpoint_table[] = {
+    {CLI_FLAG, "json", AT(json), .help = "inspect and diff print one JSON object"},
+    {CLI_FLAG, "tensors", AT(tensors), .help = "inspect lists every tensor"},
+    {CLI_FLAG, "weights", AT(weights), .help = "diff looks at parameters and buffers alone"},
+    {.help = "For convert"},
+    {CLI_CHOICE, "to", AT(to), .choices = "weights|checkpoint",
+     .default_text = "weights of a checkpoint, else a checkpoint",
+     .help = "weights: parameters and buffers as a safetensors file, or as a folder with an index that Hugging Face's "
+             "tools read"},
+    {CLI_SIZE, "file-size", AT(file_bytes), .value = "BYTES", .default_text = "no limit",
+     .help = "the most that a file of a folder has: 5G"},
+    {CLI_CHOICE, "floats", AT(floats), .choices = "float32|bfloat16|float16", .default_text = "as they are",
+     .help = "what weights are converted to"},
+    {CLI_TEXT, "prefix", AT(prefix), .value = "TEXT", .default_text = "none",
+     .help = "what names of the weights begin with, and names of the checkpoint do not"},
+    {CLI_TEXT_LIST, "rename", AT(renames), .value = "THERE=HERE...", .default_text = "none",
+     .help = "names of the weights and the checkpoint's for them; each may have one *"},
+    {CLI_TEXT_LIST, "ignore", AT(ignore), .value = "NAME...", .default_text = "none",
+     .help = "names of the result, with any number of *, that are left out"},
+    {CLI_TEXT, "like", AT(like), .value = "CHECKPOINT", .default_text = "none",
+     .help = "a checkpoint that gives what the weights do not have: state, step, seed, the place in the data"},
+    {CLI_COUNT, "step", AT(step), .value = "N", .maximum = UINT64_MAX,
+     .help = "weight updates done, of a checkpoint without --like"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "the seed of the same"},
+    CLI_OPTIONS_END,
+};
+
+bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error)
+{
+    *out = (bgi_checkpoint_record){.role = BG_ROLE_PARAMETER, .is_given = true};
+    if (!source->is_checkpoint)
+        return BG_OK;
+    return bgi_checkpoint_find_record(source->file, name, out, error);
+}
+
+/* ---- verify ---- */
+
+static bg_status verify_path(const char *path, bg_error *error)
+{
+    bgi_stored *source = NULL;
+    bg_status status;
+
+    BGI_TRY(bgi_stored_open(path, &source, error));
+    status = bgi_stored_check(source, error);
+    if (status == BG_OK && source->is_checkpoint)
+        printf("%s: whole, checksum %s\n", source->path, bgi_stored_text(source, BGI_CHECKPOINT_SUM));
+    else if (status == BG_OK)
+        printf("%s: names, types and places are right and all can be read; there is no checksum\n", source->path);
+    bgi_stored_close(source);
+    return status;
+}
+
+/* Each checkpoint of a folder; those that are damaged are said, and the first of them is the error. */
+static bg_status verify_list(const char *folder, const bgi_checkpoint_list *list, bg_error *error)
+{
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+    bg_error one = {0};
+
+    for (size_t i = list->count; i-- > 0;) {
+        char *path = bgi_path_join(folder, bgi_checkpoint_name(list->steps[i], name));
+        if (path == NULL)
+            return bgi_error_memory(error, "a path", strlen(folder));
+        bg_error_clear(&one);
+        if (verify_path(path, &one) != BG_OK && error->status != BG_OK)
+            cli_say("checkpoint", "%s", one.message);
+        else if (one.status != BG_OK)
+            bg_error_set(error, one.status, "%s", one.message);
+        free(path);
+    }
+    return error->status;
+}
+
+static bg_status verify(const char *path, bg_error *error)
+{
+    bgi_checkpoint_list list = {0};
+    struct stat state;
+    bg_status status = BG_OK;
+
+    if (stat(path, &state) == 0 && S_ISDIR(state.st_mode))
+        status = bgi_checkpoint_find(path, &list, error);
+    if (status == BG_OK)
+        status = list.count > 0 ? verify_list(path, &list, error) : verify_path(path, error);
+    free(list.steps);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static const char usage[] = "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
+                            "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a\n"
+                            "folder with model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
+                            "  inspect PATH       what it holds\n"
+                            "  verify PATH        reads all of it and compares the checksum; of a folder, of\n"
+                            "                     every checkpoint in it\n"
+                            "  convert FROM TO    a checkpoint's weights to a file or a folder with an index, or\n"
+                            "                     such weights to a checkpoint in the folder TO\n"
+                            "  diff PATH PATH     what differs; the exit code is 1 when anything does\n\n";
+
+typedef struct checkpoint_command {
+    const char *name;
+    uint32_t paths;
+} checkpoint_command;
+
+static const checkpoint_command commands[] = {{"inspect", 1}, {"verify", 1}, {"convert", 2}, {"diff", 2}};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static const checkpoint_command *find_command(const char *name, bg_error *error)
+{
+    const char *names[COMMAND_COUNT], *nearest;
+
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i].name;
+        if (name != NULL && strcmp(names[i], name) == 0)
+            return &commands[i];
+    }
+    nearest = name != NULL ? bgi_text_nearest(name, names, COMMAND_COUNT) : NULL;
+    if (name == NULL)
+        bg_error_set(error, BG_ERROR_INVALID, "which command? There are inspect, verify, convert, diff");
+    else if (nearest != NULL)
+        bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; did you mean `%s`?", name, nearest);
+    else
+        bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; there are inspect, verify, convert, diff", name);
+    return NULL;
+}
+
+/* Which options go with which command. */
+static bg_status check_given(const checkpoint_command *command, const bool *given, bg_error *error)
+{
+    for (uint32_t i = 0; checkpoint_table[i].name != NULL || checkpoint_table[i].help != NULL; i++) {
+        const char *name = checkpoint_table[i].name;
+        bool fits = strcmp(command->name, "convert") == 0;
+
+        if (!given[i] || name == NULL)
+            continue;
+        if (strcmp(name, "json") == 0)
+            fits = strcmp(command->name, "inspect") == 0 || strcmp(command->name, "diff") == 0;
+        else if (strcmp(name, "tensors") == 0)
+            fits = strcmp(command->name, "inspect") == 0;
+        else if (strcmp(name, "weights") == 0)
+            fits = strcmp(command->name, "diff") == 0;
+        if (!fits)
+            return bg_error_set(error, BG_ERROR_INVALID, "%s takes no --%s", command->name, name);
+    }
+    return BG_OK;
+}
+
+static int run_command(const checkpoint_command *command, const char *const *paths, const checkpoint_settings *settings)
+{
+    bg_error error = {0};
+    bg_status status;
+    bool is_same = true;
+
+    cli_end_at_signals("checkpoint");
+    if (strcmp(command->name, "inspect") == 0)
+        status = checkpoint_inspect(paths[0], settings, &error);
+    else if (strcmp(command->name, "verify") == 0)
+        status = verify(paths[0], &error);
+    else if (strcmp(command->name, "convert") == 0)
+        status = checkpoint_convert(paths[0], paths[1], settings, &error);
+    else
+        status = checkpoint_diff(paths[0], paths[1], settings, &is_same, &error);
+    if (status != BG_OK)
+        return cli_fail("checkpoint", CLI_FAILED, &error);
+    return is_same ? CLI_DONE : CLI_FAILED;
+}
+
+int cli_checkpoint(int argc, char **argv)
+{
+    checkpoint_settings settings = {0};
+    const checkpoint_settings defaults = settings;
+    const char *words[4] = {NULL};
+    bool given[CLI_OPTION_LIMIT] = {false}, wants_help = false;
+    const checkpoint_command *command;
+    uint32_t word_count = 0;
+    bg_error error = {0};
+
+    if (cli_options_read(checkpoint_table, argc, argv, &settings, words, 4, &word_count, &wants_help, given, &error) !=
+        BG_OK)
+        return cli_fail("checkpoint", CLI_USAGE, &error);
+    if (wants_help) {
+        fputs(usage, stdout);
+        cli_options_help(checkpoint_table, &defaults, stdout);
+        return CLI_DONE;
+    }
+    command = find_command(word_count > 0 ? words[0] : NULL, &error);
+    if (command != NULL && word_count != command->paths + 1)
+        bg_error_set(&error, BG_ERROR_INVALID, "%s takes %u path%s, and %u were given", command->name, command->paths,
+                     cli_s(command->paths), word_count - 1);
+    if (error.status == BG_OK)
+        check_given(command, given, &error);
+    if (error.status != BG_OK)
+        return cli_fail("checkpoint", CLI_USAGE, &error);
+    return run_command(command, words + 1, &settings);
+}
