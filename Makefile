@@ -5,10 +5,11 @@
 #
 #   make           library and program into $(BUILD)
 #   make MINIMAL=1 the core without companions: links libc, libm and threads alone
-#   make install   PREFIX=/usr/local LIBDIR=$(PREFIX)/lib DESTDIR=
+#   make install   PREFIX=/usr/local LIBDIR=$(PREFIX)/lib DESTDIR= PYTHONDIR=(where this python3 looks for packages)
 #   make deb       Debian packages, in $(BUILD)/deb; check-deb installs them into a fresh Debian system and uses them there
 #   make man       the manual page, $(BUILD)/brigade.1
 #   make tables    write the tables of options in the documents anew
+#   make bindings  make what Python and bg_struct_bytes know of the headers anew
 #   make abi       what the binary interface changed since the baseline; abi-baseline makes it the baseline
 #   make format    clang-format every source; format-check only looks
 #   make pictures  draw docs/schedules/*.svg anew
@@ -21,6 +22,8 @@ BUILD ?= $(if $(MINIMAL),build-minimal,build)
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
+# Debian's python3 looks in /usr/lib/python3/dist-packages, and below /usr/local in a folder of its version.
+PYTHONDIR ?= $(PREFIX)/lib/$(if $(filter /usr,$(PREFIX)),python3,$(or $(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null),python3))/dist-packages
 OPT ?= -O2 -g
 SANITIZE ?=
 ARGS ?=
@@ -109,7 +112,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/bench/mpi_allreduce.%))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-serve bench-mpi bench-all pictures man tables abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-serve bench-mpi bench-all pictures man tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -195,6 +198,11 @@ $(BUILD)/brigade.1: $(PROGRAM) tools/make_man.sh
 # Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
 tables: all
 	@tools/update_tables.sh $(PROGRAM) docs/*.md
+
+# tests/languages/test_python.sh holds these files against the headers.
+bindings:
+	@tools/make_bindings.py structs >src/bindings/structs.def
+	@tools/make_bindings.py python >python/brigade/_abi.py
 
 # The binary interface beside that of the last release (abigail-tools); see docs/architecture.md.
 abi: $(SHARED)
@@ -362,6 +370,8 @@ ifeq ($(MINIMAL),)
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
 	install -m 644 $(BUILD)/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	$(call install_tree,share/presets,$(PREFIX)/share/brigade/presets)
+	install -d $(DESTDIR)$(PYTHONDIR)/brigade
+	install -m 644 $(wildcard python/brigade/*.py) $(DESTDIR)$(PYTHONDIR)/brigade/
 endif
 	install -d $(DESTDIR)$(PREFIX)/share/man/man3
 	$(call install_filled,tools/brigade.3.in,$(PREFIX)/share/man/man3/brigade.3)
@@ -381,7 +391,7 @@ uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
 		$(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(DOC) $(DESTDIR)$(LIBDIR)/libbrigade.a $(DESTDIR)$(LIBDIR)/libbrigade.so* \
 		$(DESTDIR)$(LIBDIR)/libbrigade_mpi_openmpi.so $(DESTDIR)$(LIBDIR)/libbrigade_mpi_mpich.so $(DESTDIR)$(LIBDIR)/cmake/brigade \
-		$(DESTDIR)$(LIBDIR)/pkgconfig/brigade.pc $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
+		$(DESTDIR)$(LIBDIR)/pkgconfig/brigade.pc $(DESTDIR)$(PYTHONDIR)/brigade $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h
 
 # Debian packages (Debian: dpkg-dev).
 deb: all man
@@ -391,7 +401,7 @@ deb: all man
 check-deb: deb
 	@tests/packages/fresh_root.sh $(BUILD)/deb
 
-FORMATTED := $(wildcard include/*.h include/brigade/*.h src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.[ch])
+FORMATTED := $(wildcard include/*.h include/brigade/*.h include/brigade/*.hpp examples/*.cpp tests/*/*.cpp src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.[ch])
 format:
 	@clang-format -i $(FORMATTED)
 

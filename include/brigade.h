@@ -13,10 +13,12 @@
  *     rate              learning rates by rule
  *     weights           to files and back
  *     profile           look at what it did
+ *     bindings          for other languages; C++ has brigade/brigade.hpp
  */
 #ifndef BRIGADE_H
 #define BRIGADE_H
 
+#include <brigade/bindings.h>
 #include <brigade/checkpoint.h>
 #include <brigade/config.h>
 #include <brigade/convnet.h>

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Debian packages of a build: the library, what developers need, the program, and a companion for each MPI.
+# Debian packages of a build: the library, what developers need, the program, the Python package, and a companion for each
+# MPI.
 #
 #   BUILD=build tools/make_deb.sh FOLDER
 #
@@ -100,6 +101,7 @@ take libbrigade-dev "include/*" "$lib/libbrigade.a" "$lib/libbrigade.so" "$lib/p
 for mpi in openmpi mpich; do
     [ ! -f "$work/all/usr/$lib/libbrigade_mpi_$mpi.so" ] || take "libbrigade-$mpi" "$lib/libbrigade_mpi_$mpi.so"
 done
+take python3-brigade "lib/python3"
 take brigade "bin/*" "share/man/man1" "share/brigade" "share/doc/brigade"
 # Guides and examples are in the same place for both packages of documents.
 left=$(find "$work/all" ! -type d)
@@ -116,6 +118,10 @@ suggested packages are needed to link the static library."
 finish brigade "$architecture" science "Recommends: libcurl4
 Suggests: libbrigade-openmpi, libbrigade-mpich" "" "neural networks split over several devices (program)" \
     "The program brigade, presets, manual page and guides."
+# It calls the library by the layout of its structs: the two are of one release.
+finish python3-brigade all python "" "python3, python3-numpy, $library (= $version)" "neural networks split over several devices (Python 3)" \
+    "Builds, trains and runs networks with NumPy arrays. Nothing in it is compiled:
+it calls the library by ctypes."
 for mpi in openmpi mpich; do
     [ -d "$work/libbrigade-$mpi" ] || continue
     finish "libbrigade-$mpi" "$architecture" libs "" "" "neural networks split over several devices ($mpi)" \

@@ -77,6 +77,10 @@ struct bg_op_type {
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
     uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; else BG_NO_OPERAND */
     uint32_t reuse_input;    /* output 0 may overwrite this input (same size); else BG_NO_OPERAND */
+    /* A loss with a mean over a number of elements that is known at run time only: the output that holds that number
+     * (float32 scalar), so that the loss is averaged over these elements of a whole update (bg_accumulation in
+     * options.h). BG_NO_OPERAND: every micro-batch counts the same. */
+    uint32_t weight_output;
     /* The shape rule: checks inputs and attributes and types the outputs, or says what is wrong and what would be
      * right (without the op's name: the graph adds it). */
     bg_status (*infer)(const bg_op_signature *op, bg_type *outputs, bg_error *error);
@@ -85,10 +89,6 @@ struct bg_op_type {
     /* NULL: no flops; reads its inputs, writes its outputs. */
     bg_cost (*cost)(const bg_op_signature *op);
     bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
-    /* A loss with a mean over a number of elements that is known at run time only: the output that holds that number
-     * (float32 scalar), so that the loss is averaged over these elements of a whole update (bg_accumulation in
-     * options.h). BG_NO_OPERAND: every micro-batch counts the same. */
-    uint32_t weight_output;
     /* For ops that make gradients, with a fixed number of inputs: the type of the same op (and attributes) whose
      * outputs are added into accumulators: inputs of the outputs' types that follow this type's inputs, all of them
      * written. At env->accumulated 0 they take the gradients, later the complete gradient is added to each element, so
@@ -107,8 +107,17 @@ struct bg_op_type {
     bool is_elementwise_update;
 };
 
-/* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it. */
+/* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it: in C
+ * `{BG_OP_TYPE_DEFAULTS, .name = "twice", ...}`. In C++ `{BG_OP_TYPE_DEFAULTS}` makes a whole bg_op_type, whose fields
+ * are then assigned; from C++20 on it may also stand among designated initializers, which C++ wants in the order of the
+ * fields: behind `.written_inputs`, before `.infer`. */
+#if !defined(__cplusplus) || __cplusplus >= 202002L
 #define BG_OP_TYPE_DEFAULTS .alias_input = BG_NO_OPERAND, .reuse_input = BG_NO_OPERAND, .weight_output = BG_NO_OPERAND
+#else
+#define BG_OP_TYPE_DEFAULTS                                                                                            \
+    0, nullptr, 0, 0, 0, 0, 0, BG_NO_OPERAND, BG_NO_OPERAND, BG_NO_OPERAND, nullptr, nullptr, nullptr, nullptr,        \
+        nullptr, 0, false, 0, false
+#endif
 
 /* ---- graphs ---- */
 

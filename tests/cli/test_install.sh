@@ -16,13 +16,26 @@ check "make install" run_make install PREFIX="$folder/usr"
 for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade.pc include/brigade.h include/brigade/nn.h \
     lib/cmake/brigade/brigade-config.cmake lib/cmake/brigade/brigade-config-version.cmake share/man/man1/brigade.1 \
     share/man/man3/brigade.3 share/doc/brigade/docs/embedding.md share/doc/brigade/examples/digits.c share/brigade/presets/mnist.json \
-    share/doc/brigade/LICENSE; do
+    share/doc/brigade/LICENSE include/brigade/brigade.hpp share/doc/brigade/examples/mlp.cpp share/doc/brigade/examples/mlp.py; do
     check "installed" test -e "$folder/usr/$file"
 done
 check "no place is left to be filled in" sh -c '! grep -rn "@[A-Z]*@" "$1/lib/cmake" "$1/lib/pkgconfig" "$1/share/man/man3"' sh "$folder/usr"
 check "installed program runs" "$folder/usr/bin/brigade" --version >/dev/null
 # From any folder, also where it was not built for: presets and a text come with it.
 check "and trains" sh -c 'cd / && BRIGADE_PRESETS= "$1" gpt pretrain --steps 1 --quiet >/dev/null 2>&1' sh "$folder/usr/bin/brigade"
+
+# The package finds the library that it was installed with, without a variable.
+begin_case python
+. "$root/tests/languages/python.sh"
+place=$(find "$folder/usr/lib" -path '*dist-packages/brigade/__init__.py')
+check "the package is installed" test -n "$place"
+if [ -n "$python" ] && [ -z "$sanitize" ]; then
+    check "it loads and knows its library" sh -c 'cd / && unset BRIGADE_LIBRARY && PYTHONPATH="$1" PYTHONDONTWRITEBYTECODE=1 "$2" -c "import brigade; print(brigade._library.PLACE)" | grep -qx "$3/lib/libbrigade.so.1"' \
+        sh "${place%/brigade/__init__.py}" "$python" "$(cd "$folder/usr" && pwd -P)"
+else
+    echo "skipped: no python3 with NumPy (Debian: python3-numpy), or a library with a sanitizer"
+    skipped=$((skipped + 1))
+fi
 
 # Each function of the headers has the release's version; a program remembers it, so that a loader can refuse.
 begin_case symbols

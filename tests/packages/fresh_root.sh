@@ -82,6 +82,15 @@ compile() { # COMPILER STANDARD SOURCE PROGRAM
 }
 check "a C program is built" compile gcc c11 core_digits.c c
 check "and trains" inside /tmp/c
+check "a C++ program is built" compile g++ c++11 mlp.cpp cpp
+check "its C form too" compile gcc c11 mlp.c mlp
+check "the Python package installs" install "$(of python3-brigade)"
+inside /tmp/mlp pipelined >"$work/mlp.c" 2>&1
+inside /tmp/cpp pipelined >"$work/mlp.cpp" 2>&1
+inside python3 /usr/share/doc/brigade/examples/mlp.py pipelined >"$work/mlp.py" 2>&1
+check "C learns: $(cat "$work/mlp.c")" grep -q '^mlp: loss .*; weights [0-9a-f]*$' "$work/mlp.c"
+check "C++ has the same bits: $(cat "$work/mlp.cpp")" cmp "$work/mlp.c" "$work/mlp.cpp"
+check "Python has the same bits: $(cat "$work/mlp.py")" cmp "$work/mlp.c" "$work/mlp.py"
 check "all packages can be removed" inside dpkg --purge $(cd "$packages" && for file in *.deb; do echo "${file%%_*}"; done | grep -vE -- '-(openmpi|mpich)$')
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,44 @@
+/*
+ * bindings.h: for other languages: what their foreign function interfaces need beside the other headers. The Python
+ * package (python/brigade) is made with it.
+ *
+ * Struct sizes can be compared before anything is called, and structs that a function returns by value, through memory
+ * that the compiler passes behind the program's back, come through a pointer here. The functions that make a bg_type or
+ * a bg_loop have no such form: a binding fills these structs itself.
+ */
+#ifndef BRIGADE_BINDINGS_H
+#define BRIGADE_BINDINGS_H
+
+#include <brigade/convnet.h>
+#include <brigade/data.h>
+#include <brigade/gpt.h>
+#include <brigade/plan_view.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The size of a struct of the public headers as this library has it, by its name: "bg_options", "bg_stream". 0: the
+ * library has no struct of that name, or is the core alone and does not have what it belongs to. */
+BG_API size_t bg_struct_bytes(const char *name);
+
+/* bg_graph_type */
+BG_API void bg_graph_read_type(const bg_graph *graph, bg_value value, bg_type *out);
+/* bg_plan_summarize, bg_plan_variable_at, bg_plan_edge_at, bg_plan_instruction_at */
+BG_API void bg_plan_read_summary(const bg_plan *plan, bg_plan_summary *out);
+BG_API void bg_plan_read_variable(const bg_plan *plan, uint32_t index, bg_plan_variable *out);
+BG_API void bg_plan_read_edge(const bg_plan *plan, uint32_t index, bg_plan_edge *out);
+BG_API void bg_plan_read_instruction(const bg_plan *plan, uint32_t device, uint32_t index, bg_plan_instruction *out);
+/* bg_dataset_stream, bg_loader_statistics_of */
+BG_API void bg_dataset_read_stream(const bg_dataset *dataset, bg_sample_stream *out);
+BG_API void bg_loader_read_statistics(const bg_loader *loader, bg_loader_statistics *out);
+/* bg_convnet_build, bg_gpt_build, bg_gpt_build_step */
+BG_API void bg_convnet_add(bg_graph *graph, const bg_convnet_options *options, bg_convnet *out);
+BG_API void bg_gpt_add(bg_graph *graph, const bg_gpt_options *options, bg_gpt *out);
+BG_API void bg_gpt_add_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length, bg_gpt *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

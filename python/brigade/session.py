@@ -1,0 +1,250 @@
+"""Plans, sessions and weights."""
+import collections.abc
+import ctypes
+
+import numpy as np
+
+from . import _abi
+from ._library import CONSTANTS, Error, Owner, call, create, encode, library, text
+from .graph import make_struct
+from .options import Options, view
+from .types import array_of, as_elements, describe, dtype_number, make_type, numpy_dtype, shape_of
+
+
+def _options(options):
+    """The struct, and what it must outlive."""
+    used = options if options is not None else Options()
+    return view(used), used
+
+
+class Plan(Owner):
+    """A graph, compiled for a strategy. The graph is copied."""
+
+    _destroy = "bg_plan_destroy"
+
+    @classmethod
+    def training(cls, graph, loss, optimizer, options=None):
+        struct, _keep = _options(options)
+        return cls(create("bg_plan_create_training", graph, loss._handle, ctypes.byref(optimizer._struct), struct))
+
+    @classmethod
+    def inference(cls, graph, options=None):
+        struct, _keep = _options(options)
+        return cls(create("bg_plan_create_inference", graph, struct))
+
+    @property
+    def summary(self):
+        """The fields of bg_plan_summary as a mapping."""
+        found = _abi.bg_plan_summary()
+        library.bg_plan_read_summary(self, ctypes.byref(found))
+        return {name: getattr(found, name) for name, _ in found._fields_}
+
+    def memory(self):
+        return text("bg_plan_print_memory", self)
+
+    def placement(self):
+        return text("bg_plan_print_placement", self)
+
+    def timetable(self):
+        return text("bg_plan_print_timetable", self)
+
+
+class Weights(Owner, collections.abc.MutableMapping):
+    """Named tensors, shared by the sessions that have them. weights["fc.weight"] is a copy of the newest value; setting one
+    is for between runs. bfloat16 comes and goes as uint16."""
+
+    _destroy = "bg_weights_destroy"
+
+    def __init__(self, pointer=None, owner=None):
+        super().__init__(create("bg_weights_create") if pointer is None else pointer, owner)
+        self._is_borrowed = owner is not None
+
+    def close(self):
+        if getattr(self, "_is_borrowed", False):
+            self._as_parameter_, self._keep = None, ()
+        super().close()
+
+    def __len__(self):
+        return library.bg_weights_count(self)
+
+    def _at(self, index):
+        found = _abi.bg_weight()
+        call("bg_weights_at", self, index, ctypes.byref(found))
+        return found
+
+    def __iter__(self):
+        return iter([self._at(i).name.decode() for i in range(len(self))])
+
+    def __getitem__(self, name):
+        found = _abi.bg_weight()
+        try:
+            call("bg_weights_find", self, name.encode(), ctypes.byref(found))
+        except Error as error:
+            if error.status == CONSTANTS["BG_ERROR_NOT_FOUND"]:
+                raise KeyError(error.message) from None
+            raise
+        return array_of(found.type, found.data)
+
+    def __setitem__(self, name, values):
+        known = _abi.bg_weight()
+        error = _abi.bg_error()
+        if library.bg_weights_find(self, name.encode(), ctypes.byref(known), ctypes.byref(error)) == 0:
+            array = as_elements(values, known.type.dtype, f"weight `{name}`")
+            number = known.type.dtype
+        else:
+            array = np.ascontiguousarray(values)
+            number = dtype_number(array.dtype)
+        made = make_type(number, array.shape)
+        call("bg_weights_set", self, name.encode(), ctypes.byref(made), array.ctypes.data)
+
+    def __delitem__(self, name):
+        raise TypeError("weights are not removed; make new ones with those that are to stay")
+
+    def parameters(self):
+        """Names of what is trained, without running statistics and the optimizer's state."""
+        role = CONSTANTS["BG_ROLE_PARAMETER"]
+        return [found.name.decode() for found in map(self._at, range(len(self))) if found.role == role]
+
+    def load(self, path, **options):
+        """From .safetensors or .npz; options are those of bg_weights_load_options, `renames` a mapping of names in the file to
+        those of the model. Returns what became of each tensor: {name: "loaded", "missing", ...}."""
+        struct, _keep = _file_options(_abi.bg_weights_load_options, options)
+        report = _abi.bg_weights_report()
+        call("bg_weights_load", self, encode(path), ctypes.byref(struct), ctypes.byref(report))
+        try:
+            return {found.name.decode(): library.bg_weights_outcome_name(found.outcome).decode()
+                    for found in (report.results[i] for i in range(report.result_count))}
+        finally:
+            library.bg_weights_report_clear(ctypes.byref(report))
+
+    def save(self, path, **options):
+        """To a .safetensors or .npz file, or a folder; options are those of bg_weights_save_options."""
+        struct, _keep = _file_options(_abi.bg_weights_save_options, options)
+        call("bg_weights_save", self, encode(path), ctypes.byref(struct))
+
+    def publish(self):
+        """Makes the newest values those that readers use; returns the version."""
+        number = ctypes.c_uint64()
+        call("bg_weights_publish", self, ctypes.byref(number))
+        return number.value
+
+
+def _file_options(struct, options):
+    options = dict(options)
+    renames = options.pop("renames", {})
+    plan = options.pop("plan", None)
+    made = make_struct(struct, options)
+    pairs = (_abi.bg_weights_rename * max(len(renames), 1))(*((a.encode(), b.encode()) for a, b in renames.items()))
+    if renames:
+        made.renames, made.rename_count = pairs, len(renames)
+    if plan is not None:
+        made.plan = plan._as_parameter_
+    return made, (pairs, options)
+
+
+class Session(Owner):
+    """A plan that runs. run(x=array, y=array) returns {output: array}.
+
+    A session is used by one thread at a time. Threads that infer at once have a reader each.
+    """
+
+    _destroy = "bg_session_destroy"
+
+    def __init__(self, plan, weights=None):
+        super().__init__(create("bg_session_create", plan, weights), plan, weights)
+
+    @classmethod
+    def _make(cls, pointer, *keep):
+        made = cls.__new__(cls)
+        Owner.__init__(made, pointer, *keep)
+        return made
+
+    @classmethod
+    def training(cls, graph, loss, optimizer, options=None, weights=None):
+        struct, keep = _options(options)
+        return cls._make(create("bg_session_create_training", graph, loss._handle, ctypes.byref(optimizer._struct), struct, weights),
+                         weights, keep)
+
+    @classmethod
+    def inference(cls, graph, weights=None, options=None):
+        struct, keep = _options(options)
+        return cls._make(create("bg_session_create_inference", graph, struct, weights), weights, keep)
+
+    @classmethod
+    def reader(cls, plan, weights):
+        """A session over published weights (Weights.publish), for one thread beside others."""
+        return cls._make(create("bg_session_create_reader", plan, weights), plan, weights)
+
+    @property
+    def weights(self):
+        return Weights(ctypes.c_void_p(library.bg_session_weights(self)), self)
+
+    @property
+    def step(self):
+        """Weight updates over the life of the weights."""
+        return library.bg_session_step(self)
+
+    def set_optimizer(self, optimizer):
+        call("bg_session_set_optimizer", self, ctypes.byref(optimizer._struct))
+
+    def set_learning_rate(self, learning_rate):
+        call("bg_session_set_learning_rate", self, learning_rate)
+
+    def _streams(self, kind):
+        for index in range(getattr(library, f"bg_session_{kind}_count")(self)):
+            found = _abi.bg_stream()
+            call(f"bg_session_{kind}", self, index, ctypes.byref(found))
+            yield found
+
+    def _shape(self, stream):
+        """All micro-batches of a run along the first dimension."""
+        made = _abi.bg_type()
+        call("bg_stream_shape", ctypes.byref(stream), CONSTANTS["BG_STREAM_FLAT"], ctypes.byref(made))
+        return made
+
+    @property
+    def inputs(self):
+        """{name: (type, shape)} of the arrays of a run."""
+        return {found.name.decode(): _describe(self._shape(found)) for found in self._streams("input")}
+
+    @property
+    def outputs(self):
+        return {found.name.decode(): _describe(self._shape(found)) for found in self._streams("output")}
+
+    def run(self, inputs=None, outputs=None, **named):
+        """One run. `inputs`: arrays by name, also as named arguments; micro-batches follow each other along the first
+        dimension. `outputs`: the names that are wanted, all without it."""
+        given = {**(inputs or {}), **named}
+        arrays, results = [], {}
+        for stream in self._streams("input"):
+            name = stream.name.decode()
+            if name not in given:
+                raise Error(CONSTANTS["BG_ERROR_INVALID"], f"the run lacks input `{name}`")
+            wanted = self._shape(stream)
+            array = as_elements(given.pop(name), wanted.dtype, f"input `{name}`")
+            if array.nbytes != stream.size_bytes or array.shape[1:] != shape_of(wanted)[1:]:
+                raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"input `{name}` is {array.dtype}{list(array.shape)}; a run takes "
+                            f"{describe(wanted)}, {stream.count} micro-batches of {describe(stream.micro_batch_type)}")
+            arrays.append(array)
+        if given:
+            raise Error(CONSTANTS["BG_ERROR_NOT_FOUND"], f"the session has no input `{next(iter(given))}`")
+        places = []
+        known = list(self._streams("output"))
+        unknown = set(outputs or ()) - {stream.name.decode() for stream in known}
+        if unknown:
+            raise Error(CONSTANTS["BG_ERROR_NOT_FOUND"], f"the session has no output `{min(unknown)}`")
+        for stream in known:
+            name = stream.name.decode()
+            if outputs is not None and name not in outputs:
+                places.append(None)
+                continue
+            made = self._shape(stream)
+            results[name] = np.empty(shape_of(made), numpy_dtype(made.dtype))
+            places.append(results[name].ctypes.data)
+        call("bg_session_run", self, (ctypes.c_void_p * max(len(arrays), 1))(*(array.ctypes.data for array in arrays)),
+             (ctypes.c_void_p * max(len(places), 1))(*places))
+        return results
+
+
+def _describe(made):
+    return describe(made).split("[")[0], shape_of(made)

@@ -1,0 +1,213 @@
+"""The Python package: its layout of structs against the C compiler's, its calls, its errors. Prints each failure, then a
+count. Arguments: a folder for files, and the C compiler's layout (tools/make_bindings.py layout)."""
+import ctypes
+import gc
+import pathlib
+import sys
+import threading
+
+import brigade as bg
+import numpy as np
+from brigade import _abi
+
+folder, layout = pathlib.Path(sys.argv[1]), sys.argv[2]
+counts = {"passed": 0, "failed": 0}
+
+
+def expect(holds, what):
+    counts["passed" if holds else "failed"] += 1
+    if not holds:
+        print("FAILED:", what)
+
+
+def expect_error(function, kind, words, what):
+    try:
+        function()
+    except kind as error:
+        expect(words in str(error), f"{what}: {error}")
+        return error
+    expect(False, what + ": no error")
+
+
+# ---- the border: what the C compiler says of sizes, offsets and constants ----
+
+wrong = []
+for line in open(layout):
+    name, _, number = line.rpartition(" ")
+    struct, _, field = name.partition(".")
+    if field:
+        found = getattr(_abi.STRUCTS[struct], field).offset
+    else:
+        found = ctypes.sizeof(_abi.STRUCTS[name]) if name in _abi.STRUCTS else _abi.CONSTANTS[name]
+    if found != int(number) % 2**64 and found != int(number):
+        wrong.append(f"{name} is {number}, not {found}")
+expect(not wrong, "; ".join(wrong))
+expect(all(bg.library.bg_struct_bytes(name.encode()) for name in _abi.STRUCTS), "the library knows every struct")
+
+
+# ---- graphs ----
+
+X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
+Y = np.array([[0, 0], [1, 0], [1, 0], [0, 1]], np.float32)
+
+
+def build():
+    graph = bg.Graph()
+    x, y = graph.input("x", "float32", (4, 2)), graph.input("y", np.float32, (4, 2))
+    hidden = graph.tanh(graph.linear_layer("fc1", x, 8, True))
+    graph.block("second")
+    guess = graph.linear_layer(name="fc2", x=hidden, out_features=2, bias=True)
+    loss = graph.mse_loss("mse", guess, y, "mean")
+    graph.output("loss", loss)
+    graph.output("guess", guess)
+    return graph, loss
+
+
+graph, loss = build()
+expect(loss.shape == () and "fc1" in str(graph), "a graph has types and prints")
+with graph.scope("outer"), graph.scope("inner"):
+    graph.parameter("w", "float32", (3, 2), ("uniform", -1.0, 1.0))
+expect(graph.find_variable("outer.inner.w").shape == (3, 2), "scopes begin and end")
+
+images = bg.Graph()
+picture = images.input("picture", "float32", (1, 3, 8, 8))
+conv = images.conv2d_layer("conv", picture, 16, 3, 3, bias=True, options={"padding": [1, 1], "stride": 2})
+expect(conv.shape == (1, 16, 4, 4), "options of an op as a mapping")
+pooled = images.max_pool2d(None, conv, {"kernel_size": 2})
+expect(pooled.shape == (1, 16, 2, 2), "options that begin with a number")
+expect(images.reshape(None, pooled, [16, 4]).shape == (16, 4), "a shape as a list")
+expect(images.reduce(None, "mean", pooled, [2, 3], True).shape == (1, 16, 1, 1), "axes as a list")
+both = images.concat(None, [pooled, pooled], axis=1)
+expect(both.shape == (1, 32, 2, 2), "a list of values")
+expect("x" in images.softmax.__doc__ and "options" in bg.Graph.signature("conv2d_layer"), "a method says its parameters")
+text = bg.Graph()
+steps = text.input("steps", "float32", (5, 2, 3))
+states, last = text.gru_layer("gru", steps, 7, options={"layers": 2})
+expect(states.shape == (5, 2, 7) and last.shape == (2, 2, 7), "results beside the first")
+
+expect_error(lambda: images.conv2d_layer("again", picture, 16, 3, 3, True, {"strides": 2}), bg.Error, "has no `strides`",
+             "an option that is misspelled")
+expect_error(lambda: images.linear_layer("l", picture), TypeError, "lacks `out_features`", "a missing argument")
+expect_error(lambda: images.linear_layer("l", 3, 4), TypeError, "expected a value", "an argument that is no value")
+expect_error(lambda: images.linear_layer("l", picture, 4, width=3), TypeError, "no argument `width`", "an unknown argument")
+expect_error(lambda: images.no_such_op(picture), AttributeError, "bg_no_such_op", "an unknown op")
+expect_error(lambda: images.input("z", "float33", (1,)), bg.Error, "float33", "an unknown type")
+expect_error(lambda: images.input("z", "float32", [1] * 7), bg.Error, "7 dimensions", "too many dimensions")
+expect_error(lambda: images.mse_loss("m", conv, conv, "average"), bg.Error, "BG_LOSS_MEAN", "a word that is none")
+images.add(conv, picture)
+failure = expect_error(images.check, bg.Error, "do not broadcast", "shapes that do not fit")
+expect(failure.status == bg.CONSTANTS["BG_ERROR_SHAPE"] and failure.name == "shape", "an error has its status")
+
+# ---- options and optimizers ----
+
+options = bg.Options(strategy="single", gradient_accumulation=2, max_gradient_norm=1.5)
+options["device_mapping"] = [0]
+expect((options["strategy"], options["gradient_accumulation"], options["max_gradient_norm"], options["strict"],
+        options["device_mapping"]) == ("single", 2, 1.5, False, [0]), "options by name")
+expect_error(lambda: bg.Options(stratgy="single"), bg.Error, "strategy", "an option that is misspelled")
+expect_error(lambda: bg.Options(strategy="fast"), bg.Error, "fast", "a value that is none")
+adam = bg.adamw(0.01, weight_decay=0.2)
+adam.beta1 = 0.5
+expect((adam.learning_rate, adam.weight_decay, adam.beta1, adam.beta2) == (0.01, 0.2, 0.5, 0.999), "an optimizer's numbers")
+expect_error(lambda: bg.sgd(0.1, momentun=0.9), bg.Error, "has no `momentun`", "a setting that is misspelled")
+expect_error(lambda: bg.sgd(-1), bg.Error, "learning", "a number out of range")
+expect_error(lambda: bg.optimizer("sgdd", 1), bg.Error, "sgdd", "an unknown optimizer")
+
+# ---- sessions ----
+
+session = bg.Session.training(graph, loss, bg.adam(0.05), bg.Options(strategy="pipelined"))
+expect(session.inputs == {"x": ("float32", (4, 2)), "y": ("float32", (4, 2))}, "a session's inputs")
+first = session.run(x=X, y=Y)["loss"]
+for _ in range(60):
+    results = session.run({"x": X.tolist()}, ["loss"], y=Y)
+expect(set(results) == {"loss"} and results["loss"] < first / 4 and session.step == 61, "it learns")
+expect(not np.shares_memory(session.run(x=X, y=Y)["guess"], session.run(x=X, y=Y)["guess"]), "results are arrays of their own")
+strided = np.repeat(X, 2, axis=1)[:, ::2]
+before = session.run(x=X, y=Y)["loss"]
+expect(not strided.flags["C_CONTIGUOUS"], "a strided array")
+expect_error(lambda: session.run(x=X), bg.Error, "lacks input `y`", "a missing input")
+expect_error(lambda: session.run(x=X, y=Y, z=X), bg.Error, "no input `z`", "an unknown input")
+expect_error(lambda: session.run({"x": X, "y": Y}, ["none"]), bg.Error, "no output `none`", "an unknown output")
+expect_error(lambda: session.run(x=X[:3], y=Y), bg.Error, "a run takes float32[4,2]", "a shape that does not fit")
+expect_error(lambda: session.run(x=X.T, y=Y), bg.Error, "a run takes float32[4,2]", "the same elements in another shape")
+expect_error(lambda: session.run(x=X.astype(np.float64), y=Y), bg.Error, "expected float32", "another element type")
+session.set_learning_rate(0.0)
+weights = session.weights
+expect((session.run(x=strided, y=Y)["guess"] == session.run(x=X, y=Y)["guess"]).all(), "strides do not matter")
+expect(sorted(weights.parameters()) == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"], "names of parameters")
+
+# ---- weights ----
+
+path = folder / "w.safetensors"
+weights.save(path)
+loaded = bg.Weights()
+expect(set(loaded.load(path).values()) == {"loaded"} and set(loaded) == set(weights.parameters()), "weights leave and come back")
+expect(all((loaded[name] == weights[name]).all() for name in loaded), "with the same values")
+guess = session.run(x=X, y=Y)["guess"]
+inference = bg.Session.inference(graph, loaded, bg.Options(strategy="single"))
+expect((inference.run(x=X, y=Y)["guess"] == guess).all(), "inference has the same results")
+weights.save(folder / "w.npz", prefix="model.", renames={"dense.*": "fc1.*"})
+with np.load(folder / "w.npz") as arrays:
+    expect(sorted(arrays) == ["model.dense.bias", "model.dense.weight", "model.fc2.bias", "model.fc2.weight"], "names by pattern")
+other = bg.Weights()
+expect(other.load(folder / "w.npz", prefix="model.", renames={"dense.*": "fc1.*"})["fc1.bias"] == "loaded", "and back")
+np.savez(folder / "part.npz", **{"fc1.weight": loaded["fc1.weight"], "more": np.zeros(3, np.float32)})
+plan = bg.Plan.inference(graph)
+expect_error(lambda: bg.Weights().load(folder / "part.npz", plan=plan), bg.Error, "missing", "a file that lacks weights")
+expect(bg.Weights().load(folder / "part.npz", plan=plan, strict=False) ==
+       {"fc1.weight": "loaded", "fc1.bias": "missing", "fc2.weight": "missing", "fc2.bias": "missing", "more": "unexpected"},
+       "the report")
+expect_error(lambda: bg.Session.inference(graph, bg.Weights()), bg.Error, "fc1.weight",
+             "inference without weights")
+expect_error(lambda: loaded["fc3"], KeyError, "fc3", "a weight that is not there")
+expect_error(lambda: loaded.__setitem__("fc1.bias", np.arange(8)), bg.Error, "expected float32", "another type")
+loaded["fc1.bias"] = list(range(8))
+expect_error(lambda: loaded.__setitem__("fc1.bias", np.zeros(9, np.float32)), bg.Error, "fc1.bias", "another shape")
+expect((inference.run(x=X, y=Y)["guess"] != guess).any() and loaded["fc1.bias"].dtype == np.float32, "a weight that was set")
+half = bg.Weights()
+half["h"] = np.array([1.5], np.float16)
+expect(half["h"].dtype == np.float16 and len(half) == 1, "types of weights")
+expect((bg.bfloat16_to_float32(bg.float32_to_bfloat16(np.float32([1, 1 + 2**-8, 1 + 3 * 2**-8, -2]))) ==
+        np.float32([1, 1, 1 + 2**-6, -2])).all(), "bfloat16 is rounded to even")
+
+# ---- readers in threads, beside a training ----
+
+trained = bg.Session.training(graph, loss, bg.sgd(0.1), bg.Options(strategy="single"))
+plan = bg.Plan.inference(graph, bg.Options(strategy="single"))
+trained.weights.publish()
+readers = [bg.Session.reader(plan, trained.weights) for _ in range(2)]
+old = [reader.run(x=X, y=Y)["guess"] for reader in readers]
+seen = [None, None]
+
+
+def serve(i):
+    for _ in range(50):
+        seen[i] = readers[i].run(x=X, y=Y)["guess"]
+
+
+threads = [threading.Thread(target=serve, args=(i,)) for i in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(20):
+    trained.run(x=X, y=Y)
+for thread in threads:
+    thread.join()
+expect((seen[0] == old[0]).all() and (seen[1] == old[0]).all(), "readers keep to what was published")
+expect(trained.weights.publish() == 2 and (readers[0].run(x=X, y=Y)["guess"] != old[0]).any(), "and see the next version")
+expect(plan.summary["stage_count"] == 1 and "transient" in plan.memory(), "a plan says what it is")
+
+# ---- lifetimes: what an object borrows stays while it lives ----
+
+made = bg.Session(bg.Plan.training(*build(), bg.sgd(0.1)))
+gc.collect()
+expect(made.run(x=X, y=Y)["loss"] > 0, "a session keeps its plan")
+names = made.weights
+del made
+gc.collect()
+expect(len(names) > 0 and names["fc1.bias"].shape == (8,), "weights keep their session")
+with bg.Graph() as closed:
+    pass
+expect_error(lambda: closed.check(), bg.Error, "graph", "a graph that is closed")
+
+print(f"{counts['passed']} passed, {counts['failed']} failed")
+sys.exit(counts["failed"] > 0)
