@@ -370,6 +370,9 @@ ifeq ($(MINIMAL),)
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
 	install -m 644 $(BUILD)/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	$(call install_tree,share/presets,$(PREFIX)/share/brigade/presets)
+	install -D -m 644 share/completions/brigade.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/brigade
+	install -D -m 644 share/completions/_brigade $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_brigade
+	install -D -m 644 share/completions/brigade.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/brigade.fish
 	install -d $(DESTDIR)$(PYTHONDIR)/brigade
 	install -m 644 $(wildcard python/brigade/*.py) $(DESTDIR)$(PYTHONDIR)/brigade/
 endif
@@ -383,12 +386,14 @@ endif
 	$(call install_filled,tools/brigade.pc.in,$(LIBDIR)/pkgconfig/brigade.pc)
 	$(call install_filled,tools/brigade-config.cmake.in,$(LIBDIR)/cmake/brigade/brigade-config.cmake)
 	$(call install_filled,tools/brigade-config-version.cmake.in,$(LIBDIR)/cmake/brigade/brigade-config-version.cmake)
-	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(DOC)/
+	install -m 644 README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE $(DESTDIR)$(DOC)/
 	$(call install_tree,docs,$(DOC)/docs)
 	install -m 644 $(INSTALLED_EXAMPLES) $(DESTDIR)$(DOC)/examples/
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/brigade $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_brigade \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/brigade.fish \
 		$(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(DOC) $(DESTDIR)$(LIBDIR)/libbrigade.a $(DESTDIR)$(LIBDIR)/libbrigade.so* \
 		$(DESTDIR)$(LIBDIR)/libbrigade_mpi_openmpi.so $(DESTDIR)$(LIBDIR)/libbrigade_mpi_mpich.so $(DESTDIR)$(LIBDIR)/cmake/brigade \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/brigade.pc $(DESTDIR)$(PYTHONDIR)/brigade $(DESTDIR)$(PREFIX)/include/brigade $(DESTDIR)$(PREFIX)/include/brigade.h

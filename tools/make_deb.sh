@@ -102,7 +102,7 @@ for mpi in openmpi mpich; do
     [ ! -f "$work/all/usr/$lib/libbrigade_mpi_$mpi.so" ] || take "libbrigade-$mpi" "$lib/libbrigade_mpi_$mpi.so"
 done
 take python3-brigade "lib/python3"
-take brigade "bin/*" "share/man/man1" "share/brigade" "share/doc/brigade"
+take brigade "bin/*" "share/man/man1" "share/brigade" "share/doc/brigade" "share/bash-completion" "share/zsh" "share/fish"
 # Guides and examples are in the same place for both packages of documents.
 left=$(find "$work/all" ! -type d)
 [ -z "$left" ] || fail "in no package: $left"
