@@ -315,15 +315,16 @@ static uint32_t list_outcomes(const model *m, bg_options options, outcome *outco
     return count;
 }
 
-static void check_auto(const char *schedule, bg_recompute_order order)
+static void check_auto(const char *schedule, bg_recompute_order order, bg_place activations)
 {
     model m = make_model(2, 3, false);
-    bg_options options = make_options(schedule, 6);
+    bg_options options = make_options(schedule, activations == BG_PLACE_REMOTE ? 24 : 6);
     static outcome outcomes[64];
     uint32_t count, solved = 0, refused = 0;
     size_t least = SIZE_MAX, most = 0;
 
     options.memory.recompute_order = order;
+    options.memory.locations[BG_LOCATION_ACTIVATIONS].place = activations;
     assert_int_equal(m.mark_count, 6);
     count = list_outcomes(&m, options, outcomes);
     for (uint32_t i = 0; i < count; i++) {
@@ -366,9 +367,10 @@ static void check_auto(const char *schedule, bg_recompute_order order)
 static void test_auto_equals_brute_force(void **state)
 {
     (void)state;
-    check_auto("grouped", BG_RECOMPUTE_INTERLEAVED);
-    check_auto("interleaved", BG_RECOMPUTE_INTERLEAVED);
-    check_auto("grouped", BG_RECOMPUTE_THEN);
+    check_auto("grouped", BG_RECOMPUTE_INTERLEAVED, BG_PLACE_DEVICE);
+    check_auto("interleaved", BG_RECOMPUTE_INTERLEAVED, BG_PLACE_DEVICE);
+    check_auto("grouped", BG_RECOMPUTE_THEN, BG_PLACE_DEVICE);
+    check_auto("gpipe", BG_RECOMPUTE_INTERLEAVED, BG_PLACE_REMOTE);
 }
 
 /* Too many ops for every choice: a bounded search, still within the budget, and never more than all ops again. */

@@ -322,6 +322,83 @@ static void test_fractions(void **state)
     }
 }
 
+/* What costs the least time a byte is given up first, wherever it stands. */
+static void test_cheapest_first(void **state)
+{
+    static const char *const chain[] = {"a0", "a1", "a2"};
+
+    (void)state;
+    for (int cheap = 0; cheap < 3; cheap++) {
+        const bg_options options = {.memory.recompute = BG_RECOMPUTE_FRACTION, .memory.recompute_fraction = 0.05};
+        bg_graph *graph = small_create();
+        pass p;
+
+        begin(&p, graph, build(graph, UINT32_MAX), true);
+        for (size_t o = 0; o < graph->op_count; o++)
+            p.op_ns[o] = 2.0;
+        p.op_ns[find(graph, chain[cheap], BGI_PHASE_FORWARD)] = 1.0;
+        assert_int_equal(bgi_recompute_choose(&p.r, &options, p.is_kept, NULL), BG_OK);
+        bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
+        for (size_t o = 0; o < graph->op_count; o++)
+            if (graph->ops[o].phase == BGI_PHASE_FORWARD)
+                assert_int_equal(p.is_repeated[o], strcmp(graph->ops[o].name, chain[cheap]) == 0);
+        end(&p);
+    }
+}
+
+/* in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these are needed only to run the next one again. */
+static bg_value build_pairs(bg_graph *graph)
+{
+    bg_value x = small_linear(graph, "in", small_input(graph, "x"), small_weight(graph, "w"));
+
+    for (int i = 0; i < 3; i++)
+        x = bg_sigmoid(graph, bg_scale(graph, NULL, x, 2, 0));
+    x = bg_elementwise_binary(graph, "square", BG_MULTIPLY, x, x);
+    return bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false);
+}
+
+/* Giving ops up one by one comes to what a measurement of the whole stage says, in any order. */
+static void test_giving_up_is_measured(void **state)
+{
+    (void)state;
+    for (uint32_t order = 1; order < 60; order++) {
+        bg_graph *graph = small_create();
+        bgi_recompute_effect effect, whole;
+        bgi_recompute again;
+        bool *is_repeated;
+        uint32_t *stack;
+        pass p;
+
+        begin(&p, graph, build_pairs(graph), true);
+        assert_int_equal(bgi_recompute_begin(graph, &p.stages, p.op_ns, &again, NULL), BG_OK);
+        stack = calloc(graph->op_count, sizeof *stack);
+        is_repeated = calloc(graph->op_count, sizeof *is_repeated);
+        assert_true(stack != NULL && is_repeated != NULL);
+        for (size_t o = 0; o < graph->op_count; o++) {
+            p.is_kept[o] = true;
+            p.op_ns[o] = (double)(1u << o % 20);
+        }
+        effect = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
+        for (uint32_t i = 0; i < 61; i++) {
+            const uint32_t o = i * order % 61; /* each once, in an order of its own */
+            if (o >= graph->op_count || graph->ops[o].phase != BGI_PHASE_FORWARD)
+                continue;
+            bgi_recompute_give_up(&p.r, 0, o, p.is_kept, p.is_repeated, stack, &effect);
+            whole = bgi_recompute_measure(&again, 0, p.is_kept, is_repeated);
+            assert_int_equal(effect.own_bytes, whole.own_bytes);
+            assert_int_equal(effect.stash_bytes, whole.stash_bytes);
+            assert_true(effect.ns == whole.ns);
+            for (size_t k = 0; k < graph->op_count; k++)
+                if (graph->ops[k].phase == BGI_PHASE_FORWARD)
+                    assert_int_equal(p.is_repeated[k], is_repeated[k]);
+        }
+        bgi_recompute_clear(&again);
+        free(stack);
+        free(is_repeated);
+        end(&p);
+    }
+}
+
 /* Where something that must be kept comes instead of something as big, nothing is saved, and nothing is run again. */
 static void test_nothing_is_gained(void **state)
 {
@@ -355,6 +432,8 @@ int main(void)
         cmocka_unit_test(test_split_weights),
         cmocka_unit_test(test_dropout_and_batch_norm),
         cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_cheapest_first),
+        cmocka_unit_test(test_giving_up_is_measured),
         cmocka_unit_test(test_nothing_is_gained),
     };
 
