@@ -12,7 +12,8 @@
  *
  * Brigade then calls neither MPI_Init nor MPI_Finalize. It works on a duplicate of the communicator, with
  * MPI_ERRORS_RETURN there and nowhere else. With MPI_THREAD_FUNNELED only the thread that calls Brigade calls MPI; with
- * MPI_THREAD_SERIALIZED and more, threads of Brigade do too while a function of a session runs, one at a time.
+ * MPI_THREAD_SERIALIZED and more, threads of Brigade do too while a function of a session runs, one at a time. The
+ * transport's name says which level it found: "Open MPI v4.1.4, MPI_THREAD_FUNNELED".
  */
 #ifndef BRIGADE_MPI_H
 #define BRIGADE_MPI_H

@@ -32,6 +32,8 @@ typedef struct bg_transport {
     const uint32_t *hosts; /* by rank: a number that is the same for ranks of one host; NULL: all are on one */
     uint32_t tag_count;    /* tags go from 0 to tag_count - 1; at least 32,768 */
     size_t message_bytes;  /* the longest message; Brigade cuts what is longer. At least 4,096 */
+    size_t eager_bytes; /* the longest message that leaves without an answer of its receiver: Brigade cuts messages of
+                           up to eight times as many bytes into such ones. 0: it cuts none for that reason */
     bool takes_any_thread; /* false: only the thread that uses the session may call what follows */
     /* What else has to be the same on all ranks, beside the plan's options: lines "name value\n", for instance how many
      * calls the program is going to make. Compared whenever a session is created, and like an option of the plan named

@@ -50,13 +50,18 @@ static void put_type(bgi_archive *key, const bg_type *type)
 
 /* ---- the machine ---- */
 
+const char *bgi_build_id(void)
+{
+    return BGI_BUILD_ID;
+}
+
 /* Attributes are kept as the compiler lays structs out: what that depends on is in the key. */
 static void put_machine(bgi_archive *key, bg_kernel_policy kernels)
 {
     const uint32_t one = 1;
 
     put_text(key, bg_version());
-    put_text(key, BGI_BUILD_ID);
+    put_text(key, bgi_build_id());
     put_u64(key, (uint64_t)bgi_kernel_isa(kernels));
     put_u64(key, sizeof(void *));
     put_bytes(key, &one, sizeof one);

@@ -9,7 +9,9 @@
 
 #include "core/crc64.h"
 #include "core/error.h"
+#include "core/isa.h"
 #include "core/text.h"
+#include "kernels/kernels.h"
 #include "options/optimizer.h"
 #include "options/table.h"
 
@@ -108,13 +110,13 @@ static bool is_of_all(const bgi_option *option)
     return option->shapes_plan;
 }
 
-/* "name value" of what has to be the same everywhere. */
+/* "name value" of what has to be the same everywhere: first the library, whose releases may round differently. */
 static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
 {
     const char *agreed = plan->options.execution.transport->agreed;
     bgi_string text = {0};
 
-    bgi_string_add(&text, "%s", agreed != NULL ? agreed : "");
+    bgi_string_add(&text, "build %s, %s\n%s", bg_version(), bgi_build_id(), agreed != NULL ? agreed : "");
     for (uint32_t i = 0; plan->training && bgi_setting_at(i) != NULL; i++)
         if (bgi_optimizer_has(plan->optimizer.kind, bgi_setting_at(i), NULL))
             bgi_string_add(&text, "%s %.17g\n", bgi_setting_at(i)->name,
@@ -150,32 +152,65 @@ static void copy_value(const char *line, size_t length, char value[VALUE_BYTES])
         snprintf(value, VALUE_BYTES, "the default");
 }
 
-/* The first line in which two lists of options differ. */
-static void find_difference(const char *first, const char *own, uint32_t rank, char why[WHY_BYTES])
+/* What rank 0 and this rank have that must be equal. */
+typedef struct compared {
+    const char *text;
+    bgi_isa isa; /* that kernels may use */
+} compared;
+
+/* Two lines that are not equal. */
+static void describe_lines(const char *first, size_t first_length, const char *own, size_t own_length, uint32_t rank,
+                           char why[WHY_BYTES])
 {
-    while (*first != '\0' && *own != '\0') {
-        const size_t a = strcspn(first, "\n"), b = strcspn(own, "\n");
-        char of_first[VALUE_BYTES], of_own[VALUE_BYTES];
-        if (a != b || memcmp(first, own, a) != 0) {
-            copy_value(first, a, of_first);
-            copy_value(own, b, of_own);
-            snprintf(why, WHY_BYTES, "option %.*s is %s on rank 0 and %s on rank %u", (int)strcspn(first, " "), first,
-                     of_first, of_own, rank);
+    const int name_length = (int)strcspn(first, " ");
+    char of_first[VALUE_BYTES], of_own[VALUE_BYTES];
+
+    copy_value(first, first_length, of_first);
+    copy_value(own, own_length, of_own);
+    if (strncmp(first, "build ", 6) == 0)
+        snprintf(why, WHY_BYTES, "rank 0 has Brigade %s and rank %u has %s: install the same build everywhere",
+                 of_first, rank, of_own);
+    else
+        snprintf(why, WHY_BYTES, "option %.*s is %s on rank 0 and %s on rank %u", name_length, first, of_first, of_own,
+                 rank);
+}
+
+/* Plans that differ although their options are equal. */
+static void describe_plans(bgi_isa first, bgi_isa own, uint32_t rank, char why[WHY_BYTES])
+{
+    if (first == own)
+        snprintf(why, WHY_BYTES,
+                 "the plans of rank 0 and rank %u differ although their options are equal: give all ranks the same "
+                 "model",
+                 rank);
+    else
+        snprintf(why, WHY_BYTES,
+                 "kernels use %s on rank 0 and %s on rank %u, whose processors differ: set option kernels to `%s` on "
+                 "all ranks",
+                 bgi_isa_name(first), bgi_isa_name(own), rank, bgi_isa_name(first < own ? first : own));
+}
+
+/* The first difference. */
+static void find_difference(const compared *first, const compared *own, uint32_t rank, char why[WHY_BYTES])
+{
+    const char *a = first->text, *b = own->text;
+
+    while (*a != '\0' && *b != '\0') {
+        const size_t a_length = strcspn(a, "\n"), b_length = strcspn(b, "\n");
+        if (a_length != b_length || memcmp(a, b, a_length) != 0) {
+            describe_lines(a, a_length, b, b_length, rank, why);
             return;
         }
-        first += a + (first[a] == '\n');
-        own += b + (own[b] == '\n');
+        a += a_length + (a[a_length] == '\n');
+        b += b_length + (b[b_length] == '\n');
     }
-    snprintf(why, WHY_BYTES,
-             "the plans of rank 0 and rank %u differ although their options are equal: give all ranks the same model, "
-             "and processors with the same instructions",
-             rank);
+    describe_plans(first->isa, own->isa, rank, why);
 }
 
 /* ---- the meeting ---- */
 
 typedef struct head {
-    uint64_t sum, text_bytes;
+    uint64_t sum, text_bytes, isa;
 } head;
 
 /* What rank 0 has, compared with ours; "" when they are equal. */
@@ -184,7 +219,8 @@ static bg_status compare(const bg_plan *plan, bgi_transport *transport, const ch
 {
     const uint32_t rank = transport->setup.ranks->carrier->rank;
     const uint64_t own_sum = sum_plan(plan);
-    head first = {own_sum, strlen(own_text) + 1};
+    const compared own = {own_text, bgi_kernel_isa(plan->options.numerics.kernels)};
+    head first = {own_sum, strlen(own_text) + 1, (uint64_t)own.isa};
     char *text;
     bg_status status;
 
@@ -196,7 +232,7 @@ static bg_status compare(const bg_plan *plan, bgi_transport *transport, const ch
         memcpy(text, own_text, (size_t)first.text_bytes);
     status = bgi_ranks_share(transport, 0, text, (size_t)first.text_bytes, error);
     if (status == BG_OK && (strcmp(text, own_text) != 0 || first.sum != own_sum))
-        find_difference(text, own_text, rank, why);
+        find_difference(&(compared){text, (bgi_isa)first.isa}, &own, rank, why);
     free(text);
     return status;
 }

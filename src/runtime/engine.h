@@ -285,6 +285,7 @@ struct bgi_engine {
     bgi_runner **local; /* those of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
     _Atomic uint64_t *rank_progress;  /* by rank: how much it has done when it told last; NULL: one process */
+    _Atomic uint64_t *rank_heard_ns;  /* by rank: when that was, on this process's clock */
     char lost[BGI_FAILURE_BYTES * 2]; /* what another rank has said when it gave up; "": nothing */
     bg_status lost_status;
     bgi_transport *transport;

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/clock.h"
+#include "transport/ranks.h"
+
 enum { TEXT_BYTES = 256, RANK_BYTES = 32 };
 
 static const bgi_instruction *find_instruction(const bgi_runner *runner)
@@ -244,11 +247,32 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
            atomic_load(&runner->wait_target) != 0;
 }
 
+/* Ranks that are in a run say so many times in the limit, also while they wait. One that has not is the cause rather
+ * than those that wait for it: "; no sign of rank 1 meanwhile". "": all have. */
+static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
+{
+    const uint64_t now_ns = bgi_clock_ns();
+    uint32_t first = 0, count = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; engine->ranks != NULL && i < engine->ranks->carrier->rank_count; i++) {
+        const double silent_s = (double)(now_ns - atomic_load(&engine->rank_heard_ns[i])) * 1e-9;
+        if (i == engine->ranks->carrier->rank || silent_s < 0.5 * waited_s || bgi_ranks_has_ended(engine->transport, i))
+            continue;
+        if (count++ == 0)
+            first = i;
+    }
+    if (count == 1)
+        snprintf(text, TEXT_BYTES, "; no sign of rank %u meanwhile", first);
+    else if (count > 1)
+        snprintf(text, TEXT_BYTES, "; no sign of rank %u and %u more meanwhile", first, count - 1);
+}
+
 bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
 {
     const bgi_runner *waiting = NULL, *running = NULL, *distant = NULL, *stuck;
     const bgi_instruction *instruction;
-    char action[TEXT_BYTES] = "its program", reason[TEXT_BYTES];
+    char action[TEXT_BYTES] = "its program", reason[TEXT_BYTES], silent[TEXT_BYTES];
     char rank[RANK_BYTES] = "";
     uint32_t stuck_count = 0, call;
 
@@ -265,8 +289,9 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
             waiting = runner;
     }
     stuck = running != NULL ? running : distant != NULL ? distant : waiting;
+    print_silent(engine, waited_s, silent);
     if (stuck == NULL)
-        return bg_error_set(error, BG_ERROR_TIMEOUT, "no device made progress for %.3g s", waited_s);
+        return bg_error_set(error, BG_ERROR_TIMEOUT, "no device made progress for %.3g s%s", waited_s, silent);
     instruction = find_instruction(stuck);
     if (instruction != NULL)
         print_action(&instruction->action, action);
@@ -280,7 +305,7 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
         snprintf(rank, sizeof rank, "rank %u, ", engine->ranks->carrier->rank);
     return bg_error_set(error, BG_ERROR_TIMEOUT,
                         "no progress for %.3g s (wait_limit_s): %sreplica %u, device %u, %s: %s; %u other device%s not "
-                        "done either",
+                        "done either%s",
                         waited_s, rank, stuck->replica, stuck->number, action, reason, stuck_count - 1,
-                        stuck_count == 2 ? " is" : "s are");
+                        stuck_count == 2 ? " is" : "s are", silent);
 }

@@ -133,6 +133,17 @@ void bgi_ranks_give_up(bgi_transport *transport, bg_status status, const char *w
     atomic_store(&r->is_lost, true);
 }
 
+bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank)
+{
+    ranks *r = bgi_ranks_of(transport);
+    bool has_ended;
+
+    pthread_mutex_lock(&r->moving);
+    has_ended = r->peers[rank].ended >= atomic_load(&r->run);
+    pthread_mutex_unlock(&r->moving);
+    return has_ended;
+}
+
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank)
 {
     ranks *r = bgi_ranks_of(transport);
@@ -152,6 +163,7 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     operation what = {0};
     patience p = {0};
     bg_status status = BG_OK;
+    bg_error why = {0};
 
     r->caller = pthread_self();
     if (from != to && (own == from || own == to) && atomic_load(&r->is_lost))
@@ -162,14 +174,15 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     bgi_ranks_begin(r, &what, own == from, own == from ? to : from, HOST_TAG, data, size_bytes);
     pthread_mutex_unlock(&r->moving);
     while (!what.is_done && status == BG_OK)
-        status = wait_a_little(r, &p, "values of another rank", own == from ? to : from, error);
+        status = wait_a_little(r, &p, "values of another rank", own == from ? to : from, &why);
     if (status != BG_OK) {
-        /* What has begun uses memory that is about to go. */
-        atomic_store(&r->is_lost, true);
+        /* What has begun uses memory that is about to go. A run that follows ends at once, for the same reason. */
+        bgi_ranks_lose(r, status, why.message);
         pthread_mutex_lock(&r->moving);
         r->carrier->close(r->carrier->user, r->lane);
         r->lane = NULL;
         pthread_mutex_unlock(&r->moving);
+        bg_error_set(error, status, "%s", why.message);
     }
     return status;
 }

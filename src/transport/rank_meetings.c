@@ -11,9 +11,9 @@
 
 #include "core/arena.h"
 
-/* Short meetings. Two ranks send the same bytes either way, n ranks n / 2 times as many; from some 16 KB on an MPI asks
- * before it sends, so that two messages of half the size are not slower. */
-enum { SHORT_BYTES = 8 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
+/* Short meetings. Two ranks send the same bytes either way, n ranks n / 2 times as many; from some size on it costs more
+ * that each makes all sums than what a second round takes. */
+enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
 /* As among threads: the last one to come wakes workers for the others. */
 static void come(ranks *r, bgi_counter *counter, uint32_t size)
@@ -223,8 +223,8 @@ static bool pack_sum(party *p)
 
     for (uint32_t i = 0; i < p->share_count; i++) {
         share *s = &p->shares[i];
-        s->sum_out_bytes = count_sums(p, p->member, s->member);
-        s->sum_in_bytes = count_sums(p, s->member, p->member);
+        s->sum_out_bytes = p->is_short ? 0 : count_sums(p, p->member, s->member);
+        s->sum_in_bytes = p->is_short ? 0 : count_sums(p, s->member, p->member);
         most = s->sum_out_bytes > most ? s->sum_out_bytes : most;
         s->sum_data = NULL;
         if (s->sum_in_bytes > 0 && p->count == 1) {

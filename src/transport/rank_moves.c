@@ -10,7 +10,7 @@
 
 #include "core/arena.h"
 
-enum { DONE_AT_ONCE = 32 };
+enum { DONE_AT_ONCE = 32, MOST_EAGER = 8 /* messages of an operation */ };
 
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why)
 {
@@ -20,16 +20,26 @@ void bgi_ranks_lose(ranks *r, bg_status status, const char *why)
 
 /* ---- operations ---- */
 
+/* Of an operation that is cut. A message that its receiver has to ask for takes longer than several that leave at once.
+ * A parcel of notes may be shorter than the room for it, so it is never cut. */
+static size_t choose_message_bytes(const bg_transport *carrier, uint32_t tag, size_t size_bytes)
+{
+    const bool is_worth_it = size_bytes > carrier->eager_bytes && (size_bytes - 1) / MOST_EAGER < carrier->eager_bytes;
+
+    return carrier->eager_bytes > 0 && is_worth_it && tag != NOTE_TAG ? carrier->eager_bytes : carrier->message_bytes;
+}
+
 /* Begins all messages of an operation. */
 void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uint32_t tag, void *data,
                      size_t size_bytes)
 {
     const bg_transport *carrier = r->carrier;
-    const size_t most = carrier->message_bytes;
-    bg_error error = {0};
+    const size_t most = choose_message_bytes(carrier, tag, size_bytes);
     bg_status status = BG_OK;
+    bg_error error; /* has kilobytes: no zeros for each message */
     size_t at = 0;
 
+    bg_error_clear(&error);
     what->is_done = false;
     what->messages_left = (uint32_t)((size_bytes + most - 1) / most);
     while (at < size_bytes && status == BG_OK) {
@@ -233,7 +243,7 @@ static void begin_fetches(ranks *r)
 {
     piece *first;
 
-    if (atomic_exchange(&r->fetch_count, 0) == 0)
+    if (atomic_load(&r->fetch_count) == 0 || atomic_exchange(&r->fetch_count, 0) == 0)
         return;
     pthread_mutex_lock(&r->mutex);
     first = r->fetches;
@@ -324,7 +334,7 @@ static void end_operation(ranks *r, operation *what)
 
 static void take_queue(ranks *r)
 {
-    queued *item = atomic_exchange(&r->queue, NULL);
+    queued *item = atomic_load(&r->queue) != NULL ? atomic_exchange(&r->queue, NULL) : NULL;
 
     while (item != NULL) {
         queued *next = item->next;
@@ -339,9 +349,10 @@ static bool poll_all(ranks *r)
     const bg_transport *carrier = r->carrier;
     void *operations[DONE_AT_ONCE];
     uint32_t count = 0;
-    bg_error error = {0};
     bool has_moved = false;
+    bg_error error;
 
+    bg_error_clear(&error);
     do {
         const bg_status status = carrier->poll(carrier->user, r->lane, operations, DONE_AT_ONCE, &count, &error);
         if (status != BG_OK) {

@@ -37,6 +37,8 @@ static inline bool bgi_ranks_has(const bgi_ranks *ranks, uint32_t device)
 
 extern const bgi_transport_type bgi_transport_ranks;
 
+/* Whether a rank has come to the end of the run that goes on here. */
+bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank);
 /* The `wanted` of a rank's last `finish`. */
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
 /* From rank `root` to all; between runs, or after `finish`. Waits, at most wait_limit_s without a sign of the other. */

@@ -276,12 +276,15 @@ done
 
 # ---- signals and deaths ----
 
-# begin_training MPI COUNT: a long training in the background, each rank's process in pid.RANK; waits for a checkpoint.
+# begin_training MPI COUNT ARGUMENT...: a long training in the background, each rank's process in pid.RANK; waits for a
+# checkpoint.
 begin_training() {
     rm -rf checkpoint pid.*
-    timeout 60 $(launcher "$1") -n "$2" sh -c 'echo $$ >"pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' rank \
+    start=$(launcher "$1") count=$2
+    shift 2
+    timeout 60 $start -n "$count" sh -c 'echo $$ >"pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' rank \
         "$program" $digits --steps 1000000 --epochs 1000000 --checkpoint checkpoint --checkpoint-steps 4 --save stopped \
-        >out 2>err </dev/null &
+        "$@" >out 2>err </dev/null &
     mpirun=$!
     tries=0
     until ls checkpoint/*.safetensors >/dev/null 2>&1 || [ $tries -ge 600 ] || ! kill -0 $mpirun; do
@@ -335,6 +338,21 @@ for mpi in $mpis; do
     kill -KILL "$(cat pid.2)"
     wait $mpirun 2>/dev/null
     check "$mpi: ends with an error" test $? -ne 0 -a $? -ne 124
+    check "$mpi: no rank is left" all_gone
+    rm -f stopped
+done
+
+# A rank that is there and does not answer: the report says which rank and device wait, in which action, and names the
+# rank of which nothing is heard, not one that waits for it too. A checkpoint may be what waits.
+begin_case stopped
+for mpi in $mpis; do
+    begin_training $mpi 3 --wait-limit 2
+    kill -STOP "$(cat pid.1)"
+    wait $mpirun 2>/dev/null
+    check "$mpi: ends with an error by itself" test $? -ne 0 -a $? -ne 124
+    check "$mpi: names rank, device, action and peer: $(cat err)" grep -q -E \
+        '^brigade mnist: no progress for [0-9.]+ s \(wait_limit_s\): rank [02], replica 0, device [0-3], [A-Z]+ .*no sign of rank 1 meanwhile$|no sign of rank 1 for ' err
+    check "$mpi: in one report: $(cat err)" test "$(grep '^brigade' err | grep -c -v 'warning:')" -eq 1
     check "$mpi: no rank is left" all_gone
     rm -f stopped
 done

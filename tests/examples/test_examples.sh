@@ -49,6 +49,15 @@ begin_case replicas
 lines=$("$build/examples/replicas")
 check "replicas: $lines" test "$(echo "$lines" | grep -c 'weights are those of one')" -eq 3
 
+# Two processes over a transport of the program's own have the bits of one.
+begin_case own_transport
+lines=$(timeout 60 "$build/examples/own_transport" 2>&1)
+check "own_transport: $lines" test $? -eq 0
+echo "$lines" | awk '
+    /^two processes: loss [0-9.]+ after the first run, [0-9.]+ after 20$/ { falls = $10 + 0 < $4 / 10 }
+    /^one process has the same losses$/ { same = 1 }
+    END { exit falls && same ? 0 : 1 }' && pass || fail "own_transport: $lines"
+
 # The loss falls from validation to validation, and the test, on the same samples, finds what the last one found.
 begin_case trainer
 lines=$("$build/examples/trainer")

@@ -183,15 +183,16 @@ static void meet(const rig *r, const size_t *sizes, uint32_t count, bool is_tree
 /* Meetings of all kinds one after the other, with the messages that each takes of this rank. */
 static void meet_often(rig *r, uint32_t short_messages, uint32_t long_messages)
 {
-    static const struct {
+    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short one */
+    const struct {
         size_t sizes[MOST_EXCHANGES];
         uint32_t count;
         bool is_short;
     } cases[] = {{{1}, 1, true},
-                 {{2048}, 1, true},
-                 {{2049}, 1, false},
+                 {{longest}, 1, true},
+                 {{longest + 1}, 1, false},
                  {{5, 1, 300}, 3, true},
-                 {{1500, 600}, 2, false},
+                 {{longest - 500, 600}, 2, false},
                  {{MOST_ELEMENTS}, 1, false},
                  {{MOST_ELEMENTS, 7}, 2, false}};
 
@@ -212,6 +213,30 @@ static void one_member_a_rank(void **state)
     (void)state;
     open_rig(&r, false);
     meet_often(&r, others, 2 * others);
+    close_rig(&r);
+}
+
+/* A carrier that asks before it sends long messages gets somewhat longer ones in pieces. */
+static void messages_are_cut_for_a_carrier_that_asks(void **state)
+{
+    enum { EAGER = 512 };
+    static const struct {
+        size_t bytes;
+        uint32_t pieces;
+    } cases[] = {{4, 1}, {EAGER, 1}, {EAGER + 4, 2}, {8 * EAGER - 4, 8}, {8 * EAGER, 8}, {8 * EAGER + 4, 1}};
+    rig r;
+
+    (void)state;
+    open_rig(&r, false);
+    r.counting.eager_bytes = EAGER;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t size = cases[i].bytes / sizeof(float);
+        messages = 0;
+        bytes = 0;
+        meet(&r, &size, 1, false, i % 2 == 1);
+        assert_int_equal(messages, (rank_count() - 1) * cases[i].pieces);
+        assert_int_equal(bytes, (rank_count() - 1) * cases[i].bytes);
+    }
     close_rig(&r);
 }
 
@@ -252,6 +277,7 @@ static void bytes_are_as_foretold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_member_a_rank), cmocka_unit_test(two_members_on_a_rank),
+                                       cmocka_unit_test(messages_are_cut_for_a_carrier_that_asks),
                                        cmocka_unit_test(bytes_are_as_foretold)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
