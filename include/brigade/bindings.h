@@ -32,10 +32,11 @@ BG_API void bg_plan_read_instruction(const bg_plan *plan, uint32_t device, uint3
 /* bg_dataset_stream, bg_loader_statistics_of */
 BG_API void bg_dataset_read_stream(const bg_dataset *dataset, bg_sample_stream *out);
 BG_API void bg_loader_read_statistics(const bg_loader *loader, bg_loader_statistics *out);
-/* bg_convnet_build, bg_gpt_build, bg_gpt_build_step */
+/* bg_convnet_build, bg_gpt_build, bg_gpt_build_steps */
 BG_API void bg_convnet_add(bg_graph *graph, const bg_convnet_options *options, bg_convnet *out);
 BG_API void bg_gpt_add(bg_graph *graph, const bg_gpt_options *options, bg_gpt *out);
-BG_API void bg_gpt_add_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length, bg_gpt *out);
+BG_API void bg_gpt_add_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length, uint32_t sequences,
+                             bg_gpt *out);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,17 @@
 /*
- * generate.h: a GPT that continues a sequence of tokens. Keys and values of what it has seen are kept, so that each
+ * generate.h: a GPT that continues sequences of tokens. Keys and values of what it has seen are kept, so that each
  * further token costs one step.
+ *
+ *     one sequence, by hand:     feed, then again and again: sample, feed
+ *     any number of prompts:     bg_generator_run: several at once, stop strings, a callback for each token, beam
+ * search
  */
 #ifndef BRIGADE_GENERATE_H
 #define BRIGADE_GENERATE_H
 
 #include <brigade/gpt.h>
 #include <brigade/session.h>
+#include <brigade/tokenizer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +27,12 @@ typedef struct bg_generator bg_generator;
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
+/* The same for `sequences` sequences that go through the model side by side: bg_generator_run uses all of them, the
+ * functions for one sequence the first. Each has a cache of its own, and has the bits that it would have by itself.
+ * Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
+#define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
+BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
+                                           uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
 /* Tokens seen so far; at most the model's positions. */
@@ -37,17 +48,29 @@ BG_API void bg_generator_reset(bg_generator *generator);
 /* Logits of the next token [vocabulary], until the next feed; NULL before the first one. */
 BG_API const float *bg_generator_logits(const bg_generator *generator);
 
-/* How the next token is drawn, in this order. */
+/* How the next token is drawn, in the order of the fields: penalties change logits, the temperature makes shares of
+ * them, and each filter leaves some of the tokens that the one before has left, of which one is drawn by their shares.
+ */
 typedef struct bg_sampling {
     size_t struct_bytes; /* set by bg_sampling_defaults; see base.h */
-    double temperature;  /* divides the logits; 0: the largest one is taken (the first of equal ones) */
-    uint32_t top_k;      /* of the k largest only; 0: of all */
-    double top_p;  /* of the fewest, largest first, whose shares sum to top_p (Holtzman et al., 2020); 1: of all */
+    /* Logits of tokens that the sequence has: divided by it where they are above 0, else multiplied (Keskar et al.,
+     * 2019); 1: none. */
+    double repetition_penalty;
+    /* Subtracted from logits of tokens behind the prompt: once for each that is there, and for each time that it is
+     * there. The prompt is what was fed before the first draw. 0: none. */
+    double presence_penalty, frequency_penalty;
+    double temperature; /* divides the logits; 0: the largest one is taken (the first of equal ones) */
+    uint32_t top_k;     /* of the k largest only; 0: of all */
+    double top_p;       /* of the fewest, largest first, whose shares sum to top_p (Holtzman et al., 2020); 1: of all */
+    double min_p;       /* of those with at least so much of the largest share (Nguyen et al., 2024); 0: of all */
+    /* Of the fewest whose shares sum to typical_p, those first whose information is nearest to the mean (Meister et
+     * al., 2022); 1: of all. */
+    double typical_p;
     uint64_t seed; /* the token at a place of the sequence depends on nothing but its logits, this, and the place */
 } bg_sampling;
 
 BG_API void bg_sampling_init(bg_sampling *options, size_t struct_bytes);
-/* temperature 1, all tokens, seed 0 */
+/* temperature 1, all tokens, no penalty, seed 0 */
 static inline bg_sampling bg_sampling_defaults(void)
 {
     bg_sampling options;
@@ -60,6 +83,96 @@ static inline bg_sampling bg_sampling_defaults(void)
  * logits that are no numbers). */
 BG_API bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampling, uint32_t *out_token,
                                      bg_error *error);
+
+/* The share with which each token of a vocabulary is drawn, in out_shares [vocabulary], for any logits. `tokens`: the
+ * sequence so far, of which prompt_count are the prompt; only penalties look at it. Errors: as above; BG_ERROR_MEMORY.
+ */
+BG_API bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, size_t vocabulary,
+                                    const uint32_t *tokens, size_t token_count, size_t prompt_count, double *out_shares,
+                                    bg_error *error);
+
+/* ---- prompts to their ends ---- */
+
+typedef struct bg_generation_prompt {
+    const uint32_t *tokens; /* at least one */
+    size_t count;
+    uint64_t seed; /* of this sequence's draws, instead of sampling.seed */
+} bg_generation_prompt;
+
+typedef enum bg_generation_end {
+    BG_GENERATION_LENGTH = 0, /* max_tokens were added, or the model has no further position */
+    BG_GENERATION_STOP_TOKEN, /* which is the last token */
+    BG_GENERATION_STOP_STRING,
+    BG_GENERATION_CALLBACK /* on_token said so */
+} bg_generation_end;
+
+/* A token that was added. With a tokenizer `text` is what may be printed now: the text of tokens that cannot be part of
+ * a stop string. It may be empty, or be of tokens before; it lasts as long as the call. */
+typedef struct bg_generation_token {
+    uint32_t prompt; /* which */
+    uint64_t place;  /* 0 for the first that was added */
+    uint32_t token;
+    double
+        log_share; /* the logarithm of the share that the model gives it, before penalties, temperature and filters */
+    const char *text; /* not ended by a zero byte; NULL without a tokenizer */
+    size_t text_bytes;
+    bool is_last;
+} bg_generation_token;
+
+typedef struct bg_generation_options {
+    size_t struct_bytes; /* set by bg_generation_defaults; see base.h */
+    uint64_t max_tokens; /* to add to each prompt; default 50 */
+    bg_sampling sampling;
+    const uint32_t *stop_tokens; /* a sequence ends with one of these, an end of text for instance */
+    uint32_t stop_token_count;
+    const bg_tokenizer *tokenizer;   /* whose text is made; NULL: none */
+    const char *const *stop_strings; /* a sequence ends when its text has one of these; need the tokenizer */
+    uint32_t stop_string_count;
+    /* Called in the caller's thread for each token when it is drawn; of beam search for those of the best sequence,
+     * when it is known. Tokens of several prompts come in turns. False ends the prompt's sequence. NULL: none. */
+    bool (*on_token)(void *user, const bg_generation_token *token);
+    void *user;
+    /* Above 1: the likeliest sequences instead of drawn ones. At each step the `beams` likeliest beginnings stay, by
+     * the sum of their log shares; those that end are compared by that sum divided by (tokens added) ^ length_penalty.
+     * `sampling` is not read. At most the generator's sequences. */
+    uint32_t beams;
+    double length_penalty;   /* default 1 */
+    uint32_t returned_beams; /* of each prompt, the best first; 1 to `beams`; default 1 */
+} bg_generation_options;
+
+BG_API void bg_generation_options_init(bg_generation_options *options, size_t struct_bytes);
+/* 50 tokens, bg_sampling_defaults, one beam */
+static inline bg_generation_options bg_generation_defaults(void)
+{
+    bg_generation_options options;
+
+    bg_generation_options_init(&options, sizeof options);
+    return options;
+}
+
+/* What was added to a prompt. Clear with bg_generation_clear; zero is empty. */
+typedef struct bg_generation {
+    uint32_t *tokens; /* malloc'ed */
+    size_t count;
+    char *text; /* malloc'ed, with a zero byte behind it: up to a stop string; NULL without a tokenizer */
+    size_t text_bytes;
+    bg_generation_end end;
+    double log_share; /* the sum of the tokens' */
+    double score;     /* of beam search: the number that sequences are compared by; else log_share */
+} bg_generation;
+BG_API void bg_generation_clear(bg_generation *results, size_t count);
+
+/*
+ * Continues prompts, which may differ in length: as many at once as the generator has sequences; when one has ended the
+ * next begins in its place. What a prompt becomes is the same, bit for bit, by itself and among any others, and under
+ * every strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each other (empty
+ * where beam search found fewer); on failure they are untouched. What the generator was fed before is gone afterward.
+ * Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the vocabulary; logits that
+ * are no numbers), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY; otherwise those of
+ * bg_session_run.
+ */
+BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,
+                                  const bg_generation_options *options, bg_generation *out_results, bg_error *error);
 
 #ifdef __cplusplus
 }

@@ -72,6 +72,15 @@ BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
  */
 BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 
+/* The same for several sequences side by side, each with a cache of its own: the buffers above are the first one's,
+ * those of sequence i > 0 are "transformer.h.<layer>.attn.cache.<i>". Inputs are tokens and positions [sequences, S],
+ * and row [sequences], of which element i counts over all rows: i S and on are sequence i's. The output is "logits"
+ * [sequences, vocabulary]. Each sequence has the bits that it has by itself. At most
+ * BG_GPT_MOST_SEQUENCES. */
+#define BG_GPT_MOST_SEQUENCES 32
+BG_API bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length,
+                                 uint32_t sequences);
+
 #ifdef __cplusplus
 }
 #endif

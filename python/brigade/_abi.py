@@ -100,6 +100,7 @@ CONSTANTS = {
     "BG_ROLE_HYPER": 4,
     "BG_ROLE_CARRIED": 5,
     "BG_ROLE_TRAINING": 6,
+    "BG_GPT_MOST_SEQUENCES": 32,
     "BG_GPT_LOSS": 1,
     "BG_GPT_LOGITS": 2,
     "BG_GPT_ALL": 3,
@@ -313,6 +314,10 @@ CONSTANTS = {
     "BG_STREAM_FLAT": 0,
     "BG_STREAM_SPLIT": 1,
     "BG_INFEED_MAX_TENSORS": 16,
+    "BG_GENERATION_LENGTH": 0,
+    "BG_GENERATION_STOP_TOKEN": 1,
+    "BG_GENERATION_STOP_STRING": 2,
+    "BG_GENERATION_CALLBACK": 3,
     "BG_ONNX_PARAMETER": 0,
     "BG_ONNX_FROZEN": 1,
     "BG_ONNX_BUFFER": 2,
@@ -414,6 +419,7 @@ ENUMS = {
     "bg_plan_traffic": ['BG_TRAFFIC_LOADED', 'BG_TRAFFIC_STORED', 'BG_TRAFFIC_REDUCED', 'BG_TRAFFIC_GATHERED', 'BG_TRAFFIC_COUNT'],
     "bg_checkpoint_differences": ['BG_CHECKPOINT_WARN', 'BG_CHECKPOINT_IGNORE', 'BG_CHECKPOINT_REFUSE'],
     "bg_stream_form": ['BG_STREAM_FLAT', 'BG_STREAM_SPLIT'],
+    "bg_generation_end": ['BG_GENERATION_LENGTH', 'BG_GENERATION_STOP_TOKEN', 'BG_GENERATION_STOP_STRING', 'BG_GENERATION_CALLBACK'],
     "bg_onnx_use": ['BG_ONNX_PARAMETER', 'BG_ONNX_FROZEN', 'BG_ONNX_BUFFER', 'BG_ONNX_CONSTANT'],
     "bg_onnx_mode": ['BG_ONNX_TRAIN', 'BG_ONNX_EVAL', 'BG_ONNX_AS_WRITTEN'],
     "bg_weights_outcome": ['BG_WEIGHTS_LOADED', 'BG_WEIGHTS_MISSING', 'BG_WEIGHTS_UNEXPECTED', 'BG_WEIGHTS_MISFIT', 'BG_WEIGHTS_IGNORED', 'BG_WEIGHTS_OUTCOME_COUNT'],
@@ -762,6 +768,22 @@ class bg_run(Structure):
 
 
 class bg_sampling(Structure):
+    pass
+
+
+class bg_generation_prompt(Structure):
+    pass
+
+
+class bg_generation_token(Structure):
+    pass
+
+
+class bg_generation_options(Structure):
+    pass
+
+
+class bg_generation(Structure):
     pass
 
 
@@ -1729,10 +1751,53 @@ bg_run._fields_ = [
 ]
 bg_sampling._fields_ = [
     ("struct_bytes", c_size_t),
+    ("repetition_penalty", c_double),
+    ("presence_penalty", c_double),
+    ("frequency_penalty", c_double),
     ("temperature", c_double),
     ("top_k", c_uint32),
     ("top_p", c_double),
+    ("min_p", c_double),
+    ("typical_p", c_double),
     ("seed", c_uint64),
+]
+bg_generation_prompt._fields_ = [
+    ("tokens", POINTER(c_uint32)),
+    ("count", c_size_t),
+    ("seed", c_uint64),
+]
+bg_generation_token._fields_ = [
+    ("prompt", c_uint32),
+    ("place", c_uint64),
+    ("token", c_uint32),
+    ("log_share", c_double),
+    ("text", c_char_p),
+    ("text_bytes", c_size_t),
+    ("is_last", c_bool),
+]
+bg_generation_options._fields_ = [
+    ("struct_bytes", c_size_t),
+    ("max_tokens", c_uint64),
+    ("sampling", bg_sampling),
+    ("stop_tokens", POINTER(c_uint32)),
+    ("stop_token_count", c_uint32),
+    ("tokenizer", c_void_p),
+    ("stop_strings", POINTER(c_char_p)),
+    ("stop_string_count", c_uint32),
+    ("on_token", CFUNCTYPE(c_bool, c_void_p, POINTER(bg_generation_token))),
+    ("user", c_void_p),
+    ("beams", c_uint32),
+    ("length_penalty", c_double),
+    ("returned_beams", c_uint32),
+]
+bg_generation._fields_ = [
+    ("tokens", POINTER(c_uint32)),
+    ("count", c_size_t),
+    ("text", c_char_p),
+    ("text_bytes", c_size_t),
+    ("end", c_int),
+    ("log_share", c_double),
+    ("score", c_double),
 ]
 bg_onnx_dim._fields_ = [
     ("size", c_int64),
@@ -2199,6 +2264,10 @@ STRUCTS = {
     "bg_outfeed_leaf": bg_outfeed_leaf,
     "bg_run": bg_run,
     "bg_sampling": bg_sampling,
+    "bg_generation_prompt": bg_generation_prompt,
+    "bg_generation_token": bg_generation_token,
+    "bg_generation_options": bg_generation_options,
+    "bg_generation": bg_generation,
     "bg_onnx_dim": bg_onnx_dim,
     "bg_onnx_port": bg_onnx_port,
     "bg_onnx_node": bg_onnx_node,
@@ -2352,15 +2421,19 @@ FUNCTIONS = {
     "bg_gather_elements": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axis", c_int32, "int32_t axis"), ("ids", bg_value, "bg_value ids")], False),
     "bg_gelu": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("x", bg_value, "bg_value x")], False),
     "bg_gelu_tanh": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("x", bg_value, "bg_value x")], False),
+    "bg_generation_clear": (None, [("results", POINTER(bg_generation), "bg_generation *results"), ("count", c_size_t, "size_t count")], False),
+    "bg_generation_options_init": (None, [("options", POINTER(bg_generation_options), "bg_generation_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
     "bg_generator_create": (c_int, [("model", POINTER(bg_gpt_options), "const bg_gpt_options *model"), ("options", POINTER(bg_options), "const bg_options *options"), ("weights", c_void_p, "bg_weights *weights"), ("out", POINTER(c_void_p), "bg_generator **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_generator_create_batch": (c_int, [("model", POINTER(bg_gpt_options), "const bg_gpt_options *model"), ("options", POINTER(bg_options), "const bg_options *options"), ("weights", c_void_p, "bg_weights *weights"), ("sequences", c_uint32, "uint32_t sequences"), ("out", POINTER(c_void_p), "bg_generator **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_generator_destroy": (None, [("generator", c_void_p, "bg_generator *generator")], False),
     "bg_generator_feed": (c_int, [("generator", c_void_p, "bg_generator *generator"), ("tokens", POINTER(c_uint32), "const uint32_t *tokens"), ("count", c_size_t, "size_t count"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_generator_length": (c_int64, [("generator", c_void_p, "const bg_generator *generator")], False),
     "bg_generator_logits": (POINTER(c_float), [("generator", c_void_p, "const bg_generator *generator")], False),
     "bg_generator_reset": (None, [("generator", c_void_p, "bg_generator *generator")], False),
+    "bg_generator_run": (c_int, [("generator", c_void_p, "bg_generator *generator"), ("prompts", POINTER(bg_generation_prompt), "const bg_generation_prompt *prompts"), ("prompt_count", c_uint32, "uint32_t prompt_count"), ("options", POINTER(bg_generation_options), "const bg_generation_options *options"), ("out_results", POINTER(bg_generation), "bg_generation *out_results"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_generator_sample": (c_int, [("generator", c_void_p, "bg_generator *generator"), ("sampling", POINTER(bg_sampling), "const bg_sampling *sampling"), ("out_token", POINTER(c_uint32), "uint32_t *out_token"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_gpt_add": (None, [("graph", c_void_p, "bg_graph *graph"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("out", POINTER(bg_gpt), "bg_gpt *out")], False),
-    "bg_gpt_add_step": (None, [("graph", c_void_p, "bg_graph *graph"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("cache_length", c_int64, "int64_t cache_length"), ("out", POINTER(bg_gpt), "bg_gpt *out")], False),
+    "bg_gpt_add_steps": (None, [("graph", c_void_p, "bg_graph *graph"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("cache_length", c_int64, "int64_t cache_length"), ("sequences", c_uint32, "uint32_t sequences"), ("out", POINTER(bg_gpt), "bg_gpt *out")], False),
     "bg_gpt_directory_load": (c_int, [("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("weights", c_void_p, "bg_weights *weights"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_gpt_directory_read_options": (c_int, [("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_gpt_options), "bg_gpt_options *options"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_gpt_directory_save": (c_int, [("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("weights", c_void_p, "bg_weights *weights"), ("error", POINTER(bg_error), "bg_error *error")], False),
@@ -2637,6 +2710,7 @@ FUNCTIONS = {
     "bg_safetensors_write": (c_int, [("path", c_char_p, "const char *path"), ("entries", POINTER(bg_safetensors_entry), "const bg_safetensors_entry *entries"), ("entry_count", c_size_t, "size_t entry_count"), ("metadata", POINTER(bg_safetensors_metadata), "const bg_safetensors_metadata *metadata"), ("metadata_count", c_size_t, "size_t metadata_count"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_safetensors_write_fetched": (c_int, [("path", c_char_p, "const char *path"), ("entries", POINTER(bg_safetensors_entry), "const bg_safetensors_entry *entries"), ("entry_count", c_size_t, "size_t entry_count"), ("metadata", POINTER(bg_safetensors_metadata), "const bg_safetensors_metadata *metadata"), ("metadata_count", c_size_t, "size_t metadata_count"), ("fetch", bg_safetensors_fetch, "bg_safetensors_fetch fetch"), ("user", c_void_p, "void *user"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_sampling_init": (None, [("options", POINTER(bg_sampling), "bg_sampling *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
+    "bg_sampling_shares": (c_int, [("sampling", POINTER(bg_sampling), "const bg_sampling *sampling"), ("logits", POINTER(c_float), "const float *logits"), ("vocabulary", c_size_t, "size_t vocabulary"), ("tokens", POINTER(c_uint32), "const uint32_t *tokens"), ("token_count", c_size_t, "size_t token_count"), ("prompt_count", c_size_t, "size_t prompt_count"), ("out_shares", POINTER(c_double), "double *out_shares"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_scale": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("alpha", c_double, "double alpha"), ("beta", c_double, "double beta")], False),
     "bg_scatter_add": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axis", c_int32, "int32_t axis"), ("ids", bg_value, "bg_value ids"), ("updates", bg_value, "bg_value updates")], False),
     "bg_scatter_elements_add": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axis", c_int32, "int32_t axis"), ("ids", bg_value, "bg_value ids"), ("updates", bg_value, "bg_value updates")], False),

@@ -48,7 +48,8 @@ void bg_gpt_add(bg_graph *graph, const bg_gpt_options *options, bg_gpt *out)
     *out = bg_gpt_build(graph, options);
 }
 
-void bg_gpt_add_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length, bg_gpt *out)
+void bg_gpt_add_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length, uint32_t sequences,
+                      bg_gpt *out)
 {
-    *out = bg_gpt_build_step(graph, options, cache_length);
+    *out = bg_gpt_build_steps(graph, options, cache_length, sequences);
 }

@@ -1,5 +1,6 @@
 /*
- * gpt_generate.c: `brigade gpt generate`: a prompt goes on, token by token, each printed as it comes.
+ * gpt_generate.c: `brigade gpt generate`: prompts go on. Of one prompt each token is printed as it comes; several go
+ * through the model side by side, and are printed in their order when all have ended.
  */
 #include "cli/gpt_model.h"
 
@@ -19,9 +20,11 @@
 enum { PROMPT_LIMIT_BYTES = 1 << 26 };
 
 typedef struct generate_config {
-    const char *directory, *tokenizer, *dtype, *prompt, *prompt_file;
-    uint64_t length, top_k, seed;
-    double temperature, top_p;
+    const char *directory, *tokenizer, *dtype, *prompt, *prompt_file, *prompts_file;
+    uint64_t length, top_k, seed, sequences, beams;
+    double temperature, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,
+        length_penalty;
+    cli_texts stops;
     bool only_new, goes_on;
 } generate_config;
 
@@ -34,7 +37,12 @@ static const cli_option generate_options[] = {
     {CLI_TEXT, "prompt", AT(prompt), .value = "TEXT", .default_text = "the end of a text",
      .help = "what goes on; <|endoftext|> in it is what it says"},
     {CLI_TEXT, "prompt-file", AT(prompt_file), .value = "FILE", .help = "the prompt, from a file"},
+    {CLI_TEXT, "prompts", AT(prompts_file), .value = "FILE", .help = "several prompts, one a line"},
+    {CLI_COUNT, "sequences", AT(sequences), .value = "N", .minimum = 1, .maximum = BG_GENERATOR_MOST_SEQUENCES,
+     .default_text = "the beams, or 8 for several prompts",
+     .help = "go through the model side by side; results do not depend on it"},
     {CLI_COUNT, "length", AT(length), .value = "N", .minimum = 1, .maximum = INT32_MAX, .help = "tokens to add"},
+    {CLI_TEXT_LIST, "stop", AT(stops), .value = "TEXT...", .help = "end before any of these"},
     {CLI_FLAG, "go-on", AT(goes_on), .help = "do not stop at an end of text"},
     {CLI_FLAG, "only-new", AT(only_new), .help = "print what is added, without the prompt"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
@@ -43,27 +51,85 @@ static const cli_option generate_options[] = {
     {CLI_COUNT, "top-k", AT(top_k), .value = "N", .maximum = INT32_MAX, .default_text = "all",
      .help = "of the N likeliest tokens only"},
     {CLI_REAL, "top-p", AT(top_p), .value = "P", .help = "of the fewest tokens whose shares sum to P"},
-    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the draws"},
+    {CLI_REAL, "min-p", AT(min_p), .value = "P", .help = "of tokens with at least P of the largest share"},
+    {CLI_REAL, "typical-p", AT(typical_p), .value = "P", .help = "of the most typical tokens whose shares sum to P"},
+    {CLI_REAL, "repetition-penalty", AT(repetition_penalty), .value = "X",
+     .help = "logits of tokens of the text are divided by it, or multiplied below 0"},
+    {CLI_REAL, "presence-penalty", AT(presence_penalty), .value = "X",
+     .help = "subtracted from logits of added tokens"},
+    {CLI_REAL, "frequency-penalty", AT(frequency_penalty), .value = "X",
+     .help = "and for each time that they were added"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX,
+     .help = "of the draws; the next prompt has the next"},
+    {CLI_COUNT, "beams", AT(beams), .value = "N", .minimum = 1, .maximum = BG_GENERATOR_MOST_SEQUENCES,
+     .help = "above 1: the likeliest text by beam search, no draws"},
+    {CLI_REAL, "length-penalty", AT(length_penalty), .value = "X",
+     .help = "beams: log shares are divided by (length)^X; 0 for short texts"},
     CLI_OPTIONS_END,
 };
 
+/* Prompts as tokens. */
+typedef struct prompt_list {
+    bg_token_list *items;
+    uint32_t count;
+} prompt_list;
+
+static void clear_prompts(prompt_list *prompts)
+{
+    for (uint32_t i = 0; i < prompts->count; i++)
+        bg_token_list_clear(&prompts->items[i]);
+    free(prompts->items);
+}
+
 /* The prompt's tokens; of none, the end of a text, after which a text begins. */
-static bg_status encode_prompt(const generate_config *config, const bg_tokenizer *tokenizer, bg_token_list *tokens,
+static bg_status encode_prompt(const bg_tokenizer *tokenizer, const char *text, size_t size_bytes, prompt_list *prompts,
                                bg_error *error)
 {
     static const char end[] = "<|endoftext|>";
-    const char *text = config->prompt != NULL ? config->prompt : end;
+    bg_token_list *items = realloc(prompts->items, (prompts->count + 1) * sizeof *items);
+    bg_token_list *tokens;
+    bg_status status;
+
+    if (items == NULL)
+        return bgi_error_memory(error, "prompts", (prompts->count + 1) * sizeof *items);
+    prompts->items = items;
+    tokens = &items[prompts->count++];
+    *tokens = (bg_token_list){.items = NULL};
+    status = bg_tokenizer_encode(tokenizer, text, size_bytes, true, tokens, error);
+    if (status == BG_OK && tokens->count == 0)
+        status = bg_tokenizer_encode(tokenizer, end, sizeof end - 1, true, tokens, error);
+    return status;
+}
+
+static bg_status encode_lines(const bg_tokenizer *tokenizer, const char *path, const char *text, size_t size_bytes,
+                              prompt_list *prompts, bg_error *error)
+{
+    for (size_t at = 0; at < size_bytes;) {
+        const char *end = memchr(text + at, '\n', size_bytes - at);
+        const size_t length = end != NULL ? (size_t)(end - text) - at : size_bytes - at;
+
+        if (length > 0)
+            BGI_TRY(encode_prompt(tokenizer, text + at, length, prompts, error));
+        at += length + 1;
+    }
+    return prompts->count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "%s: has no prompt", path);
+}
+
+static bg_status read_prompts(const generate_config *config, const bg_tokenizer *tokenizer, prompt_list *prompts,
+                              bg_error *error)
+{
+    const char *path = config->prompts_file != NULL ? config->prompts_file : config->prompt_file;
+    const char *text = config->prompt != NULL ? config->prompt : "<|endoftext|>";
     size_t size_bytes = strlen(text);
     char *loaded = NULL;
     bg_status status;
 
-    if (config->prompt_file != NULL) {
-        BGI_TRY(bgi_file_load(config->prompt_file, PROMPT_LIMIT_BYTES, &loaded, &size_bytes, error));
+    if (path != NULL) {
+        BGI_TRY(bgi_file_load(path, PROMPT_LIMIT_BYTES, &loaded, &size_bytes, error));
         text = loaded;
     }
-    status = bg_tokenizer_encode(tokenizer, text, size_bytes, true, tokens, error);
-    if (status == BG_OK && tokens->count == 0)
-        status = bg_tokenizer_encode(tokenizer, end, sizeof end - 1, true, tokens, error);
+    status = config->prompts_file != NULL ? encode_lines(tokenizer, path, text, size_bytes, prompts, error)
+                                          : encode_prompt(tokenizer, text, size_bytes, prompts, error);
     free(loaded);
     return status;
 }
@@ -87,70 +153,128 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
                             "a prompt of %zu token%s and --length %" PRIu64 " are more than the model's %" PRIu64
                             " positions; --length %" PRIu64 " fits",
                             prompt, cli_s(prompt), config->length, positions, positions - prompt);
+    for (size_t i = 0; i < prompt; i++)
+        if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
+            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,
+                                tokens->items[i], (long long)model->options.vocabulary);
     return BG_OK;
 }
 
 /* A vocabulary may be larger than its tokenizer: the tokens above have no text. */
-static void print_token(const bg_tokenizer *tokenizer, uint32_t token)
-{
-    size_t size_bytes = 0;
-    const char *text = bg_tokenizer_token(tokenizer, token, &size_bytes);
-
-    if (text != NULL)
-        fwrite(text, 1, size_bytes, stdout);
-}
-
 static void print_prompt(const generate_config *config, const bg_tokenizer *tokenizer, const bg_token_list *tokens)
 {
-    for (size_t i = 0; i < tokens->count && !config->only_new; i++)
-        if (tokens->items[i] != bg_tokenizer_end_of_text(tokenizer))
-            print_token(tokenizer, tokens->items[i]);
+    for (size_t i = 0; i < tokens->count && !config->only_new; i++) {
+        size_t size_bytes = 0;
+        const char *text = bg_tokenizer_token(tokenizer, tokens->items[i], &size_bytes);
+
+        if (text != NULL && tokens->items[i] != bg_tokenizer_end_of_text(tokenizer))
+            fwrite(text, 1, size_bytes, stdout);
+    }
     fflush(stdout);
 }
 
-static bg_status continue_prompt(const generate_config *config, const gpt_model *model, bg_generator *generator,
-                                 bg_error *error)
+static bool print_token(void *user, const bg_generation_token *token)
 {
-    const bg_sampling sampling = {.struct_bytes = sizeof sampling,
-                                  .temperature = config->temperature,
-                                  .top_k = (uint32_t)config->top_k,
-                                  .top_p = config->top_p,
-                                  .seed = config->seed};
+    (void)user;
+    fwrite(token->text, 1, token->text_bytes, stdout);
+    fflush(stdout);
+    return !ferror(stdout);
+}
 
-    for (uint64_t i = 0; i < config->length && !ferror(stdout); i++) {
-        uint32_t token;
+static bg_generation_options make_options(const generate_config *config, const bg_tokenizer *tokenizer, bool prints,
+                                          const uint32_t *end)
+{
+    bg_generation_options options = bg_generation_defaults();
 
-        BGI_TRY(bg_generator_sample(generator, &sampling, &token, error));
-        if (token == bg_tokenizer_end_of_text(model->tokenizer) && !config->goes_on)
-            break;
-        print_token(model->tokenizer, token);
-        fflush(stdout);
-        if (i + 1 < config->length)
-            BGI_TRY(bg_generator_feed(generator, &token, 1, error));
+    options.max_tokens = config->length;
+    options.sampling.repetition_penalty = config->repetition_penalty;
+    options.sampling.presence_penalty = config->presence_penalty;
+    options.sampling.frequency_penalty = config->frequency_penalty;
+    options.sampling.temperature = config->temperature;
+    options.sampling.top_k = (uint32_t)config->top_k;
+    options.sampling.top_p = config->top_p;
+    options.sampling.min_p = config->min_p;
+    options.sampling.typical_p = config->typical_p;
+    options.stop_tokens = end;
+    options.stop_token_count = config->goes_on ? 0 : 1;
+    options.tokenizer = tokenizer;
+    options.stop_strings = config->stops.values;
+    options.stop_string_count = config->stops.count;
+    options.beams = (uint32_t)config->beams;
+    options.length_penalty = config->length_penalty;
+    options.on_token = prints ? print_token : NULL;
+    return options;
+}
+
+static bg_status continue_prompts(const generate_config *config, const gpt_model *model, bg_generator *generator,
+                                  const prompt_list *list, bg_error *error)
+{
+    const uint32_t end = bg_tokenizer_end_of_text(model->tokenizer);
+    const bool is_one = list->count == 1;
+    const bg_generation_options options = make_options(config, model->tokenizer, is_one, &end);
+    bg_generation_prompt *prompts = calloc(list->count, sizeof *prompts);
+    bg_generation *results = calloc(list->count, sizeof *results);
+    bg_status status = BG_OK;
+
+    if (prompts == NULL || results == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "results", list->count * sizeof *results));
+    for (uint32_t i = 0; i < list->count; i++)
+        prompts[i] = (bg_generation_prompt){
+            .tokens = list->items[i].items, .count = list->items[i].count, .seed = config->seed + i};
+    if (is_one)
+        print_prompt(config, model->tokenizer, &list->items[0]);
+    BGI_TRY_CLEANUP(bg_generator_run(generator, prompts, list->count, &options, results, error));
+    for (uint32_t i = 0; i < list->count && !is_one; i++) {
+        print_prompt(config, model->tokenizer, &list->items[i]);
+        fwrite(results[i].text, 1, results[i].text_bytes, stdout);
+        printf("\n%s", i + 1 < list->count ? "\n" : "");
     }
-    putchar('\n');
-    return BG_OK;
+    if (is_one)
+        putchar('\n');
+cleanup:
+    if (results != NULL)
+        bg_generation_clear(results, list->count);
+    free(results);
+    free(prompts);
+    return status;
+}
+
+/* Side by side: as the command line says, else the beams of a prompt, or 8 prompts. */
+static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
+{
+    if (config->sequences > 0)
+        return (uint32_t)config->sequences;
+    if (config->beams > 1)
+        return (uint32_t)config->beams;
+    return prompts < 8 ? prompts : 8;
 }
 
 static bg_status generate(const generate_config *config, bg_error *error)
 {
-    bg_token_list tokens = {.items = NULL};
+    prompt_list prompts = {.count = 0};
     bg_generator *generator = NULL;
     gpt_model model;
     bg_status status;
 
     BGI_TRY(gpt_model_open(&model, config->directory, config->tokenizer, true, config->dtype, error));
-    BGI_TRY_CLEANUP(encode_prompt(config, model.tokenizer, &tokens, error));
-    BGI_TRY_CLEANUP(check_prompt(config, &model, &tokens, error));
-    BGI_TRY_CLEANUP(bg_generator_create(&model.options, NULL, model.weights, &generator, error));
-    print_prompt(config, model.tokenizer, &tokens);
-    BGI_TRY_CLEANUP(bg_generator_feed(generator, tokens.items, tokens.count, error));
-    status = continue_prompt(config, &model, generator, error);
+    BGI_TRY_CLEANUP(read_prompts(config, model.tokenizer, &prompts, error));
+    for (uint32_t i = 0; i < prompts.count; i++)
+        BGI_TRY_CLEANUP(check_prompt(config, &model, &prompts.items[i], error));
+    BGI_TRY_CLEANUP(bg_generator_create_batch(&model.options, NULL, model.weights,
+                                              count_sequences(config, prompts.count), &generator, error));
+    status = continue_prompts(config, &model, generator, &prompts, error);
 cleanup:
     bg_generator_destroy(generator);
-    bg_token_list_clear(&tokens);
+    clear_prompts(&prompts);
     gpt_model_close(&model);
     return status;
+}
+
+static bg_status check_share(const char *name, double share, bg_error *error)
+{
+    if (share <= 0.0 || share > 1.0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is %g; it must be above 0 and at most 1", name, share);
+    return BG_OK;
 }
 
 static bg_status check_config(const generate_config *config, bg_error *error)
@@ -159,14 +283,30 @@ static bg_status check_config(const generate_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID, "no model; --hf-model DIR names its folder");
     if (config->prompt != NULL && config->prompt_file != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--prompt and --prompt-file say the same thing; give one");
-    if (config->top_p <= 0.0 || config->top_p > 1.0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--top-p is %g; it must be above 0 and at most 1", config->top_p);
+    if (config->prompts_file != NULL && (config->prompt != NULL || config->prompt_file != NULL))
+        return bg_error_set(error, BG_ERROR_INVALID, "--prompts has all prompts; leave --prompt and --prompt-file out");
+    if (config->sequences > 0 && config->sequences < config->beams)
+        return bg_error_set(error, BG_ERROR_INVALID, "--beams %" PRIu64 " need as many --sequences; there are %" PRIu64,
+                            config->beams, config->sequences);
+    BGI_TRY(check_share("top-p", config->top_p, error));
+    BGI_TRY(check_share("typical-p", config->typical_p, error));
+    if (config->min_p > 1.0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--min-p is %g; it must be from 0 to 1", config->min_p);
+    if (config->repetition_penalty == 0.0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--repetition-penalty is 0; it must be above 0, and 1 is none");
     return BG_OK;
 }
 
 int cli_gpt_generate(int argc, char **argv)
 {
-    generate_config config = {.dtype = "float32", .length = 50, .temperature = 1.0, .top_p = 1.0};
+    generate_config config = {.dtype = "float32",
+                              .length = 50,
+                              .beams = 1,
+                              .temperature = 1.0,
+                              .top_p = 1.0,
+                              .typical_p = 1.0,
+                              .repetition_penalty = 1.0,
+                              .length_penalty = 1.0};
     const generate_config defaults = config;
     uint32_t word_count;
     bool wants_help;

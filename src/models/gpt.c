@@ -150,6 +150,26 @@ static bg_value drop(const builder *b, bg_value x)
     return b->options->dropout > 0.0 ? bg_sharded_dropout(b->graph, NULL, x, b->options->dropout, BG_MESH_TENSOR_2) : x;
 }
 
+/* Of several sequences, each over its own cache. */
+static bg_value add_attentions(const builder *b, bg_value qkv, const bg_shard *cache,
+                               const bg_attention_options *attention)
+{
+    const int64_t count = b->options->micro_batch, length = b->options->sequence_length;
+    const bg_initializer zero = {.kind = BG_INITIALIZE_CONSTANT};
+    bg_value results[BG_GPT_MOST_SEQUENCES];
+
+    for (int64_t i = 0; i < count; i++) {
+        char suffix[NAME_BYTES], name[2 * NAME_BYTES];
+
+        snprintf(suffix, sizeof suffix, i == 0 ? "attn.cache" : "attn.cache.%d", (int)i);
+        results[i] = bg_attention_cached(
+            b->graph, NULL, bg_slice(b->graph, NULL, qkv, 0, i * length, (i + 1) * length, 1),
+            bg_graph_sharded_variable(b->graph, make_name(b, suffix, name), cache, BG_ROLE_BUFFER, &zero),
+            bg_slice(b->graph, NULL, b->positions, 0, i, i + 1, 1), attention);
+    }
+    return bg_concat(b->graph, NULL, results, (uint32_t)count, 0);
+}
+
 static bg_value add_attention(const builder *b, bg_value qkv)
 {
     const bg_gpt_options *options = b->options;
@@ -165,10 +185,12 @@ static bg_value add_attention(const builder *b, bg_value qkv)
     attention.axis = BG_MESH_TENSOR_1;
     if (b->cache_length == 0)
         return bg_attention(b->graph, NULL, qkv, &attention);
-    return bg_attention_cached(
-        b->graph, NULL, qkv,
-        bg_graph_sharded_variable(b->graph, make_name(b, "attn.cache", name), &cache, BG_ROLE_BUFFER, &zero),
-        b->positions, &attention);
+    if (options->micro_batch == 1)
+        return bg_attention_cached(
+            b->graph, NULL, qkv,
+            bg_graph_sharded_variable(b->graph, make_name(b, "attn.cache", name), &cache, BG_ROLE_BUFFER, &zero),
+            b->positions, &attention);
+    return add_attentions(b, qkv, &cache, &attention);
 }
 
 static bg_value add_layer(const builder *b, bg_value x)
@@ -298,12 +320,12 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     return net;
 }
 
-/* The step's options: one sequence, no dropout. */
-static bg_gpt_options find_step_options(const bg_gpt_options *options)
+/* The step's options: its sequences, no dropout. */
+static bg_gpt_options find_step_options(const bg_gpt_options *options, uint32_t sequences)
 {
     bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();
 
-    used.micro_batch = 1;
+    used.micro_batch = sequences;
     used.dropout = 0.0;
     used.outputs = BG_GPT_LOGITS;
     used.checkpoint_layers = false;
@@ -313,12 +335,22 @@ static bg_gpt_options find_step_options(const bg_gpt_options *options)
 
 bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length)
 {
-    const bg_gpt_options used = find_step_options(options);
+    return bg_gpt_build_steps(graph, options, cache_length, 1);
+}
+
+bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length, uint32_t sequences)
+{
+    const bg_gpt_options used = find_step_options(options, sequences);
     builder b = {.graph = graph, .options = &used, .cache_length = cache_length};
     bg_gpt step = {.tokens = {0}};
     bg_value x, table;
     bg_type tokens;
 
+    if (sequences == 0 || sequences > BG_GPT_MOST_SEQUENCES) {
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: a step of %u sequences; it has 1 to %d", sequences,
+                      BG_GPT_MOST_SEQUENCES);
+        return step;
+    }
     if (!check_options(graph, &used))
         return step;
     if (cache_length < used.sequence_length || cache_length > INT32_MAX) {
@@ -326,12 +358,12 @@ bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t
                       (long long)cache_length, (long long)used.sequence_length);
         return step;
     }
-    tokens = bg_matrix(BG_INT32, 1, used.sequence_length);
+    tokens = bg_matrix(BG_INT32, sequences, used.sequence_length);
     step.tokens = bg_graph_input(graph, "tokens", &tokens);
     step.positions = b.positions = bg_graph_input(graph, "positions", &tokens);
     x = add_body(&b, step.tokens, &table);
     bg_block_begin(graph, "Head", BG_DEVICE_NONE);
-    tokens = bg_vector(BG_INT32, 1);
+    tokens = bg_vector(BG_INT32, sequences);
     step.row = bg_graph_input(graph, "row", &tokens);
     x = add_norm(&b, "ln_f", bg_embedding(graph, NULL, x, step.row, -1));
     step.logits = join_logits(&b, bg_parallel_logits(graph, "lm_head", x, table));

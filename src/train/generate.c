@@ -1,51 +1,41 @@
 /*
- * generate.c: two sessions over one cache: a long step for prompts and a step of one token. The last piece of a prompt
- * is filled up with tokens that the next step overwrites, so the cache is as much longer than the model's positions.
+ * generate.c: sequences that a GPT continues, several at once. Two sessions work over one cache: a long step for
+ * prompts and a step of one token, each for all sequences. What a sequence does not need of a step is filled up with
+ * tokens that its next step overwrites, so the cache is as much longer than the model's positions.
  */
-#include <brigade/generate.h>
+#include "train/generator.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/random.h"
-
-enum { LONGEST_STEP = 32 };
-
-/* A step of the model: its plan, its session, its inputs. */
-typedef struct stepper {
-    bg_plan *plan;
-    bg_session *session;
-    int64_t length;
-    int32_t tokens[LONGEST_STEP], positions[LONGEST_STEP], row;
-    const void *inputs[3];
-} stepper;
-
-typedef struct candidate {
-    double share;
-    uint32_t token;
-} candidate;
-
-struct bg_generator {
-    int64_t positions, vocabulary, length;
-    stepper prompt, single;
-    float *logits;
-    candidate *candidates;
-};
 
 /* ---- steps ---- */
 
-static bg_status open_stepper(stepper *s, const bg_gpt_options *model, int64_t length, const bg_options *options,
-                              bg_weights *weights, bg_error *error)
+static bg_status allocate_inputs(bgi_stepper *s, uint32_t sequences, bg_error *error)
+{
+    const size_t count = (size_t)s->length * sequences;
+
+    s->tokens = calloc(count, sizeof *s->tokens);
+    s->positions = calloc(count, sizeof *s->positions);
+    s->rows = calloc(sequences, sizeof *s->rows);
+    return s->tokens != NULL && s->positions != NULL && s->rows != NULL
+               ? BG_OK
+               : bgi_error_memory(error, "a step's inputs", 3 * count * sizeof *s->tokens);
+}
+
+static bg_status open_stepper(bgi_stepper *s, const bg_gpt_options *model, int64_t length, uint32_t sequences,
+                              const bg_options *options, bg_weights *weights, bg_error *error)
 {
     bg_gpt_options used = *model;
     bg_graph *graph = NULL;
     bg_status status;
 
     used.sequence_length = s->length = length;
+    BGI_TRY(allocate_inputs(s, sequences, error));
     BGI_TRY(bg_graph_create(&graph, error));
-    bg_gpt_build_step(graph, &used, model->positions + LONGEST_STEP);
+    bg_gpt_build_steps(graph, &used, model->positions + BGI_LONGEST_STEP, sequences);
     status = bg_graph_check(graph, error);
     if (status == BG_OK)
         status = bg_plan_create_inference(graph, options, &s->plan, error);
@@ -56,27 +46,127 @@ static bg_status open_stepper(stepper *s, const bg_gpt_options *model, int64_t l
         return status;
     s->inputs[bg_session_find_input(s->session, "tokens")] = s->tokens;
     s->inputs[bg_session_find_input(s->session, "positions")] = s->positions;
-    s->inputs[bg_session_find_input(s->session, "row")] = &s->row;
+    s->inputs[bg_session_find_input(s->session, "row")] = s->rows;
     return BG_OK;
 }
 
-static void close_stepper(stepper *s)
+static void close_stepper(bgi_stepper *s)
 {
     bg_session_destroy(s->session);
     bg_plan_destroy(s->plan);
+    free(s->rows);
+    free(s->positions);
+    free(s->tokens);
 }
 
-static bg_status run_stepper(stepper *s, const uint32_t *tokens, int64_t count, int64_t first, float *logits,
-                             bg_error *error)
-{
-    void *outputs[] = {logits};
+/* ---- slots ---- */
 
-    for (int64_t i = 0; i < s->length; i++) {
-        s->tokens[i] = (int32_t)tokens[i < count ? i : count - 1];
-        s->positions[i] = (int32_t)(first + i);
+static bg_status open_slots(bg_generator *generator, bg_error *error)
+{
+    const size_t vocabulary = (size_t)generator->vocabulary;
+
+    generator->slots = calloc(generator->slot_count, sizeof *generator->slots);
+    generator->logits = calloc(generator->slot_count * vocabulary, sizeof *generator->logits);
+    if (generator->slots == NULL || generator->logits == NULL)
+        return bgi_error_memory(error, "logits", generator->slot_count * vocabulary * sizeof *generator->logits);
+    for (uint32_t i = 0; i < generator->slot_count; i++) {
+        bgi_slot *slot = &generator->slots[i];
+
+        slot->tokens = calloc((size_t)generator->positions, sizeof *slot->tokens);
+        slot->logits = calloc(vocabulary, sizeof *slot->logits);
+        if (slot->tokens == NULL || slot->logits == NULL)
+            return bgi_error_memory(error, "a sequence", vocabulary * sizeof *slot->logits);
     }
-    s->row = (int32_t)count - 1;
-    return bg_session_run(s->session, s->inputs, outputs, error);
+    return BG_OK;
+}
+
+void bgi_generator_forget(bg_generator *generator)
+{
+    for (uint32_t i = 0; i < generator->slot_count; i++) {
+        generator->slots[i].count = 0;
+        generator->slots[i].has_logits = false;
+    }
+    generator->prompt_count = SIZE_MAX;
+}
+
+/* The slot keeps what it has of the wanted tokens; of those that it has all, without logits, the last is computed
+ * again. */
+static void keep_prefix(bgi_slot *slot, const bgi_wanted *wanted)
+{
+    size_t same = 0;
+
+    while (same < slot->count && same < wanted->count && slot->tokens[same] == wanted->tokens[same])
+        same++;
+    if (same == wanted->count && same == slot->count && slot->has_logits)
+        return;
+    slot->count = same < wanted->count ? same : wanted->count - 1;
+    slot->has_logits = false;
+}
+
+static size_t find_pending(const bgi_slot *slot, const bgi_wanted *wanted)
+{
+    return wanted->count > slot->count ? wanted->count - slot->count : 0;
+}
+
+/* Tokens of a slot in one run. A slot that needs none gets its last token again, which leaves the same bits in the
+ * cache. Behind the tokens that count come others, which the slot's next tokens overwrite. */
+static size_t fill_inputs(bgi_stepper *s, uint32_t index, const bgi_slot *slot, const bgi_wanted *wanted)
+{
+    const size_t pending = find_pending(slot, wanted), length = (size_t)s->length;
+    const size_t taken = pending < length ? pending : length;
+    const size_t first = taken > 0 ? slot->count : slot->count > 0 ? slot->count - 1 : 0;
+    const uint32_t *tokens = taken > 0 ? wanted->tokens : slot->tokens;
+    const size_t used = taken > 0 ? taken : 1;
+
+    for (size_t i = 0; i < length; i++) {
+        const size_t from = first + (i < used ? i : used - 1);
+
+        s->tokens[index * length + i] = taken > 0 || slot->count > 0 ? (int32_t)tokens[from] : 0;
+        s->positions[index * length + i] = (int32_t)(first + i);
+    }
+    s->rows[index] = (int32_t)(index * length + used - 1);
+    return taken;
+}
+
+/* One run for all slots. */
+static bg_status run_step(bg_generator *generator, bgi_stepper *s, const bgi_wanted *wanted, bg_error *error)
+{
+    const size_t vocabulary = (size_t)generator->vocabulary;
+    size_t taken[BG_GENERATOR_MOST_SEQUENCES];
+    void *outputs[] = {generator->logits};
+
+    for (uint32_t i = 0; i < generator->slot_count; i++)
+        taken[i] = fill_inputs(s, i, &generator->slots[i], &wanted[i]);
+    BGI_TRY(bg_session_run(s->session, s->inputs, outputs, error));
+    for (uint32_t i = 0; i < generator->slot_count; i++) {
+        bgi_slot *slot = &generator->slots[i];
+
+        if (taken[i] == 0)
+            continue;
+        memcpy(slot->tokens + slot->count, wanted[i].tokens + slot->count, taken[i] * sizeof *slot->tokens);
+        slot->count += taken[i];
+        slot->has_logits = true;
+        memcpy(slot->logits, generator->logits + i * vocabulary, vocabulary * sizeof *slot->logits);
+    }
+    return BG_OK;
+}
+
+bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error)
+{
+    for (uint32_t i = 0; i < generator->slot_count; i++)
+        if (wanted[i].count > 0)
+            keep_prefix(&generator->slots[i], &wanted[i]);
+    for (;;) {
+        size_t most = 0;
+
+        for (uint32_t i = 0; i < generator->slot_count; i++) {
+            const size_t pending = find_pending(&generator->slots[i], &wanted[i]);
+            most = pending > most ? pending : most;
+        }
+        if (most == 0)
+            return BG_OK;
+        BGI_TRY(run_step(generator, most == 1 ? &generator->single : &generator->prompt, wanted, error));
+    }
 }
 
 /* ---- generators ---- */
@@ -84,13 +174,22 @@ static bg_status run_stepper(stepper *s, const uint32_t *tokens, int64_t count, 
 bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                               bg_generator **out, bg_error *error)
 {
+    return bg_generator_create_batch(model, options, weights, 1, out, error);
+}
+
+bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
+                                    uint32_t sequences, bg_generator **out, bg_error *error)
+{
     bg_error_clear(error);
     BGI_TRY(bgi_require(model, "model", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     BGI_TRY(bgi_struct_check(model->struct_bytes, sizeof *model, "bg_gpt_options", "bg_gpt_defaults()", error));
+    if (sequences == 0 || sequences > BG_GENERATOR_MOST_SEQUENCES)
+        return bg_error_set(error, BG_ERROR_INVALID, "a generator of %u sequences; it has 1 to %d", sequences,
+                            BG_GENERATOR_MOST_SEQUENCES);
 
     const bg_options defaults = bg_options_defaults();
-    const int64_t step = model->sequence_length < LONGEST_STEP ? model->sequence_length : LONGEST_STEP;
+    const int64_t step = model->sequence_length < BGI_LONGEST_STEP ? model->sequence_length : BGI_LONGEST_STEP;
     bg_generator *generator = calloc(1, sizeof *generator);
     bg_status status;
 
@@ -98,14 +197,14 @@ bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *opt
         return bgi_error_memory(error, "a generator", sizeof *generator);
     generator->positions = model->positions;
     generator->vocabulary = model->vocabulary;
+    generator->slot_count = sequences;
     if (options == NULL)
         options = &defaults;
-    BGI_TRY_CLEANUP(open_stepper(&generator->prompt, model, step, options, weights, error));
-    BGI_TRY_CLEANUP(open_stepper(&generator->single, model, 1, options, weights, error));
-    generator->logits = calloc((size_t)model->vocabulary, sizeof *generator->logits);
-    generator->candidates = calloc((size_t)model->vocabulary, sizeof *generator->candidates);
-    if (generator->logits == NULL || generator->candidates == NULL)
-        BGI_TRY_CLEANUP(bgi_error_memory(error, "logits", (size_t)model->vocabulary * sizeof *generator->candidates));
+    BGI_TRY_CLEANUP(open_stepper(&generator->prompt, model, step, sequences, options, weights, error));
+    BGI_TRY_CLEANUP(open_stepper(&generator->single, model, 1, sequences, options, weights, error));
+    BGI_TRY_CLEANUP(open_slots(generator, error));
+    BGI_TRY_CLEANUP(bgi_sampler_init(&generator->sampler, (size_t)model->vocabulary, error));
+    bgi_generator_forget(generator);
     *out = generator;
     return BG_OK;
 cleanup:
@@ -119,141 +218,63 @@ void bg_generator_destroy(bg_generator *generator)
         return;
     close_stepper(&generator->single);
     close_stepper(&generator->prompt);
-    free(generator->candidates);
+    for (uint32_t i = 0; generator->slots != NULL && i < generator->slot_count; i++) {
+        free(generator->slots[i].logits);
+        free(generator->slots[i].tokens);
+    }
+    bgi_sampler_clear(&generator->sampler);
     free(generator->logits);
+    free(generator->slots);
     free(generator);
 }
 
+/* ---- one sequence, token by token: the first slot ---- */
+
 int64_t bg_generator_length(const bg_generator *generator)
 {
-    return generator->length;
+    return (int64_t)generator->slots[0].count;
 }
 
 void bg_generator_reset(bg_generator *generator)
 {
-    generator->length = 0;
+    bgi_generator_forget(generator);
 }
 
 const float *bg_generator_logits(const bg_generator *generator)
 {
-    return generator->length > 0 ? generator->logits : NULL;
+    return generator->slots[0].count > 0 ? generator->slots[0].logits : NULL;
 }
 
 bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, size_t count, bg_error *error)
 {
     bg_error_clear(error);
     BGI_TRY(bgi_require(generator, "generator", __func__, error));
-    if (count > 0)
-        BGI_TRY(bgi_require(tokens, "tokens", __func__, error));
-    if (count > (size_t)(generator->positions - generator->length))
+    if (count == 0)
+        return BG_OK;
+    BGI_TRY(bgi_require(tokens, "tokens", __func__, error));
+
+    const size_t known = generator->slots[0].count;
+    bgi_wanted wanted[BG_GENERATOR_MOST_SEQUENCES] = {{.count = 0}};
+    uint32_t *sequence;
+    bg_status status;
+
+    if (count > (size_t)generator->positions - known)
         return bg_error_set(error, BG_ERROR_RANGE,
-                            "%zu tokens after %lld: the model has %lld positions; give fewer, or begin anew", count,
-                            (long long)generator->length, (long long)generator->positions);
+                            "%zu tokens after %zu: the model has %lld positions; give fewer, or begin anew", count,
+                            known, (long long)generator->positions);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] >= (uint64_t)generator->vocabulary)
             return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,
                                 tokens[i], (long long)generator->vocabulary);
-    for (size_t at = 0, taken; at < count; at += taken) {
-        stepper *s = count - at == 1 ? &generator->single : &generator->prompt;
-
-        taken = count - at < (size_t)s->length ? count - at : (size_t)s->length;
-        BGI_TRY(run_stepper(s, tokens + at, (int64_t)taken, generator->length, generator->logits, error));
-        generator->length += (int64_t)taken;
-    }
-    return BG_OK;
-}
-
-/* ---- drawing ---- */
-
-void bg_sampling_init(bg_sampling *options, size_t struct_bytes)
-{
-    const bg_sampling made = {.struct_bytes = struct_bytes, .temperature = 1.0, .top_p = 1.0};
-
-    bgi_struct_fill(options, struct_bytes, &made, sizeof made);
-}
-
-static bg_status check_sampling(const bg_generator *generator, const bg_sampling *sampling, bg_error *error)
-{
-    BGI_TRY(bgi_struct_check(sampling->struct_bytes, sizeof *sampling, "bg_sampling", "bg_sampling_defaults()", error));
-    if (generator->length == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "nothing to continue: feed the generator a token first, for instance the end of a text");
-    if (!(sampling->temperature >= 0.0 && isfinite(sampling->temperature)))
-        return bg_error_set(error, BG_ERROR_INVALID, "temperature is %g; it must be at least 0", sampling->temperature);
-    if (!(sampling->top_p > 0.0 && sampling->top_p <= 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "top_p is %g; it must be above 0 and at most 1", sampling->top_p);
-    for (int64_t i = 0; i < generator->vocabulary; i++)
-        if (isnan(generator->logits[i]))
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "the logit of token %lld is not a number: the weights are damaged, or diverged",
-                                (long long)i);
-    return BG_OK;
-}
-
-static uint32_t find_largest(const bg_generator *generator)
-{
-    uint32_t best = 0;
-
-    for (int64_t i = 1; i < generator->vocabulary; i++)
-        if (generator->logits[i] > generator->logits[best])
-            best = (uint32_t)i;
-    return best;
-}
-
-/* The largest share first, of equal ones the lower token. */
-static int compare_candidates(const void *a, const void *b)
-{
-    const candidate *x = a, *y = b;
-
-    if (x->share != y->share)
-        return x->share > y->share ? -1 : 1;
-    return x->token < y->token ? -1 : x->token > y->token;
-}
-
-/* The first of the candidates whose shares sum to more than `bound`, or how many there are. */
-static size_t find_sum(const candidate *candidates, size_t count, double bound)
-{
-    double sum = 0.0;
-    size_t i = 0;
-
-    while (i < count && (sum += candidates[i].share) <= bound)
-        i++;
-    return i;
-}
-
-static double sum_shares(const candidate *candidates, size_t count)
-{
-    double sum = 0.0;
-
-    for (size_t i = 0; i < count; i++)
-        sum += candidates[i].share;
-    return sum;
-}
-
-/* Shares by softmax, not divided by their sum; returns how many tokens may be drawn, sorted where it matters. */
-static size_t choose_candidates(bg_generator *generator, const bg_sampling *sampling)
-{
-    const double largest = (double)generator->logits[find_largest(generator)];
-    candidate *candidates = generator->candidates;
-    size_t count = (size_t)generator->vocabulary;
-
-    for (size_t i = 0; i < count; i++) {
-        const double below = (double)generator->logits[i] - largest;
-        /* Infinite logits: of several largest ones each has a share. */
-        candidates[i] = (candidate){isnan(below) ? 1.0 : exp(below / sampling->temperature), (uint32_t)i};
-    }
-    if (sampling->top_k == 0 && sampling->top_p == 1.0)
-        return count;
-    qsort(candidates, count, sizeof *candidates, compare_candidates);
-    if (sampling->top_k > 0 && sampling->top_k < count)
-        count = sampling->top_k;
-    if (sampling->top_p < 1.0) {
-        /* A sum of just top_p is enough. */
-        const size_t last =
-            find_sum(candidates, count, nextafter(sampling->top_p * sum_shares(candidates, count), 0.0));
-        count = last < count ? last + 1 : count;
-    }
-    return count;
+    sequence = malloc((known + count) * sizeof *sequence);
+    if (sequence == NULL)
+        return bgi_error_memory(error, "a sequence", (known + count) * sizeof *sequence);
+    memcpy(sequence, generator->slots[0].tokens, known * sizeof *sequence);
+    memcpy(sequence + known, tokens, count * sizeof *sequence);
+    wanted[0] = (bgi_wanted){sequence, known + count};
+    status = bgi_generator_advance(generator, wanted, error);
+    free(sequence);
+    return status;
 }
 
 bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampling, uint32_t *out_token,
@@ -264,22 +285,17 @@ bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampli
     BGI_TRY(bgi_require(sampling, "sampling", __func__, error));
     BGI_TRY(bgi_require(out_token, "out_token", __func__, error));
 
-    bgi_random random;
-    size_t count, drawn;
-    double uniform;
+    const bgi_slot *slot = &generator->slots[0];
+    bgi_history history = {.tokens = slot->tokens, .count = slot->count};
 
-    BGI_TRY(check_sampling(generator, sampling, error));
-    if (sampling->temperature == 0.0) {
-        *out_token = find_largest(generator);
-        return BG_OK;
-    }
-    count = choose_candidates(generator, sampling);
-    random = bgi_random_make(bgi_random_domain(sampling->seed, BGI_RANDOM_GENERATE), (uint64_t)generator->length);
-    uniform = ((double)bgi_random_word(&random) * 0x1p32 + (double)bgi_random_word(&random)) * 0x1p-64;
-    drawn = find_sum(generator->candidates, count, uniform * sum_shares(generator->candidates, count));
-    /* Rounding may carry the bound to the sum itself: then the last that has a share. */
-    while (drawn >= count || (drawn > 0 && generator->candidates[drawn].share == 0.0))
-        drawn--;
-    *out_token = generator->candidates[drawn].token;
+    BGI_TRY(bgi_sampling_check(sampling, error));
+    if (slot->count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "nothing to continue: feed the generator a token first, for instance the end of a text");
+    BGI_TRY(bgi_logits_check(slot->logits, (size_t)generator->vocabulary, error));
+    if (generator->prompt_count == SIZE_MAX)
+        generator->prompt_count = slot->count;
+    history.prompt = generator->prompt_count;
+    *out_token = bgi_sampler_draw(&generator->sampler, sampling, slot->logits, &history);
     return BG_OK;
 }

@@ -74,6 +74,24 @@ check "each token is drawn anew" test "$(head -n 1 seed.1.a | tr -s ' ' '\n' | s
 check "a seed's text is the same" cmp seed.1.a seed.1.b
 check "another seed's is not" sh -c '! cmp -s seed.1.a seed.2.a'
 
+# Several prompts side by side are what each is by itself; --stop and --beams end and choose texts.
+printf 'a\nlonger one\n\nbc\n' >prompts
+for sequences in 1 2 8; do
+    check "prompts, $sequences at once" "$program" gpt generate --hf-model zero --prompts prompts --length 5 --seed 4 --go-on --sequences $sequences >"prompts.$sequences"
+    check "and the same texts" cmp prompts.1 prompts.$sequences
+done
+check "z thrice: --stop" "$program" gpt generate --hf-model z --prompt a --length 9 --stop nothing zzz --only-new >out
+check "z thrice: nothing is left" test "$(cat out)" = ''
+check beams "$program" gpt generate --hf-model z --prompt a --length 4 --beams 3 >out
+check "beams: the likeliest text" test "$(cat out)" = azzzz
+check penalties "$program" gpt generate --hf-model z --prompt a --length 3 --temperature 0 --presence-penalty 1000 --go-on --only-new >out
+check "penalties: another token after the first" sh -c 'test "$(head -c 1 out)" = z && ! test "$(head -c 2 out)" = zz'
+error 2 '--beams 4 need as many --sequences; there are 2' gpt generate --hf-model z --beams 4 --sequences 2
+error 2 '--prompts has all prompts' gpt generate --hf-model z --prompt a --prompts prompts
+error 2 '--min-p is 2; it must be from 0 to 1' gpt generate --hf-model z --min-p 2
+error 2 '--typical-p is 0; it must be above 0' gpt generate --hf-model z --typical-p 0
+error 2 '--repetition-penalty is 0; it must be above 0' gpt generate --hf-model z --repetition-penalty 0
+
 # All tokens are alike: the loss is the logarithm of 257.
 printf 'twenty bytes of text' >a.txt
 printf 'abcdefgh' >b.u16

@@ -1,0 +1,41 @@
+/*
+ * generation.h: the text of a sequence and where it ends, for drawn sequences and for beams.
+ */
+#ifndef BGI_TRAIN_GENERATION_H
+#define BGI_TRAIN_GENERATION_H
+
+#include "train/generator.h"
+
+/* A sequence that grows: the prompt, what was added, and the text of that. All-zero is valid and empty. */
+typedef struct bgi_sequence {
+    uint32_t *tokens;
+    size_t count, prompt_count, capacity;
+    char *text; /* of what was added */
+    size_t text_bytes, text_capacity;
+    double *log_shares; /* of what was added */
+    size_t share_capacity;
+    double log_share; /* their sum */
+    bool has_ended;
+    bg_generation_end end;
+} bgi_sequence;
+
+bg_status bgi_sequence_begin(bgi_sequence *sequence, const bg_generation_prompt *prompt, bg_error *error);
+bg_status bgi_sequence_copy(bgi_sequence *sequence, const bgi_sequence *from, bg_error *error);
+void bgi_sequence_clear(bgi_sequence *sequence);
+
+/* Appends a token with its text, and says in `has_ended` and `end` whether that ends it: by a stop token, a stop string
+ * (behind which no text stays), or because nothing may follow. */
+bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_share,
+                           const bg_generation_options *options, int64_t positions, bg_error *error);
+
+/* How many bytes of the text cannot be part of a stop string that is still to come; all when the sequence has ended. */
+size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generation_options *options);
+
+/* Hands over tokens and text. */
+bg_status bgi_sequence_finish(bgi_sequence *sequence, double score, bool has_text, bg_generation *out, bg_error *error);
+
+/* Beam search for one prompt; `out` has options->returned_beams elements. */
+bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *prompt, uint32_t prompt_index,
+                          const bg_generation_options *options, bg_generation *out, bg_error *error);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * generator.h: sequences whose keys and values are kept, several at once.
+ */
+#ifndef BGI_TRAIN_GENERATOR_H
+#define BGI_TRAIN_GENERATOR_H
+
+#include <brigade/generate.h>
+
+#include "train/sampling.h"
+
+enum { BGI_LONGEST_STEP = 32 };
+
+/* A step of the model: its plan, its session, its inputs. */
+typedef struct bgi_stepper {
+    bg_plan *plan;
+    bg_session *session;
+    int64_t length; /* tokens of each sequence */
+    int32_t *tokens, *positions, *rows;
+    const void *inputs[3];
+} bgi_stepper;
+
+/* One of the sequences: what its part of the cache holds. */
+typedef struct bgi_slot {
+    uint32_t *tokens; /* room for all positions */
+    size_t count;
+    bool has_logits; /* of what follows the last token */
+    float *logits;
+} bgi_slot;
+
+/* Tokens that a slot should hold; count 0: any. */
+typedef struct bgi_wanted {
+    const uint32_t *tokens;
+    size_t count;
+} bgi_wanted;
+
+struct bg_generator {
+    int64_t positions, vocabulary;
+    uint32_t slot_count;
+    bgi_stepper prompt, single;
+    bgi_slot *slots;
+    float *logits; /* of all slots, as a run returns them */
+    bgi_sampler sampler;
+    size_t prompt_count; /* of slot 0: tokens before the first that was drawn; SIZE_MAX: none was drawn */
+};
+
+/*
+ * Brings each slot to hold what is wanted of it, with the logits of the next token: it keeps what its sequence begins
+ * with and computes the rest, all slots in the same runs. wanted[i].count is at most the positions, and tokens are
+ * below the vocabulary.
+ */
+bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error);
+
+/* Forgets what the slots hold: weights may have changed. */
+void bgi_generator_forget(bg_generator *generator);
+
+#endif

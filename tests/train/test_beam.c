@@ -1,0 +1,259 @@
+/*
+ * test_beam.c: beam search with as many beams as there are beginnings finds what looking at every sequence finds; with
+ * few, what the rule says that they find; and text and callbacks are the best sequence's.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "train/generation_model.h"
+
+enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
+
+static const uint32_t prompt_tokens[] = {1, 3, 0, 2};
+static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
+
+/* Log shares of what follows the prompt and `count` tokens. */
+static void find_log_shares(bg_generator *generator, const uint32_t *tokens, size_t count, double *log_shares)
+{
+    const float *logits;
+    double sum = 0.0;
+    bg_error error;
+
+    bg_generator_reset(generator);
+    require(bg_generator_feed(generator, prompt_tokens, 4, &error), &error);
+    require(bg_generator_feed(generator, tokens, count, &error), &error);
+    logits = bg_generator_logits(generator);
+    for (int t = 0; t < VOCABULARY; t++)
+        sum += exp((double)logits[t]);
+    for (int t = 0; t < VOCABULARY; t++)
+        log_shares[t] = (double)logits[t] - log(sum);
+}
+
+typedef struct sequence {
+    uint32_t tokens[LENGTH + 3];
+    size_t count;
+    double sum, score;
+} sequence;
+
+/* ---- every sequence ---- */
+
+static void look(bg_generator *generator, sequence *at, double penalty, sequence *best)
+{
+    double log_shares[VOCABULARY];
+
+    find_log_shares(generator, at->tokens, at->count, log_shares);
+    for (uint32_t t = 0; t < VOCABULARY; t++) {
+        sequence next = *at;
+
+        next.tokens[next.count++] = t;
+        next.sum += log_shares[t];
+        next.score = next.sum / pow((double)next.count, penalty);
+        if (t == STOP || next.count == LENGTH) {
+            if (best->count == 0 || next.score > best->score)
+                *best = next;
+        } else {
+            look(generator, &next, penalty, best);
+        }
+    }
+}
+
+static bg_generation_options make_options(uint32_t beams, double penalty)
+{
+    static const uint32_t stop = STOP;
+    bg_generation_options options = bg_generation_defaults();
+
+    options.max_tokens = LENGTH;
+    options.beams = beams;
+    options.length_penalty = penalty;
+    options.stop_tokens = &stop;
+    options.stop_token_count = 1;
+    return options;
+}
+
+static void test_exhaustive(void **state)
+{
+    static const double penalties[] = {0.0, 1.0, 2.5, -1.0};
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    bg_weights *weights = make_weights(&model);
+    bg_generator *generator = open_generator(&model, NULL, weights, MOST);
+    size_t shortest = LENGTH, longest = 0;
+    bg_error error;
+    (void)state;
+
+    for (size_t p = 0; p < sizeof penalties / sizeof penalties[0]; p++) {
+        const bg_generation_options options = make_options(MOST, penalties[p]);
+        sequence best = {.count = 0}, none = {.count = 0};
+        bg_generation found;
+
+        look(generator, &none, penalties[p], &best);
+        require(bg_generator_run(generator, &prompt, 1, &options, &found, &error), &error);
+        assert_int_equal(found.count, best.count);
+        assert_memory_equal(found.tokens, best.tokens, best.count * sizeof *best.tokens);
+        assert_true(fabs(found.score - best.score) < 1e-9 && fabs(found.log_share - best.sum) < 1e-9);
+        assert_int_equal(found.end,
+                         best.tokens[best.count - 1] == STOP ? BG_GENERATION_STOP_TOKEN : BG_GENERATION_LENGTH);
+        shortest = found.count < shortest ? found.count : shortest;
+        longest = found.count > longest ? found.count : longest;
+        bg_generation_clear(&found, 1);
+    }
+    assert_true(shortest < longest); /* the penalty decides something */
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
+/* ---- few beams, by the rule, without a cache that is shared ---- */
+
+static void insert(sequence *list, size_t *count, size_t most, sequence found, bool by_score)
+{
+    size_t at = *count;
+
+    if (at < most)
+        ++*count;
+    else if (by_score ? found.score <= list[at - 1].score : found.sum <= list[at - 1].sum)
+        return;
+    else
+        at--;
+    for (; at > 0 && (by_score ? found.score > list[at - 1].score : found.sum > list[at - 1].sum); at--)
+        list[at] = list[at - 1];
+    list[at] = found;
+}
+
+static void search(bg_generator *generator, uint32_t beams, size_t length, double penalty, sequence *results,
+                   size_t *result_count)
+{
+    sequence live[MOST] = {{.count = 0}};
+    size_t live_count = 1;
+
+    *result_count = 0;
+    for (size_t step = 0; step < length && live_count > 0; step++) {
+        sequence ranked[MOST * VOCABULARY], next[MOST];
+        size_t ranked_count = 0, next_count = 0;
+
+        for (size_t b = 0; b < live_count; b++) {
+            double log_shares[VOCABULARY];
+
+            find_log_shares(generator, live[b].tokens, live[b].count, log_shares);
+            for (uint32_t t = 0; t < VOCABULARY; t++) {
+                sequence grown = live[b];
+
+                grown.tokens[grown.count++] = t;
+                grown.sum += log_shares[t];
+                grown.score = grown.sum / pow((double)grown.count, penalty);
+                insert(ranked, &ranked_count, MOST * VOCABULARY, grown, false);
+            }
+        }
+        for (size_t r = 0; r < ranked_count && next_count < beams; r++) {
+            const bool ends = ranked[r].tokens[step] == STOP || step + 1 == length;
+
+            if (!ends)
+                next[next_count++] = ranked[r];
+            else if (r < beams)
+                insert(results, result_count, beams, ranked[r], true);
+        }
+        memcpy(live, next, next_count * sizeof *live);
+        live_count = next_count;
+    }
+}
+
+static void compare_few(bg_generator *by_hand, bg_generator *generator, uint32_t beams, double penalty)
+{
+    enum { LONGER = LENGTH + 3 };
+    bg_generation_options options = make_options(beams, penalty);
+    sequence wanted[MOST];
+    bg_generation found[4];
+    size_t count;
+    bg_error error;
+
+    options.max_tokens = LONGER;
+    options.returned_beams = beams;
+    search(by_hand, beams, LONGER, penalty, wanted, &count);
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    assert_int_equal(count, beams);
+    for (uint32_t i = 0; i < beams; i++) {
+        assert_int_equal(found[i].count, wanted[i].count);
+        assert_memory_equal(found[i].tokens, wanted[i].tokens, wanted[i].count * sizeof *wanted[i].tokens);
+        assert_true(fabs(found[i].score - wanted[i].score) < 1e-9);
+    }
+    bg_generation_clear(found, beams);
+}
+
+/* It ends as soon as no beam can become better, and not before. */
+static void test_few_beams(void **state)
+{
+    static const double penalties[] = {1.0, 0.0, 4.0, -2.0};
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    bg_weights *weights = make_weights(&model), *own = make_weights(&model);
+    bg_generator *by_hand = open_generator(&model, NULL, weights, 1), *generator = open_generator(&model, NULL, own, 5);
+    (void)state;
+
+    for (uint32_t beams = 2; beams <= 4; beams++)
+        for (size_t p = 0; p < sizeof penalties / sizeof penalties[0]; p++)
+            compare_few(by_hand, generator, beams, penalties[p]);
+    bg_generator_destroy(generator);
+    bg_generator_destroy(by_hand);
+    bg_weights_destroy(own);
+    bg_weights_destroy(weights);
+}
+
+/* ---- the callback hears the best one of each prompt ---- */
+
+typedef struct listener {
+    uint32_t tokens[2][LENGTH];
+    uint64_t counts[2];
+    double log_shares[2];
+} listener;
+
+static bool hear(void *user, const bg_generation_token *token)
+{
+    listener *l = user;
+    const uint32_t p = token->prompt;
+
+    assert_in_range(p, 0, 1);
+    assert_null(token->text);
+    assert_int_equal(token->place, l->counts[p]);
+    l->tokens[p][l->counts[p]++] = token->token;
+    l->log_shares[p] += token->log_share;
+    return true;
+}
+
+static void test_callback(void **state)
+{
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    const bg_generation_prompt prompts[] = {prompt, {.tokens = prompt_tokens, .count = 2}};
+    bg_weights *weights = make_weights(&model);
+    bg_generator *generator = open_generator(&model, NULL, weights, 4);
+    bg_generation_options options = make_options(4, 1.0);
+    listener heard = {.counts = {0}};
+    bg_generation found[2], alone;
+    bg_error error;
+    (void)state;
+
+    options.on_token = hear;
+    options.user = &heard;
+    require(bg_generator_run(generator, prompts, 2, &options, found, &error), &error);
+    options.on_token = NULL;
+    require(bg_generator_run(generator, &prompts[1], 1, &options, &alone, &error), &error);
+    assert_int_equal(alone.count, found[1].count);
+    assert_memory_equal(alone.tokens, found[1].tokens, alone.count * sizeof *alone.tokens);
+    assert_true(alone.score == found[1].score);
+    for (uint32_t p = 0; p < 2; p++) {
+        assert_int_equal(heard.counts[p], found[p].count);
+        assert_memory_equal(heard.tokens[p], found[p].tokens, found[p].count * sizeof *found[p].tokens);
+        assert_true(heard.log_shares[p] == found[p].log_share);
+    }
+    bg_generation_clear(found, 2);
+    bg_generation_clear(&alone, 1);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exhaustive),
+        cmocka_unit_test(test_few_beams),
+        cmocka_unit_test(test_callback),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
