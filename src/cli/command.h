@@ -21,6 +21,7 @@ int cli_gpt(int argc, char **argv);
 int cli_infer(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_data(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
 int cli_data_tokenize(int argc, char **argv); /* argv[0] is "tokenize" */
 int cli_plan(int argc, char **argv);

@@ -314,6 +314,14 @@ for mpi in $mpis; do
     trained $? "$mpi: $step updates of one process and those that TERM ended" whole-stopped stopped
 done
 
+begin_case doctor
+for mpi in $mpis; do
+    timeout 60 $(launcher $mpi) -n 3 "$program" doctor --no-disk >out 2>err </dev/null
+    check "$mpi: it ends well: $(cat err)" test $? -eq 0
+    check "$mpi: how fast each rank is reached: $(cat out)" test "$(grep -c '^  rank 0 to [12] .* us, .* GB/s, the same host$' out)" -eq 2
+    check "$mpi: one rank prints" test "$(grep -c '^Ranks          3, 3 on this host' out)" -eq 1
+done
+
 # A rank that never comes to create its session: the other one does not stay inside MPI.
 begin_case late
 for mpi in $mpis; do
