@@ -27,6 +27,7 @@ int cli_data_tokenize(int argc, char **argv); /* argv[0] is "tokenize" */
 int cli_plan(int argc, char **argv);
 int cli_schedule(int argc, char **argv);
 int cli_config(int argc, char **argv);
+int cli_launch(int argc, char **argv);
 int cli_options(int argc, char **argv);
 
 /* The one place where errors and warnings are printed: "brigade COMMAND: text" on stderr, after what stdout holds. NULL
