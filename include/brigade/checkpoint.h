@@ -10,8 +10,13 @@
  * It does not know how the run was split: another strategy, schedule or number of devices goes on from it. Numbers that
  * the caller sets between runs (bg_session_set_learning_rate) are the caller's to set again.
  *
- * A file is there complete or not at all, and has a checksum over all that it says. A folder is written by one process
- * at a time.
+ * A checkpoint is there complete or not at all, and has checksums over all that it says. A folder is written by one
+ * training at a time.
+ *
+ * Several ranks write a part each, at the same time, into the folder that has the same name on each of their hosts; it
+ * may be one folder or several. The file above is then the manifest, which comes last and says who wrote what. Any
+ * number of ranks, and one process, load it: ranks read what their devices need, and bring each other the parts that
+ * only some of their folders have.
  */
 #ifndef BRIGADE_CHECKPOINT_H
 #define BRIGADE_CHECKPOINT_H
@@ -30,6 +35,8 @@ typedef struct bg_checkpoint_save_options {
     const void *blob;         /* the caller's, returned by load; NULL: none */
     size_t blob_bytes;        /* at most BG_CHECKPOINT_BLOB_LIMIT */
     const char *info;         /* text for people, UTF-8; NULL: none */
+    uint64_t keep_interval_s; /* of older ones one in so many seconds stays beside; 0, the default: none */
+    bool one_file;            /* of several ranks: all to one file, which rank 0 writes; else each rank its part */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
@@ -42,14 +49,34 @@ static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
 
 /*
  * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, n = bg_session_step; makes the directory when it is not
- * there. Older checkpoints beyond max_checkpoints, and temporary files of processes that were killed, are removed after
- * the new one was written, read back and its checksum compared; one that cannot be removed is a warning in the log of
- * the session's options. Takes no memory for a copy of the weights. `options` NULL: the defaults. Errors, with every
- * older checkpoint left as it was: BG_ERROR_INVALID (options; a checkpoint of a later step is there; a weight whose
- * newest value a failed session had), BG_ERROR_IO (disk full, no permission ...), BG_ERROR_MEMORY.
+ * there. Of all ranks. Older checkpoints beyond max_checkpoints, and temporary files of processes that were killed, are
+ * removed after the new one was written, read back and its checksum compared; one that cannot be removed is a warning
+ * in the log of the session's options. Takes no memory for a copy of the weights. `options` NULL: the defaults. Errors,
+ * with every older checkpoint left as it was: BG_ERROR_INVALID (options; a checkpoint of a later step is there; a
+ * weight whose newest value a failed session had), BG_ERROR_IO (disk full, no permission ...), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
                                     const bg_checkpoint_save_options *options, bg_error *error);
+
+/*
+ * The same beside training: bg_checkpoint_begin copies what the session's own devices have (memory for one copy of it)
+ * and returns; a thread writes the copy while the session trains on.
+ *
+ *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
+ *
+ * In one process the checkpoint is there when it is written; of several ranks when it is finished, because the manifest
+ * comes last. Either way older ones go at the end. One writer at a time for a folder; the session must live until
+ * bg_checkpoint_finish, which waits for the thread, says what came of it and frees the writer. All three are of all
+ * ranks. Errors: those of bg_checkpoint_save, of writing from bg_checkpoint_finish; BG_ERROR_INVALID (one_file of
+ * several ranks).
+ */
+typedef struct bg_checkpoint_writer bg_checkpoint_writer;
+BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
+                                     const bg_checkpoint_save_options *options, bg_checkpoint_writer **out,
+                                     bg_error *error);
+/* Whether all ranks have written theirs. Does not wait for them. */
+BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *out, bg_error *error);
+BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* fine with NULL */
 
 /* What happens when the checkpoint has another seed, or when one side lacks the state of automatic loss scaling or, in
  * inference, the optimizer's. A weight of another type is always an error; parameters, buffers and the optimizer are

@@ -292,7 +292,7 @@ typedef struct bg_execution_options {
     bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
     bool
         auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
-    double wait_limit_s;    /* a wait longer than this ends the run with an error; default 120 */
+    double wait_limit_s;    /* a wait longer than this ends the run with an error; default 60 */
     bool compile_only;      /* the plan is to be looked at: it is made as ever, and a session of it is an error */
     /* Asked while a plan is made, at least every 0.1 s or so: true ends that with BG_ERROR_CANCELED. Never asked once
      * the plan is there. NULL: nothing stops it. */

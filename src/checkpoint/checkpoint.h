@@ -19,15 +19,21 @@ typedef struct bgi_checkpoint_list {
 enum { BGI_CHECKPOINT_NAME_BYTES = 64 };
 
 const char *bgi_checkpoint_name(uint64_t step, char text[BGI_CHECKPOINT_NAME_BYTES]);
+/* The file of a part, in the same folder; the tag, 8 hexadecimal digits, is of the save that wrote it. */
+enum { BGI_CHECKPOINT_PART_BYTES = 112, BGI_CHECKPOINT_TAG_BYTES = 9 };
+const char *bgi_checkpoint_part_name(uint64_t step, const char *tag, uint32_t number, uint32_t count,
+                                     char text[BGI_CHECKPOINT_PART_BYTES]);
+bool bgi_checkpoint_is_tag(const char *text);
 /* Decimal digits of a number below 2^64, without sign or zeros before it, and nothing else. */
 bool bgi_checkpoint_number(const char *text, uint64_t *out);
 
 /* Fine when there is no such folder: no checkpoints. `out` is zero before, and freed by the caller (steps) also after
  * an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
-/* Removes those of the list from `begin` on, and temporary files. Says in the log what it cannot remove. */
+/* Removes those of the list from `begin` on, but for one in `keep_interval_s` seconds (0: none stays), temporary files,
+ * and parts that no manifest of the folder means. Says in the log what it cannot remove. */
 void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
-                               bg_log_function log, void *log_user);
+                               uint64_t keep_interval_s, bg_log_function log, void *log_user);
 
 /* ---- sum.c ---- */
 
@@ -75,12 +81,25 @@ typedef struct bgi_checkpoint_content {
     size_t metadata_count;
     bgi_string *texts; /* keys and values that were made, as many as `text_count` */
     size_t text_count;
+    bg_safetensors_fetch fetch; /* of values; after `begin` that of the weights */
+    void *user;
+    char sum[BGI_CHECKPOINT_SUM_BYTES]; /* after writing */
 } bgi_checkpoint_content;
 
-bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, bg_weights *weights, bg_error *error);
+/* With room for so many keys more. */
+bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, bg_weights *weights, size_t more, bg_error *error);
 void bgi_checkpoint_end(bgi_checkpoint_content *content); /* fine on zeros */
+/* Of one value in a list of copies. */
+static inline size_t bgi_checkpoint_room(size_t size_bytes)
+{
+    return (size_bytes + 63) / 64 * 64;
+}
 /* Keeps the pointers. */
 void bgi_checkpoint_add(bgi_checkpoint_content *content, const char *key, const char *value);
+/* Of texts that are made here: the content frees them. */
+bgi_string *bgi_checkpoint_text(bgi_checkpoint_content *content);
+bg_status bgi_checkpoint_add_text(bgi_checkpoint_content *content, const char *key, const bgi_string *value,
+                                  bg_error *error);
 bg_status bgi_checkpoint_add_number(bgi_checkpoint_content *content, const char *key, uint64_t number, bg_error *error);
 bg_status bgi_checkpoint_add_blob(bgi_checkpoint_content *content, const void *blob, size_t size_bytes,
                                   bg_error *error);
@@ -106,8 +125,12 @@ typedef struct bgi_checkpoint_loader {
     bg_checkpoint_load_options options;
     bool drops_state, drops_parameters; /* options.drop */
     bgi_checkpoint_list list;
-    bg_safetensors *file;
-    uint32_t weight_count; /* of the weights, before anything is set */
+    struct bgi_stored *stored;
+    const bg_safetensors *file; /* its texts */
+    char *manifest;             /* of `stored`, where another rank has read it */
+    bool *needs;                /* room, by rank */
+    bool *sees;                 /* [rank * parts + part]: who has which part's file; NULL: all ranks have all */
+    uint32_t weight_count;      /* of the weights, before anything is set */
     void **joined; /* by weight: its value, made of the file's pieces; NULL where the file has all of it, or nothing */
     const char **piece; /* and the first of these pieces */
     void *room;         /* of one value that is read */
@@ -116,6 +139,17 @@ typedef struct bgi_checkpoint_loader {
     bg_checkpoint found;
     bg_error *error;
 } bgi_checkpoint_loader;
+
+/* ---- choose.c ---- */
+
+/* Finds the checkpoint that the options name, or the latest, opens it and checks all of it. Of all ranks. */
+bg_status bgi_checkpoint_choose(bgi_checkpoint_loader *l);
+
+/* ---- save.c ---- */
+
+/* Whether the folder has a later checkpoint, which a save refuses. */
+bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                                     bg_error *error);
 
 /* ---- compare.c ---- */
 
@@ -139,6 +173,12 @@ bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 #define BGI_CHECKPOINT_SUM       "checksum"
 #define BGI_CHECKPOINT_WEIGHT    "weight:" /* and its name: "state 12", role and updates; "parameter given" */
 #define BGI_CHECKPOINT_GIVEN     "given"
-enum { BGI_CHECKPOINT_NEWEST_VERSION = 1 };
+/* Of a manifest: how many parts, what their names have in common, each one's checksum and host ("part:0"), and of each
+ * tensor its type and which part has which elements ("tensor:NAME", runs.h). */
+#define BGI_CHECKPOINT_PARTS  "parts"
+#define BGI_CHECKPOINT_TAG    "tag"
+#define BGI_CHECKPOINT_PART   "part:"
+#define BGI_CHECKPOINT_TENSOR "tensor:"
+enum { BGI_CHECKPOINT_FILE_VERSION = 1, BGI_CHECKPOINT_MANIFEST_VERSION = 2 };
 
 #endif

@@ -3,7 +3,7 @@
  * same optimizer, because AdamW's and LAMB's have the same names, and its parameters must be the model's, because a
  * model of other depth has most names in common. What differs is refused, unless the caller asks to drop it.
  */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/stored.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -163,7 +163,7 @@ static bg_status find_optimizers(const loader *l, const char *kinds, bgi_string 
 /* The kinds of state in the file. */
 static bg_status collect_kinds(const loader *l, bgi_string *out)
 {
-    const size_t count = bg_safetensors_count(l->file);
+    const size_t count = l->stored->count;
     const char **kinds = malloc((count + 1) * sizeof *kinds);
     bgi_checkpoint_record about;
     size_t found = 0;
@@ -172,7 +172,7 @@ static bg_status collect_kinds(const loader *l, bgi_string *out)
     if (kinds == NULL)
         return bgi_error_memory(l->error, "kinds of state", count * sizeof *kinds);
     for (size_t i = 0; status == BG_OK && i < count; i++) {
-        const char *name = bg_safetensors_at(l->file, i)->name;
+        const char *name = l->stored->tensors[i].name;
         status = bgi_checkpoint_find_record(l->file, name, &about, l->error);
         if (status == BG_OK && about.role == BG_ROLE_STATE)
             kinds[found++] = bgi_checkpoint_kind(name);
@@ -323,8 +323,8 @@ static void add_numbers(const loader *l, const char *like, bgi_string *out)
         layers[1] = number > layers[1] ? number : layers[1];
         parameters[1] += weight.name != NULL && weight.role == BG_ROLE_PARAMETER;
     }
-    for (size_t i = 0; i < bg_safetensors_count(l->file); i++) {
-        const char *name = bg_safetensors_at(l->file, i)->name;
+    for (size_t i = 0; i < l->stored->count; i++) {
+        const char *name = l->stored->tensors[i].name;
         const uint64_t number = is_numbered ? read_number(name, like, length) : 0;
         layers[0] = number > layers[0] ? number : layers[0];
         parameters[0] +=
@@ -377,7 +377,7 @@ static bg_status find_missing(const loader *l, name_list *structural, name_list 
 
     for (uint32_t i = 0; i < l->weight_count; i++) {
         const bgi_tensor weight = bgi_weights_tensor(l->weights, i);
-        const bg_safetensors_entry *entry = weight.name != NULL ? bg_safetensors_find(l->file, weight.name) : NULL;
+        const bgi_stored_tensor *entry = weight.name != NULL ? bgi_stored_find(l->stored, weight.name) : NULL;
 
         if (weight.name == NULL || l->joined[i] != NULL || (l->drops_state && weight.role == BG_ROLE_STATE))
             continue;
@@ -392,8 +392,8 @@ static bg_status find_missing(const loader *l, name_list *structural, name_list 
 
 static bg_status find_extra(const loader *l, name_list *structural, name_list *others)
 {
-    for (size_t i = 0; l->weight_count > 0 && i < bg_safetensors_count(l->file); i++) {
-        const char *name = bg_safetensors_at(l->file, i)->name;
+    for (size_t i = 0; l->weight_count > 0 && i < l->stored->count; i++) {
+        const char *name = l->stored->tensors[i].name;
         bgi_checkpoint_record about = {0};
 
         BGI_TRY(bgi_checkpoint_find_record(l->file, name, &about, l->error));

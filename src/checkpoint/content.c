@@ -20,12 +20,21 @@
 
 enum { FIXED_METADATA = 12 };
 
-bg_status bgi_checkpoint_begin(bgi_checkpoint_content *c, bg_weights *weights, bg_error *error)
+static bg_status fetch_weight(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
 {
-    const size_t most = (size_t)bgi_weights_end(weights) + FIXED_METADATA;
+    bg_weights *weights = user;
+
+    return bgi_weights_fetch(weights, bgi_weights_index(weights, entry->name), out_data, error);
+}
+
+bg_status bgi_checkpoint_begin(bgi_checkpoint_content *c, bg_weights *weights, size_t more, bg_error *error)
+{
+    const size_t most = (size_t)bgi_weights_end(weights) + FIXED_METADATA + more;
 
     memset(c, 0, sizeof *c);
     c->weights = weights;
+    c->fetch = fetch_weight;
+    c->user = weights;
     c->entries = calloc(most, sizeof *c->entries);
     c->metadata = calloc(most, sizeof *c->metadata);
     c->texts = calloc(2 * most, sizeof *c->texts);
@@ -48,13 +57,12 @@ void bgi_checkpoint_add(bgi_checkpoint_content *c, const char *key, const char *
     c->metadata[c->metadata_count++] = (bg_safetensors_metadata){.key = key, .value = value};
 }
 
-/* An empty text that content frees. */
-static bgi_string *take_text(bgi_checkpoint_content *c)
+bgi_string *bgi_checkpoint_text(bgi_checkpoint_content *c)
 {
     return &c->texts[c->text_count++];
 }
 
-static bg_status add_metadata(bgi_checkpoint_content *c, const char *key, const bgi_string *value, bg_error *error)
+bg_status bgi_checkpoint_add_text(bgi_checkpoint_content *c, const char *key, const bgi_string *value, bg_error *error)
 {
     if (key == NULL || value->failed)
         return bgi_error_memory(error, "a checkpoint's metadata", 0);
@@ -64,25 +72,25 @@ static bg_status add_metadata(bgi_checkpoint_content *c, const char *key, const 
 
 bg_status bgi_checkpoint_add_number(bgi_checkpoint_content *c, const char *key, uint64_t number, bg_error *error)
 {
-    bgi_string *value = take_text(c);
+    bgi_string *value = bgi_checkpoint_text(c);
 
     bgi_string_add(value, "%" PRIu64, number);
-    return add_metadata(c, key, value, error);
+    return bgi_checkpoint_add_text(c, key, value, error);
 }
 
 bg_status bgi_checkpoint_add_blob(bgi_checkpoint_content *c, const void *blob, size_t size_bytes, bg_error *error)
 {
-    bgi_string *value = take_text(c);
+    bgi_string *value = bgi_checkpoint_text(c);
 
     for (size_t i = 0; i < size_bytes; i++)
         bgi_string_add(value, "%02x", ((const unsigned char *)blob)[i]);
-    return add_metadata(c, BGI_CHECKPOINT_BLOB, value, error);
+    return bgi_checkpoint_add_text(c, BGI_CHECKPOINT_BLOB, value, error);
 }
 
 bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *c, uint32_t index, bool with_value, bg_error *error)
 {
     const bgi_tensor tensor = bgi_weights_tensor(c->weights, index);
-    bgi_string *key = take_text(c), *value = take_text(c);
+    bgi_string *key = bgi_checkpoint_text(c), *value = bgi_checkpoint_text(c);
 
     bgi_string_add(key, BGI_CHECKPOINT_WEIGHT "%s", tensor.name);
     bgi_string_add(value, "%s ", bgi_checkpoint_role(tensor.role));
@@ -92,7 +100,7 @@ bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *c, uint32_t index, b
         bgi_string_add(value, "%" PRIu64, tensor.updates);
     if (with_value)
         c->entries[c->entry_count++] = (bg_safetensors_entry){.name = tensor.name, .type = tensor.type};
-    return add_metadata(c, key->failed ? NULL : key->data, value, error);
+    return bgi_checkpoint_add_text(c, key->failed ? NULL : key->data, value, error);
 }
 
 bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *c, const char *fallback, bg_error *error)
@@ -100,7 +108,7 @@ bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *c, const char *fa
     const bg_weights *weights = c->weights;
     const uint32_t end = bgi_weights_end(weights);
     const char **kinds = malloc((end + 1u) * sizeof *kinds), *optimizer = NULL;
-    bgi_string *text;
+    bgi_string *text, *name;
     size_t count = 0;
     bool is_one = true;
     bg_status status;
@@ -116,7 +124,7 @@ bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *c, const char *fa
             is_one && tensor.optimizer[0] != '\0' && (optimizer == NULL || strcmp(optimizer, tensor.optimizer) == 0);
         optimizer = tensor.optimizer;
     }
-    text = take_text(c);
+    text = bgi_checkpoint_text(c);
     status = bgi_checkpoint_join_kinds(kinds, count, text, error);
     free(kinds);
     BGI_TRY(status);
@@ -124,8 +132,10 @@ bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *c, const char *fa
         optimizer = fallback;
     if (optimizer == NULL || !is_one)
         return BG_OK;
-    bgi_checkpoint_add(c, BGI_CHECKPOINT_OPTIMIZER, optimizer);
-    return add_metadata(c, BGI_CHECKPOINT_KINDS, text, error);
+    name = bgi_checkpoint_text(c);
+    bgi_string_add(name, "%s", optimizer);
+    BGI_TRY(bgi_checkpoint_add_text(c, BGI_CHECKPOINT_OPTIMIZER, name, error));
+    return bgi_checkpoint_add_text(c, BGI_CHECKPOINT_KINDS, text, error);
 }
 
 /* ---- to a file ---- */
@@ -140,13 +150,6 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-static bg_status fetch_weight(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
-{
-    bg_weights *weights = user;
-
-    return bgi_weights_fetch(weights, bgi_weights_index(weights, entry->name), out_data, error);
-}
-
 /* Its metadata, and so the checksum that it says, were compared with what was meant. */
 static bg_status check_written(void *user, const bg_safetensors *file, bg_error *error)
 {
@@ -156,13 +159,11 @@ static bg_status check_written(void *user, const bg_safetensors *file, bg_error 
 
 bg_status bgi_checkpoint_write(bgi_checkpoint_content *c, const char *path, bg_error *error)
 {
-    char sum[BGI_CHECKPOINT_SUM_BYTES];
-
     qsort(c->entries, c->entry_count, sizeof *c->entries, compare_names);
     qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
-    BGI_TRY(bgi_checkpoint_sum(c->entries, c->entry_count, c->metadata, c->metadata_count, fetch_weight, c->weights,
-                               sum, error));
-    bgi_checkpoint_add(c, BGI_CHECKPOINT_SUM, sum);
-    return bgi_safetensors_write_checked(path, c->entries, c->entry_count, c->metadata, c->metadata_count, fetch_weight,
-                                         check_written, c->weights, error);
+    BGI_TRY(bgi_checkpoint_sum(c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch, c->user, c->sum,
+                               error));
+    bgi_checkpoint_add(c, BGI_CHECKPOINT_SUM, c->sum);
+    return bgi_safetensors_write_checked(path, c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch,
+                                         check_written, c->user, error);
 }

@@ -22,13 +22,13 @@
 /* A tensor with the name and type that it gets. */
 typedef struct converted {
     bg_safetensors_entry entry;
-    const bgi_stored *source;
+    bgi_stored *source;
     const bgi_stored_tensor *tensor;
     bg_dtype from; /* how its elements are read */
 } converted;
 
 typedef struct conversion {
-    const bgi_stored *source;
+    bgi_stored *source;
     bgi_stored *like; /* NULL: none */
     const bgi_convert_options *options;
     bgi_arena arena;
@@ -80,7 +80,7 @@ static bg_status is_of_model(const bgi_stored *source, const char *name, bool *o
     return BG_OK;
 }
 
-static bg_status add_item(conversion *c, const bgi_stored *source, const bgi_stored_tensor *tensor, const char *name)
+static bg_status add_item(conversion *c, bgi_stored *source, const bgi_stored_tensor *tensor, const char *name)
 {
     bg_type type = tensor->type;
 
@@ -236,7 +236,16 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-/* All that a checkpoint says but the checksum. */
+/* What a checkpoint says of its files rather than of the training. */
+static bool is_of_file(const char *key)
+{
+    return strcmp(key, BGI_CHECKPOINT_SUM) == 0 || strcmp(key, BGI_CHECKPOINT_PARTS) == 0 ||
+           strcmp(key, BGI_CHECKPOINT_TAG) == 0 ||
+           strncmp(key, BGI_CHECKPOINT_PART, sizeof BGI_CHECKPOINT_PART - 1) == 0 ||
+           strncmp(key, BGI_CHECKPOINT_TENSOR, sizeof BGI_CHECKPOINT_TENSOR - 1) == 0;
+}
+
+/* All that a checkpoint says of the training. */
 static bg_status copy_texts(conversion *c, const bgi_stored *from)
 {
     const size_t count = bg_safetensors_metadata_count(from->file);
@@ -246,7 +255,9 @@ static bg_status copy_texts(conversion *c, const bgi_stored *from)
         return bgi_error_memory(c->error, "a checkpoint's metadata", count * sizeof *c->metadata);
     for (size_t i = 0; i < count; i++) {
         const bg_safetensors_metadata *pair = bg_safetensors_metadata_at(from->file, i);
-        if (strcmp(pair->key, BGI_CHECKPOINT_SUM) != 0)
+        if (strcmp(pair->key, BGI_CHECKPOINT_VERSION) == 0)
+            add_text(c, pair->key, c->version);
+        else if (!is_of_file(pair->key))
             add_text(c, pair->key, pair->value);
     }
     return BG_OK;
@@ -257,7 +268,6 @@ static bg_status make_texts(conversion *c)
     c->metadata = bgi_arena_allocate(&c->arena, c->count + 8, sizeof *c->metadata);
     if (c->metadata == NULL)
         return bgi_error_memory(c->error, "a checkpoint's metadata", c->count * sizeof *c->metadata);
-    snprintf(c->version, sizeof c->version, "%d", BGI_CHECKPOINT_NEWEST_VERSION);
     snprintf(c->step, sizeof c->step, "%" PRIu64, c->options->step);
     snprintf(c->seed, sizeof c->seed, "%" PRIu64, c->options->seed);
     add_text(c, BGI_CHECKPOINT_VERSION, c->version);
@@ -286,6 +296,7 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
     uint64_t step = c->options->step;
     bg_status status;
 
+    snprintf(c->version, sizeof c->version, "%d", BGI_CHECKPOINT_FILE_VERSION);
     BGI_TRY(head != NULL ? copy_texts(c, head) : make_texts(c));
     if (head != NULL)
         BGI_TRY(bgi_checkpoint_read_number(head->file, BGI_CHECKPOINT_STEP, &step, c->error));
@@ -339,8 +350,8 @@ static bg_status convert(conversion *c, const char *to)
     return bgi_weights_write(to, &(bgi_weights_content){c->entries, c->count, o->folder_bytes, fetch, c}, c->error);
 }
 
-bg_status bgi_stored_convert(const bgi_stored *source, const char *to, const bgi_convert_options *options,
-                             size_t *out_count, bg_error *error)
+bg_status bgi_stored_convert(bgi_stored *source, const char *to, const bgi_convert_options *options, size_t *out_count,
+                             bg_error *error)
 {
     conversion c = {.source = source, .options = options, .error = error};
     const bg_status status = convert(&c, to);

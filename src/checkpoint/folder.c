@@ -2,7 +2,8 @@
  * folder.c: which checkpoints a folder has, and which of them go. Knows names, no contents.
  *
  * A checkpoint gets its name when it is complete (core/file.h), so what has the name counts. A process that is killed
- * while it writes leaves "NAME.tmp-" and six letters: such files go with the old ones.
+ * while it writes leaves "NAME.tmp-" and six letters: such files go with the old ones, and so do parts of which no
+ * manifest tells.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/arena.h"
@@ -25,6 +27,20 @@ static const char temporary_end[] = ".tmp-";
 const char *bgi_checkpoint_name(uint64_t step, char text[BGI_CHECKPOINT_NAME_BYTES])
 {
     snprintf(text, BGI_CHECKPOINT_NAME_BYTES, "%s%" PRIu64 "%s", name_start, step, name_end);
+    return text;
+}
+
+bool bgi_checkpoint_is_tag(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == BGI_CHECKPOINT_TAG_BYTES - 1 &&
+           text[BGI_CHECKPOINT_TAG_BYTES - 1] == '\0';
+}
+
+const char *bgi_checkpoint_part_name(uint64_t step, const char *tag, uint32_t number, uint32_t count,
+                                     char text[BGI_CHECKPOINT_PART_BYTES])
+{
+    snprintf(text, BGI_CHECKPOINT_PART_BYTES, "%s%" PRIu64 ".%s.part-%05" PRIu32 "-of-%05" PRIu32 "%s", name_start,
+             step, tag, number, count, name_end);
     return text;
 }
 
@@ -60,6 +76,19 @@ static bool parse_name(const char *name, uint64_t *out_step, const char **rest)
     digits[end - begin] = '\0';
     *rest = end + sizeof name_end - 1;
     return bgi_checkpoint_number(digits, out_step);
+}
+
+/* True for a part's name, whole or temporary: the step and the tag of the save that wrote it. */
+static bool parse_part(const char *name, uint64_t *out_step, char tag[BGI_CHECKPOINT_TAG_BYTES])
+{
+    char digits[24] = "", rest[16] = "";
+
+    if (strncmp(name, name_start, sizeof name_start - 1) != 0 ||
+        sscanf(name + sizeof name_start - 1, "%23[0-9].%8[0-9a-f].part-%*5[0-9]-of-%*5[0-9]%15[.a-z]", digits, tag,
+               rest) != 3)
+        return false;
+    return bgi_checkpoint_number(digits, out_step) && bgi_checkpoint_is_tag(tag) &&
+           strncmp(rest, name_end, sizeof name_end - 1) == 0;
 }
 
 static int compare_steps(const void *a, const void *b)
@@ -130,23 +159,68 @@ static void remove_file(const char *directory, const char *name, bg_log_function
     free(path);
 }
 
-void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
-                               bg_log_function log, void *log_user)
+/* Whether the folder's manifest of a step means parts with this tag; true also when that cannot be told. */
+static bool is_meant(const char *directory, uint64_t step, const char *tag)
 {
-    char name[BGI_CHECKPOINT_NAME_BYTES], reason[BGI_ERRNO_TEXT_BYTES];
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+    char *path = bgi_path_join(directory, bgi_checkpoint_name(step, name));
+    bg_safetensors *file = NULL;
+    const bg_status status = path != NULL ? bg_safetensors_open_header(path, &file, NULL) : BG_ERROR_MEMORY;
+    const char *meant = status == BG_OK ? bg_safetensors_metadata_find(file, BGI_CHECKPOINT_TAG) : NULL;
+    const bool is = status == BG_OK ? meant != NULL && strcmp(meant, tag) == 0 : status != BG_ERROR_NOT_FOUND;
+
+    bg_safetensors_destroy(file);
+    free(path);
+    return is;
+}
+
+/* When a checkpoint was written, by its file; 0: not known. */
+static int64_t time_of(const char *directory, uint64_t step)
+{
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+    char *path = bgi_path_join(directory, bgi_checkpoint_name(step, name));
+    struct stat state;
+    const int64_t time = path != NULL && stat(path, &state) == 0 ? (int64_t)state.st_mtime : 0;
+
+    free(path);
+    return time;
+}
+
+/* From the oldest on: it stays, and each that is so much later than the last that stays. */
+static void remove_checkpoints(const char *directory, const bgi_checkpoint_list *list, size_t begin,
+                               uint64_t keep_interval_s, bg_log_function log, void *log_user)
+{
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+    int64_t kept = INT64_MIN / 2;
+
+    for (size_t i = list->count; i-- > begin;) {
+        const int64_t time = keep_interval_s > 0 ? time_of(directory, list->steps[i]) : 0;
+        if (keep_interval_s > 0 && time - kept >= (int64_t)keep_interval_s)
+            kept = time;
+        else
+            remove_file(directory, bgi_checkpoint_name(list->steps[i], name), log, log_user);
+    }
+}
+
+void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
+                               uint64_t keep_interval_s, bg_log_function log, void *log_user)
+{
+    char reason[BGI_ERRNO_TEXT_BYTES];
     const struct dirent *entry;
     DIR *folder;
 
-    for (size_t i = begin; i < list->count; i++)
-        remove_file(directory, bgi_checkpoint_name(list->steps[i], name), log, log_user);
+    remove_checkpoints(directory, list, begin, keep_interval_s, log, log_user);
     folder = opendir(directory);
     if (folder == NULL)
         warn(directory, "find", "temporary files", bgi_errno_text(errno, reason), log, log_user);
     while (folder != NULL && (errno = 0, entry = readdir(folder)) != NULL) {
+        char tag[BGI_CHECKPOINT_TAG_BYTES];
         const char *rest;
         uint64_t step;
         if (parse_name(entry->d_name, &step, &rest) && strncmp(rest, temporary_end, sizeof temporary_end - 1) == 0 &&
             strlen(rest) == sizeof temporary_end - 1 + 6)
+            remove_file(directory, entry->d_name, log, log_user);
+        else if (parse_part(entry->d_name, &step, tag) && !is_meant(directory, step, tag))
             remove_file(directory, entry->d_name, log, log_user);
     }
     if (folder != NULL && errno != 0)

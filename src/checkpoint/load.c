@@ -3,7 +3,7 @@
  * first weight is set; then values are read once more, one after the other, so that they are in memory once: as
  * weights.
  */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/stored.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,16 +51,29 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
     return BG_OK;
 }
 
+/* Of each tensor there is a record. */
+static bg_status check_records(const bg_safetensors *file, bg_error *error)
+{
+    bgi_checkpoint_record ignored;
+
+    for (size_t i = 0; i < bg_safetensors_count(file); i++)
+        BGI_TRY(bgi_checkpoint_find_record(file, bg_safetensors_at(file, i)->name, &ignored, error));
+    for (size_t i = 0; i < bg_safetensors_metadata_count(file); i++) {
+        const char *key = bg_safetensors_metadata_at(file, i)->key;
+        if (strncmp(key, BGI_CHECKPOINT_TENSOR, sizeof BGI_CHECKPOINT_TENSOR - 1) == 0)
+            BGI_TRY(bgi_checkpoint_find_record(file, key + sizeof BGI_CHECKPOINT_TENSOR - 1, &ignored, error));
+    }
+    return BG_OK;
+}
+
 static bg_status read_metadata(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
 {
     const char *info = bg_safetensors_metadata_find(file, BGI_CHECKPOINT_INFO);
-    bgi_checkpoint_record ignored;
 
     BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_STEP, &out->step, error));
     BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_SEED, &out->seed, error));
     BGI_TRY(read_blob(file, out, error));
-    for (size_t i = 0; i < bg_safetensors_count(file); i++)
-        BGI_TRY(bgi_checkpoint_find_record(file, bg_safetensors_at(file, i)->name, &ignored, error));
+    BGI_TRY(check_records(file, error));
     out->info = strdup(info != NULL ? info : "");
     return out->info != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's text", 0);
 }
@@ -69,110 +82,130 @@ static bg_status read_metadata(const bg_safetensors *file, bg_checkpoint *out, b
 
 bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
 {
+    const bool has_parts = bg_safetensors_metadata_find(file, BGI_CHECKPOINT_PARTS) != NULL;
     uint64_t version = 0;
 
     BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_VERSION, &version, error));
-    if (version != BGI_CHECKPOINT_NEWEST_VERSION)
+    if (version != (has_parts ? BGI_CHECKPOINT_MANIFEST_VERSION : BGI_CHECKPOINT_FILE_VERSION))
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "version %" PRIu64 " of the format, expected %d: another release of Brigade wrote it",
-                            version, BGI_CHECKPOINT_NEWEST_VERSION);
+                            "version %" PRIu64 " of the format, expected %d, or %d of a checkpoint in parts: another "
+                            "release of Brigade wrote it",
+                            version, BGI_CHECKPOINT_FILE_VERSION, BGI_CHECKPOINT_MANIFEST_VERSION);
     return read_metadata(file, out, error);
 }
 
-static bg_status read_file(const bg_safetensors *file, bg_checkpoint *out, bg_error *error)
+/* ---- values ---- */
+
+/* The elements that rank `rank` must know of a weight: `number`, or UINT32_MAX for all. */
+static bg_status find_range(const loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t rank,
+                            int64_t *first, int64_t *end, bg_error *error)
 {
-    BGI_TRY(bgi_checkpoint_check_sum(file, "checkpoint", error));
-    return bgi_checkpoint_read_head(file, out, error);
+    *first = 0;
+    *end = bg_type_element_count(&tensor->type);
+    if (l->session == NULL || number == UINT32_MAX)
+        return BG_OK;
+    return bgi_session_find_range(l->session, number, rank, first, end, error);
 }
 
-/* Says what is wrong with a checkpoint and what can be done: an older one is taken only when the user says so. */
-static bg_status fail_damaged(const loader *l, const char *name, bg_status status, const char *reason)
+static bool sees(const loader *l, uint32_t rank, uint32_t part)
 {
-    char other[BGI_CHECKPOINT_NAME_BYTES];
-
-    for (size_t i = 0; i < l->list.count; i++)
-        if (strcmp(bgi_checkpoint_name(l->list.steps[i], other), name) != 0)
-            return bg_error_set(l->error, status,
-                                "%.3000s; it is not used: name `%s`, the latest of the others, as the file to load, or "
-                                "remove the bad one",
-                                reason, other);
-    return bg_error_set(l->error, status, "%.3000s; it is not used, and %s has no other: begin anew", reason,
-                        l->directory);
+    return l->sees[rank * l->stored->part_count + part];
 }
 
-/* Opens and checks the file that the options name, or the latest; `expected` is its step when the name says it. */
-static bg_status open_file(loader *l, const char *name, const uint64_t *expected)
+/* What a part has of a tensor, from the lowest rank that has its file to those that need it and have it not. */
+static bg_status exchange_part(loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t part,
+                               const int64_t own_range[2], bg_error *error)
 {
-    bg_error inner = {0};
-    bg_status status;
+    const size_t element = bg_dtype_size_bytes(tensor->type.dtype);
+    const size_t size_bytes = (size_t)bgi_runs_elements(&tensor->runs, part) * element;
+    const uint32_t own = bgi_session_rank(l->session), ranks = bgi_session_rank_count(l->session);
+    char *to = (char *)l->room + (size_t)own_range[0] * element;
+    bool is_needed = false;
+    uint32_t holder = 0;
+    void *values;
+    bg_status status = BG_OK;
 
-    l->found.path = bgi_path_join(l->directory, name);
-    if (l->found.path == NULL)
-        return bgi_error_memory(l->error, "a path", strlen(l->directory));
-    status = bg_safetensors_open_header(l->found.path, &l->file, &inner);
-    if (status == BG_OK) {
-        status = read_file(l->file, &l->found, &inner);
-        if (status == BG_OK && expected != NULL && l->found.step != *expected)
-            status = bg_error_set(&inner, BG_ERROR_PARSE, "holds step %" PRIu64 ": it was renamed", l->found.step);
-        if (status != BG_OK)
-            bg_error_context(&inner, status, "%s", l->found.path);
+    while (!sees(l, holder, part))
+        holder++;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        int64_t first, end;
+        BGI_TRY(find_range(l, tensor, number, rank, &first, &end, error));
+        l->needs[rank] = !sees(l, rank, part) && first < end;
+        is_needed = is_needed || (l->needs[rank] && (own == holder || own == rank));
     }
-    if (status == BG_ERROR_PARSE || status == BG_ERROR_UNSUPPORTED)
-        return fail_damaged(l, name, status, inner.message);
-    /* What was listed is there, if only as a link to nothing: "not found" would say that a run may begin anew. */
-    if (status == BG_ERROR_NOT_FOUND && expected != NULL)
-        status = BG_ERROR_IO;
-    return status == BG_OK ? BG_OK : bg_error_set(l->error, status, "%s", inner.message);
+    if (sees(l, own, part) && own_range[0] < own_range[1])
+        BGI_TRY(bgi_stored_read_part(l->stored, tensor, part, own_range[0], own_range[1], NULL, to, error));
+    if (!is_needed)
+        return BG_OK;
+    values = malloc(size_bytes);
+    if (values == NULL)
+        return bgi_error_memory(error, tensor->name, size_bytes);
+    if (own == holder)
+        status = bg_safetensors_read(l->stored->parts[part].file,
+                                     bg_safetensors_find(l->stored->parts[part].file, tensor->name), 0, size_bytes,
+                                     values, error);
+    for (uint32_t rank = 0; rank < ranks && status == BG_OK; rank++)
+        if (l->needs[rank])
+            status = bgi_session_hand(l->session, holder, rank, values, size_bytes, error);
+    if (status == BG_OK && l->needs[own])
+        status = bgi_stored_read_part(l->stored, tensor, part, own_range[0], own_range[1], values, to, error);
+    free(values);
+    return status;
 }
 
-static bg_status choose_file(loader *l)
+static bg_status reserve_room(loader *l, size_t size_bytes, bg_error *error)
 {
-    char name[BGI_CHECKPOINT_NAME_BYTES];
+    if (size_bytes <= l->room_bytes)
+        return BG_OK;
+    free(l->room);
+    l->room = malloc(size_bytes);
+    l->room_bytes = l->room != NULL ? size_bytes : 0;
+    return l->room != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's largest value", size_bytes);
+}
 
-    BGI_TRY(bgi_checkpoint_find(l->directory, &l->list, l->error));
-    if (l->options.file != NULL)
-        return open_file(l, l->options.file, NULL);
-    if (l->list.count == 0)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has none", l->directory);
-    return open_file(l, bgi_checkpoint_name(l->list.steps[0], name), &l->list.steps[0]);
+/* A value, which stays until the next one: of several ranks what this one needs of weight `number` (UINT32_MAX: all),
+ * in its place. Of all ranks where some have not all parts. */
+static bg_status read_value(loader *l, const bgi_stored_tensor *tensor, uint32_t number, const void **out_data,
+                            bg_error *error)
+{
+    const uint32_t own = l->session != NULL ? bgi_session_rank(l->session) : 0;
+    const size_t element = bg_dtype_size_bytes(tensor->type.dtype);
+    int64_t range[2];
+
+    BGI_TRY(reserve_room(l, tensor->size_bytes, error));
+    BGI_TRY(find_range(l, tensor, number, own, &range[0], &range[1], error));
+    *out_data = l->room;
+    if (l->sees == NULL)
+        return range[0] < range[1] ? bgi_stored_read(l->stored, tensor, (size_t)range[0] * element,
+                                                     (size_t)(range[1] - range[0]) * element,
+                                                     (char *)l->room + (size_t)range[0] * element, error)
+                                   : BG_OK;
+    for (uint32_t part = 0; part < l->stored->part_count; part++)
+        if (bgi_runs_elements(&tensor->runs, part) > 0)
+            BGI_TRY(exchange_part(l, tensor, number, part, range, error));
+    return BG_OK;
 }
 
 /* ---- pieces ---- */
 
-/* A value of the file, which stays until the next one. */
-static bg_status read_value(loader *l, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
-{
-    const size_t size_bytes = bg_type_size_bytes(&entry->type);
-
-    if (size_bytes > l->room_bytes) {
-        free(l->room);
-        l->room = malloc(size_bytes);
-        l->room_bytes = l->room != NULL ? size_bytes : 0;
-    }
-    if (l->room == NULL)
-        return bgi_error_memory(error, entry->name, size_bytes);
-    *out_data = l->room;
-    return bg_safetensors_read(l->file, entry, 0, size_bytes, l->room, error);
-}
-
 static bgi_piece entry_at(const void *user, size_t index)
 {
-    const bg_safetensors_entry *entry = bg_safetensors_at(((const loader *)user)->file, index);
+    const bgi_stored_tensor *tensor = &((const loader *)user)->stored->tensors[index];
 
-    return (bgi_piece){.name = entry->name, .type = &entry->type};
+    return (bgi_piece){.name = tensor->name, .type = &tensor->type};
 }
 
 static bg_status read_entry(const void *user, size_t index, const void **out_data, bg_error *error)
 {
     loader *l = (loader *)(uintptr_t)user;
 
-    return read_value(l, bg_safetensors_at(l->file, index), out_data, error);
+    return read_value(l, &l->stored->tensors[index], UINT32_MAX, out_data, error);
 }
 
 /* The value of a weight of which the file has pieces. */
 static bg_status join_pieces(loader *l, uint32_t index)
 {
-    const bgi_piece_list list = {.user = l, .count = bg_safetensors_count(l->file), .at = entry_at, .read = read_entry};
+    const bgi_piece_list list = {.user = l, .count = l->stored->count, .at = entry_at, .read = read_entry};
     const bgi_tensor weight = bgi_weights_tensor(l->weights, index);
     const size_t size_bytes = bg_type_size_bytes(&weight.type);
     size_t first = SIZE_MAX;
@@ -185,7 +218,7 @@ static bg_status join_pieces(loader *l, uint32_t index)
     l->joined[index] = malloc(size_bytes);
     if (l->joined[index] == NULL)
         return bgi_error_memory(l->error, weight.name, size_bytes);
-    l->piece[index] = bg_safetensors_at(l->file, first)->name;
+    l->piece[index] = l->stored->tensors[first].name;
     return bgi_section_gather(&list, weight.name, &weight.type, l->joined[index], &first, l->error);
 }
 
@@ -198,7 +231,7 @@ static bg_status join_all(loader *l)
         return bgi_error_memory(l->error, "checkpoint", l->weight_count * sizeof *l->joined);
     for (uint32_t i = 0; i < l->weight_count; i++) {
         const char *name = bgi_weights_tensor(l->weights, i).name;
-        if (name != NULL && bg_safetensors_find(l->file, name) == NULL)
+        if (name != NULL && bgi_stored_find(l->stored, name) == NULL)
             BGI_TRY(join_pieces(l, i));
     }
     return BG_OK;
@@ -230,15 +263,13 @@ static bool is_dropped(const loader *l, const char *name)
 }
 
 /* The room for the largest value is taken before anything is changed. */
-static bg_status reserve_room(loader *l)
+static bg_status reserve_largest(loader *l)
 {
-    for (size_t i = 0; i < bg_safetensors_count(l->file); i++) {
-        const size_t size_bytes = bg_type_size_bytes(&bg_safetensors_at(l->file, i)->type);
-        l->room_bytes = size_bytes > l->room_bytes ? size_bytes : l->room_bytes;
-    }
-    free(l->room);
-    l->room = malloc(l->room_bytes > 0 ? l->room_bytes : 1);
-    return l->room != NULL ? BG_OK : bgi_error_memory(l->error, "a checkpoint's largest value", l->room_bytes);
+    size_t most = 1;
+
+    for (size_t i = 0; i < l->stored->count; i++)
+        most = l->stored->tensors[i].size_bytes > most ? l->stored->tensors[i].size_bytes : most;
+    return reserve_room(l, most, l->error);
 }
 
 /* Without weights all names are taken. Adding can fail, and reading, when the file has changed since it was checked. */
@@ -251,13 +282,14 @@ static bg_status set_weights(loader *l)
             const bgi_tensor weight = bgi_weights_tensor(l->weights, i);
             BGI_TRY(set_weight(l, weight.name, &weight.type, l->joined[i], l->piece[i]));
         }
-    for (size_t i = 0; i < bg_safetensors_count(l->file); i++) {
-        const bg_safetensors_entry *entry = bg_safetensors_at(l->file, i);
+    for (size_t i = 0; i < l->stored->count; i++) {
+        const bgi_stored_tensor *entry = &l->stored->tensors[i];
+        const uint32_t number = is_empty ? UINT32_MAX : bgi_weights_index(l->weights, entry->name);
         const void *data = NULL;
         bg_status status;
-        if ((!is_empty && bgi_weights_index(l->weights, entry->name) == UINT32_MAX) || is_dropped(l, entry->name))
+        if ((!is_empty && number == UINT32_MAX) || is_dropped(l, entry->name))
             continue;
-        status = read_value(l, entry, &data, l->error);
+        status = read_value(l, entry, number, &data, l->error);
         if (status == BG_OK)
             status = set_weight(l, entry->name, &entry->type, data, entry->name);
         if (status != BG_OK) {
@@ -279,12 +311,12 @@ static bg_status run_load(loader *l, bg_session *session)
                             "checkpoint: differences %d, expected BG_CHECKPOINT_WARN, _IGNORE or _REFUSE",
                             (int)l->options.differences);
     BGI_TRY(bgi_checkpoint_read_drop(l));
-    BGI_TRY(choose_file(l));
+    BGI_TRY(bgi_checkpoint_choose(l));
     BGI_TRY(join_all(l));
     BGI_TRY(bgi_checkpoint_compare(l));
     if (l->drops_state && l->session != NULL && bg_plan_optimizer(bg_session_plan(l->session)) != NULL)
         BGI_TRY(bgi_session_restart_state(session, l->error));
-    BGI_TRY(reserve_room(l));
+    BGI_TRY(reserve_largest(l));
     return set_weights(l);
 }
 
@@ -305,7 +337,10 @@ static bg_status load(bg_weights *weights, bg_session *session, const char *dire
     BGI_TRY(bgi_weights_enter(weights, session, "bg_checkpoint_load", error));
     status = run_load(&l, session);
     bgi_weights_leave(weights);
-    bg_safetensors_destroy(l.file);
+    bgi_stored_close(l.stored);
+    free(l.manifest);
+    free(l.sees);
+    free(l.needs);
     for (uint32_t i = 0; l.joined != NULL && i < l.weight_count; i++)
         free(l.joined[i]);
     free(l.joined);

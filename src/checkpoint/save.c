@@ -2,9 +2,11 @@
  * save.c: writing checkpoints. A checkpoint is a file of named tensors (formats/safetensors_write.c) whose metadata
  * say the rest; keys are in checkpoint.h. content.c puts it together.
  */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/parts.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +18,37 @@
 
 /* ---- content ---- */
 
-/* `optimizer`: room for a text that must live as long as the content. */
+/* A copy of a text, which lives as long as the content. */
+static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char *value, bg_error *error)
+{
+    bgi_string *text = bgi_checkpoint_text(c);
+
+    bgi_string_add(text, "%s", value);
+    return bgi_checkpoint_add_text(c, key, text, error);
+}
+
+/* What is said beside weights, of a checkpoint in one file and of a manifest. */
 static bg_status fill_content(bgi_checkpoint_content *c, const bg_session *session,
-                              const bg_checkpoint_save_options *options, char *optimizer, bg_error *error)
+                              const bg_checkpoint_save_options *options, bg_error *error)
 {
     const bg_plan *plan = bg_session_plan(session);
     const bg_optimizer *trained = bg_plan_optimizer(plan);
-    const uint32_t end = bgi_weights_end(c->weights);
-    const char *fallback = NULL;
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
 
-    if (trained != NULL) {
+    if (trained != NULL)
         bg_optimizer_describe_state(trained, optimizer);
-        fallback = optimizer;
-    }
-    BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_VERSION, BGI_CHECKPOINT_NEWEST_VERSION, error));
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_STEP, bgi_weights_step(c->weights), error));
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_SEED, bg_plan_options(plan)->numerics.seed, error));
-    bgi_checkpoint_add(c, BGI_CHECKPOINT_INFO, options->info != NULL ? options->info : "");
+    BGI_TRY(add_copy(c, BGI_CHECKPOINT_INFO, options->info != NULL ? options->info : "", error));
     if (options->blob_bytes > 0)
         BGI_TRY(bgi_checkpoint_add_blob(c, options->blob, options->blob_bytes, error));
-    BGI_TRY(bgi_checkpoint_add_optimizer(c, fallback, error));
-    for (uint32_t i = 0; i < end; i++)
+    return bgi_checkpoint_add_optimizer(c, trained != NULL ? optimizer : NULL, error);
+}
+
+static bg_status add_weights(bgi_checkpoint_content *c, bg_error *error)
+{
+    BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_VERSION, BGI_CHECKPOINT_FILE_VERSION, error));
+    for (uint32_t i = 0; i < bgi_weights_end(c->weights); i++)
         if (bgi_weights_tensor(c->weights, i).name != NULL)
             BGI_TRY(bgi_checkpoint_add_weight(c, i, true, error));
     return BG_OK;
@@ -82,7 +94,8 @@ static bg_status write_content(bgi_checkpoint_content *c, const char *directory,
 }
 
 /* A later checkpoint would be taken for the newest by the next load, and this one for an old one. */
-static bg_status check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step, bg_error *error)
+bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                                     bg_error *error)
 {
     char later[BGI_CHECKPOINT_NAME_BYTES];
 
@@ -102,7 +115,7 @@ typedef struct saving {
 
 static bg_status write_all(void *user, bg_error *error)
 {
-    const saving *s = user;
+    saving *s = user;
     bg_session *session = s->session;
     const bg_checkpoint_save_options *options = s->options;
     const char *directory = s->directory;
@@ -110,26 +123,46 @@ static bg_status write_all(void *user, bg_error *error)
     const uint64_t step = bg_session_step(session);
     bgi_checkpoint_list list = {0};
     bgi_checkpoint_content c = {0};
-    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bg_status status;
 
     BGI_TRY_CLEANUP(bgi_checkpoint_find(directory, &list, error));
-    BGI_TRY_CLEANUP(check_order(directory, &list, step, error));
-    BGI_TRY_CLEANUP(bgi_checkpoint_begin(&c, bg_session_weights(session), error));
-    BGI_TRY_CLEANUP(fill_content(&c, session, options, optimizer, error));
+    BGI_TRY_CLEANUP(bgi_checkpoint_check_order(directory, &list, step, error));
+    BGI_TRY_CLEANUP(bgi_checkpoint_begin(&c, bg_session_weights(session), 0, error));
+    BGI_TRY_CLEANUP(fill_content(&c, session, options, error));
+    BGI_TRY_CLEANUP(add_weights(&c, error));
     BGI_TRY_CLEANUP(bgi_folder_create(directory, error));
     BGI_TRY_CLEANUP(write_content(&c, directory, step, error));
     /* The list is older than this checkpoint, unless it took the place of one. */
     bgi_checkpoint_remove_old(directory, &list,
                               (size_t)options->max_checkpoints - 1 + (list.count > 0 && list.steps[0] == step),
-                              run->reporting.log, run->reporting.log_user);
+                              options->keep_interval_s, run->reporting.log, run->reporting.log_user);
 cleanup:
     bgi_checkpoint_end(&c);
     free(list.steps);
     return status;
 }
 
-/* Inside the session's weights. Of several ranks the first writes, and the others send it their parts. */
+static bg_status fill_manifest(void *user, bgi_checkpoint_content *c, bg_error *error)
+{
+    saving *s = user;
+
+    return fill_content(c, s->session, s->options, error);
+}
+
+static bg_status save_parts(saving *s, bg_error *error)
+{
+    bgi_part_save parts = {.session = s->session, .directory = s->directory, .options = *s->options, .error = error};
+    bg_status status = bgi_parts_prepare(&parts, false, fill_manifest, s);
+
+    if (status == BG_OK) {
+        bgi_parts_write(&parts);
+        status = bgi_parts_complete(&parts);
+    }
+    bgi_parts_clear(&parts);
+    return status;
+}
+
+/* Inside the session's weights. Several ranks write a part each, or, as one file, send their parts to the first. */
 static bg_status save(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
                       bg_error *error)
 {
@@ -137,6 +170,8 @@ static bg_status save(bg_session *session, const char *directory, const bg_check
     saving s = {session, directory, options != NULL ? options : &defaults};
 
     BGI_TRY(check_options(directory, s.options, error));
+    if (bgi_session_rank_count(session) > 1 && !s.options->one_file)
+        return save_parts(&s, error);
     return bgi_session_read_weights(session, 0, write_all, &s, error);
 }
 
@@ -152,5 +187,180 @@ bg_status bg_checkpoint_save(bg_session *session, const char *directory, const b
     BGI_TRY(bgi_weights_enter(bg_session_weights(session), session, "bg_checkpoint_save", error));
     status = save(session, directory, options, error);
     bgi_weights_leave(bg_session_weights(session));
+    return status;
+}
+
+/* ---- in the background ---- */
+
+struct bg_checkpoint_writer {
+    saving s;
+    bg_checkpoint_save_options options;
+    char *directory;
+    bgi_part_save parts; /* of several ranks; of one process the content of the whole, and its path */
+    pthread_t thread;
+    bool is_running;
+    atomic_bool is_done;
+};
+
+static void *write_beside(void *user)
+{
+    bg_checkpoint_writer *w = user;
+
+    bgi_parts_write(&w->parts);
+    atomic_store(&w->is_done, true);
+    return NULL;
+}
+
+/* Copies of all values, one behind the other. */
+static bg_status copy_values(bgi_part_save *p, bg_weights *weights)
+{
+    bgi_checkpoint_content *c = &p->part;
+    size_t bytes = 1;
+
+    for (size_t i = 0; i < c->entry_count; i++)
+        bytes += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
+    p->room = malloc(bytes);
+    if (p->room == NULL)
+        return bgi_error_memory(p->error, "a copy of all values", bytes);
+    bytes = 0;
+    for (size_t i = 0; i < c->entry_count; i++) {
+        const void *value;
+        BGI_TRY(bgi_weights_fetch(weights, bgi_weights_index(weights, c->entries[i].name), &value, p->error));
+        memcpy((char *)p->room + bytes, value, bg_type_size_bytes(&c->entries[i].type));
+        c->entries[i].data = (char *)p->room + bytes;
+        bytes += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
+    }
+    return BG_OK;
+}
+
+static bg_status prepare_alone(bg_checkpoint_writer *w)
+{
+    bgi_part_save *p = &w->parts;
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+
+    p->step = bg_session_step(p->session);
+    p->words = calloc(1, sizeof *p->words);
+    p->path = bgi_path_join(w->directory, bgi_checkpoint_name(p->step, name));
+    if (p->path == NULL || p->words == NULL)
+        return bgi_error_memory(p->error, "a path", strlen(w->directory));
+    BGI_TRY(bgi_checkpoint_find(w->directory, &p->list, p->error));
+    BGI_TRY(bgi_checkpoint_check_order(w->directory, &p->list, p->step, p->error));
+    BGI_TRY(bgi_folder_create(w->directory, p->error));
+    BGI_TRY(bgi_checkpoint_begin(&p->part, bg_session_weights(p->session), 0, p->error));
+    BGI_TRY(fill_content(&p->part, p->session, &w->options, p->error));
+    BGI_TRY(add_weights(&p->part, p->error));
+    return copy_values(p, bg_session_weights(p->session));
+}
+
+static void free_writer(bg_checkpoint_writer *w)
+{
+    bgi_parts_clear(&w->parts);
+    free(w->directory);
+    free(w);
+}
+
+static bg_status begin_writing(bg_checkpoint_writer *w)
+{
+    bg_session *session = w->parts.session;
+    const bool is_alone = bgi_session_rank_count(session) == 1;
+    bg_status status;
+
+    if (w->options.one_file && !is_alone)
+        return bg_error_set(w->parts.error, BG_ERROR_INVALID,
+                            "checkpoint: one_file of several ranks is written by bg_checkpoint_save alone");
+    BGI_TRY(is_alone ? prepare_alone(w) : bgi_parts_prepare(&w->parts, true, fill_manifest, &w->s));
+    status = pthread_create(&w->thread, NULL, write_beside, w) == 0
+                 ? BG_OK
+                 : bg_error_set(w->parts.error, BG_ERROR_IO, "checkpoint: the system refused a thread");
+    w->is_running = status == BG_OK;
+    return bgi_session_settle(session, status, w->parts.error);
+}
+
+bg_status bg_checkpoint_begin(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
+                              bg_checkpoint_writer **out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(directory, "directory", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
+    const bg_checkpoint_save_options given = options != NULL ? *options : bg_checkpoint_save_defaults();
+    bg_checkpoint_writer *w;
+    bg_status status;
+
+    BGI_TRY(check_options(directory, &given, error));
+    w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return bgi_error_memory(error, "a checkpoint", sizeof *w);
+    w->options = given;
+    w->directory = strdup(directory);
+    w->s = (saving){session, w->directory, &w->options};
+    w->parts = (bgi_part_save){.session = session, .directory = w->directory, .options = given, .error = error};
+    status = w->directory != NULL ? bgi_weights_enter(bg_session_weights(session), session, __func__, error)
+                                  : bgi_error_memory(error, "a path", strlen(directory));
+    if (status == BG_OK) {
+        status = begin_writing(w);
+        bgi_weights_leave(bg_session_weights(session));
+    }
+    if (status == BG_OK) {
+        *out = w;
+        return BG_OK;
+    }
+    if (w->is_running)
+        pthread_join(w->thread, NULL);
+    if (w->is_running && w->parts.written == BG_OK)
+        remove(w->parts.path);
+    free_writer(w);
+    return status;
+}
+
+bg_status bg_checkpoint_is_written(bg_checkpoint_writer *w, bool *out, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(w, "writer", __func__, error));
+    BGI_TRY(bgi_require(out, "out", __func__, error));
+
+    bg_weights *weights = bg_session_weights(w->parts.session);
+    bool is_waiting = !atomic_load(&w->is_done);
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(weights, w->parts.session, __func__, error));
+    status = bgi_session_any(w->parts.session, &is_waiting, error);
+    bgi_weights_leave(weights);
+    *out = !is_waiting;
+    return status;
+}
+
+static bg_status finish_alone(bg_checkpoint_writer *w, bg_error *error)
+{
+    const bg_options *run = bg_plan_options(bg_session_plan(w->parts.session));
+    const bgi_part_save *p = &w->parts;
+
+    if (p->written != BG_OK)
+        return bg_error_set(error, p->written, "%s", p->why.message);
+    bgi_checkpoint_remove_old(w->directory, &p->list,
+                              (size_t)w->options.max_checkpoints - 1 +
+                                  (p->list.count > 0 && p->list.steps[0] == p->step),
+                              w->options.keep_interval_s, run->reporting.log, run->reporting.log_user);
+    return BG_OK;
+}
+
+bg_status bg_checkpoint_finish(bg_checkpoint_writer *w, bg_error *error)
+{
+    bg_error_clear(error);
+    if (w == NULL)
+        return BG_OK;
+
+    bg_weights *weights = bg_session_weights(w->parts.session);
+    bg_status status;
+
+    pthread_join(w->thread, NULL);
+    w->parts.error = error;
+    status = bgi_weights_enter(weights, w->parts.session, __func__, error);
+    if (status == BG_OK) {
+        status = bgi_session_rank_count(w->parts.session) == 1 ? finish_alone(w, error) : bgi_parts_complete(&w->parts);
+        bgi_weights_leave(weights);
+    }
+    free_writer(w);
     return status;
 }

@@ -1,11 +1,18 @@
 /*
- * stored.h: what lies on the disk, as one list of tensors with the texts beside them: a checkpoint, another safetensors
- * file, or a folder of them with an index. For tools that look at files and need no session.
+ * stored.h: what lies on the disk, as one list of tensors with the texts beside them: a checkpoint in one file or in
+ * parts, another safetensors file, or a folder of them with an index. For loads, and for tools that need no session.
+ *
+ *     checkpoint_train_step_8.safetensors                              a manifest: texts, and who has what
+ *     checkpoint_train_step_8.1b2c3d4e.part-00000-of-00002.safetensors   elements that rank 0 had
+ *     checkpoint_train_step_8.1b2c3d4e.part-00001-of-00002.safetensors
+ *
+ * Parts may be in folders of several hosts, so that a part is here or not.
  */
 #ifndef BGI_CHECKPOINT_STORED_H
 #define BGI_CHECKPOINT_STORED_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/runs.h"
 #include "formats/safetensors_folder.h"
 
 typedef struct bgi_stored_tensor {
@@ -14,8 +21,16 @@ typedef struct bgi_stored_tensor {
     const char *storage; /* the format's name for them: "F32" */
     size_t size_bytes;
     const bg_safetensors *file;
-    const bg_safetensors_entry *entry; /* of the file */
+    const bg_safetensors_entry *entry; /* of the file; NULL: in parts */
+    bgi_runs runs;                     /* in parts: which has what; else empty */
 } bgi_stored_tensor;
+
+typedef struct bgi_stored_part {
+    char *name;                         /* of the file, in the manifest's folder */
+    char sum[BGI_CHECKPOINT_SUM_BYTES]; /* that the file says, as the manifest has it */
+    const char *host;                   /* that wrote it */
+    bg_safetensors *file;               /* NULL: not here */
+} bgi_stored_part;
 
 typedef struct bgi_stored {
     char *path;                     /* of the file, or of the folder with the index */
@@ -24,22 +39,40 @@ typedef struct bgi_stored {
     bgi_stored_tensor *tensors;     /* by name */
     size_t count;
     bool is_checkpoint;
+    bgi_stored_part *parts; /* of a manifest */
+    uint32_t part_count;    /* 0: no manifest */
+    void *room;             /* of reads of runs */
 } bgi_stored;
 
 /* `path`: a safetensors file; a folder of checkpoints, of which the latest is opened; a folder with model.safetensors
  * or an index. Reads headers alone. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE (also a tensor in two files),
  * BG_ERROR_IO, BG_ERROR_MEMORY. */
 bg_status bgi_stored_open(const char *path, bgi_stored **out, bg_error *error);
-void bgi_stored_close(bgi_stored *source);
-const bgi_stored_tensor *bgi_stored_find(const bgi_stored *source, const char *name); /* NULL: there is none */
+/* A checkpoint's own file, as a load takes it: elements of unknown types are BG_ERROR_UNSUPPORTED. */
+bg_status bgi_stored_open_checkpoint(const char *path, bgi_stored **out, bg_error *error);
+void bgi_stored_close(bgi_stored *stored);
+const bgi_stored_tensor *bgi_stored_find(const bgi_stored *stored, const char *name); /* NULL: there is none */
 /* The text of a key; NULL: there is none. */
-const char *bgi_stored_text(const bgi_stored *source, const char *key);
+const char *bgi_stored_text(const bgi_stored *stored, const char *key);
 /* Of a checkpoint: what it says beside the tensors. Values are not looked at. */
-bg_status bgi_stored_head(const bgi_stored *source, bg_checkpoint *out, bg_error *error);
+bg_status bgi_stored_head(const bgi_stored *stored, bg_checkpoint *out, bg_error *error);
+/* The manifest's content, which another rank has read, as if it were the file `path`, beside which parts are looked
+ * for. `content` must stay. */
+bg_status bgi_stored_open_manifest(const char *path, const void *content, size_t size_bytes, bgi_stored **out,
+                                   bg_error *error);
+/* BG_ERROR_NOT_FOUND names a part that is not here, and the host that wrote it. */
+bg_status bgi_stored_require_parts(const bgi_stored *stored, bg_error *error);
+/* Reads a part that is here and compares its checksum. */
+bg_status bgi_stored_check_part(const bgi_stored *stored, uint32_t part, bg_error *error);
 /* Reads everything: of a checkpoint the checksum and each record, of other files every byte, which have no checksum. */
-bg_status bgi_stored_check(const bgi_stored *source, bg_error *error);
-bg_status bgi_stored_read(const bgi_stored *source, const bgi_stored_tensor *tensor, size_t offset_bytes,
-                          size_t size_bytes, void *out, bg_error *error);
+bg_status bgi_stored_check(bgi_stored *stored, bg_error *error);
+/* Of a tensor in parts, whole elements. BG_ERROR_NOT_FOUND when a part is not here that has some of them. */
+bg_status bgi_stored_read(bgi_stored *stored, const bgi_stored_tensor *tensor, size_t offset_bytes, size_t size_bytes,
+                          void *out, bg_error *error);
+/* Elements first .. end - 1 of the tensor that this part has, to their places in `out`, which begins with element
+ * `first`. `values`: all that the part has of the tensor; NULL: they are read from its file. */
+bg_status bgi_stored_read_part(bgi_stored *stored, const bgi_stored_tensor *tensor, uint32_t part, int64_t first,
+                               int64_t end, const void *values, void *out, bg_error *error);
 
 /* ---- convert.c ---- */
 
@@ -58,7 +91,7 @@ typedef struct bgi_convert_options {
 
 /* Tensors are read and written one at a time. *out_count: how many. To a checkpoint `to` is a folder, else a name of
  * bg_weights_save. */
-bg_status bgi_stored_convert(const bgi_stored *source, const char *to, const bgi_convert_options *options,
-                             size_t *out_count, bg_error *error);
+bg_status bgi_stored_convert(bgi_stored *stored, const char *to, const bgi_convert_options *options, size_t *out_count,
+                             bg_error *error);
 
 #endif

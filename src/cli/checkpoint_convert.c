@@ -31,7 +31,7 @@ static bg_status read_renames(const cli_texts *texts, bgi_arena *arena, bg_weigh
     return BG_OK;
 }
 
-static bg_status run(const bgi_stored *source, const char *to, const checkpoint_settings *settings, bgi_arena *arena,
+static bg_status run(bgi_stored *source, const char *to, const checkpoint_settings *settings, bgi_arena *arena,
                      bg_error *error)
 {
     bg_weights_rename renames[CLI_LIST_LIMIT];

@@ -25,7 +25,7 @@ typedef struct difference {
 } difference;
 
 typedef struct comparison {
-    const bgi_stored *sources[2];
+    bgi_stored *sources[2];
     const checkpoint_settings *settings;
     bgi_json_writer json;
     unsigned char *parts[2];

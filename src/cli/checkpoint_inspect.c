@@ -108,6 +108,9 @@ static void print_head(const report *r)
         print_line("caller's", "%zu bytes: %.*s", r->head.blob_bytes,
                    (int)(r->head.blob_bytes < PRINTED_BYTES ? r->head.blob_bytes : PRINTED_BYTES),
                    (const char *)r->head.blob);
+    for (uint32_t i = 0; i < source->part_count; i++)
+        print_line("part", "%u on %.100s: %s%s", i, source->parts[i].host, source->parts[i].name,
+                   source->parts[i].file != NULL ? "" : ", which is not here");
     print_line("checksum", "%s, which `brigade checkpoint verify` compares", sum != NULL ? sum : "none");
 }
 
@@ -183,6 +186,15 @@ static void add_head(bgi_json_writer *w, const report *r)
     bgi_json_text(w, "info", r->head.info);
     bgi_json_text(w, "blob", bgi_stored_text(r->source, BGI_CHECKPOINT_BLOB));
     bgi_json_text(w, "checksum", bgi_stored_text(r->source, BGI_CHECKPOINT_SUM));
+    bgi_json_open(w, "parts", '[');
+    for (uint32_t i = 0; i < r->source->part_count; i++) {
+        bgi_json_open(w, NULL, '{');
+        bgi_json_text(w, "file", r->source->parts[i].name);
+        bgi_json_text(w, "host", r->source->parts[i].host);
+        bgi_json_bool(w, "is_here", r->source->parts[i].file != NULL);
+        bgi_json_close(w, '}');
+    }
+    bgi_json_close(w, ']');
 }
 
 static bg_status print_json(const report *r, bg_error *error)

@@ -21,11 +21,13 @@ int cli_gpt(int argc, char **argv);
 int cli_infer(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_data(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
 int cli_data_tokenize(int argc, char **argv); /* argv[0] is "tokenize" */
 int cli_plan(int argc, char **argv);
 int cli_schedule(int argc, char **argv);
 int cli_config(int argc, char **argv);
+int cli_launch(int argc, char **argv);
 int cli_options(int argc, char **argv);
 
 /* The one place where errors and warnings are printed: "brigade COMMAND: text" on stderr, after what stdout holds. NULL

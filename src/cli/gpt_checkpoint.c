@@ -160,7 +160,8 @@ static bg_status load_checkpoint(bg_session *session, const gpt_options *own, co
     options.optimizer = own->resume_optimizer;
     options.drop_option = "--resume-drop";
     options.optimizer_option = "--resume-optimizer";
-    if (bgi_file_exists(config->load))
+    /* Of several ranks some may not have the file: the name decides there. */
+    if (bgi_file_exists(config->load) || bgi_text_matches("*.safetensors", config->load))
         options.file = split_path(config->load, &folder);
     else
         bgi_string_add(&folder, "%s", config->load);

@@ -25,6 +25,8 @@ static const cli_command commands[] = {
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
     {"config", "show, check, change and explain IPU configurations", cli_config, false},
     {"checkpoint", "look at, verify, compare and convert checkpoints", cli_checkpoint, false},
+    {"doctor", "say what this machine has and what is badly set", cli_doctor, true},
+    {"launch", "start ranks, watch them, start them again when they fail", cli_launch, false},
     {"data", "make data sets, measure how fast data are read, tokenize texts", cli_data, false},
     {"options", "list and explain the library's options and optimizers", cli_options, false},
 };

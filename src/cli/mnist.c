@@ -190,6 +190,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     bg_status status;
 
     run->common.has_trained = run->common.updates > 0;
+    cli_run_complete_checkpoint(&config->recipe, &run->common, true);
     cli_run_note_failures(training, &run->common);
     cli_run_print_result(&config->recipe, training, &run->common);
     status = save(training, error);

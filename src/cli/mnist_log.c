@@ -183,6 +183,8 @@ static bool is_null(const char *name, const mnist_config *config)
     return (strcmp(name, "devices") == 0 && execution->device_count == 0) ||
            (strcmp(name, "steps") == 0 && config->recipe.steps == 0) ||
            (strcmp(name, "checkpoint-steps") == 0 && config->recipe.checkpoint_steps == 0) ||
+           (strcmp(name, "checkpoint-keep") == 0 && config->recipe.checkpoint_keep == 0) ||
+           (strcmp(name, "checkpoint-keep-every") == 0 && config->recipe.checkpoint_interval_s == 0) ||
            (strcmp(name, "cores") == 0 && execution->cores == 0) ||
            (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }

@@ -74,6 +74,7 @@ static void on_training_event(cli_training *training, const bg_trainer_event *ev
         cli_run_begin_epoch(&config->recipe, &run->common, event);
     } else if (event->kind == BG_ON_CALL_END) {
         note_training_call(training, event);
+        cli_run_complete_checkpoint(&config->recipe, &run->common, false);
     } else if (event->kind == BG_ON_BATCH_END) {
         cli_progress_add(progress, event->valid_count, print_score(&run->score, text));
     } else if (event->kind == BG_ON_SAVE_CHECKPOINT) {

@@ -374,6 +374,7 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
         cli_run_begin_epoch(&settings->recipe, &run->common, event);
     } else if (event->kind == BG_ON_CALL_END) {
         end_call(training, event);
+        cli_run_complete_checkpoint(&settings->recipe, &run->common, false);
     } else if (event->kind == BG_ON_BATCH_END) {
         cli_progress_add(progress, event->valid_count, score);
     } else if (event->kind == BG_ON_SAVE_CHECKPOINT) {
@@ -426,6 +427,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     bg_status status;
 
     run->common.has_trained = run->common.updates > 0;
+    cli_run_complete_checkpoint(recipe, &run->common, true);
     cli_run_note_failures(training, &run->common);
     cli_run_print_result(recipe, training, &run->common);
     status = save(training, error);

@@ -130,9 +130,15 @@ static bg_status check_output(const cli_recipe *recipe, bg_error *error)
 
 static bg_status check_checkpoints(const cli_recipe *recipe, bg_error *error)
 {
-    if (recipe->checkpoint_dir == NULL && (recipe->resume || recipe->checkpoint_steps > 0))
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s without --checkpoint, which says where",
-                            recipe->resume ? "resume" : "checkpoint-steps");
+    const char *alone = recipe->resume                      ? "resume"
+                        : recipe->checkpoint_steps > 0      ? "checkpoint-steps"
+                        : recipe->checkpoint_async          ? "checkpoint-async"
+                        : recipe->checkpoint_keep > 0       ? "checkpoint-keep"
+                        : recipe->checkpoint_interval_s > 0 ? "checkpoint-keep-every"
+                                                            : NULL;
+
+    if (recipe->checkpoint_dir == NULL && alone != NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s without --checkpoint, which says where", alone);
     if (!recipe->resume && (recipe->resume_drop != NULL || recipe->resume_optimizer != NULL))
         return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --resume, which it is about",
                             recipe->resume_drop != NULL ? "drop" : "optimizer");
@@ -368,7 +374,8 @@ bg_status cli_recipe_check_distinct(const cli_recipe *recipe, const char *save_p
 void cli_recipe_agree(const cli_recipe *recipe)
 {
     cli_ranks_agree("steps %" PRIu64 "\nepochs %" PRIu64 "\nno-shuffle %d\nlast-batch %s\ncheckpoint-steps %" PRIu64
-                    "\ncheckpoint %d\nresume %d\nsave %d\n",
+                    "\ncheckpoint %d\ncheckpoint-async %d\nresume %d\nsave %d\n",
                     recipe->steps, recipe->epochs, recipe->no_shuffle, recipe->last_batch, recipe->checkpoint_steps,
-                    recipe->checkpoint_dir != NULL, recipe->resume, recipe->save_path != NULL);
+                    recipe->checkpoint_dir != NULL, recipe->checkpoint_async, recipe->resume,
+                    recipe->save_path != NULL);
 }

@@ -36,6 +36,8 @@ typedef struct cli_recipe {
     const char *init_path, *save_path, *log_path;
     const char *checkpoint_dir; /* NULL: none */
     uint64_t checkpoint_steps;  /* 0: at the end only */
+    bool checkpoint_async;
+    uint64_t checkpoint_keep, checkpoint_interval_s; /* 0: one; none by time */
     bool resume;
     const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
     bool profile;
@@ -120,8 +122,9 @@ void cli_download_progress_end(cli_download_progress *progress, bool is_complete
 typedef struct cli_run {
     const char *save_path; /* NULL: nothing to save */
     bool is_saved, is_resumed, has_trained;
-    bool is_checkpointed;        /* the newest checkpoint is there */
-    bg_error checkpoint_failure; /* the first one */
+    bool is_checkpointed;                /* the newest checkpoint is there */
+    bg_error checkpoint_failure;         /* the first one */
+    struct bg_checkpoint_writer *writer; /* at work beside the training; NULL: none */
     cli_progress progress;
     uint64_t updates, samples;
     bool has_whole;               /* a call of the usual size was among them */
@@ -134,6 +137,8 @@ void cli_run_begin_epoch(const cli_recipe *recipe, cli_run *run, const bg_traine
 /* Counts a training call. */
 void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
 /* Makes a checkpoint. A disk that is full ends no training: the next checkpoint may fit again. */
+/* Completes what is written beside the training: `waits`, or when all ranks have written theirs. */
+void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event);
 /* With --debug: stages, memory, workers, timetable. */
@@ -167,8 +172,10 @@ bg_status cli_profile_write(const cli_recipe *recipe, const bg_trainer *trainer,
  * earlier training. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
 /* `batch` calls of the epoch are done. */
+/* With --checkpoint-async it is begun, and *writer is to be finished; one that was there before is finished first, and
+ * its error is the call's. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
-                              bg_error *error);
+                              struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --resume: the weights and the place of the latest checkpoint, if there is one; then *is_resumed is set. */
 bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training, bool *is_resumed, bg_error *error);
 

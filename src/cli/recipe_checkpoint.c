@@ -15,6 +15,7 @@
 #include <brigade/checkpoint.h>
 
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "formats/json_tree.h"
@@ -60,12 +61,13 @@ bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *
 /* ---- saving ---- */
 
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
-                              bg_error *error)
+                              bg_checkpoint_writer **writer, bg_error *error)
 {
     const uint64_t images = bg_dataset_sample_count(training->data);
     const bool is_done =
         batch >= bg_loader_batch_count(training->loader); /* an epoch's end is the next one's beginning */
     const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
+    bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_FIT);
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
     char blob[160], info[64];
     bg_status status;
@@ -76,8 +78,10 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
     options.blob = blob;
     snprintf(info, sizeof info, "brigade %s", recipe->program);
     options.info = info;
-    status = bg_checkpoint_save(bg_trainer_session(training->trainer, BG_TRAINER_FIT), recipe->checkpoint_dir, &options,
-                                error);
+    options.max_checkpoints = recipe->checkpoint_keep > 0 ? (uint32_t)recipe->checkpoint_keep : 1;
+    options.keep_interval_s = recipe->checkpoint_interval_s;
+    status = recipe->checkpoint_async ? bg_checkpoint_begin(session, recipe->checkpoint_dir, &options, writer, error)
+                                      : bg_checkpoint_save(session, recipe->checkpoint_dir, &options, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
 
@@ -144,18 +148,10 @@ bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint found = {0};
-    size_t count;
-    uint64_t latest;
     bg_status status;
 
     if (!recipe->resume)
         return BG_OK;
-    BGI_TRY(count_checkpoints(recipe, &count, &latest, error));
-    if (count == 0) {
-        cli_say(recipe->command, "--resume: there is no checkpoint in %s; training begins anew",
-                recipe->checkpoint_dir);
-        return BG_OK;
-    }
     options.differences = BG_CHECKPOINT_REFUSE;
     options.drop = recipe->resume_drop;
     options.optimizer = recipe->resume_optimizer;
@@ -163,6 +159,14 @@ bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training
     options.optimizer_option = "--resume-optimizer";
     status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT), recipe->checkpoint_dir, &options,
                                 &found, error);
+    /* Of several ranks this one's folder may be empty, and others have it. */
+    if (status == BG_ERROR_NOT_FOUND) {
+        bg_error_clear(error);
+        if (cli_ranks_is_first())
+            cli_say(recipe->command, "--resume: there is no checkpoint in %s; training begins anew",
+                    recipe->checkpoint_dir);
+        return BG_OK;
+    }
     if (status == BG_OK)
         status = resume(recipe, training, &found, error);
     *is_resumed = status == BG_OK;

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <brigade/checkpoint.h>
+
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "core/error.h"
@@ -30,17 +32,42 @@ void cli_run_add_call(cli_run *run, const bg_trainer_call *call)
     run->has_whole = run->has_whole || call->is_whole;
 }
 
+static void note_failure(const cli_recipe *recipe, cli_run *run, const bg_error *error)
+{
+    cli_warn(recipe->program, error->message);
+    run->is_checkpointed = false;
+    if (run->checkpoint_failure.status == BG_OK)
+        run->checkpoint_failure = *error;
+}
+
+void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits)
+{
+    bool is_written = waits;
+    bg_error error = {0};
+    bg_status status = BG_OK;
+
+    if (run->writer == NULL)
+        return;
+    if (!waits)
+        status = bg_checkpoint_is_written(run->writer, &is_written, &error);
+    if (status == BG_OK && is_written) {
+        status = bg_checkpoint_finish(run->writer, &error);
+        run->writer = NULL;
+    }
+    if (status != BG_OK)
+        note_failure(recipe, run, &error);
+}
+
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event)
 {
     bg_error error = {0};
 
-    run->is_checkpointed = cli_checkpoint_save(recipe, training, event->epoch, event->batch, &error) == BG_OK;
-    if (run->is_checkpointed)
-        return;
-    cli_warn(recipe->program, error.message);
-    if (run->checkpoint_failure.status == BG_OK)
-        run->checkpoint_failure = error;
+    cli_run_complete_checkpoint(recipe, run, true);
+    run->is_checkpointed =
+        cli_checkpoint_save(recipe, training, event->epoch, event->batch, &run->writer, &error) == BG_OK;
+    if (!run->is_checkpointed)
+        note_failure(recipe, run, &error);
 }
 
 /* ---- what is printed ---- */

@@ -8,11 +8,12 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "transport/ranks.h"
 
-enum { TEXT_BYTES = 256, RANK_BYTES = 32 };
+enum { TEXT_BYTES = 256, RANK_BYTES = 32, HOST_BYTES = 64 };
 
 static const bgi_instruction *find_instruction(const bgi_runner *runner)
 {
@@ -273,7 +274,7 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
     const bgi_runner *waiting = NULL, *running = NULL, *distant = NULL, *stuck;
     const bgi_instruction *instruction;
     char action[TEXT_BYTES] = "its program", reason[TEXT_BYTES], silent[TEXT_BYTES];
-    char rank[RANK_BYTES] = "";
+    char rank[HOST_BYTES + RANK_BYTES] = "", host[HOST_BYTES] = "";
     uint32_t stuck_count = 0, call;
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
@@ -302,7 +303,8 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
     else
         print_wait(engine, stuck, reason);
     if (engine->ranks != NULL)
-        snprintf(rank, sizeof rank, "rank %u, ", engine->ranks->carrier->rank);
+        snprintf(rank, sizeof rank, "rank %u on host %s, ", engine->ranks->carrier->rank,
+                 gethostname(host, sizeof host - 1) == 0 ? host : "unknown");
     return bg_error_set(error, BG_ERROR_TIMEOUT,
                         "no progress for %.3g s (wait_limit_s): %sreplica %u, device %u, %s: %s; %u other device%s not "
                         "done either%s",

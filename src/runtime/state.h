@@ -57,6 +57,36 @@ typedef bg_status (*bgi_weights_reader)(void *user, bg_error *error);
 bg_status bgi_session_read_weights(bg_session *session, uint32_t rank, bgi_weights_reader use, void *user,
                                    bg_error *error);
 
+/* ---- several ranks (rank_parts.c) ----
+ *
+ * A weight is cut into parts: each element once, each part with a rank that has it. The cut is the same on all ranks. A
+ * weight that is not at home in a session of several ranks is rank 0's as a whole, as all are in one process. */
+
+/* Calls `visit` for each stretch of elements; those of one rank, in this order, are its part. */
+typedef void bgi_visit_part(void *user, uint32_t rank, int64_t first, int64_t count);
+bg_status bgi_session_walk_parts(const bg_session *session, uint32_t number, bgi_visit_part *visit, void *user,
+                                 bg_error *error);
+/* This rank's part of the newest value; bgi_session_pull comes first. Speaks to no other rank. */
+bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error);
+/* Brings all values to where they are at home. Of all ranks. */
+bg_status bgi_session_pull(bg_session *session, bg_error *error);
+/* The elements that the devices of a rank have, from the first to the last: what a rank that restores the weight must
+ * know of it. Both 0: nothing. */
+bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uint32_t rank, int64_t *out_first,
+                                 int64_t *out_end, bg_error *error);
+
+/* Of all ranks, between runs; in one process nothing happens, and bgi_session_settle returns `status`. */
+uint32_t bgi_session_rank(const bg_session *session);
+uint32_t bgi_session_rank_count(const bg_session *session);
+/* How something went that each rank has done by itself: OK when it went well on all, else the error of the lowest. */
+bg_status bgi_session_settle(const bg_session *session, bg_status status, bg_error *error);
+/* *any becomes true on all ranks when it is on one. */
+bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error);
+/* From `root` to all; from one to another. */
+bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error);
+bg_status bgi_session_hand(const bg_session *session, uint32_t from, uint32_t to, void *data, size_t size_bytes,
+                           bg_error *error);
+
 /* Gives the optimizer's state of a session its first values, as if the training began now. */
 bg_status bgi_session_restart_state(bg_session *session, bg_error *error);
 

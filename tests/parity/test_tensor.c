@@ -438,6 +438,12 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
              from->mesh.tensor_2, to->mesh.data, to->mesh.tensor_1, to->mesh.tensor_2,
              to->stages != NULL ? to->stages : "-");
     open_cut(&second, to);
+    /* Of several ranks each has a folder of its own, and a plan of few devices is each process's own. */
+    if (bg_plan_options(bg_session_plan(second.session))->execution.transport == NULL &&
+        bg_plan_options(bg_session_plan(first->session))->execution.transport != NULL) {
+        close_run(&second);
+        return;
+    }
     require(bg_checkpoint_load(second.session, folder, NULL, NULL, &error), &error);
     second.updates = HALF;
     memcpy(second.losses, first->losses, sizeof first->losses);
@@ -454,9 +460,7 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
 static void from_cut_to_cut(void **state)
 {
     (void)state;
-#ifdef TEST_RANKS
-    skip(); /* the first rank writes checkpoints, and its folder is its own here */
-#endif
+    /* Over several ranks each has a folder of its own, so that parts are exchanged. */
     for (size_t i = 0; i < CUTS; i++) {
         char folder[TEST_FOLDER_BYTES];
         bg_error error = {0};

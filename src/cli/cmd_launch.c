@@ -1,0 +1,440 @@
+/*
+ * cmd_launch.c: `brigade launch`: starts ranks by mpirun or srun, watches them, starts them again from the last
+ * checkpoint when they fail, on fewer hosts when some are gone, and asks for a checkpoint when it is told to end.
+ *
+ *     hosts that answer --> ranks --> launcher ... ends with 0 --> done
+ *           ^                              | fails, and there are restarts left
+ *           +------------------------------+ with --resume behind the command
+ */
+#define _DEFAULT_SOURCE
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+#include "cli/options.h"
+#include "cli/program.h"
+#include "core/arena.h"
+#include "core/error.h"
+#include "core/text.h"
+
+enum { MOST_HOSTS = 256, HOST_BYTES = 128, LAUNCHER_WORDS = 16 };
+
+typedef struct launch_settings {
+    uint64_t ranks, min_ranks, restarts, grace_s, delay_s;
+    const char *launcher, *hosts, *probe, *log, *resume;
+    cli_texts launcher_options;
+    bool oversubscribe;
+} launch_settings;
+
+#define AT(field) .offset = offsetof(launch_settings, field)
+
+static const cli_option launch_table[] = {
+    {CLI_COUNT, "ranks", AT(ranks), .value = "N", .minimum = 1, .maximum = 65536,
+     .default_text = "the hosts' slots, or 1", .help = "processes"},
+    {CLI_TEXT, "hosts", AT(hosts), .value = "HOST:N,...", .default_text = "the launcher's own",
+     .help = "hosts and how many ranks each takes"},
+    {CLI_TEXT, "launcher", AT(launcher), .value = "PROGRAM",
+     .help = "mpirun (Open MPI), mpirun.mpich, srun, or a program that is called as one of these"},
+    {CLI_TEXT_LIST, "launcher-options", AT(launcher_options), .value = "WORD...", .default_text = "none",
+     .help = "more words for the launcher, each as --launcher-options=WORD when it begins with a dash"},
+    {CLI_FLAG, "oversubscribe", AT(oversubscribe),
+     .help = "more ranks than processors, which Open MPI refuses otherwise"},
+    {.help = "When ranks fail"},
+    {CLI_COUNT, "restart-on-failure", AT(restarts), .value = "N", .maximum = 1000000,
+     .help = "how many times ranks are started again, from the last checkpoint"},
+    {CLI_COUNT, "min-ranks", AT(min_ranks), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "--ranks",
+     .help = "the fewest to go on with when hosts are gone"},
+    {CLI_TEXT, "probe", AT(probe), .value = "COMMAND",
+     .help = "a shell command that ends with 0 when host {} is there; asked before each restart"},
+    {CLI_TEXT, "resume", AT(resume), .value = "WORDS", .default_text = "--resume, of gpt --load DIR",
+     .help = "what is added to the command where a checkpoint is there to go on from"},
+    {CLI_COUNT, "delay", AT(delay_s), .value = "SECONDS", .maximum = 86400, .help = "before a restart"},
+    {.help = "When it is told to end"},
+    {CLI_COUNT, "grace", AT(grace_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
+     .help = "how long ranks have for their checkpoint after SIGTERM or SIGINT; then they are killed"},
+    {CLI_TEXT, "log", AT(log), .value = "FILE", .default_text = "none",
+     .help = "what happened, a line for each event, with the time; added to what is there"},
+    CLI_OPTIONS_END,
+};
+
+typedef struct launch_host {
+    char name[HOST_BYTES];
+    uint32_t slots;
+    bool is_there;
+} launch_host;
+
+typedef struct launch {
+    const launch_settings *settings;
+    char **command; /* NULL at its end */
+    int command_count;
+    const char *folder; /* of its checkpoints; NULL: it has none */
+    bool is_gpt;
+    launch_host hosts[MOST_HOSTS];
+    uint32_t host_count;
+    bgi_arena arena;
+} launch;
+
+/* ---- what is said ---- */
+
+static void say(const launch *l, const char *format, ...) BG_PRINTF(2, 3);
+static void say(const launch *l, const char *format, ...)
+{
+    char text[2048], stamp[32];
+    const time_t now = time(NULL);
+    struct tm parts;
+    va_list arguments;
+    FILE *stream;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text / 2, format, arguments);
+    va_end(arguments);
+    bgi_string_escape(text, sizeof text, false);
+    cli_say("launch", "%s", text);
+    if (l->settings->log == NULL)
+        return;
+    stream = fopen(l->settings->log, "a");
+    if (stream == NULL)
+        return;
+    gmtime_r(&now, &parts);
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    fprintf(stream, "%s %s\n", stamp, text);
+    fclose(stream);
+}
+
+/* ---- hosts ---- */
+
+static bg_status read_hosts(launch *l, bg_error *error)
+{
+    for (const char *at = l->settings->hosts; at != NULL && *at != '\0';) {
+        const size_t length = strcspn(at, ",");
+        const char *colon = memchr(at, ':', length);
+        const size_t name = colon != NULL ? (size_t)(colon - at) : length;
+        launch_host *host = &l->hosts[l->host_count];
+        char *end = NULL;
+        const unsigned long slots = colon != NULL ? strtoul(colon + 1, &end, 10) : 1;
+
+        if (name == 0 || name >= HOST_BYTES || l->host_count == MOST_HOSTS || slots < 1 || slots > 65536 ||
+            (end != NULL && end != at + length))
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--hosts %s: expected names with a number of ranks, as in "
+                                "node1:4,node2:4",
+                                l->settings->hosts);
+        memcpy(host->name, at, name);
+        host->name[name] = '\0';
+        host->slots = (uint32_t)slots;
+        host->is_there = true;
+        l->host_count++;
+        at += length + (at[length] == ',');
+    }
+    return BG_OK;
+}
+
+/* Looks which hosts answer. */
+static void probe_hosts(launch *l)
+{
+    for (uint32_t i = 0; i < l->host_count; i++) {
+        const bool is_there = launch_probe(l->settings->probe, l->hosts[i].name);
+        if (is_there != l->hosts[i].is_there)
+            say(l, "host %s is %s", l->hosts[i].name, is_there ? "back" : "gone");
+        l->hosts[i].is_there = is_there;
+    }
+}
+
+/* How many ranks there can be. */
+static uint64_t count_ranks(const launch *l)
+{
+    uint64_t slots = 0;
+
+    for (uint32_t i = 0; i < l->host_count; i++)
+        slots += l->hosts[i].is_there ? l->hosts[i].slots : 0;
+    if (l->host_count == 0)
+        return l->settings->ranks > 0 ? l->settings->ranks : 1;
+    return l->settings->ranks > 0 && l->settings->ranks < slots ? l->settings->ranks : slots;
+}
+
+/* ---- the command ---- */
+
+/* The value of an option of the command; NULL: not given. */
+static const char *find_value(const launch *l, const char *option)
+{
+    const size_t length = strlen(option);
+
+    for (int i = 0; i < l->command_count; i++) {
+        if (strcmp(l->command[i], option) == 0 && i + 1 < l->command_count)
+            return l->command[i + 1];
+        if (strncmp(l->command[i], option, length) == 0 && l->command[i][length] == '=')
+            return l->command[i] + length + 1;
+    }
+    return NULL;
+}
+
+static bool has_word(const launch *l, const char *word)
+{
+    for (int i = 0; i < l->command_count; i++)
+        if (strcmp(l->command[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* The step of the latest checkpoint; false when there is none. */
+static bool find_checkpoint(const launch *l, uint64_t *out_step)
+{
+    bgi_checkpoint_list list = {0};
+    const bool found = l->folder != NULL && bgi_checkpoint_find(l->folder, &list, NULL) == BG_OK && list.count > 0;
+
+    *out_step = found ? list.steps[0] : 0;
+    free(list.steps);
+    return found;
+}
+
+static void add_word(char **words, uint32_t *count, const char *word)
+{
+    words[(*count)++] = (char *)(uintptr_t)word;
+}
+
+/* The hosts that are there, as the launcher wants them. */
+static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
+{
+    bgi_string text = {0};
+    const char *printed;
+
+    for (uint32_t i = 0; i < l->host_count; i++)
+        if (l->hosts[i].is_there)
+            bgi_string_add(&text, is_srun ? "%s%s" : "%s%s:%u", text.length > 0 ? "," : "", l->hosts[i].name,
+                           l->hosts[i].slots);
+    (void)is_mpich;
+    printed = bgi_arena_format(&l->arena, "%s", text.data != NULL ? text.data : "");
+    bgi_string_clear(&text);
+    return printed;
+}
+
+/* What goes on from a checkpoint, behind the command. */
+static void add_resume(launch *l, char **words, uint32_t *count)
+{
+    const launch_settings *s = l->settings;
+    uint64_t step;
+
+    if (!find_checkpoint(l, &step))
+        return;
+    if (s->resume != NULL) {
+        char *copy = bgi_arena_format(&l->arena, "%s", s->resume), *rest = NULL;
+        for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
+            add_word(words, count, word);
+    } else if (l->is_gpt && find_value(l, "--load") == NULL) {
+        add_word(words, count, "--load");
+        add_word(words, count, l->folder);
+    } else if (!l->is_gpt && !has_word(l, "--resume")) {
+        add_word(words, count, "--resume");
+    }
+}
+
+static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***out, bg_error *error)
+{
+    const launch_settings *s = l->settings;
+    const char *name = strrchr(s->launcher, '/') != NULL ? strrchr(s->launcher, '/') + 1 : s->launcher;
+    const bool is_srun = strncmp(name, "srun", 4) == 0, is_mpich = strstr(name, "mpich") != NULL;
+    const size_t most = (size_t)l->command_count + s->launcher_options.count + LAUNCHER_WORDS +
+                        (s->resume != NULL ? strlen(s->resume) : 0);
+    char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
+    const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, is_mpich, is_srun);
+    uint32_t count = 0;
+
+    if (words == NULL || number == NULL || hosts == NULL)
+        return bgi_error_memory(error, "a command", most * sizeof *words);
+    add_word(words, &count, s->launcher);
+    add_word(words, &count, "-n");
+    add_word(words, &count, number);
+    if (hosts[0] != '\0') {
+        add_word(words, &count, is_srun ? "-w" : is_mpich ? "-hosts" : "--host");
+        add_word(words, &count, hosts);
+    }
+    if (is_srun)
+        add_word(words, &count, "--kill-on-bad-exit=1");
+    if (s->oversubscribe && !is_srun && !is_mpich)
+        add_word(words, &count, "--oversubscribe");
+    for (uint32_t i = 0; i < s->launcher_options.count; i++)
+        add_word(words, &count, s->launcher_options.values[i]);
+    for (int i = 0; i < l->command_count; i++)
+        add_word(words, &count, l->command[i]);
+    if (is_restart)
+        add_resume(l, words, &count);
+    words[count] = NULL;
+    *out = words;
+    return BG_OK;
+}
+
+/* ---- running ---- */
+
+/* A signal came: the ranks get it, and so long for their checkpoint. */
+static int end_in_time(launch *l, pid_t launcher)
+{
+    const int number = (int)cli_received_signal;
+    int code = 0;
+
+    /* One rank tells all others. A launcher would kill them within a second or two, so it is asked only when none of
+     * its ranks is on this host. */
+    if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
+        say(l, "signal %d: one rank was told to end with a checkpoint, within %" PRIu64 " s", number,
+            l->settings->grace_s);
+    else {
+        kill(launcher, SIGTERM);
+        say(l, "signal %d: the launcher was told to end its ranks, within %" PRIu64 " s", number, l->settings->grace_s);
+    }
+    if (launch_wait(launcher, (double)l->settings->grace_s, &code)) {
+        say(l, "ended in time, with exit code %d", code);
+        return 128 + number;
+    }
+    launch_kill(launcher);
+    say(l, "did not end within %" PRIu64 " s: all ranks were killed; the last checkpoint holds", l->settings->grace_s);
+    return 128 + SIGKILL;
+}
+
+/* One start, to its end. *out_ended: by a signal to this program, or as it should: there is no restart. */
+static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_code, bool *out_ended, bg_error *error)
+{
+    struct timespec begin, end;
+    char **words = NULL;
+    uint64_t step = 0;
+    pid_t launcher = 0;
+    bool has_step;
+
+    has_step = find_checkpoint(l, &step);
+    BGI_TRY(make_words(l, ranks, attempt > 1, &words, error));
+    BGI_TRY(launch_start(words, &launcher, error));
+    if (has_step && attempt > 1)
+        say(l, "start %" PRIu64 ": %" PRIu64 " rank%s, from the checkpoint of update %" PRIu64, attempt, ranks,
+            cli_s(ranks), step);
+    else
+        say(l, "start %" PRIu64 ": %" PRIu64 " rank%s", attempt, ranks, cli_s(ranks));
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    while (!launch_wait(launcher, 1.0, out_code) && cli_received_signal == 0)
+        ;
+    if (cli_received_signal != 0 && launch_wait(launcher, 0.0, out_code) == false) {
+        *out_code = end_in_time(l, launcher);
+        *out_ended = true;
+        return BG_OK;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    *out_ended = *out_code == CLI_DONE || *out_code == CLI_USAGE || cli_received_signal != 0;
+    say(l, "start %" PRIu64 " ended after %.1f s with exit code %d%s", attempt,
+        (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), *out_code,
+        *out_code == CLI_USAGE ? ", a mistake in the command line: it is not started again" : "");
+    return BG_OK;
+}
+
+/* Waits, unless a signal comes. */
+static void wait_before_restart(const launch *l)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+
+    for (uint64_t i = 0; i < 10 * l->settings->delay_s && cli_received_signal == 0; i++)
+        nanosleep(&pause, NULL);
+}
+
+static bg_status run_all(launch *l, int *out_code, bg_error *error)
+{
+    const launch_settings *s = l->settings;
+    const uint64_t wanted = count_ranks(l), least = s->min_ranks > 0 ? s->min_ranks : wanted;
+    bool is_ended = false;
+
+    for (uint64_t attempt = 1; !is_ended; attempt++) {
+        uint64_t ranks;
+
+        if (attempt > 1) {
+            if (attempt > s->restarts + 1) {
+                if (s->restarts > 0)
+                    say(l, "no restart is left of %" PRIu64, s->restarts);
+                return BG_OK;
+            }
+            wait_before_restart(l);
+            probe_hosts(l);
+        }
+        if (cli_received_signal != 0) {
+            *out_code = 128 + (int)cli_received_signal;
+            return BG_OK;
+        }
+        ranks = count_ranks(l);
+        if (ranks < least)
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                                "the hosts that are there take %" PRIu64 " ranks, fewer than the %" PRIu64
+                                " that are needed (--min-ranks)",
+                                ranks, least);
+        BGI_TRY(run_once(l, ranks, attempt, out_code, &is_ended, error));
+    }
+    return BG_OK;
+}
+
+static bg_status prepare(launch *l, bg_error *error)
+{
+    const char *name = strrchr(l->command[0], '/') != NULL ? strrchr(l->command[0], '/') + 1 : l->command[0];
+
+    l->is_gpt = strcmp(name, "brigade") == 0 && l->command_count > 1 && strcmp(l->command[1], "gpt") == 0;
+    l->folder = find_value(l, l->is_gpt ? "--save" : "--checkpoint");
+    BGI_TRY(read_hosts(l, error));
+    if (l->settings->min_ranks > count_ranks(l))
+        return bg_error_set(error, BG_ERROR_INVALID, "--min-ranks %" PRIu64 " is more than the %" PRIu64 " ranks",
+                            l->settings->min_ranks, count_ranks(l));
+    if (l->settings->restarts > 0 && l->folder == NULL && l->settings->resume == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--restart-on-failure, and the command makes no checkpoints to go on from; add %s DIR to "
+                            "it, or say with --resume what goes on",
+                            l->is_gpt ? "--save" : "--checkpoint");
+    return BG_OK;
+}
+
+int cli_launch(int argc, char **argv)
+{
+    launch_settings settings = {.launcher = "mpirun",
+                                .probe = "ssh -o BatchMode=yes -o ConnectTimeout=10 {} true",
+                                .grace_s = 60,
+                                .delay_s = 1};
+    const launch_settings defaults = settings;
+    const char *words[1];
+    launch *l = calloc(1, sizeof *l);
+    bool wants_help = false;
+    uint32_t word_count = 0;
+    bg_error error = {0};
+    int own = 1, code = CLI_DONE;
+    bg_status status;
+
+    if (l == NULL)
+        return cli_fail("launch", CLI_FAILED, &(bg_error){.message = "out of memory"});
+    while (own < argc && strcmp(argv[own], "--") != 0)
+        own++;
+    status = cli_options_read(launch_table, own, argv, &settings, words, 0, &word_count, &wants_help, NULL, &error);
+    if (status == BG_OK && wants_help) {
+        printf("Usage: brigade launch [OPTION]... -- COMMAND...\n"
+               "Starts COMMAND as ranks, watches them, and starts them again from their last\n"
+               "checkpoint: docs/operations.md.\n\n");
+        cli_options_help(launch_table, &defaults, stdout);
+        free(l);
+        return CLI_DONE;
+    }
+    l->settings = &settings;
+    l->command = argv + own + 1;
+    l->command_count = argc - own - 1;
+    if (status == BG_OK && l->command_count < 1)
+        status = bg_error_set(&error, BG_ERROR_INVALID,
+                              "no command; it comes behind `--`: brigade launch --ranks 4 -- "
+                              "brigade mnist ...");
+    if (status == BG_OK)
+        status = prepare(l, &error);
+    if (status != BG_OK) {
+        code = cli_fail("launch", CLI_USAGE, &error);
+    } else {
+        cli_catch_signals();
+        if (run_all(l, &code, &error) != BG_OK)
+            code = cli_fail("launch", CLI_FAILED, &error);
+    }
+    bgi_arena_clear(&l->arena);
+    free(l);
+    return code;
+}

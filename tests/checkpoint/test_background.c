@@ -1,0 +1,203 @@
+/*
+ * test_background.c: checkpoints that are written beside training have the state of when they were begun, what cannot
+ * be written is told at the end, and older checkpoints stay by time.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <brigade/checkpoint.h>
+
+#include "checkpoint/checkpoint.h"
+#include "core/file.h"
+#include "plan/plan.h"
+#include "support/folder.h"
+#include "support/models.h"
+
+enum { MICRO_BATCH = 4, PATH_BYTES = 160 };
+
+typedef struct rig {
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    bg_error error;
+} rig;
+
+static void open_rig(rig *r)
+{
+    const bg_optimizer optimizer = bg_adamw(0.01);
+    bg_options options = bg_options_defaults();
+    bg_value loss;
+
+    memset(r, 0, sizeof *r);
+    options.execution.stages = "B1|B2|B3|B4";
+    options.execution.gradient_accumulation = 2;
+    options.execution.cores = 1;
+    assert_int_equal(bg_graph_create(&r->graph, &r->error), BG_OK);
+    loss = test_model_at(0)->build(r->graph, MICRO_BATCH);
+    assert_int_equal(bg_plan_create_training(r->graph, loss, &optimizer, &options, &r->plan, &r->error), BG_OK);
+    assert_int_equal(bg_session_create(r->plan, NULL, &r->session, &r->error), BG_OK);
+}
+
+static void close_rig(rig *r)
+{
+    bg_session_destroy(r->session);
+    bg_plan_destroy(r->plan);
+    bg_graph_destroy(r->graph);
+}
+
+static void train(rig *r, int updates)
+{
+    for (int k = 0; k < updates; k++) {
+        const void *inputs[4] = {NULL};
+        void *outputs[4] = {NULL};
+        unsigned char *data[4] = {NULL};
+
+        for (uint32_t i = 0; i < bg_session_input_count(r->session); i++) {
+            bg_stream stream;
+            assert_int_equal(bg_session_input(r->session, i, &stream, NULL), BG_OK);
+            inputs[i] = data[i] = test_model_input(&stream.micro_batch_type, stream.name, stream.count);
+        }
+        if (bg_session_run(r->session, inputs, outputs, &r->error) != BG_OK)
+            fail_msg("%s", r->error.message);
+        for (uint32_t i = 0; i < 4; i++)
+            free(data[i]);
+    }
+}
+
+static void expect_same(rig *a, rig *b)
+{
+    bg_weights *first = bg_session_weights(a->session), *second = bg_session_weights(b->session);
+
+    assert_int_equal(bg_session_step(a->session), bg_session_step(b->session));
+    assert_int_equal(bg_weights_count(first), bg_weights_count(second));
+    for (uint32_t i = 0; i < bg_weights_count(first); i++) {
+        bg_weight x, y;
+        assert_int_equal(bg_weights_at(first, i, &x, NULL), BG_OK);
+        assert_int_equal(bg_weights_find(second, x.name, &y, NULL), BG_OK);
+        assert_memory_equal(x.data, y.data, bg_type_size_bytes(&x.type));
+    }
+}
+
+static const char *path_of(const char *folder, uint64_t step, char path[PATH_BYTES])
+{
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+
+    snprintf(path, PATH_BYTES, "%s/%s", folder, bgi_checkpoint_name(step, name));
+    return path;
+}
+
+static void test_writing_beside_training(void **state)
+{
+    bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
+    char folder[TEST_FOLDER_BYTES], info[] = "beside", blob[] = "place";
+    bg_checkpoint_writer *writer = NULL;
+    bg_checkpoint found = {0};
+    bool is_written = false;
+    rig r, other, whole;
+
+    (void)state;
+    test_folder_create(folder);
+    open_rig(&r);
+    train(&r, 2);
+    assert_int_equal(bg_checkpoint_save(r.session, folder, NULL, &r.error), BG_OK);
+    train(&r, 1);
+    options.info = info;
+    options.blob = blob;
+    options.blob_bytes = sizeof blob;
+    assert_int_equal(bg_checkpoint_begin(r.session, folder, &options, &writer, &r.error), BG_OK);
+    memset(info, 'x', sizeof info - 1); /* the writer has copies */
+    memset(blob, 'x', sizeof blob - 1);
+    train(&r, 2);
+    while (!is_written)
+        assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &r.error), BG_OK);
+    assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
+    assert_int_equal(test_folder_count(folder), 1); /* the one before is gone */
+    open_rig(&other);
+    assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, &found, &other.error), BG_OK);
+    assert_string_equal(found.info, "beside");
+    assert_string_equal(found.blob, "place");
+    open_rig(&whole);
+    train(&whole, 3);
+    expect_same(&whole, &other);
+    train(&other, 2);
+    expect_same(&r, &other);
+    bg_checkpoint_clear(&found);
+    close_rig(&whole);
+    close_rig(&other);
+    close_rig(&r);
+    test_folder_remove(folder);
+}
+
+/* What cannot be written is told by the end; the one before stays. */
+static void test_a_folder_that_cannot_be_written(void **state)
+{
+    char folder[TEST_FOLDER_BYTES], path[PATH_BYTES];
+    bg_checkpoint_writer *writer = NULL;
+    rig r, other;
+
+    (void)state;
+    test_folder_create(folder);
+    open_rig(&r);
+    train(&r, 1);
+    assert_int_equal(bg_checkpoint_save(r.session, folder, NULL, &r.error), BG_OK);
+    train(&r, 1);
+    assert_int_equal(bg_checkpoint_begin(r.session, path_of(folder, 1, path), NULL, &writer, &r.error), BG_ERROR_IO);
+    assert_null(writer);
+    assert_int_equal(mkdir(path_of(folder, 2, path), 0700), 0); /* in the file's place */
+    assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
+    train(&r, 1);
+    assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_ERROR_IO);
+    assert_non_null(strstr(r.error.message, "checkpoint_train_step_2.safetensors"));
+    assert_int_equal(remove(path), 0);
+    open_rig(&other);
+    assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, NULL, &other.error), BG_OK);
+    assert_int_equal(bg_session_step(other.session), 1);
+    assert_int_equal(bg_checkpoint_finish(NULL, NULL), BG_OK);
+    close_rig(&other);
+    close_rig(&r);
+    test_folder_remove(folder);
+}
+
+/* Checkpoints of minute 0, 1, 2, ... of which one in two minutes and a half stays beside the newest. */
+static void test_older_ones_by_time(void **state)
+{
+    bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
+    char folder[TEST_FOLDER_BYTES], path[PATH_BYTES];
+    rig r;
+
+    (void)state;
+    options.keep_interval_s = 150;
+    test_folder_create(folder);
+    open_rig(&r);
+    for (uint64_t step = 1; step <= 9; step++) {
+        const struct timespec minute = {.tv_sec = 1000000 + 60 * (time_t)step}, times[2] = {minute, minute};
+        train(&r, 1);
+        assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
+        assert_int_equal(utimensat(AT_FDCWD, path_of(folder, step, path), times, 0), 0);
+    }
+    for (uint64_t step = 1; step <= 9; step++)
+        assert_int_equal(bgi_file_exists(path_of(folder, step, path)),
+                         step == 1 || step == 4 || step == 7 || step == 9);
+    close_rig(&r);
+    test_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_writing_beside_training),
+        cmocka_unit_test(test_a_folder_that_cannot_be_written),
+        cmocka_unit_test(test_older_ones_by_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+#!/bin/sh
+# brigade launch: ranks that fail are started again from their last checkpoint, on the hosts that are there; a signal ends
+# them with a checkpoint in time. A script takes the launcher's place: it runs the command once, as one process.
+. "$(dirname "$0")/support.sh"
+make_digits 320 80
+cd "$folder" || exit 1
+common="--data-dir data --batch-size 4 --gradient-accumulation 2 --device-iterations 1 --optimizer adamw --cores 1 --quiet"
+
+# What the launcher was asked for is in `asked`; it fails as long as `failures` has lines.
+cat >fake <<'END'
+#!/bin/sh
+echo "$*" >>asked
+while [ "${1#-}" != "$1" ]; do
+    case $1 in
+    -n | --host | -hosts | -w) shift 2 ;;
+    *) shift ;;
+    esac
+done
+[ -s failures ] && { sed -i 1d failures; "$@" --steps 3 >/dev/null; exit 1; }
+exec "$@"
+END
+chmod +x fake
+"$program" mnist $common --steps 6 --save whole >out 2>err || fail "$(cat err)"
+
+# launch OPTION... -- OPTION...: of the launcher, and of the training.
+launch() {
+    rm -f asked
+    "$program" launch --launcher ./fake --delay 0 --log log "$@" >out 2>err
+}
+
+begin_case restarts
+printf 'a\nb\n' >failures
+launch --ranks 2 --restart-on-failure 3 -- "$program" mnist $common --steps 6 --checkpoint c --save on
+check "it ends well: $(cat err)" test $? -eq 0
+check "with the bits of a run without failures" cmp whole on
+check "it was started three times" test "$(wc -l <asked)" -eq 3
+check "at first as it is" sh -c '! head -n 1 asked | grep -q -e --resume'
+check "then from the checkpoint" test "$(grep -c -e '--resume$' asked)" -eq 2
+check "the log says so" grep -q 'Z start 2: 2 ranks, from the checkpoint of update 3$' log
+check "and how each start ended" test "$(grep -c 'ended after [0-9.]* s with exit code' log)" -eq 3
+
+begin_case limits
+printf 'a\nb\nc\n' >failures
+rm -rf c
+launch --restart-on-failure 1 -- "$program" mnist $common --steps 6 --checkpoint c
+check "the exit code is the last one's" test $? -eq 1
+check "no restart is left" grep -q 'no restart is left of 1' err
+: >failures
+launch --restart-on-failure 5 -- "$program" mnist $common --steps 6 --checkpoint c --no-such-option
+check "a mistake in the command line ends it" test $? -eq 2
+check "at once" test "$(wc -l <asked)" -eq 1
+error 2 'no command; it comes behind `--`' launch --ranks 2
+error 2 'the command makes no checkpoints to go on from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
+error 2 'expected names with a number of ranks' launch --hosts a:0 -- brigade mnist
+error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- brigade mnist
+error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- brigade mnist
+
+begin_case hosts
+printf 'a\nb\n' >failures
+rm -rf c
+touch up.one up.two
+sed -i '/^\[ -s failures/i rm -f up.two' fake
+launch --hosts one:2,two:3 --min-ranks 2 --restart-on-failure 3 --probe 'test -e up.{}' -- \
+    "$program" mnist $common --steps 6 --checkpoint c --save on
+check "it ends well: $(cat err)" test $? -eq 0
+check "with the same bits" cmp whole on
+check "all hosts at first" test "$(head -n 1 asked | cut -d' ' -f1-4)" = "-n 5 --host one:2,two:3"
+check "those that are there later" test "$(tail -n 1 asked | cut -d' ' -f1-4)" = "-n 2 --host one:2"
+check "the log says who is gone" grep -q 'host two is gone$' log
+printf 'a\nb\n' >failures
+rm -rf c
+touch up.two
+launch --hosts one:2,two:3 --min-ranks 4 --restart-on-failure 3 --probe 'test -e up.{}' -- \
+    "$program" mnist $common --steps 6 --checkpoint c
+check "too few are an error" test $? -eq 1
+check "that says how many: $(cat err)" grep -q 'take 2 ranks, fewer than the 4 that are needed (--min-ranks)' err
+
+# ends PROGRAM...: no process of the test's program is left.
+begin_case preemption
+: >failures
+rm -rf c
+"$program" launch --launcher ./fake --log log --grace 60 --restart-on-failure 3 -- "$program" mnist $common \
+    --epochs 1000000 --checkpoint c --checkpoint-steps 50 >out 2>err &
+pid=$!
+tries=0
+until [ -n "$(ls c 2>/dev/null)" ] || [ $tries -ge 1200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -TERM $pid
+wait $pid
+check "TERM ends it with 143: $(cat err)" test $? -eq 143
+check "in time" grep -q 'ended in time, with exit code 143' log
+check "with a checkpoint" grep -q 'saved; --resume goes on from here$\|goes on from here' err
+cat >deaf <<'END'
+#!/bin/sh
+trap '' TERM
+while :; do sleep 0.1; done
+END
+chmod +x deaf
+"$program" launch --launcher ./fake --log log --grace 1 -- ./deaf >out 2>err &
+pid=$!
+sleep 0.5
+kill -TERM $pid
+wait $pid
+check "what does not end is killed" test $? -eq 137
+check "and said" grep -q 'did not end within 1 s: all ranks were killed' log
+
+finish
