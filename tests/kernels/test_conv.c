@@ -21,7 +21,7 @@ static int64_t out_size(const shape *s, int dim)
 
 static shape draw_shape(random_state *random)
 {
-    const int64_t groups = draw_between(random, 0, 2) ? 1 : draw_between(random, 2, 4);
+    int64_t groups = draw_between(random, 0, 2) ? 1 : draw_between(random, 2, 4);
     shape s = {.n = draw_between(random, 1, 3),
                .c = groups * draw_between(random, 1, 9),
                .o = groups * draw_between(random, 1, 12),
@@ -31,6 +31,8 @@ static shape draw_shape(random_state *random)
                .bias = draw_between(random, 0, 1)};
     bg_conv2d_options *o = &s.attributes.options;
 
+    if (draw_between(random, 0, 5) == 0) /* a filter for each channel */
+        s.c = s.o = groups = draw_between(random, 1, 9);
     o->groups = groups;
     for (int dim = 0; dim < 2; dim++) {
         const int64_t kernel = dim ? s.kw : s.kh;
@@ -129,6 +131,12 @@ static void test_larger_shapes(void **state)
         {21, 18, 8, 8, 20, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {2, 3, 60, 64, 12, 7, 7, {{0, {2, 2}, {3, 3}, {1, 1}, 1}}, BG_FLOAT32, true},
         {2, 24, 23, 24, 24, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 24}}, BG_FLOAT32, true},
+        {3, 20, 31, 33, 20, 5, 5, {{0, {2, 2}, {2, 2}, {1, 1}, 20}}, BG_FLOAT32, true},
+        {2, 40, 17, 50, 40, 3, 3, {{0, {1, 3}, {0, 2}, {2, 1}, 40}}, BG_FLOAT32, false},
+        /* more results than sums of dw are made of; strips and chunks of channels */
+        {2, 36, 20, 20, 150, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {1, 130, 40, 40, 24, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {1, 150, 9, 14, 130, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {1, 16, 48, 40, 16, 3, 3, {{0, {1, 1}, {2, 2}, {2, 2}, 2}}, BG_FLOAT32, true},
         {2, 10, 31, 47, 9, 4, 3, {{0, {3, 2}, {2, 1}, {1, 3}, 1}}, BG_FLOAT32, true},
         /* matrix products as they stand */

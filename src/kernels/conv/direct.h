@@ -1,17 +1,21 @@
 /*
  * direct.h: the geometry of convolutions without a matrix of patches, float32 alone.
  *
- * An image is copied once, with its padding written out; then every tap of the filter is the same image from another
- * place on. A stride of s parts the copy into s x s phases, images of every s-th row and column, so that neighbors in
- * the result are neighbors there too. Narrow results take m runs of rows side by side, column by column, so that they
- * fill a vector:
+ * A channel is copied once for each column of the filter, shifted by that column, with its padding written out. Rows of
+ * a copy are as wide as rows of results, so that results of neighboring rows lie side by side in the copy as they do in
+ * the result: a vector of results takes any run of positions, however narrow its rows are. A tap in row ky of the
+ * filter reads the same copy from ky rows further on.
  *
- *     padded row, stride 1   0 a b c d e f 0        tap kx reads from place kx on
- *     stride 2               0 b d f | a c e 0      kx = 0 and 2 read the first from 0 and 1 on, kx = 1 the second
- *     m = 2                  0 0 a A b B c C 0 0    small letters: the upper half's row; tap kx reads from 2 kx on
+ *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
+ *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
  *
- * The gradient of the input is such a convolution of dy, one for each phase of dx, with those taps that reach it.
- * Sums run over channels, then taps, in blocks (product.h): forward they have the bits of the matrix product's.
+ * A stride of s parts an image into s x s phases, images of every s-th row and column, of which copies are made, so
+ * that neighbors in the result are neighbors there too. The gradient of the input is such a convolution of dy, one for
+ * each phase of dx, with those taps that reach it.
+ *
+ * Weights are laid out once a call, in the order in which tiles read them. Sums run over channels, then taps, in blocks
+ * (product.h): forward they have the bits of the matrix product's. Only the channels that a block reads are copied at a
+ * time, for as many images as fill a second-level cache.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_H
 #define BGI_KERNELS_CONV_DIRECT_H
@@ -19,60 +23,86 @@
 #include "kernels/conv/fast.h"
 
 enum {
-    BGI_DIRECT_IMAGE_FLOATS = 40 * 1024,   /* of a copied strip: it stays in a second-level cache */
-    BGI_DIRECT_WEIGHTS_FLOATS = 48 * 1024, /* of the images that a sum of dw runs over, copied */
-    BGI_DIRECT_RUN = 1024,                 /* positions that a sum of dw runs over, about */
-    BGI_DIRECT_SUMS = 1 << 20,             /* floats of all parts' sums of dw */
-    BGI_DIRECT_SUM_PART = 16384,           /* of them that a part adds up, about */
+    BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* of copied channels: they stay in a second-level cache */
+    BGI_DIRECT_RUN_VECTORS = 24,         /* of results that a unit has, about, in each of its channels */
+    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* of laid out weights that meet all vectors before the next are read */
+    BGI_DIRECT_SPREAD_CHANNELS = 64,     /* of results that wait for the other phases of their row */
+    BGI_DIRECT_SUM_CHANNELS = 127,       /* of results at most, for dw: with more the matrix product is better */
+    BGI_DIRECT_SUM_POSITIONS = 1024,     /* that a sum of dw runs over, about */
+    BGI_DIRECT_SUMS = 1 << 20,           /* floats of all parts' sums of dw */
+    BGI_DIRECT_SUM_PART = 16384,         /* of them that a part adds up, about */
     BGI_DIRECT_MOST_STRIDE = 4,
-    BGI_DIRECT_MOST_K = 4608
+    BGI_DIRECT_MOST_COLUMNS = 16 /* of a filter */
 };
 
 /* One convolution: `channels` planes in, results in `rows` x `columns`. */
 typedef struct bgi_direct {
-    int64_t channels, h, w;      /* in */
-    int64_t step[2], padding[2]; /* place r of phase f is row r step + f - padding */
-    uint32_t phases[2];          /* bit f: some tap reads phase f */
-    int64_t rows, columns;       /* out */
-    int64_t side;                /* m above */
-    int64_t reach[2];            /* how far taps go, in places */
-    int64_t height, width;       /* of a phase, copied: all rows of a side, and columns in whole vectors */
-    int64_t plane;               /* of a channel: all phases */
-    int64_t vectors;             /* of a row of results */
+    int64_t channels, h, w;                   /* in */
+    int64_t step[2];                          /* places of a copy are rows and columns so far apart */
+    int64_t padding;                          /* place r of phase f is row r step + f - padding */
+    uint32_t phases;                          /* of rows; bit f: some tap reads phase f */
+    int64_t phase_count;                      /* of them */
+    int64_t taps[2];                          /* that reach the results, in rows and columns */
+    int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
+    int64_t reach;                            /* how far taps go down, in places */
+    int64_t rows, columns;                    /* out */
 } bgi_direct;
 
-/* Sizes that follow from the others. */
-static inline void bgi_direct_size(bgi_direct *d, int64_t lanes)
+static inline int64_t bgi_direct_terms(const bgi_direct *d)
 {
-    d->side = 1;
-    while (2 * d->side * d->columns <= lanes && d->rows % (2 * d->side) == 0)
-        d->side *= 2;
-    d->vectors = (d->columns * d->side + lanes - 1) / lanes;
-    d->height = d->rows / d->side + d->reach[0];
-    d->width = d->vectors * lanes + d->reach[1] * d->side;
-    d->plane = d->step[0] * d->step[1] * d->height * d->width;
+    return d->channels * d->taps[0] * d->taps[1];
 }
 
-/* Whether vectors are filled well enough. */
-static inline bool bgi_direct_fills(const bgi_direct *d, int64_t lanes)
+/* Floats of a copied channel for results in `rows` rows. */
+static inline int64_t bgi_direct_plane(const bgi_direct *d, int64_t rows)
 {
-    return 4 * d->columns * d->side >= 3 * d->vectors * lanes;
+    return d->taps[1] * d->phase_count * (rows + d->reach) * d->columns;
 }
 
-static inline bgi_direct bgi_direct_forward(const bgi_conv *s, int64_t lanes)
+static inline int64_t bgi_direct_vectors(const bgi_direct *d, int64_t rows, int64_t lanes)
 {
-    bgi_direct d = {.channels = s->cg, .h = s->h, .w = s->w, .rows = s->oh, .columns = s->ow};
+    return (rows * d->columns + lanes - 1) / lanes;
+}
 
-    for (int dim = 0; dim < 2; dim++) {
-        const int64_t taps = dim == 0 ? s->kh : s->kw, dilation = s->options.dilation[dim];
+static inline int64_t bgi_direct_tile_rows(int64_t lanes)
+{
+    return lanes == 16 ? BGI_GEMM_TILE_ROWS : BGI_GEMM_TILE_ROWS / 2;
+}
 
-        d.step[dim] = s->options.stride[dim];
-        d.padding[dim] = s->options.padding[dim];
-        d.reach[dim] = (taps - 1) * dilation / d.step[dim];
-        for (int64_t k = 0; k < taps; k++)
-            d.phases[dim] |= 1u << (k * dilation % d.step[dim]);
-    }
-    bgi_direct_size(&d, lanes);
+/* Whether copies are phases of the image, shifted: rows of these are as wide as those of results. */
+static inline bool bgi_direct_shifts(const bgi_direct *d)
+{
+    return (d->w + d->step[1] - 1) / d->step[1] == d->columns;
+}
+
+/* Whether an image is parted before it is copied: into step[0] step[1] phases of this many floats. */
+static inline bool bgi_direct_parts(const bgi_direct *d)
+{
+    return bgi_direct_shifts(d) && d->step[0] * d->step[1] > 1;
+}
+
+static inline int64_t bgi_direct_phase_floats(const bgi_direct *d)
+{
+    return (d->h + d->step[0] - 1) / d->step[0] * d->columns;
+}
+
+static inline bgi_direct bgi_direct_forward(const bgi_conv *s)
+{
+    bgi_direct d = {.channels = s->cg,
+                    .h = s->h,
+                    .w = s->w,
+                    .step = {s->options.stride[0], s->options.stride[1]},
+                    .padding = s->options.padding[0],
+                    .taps = {s->kh, s->kw},
+                    .rows = s->oh,
+                    .columns = s->ow};
+
+    for (int64_t k = 0; k < s->kh; k++)
+        d.phases |= 1u << (k * s->options.dilation[0] % d.step[0]);
+    d.phase_count = __builtin_popcount(d.phases);
+    d.reach = (s->kh - 1) * s->options.dilation[0] / d.step[0];
+    for (int64_t k = 0; k < s->kw; k++)
+        d.offsets[k] = k * s->options.dilation[1] - s->options.padding[1];
     return d;
 }
 
@@ -105,47 +135,38 @@ static inline int64_t bgi_direct_place(const bgi_conv *s, int dim, int64_t q, in
 }
 
 /* The convolution that makes phase (qy, qx) of dx; false: no tap reaches it, or it is empty. */
-static inline bool bgi_direct_backward(const bgi_conv *s, const int64_t q[2], int64_t lanes, bgi_direct *out)
+static inline bool bgi_direct_backward(const bgi_conv *s, const int64_t q[2], bgi_direct *out)
 {
-    bgi_direct d = {.channels = s->og, .h = s->oh, .w = s->ow, .step = {1, 1}, .phases = {1, 1}};
+    bgi_direct d = {.channels = s->og,
+                    .h = s->oh,
+                    .w = s->ow,
+                    .step = {1, 1},
+                    .phases = 1,
+                    .phase_count = 1,
+                    .rows = bgi_direct_count(s, 0, q[0]),
+                    .columns = bgi_direct_count(s, 1, q[1])};
+    int64_t least = INT64_MAX, most = INT64_MIN;
 
-    for (int dim = 0; dim < 2; dim++) {
-        int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t k = 0; k < s->kh; k++)
+        if (bgi_direct_has(s, 0, q[0], k)) {
+            const int64_t place = bgi_direct_place(s, 0, q[0], k);
 
-        for (int64_t k = 0; k < (dim == 0 ? s->kh : s->kw); k++)
-            if (bgi_direct_has(s, dim, q[dim], k)) {
-                const int64_t place = bgi_direct_place(s, dim, q[dim], k);
-
-                least = place < least ? place : least;
-                most = place > most ? place : most;
-            }
-        if (least > most || bgi_direct_count(s, dim, q[dim]) == 0)
-            return false;
-        d.padding[dim] = -least;
-        d.reach[dim] = most - least;
-        *(dim == 0 ? &d.rows : &d.columns) = bgi_direct_count(s, dim, q[dim]);
-    }
-    bgi_direct_size(&d, lanes);
+            least = place < least ? place : least;
+            most = place > most ? place : most;
+            d.taps[0]++;
+        }
+    for (int64_t k = 0; k < s->kw; k++)
+        if (bgi_direct_has(s, 1, q[1], k))
+            d.offsets[d.taps[1]++] = bgi_direct_place(s, 1, q[1], k);
+    if (d.taps[0] * d.taps[1] * d.rows * d.columns == 0)
+        return false;
+    d.padding = -least;
+    d.reach = most - least;
     *out = d;
     return true;
 }
 
-/* ---- how the work is cut ---- */
-
-/* Units are strips of rows of an image and group. Scratch of a part: tables of places, then a strip's copy. */
-typedef struct bgi_direct_plan {
-    int64_t strips, strip_rows; /* of results; one strip where sides are several */
-    int64_t units;
-    int64_t table_floats, image_floats, part_floats;
-    uint32_t parts;
-} bgi_direct_plan;
-
-static inline void bgi_direct_plan_parts(bgi_direct_plan *plan, double flops, uint64_t limit_bytes)
-{
-    plan->part_floats = plan->table_floats + plan->image_floats;
-    plan->parts =
-        bgi_gemm_fit_parts(bgi_cpu_part_count(plan->units, flops, BGI_GEMM_UNIT_FLOPS), plan->part_floats, limit_bytes);
-}
+/* ---- what is taken ---- */
 
 static inline double bgi_direct_flops(const bgi_conv *s)
 {
@@ -160,80 +181,207 @@ static inline bool bgi_conv_is_matrix(const bgi_conv *s)
     return s->taps == 1 && o->stride[0] == 1 && o->stride[1] == 1 && o->padding[0] == 0 && o->padding[1] == 0;
 }
 
-static inline bool bgi_direct_is_small(const bgi_conv *s)
+static inline bool bgi_direct_may(const bgi_conv *s)
 {
-    const int64_t k = s->k > s->og * s->taps ? s->k : s->og * s->taps;
-
-    return s->dtype == BG_FLOAT32 && k <= BGI_DIRECT_MOST_K && s->options.stride[0] <= BGI_DIRECT_MOST_STRIDE &&
-           s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && !bgi_conv_is_matrix(s);
+    return s->dtype == BG_FLOAT32 && s->options.stride[0] <= BGI_DIRECT_MOST_STRIDE &&
+           s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS && !bgi_conv_is_matrix(s);
 }
 
-/* False: the convolution is left to the matrix product, which is better where results are narrow, or filters so many
- * that laying patches out is nothing beside them. */
+/* Whether vectors are filled well enough, and are so many that laying weights out is little beside them. */
+static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t lanes)
+{
+    const int64_t vectors = bgi_direct_vectors(d, d->rows, lanes);
+
+    return 4 * d->rows * d->columns >= 3 * vectors * lanes && images * vectors >= 4;
+}
+
+/* ---- how the work of forward and of dx is cut ---- */
+
+/* Units are some images (or a strip of rows of one), a group, and some of its channels of results. Scratch: weights,
+ * laid out; then for each runner tables, copies, and results of phases of dx that are still to be spread. */
+typedef struct bgi_direct_plan {
+    int64_t together;           /* images of a unit */
+    int64_t strips, strip_rows; /* of results; one strip where images are several */
+    int64_t chunks;             /* of tiles of channels */
+    int64_t units;
+    int64_t weights_floats, table_floats, copy_floats, spread_floats, part_floats;
+    uint32_t parts;
+} bgi_direct_plan;
+
+static inline int64_t bgi_direct_tiles(int64_t channels, int64_t lanes)
+{
+    const int64_t rows = bgi_direct_tile_rows(lanes);
+
+    return (channels + rows - 1) / rows;
+}
+
+/* The most channels that a block of terms reads. */
+static inline int64_t bgi_direct_block_channels(const bgi_direct *d)
+{
+    const int64_t taps = d->taps[0] * d->taps[1], depth = bgi_product_block(bgi_direct_terms(d));
+    const int64_t most = (depth + taps - 2) / taps + 1;
+
+    return most < d->channels ? most : d->channels;
+}
+
+/* Which channels of dx or y a unit of `plan` has at most, in tiles. */
+static inline int64_t bgi_direct_chunk_tiles(int64_t tiles, const bgi_direct_plan *plan)
+{
+    return (tiles + plan->chunks - 1) / plan->chunks;
+}
+
+static inline int64_t bgi_direct_copy_floats(const bgi_direct *d, int64_t rows)
+{
+    return bgi_direct_block_channels(d) * bgi_direct_plane(d, rows);
+}
+
+/* Cuts the work of convolutions like `d` with `channels` results; `may_strip`: images may be cut. */
+static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_t channels, bool may_strip,
+                                  int64_t lanes, bgi_direct_plan *plan)
+{
+    const int64_t vectors = bgi_direct_vectors(d, d->rows, lanes), tiles = bgi_direct_tiles(channels, lanes);
+    const uint32_t some = bgi_cpu_part_count(INT32_MAX, bgi_direct_flops(s), BGI_GEMM_UNIT_FLOPS);
+    const int64_t wanted = some < BGI_GEMM_FEWEST_UNITS ? some : BGI_GEMM_FEWEST_UNITS;
+    int64_t fit = BGI_DIRECT_COPY_FLOATS / bgi_direct_copy_floats(d, d->rows), groups;
+
+    plan->together = (BGI_DIRECT_RUN_VECTORS + vectors - 1) / vectors;
+    plan->together = plan->together < fit ? plan->together : fit < 1 ? 1 : fit;
+    plan->together = plan->together < s->n ? plan->together : s->n;
+    plan->strips = 1;
+    if (fit < 1 && may_strip) { /* rows that fit, but no strips of a few */
+        int64_t rows = BGI_DIRECT_COPY_FLOATS / bgi_direct_copy_floats(d, 1 - d->reach) - d->reach;
+
+        rows = rows < 4 ? 4 : rows;
+        plan->strips = (d->rows + rows - 1) / rows;
+    }
+    groups = (s->n + plan->together - 1) / plan->together * s->options.groups;
+    if (may_strip && plan->together == 1 && groups * plan->strips < wanted)
+        plan->strips = (wanted + groups - 1) / groups;
+    plan->strips = plan->strips < d->rows ? plan->strips : d->rows;
+    while (plan->strips > 1 && (d->rows / plan->strips) * d->columns < 6 * lanes)
+        plan->strips--;
+    plan->strip_rows = (d->rows + plan->strips - 1) / plan->strips;
+    plan->strips = (d->rows + plan->strip_rows - 1) / plan->strip_rows;
+    plan->chunks = 1;
+    while (groups * plan->strips * plan->chunks < wanted && bgi_direct_chunk_tiles(tiles, plan) > 2)
+        plan->chunks++;
+    plan->units = groups * plan->strips * plan->chunks;
+}
+
+static inline void bgi_direct_plan_parts(const bgi_conv *s, bgi_direct_plan *plan, uint64_t limit_bytes)
+{
+    const uint64_t fixed = (uint64_t)plan->weights_floats * sizeof(float);
+
+    plan->part_floats = plan->table_floats + plan->copy_floats + plan->spread_floats;
+    plan->parts = bgi_gemm_fit_parts(bgi_cpu_part_count(plan->units, bgi_direct_flops(s), BGI_GEMM_UNIT_FLOPS),
+                                     plan->part_floats, limit_bytes > fixed ? limit_bytes - fixed : 0);
+}
+
+static inline int64_t bgi_direct_scratch_floats(const bgi_direct_plan *plan)
+{
+    return plan->weights_floats + (int64_t)plan->parts * plan->part_floats;
+}
+
+/* Tables: where taps are; where the `terms` of a block are; masks of the columns of shifted copies, a row each and what
+ * a vector may reach behind it. Then the phases of a channel. */
+static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms, int64_t lanes)
+{
+    const int64_t masks = bgi_direct_shifts(d) ? d->taps[1] * (d->columns + lanes) : 0;
+    const int64_t phases = bgi_direct_parts(d) ? d->step[0] * d->step[1] * bgi_direct_phase_floats(d) : 0;
+
+    return bgi_cpu_round_up(d->taps[0] * d->taps[1] + terms + masks, 16) + bgi_cpu_round_up(phases, 16);
+}
+
+/* Laid out, of one group. */
+static inline int64_t bgi_direct_weights_floats(const bgi_direct *d, int64_t channels, int64_t lanes)
+{
+    return bgi_direct_tiles(channels, lanes) * bgi_direct_tile_rows(lanes) * bgi_direct_terms(d);
+}
+
+/* False: the convolution is left to the matrix product. */
 static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct *direct,
                                            bgi_direct_plan *out)
 {
-    const double flops = bgi_direct_flops(s);
-    const int64_t images = s->n * s->options.groups;
-    const int64_t wanted = bgi_cpu_part_count(INT32_MAX, flops, BGI_GEMM_UNIT_FLOPS);
-    bgi_direct_plan plan = {.table_floats = bgi_cpu_round_up(2 * s->k, 16)};
-    int64_t fit;
+    bgi_direct_plan plan = {0};
 
-    if (!bgi_direct_is_small(s))
+    if (!bgi_direct_may(s))
         return false;
-    *direct = bgi_direct_forward(s, lanes);
-    if (!bgi_direct_fills(direct, lanes))
+    *direct = bgi_direct_forward(s);
+    if (!bgi_direct_fills(direct, s->n, lanes))
         return false;
-    fit = BGI_DIRECT_IMAGE_FLOATS / (direct->channels * direct->step[0] * direct->step[1] * direct->width);
-    fit = fit > direct->reach[0] + 4 ? fit - direct->reach[0] : 4;
-    plan.strips = (direct->rows + fit - 1) / fit;
-    if (plan.strips * images < (wanted < BGI_GEMM_FEWEST_UNITS ? wanted : BGI_GEMM_FEWEST_UNITS))
-        plan.strips = ((wanted < BGI_GEMM_FEWEST_UNITS ? wanted : BGI_GEMM_FEWEST_UNITS) + images - 1) / images;
-    if (direct->side > 1 || plan.strips < 1)
-        plan.strips = 1;
-    plan.strips = plan.strips < direct->rows ? plan.strips : direct->rows;
-    plan.strip_rows = (direct->rows / direct->side + plan.strips - 1) / plan.strips;
-    plan.units = images * plan.strips;
-    direct->height = plan.strip_rows + direct->reach[0];
-    direct->plane = direct->step[0] * direct->step[1] * direct->height * direct->width;
-    plan.image_floats = bgi_cpu_round_up(direct->channels * direct->plane, 16);
-    bgi_direct_plan_parts(&plan, flops, limit_bytes);
+    bgi_direct_cut(s, direct, s->og, true, lanes, &plan);
+    plan.weights_floats = bgi_cpu_round_up(s->options.groups * bgi_direct_weights_floats(direct, s->og, lanes), 16);
+    plan.table_floats = bgi_direct_table_floats(direct, BGI_PRODUCT_BLOCK, lanes);
+    plan.copy_floats = bgi_cpu_round_up(plan.together * bgi_direct_copy_floats(direct, plan.strip_rows) + lanes, 16);
+    bgi_direct_plan_parts(s, &plan, limit_bytes);
     *out = plan;
     return true;
 }
 
-/* Units are images and groups: all phases of dx. */
+/* Where strides are several: phases of dx, each by a convolution of its own. */
+static inline bool bgi_direct_spreads(const bgi_conv *s)
+{
+    return s->options.stride[0] * s->options.stride[1] > 1;
+}
+
+/* The largest phase of dx is `direct`, by which the work is cut. */
 static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct_plan *out)
 {
-    bgi_direct_plan plan = {.strips = 1, .units = s->n * s->options.groups};
-    int64_t q[2];
+    bgi_direct_plan plan = {0};
+    const int64_t tiles = bgi_direct_tiles(s->cg, lanes);
+    int64_t q[2], copy = 0, positions = 0, channels;
+    bgi_direct d, largest = {0};
 
-    if (!bgi_direct_is_small(s))
+    if (!bgi_direct_may(s))
         return false;
-    plan.table_floats = bgi_cpu_round_up(2 * s->og * s->taps, 16);
     for (q[0] = 0; q[0] < s->options.stride[0]; q[0]++)
         for (q[1] = 0; q[1] < s->options.stride[1]; q[1]++) {
-            bgi_direct d;
-            int64_t floats;
-
-            if (!bgi_direct_backward(s, q, lanes, &d))
+            if (!bgi_direct_backward(s, q, &d))
                 continue;
-            floats = bgi_cpu_round_up(d.channels * d.plane, 16);
-            if (!bgi_direct_fills(&d, lanes) || floats > 8 * BGI_DIRECT_IMAGE_FLOATS)
+            if (!bgi_direct_fills(&d, s->n, lanes))
                 return false;
-            plan.image_floats = floats > plan.image_floats ? floats : plan.image_floats;
+            plan.weights_floats += bgi_direct_weights_floats(&d, s->cg, lanes);
+            if (bgi_direct_table_floats(&d, BGI_PRODUCT_BLOCK, lanes) > plan.table_floats)
+                plan.table_floats = bgi_direct_table_floats(&d, BGI_PRODUCT_BLOCK, lanes);
+            if (d.rows * d.columns > positions)
+                positions = d.rows * d.columns;
+            if (bgi_direct_copy_floats(&d, d.rows) > copy) {
+                copy = bgi_direct_copy_floats(&d, d.rows);
+                largest = d;
+            }
         }
-    bgi_direct_plan_parts(&plan, bgi_direct_flops(s), limit_bytes);
+    if (copy == 0)
+        return false;
+    bgi_direct_cut(s, &largest, s->cg, !bgi_direct_spreads(s), lanes, &plan);
+    if (bgi_direct_spreads(s)) {
+        const int64_t most = BGI_DIRECT_SPREAD_CHANNELS / bgi_direct_tile_rows(lanes);
+
+        while (bgi_direct_chunk_tiles(tiles, &plan) > most)
+            plan.chunks++;
+        plan.units = (s->n + plan.together - 1) / plan.together * s->options.groups * plan.chunks;
+        channels = bgi_direct_chunk_tiles(tiles, &plan) * bgi_direct_tile_rows(lanes);
+        plan.spread_floats = bgi_cpu_round_up(s->options.stride[1] * plan.together * channels * positions + lanes, 16);
+    } else {
+        copy = bgi_direct_copy_floats(&largest, plan.strip_rows);
+    }
+    plan.weights_floats = bgi_cpu_round_up(s->options.groups * plan.weights_floats, 16);
+    plan.copy_floats = bgi_cpu_round_up(plan.together * copy + lanes, 16);
+    bgi_direct_plan_parts(s, &plan, limit_bytes);
     *out = plan;
     return true;
 }
 
-/* Parts sum over runs of images, each into sums of its own, which are added up in order: their number is part of the
- * result, so that limits of scratch are not looked at. Scratch: every part's sums, then for each runner a table of
- * places and copies of some images and, where sides are several, of their dy. */
+/* ---- how the work of dw is cut ---- */
+
+/* Strips of images follow one another. Parts sum over a run of strips, for some channels, each run into sums of its
+ * own, which are added up in order: their number is part of the result, so that limits of scratch are not looked at.
+ * Scratch: the runs' sums; then for each runner tables and copies. */
 typedef struct bgi_direct_weights_plan {
-    int64_t together; /* images that one sum runs over */
-    int64_t sums_floats, table_floats, image_floats, dy_floats, runner_floats;
+    int64_t strips, strip_rows;
+    int64_t together;    /* strips that one sum runs over */
+    int64_t channels;    /* that are copied at a time */
+    uint32_t runs, cuts; /* of strips; of channels: parts are one of each */
+    int64_t sums_floats, table_floats, runner_floats;
     uint32_t parts, combines;
 } bgi_direct_weights_plan;
 
@@ -241,34 +389,45 @@ static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bgi_dire
                                       bgi_direct_weights_plan *out)
 {
     const double flops = bgi_direct_flops(s);
-    bgi_direct_weights_plan plan = {.table_floats = bgi_cpu_round_up(s->k, 16)};
-    int64_t most, floats;
+    bgi_direct_weights_plan plan = {0};
+    int64_t plane, rows, strips, most, wanted, run;
 
-    if (!bgi_direct_is_small(s))
+    if (!bgi_direct_may(s) || s->og > BGI_DIRECT_SUM_CHANNELS)
         return false;
-    *direct = bgi_direct_forward(s, lanes);
+    *direct = bgi_direct_forward(s);
+    if (!bgi_direct_fills(direct, s->n, lanes))
+        return false;
+    rows = BGI_DIRECT_SUM_POSITIONS / direct->columns;
+    rows = rows < 1 ? 1 : rows < direct->rows ? rows : direct->rows;
+    plan.strips = (direct->rows + rows - 1) / rows;
+    plan.strip_rows = (direct->rows + plan.strips - 1) / plan.strips;
+    plan.strips = (direct->rows + plan.strip_rows - 1) / plan.strip_rows;
+    strips = s->n * plan.strips;
     plan.sums_floats = bgi_cpu_round_up(s->o * s->k, 16);
     most = BGI_DIRECT_SUMS / plan.sums_floats;
-    most = most < BGI_GEMM_FEWEST_UNITS ? most : BGI_GEMM_FEWEST_UNITS;
-    floats = bgi_cpu_round_up(direct->channels * direct->plane, 16);
-    if (!bgi_direct_fills(direct, lanes) || most < 4 || floats > 8 * BGI_DIRECT_IMAGE_FLOATS)
-        return false;
-    plan.parts = bgi_cpu_part_count(s->n < most ? s->n : most, flops, BGI_GEMM_UNIT_FLOPS);
-    plan.together = BGI_DIRECT_RUN / s->p;
-    if (plan.together > BGI_DIRECT_WEIGHTS_FLOATS / floats)
-        plan.together = BGI_DIRECT_WEIGHTS_FLOATS / floats;
-    if (plan.together > (s->n + plan.parts - 1) / plan.parts)
-        plan.together = (s->n + plan.parts - 1) / plan.parts;
-    if (plan.together < 1)
-        plan.together = 1;
-    plan.image_floats = plan.together * floats;
-    if (direct->side > 1)
-        plan.dy_floats =
-            bgi_cpu_round_up(plan.together * s->og * (direct->rows / direct->side) * direct->vectors * lanes, 16);
-    plan.runner_floats = plan.table_floats + plan.image_floats + plan.dy_floats;
-    plan.combines = bgi_cpu_part_count(s->o, (double)s->o * (double)s->k * plan.parts, BGI_DIRECT_SUM_PART);
+    most = most < 1 ? 1 : most < BGI_GEMM_FEWEST_UNITS ? most : BGI_GEMM_FEWEST_UNITS;
+    wanted = bgi_cpu_part_count(BGI_GEMM_FEWEST_UNITS, flops, BGI_GEMM_UNIT_FLOPS);
+    plan.runs = (uint32_t)(wanted < most ? wanted : most);
+    plan.runs = (int64_t)plan.runs < strips ? plan.runs : (uint32_t)strips;
+    plan.cuts = (uint32_t)((wanted + plan.runs - 1) / plan.runs);
+    plan.cuts = (int64_t)plan.cuts < s->cg ? plan.cuts : (uint32_t)s->cg;
+    plan.parts = plan.runs * plan.cuts;
+    plan.together = BGI_DIRECT_SUM_POSITIONS / (plan.strip_rows * direct->columns);
+    run = (strips + plan.runs - 1) / plan.runs;
+    plan.together = plan.together < 1 ? 1 : plan.together < run ? plan.together : run;
+    plane = bgi_direct_plane(direct, plan.strip_rows);
+    plan.channels = BGI_DIRECT_COPY_FLOATS / (plan.together * plane);
+    plan.channels = plan.channels < 1 ? 1 : plan.channels < s->cg ? plan.channels : s->cg;
+    plan.table_floats = bgi_direct_table_floats(direct, plan.channels * s->taps, lanes);
+    plan.runner_floats = plan.table_floats + bgi_cpu_round_up(plan.together * plan.channels * plane + lanes, 16);
+    plan.combines = bgi_cpu_part_count(s->o, (double)s->o * (double)s->k * plan.runs, BGI_DIRECT_SUM_PART);
     *out = plan;
     return true;
+}
+
+static inline int64_t bgi_direct_weights_scratch(const bgi_direct_weights_plan *plan)
+{
+    return plan->runs * plan->sums_floats + plan->parts * plan->runner_floats;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * direct_body.h: convolutions without a matrix of patches. Geometry, and how an image is copied: direct.h.
+ * direct_body.h: convolutions without a matrix of patches. Geometry, and how channels are copied: direct.h.
  *
  * Forward, a tile is a few output channels by up to three vectors of results; for each term of their sums one weight of
  * each channel meets the vectors that lie at the term's place. For dw a tile is a few output channels by three terms:
@@ -11,11 +11,86 @@
 #include "kernels/conv/direct.h"
 #include "kernels/linear/gemm_body.h"
 
-/* ---- the copy ---- */
+/* ---- tables ---- */
 
-/* `count` places, `apart` floats from each other, of a row of `w` elements (NULL: zeros): place j is element
- * j step + first. */
-static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, int64_t count, int64_t apart, float *to)
+/* What a runner knows of a convolution: where the taps of a channel are, where the terms of a block are, and which
+ * columns of shifted copies are in the image; and room for the phases of a channel. */
+typedef struct direct_tables {
+    int32_t *taps, *places, *masks;
+    float *phases;
+} direct_tables;
+
+static inline int64_t floor_of(int64_t a, int64_t b)
+{
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+/* The tables in `scratch`, for blocks of at most `terms` terms; masks are made here. */
+static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scratch)
+{
+    const int64_t count = d->taps[0] * d->taps[1], masks = d->taps[1] * (d->columns + LANES);
+    int32_t *const taps = (int32_t *)(void *)scratch;
+    const direct_tables tables = {taps, taps + count, taps + count + terms,
+                                  scratch + bgi_cpu_round_up(count + terms + masks, 16)};
+
+    if (bgi_direct_shifts(d))
+        for (int64_t j = 0; j < d->taps[1]; j++)
+            for (int64_t i = 0; i < d->columns + LANES; i++) {
+                const int64_t column = i % d->columns + floor_of(d->offsets[j], d->step[1]);
+
+                tables.masks[j * (d->columns + LANES) + i] = column >= 0 && column < d->columns ? -1 : 0;
+            }
+    return tables;
+}
+
+/* How many used phases come before phase f. */
+static inline int64_t phase_index(const bgi_direct *d, int64_t f)
+{
+    return __builtin_popcount(d->phases & ((1u << f) - 1u));
+}
+
+/* Taps of a forward convolution, in the order of its weights. */
+static void find_taps(const bgi_conv *s, const bgi_direct *d, int64_t rows, int32_t *taps)
+{
+    const int64_t height = rows + d->reach;
+
+    for (int64_t ky = 0; ky < s->kh; ky++)
+        for (int64_t kx = 0; kx < s->kw; kx++) {
+            const int64_t y = ky * s->options.dilation[0], phase = phase_index(d, y % d->step[0]);
+
+            *taps++ = (int32_t)(((kx * d->phase_count + phase) * height + y / d->step[0]) * d->columns);
+        }
+}
+
+/* Taps of phase q of dx, likewise. */
+static void find_taps_backward(const bgi_conv *s, const bgi_direct *d, const int64_t q[2], int64_t rows, int32_t *taps)
+{
+    for (int64_t ky = 0; ky < s->kh; ky++)
+        for (int64_t kx = 0, j = 0; kx < s->kw && bgi_direct_has(s, 0, q[0], ky); kx++)
+            if (bgi_direct_has(s, 1, q[1], kx))
+                *taps++ =
+                    (int32_t)((j++ * (rows + d->reach) + bgi_direct_place(s, 0, q[0], ky) + d->padding) * d->columns);
+}
+
+/* Where terms from..from + count - 1 are, when channel from / taps comes first. */
+static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_t count, const direct_tables *tables)
+{
+    const int64_t taps = d->taps[0] * d->taps[1];
+    int64_t tap = from % taps, channel = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        tables->places[i] = (int32_t)(channel + tables->taps[tap]);
+        if (++tap == taps) {
+            tap = 0;
+            channel += plane;
+        }
+    }
+}
+
+/* ---- copies ---- */
+
+/* `count` places of a row of `w` elements (NULL: zeros): place i is element i step + first. */
+static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, int64_t count, float *to)
 {
     const int64_t begin = first < 0 ? (-first + step - 1) / step : 0;
     int64_t end = row == NULL || w - first <= 0 ? 0 : (w - first - 1) / step + 1, from = begin;
@@ -23,11 +98,6 @@ static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, i
     end = end < count ? end : count;
     if (from >= end)
         from = end = 0;
-    if (apart > 1) {
-        for (int64_t j = 0; j < count; j++)
-            to[j * apart] = j >= from && j < end ? row[j * step + first] : 0.0f;
-        return;
-    }
     for (int64_t j = 0; j < from; j++)
         to[j] = 0.0f;
     if (step == 1 && from < end)
@@ -45,88 +115,217 @@ static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, i
         to[j] = 0.0f;
 }
 
-/* The channels from `x` on, for results from row `first` on. */
-static void copy_image(const bgi_direct *d, const float *x, int64_t first, float *to)
+/* A copy of a phase: of `size` floats, those from `begin` to `end` are the phase's from begin + shift on, masked; the
+ * others are zero. `head` is the first whole vector of `to`; masks begin there, and at `begin`. */
+typedef struct direct_shift {
+    int64_t phase, shift, size, begin, head, end;
+    int64_t column, turn, columns; /* of `head`; how far vectors are apart, modulo the columns */
+    const int32_t *masks, *head_masks;
+    bool is_whole; /* no column is masked */
+} direct_shift;
+
+/* Copies of column j of the filter and phase f of rows, in rows first..first + height - 1. */
+static direct_shift find_shift(const bgi_direct *d, int64_t j, int64_t f, int64_t first, int64_t height,
+                               const int32_t *masks)
 {
-    const int64_t side_rows = d->rows / d->side, places = d->width / d->side;
+    const int64_t x = floor_of(d->offsets[j], d->step[1]), y = floor_of(f - d->padding, d->step[0]), w = d->columns;
+    const int64_t qx = d->offsets[j] - x * d->step[1], qy = f - d->padding - y * d->step[0];
+    direct_shift s = {.phase = (qy * d->step[1] + qx) * bgi_direct_phase_floats(d),
+                      .shift = (first + y) * w + x,
+                      .size = height * w,
+                      .turn = LANES % w,
+                      .columns = w,
+                      .masks = masks + j * (w + LANES),
+                      .is_whole = x == 0};
+    const int64_t left = (d->h - qy + d->step[0] - 1) / d->step[0] * w - s.shift;
 
-    for (int64_t c = 0; c < d->channels; c++, x += d->h * d->w)
-        for (int64_t phase = 0; phase < d->step[0] * d->step[1]; phase++, to += d->height * d->width) {
-            const int64_t fy = phase / d->step[1], fx = phase % d->step[1];
-
-            if (!(d->phases[0] >> fy & 1u) || !(d->phases[1] >> fx & 1u))
-                continue;
-            for (int64_t i = 0; i < d->height; i++)
-                for (int64_t side = 0; side < d->side; side++) {
-                    const int64_t y = (first + side * side_rows + i) * d->step[0] + fy - d->padding[0];
-
-                    copy_row(y < 0 || y >= d->h ? NULL : x + y * d->w, d->w, fx - d->padding[1], d->step[1], places,
-                             d->side, to + i * d->width + side);
-                }
-        }
+    s.begin = s.shift < 0 ? (-s.shift < s.size ? -s.shift : s.size) : 0;
+    s.end = left < s.begin ? s.begin : left < s.size ? left : s.size;
+    s.head = bgi_cpu_round_up(s.begin, LANES);
+    s.head = s.head < s.end ? s.head : s.end;
+    s.head_masks = s.masks + s.begin % w;
+    s.column = s.head % w;
+    return s;
 }
 
-/* Where the taps of channel 0 are, and those of the others behind them. */
-static void find_places(const bgi_conv *s, const bgi_direct *d, int32_t *places)
+static inline void copy_masked(const float *x, int64_t count, const int32_t *masks, float *to)
 {
-    for (int64_t k = 0; k < s->k; k++) {
-        const int64_t y = k % s->taps / s->kw * s->options.dilation[0], x = k % s->kw * s->options.dilation[1];
-        const int64_t phase = y % d->step[0] * d->step[1] + x % d->step[1];
+    vstore_n(to, (vf)((vi)vload_n(x, count) & vload_int(masks)), count);
+}
 
-        places[k] = (int32_t)(k / s->taps * d->plane + (phase * d->height + y / d->step[0]) * d->width +
-                              x / d->step[1] * d->side);
+/* Zeros before and behind are whole vectors: what comes next, or is readable behind the last copy, follows. Stores keep
+ * to cache lines, as far as `to` begins one. */
+static void copy_shifted(const direct_shift *s, const float *x, float *to)
+{
+    int64_t p, column = s->column;
+
+    for (p = 0; p < s->begin; p += LANES)
+        vstore(to + p, vset(0.0f));
+    x += s->shift;
+    if (s->begin < s->head)
+        copy_masked(x + s->begin, s->head - s->begin, s->head_masks, to + s->begin);
+    p = s->head;
+    if (s->is_whole) {
+        for (; p + LANES <= s->end; p += LANES)
+            vstore(to + p, vload(x + p));
+        column = 0;
+    } else if (s->turn == 0) {
+        const vi mask = vload_int(s->masks + column);
+
+        for (; p + LANES <= s->end; p += LANES)
+            vstore(to + p, (vf)((vi)vload(x + p) & mask));
+    }
+    for (; p + LANES <= s->end; p += LANES) {
+        vstore(to + p, (vf)((vi)vload(x + p) & vload_int(s->masks + column)));
+        column += s->turn;
+        column -= column >= s->columns ? s->columns : 0;
+    }
+    if (p < s->end)
+        copy_masked(x + p, s->end - p, s->masks + column, to + p);
+    for (p = s->end; p < s->size; p += LANES)
+        vstore(to + p, vset(0.0f));
+}
+
+/* A row, parted by columns: column x is column x / step of row x % step, these `apart` floats apart. */
+static void part_row(const float *row, int64_t w, int64_t step, int64_t columns, int64_t apart, float *to)
+{
+    for (int64_t i = 0; step == 2 && i < columns; i += LANES) {
+        const int64_t left = w - 2 * i, live = columns - i < LANES ? columns - i : LANES;
+        vf even, odd;
+
+        if (left >= 2 * LANES)
+            vdeinterleave(vload(row + 2 * i), vload(row + 2 * i + LANES), &even, &odd);
+        else
+            vdeinterleave(vload_n(row + 2 * i, left < LANES ? left : LANES),
+                          left > LANES ? vload_n(row + 2 * i + LANES, left - LANES) : vset(0.0f), &even, &odd);
+        vstore_n(to + i, even, live);
+        vstore_n(to + apart + i, odd, live);
+    }
+    for (int64_t q = 0; step != 2 && q < step; q++)
+        for (int64_t i = 0; i < columns; i++)
+            to[q * apart + i] = i * step + q < w ? row[i * step + q] : 0.0f;
+}
+
+/* The phases of a channel, as far as results in rows first..first + height - 1 of copies read them. */
+static void part_channel(const bgi_direct *d, const float *x, int64_t first, int64_t height, float *phases)
+{
+    const int64_t floats = bgi_direct_phase_floats(d), top = first * d->step[0] - d->padding;
+    const int64_t from = top < 0 ? 0 : top, bottom = top + (height + 1) * d->step[0];
+    int64_t q = from % d->step[0], row = from / d->step[0];
+
+    for (int64_t y = from; y < bottom && y < d->h; y++) {
+        part_row(x + y * d->w, d->w, d->step[1], d->columns, floats,
+                 phases + q * d->step[1] * floats + row * d->columns);
+        if (++q == d->step[0]) {
+            q = 0;
+            row++;
+        }
+    }
+}
+
+/* `channels` channels from `x` on, for results in rows first..first + rows - 1, whose phases are as wide as rows of
+ * results. */
+static void copy_phases(const bgi_direct *d, const float *x, int64_t channels, int64_t first, int64_t rows,
+                        const direct_tables *tables, float *to)
+{
+    const int64_t height = rows + d->reach;
+    const bool parts = bgi_direct_parts(d);
+    direct_shift shifts[BGI_DIRECT_MOST_COLUMNS * BGI_DIRECT_MOST_STRIDE];
+    int64_t count = 0;
+
+    for (int64_t j = 0; j < d->taps[1]; j++)
+        for (int64_t f = 0; f < d->step[0]; f++)
+            if (d->phases >> f & 1u)
+                shifts[count++] = find_shift(d, j, f, first, height, tables->masks);
+    for (int64_t c = 0; c < channels; c++, x += d->h * d->w) {
+        if (parts)
+            part_channel(d, x, first, height, tables->phases);
+        for (int64_t i = 0; i < count; i++, to += height * d->columns)
+            copy_shifted(&shifts[i], parts ? tables->phases + shifts[i].phase : x, to);
+    }
+}
+
+/* `channels` channels from `x` on, for results in rows first..first + rows - 1. */
+static void copy_channels(const bgi_direct *d, const float *x, int64_t channels, int64_t first, int64_t rows,
+                          const direct_tables *tables, float *to)
+{
+    const int64_t height = rows + d->reach;
+
+    if (bgi_direct_shifts(d)) {
+        copy_phases(d, x, channels, first, rows, tables, to);
+        return;
+    }
+    for (int64_t c = 0; c < channels; c++, x += d->h * d->w)
+        for (int64_t j = 0; j < d->taps[1]; j++)
+            for (int64_t f = 0; f < d->step[0]; f++)
+                for (int64_t i = 0; i < height && (d->phases >> f & 1u); i++, to += d->columns) {
+                    const int64_t y = (first + i) * d->step[0] + f - d->padding;
+
+                    copy_row(y < 0 || y >= d->h ? NULL : x + y * d->w, d->w, d->offsets[j], d->step[1], d->columns, to);
+                }
+}
+
+/* ---- laying weights out ---- */
+
+/* Of all channels of a group, in tiles of [terms][TILE_ROWS]. */
+static void lay_weights_out(const bgi_conv *s, const float *w, float *to)
+{
+    const int64_t tiles = bgi_direct_tiles(s->og, LANES);
+
+    for (int64_t i = 0; i < tiles; i++, to += TILE_ROWS * s->k) {
+        const int64_t from = s->og * i / tiles, count = s->og * (i + 1) / tiles - from;
+
+        transpose_matrix(w + from * s->k, s->k, count, s->k, to, TILE_ROWS, TILE_ROWS);
+    }
+}
+
+/* Of phase q of dx: terms are output channels, then the taps that reach it. */
+static void lay_phase_out(const bgi_conv *s, const int64_t q[2], const float *w, float *to)
+{
+    const int64_t tiles = bgi_direct_tiles(s->cg, LANES);
+
+    for (int64_t i = 0; i < tiles; i++) {
+        const int64_t from = s->cg * i / tiles, count = s->cg * (i + 1) / tiles - from;
+
+        for (int64_t o = 0; o < s->og && !bgi_direct_spreads(s); o++, to += TILE_ROWS * s->taps)
+            transpose_matrix(w + o * s->k + from * s->taps, s->taps, count, s->taps, to, TILE_ROWS, TILE_ROWS);
+        for (int64_t o = 0; o < s->og && bgi_direct_spreads(s); o++)
+            for (int64_t tap = 0; tap < s->taps; tap++) {
+                const float *at = w + o * s->k + from * s->taps + tap;
+
+                if (!bgi_direct_has(s, 0, q[0], tap / s->kw) || !bgi_direct_has(s, 1, q[1], tap % s->kw))
+                    continue;
+                for (int64_t r = 0; r < count; r++)
+                    to[r] = at[r * s->taps];
+                to += TILE_ROWS;
+            }
     }
 }
 
 /* ---- forward ---- */
 
-/* Where results go: rows and columns of a plane, and its sides. */
-typedef struct direct_target {
-    float *c;
-    int64_t plane, row, column, side; /* strides */
-} direct_target;
+/* What is done next with complete results while they are in the cache: `count` of them side by side at y, in channel
+ * `channel`, `index` elements behind the first of all. */
+typedef struct conv_finish {
+    void (*run)(const void *source, int64_t channel, int64_t index, int64_t count, float *y);
+    const void *source;
+} conv_finish;
 
 typedef struct direct_tile {
-    const float *a;
-    int64_t a_row;
-    const int32_t *weights, *places; /* of the terms: from a row of A, and from a vector's first element, on */
+    const float *a; /* laid out */
+    const int32_t *places;
     int64_t depth;
     const float *b[BGI_GEMM_PANEL_VECTORS];
-    float *c[BGI_GEMM_PANEL_VECTORS]; /* of the first channel; element 0 of the row where results are scattered */
-    int64_t live[BGI_GEMM_PANEL_VECTORS], first[BGI_GEMM_PANEL_VECTORS]; /* results; which of the row */
+    float *c[BGI_GEMM_PANEL_VECTORS]; /* of the first channel */
+    int64_t live[BGI_GEMM_PANEL_VECTORS];
     int64_t c_row;
-    const bgi_direct *direct;
-    const direct_target *target; /* NULL: results lie side by side */
-    const float *bias;           /* or NULL */
+    const float *bias; /* or NULL */
     bool add;
 } direct_tile;
 
-/* Results that do not lie side by side, or on several sides. */
-static void scatter_results(const direct_tile *t, vf sum, int v, float *c)
-{
-    const int64_t side = t->direct->side;
-    const int64_t column = t->target->column;
-    float lanes[LANES];
-
-    vstore(lanes, sum);
-    if (side == 1) { /* mostly; divisions would take longer than all else here */
-        c += t->first[v] * column;
-        for (int64_t i = 0; i < t->live[v]; i++)
-            c[i * column] = t->add ? c[i * column] + lanes[i] : lanes[i];
-        return;
-    }
-    for (int64_t i = 0; i < t->live[v]; i++) {
-        const int64_t place = t->first[v] + i;
-        float *to = c + place / side * column + place % side * t->target->side;
-
-        *to = t->add ? *to + lanes[i] : lanes[i];
-    }
-}
-
 ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int vectors)
 {
-    const int64_t a_row = t->a_row;
-    const float *a0 = t->a, *a3 = a0 + 3 * a_row, *a6 = a0 + 6 * a_row;
+    const float *a = t->a;
     const float *b0 = t->b[0], *b1 = vectors > 1 ? t->b[1] : b0, *b2 = vectors > 2 ? t->b[2] : b0;
     vf sum[TILE_ROWS][BGI_GEMM_PANEL_VECTORS];
 
@@ -136,8 +335,8 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
         for (int v = 0; v < vectors; v++)
             sum[r][v] = vset(0.0f);
     }
-    for (int64_t k = 0; k < t->depth; k++) {
-        const int64_t place = t->places[k], weight = t->weights[k];
+    for (int64_t k = 0; k < t->depth; k++, a += TILE_ROWS) {
+        const int64_t place = t->places[k];
         vf line[BGI_GEMM_PANEL_VECTORS];
 
         UNROLL
@@ -145,7 +344,7 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
             line[v] = vload((v == 0 ? b0 : v == 1 ? b1 : b2) + place);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const vf x = vset((r < 3 ? a0 : r < 6 ? a3 : a6)[weight + r % 3 * a_row]);
+            const vf x = vset(a[r]);
 
             UNROLL
             for (int v = 0; v < vectors; v++)
@@ -158,10 +357,6 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
         for (int v = 0; v < vectors; v++) {
             float *at = t->c[v] + r * t->c_row;
 
-            if (t->target) {
-                scatter_results(t, t->bias ? sum[r][v] + vset(t->bias[r]) : sum[r][v], v, at);
-                continue;
-            }
             if (t->add)
                 sum[r][v] += vload_n(at, t->live[v]);
             if (t->bias)
@@ -199,173 +394,317 @@ static void (*const direct_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const direc
 #endif
 };
 
-/* `channels` planes of results, of `rows` rows of a side each, from the copy `image` with sums of k terms. */
+/* Tiles first..end - 1 of results, of some images, in some rows. */
 typedef struct direct_job {
     const bgi_direct *direct;
-    const direct_target *target;
-    const float *image, *a, *bias;
-    int64_t a_row, channels, rows, k;
-    const int32_t *weights, *places;
+    const float *x;
+    int64_t x_image, images; /* strides between images are in floats */
+    int64_t first_row, rows;
+    const float *a; /* laid out, all tiles */
+    int64_t results, first, end;
+    float *y; /* of the first tile */
+    int64_t y_image, y_plane;
+    const float *bias;         /* of all results, or NULL */
+    const conv_finish *finish; /* or NULL; with the first of all results, and the first channel */
+    const float *y_all;
+    int64_t channel;
+    direct_tables tables;
+    float *copies;
 } direct_job;
 
-static void convolve_vectors(const direct_job *job, direct_tile tile, int64_t count)
+/* One block of terms for a run of at most three vectors and tiles first..end - 1. */
+static void convolve_run(const direct_job *job, direct_tile tile, int64_t k0, int64_t first, int64_t end, int64_t count)
 {
-    const int64_t tiles = (job->channels + TILE_ROWS - 1) / TILE_ROWS;
-    const direct_tile first = tile;
+    const int64_t terms = bgi_direct_terms(job->direct), tiles = bgi_direct_tiles(job->results, LANES);
+    const int64_t begin = job->results * job->first / tiles;
+    const direct_tile all = tile;
 
-    for (int64_t i = 0; i < tiles; i++) {
-        const int64_t from = job->channels * i / tiles, to = job->channels * (i + 1) / tiles;
+    for (int64_t i = first; i < end; i++) {
+        const int64_t from = job->results * i / tiles, to = job->results * (i + 1) / tiles;
 
-        tile.a = first.a + from * job->a_row;
-        tile.bias = first.bias ? first.bias + from : NULL;
+        tile.a = job->a + (i * terms + k0) * TILE_ROWS;
+        tile.bias = job->bias && k0 == 0 ? job->bias + from : NULL;
         for (int64_t v = 0; v < count; v++)
-            tile.c[v] = first.c[v] + from * tile.c_row;
+            tile.c[v] = all.c[v] + (from - begin) * tile.c_row;
         direct_table[to - from - 1][count - 1](&tile);
+        for (int64_t r = 0; job->finish && k0 + tile.depth == terms && r < to - from; r++)
+            for (int64_t v = 0; v < count; v++) {
+                float *y = tile.c[v] + r * tile.c_row;
+
+                job->finish->run(job->finish->source, job->channel + from + r, y - job->y_all, tile.live[v], y);
+            }
     }
+}
+
+static void convolve_block(const direct_job *job, int64_t k0, int64_t depth)
+{
+    const bgi_direct *d = job->direct;
+    const int64_t taps = d->taps[0] * d->taps[1], plane = bgi_direct_plane(d, job->rows);
+    const int64_t channel = k0 / taps, channels = (k0 + depth - 1) / taps + 1 - channel;
+    const int64_t of_image = bgi_direct_vectors(d, job->rows, LANES), vectors = job->images * of_image;
+    const int64_t runs = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    const int64_t most = BGI_DIRECT_CHUNK_FLOATS / (depth * TILE_ROWS), chunk = most < 1 ? 1 : most;
+
+    for (int64_t i = 0; i < job->images; i++)
+        copy_channels(d, job->x + i * job->x_image + channel * d->h * d->w, channels, job->first_row, job->rows,
+                      &job->tables, job->copies + i * channels * plane);
+    find_places(d, plane, k0, depth, &job->tables);
+    for (int64_t tile0 = job->first; tile0 < job->end; tile0 += chunk)
+        for (int64_t run = 0; run < runs; run++) {
+            const int64_t from = vectors * run / runs, to = vectors * (run + 1) / runs;
+            direct_tile tile = {.places = job->tables.places, .depth = depth, .c_row = job->y_plane, .add = k0 > 0};
+
+            for (int64_t j = from; j < to; j++) {
+                const int64_t image = j / of_image, p = j % of_image * LANES, left = job->rows * d->columns - p;
+
+                tile.b[j - from] = job->copies + image * channels * plane + p;
+                tile.c[j - from] = job->y + image * job->y_image + p;
+                tile.live[j - from] = left < LANES ? left : LANES;
+            }
+            convolve_run(job, tile, k0, tile0, job->end < tile0 + chunk ? job->end : tile0 + chunk, to - from);
+        }
 }
 
 static void convolve(const direct_job *job)
 {
-    const bgi_direct *d = job->direct;
-    const bool scatters = d->side > 1 || job->target->column > 1;
-    const int64_t vectors = job->rows * d->vectors, depth = bgi_product_block(job->k);
-    const int64_t runs = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    const int64_t terms = bgi_direct_terms(job->direct), depth = bgi_product_block(terms);
 
-    for (int64_t k0 = 0; k0 < job->k; k0 += depth)
-        for (int64_t run = 0; run < runs; run++) {
-            const int64_t from = vectors * run / runs, to = vectors * (run + 1) / runs;
-            direct_tile tile = {.a = job->a,
-                                .a_row = job->a_row,
-                                .weights = job->weights + k0,
-                                .places = job->places + k0,
-                                .depth = job->k - k0 < depth ? job->k - k0 : depth,
-                                .c_row = job->target->plane,
-                                .direct = d,
-                                .target = scatters ? job->target : NULL,
-                                .bias = k0 == 0 ? job->bias : NULL,
-                                .add = k0 > 0};
+    for (int64_t k0 = 0; k0 < terms; k0 += depth)
+        convolve_block(job, k0, terms - k0 < depth ? terms - k0 : depth);
+}
 
-            for (int64_t j = from; j < to; j++) {
-                const int64_t row = j / d->vectors, first = j % d->vectors * LANES, left = d->columns * d->side - first;
+/* What unit `unit` of a plan is. */
+typedef struct direct_unit {
+    int64_t image, images, group, first_row, rows, first, end; /* tiles first..end - 1 */
+} direct_unit;
 
-                tile.b[j - from] = job->image + row * d->width + first;
-                tile.first[j - from] = first;
-                tile.live[j - from] = left < LANES ? left : LANES;
-                tile.c[j - from] = job->target->c + row * job->target->row + (scatters ? 0 : first);
-            }
-            convolve_vectors(job, tile, to - from);
-        }
+static direct_unit find_unit(const bgi_conv *s, const bgi_direct_plan *plan, int64_t all_rows, int64_t channels,
+                             int64_t unit)
+{
+    const int64_t tiles = bgi_direct_tiles(channels, LANES), chunk = unit % plan->chunks;
+    const int64_t strip = unit / plan->chunks % plan->strips, batch = unit / (plan->chunks * plan->strips);
+    direct_unit found = {.image = batch / s->options.groups * plan->together,
+                         .group = batch % s->options.groups,
+                         .first_row = strip * plan->strip_rows,
+                         .first = tiles * chunk / plan->chunks,
+                         .end = tiles * (chunk + 1) / plan->chunks};
+
+    found.images = s->n - found.image < plan->together ? s->n - found.image : plan->together;
+    found.rows = all_rows - found.first_row < plan->strip_rows ? all_rows - found.first_row : plan->strip_rows;
+    return found;
+}
+
+static void prepare_forward(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d)
+{
+    const int64_t floats = bgi_direct_weights_floats(d, s->og, LANES);
+
+    for (int64_t group = 0; group < s->options.groups; group++)
+        lay_weights_out(s, (const float *)call->operands[1] + group * s->og * s->k,
+                        (float *)call->scratch + group * floats);
 }
 
 static void convolve_forward(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_direct *d,
-                             const bgi_direct_plan *plan)
+                             const bgi_direct_plan *plan, const conv_finish *finish)
 {
-    float *scratch = bgi_cpu_part_scratch(call, plan->part_floats), *image = scratch + plan->table_floats;
-    int32_t *places = (int32_t *)(void *)scratch, *weights = places + s->k;
-    const int64_t side_rows = d->rows / d->side;
+    const float *weights = call->scratch;
+    float *own = (float *)call->scratch + plan->weights_floats + call->runner * plan->part_floats;
+    const int64_t tiles = bgi_direct_tiles(s->og, LANES), floats = bgi_direct_weights_floats(d, s->og, LANES);
+    const direct_tables tables = make_tables(d, BGI_PRODUCT_BLOCK, own);
 
-    find_places(s, d, places);
-    for (int64_t k = 0; k < s->k; k++)
-        weights[k] = (int32_t)k;
     for (int64_t unit = bgi_cpu_part_start(plan->units, part, plan->parts);
          unit < bgi_cpu_part_start(plan->units, part + 1, plan->parts); unit++) {
-        const int64_t batch = unit / plan->strips, group = batch % s->options.groups;
-        const int64_t first = unit % plan->strips * plan->strip_rows, left = side_rows - first;
-        const direct_target target = {.c = (float *)call->operands[call->input_count] + batch * s->og * s->p +
-                                           first * s->ow,
-                                      .plane = s->p,
-                                      .row = s->ow,
-                                      .column = 1,
-                                      .side = side_rows * s->ow};
-        const direct_job job = {.direct = d,
-                                .target = &target,
-                                .image = image,
-                                .a = (const float *)call->operands[1] + group * s->og * s->k,
-                                .bias = bgi_cpu_has_input(call, 2) ? (const float *)call->operands[2] + group * s->og
-                                                                   : NULL,
-                                .a_row = s->k,
-                                .channels = s->og,
-                                .rows = left < plan->strip_rows ? left : plan->strip_rows,
-                                .k = s->k,
-                                .weights = weights,
-                                .places = places};
+        const direct_unit u = find_unit(s, plan, d->rows, s->og, unit);
+        const int64_t batch = u.image * s->options.groups + u.group;
 
-        if (left <= 0)
-            continue;
-        copy_image(d, (const float *)call->operands[0] + batch * s->cg * s->h * s->w, first, image);
-        convolve(&job);
+        find_taps(s, d, u.rows, tables.taps);
+        convolve(&(direct_job){.direct = d,
+                               .x = (const float *)call->operands[0] + batch * s->cg * s->h * s->w,
+                               .x_image = s->c * s->h * s->w,
+                               .images = u.images,
+                               .first_row = u.first_row,
+                               .rows = u.rows,
+                               .a = weights + u.group * floats,
+                               .results = s->og,
+                               .first = u.first,
+                               .end = u.end,
+                               .y = (float *)call->operands[call->input_count] +
+                                    (batch * s->og + s->og * u.first / tiles) * s->p + u.first_row * s->ow,
+                               .y_image = s->o * s->p,
+                               .y_plane = s->p,
+                               .bias = bgi_cpu_has_input(call, 2) ? (const float *)call->operands[2] + u.group * s->og
+                                                                  : NULL,
+                               .finish = finish,
+                               .y_all = call->operands[call->input_count],
+                               .channel = u.group * s->og,
+                               .tables = tables,
+                               .copies = own + plan->table_floats});
     }
 }
 
 /* ---- the gradient of the input ---- */
 
-/* The terms of phase q of dx: weights of each output channel's taps, and where dy lies for them. */
-static int64_t find_terms(const bgi_conv *s, const bgi_direct *d, const int64_t q[2], int32_t *weights, int32_t *places)
-{
-    int64_t count = 0;
+/* Phase (qy, qx) of dx: whether taps reach it, by what convolution, and where its weights are laid out. */
+typedef struct direct_phase {
+    int64_t q[2];
+    bgi_direct direct;
+    bool is_reached;
+    int64_t weights, group_weights; /* floats: of the first group; from one to the next */
+} direct_phase;
 
-    for (int64_t o = 0; o < s->og; o++)
-        for (int64_t ky = 0; ky < s->kh; ky++)
-            for (int64_t kx = 0; kx < s->kw; kx++) {
-                if (!bgi_direct_has(s, 0, q[0], ky) || !bgi_direct_has(s, 1, q[1], kx))
-                    continue;
-                weights[count] = (int32_t)(o * s->k + ky * s->kw + kx);
-                places[count++] =
-                    (int32_t)(o * d->plane + (bgi_direct_place(s, 0, q[0], ky) + d->padding[0]) * d->width +
-                              (bgi_direct_place(s, 1, q[1], kx) + d->padding[1]) * d->side);
+/* Phases come in rows, each behind the weights of the one before; `weights` moves on by the phase's own. */
+static direct_phase find_phase(const bgi_conv *s, int64_t qy, int64_t qx, int64_t *weights)
+{
+    direct_phase phase = {.q = {qy, qx}, .weights = *weights};
+
+    phase.is_reached = bgi_direct_backward(s, phase.q, &phase.direct);
+    if (phase.is_reached)
+        phase.group_weights = bgi_direct_weights_floats(&phase.direct, s->cg, LANES);
+    *weights += phase.group_weights * s->options.groups;
+    return phase;
+}
+
+static void prepare_backward(const bg_kernel_call *call, const bgi_conv *s)
+{
+    int64_t weights = 0;
+
+    for (int64_t qy = 0; qy < s->options.stride[0]; qy++)
+        for (int64_t qx = 0; qx < s->options.stride[1]; qx++) {
+            const direct_phase phase = find_phase(s, qy, qx, &weights);
+
+            for (int64_t group = 0; group < s->options.groups && phase.is_reached; group++)
+                lay_phase_out(s, phase.q, (const float *)call->operands[1] + group * s->og * s->k,
+                              (float *)call->scratch + phase.weights + group * phase.group_weights);
+        }
+}
+
+/* A row of dx from the rows of its phases, one behind another; NULL: zeros. */
+static void join_row(const bgi_conv *s, const float *const *phases, float *row)
+{
+    const int64_t stride = s->options.stride[1];
+
+    if (stride == 1) {
+        vcopy(phases[0], s->w, row);
+    } else if (stride == 2) {
+        const int64_t even = bgi_direct_first(s, 1, 0) == 0 ? 0 : 1, counts[2] = {(s->w + 1) / 2, s->w / 2};
+        const float *from[2] = {phases[even], phases[1 - even]};
+
+        for (int64_t i = 0; i < counts[0]; i += LANES) {
+            vf part[2], low, high;
+
+            for (int which = 0; which < 2; which++) {
+                const int64_t left = counts[which] - i;
+
+                part[which] =
+                    from[which] && left > 0 ? vload_n(from[which] + i, left < LANES ? left : LANES) : vset(0.0f);
             }
-    return count;
+            vinterleave(part[0], part[1], &low, &high);
+            vstore_n(row + 2 * i, low, s->w - 2 * i < LANES ? s->w - 2 * i : LANES);
+            if (s->w - 2 * i > LANES)
+                vstore_n(row + 2 * i + LANES, high, s->w - 2 * i < 2 * LANES ? s->w - 2 * i - LANES : LANES);
+        }
+    } else {
+        for (int64_t q = 0; q < stride; q++)
+            for (int64_t x = bgi_direct_first(s, 1, q), i = 0; x < s->w; x += stride, i++)
+                row[x] = phases[q] ? phases[q][i] : 0.0f;
+    }
+}
+
+/* The rows of phases (qy, ...) of dx, from `spread`: for each phase reached, of `images` images and `channels`
+ * channels from dx on. */
+static void join_rows(const bgi_conv *s, int64_t qy, const float *const *spread, int64_t images, int64_t channels,
+                      float *dx)
+{
+    const int64_t first = bgi_direct_first(s, 0, qy), rows = bgi_direct_count(s, 0, qy);
+
+    for (int64_t image = 0; image < images; image++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < rows; i++) {
+                const float *from[BGI_DIRECT_MOST_STRIDE] = {NULL};
+
+                for (int64_t q = 0; q < s->options.stride[1]; q++)
+                    if (spread[q])
+                        from[q] = spread[q] + ((image * channels + c) * rows + i) * bgi_direct_count(s, 1, q);
+                if (bgi_direct_spreads(s) && s->options.stride[1] == 1 && from[0] == NULL)
+                    memset(dx + ((image * s->c + c) * s->h + first + i * s->options.stride[0]) * s->w, 0,
+                           (size_t)s->w * sizeof(float));
+                else
+                    join_row(s, from, dx + ((image * s->c + c) * s->h + first + i * s->options.stride[0]) * s->w);
+            }
+}
+
+/* One phase for a unit: into dx where it is the only one, else into `spread`. */
+static void convolve_phase(const bg_kernel_call *call, const bgi_conv *s, const direct_phase *phase,
+                           const direct_unit *u, float *own, int64_t table_floats, float *spread)
+{
+    const int64_t tiles = bgi_direct_tiles(s->cg, LANES), batch = u->image * s->options.groups + u->group;
+    const int64_t channel = s->cg * u->first / tiles, channels = s->cg * u->end / tiles - channel;
+    const int64_t positions = phase->direct.rows * phase->direct.columns;
+    const int64_t rows = bgi_direct_spreads(s) ? phase->direct.rows : u->rows;
+    const direct_tables tables = make_tables(&phase->direct, BGI_PRODUCT_BLOCK, own);
+    direct_job job = {.direct = &phase->direct,
+                      .x = (const float *)call->operands[0] + batch * s->og * s->p,
+                      .x_image = s->o * s->p,
+                      .images = u->images,
+                      .first_row = u->first_row,
+                      .rows = rows,
+                      .a = (const float *)call->scratch + phase->weights + u->group * phase->group_weights,
+                      .results = s->cg,
+                      .first = u->first,
+                      .end = u->end,
+                      .y = spread,
+                      .y_image = channels * positions,
+                      .y_plane = positions,
+                      .tables = tables,
+                      .copies = own + table_floats};
+
+    if (!bgi_direct_spreads(s)) {
+        job.y = (float *)call->operands[2] + (batch * s->cg + channel) * s->h * s->w + u->first_row * s->w;
+        job.y_image = s->c * s->h * s->w;
+        job.y_plane = s->h * s->w;
+    }
+    find_taps_backward(s, &phase->direct, phase->q, rows, tables.taps);
+    convolve(&job);
 }
 
 static void convolve_backward(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_direct_plan *plan)
 {
-    float *scratch = bgi_cpu_part_scratch(call, plan->part_floats), *image = scratch + plan->table_floats;
-    int32_t *places = (int32_t *)(void *)scratch, *weights = places + s->og * s->taps;
+    float *own = (float *)call->scratch + plan->weights_floats + call->runner * plan->part_floats;
+    float *spread = own + plan->table_floats + plan->copy_floats;
+    const int64_t stride = s->options.stride[1], tiles = bgi_direct_tiles(s->cg, LANES);
 
     for (int64_t unit = bgi_cpu_part_start(plan->units, part, plan->parts);
          unit < bgi_cpu_part_start(plan->units, part + 1, plan->parts); unit++) {
-        const int64_t group = unit % s->options.groups;
-        const float *dy = (const float *)call->operands[0] + unit * s->og * s->p;
-        float *dx = (float *)call->operands[2] + unit * s->cg * s->h * s->w;
-        int64_t q[2];
+        const direct_unit u = find_unit(s, plan, s->h, s->cg, unit);
+        const int64_t channel = s->cg * u.first / tiles, channels = s->cg * u.end / tiles - channel;
+        int64_t weights = 0;
 
-        if (s->options.stride[0] * s->options.stride[1] > 1) /* not every phase is reached */
-            memset(dx, 0, (size_t)(s->cg * s->h * s->w) * sizeof(float));
-        for (q[0] = 0; q[0] < s->options.stride[0]; q[0]++)
-            for (q[1] = 0; q[1] < s->options.stride[1]; q[1]++) {
-                const int64_t y = bgi_direct_first(s, 0, q[0]), x = bgi_direct_first(s, 1, q[1]);
-                bgi_direct d;
+        for (int64_t qy = 0; qy < s->options.stride[0]; qy++) {
+            const float *reached[BGI_DIRECT_MOST_STRIDE] = {NULL};
 
-                if (!bgi_direct_backward(s, q, LANES, &d))
+            for (int64_t qx = 0; qx < stride; qx++) {
+                const direct_phase phase = find_phase(s, qy, qx, &weights);
+                float *to = spread + qx * (plan->spread_floats / stride);
+
+                if (!phase.is_reached)
                     continue;
-                const direct_target target = {.c = dx + y * s->w + x,
-                                              .plane = s->h * s->w,
-                                              .row = s->options.stride[0] * s->w,
-                                              .column = s->options.stride[1],
-                                              .side = d.rows / d.side * s->options.stride[0] * s->w};
-                const direct_job job = {.direct = &d,
-                                        .target = &target,
-                                        .image = image,
-                                        .a = (const float *)call->operands[1] + group * s->og * s->k,
-                                        .a_row = s->taps,
-                                        .channels = s->cg,
-                                        .rows = d.rows / d.side,
-                                        .k = find_terms(s, &d, q, weights, places),
-                                        .weights = weights,
-                                        .places = places};
-
-                copy_image(&d, dy, 0, image);
-                convolve(&job);
+                convolve_phase(call, s, &phase, &u, own, plan->table_floats, to);
+                reached[qx] = to;
             }
+            if (bgi_direct_spreads(s))
+                join_rows(s, qy, reached, u.images, channels,
+                          (float *)call->operands[2] +
+                              ((u.image * s->options.groups + u.group) * s->cg + channel) * s->h * s->w);
+        }
     }
 }
 
 /* ---- the gradient of the weights ---- */
 
+/* Sums over some strips, each of `positions` positions side by side, of dy and of x at each term's place. */
 typedef struct direct_sums {
     const float *dy, *x;
-    int64_t dy_channel, dy_image, dy_line, x_image, x_line; /* strides */
-    int64_t images, lines, columns;
+    int64_t dy_channel, dy_strip, x_strip; /* strides */
+    int64_t strips, positions;
     const int32_t *places;
     float *sums;
     int64_t sums_row;
@@ -373,7 +712,7 @@ typedef struct direct_sums {
 
 ALWAYS_INLINE void sum_tile(const direct_sums *t, const int rows, const int terms)
 {
-    const int64_t channel = t->dy_channel;
+    const int64_t channel = t->dy_channel, whole = t->positions - t->positions % LANES, left = t->positions - whole;
     const int64_t place0 = t->places[0], place1 = terms > 1 ? t->places[1] : 0, place2 = terms > 2 ? t->places[2] : 0;
     vf sum[TILE_ROWS][BGI_GEMM_PANEL_VECTORS];
 
@@ -383,42 +722,38 @@ ALWAYS_INLINE void sum_tile(const direct_sums *t, const int rows, const int term
         for (int k = 0; k < terms; k++)
             sum[r][k] = vset(0.0f);
     }
-    for (int64_t image = 0; image < t->images; image++) {
-        const float *dy = t->dy + image * t->dy_image, *x = t->x + image * t->x_image;
+    for (int64_t strip = 0; strip < t->strips; strip++) {
+        const float *d0 = t->dy + strip * t->dy_strip, *d3 = d0 + 3 * channel, *d6 = d0 + 6 * channel;
+        const float *x = t->x + strip * t->x_strip, *x0 = x + place0, *x1 = x + place1, *x2 = x + place2;
 
-        for (int64_t line = 0; line < t->lines; line++, dy += t->dy_line, x += t->x_line) {
-            const float *d0 = dy, *d3 = dy + 3 * channel, *d6 = dy + 6 * channel;
-            int64_t i = 0;
+        for (int64_t i = 0; i < whole; i += LANES) {
+            vf at[BGI_GEMM_PANEL_VECTORS];
 
-            for (; i + LANES <= t->columns; i += LANES) {
-                vf at[BGI_GEMM_PANEL_VECTORS];
+            UNROLL
+            for (int k = 0; k < terms; k++)
+                at[k] = vload((k == 0 ? x0 : k == 1 ? x1 : x2) + i);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const vf d = vload((r < 3 ? d0 : r < 6 ? d3 : d6) + i + r % 3 * channel);
 
                 UNROLL
                 for (int k = 0; k < terms; k++)
-                    at[k] = vload(x + i + (k == 0 ? place0 : k == 1 ? place1 : place2));
-                UNROLL
-                for (int r = 0; r < rows; r++) {
-                    const vf d = vload((r < 3 ? d0 : r < 6 ? d3 : d6) + i + r % 3 * channel);
-
-                    UNROLL
-                    for (int k = 0; k < terms; k++)
-                        sum[r][k] = vfma(d, at[k], sum[r][k]);
-                }
+                    sum[r][k] = vfma(d, at[k], sum[r][k]);
             }
-            if (i < t->columns) { /* what is behind them may be no number */
-                vf at[BGI_GEMM_PANEL_VECTORS];
+        }
+        if (left > 0) { /* what is behind them may be no number */
+            vf at[BGI_GEMM_PANEL_VECTORS];
+
+            UNROLL
+            for (int k = 0; k < terms; k++)
+                at[k] = vload_n((k == 0 ? x0 : k == 1 ? x1 : x2) + whole, left);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const vf d = vload_n((r < 3 ? d0 : r < 6 ? d3 : d6) + whole + r % 3 * channel, left);
 
                 UNROLL
                 for (int k = 0; k < terms; k++)
-                    at[k] = vload_n(x + i + (k == 0 ? place0 : k == 1 ? place1 : place2), t->columns - i);
-                UNROLL
-                for (int r = 0; r < rows; r++) {
-                    const vf d = vload_n((r < 3 ? d0 : r < 6 ? d3 : d6) + i + r % 3 * channel, t->columns - i);
-
-                    UNROLL
-                    for (int k = 0; k < terms; k++)
-                        sum[r][k] = vfma(d, at[k], sum[r][k]);
-                }
+                    sum[r][k] = vfma(d, at[k], sum[r][k]);
             }
         }
     }
@@ -458,81 +793,104 @@ static void (*const weights_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const dire
 #endif
 };
 
-/* All of dw of one group, over some images. */
-static void sum_images(const bgi_conv *s, direct_sums whole, const int32_t *places)
+/* `terms` terms of dw of all output channels of a group, over some strips. */
+static void sum_strips(const bgi_conv *s, const direct_sums *all, int64_t terms)
 {
     const int64_t row_tiles = (s->og + TILE_ROWS - 1) / TILE_ROWS;
-    const int64_t term_tiles = (s->k + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
+    const int64_t term_tiles = (terms + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
 
     for (int64_t i = 0; i < row_tiles; i++)
         for (int64_t j = 0; j < term_tiles; j++) {
             const int64_t row = s->og * i / row_tiles, rows = s->og * (i + 1) / row_tiles - row;
-            const int64_t term = s->k * j / term_tiles, terms = s->k * (j + 1) / term_tiles - term;
-            direct_sums tile = whole;
+            const int64_t term = terms * j / term_tiles, count = terms * (j + 1) / term_tiles - term;
+            direct_sums tile = *all;
 
-            tile.dy += row * whole.dy_channel;
-            tile.places = places + term;
-            tile.sums += row * whole.sums_row + term;
-            weights_table[rows - 1][terms - 1](&tile);
+            tile.dy += row * all->dy_channel;
+            tile.places += term;
+            tile.sums += row * all->sums_row + term;
+            weights_table[rows - 1][count - 1](&tile);
         }
 }
 
-/* dy of a group with its sides side by side, in lines of whole vectors. */
-static void copy_sides(const bgi_conv *s, const bgi_direct *d, const float *dy, float *to)
+/* Strips first..end - 1 and channels from..until - 1 of every group. */
+static void sum_weights(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d,
+                        const bgi_direct_weights_plan *plan, int64_t first, int64_t end, int64_t from, int64_t until,
+                        float *sums)
 {
-    const int64_t lines = d->rows / d->side, line = d->vectors * LANES;
+    float *own = (float *)call->scratch + plan->runs * plan->sums_floats + call->runner * plan->runner_floats;
+    float *copies = own + plan->table_floats;
+    const direct_tables tables = make_tables(d, plan->channels * s->taps, own);
 
-    for (int64_t o = 0; o < s->og; o++, dy += s->p, to += lines * line)
-        for (int64_t i = 0; i < lines; i++)
-            for (int64_t side = 0; side < d->side; side++)
-                for (int64_t x = 0; x < s->ow; x++)
-                    to[i * line + x * d->side + side] = dy[(side * lines + i) * s->ow + x];
-}
+    for (int64_t strip = first; strip < end; strip += plan->together) {
+        const int64_t count = end - strip < plan->together ? end - strip : plan->together;
+        const int64_t image = strip / plan->strips, first_row = strip % plan->strips * plan->strip_rows;
+        const int64_t rows = d->rows - first_row < plan->strip_rows ? d->rows - first_row : plan->strip_rows;
+        const int64_t plane = bgi_direct_plane(d, rows);
 
-static void sum_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_direct *d,
-                        const bgi_direct_weights_plan *plan)
-{
-    float *scratch = call->scratch, *sums = scratch + part * plan->sums_floats;
-    float *own = scratch + plan->parts * plan->sums_floats + call->runner * plan->runner_floats;
-    float *images = own + plan->table_floats, *sides = images + plan->image_floats;
-    int32_t *places = (int32_t *)(void *)own;
-    const int64_t end = bgi_cpu_part_start(s->n, part + 1, plan->parts), lines = d->rows / d->side;
+        find_taps(s, d, rows, tables.taps);
+        for (int64_t group = 0; group < s->options.groups; group++)
+            for (int64_t c = from; c < until; c += plan->channels) {
+                const int64_t channels = until - c < plan->channels ? until - c : plan->channels;
+                const float *x = (const float *)call->operands[1] + (image * s->c + group * s->cg + c) * s->h * s->w;
+                const float *dy =
+                    (const float *)call->operands[0] + (image * s->o + group * s->og) * s->p + first_row * s->ow;
 
-    find_places(s, d, places);
-    memset(sums, 0, (size_t)plan->sums_floats * sizeof(float));
-    for (int64_t n = bgi_cpu_part_start(s->n, part, plan->parts); n < end; n += plan->together)
-        for (int64_t group = 0; group < s->options.groups; group++) {
-            const int64_t count = end - n < plan->together ? end - n : plan->together;
-            const int64_t image = bgi_cpu_round_up(d->channels * d->plane, 16), channel = lines * d->vectors * LANES;
-            const float *dy = (const float *)call->operands[0] + (n * s->o + group * s->og) * s->p;
-            const bool copies = d->side > 1;
-
-            for (int64_t i = 0; i < count; i++) {
-                copy_image(d, (const float *)call->operands[1] + ((n + i) * s->c + group * s->cg) * s->h * s->w, 0,
-                           images + i * image);
-                if (copies)
-                    copy_sides(s, d, dy + i * s->o * s->p, sides + i * s->og * channel);
+                for (int64_t i = 0; i < count; i++)
+                    copy_channels(d, x + i * s->c * s->h * s->w, channels, first_row, rows, &tables,
+                                  copies + i * channels * plane);
+                find_places(d, plane, 0, channels * s->taps, &tables);
+                sum_strips(s,
+                           &(direct_sums){.dy = dy,
+                                          .x = copies,
+                                          .dy_channel = s->p,
+                                          .dy_strip = s->o * s->p,
+                                          .x_strip = channels * plane,
+                                          .strips = count,
+                                          .positions = rows * d->columns,
+                                          .places = tables.places,
+                                          .sums = sums + group * s->og * s->k + c * s->taps,
+                                          .sums_row = s->k},
+                           channels * s->taps);
             }
-            sum_images(s,
-                       (direct_sums){.dy = copies ? sides : dy,
-                                     .x = images,
-                                     .dy_channel = copies ? channel : s->p,
-                                     .dy_image = copies ? s->og * channel : s->o * s->p,
-                                     .dy_line = copies ? d->vectors * LANES : s->ow,
-                                     .x_image = image,
-                                     .x_line = d->width,
-                                     .images = count,
-                                     .lines = lines,
-                                     .columns = d->columns * d->side,
-                                     .sums = sums + group * s->og * s->k,
-                                     .sums_row = s->k},
-                       places);
-        }
+    }
 }
 
-/* Rows from..end - 1 of dw: parts in order. */
-static void add_part_sums(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct_weights_plan *plan,
-                          int64_t from, int64_t end)
+static void run_direct_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_direct *d,
+                               const bgi_direct_weights_plan *plan)
+{
+    const uint32_t run = part / plan->cuts, cut = part % plan->cuts;
+    const int64_t strips = s->n * plan->strips, from = bgi_cpu_part_start(s->cg, cut, plan->cuts);
+    const int64_t until = bgi_cpu_part_start(s->cg, cut + 1, plan->cuts);
+    float *sums = (float *)call->scratch + run * plan->sums_floats;
+
+    for (int64_t o = 0; o < s->o; o++)
+        memset(sums + o * s->k + from * s->taps, 0, (size_t)((until - from) * s->taps) * sizeof(float));
+    sum_weights(call, s, d, plan, bgi_cpu_part_start(strips, run, plan->runs),
+                bgi_cpu_part_start(strips, run + 1, plan->runs), from, until, sums);
+}
+
+/* db of output channels from..from + count - 1: sums over images, then positions. */
+static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, int64_t count, bool add, void *db)
+{
+    for (int64_t o = from; o < from + count; o++) {
+        vf sum = vset(0.0f);
+        float total;
+
+        for (int64_t n = 0; n < s->n; n++)
+            for (int64_t p = 0; p < s->p; p += LANES) {
+                const int64_t at = (n * s->o + o) * s->p + p, live = s->p - p < LANES ? s->p - p : LANES;
+                float lane[LANES];
+
+                sum += vload_n(view_floats(s->dtype, dy, at, live, lane), live);
+            }
+        total = vsum(sum);
+        put_floats(add, s->dtype, db, o, 1, &total);
+    }
+}
+
+/* Rows from..end - 1 of dw: runs in order. */
+static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct_weights_plan *plan,
+                         int64_t from, int64_t end)
 {
     const float *sums = call->scratch;
     float *dw = call->operands[2];
@@ -541,8 +899,8 @@ static void add_part_sums(const bg_kernel_call *call, const bgi_conv *s, const b
         const int64_t live = end * s->k - i < LANES ? end * s->k - i : LANES;
         vf total = vload_n(sums + i, live);
 
-        for (uint32_t part = 1; part < plan->parts; part++)
-            total += vload_n(sums + part * plan->sums_floats + i, live);
+        for (uint32_t run = 1; run < plan->runs; run++)
+            total += vload_n(sums + run * plan->sums_floats + i, live);
         vstore_n(dw + i, bgi_call_adds(call) ? vload_n(dw + i, live) + total : total, live);
     }
 }

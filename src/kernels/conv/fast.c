@@ -2,12 +2,22 @@
  * fast.c: which convolutions are taken, their parts and their scratch. The work itself is in fast_body.h.
  */
 #include "kernels/conv/attributes.h"
+#include "kernels/conv/depthwise.h"
 #include "kernels/conv/direct.h"
 
 static bool take_direct(const bgi_direct_plan *plan, bg_kernel *kernel)
 {
     kernel->part_count = plan->parts;
-    kernel->scratch_bytes = plan->parts * (size_t)plan->part_floats * sizeof(float);
+    kernel->scratch_bytes = (size_t)bgi_direct_scratch_floats(plan) * sizeof(float);
+    return true;
+}
+
+static bool take_depthwise(const bgi_depthwise_plan *plan, bg_kernel *kernel)
+{
+    kernel->prepare = NULL;
+    kernel->combine = NULL;
+    kernel->part_count = plan->parts;
+    kernel->scratch_bytes = bgi_depthwise_scratch_bytes(plan);
     return true;
 }
 
@@ -19,9 +29,15 @@ bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_k
     const bgi_gemm g = bgi_gemm_bound(bgi_conv_forward_plan(&s, lanes), lanes, bgi_product_limit(kernel->state));
     bgi_direct direct;
     bgi_direct_plan plan;
+    bgi_depthwise_plan depthwise;
 
+    if (bgi_conv_is_depthwise(&s)) {
+        depthwise = bgi_depthwise_forward(&s, s.n * s.c, lanes, &direct);
+        return take_depthwise(&depthwise, kernel);
+    }
     if (bgi_direct_forward_plan(&s, lanes, bgi_product_limit(kernel->state), &direct, &plan))
         return take_direct(&plan, kernel);
+    kernel->prepare = NULL;
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
     return bgi_dtype_is_single(s.dtype);
@@ -33,9 +49,15 @@ bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int6
     const bgi_conv s = bgi_conv_read(&request->types[2], &request->types[1], &request->types[0], &attributes->options);
     const bgi_conv_input_plan plan = bgi_conv_input_plan_make(&s, lanes, bgi_product_limit(kernel->state));
     bgi_direct_plan direct;
+    bgi_depthwise_plan depthwise;
 
+    if (bgi_conv_is_depthwise(&s)) {
+        depthwise = bgi_depthwise_backward(&s, lanes);
+        return take_depthwise(&depthwise, kernel);
+    }
     if (bgi_direct_input_plan(&s, lanes, bgi_product_limit(kernel->state), &direct))
         return take_direct(&direct, kernel);
+    kernel->prepare = NULL;
     kernel->part_count = plan.parts;
     kernel->scratch_bytes = plan.parts * (size_t)plan.part_floats * sizeof(float);
     return bgi_dtype_is_single(s.dtype);
@@ -49,11 +71,16 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
                                       bgi_product_limit(kernel->state));
     bgi_direct direct;
     bgi_direct_weights_plan plan;
+    bgi_depthwise_plan depthwise;
 
+    if (bgi_conv_is_depthwise(&s)) {
+        depthwise = bgi_depthwise_forward(&s, s.c, lanes, &direct);
+        return take_depthwise(&depthwise, kernel);
+    }
     if (bgi_direct_weights(&s, lanes, &direct, &plan)) {
         kernel->part_count = plan.parts;
         kernel->combine_count = plan.combines;
-        kernel->scratch_bytes = plan.parts * (size_t)(plan.sums_floats + plan.runner_floats) * sizeof(float);
+        kernel->scratch_bytes = (size_t)bgi_direct_weights_scratch(&plan) * sizeof(float);
         return true;
     }
     kernel->combine = NULL;

@@ -7,6 +7,7 @@
 #define BGI_KERNELS_CONV_FAST_BODY_H
 
 #include "kernels/conv/attributes.h"
+#include "kernels/conv/depthwise_body.h"
 #include "kernels/conv/direct_body.h"
 #include "kernels/conv/fast.h"
 #include "kernels/linear/gemm_body.h"
@@ -122,7 +123,32 @@ static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t
     transpose_matrix(spare, k_count, count, k_count, to, width, width);
 }
 
-static void run_conv2d(const bg_kernel_call *call, uint32_t part)
+/* Weights are laid out, where the product is direct. */
+static void prepare_conv2d(const bg_kernel_call *call)
+{
+    const bgi_conv2d_attributes *attributes = call->attributes;
+    const bgi_conv s =
+        bgi_conv_read(&call->types[0], &call->types[1], &call->types[call->input_count], &attributes->options);
+    bgi_direct direct;
+    bgi_direct_plan plan;
+
+    if (!bgi_conv_is_depthwise(&s) &&
+        bgi_direct_forward_plan(&s, LANES, bgi_product_limit(call->state), &direct, &plan))
+        prepare_forward(call, &s, &direct);
+}
+
+/* Goes on with a run of complete results of a matrix product. */
+static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, int64_t count)
+{
+    const conv_finish *finish = job->next;
+    const bgi_conv *s = job->source;
+
+    (void)column;
+    finish->run(finish->source, index / s->p % s->o, index, count, (float *)job->c + index);
+}
+
+/* `finish`: or NULL. */
+static void run_convolution(const bg_kernel_call *call, uint32_t part, const conv_finish *finish)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s =
@@ -140,12 +166,18 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
                     .c = call->operands[call->input_count],
                     .c_row = s.p,
                     .pack = pack_patches,
-                    .source = &s};
+                    .source = &s,
+                    .finish = finish ? finish_matrix : NULL,
+                    .next = finish};
     bgi_direct direct;
     bgi_direct_plan plan;
 
+    if (bgi_conv_is_depthwise(&s)) {
+        convolve_depthwise(call, part, &s, finish);
+        return;
+    }
     if (bgi_direct_forward_plan(&s, LANES, bgi_product_limit(call->state), &direct, &plan)) {
-        convolve_forward(call, part, &s, &direct, &plan);
+        convolve_forward(call, part, &s, &direct, &plan, finish);
         return;
     }
     if (bgi_conv_is_matrix(&s)) {
@@ -167,23 +199,9 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* db of output channels from..from + count - 1: sums over images, then positions. */
-static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, int64_t count, bool add, void *db)
+static void run_conv2d(const bg_kernel_call *call, uint32_t part)
 {
-    for (int64_t o = from; o < from + count; o++) {
-        vf sum = vset(0.0f);
-        float total;
-
-        for (int64_t n = 0; n < s->n; n++)
-            for (int64_t p = 0; p < s->p; p += LANES) {
-                const int64_t at = (n * s->o + o) * s->p + p, live = s->p - p < LANES ? s->p - p : LANES;
-                float lane[LANES];
-
-                sum += vload_n(view_floats(s->dtype, dy, at, live, lane), live);
-            }
-        total = vsum(sum);
-        put_floats(add, s->dtype, db, o, 1, &total);
-    }
+    run_convolution(call, part, NULL);
 }
 
 static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t part)
@@ -210,8 +228,12 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
     bgi_direct direct;
     bgi_direct_weights_plan plan;
 
+    if (bgi_conv_is_depthwise(&s)) {
+        sum_depthwise_weights(call, part, &s);
+        return;
+    }
     if (bgi_direct_weights(&s, LANES, &direct, &plan)) {
-        sum_weights(call, part, &s, &direct, &plan);
+        run_direct_weights(call, part, &s, &direct, &plan);
         return;
     }
     for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
@@ -241,7 +263,7 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
         return;
     from = bgi_cpu_part_start(s.o, part, plan.combines);
     end = bgi_cpu_part_start(s.o, part + 1, plan.combines);
-    add_part_sums(call, &s, &plan, from, end);
+    add_run_sums(call, &s, &plan, from, end);
     if (bgi_cpu_has_operand(call, 3))
         sum_bias_gradient(&s, call->operands[0], from, end - from, bgi_call_adds(call), call->operands[3]);
 }
@@ -280,6 +302,16 @@ static void spread_patches(const bgi_conv *s, const float *patches, int64_t chan
     }
 }
 
+static void prepare_conv2d_backward_input(const bg_kernel_call *call)
+{
+    const bgi_conv2d_attributes *attributes = call->attributes;
+    const bgi_conv s = bgi_conv_read(&call->types[2], &call->types[1], &call->types[0], &attributes->options);
+    bgi_direct_plan plan;
+
+    if (!bgi_conv_is_depthwise(&s) && bgi_direct_input_plan(&s, LANES, bgi_product_limit(call->state), &plan))
+        prepare_backward(call, &s);
+}
+
 static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -291,6 +323,10 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
     float *patches = scratch + plan.gemm.part_floats, *planes = patches + plan.patch_floats;
     bgi_direct_plan direct;
 
+    if (bgi_conv_is_depthwise(&s)) {
+        convolve_depthwise_backward(call, part, &s);
+        return;
+    }
     if (bgi_direct_input_plan(&s, LANES, bgi_product_limit(call->state), &direct)) {
         convolve_backward(call, part, &s, &direct);
         return;

@@ -413,6 +413,21 @@ ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 #endif
 }
 
+/* The other way: lanes of both in turns, the first LANES of them and the others. */
+ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
+{
+#if LANES == 16
+    *low = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    *high = __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif LANES == 8
+    *low = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+    *high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    *low = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
+    *high = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
+#endif
+}
+
 /* `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even places, so that they
  * do not reach over the end for the last odd one. */
 ALWAYS_INLINE vf vload_apart(const float *row, int64_t at, int64_t end, const int64_t apart, int64_t live)
