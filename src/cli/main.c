@@ -46,6 +46,18 @@ static void print_help(FILE *stream)
     fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the\nversion.\n", stream);
 }
 
+/* What the program says without arguments: the commands to begin with. */
+static void greet(void)
+{
+    fputs("Brigade trains and runs neural networks that are split over several devices.\n\n"
+          "  brigade mnist                    train the digit network in four pipeline stages\n"
+          "  brigade plan mnist               its stages, timetable and memory, without a run\n"
+          "  brigade train MODEL.onnx --help  train a model of yours\n"
+          "  brigade doctor                   what this machine is good for\n\n"
+          "`brigade --help` lists all commands.\n",
+          stderr);
+}
+
 static int report_unknown(const char *name)
 {
     enum { MODEL_LIMIT = 32 };
@@ -117,7 +129,7 @@ int main(int argc, char **argv)
     fill_standard_streams();
     ignore_write_signals();
     if (argc < 2) {
-        print_help(stderr);
+        greet();
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {

@@ -5,6 +5,11 @@
 begin_case commands
 # ---- the program ----
 
+"$program" 2>"$folder/greeting" >"$folder/out"
+check "no command is a mistake" test $? -eq 2
+check "what to do next is said" grep -q 'brigade mnist  .*train' "$folder/greeting"
+check "each command of the greeting exists" sh -c 'sed -n "s/^  brigade \([a-z]*\) .*/\1/p" "$1" | while read -r name; do
+    "$2" --help | grep -q "^  $name " || exit 1; done' sh "$folder/greeting" "$program"
 error 2 'did you mean `mnist`' mnits
 error 2 '`brigade --help`' frobnicate-the-thing
 error 2 'did you mean --epochs' mnist --epoch 3
