@@ -150,7 +150,8 @@ static void test_sums_are_not_loaded_again(void **state)
 static void test_levels_that_read_do_not_store(void **state)
 {
     bg_plan *without = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.0, OFF_AFTER_EACH_PHASE));
-    bg_plan *with = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.02, OFF_AFTER_EACH_PHASE));
+    bg_options options = make_options(GROUPED, ACCUMULATORS, false, 0.02, OFF_AFTER_EACH_PHASE);
+    bg_plan *with = make_plan("digits", options);
 
     (void)state;
     for (uint32_t d = 0; d < 2; d++) {
@@ -158,6 +159,12 @@ static void test_levels_that_read_do_not_store(void **state)
         assert_int_equal(bg_plan_traffic_bytes(with, d, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS), stored);
         assert_true(bg_plan_traffic_bytes(with, d, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS) > stored);
     }
+    bg_plan_destroy(with);
+    options.replicas.reduce_time = BG_REDUCE_IN_UPDATE;
+    with = make_plan("digits", options);
+    for (uint32_t d = 0; d < 2; d++)
+        assert_true(bg_plan_traffic_bytes(with, d, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS) >
+                    bg_plan_traffic_bytes(without, d, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS));
     bg_plan_destroy(with);
     bg_plan_destroy(without);
 }
@@ -181,6 +188,32 @@ static void test_gradients_for_other_stages_stay_whole(void **state)
     assert_in_range(kept, TABLE + (all - TABLE) / 2, TABLE + (all - TABLE) / 2 + 64 * 4);
     bg_plan_destroy(whole);
     bg_plan_destroy(plan);
+}
+
+/* A norm in canonical order reads whole gradients. In phases it does so behind the sum, before they are stored: each
+ * replica stores a piece. In a pipeline they are loaded for it at the end of the step, and stay whole. */
+static void test_gradients_that_are_read_later_stay_whole(void **state)
+{
+    (void)state;
+    for (int in_phases = 0; in_phases < 2; in_phases++) {
+        bg_options options = make_options(in_phases ? PHASED : GROUPED, ACCUMULATORS, true, 0.02, OFF_AFTER_EACH_PHASE);
+        bg_plan *plan, *whole;
+
+        options.numerics.canonical_reductions = true;
+        options.execution.gradient_accumulation = 4;
+        plan = make_plan("digits", options);
+        options.replicas.reduce_time = BG_REDUCE_IN_UPDATE;
+        whole = make_plan("digits", options);
+        for (uint32_t d = 0; d < plan->device_count; d++) {
+            const size_t kept = bg_plan_remote_bytes(plan, d, BG_LOCATION_ACCUMULATORS),
+                         all = bg_plan_remote_bytes(whole, d, BG_LOCATION_ACCUMULATORS);
+            /* Of the tree's sums that are kept beside the accumulators nothing is a piece. */
+            if (in_phases ? kept >= all : kept != all)
+                fail_msg("%s, device %u: %zu of %zu bytes", in_phases ? "phases" : "pipeline", d, kept, all);
+        }
+        bg_plan_destroy(whole);
+        bg_plan_destroy(plan);
+    }
 }
 
 /* The place of a stage's first or last action of a kind in the program; UINT32_MAX: none. */
@@ -227,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_sums_are_not_loaded_again),
         cmocka_unit_test(test_levels_that_read_do_not_store),
         cmocka_unit_test(test_gradients_for_other_stages_stay_whole),
+        cmocka_unit_test(test_gradients_that_are_read_later_stay_whole),
         cmocka_unit_test(test_strict_phases_update_at_once),
     };
 

@@ -8,7 +8,7 @@
 typedef struct form {
     int64_t rows;
     uint32_t accumulation, replicas, dense;
-    bool second_embedding, adapts_scale, has_running_mean;
+    bool second_embedding, adapts_scale, has_running_mean, is_canonical, is_narrow;
     bool expect_rows;
 } form;
 
@@ -47,6 +47,11 @@ static bg_graph *train(const form *f)
     options.numerics.max_gradient_norm = 1.0;
     if (f->has_running_mean)
         options.numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
+    if (f->is_narrow) {
+        options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
+        options.numerics.accumulator_dtype = BG_BFLOAT16;
+    }
+    options.numerics.canonical_reductions = f->is_canonical;
     small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
     return graph;
 }
@@ -83,6 +88,8 @@ static void test_conditions(void **state)
         {.rows = 100, .accumulation = 4, .replicas = 1, .dense = 1, .second_embedding = true, .expect_rows = true},
         {.rows = 100, .accumulation = 4, .replicas = 1, .dense = 1, .adapts_scale = true},
         {.rows = 100, .accumulation = 4, .replicas = 1, .dense = 1, .has_running_mean = true},
+        {.rows = 100, .accumulation = 4, .replicas = 1, .dense = 1, .is_canonical = true},
+        {.rows = 100, .accumulation = 4, .replicas = 1, .dense = 1, .is_narrow = true},
     };
 
     (void)state;
