@@ -321,7 +321,7 @@ bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until)
             looks_again = true;
         }
     } while (looks_again && !is_stopping(runner) && may_go_on(runner, until));
-    if (has_moved && bgi_io_is_wanted(runner))
+    if (bgi_io_is_wanted(runner)) /* also what came while the queue was held, when nothing could be moved here */
         bgi_io_wake(runner->engine);
     return has_moved;
 }
