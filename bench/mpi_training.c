@@ -13,8 +13,9 @@
  * has a core, messages take no time, and stages cost what all ranks measure at the same time, each on its own core.
  * Measuring takes a turn like training does.
  *
- * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a machine
- * that does something else too, stages cost what they do undisturbed (medians), and pipelines take what they do disturbed.
+ * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
+ * machine that does something else too, stages cost what they do undisturbed (medians), and pipelines take what they do
+ * disturbed.
  */
 #define _GNU_SOURCE
 #include <brigade.h>
