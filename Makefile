@@ -110,7 +110,7 @@ FORTRAN_MPIS := $(foreach mpi,$(MPIS),$(if $(shell command -v mpif90.$(mpi) 2>/d
 MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) $(FORTRAN_MPIS:%=$(BUILD)/examples/mpi_surrogate_f90.%))
 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
-MPI_BENCHES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/bench/mpi_allreduce.%))
+MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
 .PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-serve bench-mpi bench-all pictures man tables bindings abi abi-baseline
 .PHONY: deb check-deb
@@ -182,7 +182,7 @@ bench-serve: benches bench-deps
 # All tables beside peers.
 bench-all: bench-ops bench-resnet bench-serve bench-mnist bench-gpt
 
-# Sums over ranks beside MPI_Allreduce.
+# Sums over ranks beside MPI_Allreduce, and training of ranks beside one process and the simulator.
 bench-mpi: all $(MPI_BENCHES)
 	@bench/mpi.sh $(BUILD)
 
@@ -342,9 +342,12 @@ $(BUILD)/tests/cli/mpi_late.%: tests/cli/mpi_late.c include/brigade/mpi.h $(STAT
 	@mkdir -p $(@D)
 	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude $(CFLAGS) $< -o $@ $(LDFLAGS) $(STATIC) -L$(BUILD) -l:libbrigade_mpi_$*.so -Wl,-rpath,'$$ORIGIN/../..' $(LDLIBS_ALL)
 
-$(BUILD)/bench/mpi_allreduce.%: bench/mpi_allreduce.c include/brigade/mpi.h $(STATIC) $(BUILD)/libbrigade_mpi_%.so
-	@mkdir -p $(@D)
-	mpicc.$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude -Isrc $(CFLAGS) $< -o $@ $(LDFLAGS) $(MPI_EXAMPLE_LIBRARIES)
+define mpi_bench
+$(BUILD)/bench/$(1).%: bench/$(1).c include/brigade/mpi.h $(STATIC) $(BUILD)/libbrigade_mpi_%.so
+	@mkdir -p $$(@D)
+	mpicc.$$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude -Isrc $(CFLAGS) $$< -o $$@ $(LDFLAGS) $$(MPI_EXAMPLE_LIBRARIES)
+endef
+$(foreach bench,mpi_allreduce mpi_training,$(eval $(call mpi_bench,$(bench))))
 
 # The compiler writes brigade.mod, which is not the same for each of them.
 $(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigade/brigade.f90 $(STATIC) $(BUILD)/libbrigade_mpi_%.so

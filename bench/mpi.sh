@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
-# Sums over ranks beside MPI_Allreduce of the same bytes, with each MPI that the build has.
+# Ranks of one machine, with each MPI that the build has, as tables in markdown whose rows pass or fail: sums beside
+# MPI_Allreduce of the same bytes (bench/mpi_allreduce.c); training beside one process with as many cores, and beside
+# what the simulator says (bench/mpi_training.c).
 #
 #   bench/mpi.sh [BUILD]            also: make bench-mpi
 #   RANKS=2                         how many; as many as there are processors by default
-#   LARGEST_KB=262144
+#   LARGEST_KB=262144               of the sums; 0 leaves them out
+#   TURNS=5 LAYERS=12 VOCABULARY=50257 ONLY=TEXT
+#                                   of training: turns of a row; GPT-2's size; rows whose names have the text, and "-"
+#                                   for none
+#   MPIS='openmpi mpich'
 #
-# A ratio of 1 is as fast as MPI, 2 twice as fast; the slowest rank's time counts, and medians of many turns.
+# A ratio of 1 is as fast, 2 twice as fast. The slowest rank's time counts, and medians of turns. Needs a machine that
+# does nothing else. The exit code is 1 when a row fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
@@ -14,14 +21,31 @@ ranks=${RANKS:-$(getconf _NPROCESSORS_ONLN)}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 code=0
 
-for mpi in openmpi mpich; do
-    program=$build/bench/mpi_allreduce.$mpi
-    if [ ! -x "$program" ] || ! command -v mpirun.$mpi >/dev/null 2>&1; then
+# start MPI PROGRAM ARGUMENT...: on each rank.
+start() {
+    local mpi=$1
+    shift
+    case $mpi in
+    openmpi) mpirun.openmpi --oversubscribe --bind-to none -n "$ranks" "$@" ;;
+    mpich) mpirun.mpich -n "$ranks" "$@" ;;
+    esac
+}
+
+processor=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1)
+echo "Processor: ${processor:-unknown}, $(getconf _NPROCESSORS_ONLN) cores. $("$build/brigade" --version | head -n 1). Load average before: $(cut -d ' ' -f 1 /proc/loadavg)."
+for mpi in ${MPIS:-openmpi mpich}; do
+    if [ ! -x "$build/bench/mpi_allreduce.$mpi" ] || ! command -v mpirun.$mpi >/dev/null 2>&1; then
         echo "skipped: $mpi: it is not installed"
         continue
     fi
-    options=
-    [ $mpi = openmpi ] && options=--oversubscribe
-    mpirun.$mpi $options -n "$ranks" "$program" "${LARGEST_KB:-262144}" || code=1
+    if [ "${LARGEST_KB:-262144}" -gt 0 ]; then
+        echo
+        start $mpi "$build/bench/mpi_allreduce.$mpi" "${LARGEST_KB:-262144}" || code=1
+    fi
+    if [ "${ONLY:-}" != - ]; then
+        echo
+        start $mpi "$build/bench/mpi_training.$mpi" --turns "${TURNS:-5}" --layers "${LAYERS:-12}" \
+            --vocabulary "${VOCABULARY:-50257}" --only "${ONLY:-}" || code=1
+    fi
 done
 exit $code

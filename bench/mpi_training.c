@@ -1,0 +1,438 @@
+/*
+ * mpi_training.c: how fast ranks of one core each train, on one machine.
+ *
+ *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N] [--only
+ * TEXT]
+ *
+ * Replicas, one a rank, are compared with one process that has the same replicas and as many cores as there are ranks.
+ * The two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and what
+ * counts is the median of the turns' ratios. Both sides train the same numbers, and their losses have to be equal in
+ * bits.
+ *
+ * Pipelines and tensor parallelism are compared with a bound: the time that the simulator gives a step when each device
+ * has a core, messages take no time, and stages cost what all ranks measure at the same time, each on its own core.
+ * Measuring takes a turn like training does.
+ *
+ * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
+ * machine that does something else too, stages cost what they do undisturbed (medians), and pipelines take what they do
+ * disturbed.
+ */
+#define _GNU_SOURCE
+#include <brigade.h>
+#include <brigade/mpi.h>
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "plan/plan.h"
+
+enum {
+    MOST_RANKS = 64,
+    MOST_TURNS = 64,
+    IMAGES = 40,
+    IMAGE_BYTES = 28 * 28,
+    SEQUENCES = 4,
+    LENGTH = 256,
+    DIGITS_STEPS = 5,
+    WAIT_TAG = 1
+};
+static const double LEAST_S = 0.1, GOAL = 0.95; /* a turn takes at least so long */
+
+typedef enum split { REPLICAS, PIPELINED, TENSOR } split;
+
+typedef struct row {
+    const char *name;
+    bool is_gpt;
+    split way;
+} row;
+
+static const row rows[] = {
+    {"digit network, a replica a rank", false, REPLICAS},
+    {"digit network, a stage a rank", false, PIPELINED},
+    {"GPT-2, a replica a rank", true, REPLICAS},
+    {"GPT-2, a stage a rank", true, PIPELINED},
+    {"GPT-2, tensor-parallel", true, TENSOR},
+};
+
+typedef struct bench {
+    bg_transport *carrier;
+    uint32_t rank, rank_count;
+    long layers, vocabulary, turns;
+    cpu_set_t all, own; /* processors of all ranks, of this one */
+} bench;
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status == BG_OK)
+        return;
+    fprintf(stderr, "mpi_training: %s\n", error->message);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void *allocate(size_t size_bytes)
+{
+    void *memory = calloc(1, size_bytes);
+
+    if (memory == NULL) {
+        fprintf(stderr, "mpi_training: out of memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+/* ---- processors ---- */
+
+static void choose_processors(bench *b)
+{
+    cpu_set_t found;
+    uint32_t taken = 0;
+
+    CPU_ZERO(&b->all);
+    CPU_ZERO(&b->own);
+    CPU_ZERO(&found);
+    sched_getaffinity(0, sizeof found, &found);
+    for (int cpu = 0; cpu < CPU_SETSIZE && taken < b->rank_count; cpu++) {
+        if (!CPU_ISSET(cpu, &found))
+            continue;
+        CPU_SET(cpu, &b->all);
+        if (taken++ == b->rank)
+            CPU_SET(cpu, &b->own);
+    }
+    if (taken == b->rank_count)
+        return;
+    if (b->rank == 0)
+        fprintf(stderr, "mpi_training: %u ranks, and %u processors that a rank may use: start with --bind-to none\n",
+                b->rank_count, taken);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Threads that a session starts inherit this. */
+static void use_processors(const cpu_set_t *set)
+{
+    sched_setaffinity(0, sizeof *set, set);
+}
+
+/* All other ranks sleep until rank 0 comes here: a barrier of MPI would look for it all the time. */
+static void wait_for_first(const bench *b)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    int has_come = 0;
+
+    for (uint32_t i = 1; b->rank == 0 && i < b->rank_count; i++)
+        MPI_Send(NULL, 0, MPI_BYTE, (int)i, WAIT_TAG, MPI_COMM_WORLD);
+    while (b->rank > 0 && !has_come) {
+        MPI_Iprobe(0, WAIT_TAG, MPI_COMM_WORLD, &has_come, MPI_STATUS_IGNORE);
+        if (!has_come)
+            nanosleep(&pause, NULL);
+    }
+    if (b->rank > 0)
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, WAIT_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* ---- models ---- */
+
+static bg_value build_digits(bg_graph *graph)
+{
+    bg_convnet_options options = bg_convnet_defaults();
+
+    options.micro_batch = IMAGES;
+    options.outputs = BG_CONVNET_LOSS;
+    return bg_convnet_build(graph, &options).loss;
+}
+
+static uint32_t count_micro_batches(const row *of)
+{
+    return !of->is_gpt ? 10 : of->way == PIPELINED ? SEQUENCES : 1;
+}
+
+static bg_value build_gpt(const bench *b, bg_graph *graph, split way)
+{
+    bg_gpt_options options = bg_gpt_defaults();
+
+    options.layers = b->layers;
+    options.hidden = 768;
+    options.heads = 12;
+    options.sequence_length = LENGTH;
+    options.vocabulary = b->vocabulary;
+    options.micro_batch = way == PIPELINED ? 1 : way == REPLICAS ? SEQUENCES / 2 : SEQUENCES;
+    options.dropout = 0.0;
+    if (way == TENSOR)
+        bg_graph_set_mesh(graph, &(bg_mesh){.data = 1, .tensor_1 = b->rank_count, .tensor_2 = 1});
+    return bg_gpt_build(graph, &options).loss;
+}
+
+/* carrier NULL: one process with that many cores. */
+static bg_plan *make_plan(const bench *b, const row *of, bg_transport *carrier, uint32_t cores, bool traces)
+{
+    const bg_optimizer optimizer = bg_adamw(1e-4);
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    char stages[32];
+    bg_value loss;
+
+    require(bg_graph_create(&graph, &error), &error);
+    loss = of->is_gpt ? build_gpt(b, graph, of->way) : build_digits(graph);
+    require(bg_graph_check(graph, &error), &error);
+    snprintf(stages, sizeof stages, "auto:%u", b->rank_count);
+    options.execution.strategy = of->way == PIPELINED ? BG_STRATEGY_PIPELINED : BG_STRATEGY_SINGLE;
+    options.execution.stages = of->way == PIPELINED ? stages : NULL;
+    options.execution.gradient_accumulation = count_micro_batches(of);
+    options.execution.device_iterations = of->is_gpt ? 1 : DIGITS_STEPS;
+    options.execution.transport = carrier;
+    options.execution.cores = cores;
+    options.replicas.count = of->way == PIPELINED ? 1 : b->rank_count;
+    options.reporting.trace = traces;
+    require(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), &error);
+    bg_graph_destroy(graph);
+    return plan;
+}
+
+/* ---- sessions ---- */
+
+typedef struct side {
+    bg_plan *plan;
+    bg_session *session; /* NULL: on this rank there is none */
+    const void **inputs;
+    void **outputs;
+    size_t loss_bytes;
+    int runs; /* of a turn */
+} side;
+
+/* Any numbers will do, but labels have to be in range. */
+static const void *make_input(const bench *b, const bg_stream *stream, bool is_gpt)
+{
+    const bool is_images = strcmp(stream->name, "images") == 0;
+    uint8_t *data = allocate(stream->size_bytes + sizeof(int32_t));
+
+    for (size_t i = 0; is_gpt && i < stream->size_bytes / sizeof(int32_t); i++)
+        ((int32_t *)data)[i] = (int32_t)((i * 2654435761u + 17) % 1000003u % (size_t)b->vocabulary);
+    for (size_t i = 0; !is_gpt && i < stream->size_bytes; i++)
+        data[i] = is_images ? (uint8_t)(i * 2654435761u >> 13) : (uint8_t)(i * 7 % 10);
+    return data;
+}
+
+static void open_side(const bench *b, const row *of, bg_plan *plan, side *s)
+{
+    bg_error error = {0};
+    bg_stream stream;
+
+    s->plan = plan;
+    require(bg_session_create(plan, NULL, &s->session, &error), &error);
+    s->inputs = allocate((bg_session_input_count(s->session) + 1) * sizeof *s->inputs);
+    s->outputs = allocate((bg_session_output_count(s->session) + 1) * sizeof *s->outputs);
+    for (uint32_t i = 0; i < bg_session_input_count(s->session); i++) {
+        require(bg_session_input(s->session, i, &stream, &error), &error);
+        s->inputs[i] = make_input(b, &stream, of->is_gpt);
+    }
+    require(bg_session_output(s->session, bg_session_find_output(s->session, "loss"), &stream, &error), &error);
+    s->loss_bytes = stream.size_bytes;
+    s->outputs[bg_session_find_output(s->session, "loss")] = allocate(stream.size_bytes);
+}
+
+static void close_side(side *s)
+{
+    for (uint32_t i = 0; s->session != NULL && i < bg_session_input_count(s->session); i++)
+        free((void *)(uintptr_t)s->inputs[i]);
+    for (uint32_t i = 0; s->session != NULL && i < bg_session_output_count(s->session); i++)
+        free(s->outputs[i]);
+    free(s->inputs);
+    free(s->outputs);
+    bg_session_destroy(s->session);
+    bg_plan_destroy(s->plan);
+}
+
+static const void *find_losses(const side *s)
+{
+    return s->outputs[bg_session_find_output(s->session, "loss")];
+}
+
+/* Seconds of a run, on this rank. */
+static double run(const side *s)
+{
+    const uint64_t begin_ns = bgi_clock_ns();
+    bg_error error = {0};
+
+    for (int i = 0; i < s->runs; i++)
+        require(bg_session_run(s->session, s->inputs, s->outputs, &error), &error);
+    return (double)(bgi_clock_ns() - begin_ns) * 1e-9 / s->runs;
+}
+
+/* ---- turns ---- */
+
+static double find_slowest(double seconds)
+{
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return seconds;
+}
+
+static double time_ranks(const bench *b, const side *s)
+{
+    use_processors(&b->own);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return find_slowest(run(s));
+}
+
+static double time_process(const bench *b, const side *s)
+{
+    double seconds = 0.0;
+
+    use_processors(&b->all);
+    if (b->rank == 0)
+        seconds = run(s);
+    wait_for_first(b);
+    return find_slowest(seconds);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double find_median(double *values, long count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
+}
+
+/* What the simulator says of a run whose stages cost what they cost now. */
+static double find_bound(const bench *b, const bg_plan *traced)
+{
+    bg_stage_cost *costs = allocate(traced->problem.stage_count * sizeof *costs);
+    bg_schedule_problem problem = traced->problem;
+    bg_schedule_timing timing = {0};
+    double bytes_per_ns = 0.0, seconds;
+    bg_error error = {0};
+
+    use_processors(&b->own);
+    MPI_Barrier(MPI_COMM_WORLD);
+    require(bg_profile_measure(traced, 2, costs, &bytes_per_ns, &error), &error);
+    problem.costs = costs;
+    problem.bytes_per_ns = 0.0;
+    require(bg_schedule_simulate(traced->schedule, &problem, &timing, &error), &error);
+    seconds = timing.makespan * 1e-9 * traced->iterations;
+    bg_schedule_timing_clear(&timing);
+    free(costs);
+    return find_slowest(seconds);
+}
+
+/* Equal in bits after the same number of runs. */
+static bool have_equal_losses(const side *ranks, const side *process)
+{
+    return memcmp(find_losses(ranks), find_losses(process), ranks->loss_bytes) == 0;
+}
+
+static int choose_runs(const bench *b, side *ranks)
+{
+    double seconds;
+
+    ranks->runs = 1;
+    time_ranks(b, ranks); /* touches all memory */
+    seconds = time_ranks(b, ranks);
+    return seconds < LEAST_S ? (int)(LEAST_S / seconds) + 1 : 1;
+}
+
+/* Whether a row reaches the goal. */
+static bool compare(const bench *b, const row *of)
+{
+    double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], ratio;
+    bg_plan *traced = NULL;
+    side ranks = {0}, process = {0};
+    bool is_equal = true;
+
+    use_processors(&b->own);
+    open_side(b, of, make_plan(b, of, b->carrier, 1, false), &ranks);
+    ranks.runs = choose_runs(b, &ranks);
+    if (of->way == REPLICAS) {
+        use_processors(&b->all);
+        if (b->rank == 0) {
+            open_side(b, of, make_plan(b, of, NULL, b->rank_count, false), &process);
+            process.runs = 2;
+            run(&process); /* as many as the ranks have trained, so that the losses compare */
+            process.runs = ranks.runs;
+        }
+        wait_for_first(b);
+    } else
+        traced = make_plan(b, of, NULL, 1, true);
+    for (long turn = 0; turn < b->turns; turn++) {
+        ours[turn] = time_ranks(b, &ranks);
+        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, traced);
+        ratios[turn] = theirs[turn] / ours[turn];
+    }
+    if (process.session != NULL)
+        is_equal = have_equal_losses(&ranks, &process);
+    ratio = find_median(ratios, b->turns);
+    if (b->rank == 0)
+        printf("| %s | %.1f ms | %s, %.1f ms | %.3f | %s%s |\n", of->name, find_median(ours, b->turns) * 1e3,
+               of->way == REPLICAS ? "one process" : "simulated", find_median(theirs, b->turns) * 1e3, ratio,
+               ratio >= GOAL ? "pass" : "fail", is_equal ? "" : ", other losses");
+    fflush(stdout);
+    close_side(&ranks);
+    close_side(&process);
+    bg_plan_destroy(traced);
+    MPI_Bcast(&ratio, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    return ratio >= GOAL && is_equal;
+}
+
+/* ---- options ---- */
+
+static void refuse(const char *option)
+{
+    fprintf(stderr,
+            "mpi_training: %s: not known, or its value is missing or wrong; the file's head lists the options\n",
+            option);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+static const char *read_options(int argc, char **argv, bench *b)
+{
+    const char *only = "";
+
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        const long number = strtol(value, NULL, 10);
+        if (strcmp(argv[i], "--only") == 0)
+            only = value;
+        else if (strcmp(argv[i], "--layers") == 0 && number > 0)
+            b->layers = number;
+        else if (strcmp(argv[i], "--vocabulary") == 0 && number > 0)
+            b->vocabulary = number;
+        else if (strcmp(argv[i], "--turns") == 0 && number > 0 && number <= MOST_TURNS)
+            b->turns = number;
+        else
+            refuse(argv[i]);
+    }
+    return only;
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.layers = 12, .vocabulary = 50257, .turns = 5};
+    bg_error error = {0};
+    bool passes = true;
+    const char *only;
+
+    require(bg_transport_mpi_begin(&b.carrier, &error), &error);
+    only = read_options(argc, argv, &b);
+    b.rank = b.carrier->rank;
+    b.rank_count = b.carrier->rank_count;
+    if (b.rank_count > MOST_RANKS)
+        refuse("-n");
+    choose_processors(&b);
+    if (b.rank == 0)
+        printf("| %s, %u ranks of a core | time | beside | ratio | goal %.2f |\n|---|---|---|---|---|\n",
+               b.carrier->name, b.rank_count, GOAL);
+    fflush(stdout);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strstr(rows[i].name, only) != NULL)
+            passes = compare(&b, &rows[i]) && passes;
+    bg_transport_mpi_end(b.carrier, 0);
+    return b.rank == 0 && !passes;
+}
