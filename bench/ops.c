@@ -72,10 +72,39 @@ static const struct {
     {"conv", {16, 64, 32, 32, 64, 3, 1, 1, 1}},
     {"conv", {16, 128, 16, 16, 128, 3, 1, 1, 1}},
     {"conv", {16, 256, 8, 8, 256, 3, 1, 1, 1}},
-    {"conv", {4, 64, 56, 56, 256, 1, 1, 0, 1}},
-    {"conv", {4, 256, 14, 14, 1024, 1, 1, 0, 1}},
-    {"conv", {4, 3, 224, 224, 64, 7, 2, 3, 1}},
-    {"conv", {8, 64, 28, 28, 64, 3, 1, 1, 64}},
+    /* the convolutions of ResNet-50 at 224 x 224 */
+    {"conv", {8, 3, 224, 224, 64, 7, 2, 3, 1}},
+    {"conv", {8, 64, 56, 56, 64, 1, 1, 0, 1}},
+    {"conv", {8, 64, 56, 56, 64, 3, 1, 1, 1}},
+    {"conv", {8, 64, 56, 56, 256, 1, 1, 0, 1}},
+    {"conv", {8, 256, 56, 56, 64, 1, 1, 0, 1}},
+    {"conv", {8, 256, 56, 56, 128, 1, 1, 0, 1}},
+    {"conv", {8, 128, 56, 56, 128, 3, 2, 1, 1}},
+    {"conv", {8, 128, 28, 28, 512, 1, 1, 0, 1}},
+    {"conv", {8, 256, 56, 56, 512, 1, 2, 0, 1}},
+    {"conv", {8, 512, 28, 28, 128, 1, 1, 0, 1}},
+    {"conv", {8, 128, 28, 28, 128, 3, 1, 1, 1}},
+    {"conv", {8, 512, 28, 28, 256, 1, 1, 0, 1}},
+    {"conv", {8, 256, 28, 28, 256, 3, 2, 1, 1}},
+    {"conv", {8, 256, 14, 14, 1024, 1, 1, 0, 1}},
+    {"conv", {8, 512, 28, 28, 1024, 1, 2, 0, 1}},
+    {"conv", {8, 1024, 14, 14, 256, 1, 1, 0, 1}},
+    {"conv", {8, 256, 14, 14, 256, 3, 1, 1, 1}},
+    {"conv", {8, 1024, 14, 14, 512, 1, 1, 0, 1}},
+    {"conv", {8, 512, 14, 14, 512, 3, 2, 1, 1}},
+    {"conv", {8, 512, 7, 7, 2048, 1, 1, 0, 1}},
+    {"conv", {8, 1024, 14, 14, 2048, 1, 2, 0, 1}},
+    {"conv", {8, 2048, 7, 7, 512, 1, 1, 0, 1}},
+    {"conv", {8, 512, 7, 7, 512, 3, 1, 1, 1}},
+    /* those of MobileNet with a filter for each channel */
+    {"conv", {8, 32, 112, 112, 32, 3, 1, 1, 32}},
+    {"conv", {8, 64, 112, 112, 64, 3, 2, 1, 64}},
+    {"conv", {8, 128, 56, 56, 128, 3, 1, 1, 128}},
+    {"conv", {8, 128, 56, 56, 128, 3, 2, 1, 128}},
+    {"conv", {8, 256, 28, 28, 256, 3, 1, 1, 256}},
+    {"conv", {8, 512, 14, 14, 512, 3, 1, 1, 512}},
+    {"conv", {8, 512, 14, 14, 512, 3, 2, 1, 512}},
+    {"conv", {8, 1024, 7, 7, 1024, 3, 1, 1, 1024}},
     /* the same of a transposed one */
     {"conv_transpose", {8, 64, 28, 28, 32, 2, 2, 0, 1}},
     {"conv_transpose", {8, 128, 14, 14, 64, 4, 2, 1, 1}},
@@ -883,7 +912,7 @@ static void run_peak(uint32_t thread, void *context)
 
     (void)thread;
 #if defined(__x86_64__)
-    if (bgi_cpu_isa() == BGI_ISA_AVX512)
+    if (bgi_cpu_isa() >= BGI_ISA_AVX512)
         *sink = peak_avx512();
     else if (bgi_cpu_isa() == BGI_ISA_AVX2)
         *sink = peak_avx2();
@@ -906,7 +935,7 @@ static void run_peaks(bench_team *team, void *context)
 /* GFLOP/s of all threads; 0: not known for this processor. */
 static double measure_flops(uint32_t threads, double milliseconds)
 {
-    const double lanes = bgi_cpu_isa() == BGI_ISA_AVX512 ? 16.0 : bgi_cpu_isa() == BGI_ISA_AVX2 ? 8.0 : 0.0;
+    const double lanes = bgi_cpu_isa() >= BGI_ISA_AVX512 ? 16.0 : bgi_cpu_isa() == BGI_ISA_AVX2 ? 8.0 : 0.0;
     static volatile float sink;
     bench_team team;
 

@@ -84,6 +84,13 @@ static inline void timed_finish(const bg_kernel_call *call)
     atomic_fetch_add(&row->ns, read_clock_ns() - begin);
 }
 
+/* A name's calls may have other stages: kernels take different ways by shapes that the name does not show. */
+static inline bool is_same_kernel(const bg_kernel *a, const bg_kernel *b)
+{
+    return a->state == b->state && a->run == b->run && a->prepare == b->prepare && a->combine == b->combine &&
+           a->finish == b->finish;
+}
+
 static inline void time_call(profile *all, bgi_call *call)
 {
     char name[sizeof all->rows->name], type[BG_TYPE_TEXT_BYTES];
@@ -92,7 +99,7 @@ static inline void time_call(profile *all, bgi_call *call)
 
     snprintf(name, sizeof name, "%s %s", call->kernel.name, bg_type_text(&call->types[shown], type));
     for (size_t i = 0; i < all->count; i++)
-        if (strcmp(all->rows[i].name, name) == 0 && all->rows[i].kernel.state == call->kernel.state)
+        if (strcmp(all->rows[i].name, name) == 0 && is_same_kernel(&all->rows[i].kernel, &call->kernel))
             row = &all->rows[i];
     if (row == NULL) {
         row = &all->rows[all->count++];

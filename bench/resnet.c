@@ -1,19 +1,25 @@
 /*
- * resnet.c: how fast residual networks train and infer on images of 32 x 32: images/s of whole steps, best and median
- * of several, and with --profile the processor time of each kernel by the shape it makes. float32, batch norm, SGD with
- * momentum; the images are in memory.
+ * resnet.c: how fast convolutional networks train and infer on images of 32 x 32: images/s of whole steps, best and
+ * median of several, and with --profile the processor time of each kernel by the shape it makes. float32, batch norm,
+ * SGD with momentum; the images are in memory.
  *
- * usage: resnet [--depth 8|18] [--batch N] [--cores N] [--steps N] [--inference] [--profile] [--times]
+ * usage: resnet [--network resnet8|resnet18|mobilenet] [--batch N] [--cores N] [--steps N] [--inference] [--profile]
+ *               [--times]
  *
- * Depth 8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). Depth 18: 64, 128, 256 and 512 channels,
- * two blocks each. --times prints a line `step SECONDS` for each step.
+ * resnet8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). resnet18: 64, 128, 256 and 512 channels,
+ * two blocks each. mobilenet: MobileNet's pairs of a convolution with a filter for each channel and one of 1 x 1, from
+ * 32 to 512 channels. --times prints a line `flops N`, of a step, and a line `step SECONDS` for each step.
  */
 #include <brigade.h>
 
 #include "profile.h"
 
+typedef enum network { RESNET_8, RESNET_18, MOBILENET, NETWORKS } network;
+static const char *const network_names[NETWORKS] = {"resnet8", "resnet18", "mobilenet"};
+
 typedef struct setting {
-    long depth, batch, cores, steps, infers, profiles, lists;
+    network network;
+    long batch, cores, steps, infers, profiles, lists;
 } setting;
 
 static void require(bg_status status, const bg_error *error)
@@ -34,18 +40,25 @@ static double read_clock_s(void)
 
 /* ---- the network ---- */
 
-static bg_value add_conv(bg_graph *graph, const char *block, const char *name, bg_value x, int64_t channels,
-                         int64_t window, int64_t stride)
+static bg_value add_grouped_conv(bg_graph *graph, const char *block, const char *name, bg_value x, int64_t channels,
+                                 int64_t window, int64_t stride, int64_t groups)
 {
     bg_conv2d_options options = bg_conv2d_defaults();
     char full[64];
 
     options.stride[0] = options.stride[1] = stride;
     options.padding[0] = options.padding[1] = window / 2;
+    options.groups = groups;
     snprintf(full, sizeof full, "%s.%s", block, name);
     x = bg_conv2d_layer(graph, full, x, channels, window, window, false, &options);
     snprintf(full, sizeof full, "%s.%s.norm", block, name);
     return bg_batch_norm_layer(graph, full, x, 0.1, 1e-5);
+}
+
+static bg_value add_conv(bg_graph *graph, const char *block, const char *name, bg_value x, int64_t channels,
+                         int64_t window, int64_t stride)
+{
+    return add_grouped_conv(graph, block, name, x, channels, window, stride, 1);
 }
 
 static bg_value add_block(bg_graph *graph, int number, bg_value x, int64_t channels, int64_t stride, bool is_wider)
@@ -59,15 +72,10 @@ static bg_value add_block(bg_graph *graph, int number, bg_value x, int64_t chann
     return bg_relu(graph, bg_add(graph, y, is_wider ? add_conv(graph, block, "shortcut", x, channels, 1, stride) : x));
 }
 
-/* Returns the loss; of an inference the logits. */
-static bg_value build(bg_graph *graph, const setting *s)
+static bg_value add_resnet(bg_graph *graph, bg_value x, bool is_small)
 {
-    const bool is_small = s->depth == 8;
-    const bg_type image = bg_tensor4(BG_FLOAT32, s->batch, 3, 32, 32), label = bg_vector(BG_INT32, s->batch);
-    const int64_t first = is_small ? 16 : 64, last_size = is_small ? 8 : 4;
-    const bg_pool2d_options whole = bg_pool2d_defaults(last_size);
+    const int64_t first = is_small ? 16 : 64;
     const int blocks = is_small ? 1 : 2, stages = is_small ? 3 : 4;
-    bg_value x = bg_graph_input(graph, "images", &image), loss;
     int64_t channels = first;
 
     x = bg_relu(graph, add_conv(graph, "stem", "conv", x, first, 3, 1));
@@ -75,6 +83,33 @@ static bg_value build(bg_graph *graph, const setting *s)
         for (int block = 0; block < blocks; block++)
             x = add_block(graph, stage * blocks + block + 1, x, channels, stage > 0 && block == 0 ? 2 : 1,
                           stage > 0 && block == 0);
+    return x;
+}
+
+static bg_value add_mobilenet(bg_graph *graph, bg_value x)
+{
+    static const int64_t channels[] = {64, 128, 128, 256, 256, 512, 512, 512}, strides[] = {1, 2, 1, 2, 1, 2, 1, 1};
+    int64_t from = 32;
+
+    x = bg_relu(graph, add_conv(graph, "stem", "conv", x, from, 3, 1));
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; from = channels[i++]) {
+        char block[32];
+
+        snprintf(block, sizeof block, "block%zu", i + 1);
+        x = bg_relu(graph, add_grouped_conv(graph, block, "depthwise", x, from, 3, strides[i], from));
+        x = bg_relu(graph, add_conv(graph, block, "pointwise", x, channels[i], 1, 1));
+    }
+    return x;
+}
+
+/* Returns the loss; of an inference the logits. */
+static bg_value build(bg_graph *graph, const setting *s)
+{
+    const bg_type image = bg_tensor4(BG_FLOAT32, s->batch, 3, 32, 32), label = bg_vector(BG_INT32, s->batch);
+    const bg_pool2d_options whole = bg_pool2d_defaults(s->network == RESNET_8 ? 8 : 4);
+    bg_value x = bg_graph_input(graph, "images", &image), loss;
+
+    x = s->network == MOBILENET ? add_mobilenet(graph, x) : add_resnet(graph, x, s->network == RESNET_8);
     x = bg_linear_layer(graph, "out", bg_flatten(graph, NULL, bg_avg_pool2d(graph, "pool", x, &whole)), 10, true);
     if (s->infers) {
         bg_graph_output(graph, "logits", x);
@@ -86,6 +121,18 @@ static bg_value build(bg_graph *graph, const setting *s)
 }
 
 /* ---- the run ---- */
+
+/* Floating-point operations of a step, by the costs of its ops. */
+static double count_flops(const bg_plan *plan)
+{
+    double flops = 0.0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
+            for (uint32_t c = 0; c < plan->devices[d].instructions[i].call_count; c++)
+                flops += plan->devices[d].instructions[i].calls[c].cost.flops;
+    return flops;
+}
 
 static bg_plan *make_plan(const setting *s)
 {
@@ -152,10 +199,12 @@ static void run(const setting *s)
         for (size_t i = 0; step < 0 && i < all.count; i++)
             all.rows[i].ns = 0;
     }
+    if (s->lists)
+        printf("flops %.0f\n", count_flops(plan));
     for (long step = 0; s->lists && step < s->steps; step++)
         printf("step %.6f\n", times[step]);
     qsort(times, (size_t)s->steps, sizeof *times, compare_times);
-    printf("ResNet-%ld %s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n", s->depth,
+    printf("%s %s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n", network_names[s->network],
            s->infers ? "inference" : "training", s->batch, s->cores, (double)s->batch / times[0],
            (double)s->batch / times[s->steps / 2]);
     if (s->profiles)
@@ -171,14 +220,23 @@ static void refuse(const char *option, const char *why)
     exit(2);
 }
 
+static network find_network(const char *name)
+{
+    network found = RESNET_8;
+
+    while (found < NETWORKS && strcmp(network_names[found], name) != 0)
+        found++;
+    return found;
+}
+
 int main(int argc, char **argv)
 {
-    setting s = {.depth = 8, .batch = 64, .cores = 2, .steps = 10};
+    setting s = {.network = RESNET_8, .batch = 64, .cores = 2, .steps = 10};
     const struct {
         const char *name;
         long *value;
         bool is_switch;
-    } known[] = {{"--depth", &s.depth, false}, {"--batch", &s.batch, false},     {"--cores", &s.cores, false},
+    } known[] = {{"--network", NULL, false},   {"--batch", &s.batch, false},     {"--cores", &s.cores, false},
                  {"--steps", &s.steps, false}, {"--inference", &s.infers, true}, {"--profile", &s.profiles, true},
                  {"--times", &s.lists, true}};
 
@@ -191,10 +249,13 @@ int main(int argc, char **argv)
             refuse(argv[i], "is not known");
         if (!known[k].is_switch && i + 1 == argc)
             refuse(argv[i], "lacks its value");
-        *known[k].value = known[k].is_switch ? 1 : atol(argv[++i]);
+        if (known[k].value != NULL)
+            *known[k].value = known[k].is_switch ? 1 : atol(argv[++i]);
+        else
+            s.network = find_network(argv[++i]);
     }
-    if ((s.depth != 8 && s.depth != 18) || s.batch < 1 || s.steps < 1)
-        refuse("--depth, --batch, --steps", "must be 8 or 18, and at least 1");
+    if (s.network == NETWORKS || s.batch < 1 || s.steps < 1)
+        refuse("--network, --batch, --steps", "must be resnet8, resnet18 or mobilenet, and at least 1");
     run(&s);
     return 0;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Residual networks on images of 32 x 32 beside PyTorch, training and inference, as a table in markdown: medians of all
-# steps that were timed. The rows take turns, so that what else the machine does falls on all of them.
+# ResNet-8, ResNet-18 and a MobileNet on images of 32 x 32 beside PyTorch, training and inference, as a table in markdown: medians of all
+# steps that were timed, with the share of the machine's arithmetic, measured in the same rounds. The rows take turns, so that what else the machine does falls on all of them.
 #
 #   bench/resnet.sh [BUILD]             needs `make benches`; also: make bench-resnet
-#   DEPTHS="8 18" BATCHES="32 128"      the networks, and images of a step
+#   NETWORKS="resnet8 resnet18 mobilenet" BATCHES="32 128"      the networks, and images of a step
 #   ROUNDS=3 STEPS=8                    each row: ROUNDS times a process that times STEPS steps
 #   PYTHON=...                          a Python that has torch (default: the first python3 on the PATH that has it)
 set -u
@@ -22,18 +22,22 @@ die() {
 . bench/peers/torch.sh
 torch_find || die "no python3 has torch; on Debian: apt-get install python3-torch libopenblas0-pthread"
 torch_describe
-[ -x "$build/bench/resnet" ] || die "$build/bench/resnet is not there; run make benches"
+for program in resnet ops; do
+    [ -x "$build/bench/$program" ] || die "$build/bench/$program is not there; run make benches"
+done
 
 # ROW: the lines `step SECONDS` of standard input are times of it.
 note() { awk -v row="$1" '$1 == "step" { print row "\t" $2 }' >>"$scratch/times"; }
 
-# DEPTH BATCH training|inference
+# NETWORK BATCH training|inference
 round() {
     local capability threads mode=
     [ "$3" = inference ] && mode=--inference
     # shellcheck disable=SC2086
-    "$build/bench/resnet" --depth "$1" --batch "$2" --cores "$cores" --steps "$steps" --times $mode >"$scratch/output" || exit 1
+    "$build/bench/resnet" --network "$1" --batch "$2" --cores "$cores" --steps "$steps" --times $mode >"$scratch/output" || exit 1
     note "$1 $2 $3	ours" <"$scratch/output"
+    awk -v key="$1 $2 $3" '$1 == "flops" { print key "\t" $2 }' "$scratch/output" >>"$scratch/flops"
+    echo "flops $cores 20" | "$build/bench/ops" >>"$scratch/peaks"
     for capability in $torch_capabilities; do
         for threads in 1 "$cores"; do
             ATEN_CPU_CAPABILITY=$capability "$python" bench/peers/resnet_torch.py "$1" "$2" "$threads" "$steps" "$3" >"$scratch/output" || exit 1
@@ -44,10 +48,10 @@ round() {
 
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 for _ in $(seq "${ROUNDS:-3}"); do
-    for depth in ${DEPTHS:-8 18}; do
+    for network in ${NETWORKS:-resnet8 resnet18 mobilenet}; do
         for batch in ${BATCHES:-32 128}; do
-            round "$depth" "$batch" training
-            round "$depth" "$batch" inference
+            round "$network" "$batch" training
+            round "$network" "$batch" inference
         done
     done
 done
@@ -55,13 +59,15 @@ done
 processor=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1)
 echo "Processor: ${processor:-unknown}, $cores cores. brigade $(cat VERSION); $torch_line. Load average before: $load."
 echo
-echo "| network | batch | | Brigade, images/s | PyTorch, images/s | with | x PyTorch |"
-echo "|---|---:|---|---:|---:|---|---:|"
-sort -t '	' -k 1,1 -k 2,2 -k 3,3n "$scratch/times" | awk -F '\t' '
+echo "| network | batch | | Brigade, images/s | PyTorch, images/s | with | x PyTorch | of the peak |"
+echo "|---|---:|---|---:|---:|---|---:|---:|"
+sort -t '	' -k 1,1 -k 2,2 -k 3,3n "$scratch/times" | awk -F '\t' -v peak="$(sort -n "$scratch/peaks" | tail -n 1)" -v counts="$scratch/flops" '
+    BEGIN { while ((getline line <counts) > 0) { split(line, f, "\t"); flops[f[1]] = f[2] } }
     function settle() { if (count > 0) { split(key, k, " "); rate = k[2] / times[int((count + 1) / 2)]
             if (who == "ours") ours[key] = rate; else if (rate > peer[key]) { peer[key] = rate; with[key] = who }
             if (!(key in seen)) { seen[key] = 1; order[++keys] = key } } count = 0 }
     $1 != key || $2 != who { settle(); key = $1; who = $2 }
     { times[++count] = $3 }
     END { settle(); for (i = 1; i <= keys; i++) { split(order[i], k, " ")
-            printf "| ResNet-%s | %s | %s | %.0f | %.0f | %s threads | %.2f |\n", k[1], k[2], k[3], ours[order[i]], peer[order[i]], with[order[i]], ours[order[i]] / peer[order[i]] } }'
+            share = peak > 0 ? 100 * flops[order[i]] * ours[order[i]] / k[2] / (peak * 1e9) : 0
+            printf "| %s | %s | %s | %.0f | %.0f | %s threads | %.2f | %.0f %% |\n", k[1], k[2], k[3], ours[order[i]], peer[order[i]], with[order[i]], ours[order[i]] / peer[order[i]], share } }'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench/resnet.c's networks in PyTorch, for bench/resnet.sh: a line `step SECONDS` for each step.
 
-usage: resnet_torch.py DEPTH BATCH THREADS STEPS training|inference
+usage: resnet_torch.py resnet8|resnet18|mobilenet BATCH THREADS STEPS training|inference
 """
 import sys
 import time
@@ -10,16 +10,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-depth, batch, threads, steps = (int(a) for a in sys.argv[1:5])
+network = sys.argv[1]
+batch, threads, steps = (int(a) for a in sys.argv[2:5])
 trains = sys.argv[5] == "training"
 torch.set_num_threads(threads)
 torch.manual_seed(1)
 
 
 class Conv(nn.Module):
-    def __init__(self, channels, out, window, stride):
+    def __init__(self, channels, out, window, stride, groups=1):
         super().__init__()
-        self.conv = nn.Conv2d(channels, out, window, stride, window // 2, bias=False)
+        self.conv = nn.Conv2d(channels, out, window, stride, window // 2, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x):
@@ -36,15 +37,28 @@ class Block(nn.Module):
         return F.relu(self.conv2(F.relu(self.conv1(x))) + self.shortcut(x))
 
 
+class Separable(nn.Module):
+    def __init__(self, channels, out, stride):
+        super().__init__()
+        self.depthwise, self.pointwise = Conv(channels, channels, 3, stride, channels), Conv(channels, out, 1, 1)
+
+    def forward(self, x):
+        return F.relu(self.pointwise(F.relu(self.depthwise(x))))
+
+
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
-        first, stages, blocks = (16, 3, 1) if depth == 8 else (64, 4, 2)
+        first, stages, blocks = {"resnet8": (16, 3, 1), "resnet18": (64, 4, 2), "mobilenet": (32, 0, 0)}[network]
         self.stem = Conv(3, first, 3, 1)
         widths = [first * 2**stage for stage in range(stages)]
         self.blocks = nn.Sequential(*(
             Block(width // 2 if stage > 0 and block == 0 else width, width, 2 if stage > 0 and block == 0 else 1)
             for stage, width in enumerate(widths) for block in range(blocks)))
+        if network == "mobilenet":
+            widths = [64, 128, 128, 256, 256, 512, 512, 512]
+            self.blocks = nn.Sequential(*(Separable(channels, out, stride) for channels, out, stride in
+                                          zip([32] + widths, widths, [1, 2, 1, 2, 1, 2, 1, 1])))
         self.out = nn.Linear(widths[-1], 10)
 
     def forward(self, x):

@@ -42,10 +42,10 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(conv_transpose2d) \
     /* resample.c */ \
     OP(resample) \
-    /* conv.c, conv_pool.c, pool.c; conv2d, max_pool2d and relu as one are conv2d_pool: fusion makes it */ \
+    /* conv.c, conv_pool.c, fused_conv.c, pool.c; conv2d_pool and fused_conv2d are several ops: fusion makes them */ \
     OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
     OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
-    OP(conv2d_pool_backward_weights_accumulate) OP(max_pool2d) OP(max_pool2d_backward) OP(avg_pool2d) \
+    OP(conv2d_pool_backward_weights_accumulate) OP(fused_conv2d) OP(max_pool2d) OP(max_pool2d_backward) OP(avg_pool2d) \
     OP(avg_pool2d_backward) \
     /* softmax.c, norm.c, embedding.c; dropout.c, whose gradient is itself */ \
     OP(softmax) OP(softmax_backward) OP(log_softmax) OP(log_softmax_backward) OP(layer_norm) \

@@ -70,6 +70,7 @@ bg_status bgi_ensure_own_graph(bgi_compiler *compiler, bg_error *error);
 /* graph_passes.c */
 bg_status bgi_cut_stages(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_assign_graph_stages(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_fuse_graph_convolutions(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_limits(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_synchronize_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_train_graph(bgi_compiler *compiler, bg_error *error);

@@ -31,6 +31,16 @@ bg_status bgi_assign_graph_stages(bgi_compiler *c, bg_error *error)
     return bgi_place_stages(options, c->scheduling->generator, c->stages, error);
 }
 
+bg_status bgi_fuse_graph_convolutions(bgi_compiler *c, bg_error *error)
+{
+    bg_graph *fused = NULL;
+
+    BGI_TRY(bgi_fuse_convolutions(c->graph, c->stages, &fused, error));
+    bg_graph_destroy(c->graph);
+    c->graph = fused;
+    return BG_OK;
+}
+
 bg_status bgi_check_limits(bgi_compiler *c, bg_error *error)
 {
     return bgi_check_ipu_limits(c->graph, &c->plan->options, c->stages, error);

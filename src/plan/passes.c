@@ -20,7 +20,17 @@
 #include "schedule/schedule.h"
 
 /* Plans that a pass applies to. */
-typedef enum pass_when { ALWAYS = 0, LOOP, INFERENCE, TRAINING, FUSION, TRAINING_FUSION, AUTOMATIC, SEARCH } pass_when;
+typedef enum pass_when {
+    ALWAYS = 0,
+    LOOP,
+    INFERENCE,
+    TRAINING,
+    FUSION,
+    INFERENCE_FUSION,
+    TRAINING_FUSION,
+    AUTOMATIC,
+    SEARCH
+} pass_when;
 
 typedef struct pass {
     const char *name, *what;
@@ -83,6 +93,8 @@ static bool applies(const bgi_compiler *c, pass_when when)
         return c->plan->training;
     case FUSION:
         return !options->numerics.no_fusion;
+    case INFERENCE_FUSION:
+        return c->loop == NULL && !c->plan->training && !options->numerics.no_fusion;
     case TRAINING_FUSION:
         return c->plan->training && !options->numerics.no_fusion;
     case AUTOMATIC:

@@ -138,6 +138,10 @@ static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
     return op->block == BGI_BLOCK_NONE ? 0 : stages->block_stages[op->block];
 }
 
+/* fuse_convolutions.c: needs a forward graph for inference, and its stages; does: a convolution and batch norm, sum and
+ * function that follow it become one op; keeps every bit, blocks and names. */
+bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages, bg_graph **out, bg_error *error);
+
 /* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
  * variable that is refreshed after the update, or loaded from the same remote home (shares_home) where the options have
  * one (NULL: nothing is remote). What changes in each micro-batch must stay in one stage. */

@@ -137,6 +137,17 @@ static void scale_across(const float *x, int64_t count, const channel_scales *s,
              live);
 }
 
+/* The numbers above of one channel. */
+static void settle_scale(double mean, double rstd, double gamma, double beta, float *out_mean, float *out_scale,
+                         float *out_shift)
+{
+    const double scale = rstd * gamma;
+
+    *out_mean = (float)mean;
+    *out_scale = (float)scale;
+    *out_shift = (float)(beta - (mean - (double)*out_mean) * scale);
+}
+
 /* x, gamma, beta, ... -> y, mean, rstd of channels first..first + count - 1 */
 static void normalize_channels(const bg_kernel_call *call, const bgi_channels *all, int64_t first, int64_t count,
                                const double *means, const double *rstds)
@@ -148,11 +159,8 @@ static void normalize_channels(const bg_kernel_call *call, const bgi_channels *a
     channel_scales s;
 
     for (int64_t c = 0; c < count; c++) {
-        const double scale = rstds[c] * bgi_load(dtype, call->operands[1], first + c);
-
-        s.mean[c] = (float)means[c];
-        s.scale[c] = (float)scale;
-        s.shift[c] = (float)(bgi_load(dtype, call->operands[2], first + c) - (means[c] - (double)s.mean[c]) * scale);
+        settle_scale(means[c], rstds[c], bgi_load(dtype, call->operands[1], first + c),
+                     bgi_load(dtype, call->operands[2], first + c), &s.mean[c], &s.scale[c], &s.shift[c]);
         ((float *)call->operands[call->input_count + 1])[first + c] = s.mean[c];
         ((float *)call->operands[call->input_count + 2])[first + c] = (float)rstds[c];
     }
