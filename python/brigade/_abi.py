@@ -1680,6 +1680,8 @@ bg_checkpoint_save_options._fields_ = [
     ("blob", c_void_p),
     ("blob_bytes", c_size_t),
     ("info", c_char_p),
+    ("keep_interval_s", c_uint64),
+    ("one_file", c_bool),
 ]
 bg_checkpoint_load_options._fields_ = [
     ("struct_bytes", c_size_t),
@@ -2340,7 +2342,10 @@ FUNCTIONS = {
     "bg_block_start": (None, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("device", c_uint32, "uint32_t device")], False),
     "bg_broadcast": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("rank", c_uint32, "uint32_t rank"), ("dims", POINTER(c_int64), "const int64_t *dims")], False),
     "bg_cast": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("dtype", c_int, "bg_dtype dtype")], False),
+    "bg_checkpoint_begin": (c_int, [("session", c_void_p, "bg_session *session"), ("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_checkpoint_save_options), "const bg_checkpoint_save_options *options"), ("out", POINTER(c_void_p), "bg_checkpoint_writer **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_checkpoint_clear": (None, [("checkpoint", POINTER(bg_checkpoint), "bg_checkpoint *checkpoint")], False),
+    "bg_checkpoint_finish": (c_int, [("writer", c_void_p, "bg_checkpoint_writer *writer"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_checkpoint_is_written": (c_int, [("writer", c_void_p, "bg_checkpoint_writer *writer"), ("out", POINTER(c_bool), "bool *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_checkpoint_load": (c_int, [("session", c_void_p, "bg_session *session"), ("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_checkpoint_load_options), "const bg_checkpoint_load_options *options"), ("out", POINTER(bg_checkpoint), "bg_checkpoint *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_checkpoint_load_options_init": (None, [("options", POINTER(bg_checkpoint_load_options), "bg_checkpoint_load_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
     "bg_checkpoint_load_weights": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_checkpoint_load_options), "const bg_checkpoint_load_options *options"), ("out", POINTER(bg_checkpoint), "bg_checkpoint *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
