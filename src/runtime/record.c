@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "runtime/session.h"
+#include "runtime/state.h"
 
 /* Without the events, which are read elsewhere. */
 static bgi_trace_ring totals_of(const bgi_trace_ring *ring)
@@ -53,13 +54,6 @@ bool bgi_session_recorded(const bg_session *session, uint32_t replica, uint32_t 
 const bgi_run_spans *bgi_session_runs(const bg_session *session)
 {
     return session->engine->run_spans.spans != NULL ? &session->engine->run_spans : NULL;
-}
-
-uint32_t bgi_session_rank_count(const bg_session *session)
-{
-    const bg_transport *transport = session->plan->options.execution.transport;
-
-    return session->owners != NULL && transport != NULL ? transport->rank_count : 1;
 }
 
 uint32_t bgi_session_worker_count(const bg_session *session)

@@ -27,7 +27,6 @@ bg_status bgi_session_helps(const bg_session *session, uint32_t rank, bg_trace_e
                             bg_error *error);
 /* Workers of this rank that run devices; I/O threads come behind them. */
 uint32_t bgi_session_worker_count(const bg_session *session);
-uint32_t bgi_session_rank_count(const bg_session *session);
 /* Forgets what was recorded and records from the next run on; or stops. */
 void bgi_session_record(bg_session *session, bool on);
 
