@@ -41,8 +41,8 @@ void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
                            request->id == BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_MATMUL ||
                            request->id == BGI_KERNEL_FUSED_PRODUCT;
     const bool is_convolution = request->id == BGI_KERNEL_CONV2D || request->id == BGI_KERNEL_CONV2D_BACKWARD_INPUT ||
-                                request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS || request->id == BGI_KERNEL_FUSED_CONV2D ||
-                                request->id == BGI_KERNEL_CONV2D_POOL ||
+                                request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS ||
+                                request->id == BGI_KERNEL_FUSED_CONV2D || request->id == BGI_KERNEL_CONV2D_POOL ||
                                 request->id == BGI_KERNEL_CONV2D_POOL_BACKWARD_INPUT;
     const bool rounds =
         is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
