@@ -134,9 +134,8 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
         engine->gate.ends = calloc(engine->ranks->carrier->rank_count, sizeof *engine->gate.ends);
     }
     if (engine->runners == NULL || engine->local == NULL ||
-        (engine->ranks != NULL &&
-         (engine->rank_progress == NULL || engine->rank_heard_ns == NULL || engine->gate.ready == NULL ||
-          engine->gate.ends == NULL)) ||
+        (engine->ranks != NULL && (engine->rank_progress == NULL || engine->rank_heard_ns == NULL ||
+                                   engine->gate.ready == NULL || engine->gate.ends == NULL)) ||
         engine->links == NULL || engine->groups == NULL || engine->members == NULL ||
         (plan->options.reporting.trace && engine->sent_ns == NULL) || engine->devices == NULL || engine->sums == NULL ||
         engine->output_devices == NULL)

@@ -11,8 +11,8 @@
 
 #include "core/arena.h"
 
-/* Short meetings. Two ranks send the same bytes either way, n ranks n / 2 times as many; from some size on it costs more
- * that each makes all sums than what a second round takes. */
+/* Short meetings. Two ranks send the same bytes either way, n ranks n / 2 times as many; from some size on it costs
+ * more that each makes all sums than what a second round takes. */
 enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
 /* As among threads: the last one to come wakes workers for the others. */
