@@ -269,8 +269,7 @@ struct bg_plan {
     bg_plan_summary summary;
 };
 
-/* A checksum of the sources that the library was built from: what is compiled otherwise may plan and round otherwise.
- */
+/* A checksum of the sources that the library was built from: others may plan and round otherwise. */
 const char *bgi_build_id(void);
 /* One more bg_plan_destroy is needed until the plan is gone. Any thread. */
 void bgi_plan_keep(bg_plan *plan);
