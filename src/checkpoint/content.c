@@ -98,9 +98,11 @@ bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *c, uint32_t index, b
         bgi_string_add(value, BGI_CHECKPOINT_GIVEN);
     else
         bgi_string_add(value, "%" PRIu64, tensor.updates);
+    BGI_TRY(bgi_checkpoint_add_text(c, key->failed ? NULL : key->data, value, error));
     if (with_value)
-        c->entries[c->entry_count++] = (bg_safetensors_entry){.name = tensor.name, .type = tensor.type};
-    return bgi_checkpoint_add_text(c, key->failed ? NULL : key->data, value, error);
+        c->entries[c->entry_count++] =
+            (bg_safetensors_entry){.name = key->data + sizeof BGI_CHECKPOINT_WEIGHT - 1, .type = tensor.type};
+    return BG_OK;
 }
 
 bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *c, const char *fallback, bg_error *error)

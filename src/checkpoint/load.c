@@ -304,6 +304,8 @@ static bg_status set_weights(loader *l)
 
 static bg_status run_load(loader *l, bg_session *session)
 {
+    bg_status status;
+
     if (l->directory == NULL || l->directory[0] == '\0')
         return bg_error_set(l->error, BG_ERROR_INVALID, "checkpoint: no directory");
     if ((unsigned)l->options.differences > BG_CHECKPOINT_REFUSE)
@@ -316,8 +318,10 @@ static bg_status run_load(loader *l, bg_session *session)
     BGI_TRY(bgi_checkpoint_compare(l));
     if (l->drops_state && l->session != NULL && bg_plan_optimizer(bg_session_plan(l->session)) != NULL)
         BGI_TRY(bgi_session_restart_state(session, l->error));
-    BGI_TRY(reserve_largest(l));
-    return set_weights(l);
+    status = reserve_largest(l);
+    if (l->session != NULL)
+        status = bgi_session_settle(l->session, status, l->error);
+    return status == BG_OK ? set_weights(l) : status;
 }
 
 static bg_status load(bg_weights *weights, bg_session *session, const char *directory,

@@ -1,10 +1,13 @@
 /*
- * parts.h: a checkpoint that several ranks write, in three steps, so that training can go on beside the second one.
+ * parts.h: a checkpoint that several ranks write, in steps, so that training can go on beside the second one.
  *
- *     prepare (all ranks; the weights hold still)  -->  write (each by itself)  -->  complete (all ranks)
+ *     prepare (all ranks; the weights hold still) --> start (a thread of each) --> wait --> complete (all ranks)
  */
 #ifndef BGI_CHECKPOINT_PARTS_H
 #define BGI_CHECKPOINT_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "checkpoint/stored.h"
 
@@ -30,8 +33,11 @@ typedef struct bgi_part_save {
     bgi_part_word *words;                  /* by rank, on rank 0; else the own one alone */
     void *room;                            /* of one value, or of all of them */
     char *path, *manifest_path;            /* of the own part */
-    bg_status written;                     /* what came of the own part */
-    bg_error why;                          /* and why */
+    pthread_t thread;                      /* that writes the own part */
+    bool is_running;
+    atomic_bool is_done;
+    bg_status written; /* what came of it */
+    bg_error why;      /* and why */
 } bgi_part_save;
 
 /* What the manifest says beside the tensors, on rank 0; texts must live as long as the content. */
@@ -40,8 +46,10 @@ typedef bg_status (*bgi_checkpoint_fill)(void *user, bgi_checkpoint_content *con
 /* Agrees on what is written. `copies`: takes a copy of the own part, so that the weights may change; else they must not
  * until it is written. */
 bg_status bgi_parts_prepare(bgi_part_save *s, bool copies, bgi_checkpoint_fill fill, void *user);
-/* Writes the own part; any thread. */
-void bgi_parts_write(bgi_part_save *s);
+/* A thread writes the own part; what comes of it, also that there is no thread, is in `written`. */
+void bgi_parts_start(bgi_part_save *s);
+/* Waits until all ranks have written theirs. They tell each other so meanwhile: a slow disk is no rank that is gone. */
+bg_status bgi_parts_wait(bgi_part_save *s);
 /* Writes the manifest when all parts are there, and removes what is old; or the own part, when some are not. */
 bg_status bgi_parts_complete(bgi_part_save *s);
 void bgi_parts_clear(bgi_part_save *s);

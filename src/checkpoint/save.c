@@ -5,8 +5,6 @@
 #include "checkpoint/parts.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,9 +153,11 @@ static bg_status save_parts(saving *s, bg_error *error)
     bg_status status = bgi_parts_prepare(&parts, false, fill_manifest, s);
 
     if (status == BG_OK) {
-        bgi_parts_write(&parts);
-        status = bgi_parts_complete(&parts);
+        bgi_parts_start(&parts);
+        status = bgi_parts_wait(&parts);
     }
+    if (status == BG_OK)
+        status = bgi_parts_complete(&parts);
     bgi_parts_clear(&parts);
     return status;
 }
@@ -197,19 +197,7 @@ struct bg_checkpoint_writer {
     bg_checkpoint_save_options options;
     char *directory;
     bgi_part_save parts; /* of several ranks; of one process the content of the whole, and its path */
-    pthread_t thread;
-    bool is_running;
-    atomic_bool is_done;
 };
-
-static void *write_beside(void *user)
-{
-    bg_checkpoint_writer *w = user;
-
-    bgi_parts_write(&w->parts);
-    atomic_store(&w->is_done, true);
-    return NULL;
-}
 
 /* Copies of all values, one behind the other. */
 static bg_status copy_values(bgi_part_save *p, bg_weights *weights)
@@ -263,17 +251,13 @@ static bg_status begin_writing(bg_checkpoint_writer *w)
 {
     bg_session *session = w->parts.session;
     const bool is_alone = bgi_session_rank_count(session) == 1;
-    bg_status status;
 
     if (w->options.one_file && !is_alone)
         return bg_error_set(w->parts.error, BG_ERROR_INVALID,
                             "checkpoint: one_file of several ranks is written by bg_checkpoint_save alone");
     BGI_TRY(is_alone ? prepare_alone(w) : bgi_parts_prepare(&w->parts, true, fill_manifest, &w->s));
-    status = pthread_create(&w->thread, NULL, write_beside, w) == 0
-                 ? BG_OK
-                 : bg_error_set(w->parts.error, BG_ERROR_IO, "checkpoint: the system refused a thread");
-    w->is_running = status == BG_OK;
-    return bgi_session_settle(session, status, w->parts.error);
+    bgi_parts_start(&w->parts);
+    return BG_OK;
 }
 
 bg_status bg_checkpoint_begin(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
@@ -306,10 +290,6 @@ bg_status bg_checkpoint_begin(bg_session *session, const char *directory, const 
         *out = w;
         return BG_OK;
     }
-    if (w->is_running)
-        pthread_join(w->thread, NULL);
-    if (w->is_running && w->parts.written == BG_OK)
-        remove(w->parts.path);
     free_writer(w);
     return status;
 }
@@ -321,7 +301,7 @@ bg_status bg_checkpoint_is_written(bg_checkpoint_writer *w, bool *out, bg_error 
     BGI_TRY(bgi_require(out, "out", __func__, error));
 
     bg_weights *weights = bg_session_weights(w->parts.session);
-    bool is_waiting = !atomic_load(&w->is_done);
+    bool is_waiting = !atomic_load(&w->parts.is_done);
     bg_status status;
 
     BGI_TRY(bgi_weights_enter(weights, w->parts.session, __func__, error));
@@ -354,11 +334,13 @@ bg_status bg_checkpoint_finish(bg_checkpoint_writer *w, bg_error *error)
     bg_weights *weights = bg_session_weights(w->parts.session);
     bg_status status;
 
-    pthread_join(w->thread, NULL);
     w->parts.error = error;
     status = bgi_weights_enter(weights, w->parts.session, __func__, error);
     if (status == BG_OK) {
-        status = bgi_session_rank_count(w->parts.session) == 1 ? finish_alone(w, error) : bgi_parts_complete(&w->parts);
+        status = bgi_parts_wait(&w->parts);
+        if (status == BG_OK)
+            status =
+                bgi_session_rank_count(w->parts.session) == 1 ? finish_alone(w, error) : bgi_parts_complete(&w->parts);
         bgi_weights_leave(weights);
     }
     free_writer(w);

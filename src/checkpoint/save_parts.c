@@ -22,7 +22,7 @@
 #include "formats/safetensors.h"
 #include "runtime/state.h"
 
-enum { ROOM_BYTES_LEAST = 64 };
+enum { ROOM_BYTES_LEAST = 64, LOOK_NS = 5000000 };
 
 /* ---- the own part ---- */
 
@@ -83,6 +83,7 @@ static bg_status list_own(bgi_part_save *s, bgi_checkpoint_content *c)
         const bgi_tensor tensor = bgi_weights_tensor(weights, i);
         counting count = {.rank = s->rank};
         bg_type type = tensor.type;
+        bgi_string *name;
 
         if (tensor.name == NULL)
             continue;
@@ -91,7 +92,11 @@ static bg_status list_own(bgi_part_save *s, bgi_checkpoint_content *c)
             continue;
         if (count.own < count.all)
             type = (bg_type){.dtype = tensor.type.dtype, .rank = 1, .dims = {count.own}};
-        c->entries[c->entry_count++] = (bg_safetensors_entry){.name = tensor.name, .type = type};
+        name = bgi_checkpoint_text(c); /* a copy: the part may outlive the weights */
+        bgi_string_add(name, "%s", tensor.name);
+        if (name->failed)
+            return bgi_error_memory(s->error, "names of tensors", strlen(tensor.name));
+        c->entries[c->entry_count++] = (bg_safetensors_entry){.name = name->data, .type = type};
     }
     return BG_OK;
 }
@@ -124,10 +129,41 @@ static bg_status prepare_part(bgi_part_save *s, bool copies)
     return take_room(s, copies);
 }
 
-void bgi_parts_write(bgi_part_save *s)
+static void *write_part(void *user)
 {
+    bgi_part_save *s = user;
+
     s->written = bgi_checkpoint_write(&s->part, s->path, &s->why);
     memcpy(s->words[0].sum, s->part.sum, sizeof s->words[0].sum);
+    atomic_store(&s->is_done, true);
+    return NULL;
+}
+
+void bgi_parts_start(bgi_part_save *s)
+{
+    s->is_running = pthread_create(&s->thread, NULL, write_part, s) == 0;
+    if (s->is_running)
+        return;
+    s->written = bg_error_set(&s->why, BG_ERROR_IO, "checkpoint: the system refused a thread");
+    atomic_store(&s->is_done, true);
+}
+
+bg_status bgi_parts_wait(bgi_part_save *s)
+{
+    const struct timespec moment = {.tv_nsec = LOOK_NS};
+    bool is_waiting = bgi_session_rank_count(s->session) > 1;
+    bg_status status = BG_OK;
+
+    while (is_waiting && status == BG_OK) {
+        is_waiting = !atomic_load(&s->is_done);
+        status = bgi_session_any(s->session, &is_waiting, s->error);
+        if (is_waiting)
+            nanosleep(&moment, NULL);
+    }
+    if (s->is_running)
+        pthread_join(s->thread, NULL);
+    s->is_running = false;
+    return status;
 }
 
 /* ---- the manifest ---- */
@@ -323,6 +359,8 @@ bg_status bgi_parts_complete(bgi_part_save *s)
 
 void bgi_parts_clear(bgi_part_save *s)
 {
+    if (s->is_running)
+        pthread_join(s->thread, NULL);
     bgi_checkpoint_end(&s->part);
     bgi_checkpoint_end(&s->manifest);
     free(s->list.steps);

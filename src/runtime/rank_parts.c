@@ -4,7 +4,8 @@
  *
  *     weight --> variables (sections) --> tensor axes --> data replicas' pieces --> stretches of one rank
  *
- * Replicas that have the same take turns, by the weight's number, so that each writes its share.
+ * Of parameters and state, which replicas have alike, they take turns by the weight's number, so that each writes its
+ * share.
  */
 #include "runtime/session.h"
 
@@ -72,14 +73,19 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
 {
     const bg_mesh mesh = bgi_plan_mesh(home->plan);
     const bool is_pieces = variable->piece_count > 0;
+    /* Statistics of a batch norm may differ between replicas: the first one's count, as everywhere. */
+    const bool takes_turns = variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_STATE;
 
     for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {
         const bg_mesh at = bg_mesh_coordinates(&mesh, t);
         if (!is_first_copy(variable, &at))
             continue;
         for (uint32_t place = 0; place < (is_pieces ? mesh.data : 1); place++) {
-            const part_place here =
-                place_at(home, variable, t, is_pieces ? place : number % mesh.data, variable->places[0].device);
+            const part_place here = place_at(home, variable, t,
+                                             is_pieces     ? place
+                                             : takes_turns ? number % mesh.data
+                                                           : 0,
+                                             variable->places[0].device);
             if (here.first < here.end)
                 BGI_TRY(visit(user, &here, error));
         }

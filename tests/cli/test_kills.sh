@@ -1,15 +1,15 @@
 #!/bin/sh
 # Trainings whose ranks are killed at random moments, with a checkpoint at every update: each resumes from the last
 # checkpoint with another number of ranks and another strategy, and in the end has the bits of one that was never killed.
-# The same through `brigade launch`, and with ranks that are stopped instead. BRIGADE_TEST_ALL=1: 200 kills instead of 6,
-# 20 through launch instead of 3, 50 stops instead of 1. BRIGADE_TEST_SEED=N repeats the choices of a run.
+# The same through `brigade launch`, and with ranks that are stopped instead. BRIGADE_TEST_ALL=1: 200 kills instead of 4,
+# 20 through launch instead of 2, 50 stops instead of 1. BRIGADE_TEST_SEED=N repeats the choices of a run.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset BRIGADE_MPI
 seed=${BRIGADE_TEST_SEED:-$(date +%s)}
-kills=6 launched=3 stops=1
+kills=4 launched=2 stops=1
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && kills=2 launched=1
 [ -n "${BRIGADE_TEST_ALL:-}" ] && kills=200 launched=20 stops=50
 start=

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Disks that fill up, lose half of a write, fail to flush or to rename, and processes that are killed inside a write, with a
+# checkpoint at every update: nothing that was complete is lost, what is there is whole, and a resumed training has the
+# bits of one on a good disk. BRIGADE_TEST_ALL=1: 55 faults instead of 10.
+. "$(dirname "$0")/support.sh"
+preload=$build/tests/preload/disk.so
+if [ ! -f "$preload" ]; then
+    echo "skipped: there is no $preload (sanitizers)"
+    skipped=$((skipped + 1))
+    finish
+fi
+make_digits 320 80
+cd "$folder" || exit 1
+common="mnist --data-dir data --batch-size 4 --gradient-accumulation 2 --device-iterations 1 --optimizer adamw --cores 1 --quiet"
+numbers="2 7"
+[ -n "${BRIGADE_TEST_ALL:-}" ] && numbers="1 2 3 4 5 6 7 8 9 10 11"
+"$program" $common --steps 6 --save whole >out 2>err || fail "$(cat err)"
+
+# fault KIND N CODE: a training whose N-th call of that kind fails, and the one that resumes it.
+fault() {
+    rm -rf c
+    # The shell says who was killed.
+    (LD_PRELOAD=$preload BRIGADE_TEST_DISK=$1:$2 exec "$program" $common --steps 6 --checkpoint c --checkpoint-steps 1 \
+        $beside) >out 2>err
+    code=$?
+    check "$1 $2 $beside: ends with $code: $(cat err)" test $code -eq 0 -o $code -eq "$3"
+    [ $code -eq 0 ] && reached=$((reached + 1))
+    if ls c/*.safetensors >/dev/null 2>&1; then
+        check "$1 $2 $beside: what is there is whole" "$program" checkpoint verify c >verified
+    fi
+    "$program" $common --steps 6 --checkpoint c --resume --save on >out 2>err || fail "$1 $2:" "$(cat err)"
+    check "$1 $2 $beside: the same bits" cmp whole on
+    check "$1 $2 $beside: nothing else is left: $(ls c)" test "$(ls c | wc -l)" -eq 1
+}
+
+# faults KIND CODE: at the numbers, every other one beside the training. Not all of them may come too late.
+faults() {
+    reached=0 turn=0
+    for number in $numbers; do
+        turn=$((turn + 1))
+        beside=
+        [ $((turn % 2)) -eq 0 ] && beside=--checkpoint-async
+        fault "$1" "$number" "$2"
+    done
+    check "$1: faults came about" test $reached -lt $turn
+}
+
+begin_case full
+faults full 1
+
+begin_case torn
+faults torn 1
+
+begin_case flush
+faults flush 1
+
+begin_case rename
+numbers=$(echo "$numbers" | cut -d' ' -f1-6)
+faults rename 1
+
+begin_case cut
+faults cut 137
+
+finish
